@@ -1,0 +1,116 @@
+# The targets of this repository. `make` or `make help` lists them.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+
+GO        ?= go
+MODULE    := github.com/musterhpc/muster
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS   := -s -w -X main.version=$(VERSION)
+FUZZTIME  ?= 10s
+BENCH     ?= .
+COUNT     ?= 1
+SEEDS     ?= 200
+KILLS     ?= 50
+TESTFLAGS ?=
+
+# Rooms without a goroutine: nothing there can race, and their property tests
+# are several times faster without the detector. Whole programs (test/) are
+# left to `make e2e`.
+PURE  := /(spec|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
+ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test(/|$$)')
+PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)')
+RACING = $(filter-out $(PLAIN),$(ALL))
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check fmt bench sim fuzz golden generate e2e chaos bench-peer \
+	lab-up lab-demo lab-drain lab-evidence lab-down test-gpu clean engine vet gofmt fresh
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/muster, bin/musterd, bin/muster-agent, bin/muster-shepherd and bin/muster-bench
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster ./cmd/musterd ./cmd/muster-bench ./cmd/muster-shepherd
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-agent
+
+demo: build engine ## start a cluster with 16 simulated GPUs, run the tour, print what happens (KEEP=1 leaves it up)
+	deploy/lab/demo.sh
+
+test: gofmt vet ## run every test but the whole-program ones, with the race detector where anything is concurrent
+	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test $(TESTFLAGS) $(PLAIN) || rc=1; \
+	echo '$(GO) test -race (everything else)'; $(GO) test -race $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
+
+check: gofmt vet fresh ## check formatting, vet, the house rules and that generated files are fresh
+	$(GO) test -count=1 ./internal/tidy
+
+gofmt:
+	@bad=$$(git ls-files -co --exclude-standard '*.go' | grep -v -e /testdata/ -e '\.pb\.go$$' | xargs gofmt -l); \
+	test -z "$$bad" || { echo "not gofmt-clean (run make fmt):" $$bad >&2; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+fresh:
+	deploy/deps/protoc.sh --check
+	$(GO) run ./docs/gen -check
+
+fmt: ## format every Go file
+	git ls-files -co --exclude-standard '*.go' | grep -v -e /testdata/ -e '\.pb\.go$$' | xargs gofmt -w
+
+generate: ## write generated code and pages: api/*.pb.go, docs/*.md, default.yaml
+	deploy/deps/protoc.sh
+	$(GO) run ./docs/gen
+
+golden: ## rewrite golden files and transcripts with what the code does now (the diff is the review)
+	grep -rl --include='*_test.go' UPDATE_GOLDEN . | xargs -r -n1 dirname | sort -u | UPDATE_GOLDEN=1 xargs -r $(GO) test -count=1
+	grep -rl --include='*_test.go' cockroachdb/datadriven . | xargs -r -n1 dirname | sort -u | xargs -r -n1 -I{} $(GO) test -count=1 {} -rewrite
+
+fuzz: ## run each fuzz target for FUZZTIME (default 10s)
+	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func / /' | sort | while read -r file name; do \
+		echo "== $$(dirname $$file) $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" || exit 1; \
+	done
+
+bench: ## run the Go benchmarks matching BENCH, COUNT times, into bin/bench.txt
+	@mkdir -p bin
+	grep -rlE --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u | \
+		xargs $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) | tee bin/bench.txt
+	@echo
+	@echo 'To compare two versions: make bench COUNT=10 on each, keep the files, then'
+	@echo '  $(GO) run golang.org/x/perf/cmd/benchstat old.txt new.txt'
+
+sim: ## run the deterministic simulation over SEEDS seeds (default 200)
+	MUSTER_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m ./sim/...
+
+engine:
+	deploy/engine/fetch.sh
+
+e2e: build engine ## test the real programs together
+	$(GO) test -count=1 -timeout 30m ./test/...
+
+chaos: build engine ## kill -9 every process KILLS times under load and count what was lost (KILLS=50)
+	KILLS=$(KILLS) deploy/lab/chaos.sh
+
+bench-peer: build engine ## compare with the real Slurm that PEER points to
+	deploy/lab/bench-peer.sh
+
+lab-up: build engine ## start the lab cluster and leave it running
+	deploy/lab/lab.sh up
+
+lab-demo: ## run the tour's jobs on the lab cluster
+	deploy/lab/lab.sh demo
+
+lab-drain: ## drain a node of the lab cluster, watch jobs route around it, resume it
+	deploy/lab/lab.sh drain
+
+lab-evidence: ## write sinfo, squeue, sacct, QOS and KPIs of the lab cluster into a folder
+	deploy/lab/lab.sh evidence
+
+lab-down: ## stop the lab cluster
+	deploy/lab/lab.sh down
+
+test-gpu: ## run the NVML and DCGM paths on a machine with a real GPU
+	MUSTER_TEST_GPU=1 $(GO) test -count=1 -v -run 'GPU' ./nodeagent/gpu/...
+
+clean: ## remove what was built
+	rm -rf bin

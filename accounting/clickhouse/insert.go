@@ -1,0 +1,68 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// insert is where the rows of one table go.
+type insert struct {
+	s     *Store
+	table string
+	types map[string]string // column -> wire type
+	hook  func(step string) error
+}
+
+func newInsert(s *Store, table string) insert {
+	ins := insert{s: s, table: table, types: map[string]string{}}
+	for _, t := range schema() {
+		if t.name == table {
+			for _, c := range t.columns {
+				ins.types[c.name] = wireType(c.typ)
+			}
+		}
+	}
+	return ins
+}
+
+// send inserts rows as one block. token makes the server drop the block if it
+// has had it; empty = no token, for tables that remember none.
+func send[R any](ctx context.Context, ins insert, token string, cols []column[R], rows []R) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	settings := ch.Settings{"async_insert": 0, "insert_deduplicate": 0, "max_insert_block_size": 4 << 20, "min_insert_block_size_rows": 0,
+		"min_insert_block_size_bytes": 0}
+	if token != "" {
+		settings["insert_deduplicate"], settings["insert_deduplication_token"] = 1, token
+	}
+	if ins.s.opts.Layout.Cluster != "" {
+		settings["distributed_foreground_insert"] = 1
+	}
+	names, types := make([]string, len(cols)), make([]ch.ColumnNameAndType, len(cols))
+	for i := range cols {
+		names[i] = quoteName(cols[i].name)
+		types[i] = ch.ColumnNameAndType{Name: cols[i].name, Type: ins.types[cols[i].name]}
+	}
+	opts := []ch.QueryOption{ch.WithSettings(settings)}
+	if ins.s.http {
+		opts = append(opts, ch.WithColumnNamesAndTypes(types))
+	}
+	batch, err := ins.s.conn.PrepareBatch(ch.Context(ctx, opts...), "INSERT INTO "+ins.s.table(ins.table)+" ("+strings.Join(names, ", ")+")")
+	if err != nil {
+		return fmt.Errorf("insert into %s: %w", ins.table, err)
+	}
+	for i := range cols {
+		if err := batch.Column(i).Append(cols[i].values(rows)); err != nil {
+			_ = batch.Abort() // the error that counts is the first
+			return fmt.Errorf("insert into %s, column %s: %w", ins.table, cols[i].name, err)
+		}
+	}
+	if err := batch.Send(); err != nil {
+		return fmt.Errorf("insert %d rows into %s: %w", len(rows), ins.table, err)
+	}
+	return nil
+}

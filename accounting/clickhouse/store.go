@@ -1,0 +1,296 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/uuid"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ErrNewerSchema tells a store that a newer release has migrated.
+var ErrNewerSchema = errors.New("the accounting store was made by a newer release of muster: upgrade this one")
+
+// Options say where the store is.
+type Options struct {
+	// DSN of a server or cluster: clickhouse://… (native) or http://….
+	DSN string
+	// Socket is the path of the embedded engine's unix socket; instead of DSN.
+	Socket string
+	// Database overrides that of the DSN; empty = muster.
+	Database string
+	Layout   Layout
+	// Connections at most; 0 = 12.
+	Connections int
+	// Lease is how long a writer must be silent before another takes over;
+	// 0 = 15 s.
+	Lease time.Duration
+	Log   *slog.Logger
+}
+
+// Store is an accounting store. It is safe for concurrent use; writing is for
+// one Writer.
+type Store struct {
+	conn   driver.Conn
+	opts   Options
+	db     string
+	http   bool
+	target string
+	log    *slog.Logger
+}
+
+// Open prepares a store. The server need not be there: the first use tells.
+func Open(o Options) (*Store, error) {
+	var co *ch.Options
+	switch {
+	case o.Socket != "" && o.DSN != "":
+		return nil, errors.New("open the accounting store: give a DSN or a socket, not both")
+	case o.Socket != "":
+		co = &ch.Options{Protocol: ch.HTTP, Addr: []string{"localhost"}, Compression: &ch.Compression{Method: ch.CompressionNone},
+			DialContext: func(ctx context.Context, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
+			}}
+	default:
+		var err error
+		if co, err = ch.ParseDSN(o.DSN); err != nil {
+			return nil, fmt.Errorf("the ClickHouse DSN cannot be read: %w", err)
+		}
+	}
+	s := &Store{opts: o, db: o.Database, http: co.Protocol == ch.HTTP, log: o.Log}
+	if s.db == "" {
+		s.db = co.Auth.Database
+	}
+	if s.db == "" || s.db == "default" {
+		s.db = "muster"
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.opts.Lease == 0 {
+		s.opts.Lease = 15 * time.Second
+	}
+	s.target = "embedded"
+	if o.Socket == "" && len(co.Addr) > 0 {
+		s.target = co.Addr[0]
+	}
+	// Statements name the database: it need not exist when they connect.
+	co.Auth.Database = ""
+	if s.http {
+		co.Auth.Database = "default"
+	}
+	co.MaxOpenConns = o.Connections
+	if co.MaxOpenConns == 0 {
+		co.MaxOpenConns = 12
+	}
+	co.MaxIdleConns = co.MaxOpenConns
+	conn, err := ch.Open(co)
+	if err != nil {
+		return nil, fmt.Errorf("open the accounting store: %w", err)
+	}
+	s.conn = conn
+	return s, nil
+}
+
+// Close ends the connections.
+func (s *Store) Close() error { return s.conn.Close() }
+
+// Database is the name of the database with the tables.
+func (s *Store) Database() string { return s.db }
+
+// Target says where the store is, without secrets: "embedded" or host:port.
+func (s *Store) Target() string { return s.target }
+
+// Ping asks whether the store answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.conn.Ping(ctx); err != nil {
+		return fmt.Errorf("the accounting store (%s) does not answer: %w", s.target, err)
+	}
+	return nil
+}
+
+// Migrate brings the schema to this release's version. It may run any number
+// of times, also after a crash in its middle.
+func (s *Store) Migrate(ctx context.Context) error {
+	ddl := DDL(s.db, s.opts.Layout)
+	t := versions()
+	head := 1 + len(t.create(s.db, s.opts.Layout))
+	for _, sql := range ddl[:head] {
+		if err := s.conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("prepare the accounting store: %w", err)
+		}
+	}
+	var have uint32
+	row := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.table("schema_versions"))
+	if err := row.Scan(&have); err != nil {
+		return fmt.Errorf("read the version of the accounting schema: %w", err)
+	}
+	if have > SchemaVersion {
+		return fmt.Errorf("its schema is version %d, this release knows %d: %w", have, SchemaVersion, ErrNewerSchema)
+	}
+	for v := int(have) + 1; v <= SchemaVersion; v++ {
+		for _, sql := range migrations(v, s.db, s.opts.Layout) {
+			if err := s.conn.Exec(ctx, sql); err != nil {
+				return fmt.Errorf("migrate the accounting store to version %d: %w", v, err)
+			}
+		}
+		if err := s.conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s (version) VALUES (%d)", s.table("schema_versions"), v)); err != nil {
+			return fmt.Errorf("note version %d of the accounting schema: %w", v, err)
+		}
+		s.log.Info("the accounting schema was migrated", "version", v)
+	}
+	return nil
+}
+
+func (s *Store) table(name string) string { return quoteName(s.db) + "." + name }
+
+// Position reads how far the store has a ledger; zero if it has nothing.
+func (s *Store) Position(ctx context.Context, ledger [16]byte) (tally.Position, error) {
+	done, _, err := s.phases(ctx, ledger)
+	if err != nil || done == nil {
+		return tally.Position{}, err
+	}
+	return done.position(), nil
+}
+
+// phaseRow is a row of ingest.
+type phaseRow struct {
+	n           uint64
+	writer      uuid.UUID
+	first, last uint64
+	at          time.Time
+	gen         uint32
+	written     time.Time
+	now         time.Time // the server's clock when it was read
+}
+
+func (r *phaseRow) position() tally.Position {
+	return tally.Position{Seq: r.last, At: spec.Instant(r.at.UnixNano()), Gen: r.gen}
+}
+
+const (
+	phaseIntent = "intent"
+	phaseDone   = "done"
+)
+
+// phases reads the newest position and intent; nil where there is none.
+func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phaseRow, err error) {
+	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, now64(6) FROM "+s.table("ingest")+
+		" FINAL WHERE ledger = {ledger:UUID}", ch.Named("ledger", uuid.UUID(ledger).String()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var phase string
+		r := new(phaseRow)
+		if err := rows.Scan(&phase, &r.n, &r.writer, &r.first, &r.last, &r.at, &r.gen, &r.written, &r.now); err != nil {
+			return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
+		}
+		switch phase {
+		case phaseIntent:
+			intent = r
+		case phaseDone:
+			done = r
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
+	}
+	return done, intent, nil
+}
+
+// setPhase writes a row of ingest.
+func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, r phaseRow) error {
+	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen) "+
+		"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}",
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("phase", phase), ch.Named("n", r.n), ch.Named("writer", r.writer.String()),
+		ch.Named("first", r.first), ch.Named("last", r.last), ch.Named("at", r.at.UnixMicro()), ch.Named("gen", r.gen))
+	if err != nil {
+		return fmt.Errorf("write the %s of accounting: %w", phase, err)
+	}
+	return nil
+}
+
+// snapshotPart is the size of one row of a snapshot.
+const snapshotPart = 4 << 20
+
+// PutSnapshot keeps a counting state and drops older ones but the last.
+func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Snapshot) error {
+	parts := max(1, (len(snap.Data)+snapshotPart-1)/snapshotPart)
+	block := newInsert(s, "tally_snapshots")
+	type row struct {
+		part uint32
+		data string
+	}
+	rows := make([]row, parts)
+	for i := range rows {
+		rows[i] = row{uint32(i), string(snap.Data[i*snapshotPart : min((i+1)*snapshotPart, len(snap.Data))])}
+	}
+	cols := []column[row]{col("ledger", func(*row) uuid.UUID { return ledger }), col("seq", func(*row) uint64 { return snap.Seq }),
+		col("part", func(r *row) uint32 { return r.part }), col("parts", func(*row) uint32 { return uint32(parts) }),
+		col("data", func(r *row) string { return r.data })}
+	if err := send(ctx, block, "", cols, rows); err != nil {
+		return err
+	}
+	// Two stay: the newest may be beyond the position that a torn disk has.
+	err := s.conn.Exec(ctx, "ALTER TABLE "+s.table("tally_snapshots")+" DELETE WHERE ledger = {ledger:UUID} AND seq NOT IN (SELECT DISTINCT seq FROM "+
+		s.table("tally_snapshots")+" WHERE ledger = {ledger:UUID} ORDER BY seq DESC LIMIT 2)", ch.Named("ledger", uuid.UUID(ledger).String()))
+	if err != nil {
+		return fmt.Errorf("drop old snapshots of the tally: %w", err)
+	}
+	return nil
+}
+
+// LastSnapshot gives the newest counting state at or below a position; ok is
+// false if there is none.
+func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (snap tally.Snapshot, ok bool, err error) {
+	id := ch.Named("ledger", uuid.UUID(ledger).String())
+	rows, err := s.conn.Query(ctx, "SELECT seq FROM "+s.table("tally_snapshots")+
+		" WHERE ledger = {ledger:UUID} AND seq <= {at:UInt64} GROUP BY seq HAVING uniqExact(part) = any(parts) ORDER BY seq DESC LIMIT 1", id, ch.Named("at", at))
+	if err != nil {
+		return snap, false, fmt.Errorf("look for a snapshot of the tally: %w", err)
+	}
+	for rows.Next() {
+		ok = true
+		if err = rows.Scan(&snap.Seq); err != nil {
+			break
+		}
+	}
+	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil || !ok {
+		return snap, false, wrap("look for a snapshot of the tally", err)
+	}
+	rows, err = s.conn.Query(ctx, "SELECT data FROM "+s.table("tally_snapshots")+
+		" WHERE ledger = {ledger:UUID} AND seq = {seq:UInt64} ORDER BY part LIMIT 1 BY part", id, ch.Named("seq", snap.Seq))
+	if err != nil {
+		return snap, false, fmt.Errorf("read the snapshot of the tally: %w", err)
+	}
+	for rows.Next() {
+		var data string
+		if err = rows.Scan(&data); err != nil {
+			break
+		}
+		snap.Data = append(snap.Data, data...)
+	}
+	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		return snap, false, wrap("read the snapshot of the tally", err)
+	}
+	return snap, true, nil
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// cutTime is an instant as the store keeps it.
+func cutTime(at spec.Instant) time.Time { return time.UnixMicro(tally.Cut(at)) }

@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// association is one of the tree.
+type association struct {
+	id, parent    uint32
+	account, user string
+}
+
+// accounts is sreport cluster AccountUtilizationByUser: the tree of accounts,
+// each with what it and everything below it used, then its users.
+func (r *report) accounts(ctx context.Context) error {
+	shares, err := r.used(ctx)
+	if err != nil {
+		return err
+	}
+	totals, err := r.totals(ctx)
+	if err != nil {
+		return err
+	}
+	parents, err := r.parents(ctx, shares)
+	if err != nil {
+		return err
+	}
+	t := &accountTree{report: r, totals: totals, children: map[string][]string{}, users: map[string][]*share{}}
+	for account, parent := range parents {
+		if account != rootAccount {
+			t.children[parent] = append(t.children[parent], account)
+		}
+	}
+	for _, list := range t.children {
+		slices.Sort(list)
+	}
+	for _, sh := range shares {
+		t.users[sh.account] = append(t.users[sh.account], sh)
+	}
+	r.usageColumns("Account", "Login", "Proper Name")
+	t.show(rootAccount, 0)
+	return nil
+}
+
+// rootAccount is the top of every tree of accounts.
+const rootAccount = "root"
+
+// parents gives each account's parent. Accounts that used something and are
+// in no association any more stand below the root.
+func (r *report) parents(ctx context.Context, shares map[shareKey]*share) (map[string]string, error) {
+	byID := map[uint32]association{}
+	err := r.query(ctx, r.ask.Tree(r.scope), func(scan func(...any) error) error {
+		var a association
+		if err := scan(&a.id, &a.parent, &a.account, &a.user); err != nil {
+			return err
+		}
+		byID[a.id] = a
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, a := range byID {
+		if a.user == "" {
+			out[a.account] = rootAccount
+			if p, ok := byID[a.parent]; ok && p.account != a.account {
+				out[a.account] = p.account
+			}
+		}
+	}
+	for k := range shares {
+		if _, ok := out[k.account]; !ok {
+			out[k.account] = rootAccount
+		}
+	}
+	return out, nil
+}
+
+// accountTree prints the tree.
+type accountTree struct {
+	*report
+	totals   []any
+	children map[string][]string
+	users    map[string][]*share
+}
+
+// maxDepth ends a walk of a tree that is none.
+const maxDepth = 64
+
+// sum is what an account and everything below it used; nil if nothing did.
+func (t *accountTree) sum(account string, depth int) *share {
+	var out *share
+	add := func(sh *share) {
+		if sh == nil {
+			return
+		}
+		if out == nil {
+			out = t.empty(shareKey{account: account})
+		}
+		out.add(sh)
+	}
+	for _, sh := range t.users[account] {
+		add(sh)
+	}
+	if depth < maxDepth {
+		for _, c := range t.children[account] {
+			add(t.sum(c, depth+1))
+		}
+	}
+	return out
+}
+
+func (t *accountTree) show(account string, depth int) {
+	sum := t.sum(account, depth)
+	if sum == nil || depth > maxDepth {
+		return
+	}
+	t.line(sum, int64(depth))
+	users := t.users[account]
+	slices.SortFunc(users, func(a, b *share) int { return strings.Compare(a.user, b.user) })
+	for _, sh := range users {
+		t.line(sh, int64(depth+1))
+	}
+	for _, c := range t.children[account] {
+		t.show(c, depth+1)
+	}
+}
+
+func (t *accountTree) line(sh *share, depth int64) {
+	for i, tres := range t.tres {
+		t.row(t.reply.GetCluster(), sh.account, sh.user, "", tres, wholeSeconds(sh.used[i]), sh.energy, depth, t.totals[i])
+	}
+}

@@ -1,0 +1,232 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+// liveTimes is how many times the open runs a generation of the live table may
+// grow to before a new one begins, if that is more than Config.LiveRows.
+const liveTimes = 4
+
+// pauseTimes is how long the writer rests after a small batch, in times of
+// what the batch took: each insert costs the store the same, however small, so
+// a steady trickle of tiny batches would take it whole.
+const pauseTimes = 3
+
+// pauseMost bounds that rest.
+const pauseMost = spec.Second
+
+// count folds the ledger and cuts it into batches: when a batch is full, or
+// when its first event has waited for the interval and the writer is free. A
+// batch that a crash interrupted is cut as it was.
+func (s *session) count(ctx context.Context) error {
+	var due <-chan struct{} // fires when the batch may go
+	stop := func() {}
+	defer func() { stop() }()
+	free, ripe := false, false
+	for {
+		if s.tally.Rows() > 0 && due == nil && !ripe {
+			due, stop = s.d.cfg.Clock.After(s.d.cfg.Interval)
+		}
+		select {
+		case e := <-s.entries:
+			if e.err != nil {
+				return e.err
+			}
+			if s.tally.Rows() == 0 && len(e.events) > 0 {
+				s.d.building(e.events[0].At)
+			}
+			if err := s.apply(e.events); err != nil {
+				return err
+			}
+		case <-due:
+			due, ripe = nil, true
+		case <-s.idle:
+			free = true
+		case <-s.d.hurry:
+			ripe = s.tally.Rows() > 0
+			select {
+			case s.awake <- struct{}{}:
+			default:
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		full := s.tally.Largest() >= s.d.cfg.BatchRows
+		if s.redo > 0 {
+			if s.tally.Seq() > s.redo {
+				return fmt.Errorf("the interrupted batch ends at event %d, in the middle of an entry that ends at %d: %w", s.redo, s.tally.Seq(), tally.ErrCut)
+			}
+			full, ripe = s.tally.Seq() == s.redo, false
+		}
+		if s.tally.Rows() == 0 || !(full || ripe && free) {
+			continue
+		}
+		stop()
+		due, ripe = nil, false
+		if err := s.send(ctx, s.d.cfg.SnapshotEvery); err != nil {
+			return err
+		}
+		free = false
+	}
+}
+
+// finish hands over what is left when the service stops, with a snapshot, so
+// that the next start has nothing to count again.
+func (s *session) finish(ctx context.Context) {
+	if s.tally.Rows() > 0 && s.redo == 0 {
+		_ = s.send(ctx, 1) // if there is no time for it the ledger still has it
+	}
+}
+
+// send cuts the batch and hands it to the writer, waiting until it is free.
+// Every so many events a snapshot of the state goes with it.
+func (s *session) send(ctx context.Context, every uint64) error {
+	w := &work{batch: s.tally.Take()}
+	s.d.cut()
+	s.redo = 0
+	s.live += len(w.batch.Live)
+	if s.live > max(s.d.cfg.LiveRows, liveTimes*s.tally.Open()) {
+		w.rotate, w.live = true, s.tally.AllLive()
+		s.live = len(w.live)
+	}
+	if s.tally.Seq() >= s.wanted+every {
+		data, err := s.tally.Snapshot()
+		if err != nil {
+			return err
+		}
+		s.wanted = s.tally.Seq()
+		w.snapshot = &tally.Snapshot{Seq: s.wanted, Data: data}
+	}
+	select {
+	case s.work <- w:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// holdEvery is how often an idle writer says that it is alive.
+const holdEvery = 4 * spec.Second
+
+// write stores batches in order. It tries each again until it is stored, and
+// gives up only when the session ends or the lease is lost.
+func (s *session) write(ctx context.Context) error {
+	for {
+		s.free()
+		hold, stop := s.d.cfg.Clock.After(holdEvery)
+		select {
+		case w, ok := <-s.work:
+			stop()
+			if !ok {
+				return nil
+			}
+			if err := s.persist(ctx, w); err != nil {
+				return err
+			}
+			s.rest(ctx, w)
+		case <-hold:
+			if err := s.writer.Hold(ctx); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				if errors.Is(err, tally.ErrLease) {
+					return err
+				}
+				s.d.note(err)
+			}
+		case <-ctx.Done():
+			stop()
+			return nil
+		}
+	}
+}
+
+// free tells count that the writer has nothing to do.
+func (s *session) free() {
+	select {
+	case s.idle <- struct{}{}:
+	default:
+	}
+}
+
+// rest lets the store breathe after a small batch, unless somebody waits for
+// the next one.
+func (s *session) rest(ctx context.Context, w *work) {
+	if w.batch.Largest() >= s.d.cfg.BatchRows/2 {
+		return
+	}
+	over, stop := s.d.cfg.Clock.After(min(pauseTimes*s.lastTook, pauseMost))
+	defer stop()
+	select {
+	case <-over:
+	case <-s.awake:
+	case <-ctx.Done():
+	}
+}
+
+// persist writes one piece of work.
+func (s *session) persist(ctx context.Context, w *work) error {
+	d := s.d
+	pause := backoffFirst
+	for {
+		began := d.cfg.Clock.Now()
+		err := s.store(ctx, w)
+		if err == nil {
+			s.lastTook = d.cfg.Clock.Now().Sub(began)
+			break
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, tally.ErrLease) || errors.Is(err, tally.ErrOrder) || errors.Is(err, tally.ErrCut) {
+			return err
+		}
+		d.figures.retries.Add(1)
+		if pause == backoffFirst {
+			d.cfg.Log.Warn("a batch could not be stored and is tried again", "first", w.batch.First, "last", w.batch.Last, "error", err)
+		}
+		d.note(err)
+		if !d.sleep(ctx, pause) {
+			return nil
+		}
+		pause = min(2*pause, backoffLast)
+	}
+	d.figures.lastWrite.Store(int64(s.lastTook))
+	if w.snapshot != nil {
+		if err := d.cfg.Store.PutSnapshot(ctx, d.ledger, *w.snapshot); err != nil {
+			d.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", err)
+		} else {
+			s.snapped = w.snapshot.Seq
+			d.figures.snapshots.Add(1)
+			s.confirm(w.batch.Last)
+		}
+	}
+	return nil
+}
+
+// store writes the batch, unless that is done, and then the new generation.
+func (s *session) store(ctx context.Context, w *work) error {
+	if s.writer.Position().Seq < w.batch.Last {
+		if err := s.writer.Write(ctx, w.batch); err != nil {
+			return err
+		}
+		s.d.figures.batches.Add(1)
+		s.d.figures.rows.Add(uint64(w.batch.Rows()))
+		s.d.publish(s.writer.Position())
+		s.confirm(w.batch.Last)
+	}
+	if !w.rotate {
+		return nil
+	}
+	if err := s.writer.Generation(ctx, w.live); err != nil {
+		return err
+	}
+	s.d.publish(s.writer.Position())
+	return nil
+}

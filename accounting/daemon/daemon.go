@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Daemon is the accounting service of one ledger.
+type Daemon struct {
+	cfg Config
+
+	mu      sync.Mutex // guards what follows
+	ledger  [16]byte
+	cluster string
+	known   bool // ledger and cluster are
+	pos     tally.Position
+	stored  bool         // pos is the store's
+	counted spec.Instant // the oldest event of the batch being made; 0 = none
+	flying  spec.Instant // and of the one being stored
+	failed  error        // why nothing is stored now; nil = all is well
+	changed chan struct{}
+
+	hurry   chan struct{} // somebody waits for what is not stored yet
+	figures figures
+	kpis    atomic.Pointer[[]kpi.Value]
+}
+
+// figures are counters for metrics.
+type figures struct {
+	batches, rows, retries, snapshots, sessions atomic.Uint64
+	lastWrite                                   atomic.Int64
+}
+
+// New makes a service; Run starts it.
+func New(cfg Config) *Daemon {
+	return &Daemon{cfg: cfg.complete(), changed: make(chan struct{}), hurry: make(chan struct{}, 1)}
+}
+
+// Run serves until the context ends.
+func (d *Daemon) Run(ctx context.Context) error {
+	d.mu.Lock()
+	d.ledger, d.cluster = d.cfg.Identity()
+	d.known = true
+	d.mu.Unlock()
+	var wg sync.WaitGroup
+	wg.Add(2)
+	go func() { defer wg.Done(); d.ingest(ctx) }()
+	go func() { defer wg.Done(); d.refresh(ctx) }()
+	wg.Wait()
+	return nil
+}
+
+// Status is how the service is, for metrics.
+type Status struct {
+	Up        bool         // the store takes rows
+	Seq       uint64       // everything up to here is in the store
+	Head      uint64       // the newest event of the ledger
+	Lag       spec.Span    // age of the oldest event that is not in the store; 0 = none is missing
+	Error     error        // why not Up
+	Batches   uint64       // stored since the start
+	Rows      uint64       // in them
+	Retries   uint64       // writes that had to be tried again
+	Snapshots uint64       // of the counting state
+	LastWrite spec.Span    // how long the last batch took
+	At        spec.Instant // of Seq
+}
+
+// Status tells how the service is. It asks nobody and never blocks for long.
+func (d *Daemon) Status() Status {
+	head, _ := d.cfg.Source.Head()
+	now := d.cfg.Clock.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Seq, Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
+		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
+		LastWrite: spec.Span(d.figures.lastWrite.Load())}
+	if head > d.pos.Seq {
+		since := d.pos.At
+		switch {
+		case d.flying != 0:
+			since = d.flying
+		case d.counted != 0:
+			since = d.counted
+		}
+		s.Lag = max(now.Sub(since), 0)
+	}
+	return s
+}
+
+// publish notes what was stored and wakes whoever waits for it.
+func (d *Daemon) publish(pos tally.Position) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pos, d.stored, d.flying, d.failed = pos, true, 0, nil
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// note remembers why nothing is stored; nil when it is again.
+func (d *Daemon) note(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = err
+}
+
+// building notes the instant of the first event of a batch.
+func (d *Daemon) building(at spec.Instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.counted = at
+}
+
+// cut notes that the batch is on its way to the store.
+func (d *Daemon) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.flying == 0 {
+		d.flying = d.counted
+	}
+	d.counted = 0
+}
+
+// position is the store's position: what the ingester knows or, where none
+// has run yet, what the store says. changed closes when there is a newer one.
+func (d *Daemon) position(ctx context.Context) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
+	d.mu.Lock()
+	pos, ledger, changed = d.pos, d.ledger, d.changed
+	stored, known := d.stored, d.known
+	d.mu.Unlock()
+	switch {
+	case stored:
+	case !known:
+		err = errors.New("it is starting")
+	default:
+		pos, err = d.cfg.Store.Position(ctx, ledger)
+	}
+	return pos, ledger, changed, err
+}
+
+// scope is what part of the store questions are about. It waits, up to
+// ReadWait, until the store has an event; behind is how many are still missing
+// then.
+func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind uint64, err error) {
+	late, stop := d.cfg.Clock.After(d.cfg.ReadWait)
+	defer stop()
+	for {
+		pos, ledger, changed, err := d.position(ctx)
+		if err != nil {
+			return s, 0, err
+		}
+		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Seq: pos.Seq, Gen: pos.Gen, Now: d.cfg.Clock.Now()}
+		if pos.Seq >= seq {
+			return s, 0, nil
+		}
+		select {
+		case d.hurry <- struct{}{}:
+		default:
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return s, seq - pos.Seq, nil
+		case <-ctx.Done():
+			return s, 0, ctx.Err()
+		}
+	}
+}
+
+// sleep waits, or tells that the context ended first.
+func (d *Daemon) sleep(ctx context.Context, span spec.Span) bool {
+	fires, stop := d.cfg.Clock.After(span)
+	defer stop()
+	select {
+	case <-fires:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

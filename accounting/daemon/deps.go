@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Entry is one entry of the ledger: a batch of events, encoded.
+type Entry struct {
+	First, Last uint64 // sequence numbers of its events
+	Events      []byte
+}
+
+// Source is the whole history of the ledger.
+type Source interface {
+	// Open returns a cursor that begins with the entry that holds an event, or
+	// behind the end if that is still to come.
+	Open(ctx context.Context, seq uint64) (Cursor, error)
+	// Head is the newest durable event.
+	Head() (seq uint64, at spec.Instant)
+}
+
+// Cursor walks the ledger. Next waits for the next entry.
+type Cursor interface {
+	Next(ctx context.Context) (Entry, error)
+}
+
+// Writer stores one ledger's batches; see package clickhouse.
+type Writer interface {
+	Write(ctx context.Context, b *tally.Batch) error
+	Generation(ctx context.Context, rows []tally.LiveRow) error
+	Hold(ctx context.Context) error
+	Position() tally.Position
+}
+
+// Store is the accounting store.
+type Store interface {
+	Migrate(ctx context.Context) error
+	Position(ctx context.Context, ledger [16]byte) (tally.Position, error)
+	LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (tally.Snapshot, bool, error)
+	PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Snapshot) error
+	Query(ctx context.Context, q query.Query, each func(scan func(dest ...any) error) error) error
+	Database() string
+	Target() string
+}
+
+// Clock is the time of this machine.
+type Clock interface {
+	Now() spec.Instant
+	// After delivers once after d; stop frees it early.
+	After(d spec.Span) (fires <-chan struct{}, stop func())
+}
+
+// Caller is who calls, as the channel proved it.
+type Caller struct {
+	User  string // "" = not a user
+	Admin bool
+}
+
+// Progress is what the ingester tells the controller.
+type Progress struct {
+	Seq  uint64 // everything up to here is in the store
+	Keep uint64 // the ledger's history is needed from this event on
+}
+
+// Config is what the service is made of. Zero settings take the defaults
+// named.
+type Config struct {
+	Source Source
+	Store  Store
+	// OpenWriter takes the lease on the ledger's accounting.
+	OpenWriter func(ctx context.Context, ledger [16]byte, cluster string) (Writer, tally.Resume, error)
+	Codec      *event.Codec
+	Clock      Clock
+	Log        *slog.Logger
+	// Identity tells which ledger it is; it is asked once, when Run begins.
+	Identity func() (ledger [16]byte, cluster string)
+	// Confirm is called after every stored batch; nil = nobody asks.
+	Confirm func(Progress)
+	// Identify tells who calls a service; nil = everyone is an administrator.
+	Identify func(ctx context.Context) Caller
+
+	Interval      spec.Span // how long an event waits for others; 100 ms
+	BatchRows     int       // rows that go into one insert, about, at most; 100,000
+	LiveRows      int       // rows of the live table before a new generation begins; 100,000
+	SnapshotEvery uint64    // events between two snapshots of the counting state; 500,000
+	Refresh       spec.Span // between two computations of the KPIs; 15 s
+	ReadWait      spec.Span // how long a question waits for the event it names; 2 s
+}
+
+func (c Config) complete() Config {
+	if c.Interval <= 0 {
+		c.Interval = 100 * spec.Millisecond
+	}
+	if c.BatchRows <= 0 {
+		c.BatchRows = 100_000
+	}
+	if c.LiveRows <= 0 {
+		c.LiveRows = 100_000
+	}
+	if c.SnapshotEvery == 0 {
+		c.SnapshotEvery = 500_000
+	}
+	if c.Refresh <= 0 {
+		c.Refresh = 15 * spec.Second
+	}
+	if c.ReadWait <= 0 {
+		c.ReadWait = 2 * spec.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

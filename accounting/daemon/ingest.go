@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// How long a failed session or write waits before it is tried again: twice as
+// long each time.
+const (
+	backoffFirst = 100 * spec.Millisecond
+	backoffLast  = 10 * spec.Second
+)
+
+// ingest runs sessions until the context ends.
+func (d *Daemon) ingest(ctx context.Context) {
+	pause := backoffFirst
+	last := ""
+	for ctx.Err() == nil {
+		before := d.figures.batches.Load()
+		err := d.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		d.note(err)
+		if d.figures.batches.Load() > before {
+			pause, last = backoffFirst, ""
+		}
+		if text := fmt.Sprint(err); text != last {
+			last = text
+			d.cfg.Log.Error("accounting is not stored; the ledger keeps it until it is", "error", err)
+		}
+		if !d.sleep(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, backoffLast)
+	}
+}
+
+// session is one life of a writer.
+type session struct {
+	d      *Daemon
+	tally  *tally.Tally
+	writer Writer
+	redo   uint64 // the next batch must end with this event; 0 = anywhere
+
+	entries chan decoded
+	work    chan *work
+	idle    chan struct{} // the writer has nothing to do
+	awake   chan struct{} // the writer is to rest no more
+
+	live     int    // rows in the live table's generation
+	snapped  uint64 // event of the last snapshot that is stored
+	wanted   uint64 // event of the last snapshot that was taken
+	lastTook spec.Span
+}
+
+// decoded is an entry that has been read.
+type decoded struct {
+	events []event.Envelope
+	err    error
+}
+
+// work is what the writing goroutine gets: a batch, then perhaps a snapshot of
+// the state behind it and a new generation of live rows.
+type work struct {
+	batch    *tally.Batch
+	snapshot *tally.Snapshot
+	live     []tally.LiveRow
+	rotate   bool
+}
+
+// grace is how long a session that is told to stop may take to store what it
+// has counted.
+const grace = 3 * spec.Second
+
+// session takes the lease, resumes where the store is, and stores until
+// something breaks or the context ends.
+func (d *Daemon) session(ctx context.Context) error {
+	d.figures.sessions.Add(1)
+	s := &session{d: d, entries: make(chan decoded, 64), work: make(chan *work), idle: make(chan struct{}, 1), awake: make(chan struct{}, 1)}
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	// soft ends with ctx or when the writer fails; hard, which the writer uses,
+	// outlives a stop by the grace.
+	soft, end := context.WithCancelCause(ctx)
+	hard, kill := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer kill(nil)
+	defer context.AfterFunc(ctx, func() {
+		d.sleep(hard, grace)
+		kill(ctx.Err())
+	})()
+	cursor, err := d.cfg.Source.Open(soft, s.tally.Seq()+1)
+	if err != nil {
+		end(nil)
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	read := make(chan struct{})
+	go func() { defer close(read); s.read(soft, cursor) }()
+	defer func() { end(nil); <-read }()
+	if err := s.catchUp(soft); err != nil {
+		return err
+	}
+	written := make(chan error, 1)
+	go func() {
+		err := s.write(hard)
+		end(err)
+		written <- err
+	}()
+	err = s.count(soft)
+	switch {
+	case ctx.Err() != nil:
+		s.finish(hard)
+	case err != nil:
+		kill(err)
+	}
+	close(s.work)
+	if failed := <-written; failed != nil {
+		return failed
+	}
+	return err
+}
+
+// open takes the lease and brings back the counting state.
+func (s *session) open(ctx context.Context) error {
+	d := s.d
+	if err := d.cfg.Store.Migrate(ctx); err != nil {
+		return err
+	}
+	w, res, err := d.cfg.OpenWriter(ctx, d.ledger, d.cluster)
+	if err != nil {
+		return err
+	}
+	if head, _ := d.cfg.Source.Head(); head < res.Seq {
+		return fmt.Errorf("the store has accounting up to event %d of this ledger, the ledger ends at %d: "+
+			"a backup of the ledger was restored, or its history is still being read: %w", res.Seq, head, tally.ErrOrder)
+	}
+	s.writer, s.redo = w, res.Redo
+	snap, ok, err := d.cfg.Store.LastSnapshot(ctx, d.ledger, res.Seq)
+	if err != nil {
+		return err
+	}
+	s.tally = tally.New()
+	if ok {
+		t, err := tally.Restore(snap.Data)
+		switch {
+		case err != nil:
+			d.cfg.Log.Error("the snapshot of the tally cannot be read; the ledger is counted from its beginning", "error", err)
+		case t.Seq() != snap.Seq || t.UUID() != d.ledger:
+			d.cfg.Log.Error("the snapshot of the tally is not what its label says; the ledger is counted from its beginning", "label", snap.Seq, "event", t.Seq())
+		default:
+			s.tally, s.snapped, s.wanted = t, snap.Seq, snap.Seq
+		}
+	}
+	return nil
+}
+
+// read decodes the ledger, entry by entry.
+func (s *session) read(ctx context.Context, cursor Cursor) {
+	for {
+		e, err := cursor.Next(ctx)
+		if err == nil && e.Last < e.First {
+			continue // an entry without events
+		}
+		var d decoded
+		if err == nil {
+			d.events, err = s.d.cfg.Codec.Decode(e.Events)
+		}
+		if err != nil {
+			d.err = fmt.Errorf("read the ledger: %w", err)
+		}
+		select {
+		case s.entries <- d:
+		case <-ctx.Done():
+			return
+		}
+		if d.err != nil {
+			return
+		}
+	}
+}
+
+// next gives the next entry.
+func (s *session) next(ctx context.Context) ([]event.Envelope, error) {
+	select {
+	case d := <-s.entries:
+		return d.events, d.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// apply folds an entry; events that were folded already are passed over.
+func (s *session) apply(events []event.Envelope) error {
+	for i := range events {
+		if events[i].Seq <= s.tally.Seq() {
+			continue
+		}
+		if err := s.tally.Apply(&events[i]); err != nil {
+			return fmt.Errorf("count: %w", err)
+		}
+	}
+	return nil
+}
+
+// catchUp folds what the store has already, without making rows, and then
+// begins a generation of the live table.
+func (s *session) catchUp(ctx context.Context) error {
+	pos := s.writer.Position()
+	s.tally.Quiet(true)
+	for s.tally.Seq() < pos.Seq {
+		events, err := s.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.apply(events); err != nil {
+			return err
+		}
+	}
+	if s.tally.Seq() != pos.Seq {
+		return fmt.Errorf("the store ends at event %d, in the middle of an entry of the ledger that ends at %d: %w", pos.Seq, s.tally.Seq(), tally.ErrOrder)
+	}
+	s.tally.Take()
+	s.tally.Quiet(false)
+	rows := s.tally.AllLive()
+	s.live = len(rows)
+	if err := s.writer.Generation(ctx, rows); err != nil {
+		return err
+	}
+	s.d.publish(s.writer.Position())
+	s.confirm(pos.Seq)
+	return nil
+}
+
+// confirm tells the controller how far the store is.
+func (s *session) confirm(seq uint64) {
+	if s.d.cfg.Confirm != nil {
+		s.d.cfg.Confirm(Progress{Seq: seq, Keep: s.snapped + 1})
+	}
+}

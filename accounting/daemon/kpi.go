@@ -1,0 +1,103 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/spec"
+)
+
+// KPIs are the figures as they were last computed; nil before that. The slice
+// never changes.
+func (d *Daemon) KPIs() []kpi.Value {
+	if p := d.kpis.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// share of the time that computing the KPIs may take: where the store is
+// large or slow they are computed less often.
+const refreshShare = 10
+
+// refresh computes the KPIs until the context ends.
+func (d *Daemon) refresh(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := d.cfg.Clock.Now()
+		values, err := d.compute(ctx)
+		took := d.cfg.Clock.Now().Sub(began)
+		switch {
+		case err == nil:
+			d.kpis.Store(&values)
+		case ctx.Err() == nil:
+			d.cfg.Log.Debug("the KPIs could not be computed", "error", err)
+		}
+		pause := max(d.cfg.Refresh, refreshShare*took)
+		if d.KPIs() == nil {
+			pause = min(pause, spec.Second) // the store is not there yet
+		}
+		if !d.sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// compute asks for every figure over every window.
+func (d *Daemon) compute(ctx context.Context) ([]kpi.Value, error) {
+	scope, _, err := d.scope(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	if scope.Seq == 0 {
+		return nil, fmt.Errorf("nothing is stored yet")
+	}
+	out := []kpi.Value{}
+	for _, w := range kpi.Windows() {
+		values, err := d.figuresOver(ctx, scope, w.Name, spec.Seconds(w.Seconds), nil)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, values...)
+	}
+	return out, nil
+}
+
+// figuresOver asks for every figure over one window before the scope's now.
+// The text of the queries is added to sql, if it is not nil.
+func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
+	var out []kpi.Value
+	for _, source := range [...]kpi.Source{kpi.Runs, kpi.Nodes, kpi.GPUs} {
+		q, names := query.KPIs(scope, source, window)
+		if sql != nil {
+			*sql = append(*sql, q.SQL)
+		}
+		cells := make([]*float64, len(names))
+		var by, key string
+		dest := []any{&by, &key}
+		for i := range cells {
+			dest = append(dest, &cells[i])
+		}
+		err := d.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
+			if err := scan(dest...); err != nil {
+				return err
+			}
+			if by == string(kpi.ByCluster) {
+				key = d.name()
+			}
+			for i, c := range cells {
+				v := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: name, Null: c == nil}
+				if c != nil {
+					v.Value = *c
+				}
+				out = append(out, v)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,462 @@
+package daemon_test
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/accounting/tally/tallytest"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// plain reads a history with loops, from the events and the folded state
+// alone, to say what the SQL must answer.
+type plain struct {
+	runs  []*prun
+	nodes map[string][]pnode // points of change, in order
+}
+
+// prun is one run of a job; times in microseconds, 0 = not.
+type prun struct {
+	submit, eligible, start, end int64
+	over                         bool // its rows are final
+	state                        string
+	count                        int64
+	partition                    string
+	spec                         *spec.JobSpec
+	req                          spec.TRES
+	alloc                        *spec.Allocation
+	done                         map[string]pdone
+}
+
+type pdone struct {
+	at    int64
+	lost  bool
+	usage spec.Usage
+}
+
+type pnode struct {
+	at        int64
+	class     string // "" = gone
+	cpus, gpu int64
+	parts     []string
+}
+
+func readPlain(t testing.TB, log []event.Envelope) *plain {
+	p := &plain{nodes: map[string][]pnode{}}
+	cur := map[spec.JobUID]*prun{}
+	s := state.New()
+	for i := range log {
+		env := &log[i]
+		at := tally.Cut(env.At)
+		p.job(cur, env, at)
+		if err := s.Apply(env); err != nil {
+			t.Fatal(err)
+		}
+		// An eligible instant is whatever the fold says.
+		s.Jobs.Range(func(_ uint64, j *state.Job) bool {
+			if r := cur[j.UID]; r != nil && j.State == spec.Pending {
+				r.eligible = tally.Cut(j.Eligible)
+			}
+			return true
+		})
+		for _, name := range []string{"n1", "n2", "n3"} {
+			p.node(s, name, at)
+		}
+	}
+	return p
+}
+
+// job follows one event about a job.
+func (p *plain) job(cur map[spec.JobUID]*prun, env *event.Envelope, at int64) {
+	open := func(uid spec.JobUID, r prun) {
+		r.done = map[string]pdone{}
+		cur[uid] = &r
+		p.runs = append(p.runs, &r)
+	}
+	switch e := env.Event.(type) {
+	case *event.JobSubmitted:
+		n := int64(1)
+		if a := e.Spec.Queue.Array; a != nil {
+			n = a.Tasks.Len()
+		}
+		open(e.UID, prun{submit: at, eligible: tally.Cut(e.Eligible), state: "PENDING", count: n, spec: e.Spec, req: e.Req, partition: e.Spec.Partitions[0]})
+	case *event.JobUpdated:
+		cur[e.UID].spec = e.Spec
+	case *event.ArrayTaskSplit:
+		if e.UID != e.Array {
+			cur[e.Array].count--
+			r := *cur[e.Array]
+			r.count = 1
+			open(e.UID, r)
+		}
+	case *event.JobStarted:
+		r := cur[e.UID]
+		r.start, r.alloc, r.state, r.partition = at, e.Alloc, "RUNNING", e.Alloc.Partition
+		if r.eligible == 0 {
+			r.eligible = at
+		}
+	case *event.JobNodeDone:
+		r := cur[e.UID]
+		r.done[e.Node] = pdone{at, e.Lost, e.Usage}
+		r.over = r.end != 0 && len(r.done) == len(r.alloc.Nodes)
+	case *event.JobEnded:
+		r := cur[e.UID]
+		r.end, r.state = at, e.State.String()
+		r.over = r.start == 0 || len(r.done) == len(r.alloc.Nodes)
+	case *event.JobRequeued:
+		r := cur[e.UID]
+		if r.end == 0 {
+			r.end, r.over, r.state = at, true, "REQUEUED"
+			if e.State != spec.Pending {
+				r.state = e.State.String()
+			}
+		}
+		open(e.UID, prun{submit: at, state: "PENDING", count: 1, spec: r.spec, req: r.req, partition: r.spec.Partitions[0]})
+	}
+}
+
+// node notes what holds for a node, if that has changed.
+func (p *plain) node(s *state.State, name string, at int64) {
+	now := pnode{at: at}
+	if n := s.Node(name); n != nil && !n.Removed {
+		now.class, now.cpus = "down", n.CPUs
+		if n.Usable() {
+			now.class = "up"
+		}
+		now.gpu = 2
+		if n.Inv != nil {
+			now.gpu = int64(len(n.GPUs))
+		}
+		for i := range s.Parts.List {
+			if slices.Contains(s.Parts.List[i].Spec.NodeNames, name) {
+				now.parts = append(now.parts, s.Parts.List[i].Spec.Name)
+			}
+		}
+	}
+	list := p.nodes[name]
+	if len(list) > 0 {
+		last := list[len(list)-1]
+		if last.class == now.class && last.gpu == now.gpu && last.cpus == now.cpus && slices.Equal(last.parts, now.parts) {
+			return
+		}
+	}
+	p.nodes[name] = append(list, now)
+}
+
+// within is the part of [a, b) in [from, to); b = 0 means it goes on.
+func within(a, b, from, to int64) int64 {
+	if b == 0 {
+		b = to
+	}
+	return max(0, min(b, to)-max(a, from))
+}
+
+func (p *plain) each(from, to int64, f func(n pnode, us int64)) {
+	for _, list := range p.nodes {
+		for i, n := range list {
+			end := to
+			if i+1 < len(list) {
+				end = list[i+1].at
+			}
+			if us := within(n.at, end, from, to); us > 0 && n.class != "" {
+				f(n, us)
+			}
+		}
+	}
+}
+
+// kpis computes every figure for the runs that keep picks.
+func (p *plain) kpis(from, to int64, part string, keep func(r *prun) bool) map[string]float64 {
+	out := map[string]float64{}
+	var cpuUsed, cpuHeld, waste, held, util, idle, gpuHeld, gpuAlloc, cpuAlloc, lost, capCPU, capGPU float64
+	var failed, judged, ended int64
+	var memSeen, gpuSeen, any bool
+	var waits []float64
+	for _, r := range p.runs {
+		if !keep(r) {
+			continue
+		}
+		endedIn := r.end != 0 && r.end >= from && r.end < to
+		ran := r.start != 0 && r.start < to && (r.end == 0 || r.end > from)
+		if !endedIn && !ran {
+			continue
+		}
+		any = true
+		if r.start != 0 && r.start >= from && r.start < to {
+			waits = append(waits, float64(r.start-r.submit)/1e6)
+		}
+		bad := slices.Contains([]string{"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"}, r.state)
+		if endedIn && bad {
+			failed += r.count
+		}
+		if endedIn && (bad || r.state == "COMPLETED") {
+			judged += r.count
+		}
+		if endedIn && r.start != 0 {
+			ended += r.count
+		}
+		if r.start == 0 {
+			continue
+		}
+		over := float64(within(r.start, r.end, from, to)) / 1e6
+		if r.end != 0 && r.end <= r.start {
+			over = 0
+		}
+		cpuAlloc += float64(r.alloc.TRES.CPU) * over
+		gpuAlloc += float64(r.alloc.TRES.Get("gres/gpu")) * over
+		if endedIn && bad {
+			lost += float64(r.alloc.TRES.Get("gres/gpu")) * over
+		}
+		if !r.over {
+			continue
+		}
+		for i := range r.alloc.Nodes {
+			a := &r.alloc.Nodes[i]
+			d := r.done[a.Name]
+			if d.lost || r.start >= to || d.at < from {
+				continue
+			}
+			until := min(d.at, r.end)
+			whole := float64(until - r.start)
+			part := float64(max(0, min(until, to)-max(r.start, from)))
+			share := 0.0
+			if whole > 0 {
+				share = part / whole
+			} else if r.start >= from {
+				share = 1
+			}
+			cpuUsed += float64(int64(d.usage.UserCPU/1000)+int64(d.usage.SystemCPU/1000)) / 1e6 * share
+			cpuHeld += float64(a.CPUs.Count()) * part / 1e6
+			if d.usage.HasRSS {
+				memSeen = true
+				waste += max(0, float64(a.Mem<<20)-float64(d.usage.PeakRSS)) * part / 1e6
+				held += float64(a.Mem<<20) * part / 1e6
+			}
+			for _, g := range d.usage.GPUs {
+				gpuSeen = true
+				util += float64(int64(g.UtilNS/1000)) / 1e6 * share
+				idle += float64(int64(g.NoProcess/1000)+int64(g.Idle/1000)) / 1e6 * share
+				gpuHeld += part / 1e6
+			}
+		}
+	}
+	p.each(from, to, func(n pnode, us int64) {
+		if part == "" || slices.Contains(n.parts, part) {
+			capCPU += float64(n.cpus) * float64(us) / 1e6
+			capGPU += float64(n.gpu) * float64(us) / 1e6
+		}
+	})
+	ratio := func(name string, num, den float64) {
+		if den != 0 {
+			out[name] = num / den
+		}
+	}
+	ratio("cpu_efficiency", cpuUsed, cpuHeld)
+	if memSeen {
+		out["memory_waste"] = waste / 3600
+	}
+	ratio("memory_waste_share", waste, held)
+	ratio("gpu_occupancy", util, gpuHeld)
+	if gpuSeen {
+		out["gpu_idle"] = idle / 3600
+	}
+	slices.Sort(waits)
+	for name, level := range map[string]float64{"wait_p50": 0.5, "wait_p95": 0.95, "wait_p99": 0.99} {
+		if len(waits) > 0 {
+			out[name] = waits[int(level*float64(len(waits)))]
+		}
+	}
+	if any {
+		ratio("gpu_allocation", gpuAlloc, capGPU)
+		ratio("utilisation", cpuAlloc, capCPU)
+		out["lost_gpu_hours"] = lost / 3600
+		out["throughput"] = float64(ended) / (float64(to-from) / 3.6e9)
+	}
+	ratio("failure_rate", float64(failed), float64(judged))
+	return out
+}
+
+// utilization is what sreport cluster utilization must say, in TRES-seconds.
+func (p *plain) utilization(from, to int64, tres string) map[string]int64 {
+	const hour = int64(3_600_000_000)
+	amountOf := func(t spec.TRES) int64 { return t.Get(tres) }
+	nodeOf := func(n pnode) int64 {
+		if tres == "cpu" {
+			return n.cpus
+		}
+		return n.gpu
+	}
+	var allocated, down, idle, planned, reported, over int64
+	for h := from / hour; h*hour < to; h++ {
+		a, b := max(from, h*hour), min(to, (h+1)*hour)
+		var alloc, wait, rep, dn int64
+		p.each(a, b, func(n pnode, us int64) {
+			rep += nodeOf(n) * us
+			if n.class == "down" {
+				dn += nodeOf(n) * us
+			}
+		})
+		for _, r := range p.runs {
+			if r.start != 0 {
+				if r.end == 0 || r.end > r.start {
+					alloc += amountOf(r.alloc.TRES) * within(r.start, r.end, a, b)
+				}
+				for i := range r.alloc.Nodes {
+					n := &r.alloc.Nodes[i]
+					until := r.end
+					if d, ok := r.done[n.Name]; ok && (until == 0 || d.at < until) {
+						until = d.at
+					}
+					if until != 0 && until <= r.start {
+						continue
+					}
+					held := int64(n.CPUs.Count())
+					if tres != "cpu" {
+						held = int64(len(n.GPUs))
+					}
+					list := p.nodes[n.Name]
+					for k, pt := range list {
+						end := to
+						if k+1 < len(list) {
+							end = list[k+1].at
+						}
+						if pt.class == "down" {
+							lo, hi := max(pt.at, r.start, a), min(end, b)
+							if until != 0 {
+								hi = min(hi, until)
+							}
+							dn -= held * max(0, hi-lo)
+						}
+					}
+				}
+			}
+			if r.eligible != 0 {
+				until := cmp.Or(r.start, r.end)
+				if until == 0 || until > r.eligible {
+					wait += amountOf(r.req) * r.count * within(r.eligible, until, a, b)
+				}
+			}
+		}
+		dn = max(dn, 0)
+		left := max(0, rep-alloc-dn)
+		plan := min(left, wait)
+		allocated, down, reported, planned, idle, over = allocated+alloc, down+dn, reported+rep, planned+plan, idle+left-plan, over+max(0, alloc+dn-rep)
+	}
+	const s = 1_000_000
+	return map[string]int64{"Allocated": allocated / s, "Down": down / s, "PLND Down": 0, "Idle": idle / s, "Planned": planned / s, "Reported": reported / s, "OverCommitted": over / s}
+}
+
+// TestPlainLoops: on random histories every KPI and every sum of the reports
+// is what a plain loop over the events gives.
+func TestPlainLoops(t *testing.T) {
+	engine := startEngine(t)
+	for seed := range 6 {
+		h := rapid.Custom(func(t *rapid.T) *tallytest.History { return tallytest.Random(t, 400) }).Example(seed)
+		first, now := tally.Cut(h.Log[0].At), h.Now.Add(spec.Minute)
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			ledger := newLedger(t)
+			ledger.add(t, h.Log, 25)
+			r := newRigIn(t, engine.Socket(), fmt.Sprintf("plain%d", seed), ledger)
+			r.clock.set(now)
+			r.start()
+			r.stored(uint64(len(h.Log)))
+			p := readPlain(t, h.Log)
+			end := tally.Cut(now)
+			third := (end - first) / 3
+			for _, w := range [][2]int64{{first, end}, {first + third, end - third}, {end - third, end}, {first - 3600e6, first + third/2}} {
+				checkKPIs(t, r, p, w[0], w[1])
+				checkReports(t, r, p, w[0], w[1])
+			}
+		})
+	}
+}
+
+func checkKPIs(t *testing.T, r *rig, p *plain, from, to int64) {
+	t.Helper()
+	for _, by := range kpi.Dimensions() {
+		reply, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "kpi", By: string(by), Start: from * 1000, End: to * 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range reply.GetRows() {
+			key := row.GetCells()[0].GetText()
+			part := ""
+			if by == kpi.ByPartition {
+				part = key
+			}
+			want := p.kpis(from, to, part, func(pr *prun) bool {
+				return map[kpi.Dimension]string{kpi.ByCluster: key, kpi.ByPartition: pr.partition, kpi.ByAccount: pr.spec.Account, kpi.ByUser: pr.spec.User,
+					kpi.ByQOS: pr.spec.QOS}[by] == key
+			})
+			for i, col := range reply.GetColumns() {
+				if i == 0 {
+					continue
+				}
+				v, there := want[col.GetName()]
+				cell := row.GetCells()[i]
+				if cell.GetNull() == there {
+					t.Errorf("%s of %s %s in [%d, %d): null is %v, the loop says %v (%v)", col.GetName(), by, key, from, to, cell.GetNull(), v, there)
+				} else if there && math.Abs(v-cell.GetFloat()) > 1e-9*max(1, math.Abs(v)) {
+					t.Errorf("%s of %s %s in [%d, %d): %v, the loop says %v", col.GetName(), by, key, from, to, cell.GetFloat(), v)
+				}
+			}
+		}
+	}
+}
+
+func checkReports(t *testing.T, r *rig, p *plain, from, to int64) {
+	t.Helper()
+	for _, tres := range []string{"cpu", "gres/gpu"} {
+		reply, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "cluster utilization", Tres: []string{tres}, Start: from * 1000, End: to * 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := p.utilization(from, to, tres)
+		got := map[string]int64{}
+		for i, col := range reply.GetColumns() {
+			if _, ok := want[col.GetName()]; ok {
+				got[col.GetName()] = reply.GetRows()[0].GetCells()[i].GetInt()
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("utilization of %s in [%d, %d): %v, the loop says %v", tres, from, to, got, want)
+		}
+		reply, err = r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "cluster userutilizationbyaccount", Tres: []string{tres}, Start: from * 1000, End: to * 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := map[string]*big.Int{}
+		for _, pr := range p.runs {
+			if pr.start != 0 && pr.start < to && (pr.end == 0 || pr.end > from) {
+				k := pr.spec.User + "/" + pr.spec.Account
+				if sums[k] == nil {
+					sums[k] = new(big.Int)
+				}
+				if pr.end == 0 || pr.end > pr.start {
+					n := new(big.Int).Mul(big.NewInt(pr.alloc.TRES.Get(tres)), big.NewInt(within(pr.start, pr.end, from, to)))
+					sums[k].Add(sums[k], n)
+				}
+			}
+		}
+		if len(sums) != len(reply.GetRows()) {
+			t.Errorf("%d users in [%d, %d), the loop finds %d", len(reply.GetRows()), from, to, len(sums))
+		}
+		for _, row := range reply.GetRows() {
+			k := row.GetCells()[1].GetText() + "/" + row.GetCells()[3].GetText()
+			if w := new(big.Int).Div(cmp.Or(sums[k], new(big.Int)), big.NewInt(1_000_000)).Int64(); w != row.GetCells()[5].GetInt() {
+				t.Errorf("%s used %d %s-seconds in [%d, %d), the loop says %d", k, row.GetCells()[5].GetInt(), tres, from, to, w)
+			}
+		}
+	}
+}

@@ -1,0 +1,393 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Report answers sreport and muster kpi.
+//
+// Amounts of use are in TRES-seconds, whole, cut off: CPU-seconds, MiB-seconds,
+// node-seconds. Column kinds: text, int, float; the unit says of what.
+func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.ReportReply, error) {
+	name := strings.Join(strings.Fields(strings.ToLower(q.GetReport())), " ")
+	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	if err != nil {
+		return nil, s.D.away(err)
+	}
+	r, err := s.newReport(q, scope, name == "kpi")
+	if err != nil {
+		return nil, err
+	}
+	r.reply.Behind = behind
+	switch name {
+	case "cluster utilization":
+		err = r.utilization(ctx)
+	case "cluster accountutilizationbyuser":
+		err = r.accounts(ctx)
+	case "cluster userutilizationbyaccount":
+		err = r.users(ctx, 0)
+	case "user top", "user topusage":
+		err = r.users(ctx, max(int(q.GetTop()), 0))
+	case "kpi":
+		err = r.figures(ctx)
+	default:
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no report %q: it is one of cluster Utilization, "+
+			"cluster AccountUtilizationByUser, cluster UserUtilizationByAccount, user TopUsage, kpi", q.GetReport()))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.reply.Sql = strings.Join(r.sql, ";\n\n")
+	return r.reply, nil
+}
+
+// report is one report being made.
+type report struct {
+	s     Service
+	q     *apiv1.ReportQuery
+	scope query.Scope
+	ask   query.Report
+	tres  []string
+	reply *apiv1.ReportReply
+	sql   []string
+}
+
+// topUsers is how many users sreport user top shows when nothing is said.
+const topUsers = 10
+
+func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow bool) (*report, error) {
+	loc, err := zone(q.GetZone())
+	if err != nil {
+		return nil, err
+	}
+	start, end := spec.Instant(q.GetStart()), spec.Instant(q.GetEnd())
+	if untilNow {
+		if end == 0 {
+			end = scope.Now
+		}
+		if start == 0 {
+			start = end - spec.Instant(spec.Day)
+		}
+	}
+	// sreport's window is yesterday, by the caller's calendar.
+	if start == 0 {
+		start = midnight(scope.Now, loc, 1)
+	}
+	if end == 0 {
+		end = midnight(scope.Now, loc, 0)
+		if end <= start {
+			end = scope.Now
+		}
+	}
+	end = min(end, scope.Now)
+	if end < start {
+		return nil, spec.Refuse(spec.CodeBadRequest, "the report's window ends before it begins, or begins in the future")
+	}
+	tres := q.GetTres()
+	if len(tres) == 0 {
+		tres = []string{"cpu"}
+	}
+	for _, t := range tres {
+		probe := query.Report{TRES: t}
+		if _, err := probe.Used(scope); err != nil {
+			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+	}
+	return &report{s: s, q: q, scope: scope, tres: tres,
+		ask:   query.Report{Start: start, End: end, Accounts: q.GetAccounts(), Users: q.GetUsers(), Partitions: q.GetPartitions()},
+		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Seq, Cluster: s.D.name()}}, nil
+}
+
+func (r *report) query(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
+	r.sql = append(r.sql, q.SQL)
+	return r.s.D.away(r.s.D.cfg.Store.Query(ctx, q, each))
+}
+
+func (r *report) columns(cols ...[3]string) {
+	for _, c := range cols {
+		r.reply.Columns = append(r.reply.Columns, &apiv1.ReportColumn{Name: c[0], Kind: c[1], Unit: c[2]})
+	}
+}
+
+func (r *report) row(cells ...any) {
+	row := &apiv1.ReportRow{}
+	for _, c := range cells {
+		cell := &apiv1.Cell{}
+		switch v := c.(type) {
+		case string:
+			cell.Kind = &apiv1.Cell_Text{Text: v}
+		case int64:
+			cell.Kind = &apiv1.Cell_Int{Int: v}
+		case float64:
+			cell.Kind = &apiv1.Cell_Float{Float: v}
+		default:
+			cell.Kind = &apiv1.Cell_Null{Null: true}
+		}
+		row.Cells = append(row.Cells, cell)
+	}
+	r.reply.Rows = append(r.reply.Rows, row)
+}
+
+// amount reads a 128-bit amount of TRES-microseconds.
+func amount(text string) (*big.Int, error) {
+	n, ok := new(big.Int).SetString(text, 10)
+	if !ok {
+		return nil, fmt.Errorf("the store says %q where an amount belongs", text)
+	}
+	return n, nil
+}
+
+// wholeSeconds cuts TRES-microseconds to TRES-seconds.
+func wholeSeconds(us *big.Int) int64 { return new(big.Int).Div(us, big.NewInt(1_000_000)).Int64() }
+
+// utilised is one TRES of the cluster over the window, in TRES-seconds.
+type utilised struct {
+	allocated, down, planDown, idle, planned, reported, over, count int64
+}
+
+func (r *report) utilised(ctx context.Context, tres string) (u utilised, err error) {
+	ask := r.ask
+	ask.TRES = tres
+	q, err := ask.Utilization(r.scope)
+	if err != nil {
+		return u, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	err = r.query(ctx, q, func(scan func(...any) error) error {
+		var text [7]string
+		if err := scan(&text[0], &text[1], &text[2], &text[3], &text[4], &text[5], &text[6], &u.count); err != nil {
+			return err
+		}
+		for i, to := range [...]*int64{&u.allocated, &u.down, &u.planDown, &u.idle, &u.planned, &u.reported, &u.over} {
+			n, err := amount(text[i])
+			if err != nil {
+				return err
+			}
+			*to = wholeSeconds(n)
+		}
+		return nil
+	})
+	return u, err
+}
+
+// utilization is sreport cluster Utilization.
+func (r *report) utilization(ctx context.Context) error {
+	const unit = "TRES-seconds"
+	r.columns([3]string{"Cluster", "text"}, [3]string{"TRES Name", "text"}, [3]string{"Allocated", "int", unit}, [3]string{"Down", "int", unit},
+		[3]string{"PLND Down", "int", unit}, [3]string{"Idle", "int", unit}, [3]string{"Planned", "int", unit}, [3]string{"Reported", "int", unit},
+		[3]string{"OverCommitted", "int", unit}, [3]string{"TresCount", "int"})
+	for _, tres := range r.tres {
+		u, err := r.utilised(ctx, tres)
+		if err != nil {
+			return err
+		}
+		r.row(r.reply.GetCluster(), tres, u.allocated, u.down, u.planDown, u.idle, u.planned, u.reported, u.over, u.count)
+	}
+	return nil
+}
+
+// share is what one user used in one account, by TRES; the last element is
+// energy.
+type shareKey struct{ account, user string }
+
+type share struct {
+	shareKey
+	used   []*big.Int // TRES-microseconds, as report.tres
+	energy int64      // joules
+}
+
+// used asks for what was used, by account and user.
+func (r *report) used(ctx context.Context) (map[shareKey]*share, error) {
+	out := map[shareKey]*share{}
+	for i, tres := range r.tres {
+		ask := r.ask
+		ask.TRES = tres
+		q, err := ask.Used(r.scope)
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+		err = r.query(ctx, q, func(scan func(...any) error) error {
+			var k shareKey
+			var text string
+			var millijoules int64
+			if err := scan(&k.account, &k.user, &text, &millijoules); err != nil {
+				return err
+			}
+			n, err := amount(text)
+			if err != nil {
+				return err
+			}
+			sh := out[k]
+			if sh == nil {
+				sh = r.empty(k)
+				out[k] = sh
+			}
+			sh.used[i], sh.energy = n, millijoules/1000
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (r *report) empty(k shareKey) *share {
+	sh := &share{shareKey: k, used: make([]*big.Int, len(r.tres))}
+	for i := range sh.used {
+		sh.used[i] = new(big.Int)
+	}
+	return sh
+}
+
+func (a *share) add(b *share) {
+	for i := range a.used {
+		a.used[i] = new(big.Int).Add(a.used[i], b.used[i])
+	}
+	a.energy += b.energy
+}
+
+// totals gives what the cluster had of each TRES, for percentages; nil where
+// nobody knows.
+func (r *report) totals(ctx context.Context) ([]any, error) {
+	out := make([]any, len(r.tres))
+	for i, tres := range r.tres {
+		if tres == "billing" || strings.HasPrefix(tres, "license/") {
+			continue
+		}
+		u, err := r.utilised(ctx, tres)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = u.reported
+	}
+	return out, nil
+}
+
+// usageColumns are the columns of the reports about users. Depth is how deep
+// the row stands in the tree of accounts; Total is what the cluster had of the
+// TRES, for percentages.
+func (r *report) usageColumns(first ...string) {
+	r.columns([3]string{"Cluster", "text"})
+	for _, name := range first {
+		r.columns([3]string{name, "text"})
+	}
+	r.columns([3]string{"TRES Name", "text"}, [3]string{"Used", "int", "TRES-seconds"}, [3]string{"Energy", "int", "joules"},
+		[3]string{"Depth", "int"}, [3]string{"Total", "int", "TRES-seconds"})
+}
+
+// users is sreport user TopUsage and cluster UserUtilizationByAccount: who
+// used most comes first.
+func (r *report) users(ctx context.Context, top int) error {
+	shares, err := r.used(ctx)
+	if err != nil {
+		return err
+	}
+	totals, err := r.totals(ctx)
+	if err != nil {
+		return err
+	}
+	if r.q.GetGroup() {
+		shares = r.grouped(shares)
+	}
+	list := make([]*share, 0, len(shares))
+	for _, sh := range shares {
+		list = append(list, sh)
+	}
+	slices.SortFunc(list, func(a, b *share) int {
+		return cmp.Or(b.used[0].Cmp(a.used[0]), strings.Compare(a.user, b.user), strings.Compare(a.account, b.account))
+	})
+	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(r.q.GetReport())), "user") {
+		if top == 0 {
+			top = topUsers
+		}
+		list = list[:min(top, len(list))]
+	}
+	r.usageColumns("Login", "Proper Name", "Account")
+	for _, sh := range list {
+		for i, tres := range r.tres {
+			r.row(r.reply.GetCluster(), sh.user, "", sh.account, tres, wholeSeconds(sh.used[i]), sh.energy, int64(0), totals[i])
+		}
+	}
+	return nil
+}
+
+// grouped merges a user's accounts.
+func (r *report) grouped(shares map[shareKey]*share) map[shareKey]*share {
+	out, accounts := map[shareKey]*share{}, map[string][]string{}
+	for k, sh := range shares {
+		user := shareKey{user: k.user}
+		if out[user] == nil {
+			out[user] = r.empty(user)
+		}
+		out[user].add(sh)
+		accounts[k.user] = append(accounts[k.user], k.account)
+	}
+	for k, sh := range out {
+		slices.Sort(accounts[k.user])
+		sh.account = strings.Join(accounts[k.user], ",")
+	}
+	return out
+}
+
+// figures is muster kpi: every figure over the window, by one dimension.
+func (r *report) figures(ctx context.Context) error {
+	by := kpi.Dimension(strings.ToLower(r.q.GetBy()))
+	if by == "" {
+		by = kpi.ByCluster
+	}
+	if !slices.Contains(kpi.Dimensions(), by) {
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("figures are not kept by %q: it is one of cluster, partition, account, user, qos", by))
+	}
+	scope := r.scope
+	scope.Now = r.ask.End
+	values, err := r.s.D.figuresOver(ctx, scope, "", r.ask.End.Sub(r.ask.Start), &r.sql)
+	if err != nil {
+		return r.s.D.away(err)
+	}
+	r.columns([3]string{string(by), "text"})
+	at := map[string]int{}
+	for i, k := range kpi.All() {
+		at[k.Name] = i
+		r.columns([3]string{k.Name, "float", string(k.Unit)})
+	}
+	rows := map[string][]any{}
+	if by == kpi.ByCluster {
+		rows[r.reply.GetCluster()] = make([]any, len(at))
+	}
+	for _, v := range values {
+		if v.By != by || !r.kept(by, v.Key) {
+			continue
+		}
+		if rows[v.Key] == nil {
+			rows[v.Key] = make([]any, len(at))
+		}
+		if !v.Null {
+			rows[v.Key][at[v.KPI]] = v.Value
+		}
+	}
+	keys := make([]string, 0, len(rows))
+	for k := range rows {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		r.row(append([]any{k}, rows[k]...)...)
+	}
+	return nil
+}
+
+// kept tells whether a row of a dimension is asked for.
+func (r *report) kept(by kpi.Dimension, key string) bool {
+	list := map[kpi.Dimension][]string{kpi.ByAccount: r.ask.Accounts, kpi.ByUser: r.ask.Users, kpi.ByPartition: r.ask.Partitions}[by]
+	return len(list) == 0 || slices.Contains(list, key)
+}

@@ -1,0 +1,122 @@
+package front
+
+import (
+	"slices"
+	"strings"
+)
+
+// statement is what the front must know of a text before the engine sees it.
+type statement struct {
+	verb   string // first keyword in upper case, after opening brackets; "" when there is none
+	format string // name in the last FORMAT clause, "" when there is none
+	// Of an INSERT that is fed with rows (not INSERT ... SELECT):
+	rows   bool   // it is one
+	head   string // the statement without its FORMAT clause or VALUES word
+	inline string // what follows them in the text: the first rows, often ""
+	// Of everything else:
+	several   bool // a second statement follows a semicolon
+	temporary bool // the word TEMPORARY occurs: it may leave a temporary table in the session
+}
+
+// streams reports whether the engine may be asked for the result piece by piece.
+func (s statement) streams() bool {
+	return s.verb == "SELECT" || s.verb == "WITH" || s.verb == "FROM"
+}
+
+// cancels reports whether the statement should end when its client has gone: reading ones, and INSERT ... SELECT.
+// Schema changes run to their end, so that no one is left guessing at half of one.
+func (s statement) cancels() bool {
+	return s.streams() || s.verb == "INSERT" || slices.Contains([]string{"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "CHECK"}, s.verb)
+}
+
+// soils reports whether the session may be changed once the statement has run.
+func (s statement) soils() bool {
+	return s.temporary || slices.Contains([]string{"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK", "DETACH"}, s.verb)
+}
+
+// examine reads a text once. It does not judge syntax: what it cannot make sense of, the engine will refuse.
+func examine(sql string) statement {
+	lex := lexer{sql: sql}
+	var s statement
+	t := lex.next()
+	for t.kind == signToken && t.text == "(" {
+		t = lex.next()
+	}
+	if t.kind != wordToken {
+		return finish(s, &lex, t)
+	}
+	s.verb = strings.ToUpper(t.text)
+	if s.verb == "INSERT" {
+		return examineInsert(s, &lex)
+	}
+	return finish(s, &lex, t)
+}
+
+// examineInsert looks for the word that begins the rows of an INSERT.
+func examineInsert(s statement, lex *lexer) statement {
+	depth := 0
+	previous := token{}
+	for t := lex.next(); t.kind != endToken; t = lex.next() {
+		switch {
+		case t.kind == signToken && t.text == "(":
+			depth++
+		case t.kind == signToken && t.text == ")":
+			depth--
+		case depth > 0, previous.is("INTO"), previous.is("TABLE"), previous.kind == signToken && previous.text == ".":
+			// a column or table that happens to be named like a keyword
+		case t.is("SELECT"), t.is("WITH"), t.is("WATCH"):
+			return finish(s, lex, t)
+		case t.is("VALUES"):
+			s.rows, s.format = true, "Values"
+			s.head, s.inline = lex.sql[:t.at], lex.sql[lex.at:]
+			s.several = finish(statement{}, lex, lex.next()).several
+			return s
+		case t.is("FORMAT"):
+			name := lex.next()
+			if name.kind != wordToken {
+				return finish(s, lex, name)
+			}
+			s.rows, s.format = true, name.text
+			s.head, s.inline = lex.sql[:t.at], skipToRows(lex.sql[lex.at:])
+			return s
+		case t.kind == signToken && t.text == ";":
+			rest := lex.next()
+			s.several = rest.kind != endToken
+			s.rows, s.head = !s.several, lex.sql[:t.at]
+			s.format = "Values"
+			return s
+		}
+		previous = t
+	}
+	s.rows, s.head, s.format = true, lex.sql, "Values"
+	return s
+}
+
+// skipToRows drops the blanks between a format's name and the rows, up to and including one line end, as the engine
+// does, so that binary formats may begin with anything.
+func skipToRows(data string) string {
+	data = strings.TrimLeft(data, " \t\f")
+	data = strings.TrimPrefix(data, "\r")
+	return strings.TrimPrefix(data, "\n")
+}
+
+// finish reads on from t to the end, noting what matters of statements other than a fed INSERT.
+func finish(s statement, lex *lexer, t token) statement {
+	formatNext, ended := false, false
+	for ; t.kind != endToken; t = lex.next() {
+		if ended && !(t.kind == signToken && t.text == ";") {
+			s.several = true
+			return s
+		}
+		switch {
+		case formatNext && t.kind == wordToken:
+			s.format = t.text
+		case t.is("TEMPORARY"):
+			s.temporary = true
+		case t.kind == signToken && t.text == ";":
+			ended = true
+		}
+		formatNext = t.is("FORMAT")
+	}
+	return s
+}

@@ -1,0 +1,59 @@
+package kpi
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Markdown renders the definitions as docs/kpis.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("# KPIs\n\nGenerated from the definitions in accounting/kpi by `make generate`; do not edit.\n\n" +
+		"Each figure is defined once, and that definition is what `muster kpi`, the metrics, the dashboards and the alerts use.\n" +
+		"Where nothing was measured a figure is missing: it is never shown as zero. Time-like amounts of a run that overlaps the\n" +
+		"edge of a window are shared out evenly over its length; counts belong to the instant of what is counted.\n\n")
+	var windows, dims []string
+	for _, w := range Windows() {
+		windows = append(windows, w.Name)
+	}
+	for _, d := range Dimensions() {
+		dims = append(dims, string(d))
+	}
+	fmt.Fprintf(&b, "Computed all the time by %s, over the last %s.\n\n| name | unit | metric | in words |\n|---|---|---|---|\n",
+		strings.Join(dims, ", "), strings.Join(windows, ", "))
+	for _, k := range All() {
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | `%s` | %s |\n", k.Name, k.Name, k.Unit, k.Metric, k.Formula)
+	}
+	b.WriteString("\n## Rows\n\nThe SQL below is over these rows, cut to the window:\n\n" +
+		"- `runs`: every run of a job that ran in the window, over or not, and those that ended in it without having started.\n" +
+		"- `nodes`: each node's part of each run that is over, where the node reported what was used.\n" +
+		"- `gpus`: each device of each run that is over, where it was measured.\n\n" +
+		"`overlap_s` is the part of a row's time within the window, `share` that part by the whole.\n")
+	for _, k := range All() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s, in %s. %s.\n\n```sql\n%s\n-- over: %s\n```\n\n", k.Name, k.Title, k.Unit, upper(k.Formula), k.expression(), k.Source)
+		for _, e := range k.Edges {
+			fmt.Fprintf(&b, "- %s\n", e)
+		}
+		fmt.Fprintf(&b, "- Source: %s.\n- Metric: `%s`", k.From, k.Metric)
+		if k.Scale != 1 {
+			fmt.Fprintf(&b, " (in the base unit: the figure times %.6g)", k.Scale)
+		}
+		b.WriteString(".\n")
+	}
+	return b.String()
+}
+
+// expression is the figure as SQL.
+func (k KPI) expression() string {
+	switch {
+	case k.Over != NoCapacity:
+		return k.Num + "\n/ nullIf(" + string(k.Over) + ", 0)"
+	case k.PerHour:
+		return k.Num + "\n/ window_hours"
+	case k.Den != "":
+		return k.Num + "\n/ nullIf(" + k.Den + ", 0)"
+	}
+	return k.Num
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,229 @@
+package query
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// StateRequeued stands beside the numbers of spec.JobState in a filter.
+const StateRequeued uint32 = 100
+
+// Acct is what sacct asks. Empty lists do not restrict.
+type Acct struct {
+	Jobs        []JobRef
+	Users       []string // names, or numbers
+	Accounts    []string
+	Partitions  []string
+	QOS         []string
+	Names       []string
+	Nodes       []string // host names
+	States      []uint32
+	Start, End  spec.Instant // both included
+	Allocations bool         // no steps
+	Duplicates  bool         // every run, not only the last
+}
+
+// JobRef is one number of -j.
+type JobRef struct {
+	ID   uint32
+	Task int64  // spec.NoTask = the job, or the whole array
+	Step string // "" = all
+}
+
+// ParseJobRef reads 123, 123_4, 123.batch, 123_4.0.
+func ParseJobRef(s string) (JobRef, error) {
+	bad := fmt.Errorf("invalid job id %q: want a number, number_task or number.step", s)
+	id, step, stepped := strings.Cut(strings.TrimSpace(s), ".")
+	if stepped && step == "" {
+		return JobRef{}, bad
+	}
+	id, task, tasked := strings.Cut(id, "_")
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil {
+		return JobRef{}, bad
+	}
+	ref := JobRef{ID: uint32(n), Task: spec.NoTask, Step: step}
+	if tasked {
+		if ref.Task, err = strconv.ParseInt(task, 10, 64); err != nil || ref.Task < 0 {
+			return JobRef{}, bad
+		}
+	}
+	if step != "" && step != "batch" && step != "extern" && step != "interactive" {
+		if _, err := strconv.ParseUint(step, 10, 31); err != nil {
+			return JobRef{}, bad
+		}
+	}
+	return ref, nil
+}
+
+// Window fills in the window that sacct means when -S or -E is not given. The
+// midnight is that of the caller's zone before now.
+func (a *Acct) Window(now, midnight spec.Instant) {
+	start := a.Start
+	if start == 0 {
+		switch {
+		case len(a.Jobs) > 0:
+			a.Start = 1 // since the beginning
+		case len(a.States) > 0:
+			a.Start = now
+		default:
+			a.Start = midnight
+		}
+	}
+	if a.End == 0 {
+		a.End = now
+		if len(a.States) > 0 && start != 0 {
+			a.End = start
+		}
+	}
+}
+
+// runColumns are the columns of a run, in the order of Run.
+var runColumns = []string{"uid", "restarts", "attempt", "job_id", "array_job_id", "array_task", "array_tasks", "count", "name", "user", "user_id",
+	"group", "group_id", "account", "partition", "qos", "wckey", "comment", "state", "exit_code", "exit_signal", "derived_code", "derived_signal",
+	"cancelled_by", "reason", "limit_us", "suspended_us", "req_cpus", "req_mem_mib", "req_nodes", "req_gpus", "req_billing", "req_tres",
+	"alloc_cpus", "alloc_mem_mib", "alloc_nodes", "alloc_gpus", "alloc_billing", "alloc_tres", "req_nodes_min", "tasks", "node_list", "constraint",
+	"reservation", "priority", "backfill", "batch", "work_dir", "submit_line", "stdin", "stdout", "stderr", "measured", "user_cpu_us",
+	"system_cpu_us", "peak_rss", "mem_mib_s", "read_bytes", "write_bytes", "energy_mj", "maj_faults"}
+
+// instants are read as microseconds, 0 = not.
+const instants = "toUnixTimestamp64Micro(submit) AS submit_us, ifNull(toUnixTimestamp64Micro(eligible), 0) AS eligible_us, " +
+	"ifNull(toUnixTimestamp64Micro(start), 0) AS start_us"
+
+// Runs asks for the runs that match, in the order in which sacct shows them.
+// The row is: runColumns, then submit_us, eligible_us, start_us, end_us,
+// gpu_uuids, final (false = live).
+func (a *Acct) Runs(s Scope) Query {
+	b := begin(s)
+	return b.query("SELECT * FROM " + a.matching(b, "`"+strings.Join(runColumns, "`, `")+"`, "+instants+
+		", ifNull(toUnixTimestamp64Micro(end), 0) AS end_us, gpu_uuids") +
+		"\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts")
+}
+
+// matching is a subquery of the runs that match.
+func (a *Acct) matching(b *builder, columns string) string {
+	runs := b.runs(columns, a.where(b))
+	if a.Duplicates {
+		return runs
+	}
+	return "(SELECT * FROM " + runs + " ORDER BY uid, restarts DESC LIMIT 1 BY uid)"
+}
+
+// Steps asks for the ended steps of the runs that match.
+func (a *Acct) Steps(s Scope) Query {
+	b := begin(s)
+	runs := a.matching(b, "uid, restarts")
+	return b.query("SELECT uid, restarts, attempt, job_id, step, name, user, account, state, exit_code, exit_signal, tasks, node_list, " +
+		"alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres, measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, " +
+		"read_bytes, write_bytes, energy_mj, maj_faults, " + us("start") + " AS start_us, " + us("end") + " AS end_us" +
+		"\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND (uid, restarts) IN (SELECT uid, restarts FROM " + runs + ")" +
+		"\nORDER BY uid, restarts, step")
+}
+
+// LiveSteps asks for the numbered steps that run now.
+func (a *Acct) LiveSteps(s Scope) Query {
+	b := begin(s)
+	where := a.where(b)
+	return b.query("SELECT uid, restarts, attempt, job_id, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
+		"\nFROM " + b.table("live") + " FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
+		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + where + "\nORDER BY uid, restarts, step_id")
+}
+
+// where is the condition on a run.
+func (a *Acct) where(b *builder) string {
+	var all []string
+	list := func(column, name string, values []string) {
+		if len(values) > 0 {
+			all = append(all, column+" IN "+b.bind(name, "Array(String)", values))
+		}
+	}
+	all = append(all, a.window(b))
+	if len(a.Jobs) > 0 {
+		all = append(all, a.jobs(b))
+	}
+	if len(a.Users) > 0 {
+		p := b.bind("users", "Array(String)", a.Users)
+		all = append(all, "(user IN "+p+" OR toString(user_id) IN "+p+")")
+	}
+	list("account", "accounts", a.Accounts)
+	list("qos", "qos", a.QOS)
+	list("name", "names", a.Names)
+	if len(a.Partitions) > 0 {
+		all = append(all, "hasAny(splitByChar(',', toString(partition)), "+b.bind("partitions", "Array(String)", a.Partitions)+")")
+	}
+	if len(a.Nodes) > 0 {
+		all = append(all, a.nodes(b))
+	}
+	return strings.Join(all, " AND ")
+}
+
+// nodes keeps the runs that held a node.
+func (a *Acct) nodes(b *builder) string {
+	p := b.bind("nodes", "Array(String)", a.Nodes)
+	return "(uid, restarts) IN (SELECT uid, restarts FROM " + b.table("job_nodes") + " WHERE " + stored + " AND node IN " + p +
+		" UNION ALL SELECT uid, restarts FROM " + b.table("live") + " FINAL WHERE " + open + " AND hasAny(held_nodes, " + p + "))"
+}
+
+// jobs keeps the jobs that are named. An array's number means all its tasks; a
+// task that has no record of its own is shown by the array's.
+func (a *Acct) jobs(b *builder) string {
+	var whole, taskIDs []uint64
+	var tasks []string
+	for i, j := range a.Jobs {
+		if j.Task == spec.NoTask {
+			whole = append(whole, uint64(j.ID))
+			continue
+		}
+		taskIDs = append(taskIDs, uint64(j.ID))
+		n := strconv.Itoa(i)
+		tasks = append(tasks, "(array_job_id = "+b.bind("array"+n, "UInt32", j.ID)+
+			" AND (array_task = "+b.bind("task"+n, "Int64", j.Task)+" OR array_task < 0))")
+	}
+	var either []string
+	if len(whole) > 0 {
+		either = append(either, "hasAny([job_id, array_job_id], "+b.bind("ids", "Array(UInt32)", whole)+")")
+	}
+	if len(tasks) > 0 {
+		// The first condition is what the index knows.
+		either = append(either, "(hasAny([job_id, array_job_id], "+b.bind("arrays", "Array(UInt32)", taskIDs)+") AND ("+strings.Join(tasks, " OR ")+"))")
+	}
+	return "(" + strings.Join(either, " OR ") + ")"
+}
+
+// window keeps what lies in the window. Without states that is every run that
+// had begun to count by its end and was not over at its beginning; with
+// states, a run must have been in one of them within the window.
+func (a *Acct) window(b *builder) string {
+	s := "fromUnixTimestamp64Micro(" + b.micros("start_us", a.Start) + ", 'UTC')"
+	e := "fromUnixTimestamp64Micro(" + b.micros("end_us", a.End) + ", 'UTC')"
+	alive := "(end >= " + s + " OR isNull(end))"
+	if len(a.States) == 0 {
+		return "(submit <= " + e + " AND " + alive + ")"
+	}
+	var either, ended []string
+	for _, code := range a.States {
+		switch state := spec.JobState(code); {
+		case code == StateRequeued:
+			ended = append(ended, "REQUEUED")
+		case code > uint32(spec.OutOfMemory):
+		case state == spec.Pending:
+			either = append(either, "(submit <= "+e+" AND (start >= "+s+" OR isNull(start)) AND "+alive+")")
+		case state == spec.Running:
+			either = append(either, "(start <= "+e+" AND "+alive+")")
+		case state == spec.Suspended:
+			either = append(either, "(state = 'SUSPENDED' AND start <= "+e+")")
+		case state.Terminal():
+			ended = append(ended, state.String())
+		}
+	}
+	if len(ended) > 0 {
+		either = append(either, "(state IN "+b.bind("states", "Array(String)", ended)+" AND end >= "+s+" AND end <= "+e+")")
+	}
+	if len(either) == 0 {
+		return "false"
+	}
+	return "(" + strings.Join(either, " OR ") + ")"
+}

@@ -1,0 +1,89 @@
+// Package query writes the SQL of every report: sacct, sreport and the KPIs.
+//
+// What a user typed is never part of the text; it is bound as a parameter.
+// The text differs only in which conditions there are. Every query takes the
+// store's position in its Scope and asks for rows at or below it, so it sees
+// whole batches of the ledger only, and each run exactly once (see package
+// clickhouse).
+package query
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Query is SQL with its parameters.
+type Query struct {
+	SQL    string
+	Params []Param
+}
+
+// Param is a value for {Name:Type} in the text. Value is a string, bool,
+// int64, uint64, uint32, []string or []uint64.
+type Param struct {
+	Name  string
+	Value any
+}
+
+// Scope is what part of a store a query is about.
+type Scope struct {
+	Database string   // with the tables
+	Ledger   [16]byte // its UUID
+	Seq      uint64   // the store's position
+	Gen      uint32   // and its generation of live runs
+	Now      spec.Instant
+}
+
+// builder collects a query.
+type builder struct {
+	scope  Scope
+	params []Param
+}
+
+func begin(s Scope) *builder {
+	return &builder{scope: s, params: []Param{{"ledger", uuidText(s.Ledger)}, {"seq", s.Seq}, {"gen", s.Gen}}}
+}
+
+// uuidText writes a UUID in the usual form.
+func uuidText(id [16]byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// bind adds a parameter and gives its place in the text.
+func (b *builder) bind(name, typ string, value any) string {
+	b.params = append(b.params, Param{name, value})
+	return "{" + name + ":" + typ + "}"
+}
+
+// micros binds an instant, as microseconds.
+func (b *builder) micros(name string, at spec.Instant) string {
+	return b.bind(name, "Int64", int64(at)/int64(spec.Microsecond))
+}
+
+func (b *builder) table(name string) string {
+	return "`" + strings.ReplaceAll(b.scope.Database, "`", "") + "`." + name
+}
+
+// stored is the condition on tables of rows that never change.
+const stored = "ledger = {ledger:UUID} AND seq <= {seq:UInt64}"
+
+// open is the condition on live runs: those that are over count until the
+// position covers them, for only then are they in jobs.
+const open = "ledger = {ledger:UUID} AND gen = {gen:UInt32} AND (NOT final OR seq > {seq:UInt64})"
+
+// runs is a subquery over every run: columns are expressions over the columns
+// that jobs and live have in common, where is a condition on these.
+func (b *builder) runs(columns, where string) string {
+	if where != "" {
+		where = " AND " + where
+	}
+	return "(\n  SELECT " + columns + "\n  FROM " + b.table("jobs") + "\n  WHERE " + stored + where +
+		"\n  UNION ALL\n  SELECT " + columns + "\n  FROM " + b.table("live") + " FINAL\n  WHERE " + open + where + "\n)"
+}
+
+func (b *builder) query(sql string) Query { return Query{SQL: sql, Params: b.params} }
+
+// us is an instant column as microseconds.
+func us(column string) string { return "toUnixTimestamp64Micro(" + column + ")" }

@@ -1,0 +1,202 @@
+package query
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// ErrTRES tells a TRES that a report cannot be about.
+var ErrTRES = errors.New("this report knows cpu, mem, node, billing and gres/…")
+
+// Report is what sreport asks. Empty lists do not restrict.
+type Report struct {
+	Start, End spec.Instant // half open; nothing later than the scope's now counts
+	Accounts   []string
+	Users      []string
+	Partitions []string
+	TRES       string // cpu, mem, node, billing, gres/…; "" = cpu
+}
+
+// amount gives the columns that hold a TRES: of a run's allocation and
+// request, and of a node.
+func (r *Report) amount(b *builder) (alloc, req, node string, err error) {
+	switch r.TRES {
+	case "", "cpu":
+		return "alloc_cpus", "req_cpus", "cpus", nil
+	case "mem":
+		return "alloc_mem_mib", "req_mem_mib", "mem_mib", nil
+	case "node":
+		return "alloc_nodes", "req_nodes", "1", nil
+	case "gres/gpu":
+		return "alloc_gpus", "req_gpus", "gpus", nil
+	case "billing":
+		return "alloc_billing", "req_billing", "", nil
+	}
+	if !strings.HasPrefix(r.TRES, "gres/") && !strings.HasPrefix(r.TRES, "license/") {
+		return "", "", "", fmt.Errorf("%q: %w", r.TRES, ErrTRES)
+	}
+	p := b.bind("tres", "String", r.TRES)
+	if strings.HasPrefix(r.TRES, "license/") {
+		return "alloc_tres[" + p + "]", "req_tres[" + p + "]", "", nil
+	}
+	return "alloc_tres[" + p + "]", "req_tres[" + p + "]", "tres[" + p + "]", nil
+}
+
+// bounds binds the window; its end is never later than now.
+func (r *Report) bounds(b *builder) (start, end string) {
+	b.micros("from", r.Start)
+	b.micros("to", min(r.End, b.scope.Now))
+	return "{from:Int64}", "{to:Int64}"
+}
+
+// ran is the condition on runs that ran within the window.
+const ran = "start < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND (end > fromUnixTimestamp64Micro({from:Int64}, 'UTC') OR isNull(end))"
+
+// overlap is the part of a run within the window, in microseconds.
+const overlap = "(least(ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) - greatest(ifNull(toUnixTimestamp64Micro(start), {to:Int64}), {from:Int64}))"
+
+func (r *Report) filters(b *builder) string {
+	out := ""
+	add := func(column, name string, values []string) {
+		if len(values) > 0 {
+			out += " AND " + column + " IN " + b.bind(name, "Array(String)", values)
+		}
+	}
+	add("account", "accounts", r.Accounts)
+	add("user", "users", r.Users)
+	add("partition", "partitions", r.Partitions)
+	return out
+}
+
+// Used asks how much each user used in each account: account, user, amount
+// times microseconds (Int128), energy in millijoules. Partial sums are exact.
+func (r *Report) Used(s Scope) (Query, error) {
+	b := begin(s)
+	r.bounds(b)
+	alloc, _, _, err := r.amount(b)
+	if err != nil {
+		return Query{}, err
+	}
+	// The energy of a run that is partly outside the window is shared out
+	// evenly, like everything that is spread over time.
+	runs := b.runs("account, user, toInt128("+alloc+") * "+overlap+" AS part, toInt128(ifNull(energy_mj, 0)) AS energy, "+overlap+
+		" AS within, if(elapsed_us > 0, elapsed_us, 1) AS whole", ran+r.filters(b))
+	return b.query("SELECT account, user, toString(sum(part)) AS used, toInt64(sum(intDiv(energy * within, whole))) AS energy_mj\nFROM " + runs +
+		"\nGROUP BY account, user\nORDER BY account, user"), nil
+}
+
+// Tree asks for the associations as they are now: id, parent, account, user.
+func (r *Report) Tree(s Scope) Query {
+	b := begin(s)
+	return b.query("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
+		b.table("associations") + "\nWHERE " + stored + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+}
+
+// hour is a bucket in microseconds. Planned time is idle time while jobs
+// waited, hour by hour: a wait by night does not turn an idle day into one.
+const hour = "3600000000"
+
+// hours splits an interval [a, b) into hours: it gives (hour, microseconds).
+func hours(from, to string) string {
+	return "arrayMap(h -> (h, least(" + to + ", (h + 1) * " + hour + ") - greatest(" + from + ", h * " + hour + ")), " +
+		"range(toUInt64(intDiv(" + from + ", " + hour + ")), toUInt64(intDiv(" + to + " - 1, " + hour + ") + 1)))"
+}
+
+// nodeIntervals is a subquery over what held for each node when, cut to the
+// window: node, class, partitions, caps (an amount for each column), a, b.
+func (b *builder) nodeIntervals(columns string) string {
+	return `(
+  SELECT node, class, partitions, caps, greatest(at_us, {from:Int64}) AS a, least(next_us, {to:Int64}) AS b
+  FROM (
+    SELECT node, class, partitions, [` + columns + `] AS caps, toUnixTimestamp64Micro(at) AS at_us,
+      leadInFrame(toUnixTimestamp64Micro(at), 1, {to:Int64}) OVER (PARTITION BY node ORDER BY at, seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_us
+    FROM ` + b.table("node_states") + `
+    WHERE ` + stored + ` AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC')
+      AND at >= (SELECT max(at) FROM ` + b.table("node_states") + ` WHERE ` + stored + ` AND restated AND at <= fromUnixTimestamp64Micro({from:Int64}, 'UTC'))
+  )
+  WHERE next_us > at_us AND next_us > {from:Int64} AND class != 'gone'
+)`
+}
+
+// Utilization asks what the cluster's resources did in the window. One row, in
+// amount times microseconds: allocated, down, planned_down, idle, planned,
+// reported, over; and count, the largest amount there was.
+func (r *Report) Utilization(s Scope) (Query, error) {
+	b := begin(s)
+	r.bounds(b)
+	alloc, req, node, err := r.amount(b)
+	if err != nil {
+		return Query{}, err
+	}
+	if node == "" {
+		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
+	}
+	caps := b.nodeIntervals("toInt64(" + node + ")")
+	waiting := b.runs("toInt64("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), {from:Int64}) AS a, "+
+		"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), {to:Int64})), {to:Int64}) AS b",
+		"isNotNull(eligible) AND eligible < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND (isNull(end) OR end > fromUnixTimestamp64Micro({from:Int64}, 'UTC'))"+
+			" AND (isNull(start) OR start > fromUnixTimestamp64Micro({from:Int64}, 'UTC'))")
+	running := b.runs("toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, "+
+		"least(ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b", "isNotNull(start) AND "+ran)
+	// What jobs hold on a node that is out of service is allocated, not down.
+	held := `(
+  SELECT d.class AS class, h.amount AS amount, greatest(h.a, d.a) AS a, least(h.b, d.b) AS b
+  FROM (` + b.heldOn(r.heldAmount()) + `) AS h
+  INNER JOIN (SELECT node, class, a, b FROM ` + caps + ` WHERE class != 'up') AS d ON h.node = d.node
+  WHERE h.a < d.b AND h.b > d.a
+)`
+	split := func(kind, amount, from string) string {
+		return "SELECT " + kind + " AS kind, p.1 AS h, toInt128(" + amount + ") * p.2 AS part FROM " + from + " ARRAY JOIN " + hours("a", "b") + " AS p WHERE a < b"
+	}
+	return b.query(`SELECT
+  toString(sum(allocated)) AS allocated_us, toString(sum(down)) AS down_us, toString(sum(planned_down)) AS planned_down_us,
+  toString(sum(idle_h - planned_h)) AS idle_us, toString(sum(planned_h)) AS planned_us, toString(sum(reported)) AS reported_us,
+  toString(sum(over)) AS over_us, (SELECT ifNull(max(total), 0) FROM (SELECT a AS at, sum(caps[1]) AS total FROM ` + caps + ` GROUP BY a)) AS count
+FROM (
+  SELECT h, sumIf(part, kind = 'alloc') AS allocated, sumIf(part, kind IN ('up', 'down', 'planned')) AS reported,
+    greatest(sumIf(part, kind = 'down') - sumIf(part, kind = 'held down'), 0) AS down,
+    greatest(sumIf(part, kind = 'planned') - sumIf(part, kind = 'held planned'), 0) AS planned_down,
+    greatest(reported - allocated - down - planned_down, 0) AS idle_h,
+    least(idle_h, sumIf(part, kind = 'wait')) AS planned_h,
+    greatest(allocated + down + planned_down - reported, 0) AS over
+  FROM (
+    ` + split("toString(class)", "caps[1]", caps) + `
+    UNION ALL ` + split("'alloc'", "amount", running) + `
+    UNION ALL ` + split("'wait'", "amount", waiting) + `
+    UNION ALL ` + split("concat('held ', toString(class))", "amount", held) + `
+  )
+  GROUP BY h
+)`), nil
+}
+
+// heldAmount gives the columns of what a run holds on one node: of job_nodes
+// and of the live table's arrays.
+func (r *Report) heldAmount() (stored, live string) {
+	switch r.TRES {
+	case "", "cpu":
+		return "cpus", "held_cpu"
+	case "mem":
+		return "mem_mib", "held_mem"
+	case "node":
+		return "1", "1"
+	}
+	if strings.HasPrefix(r.TRES, "gres/gpu") {
+		return "gpus", "held_gpu" // a node has one type of device in practice
+	}
+	return "0", "0"
+}
+
+// heldOn is a query over what runs hold on nodes, cut to the window: node,
+// amount, a, b.
+func (b *builder) heldOn(kept, live string) string {
+	return "SELECT node, toInt64(" + kept + ") AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, " +
+		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.table("job_nodes") + " WHERE " + stored +
+		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC')" +
+		" UNION ALL SELECT node, toInt64(" + live + ") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
+		"least(if(toUnixTimestamp64Micro(to) = 0, {to:Int64}, toUnixTimestamp64Micro(to)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
+		b.table("live") + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
+		" WHERE " + open + " AND isNotNull(start)"
+}

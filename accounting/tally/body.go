@@ -1,0 +1,228 @@
+package tally
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// bodies writes events as JSON for the audit trail: field names as they are,
+// empty values left out, sets and vectors in the notation people know. The
+// types are examined once, as they are met.
+type bodies struct {
+	types map[reflect.Type]*writer
+	buf   []byte
+}
+
+// writer writes values of one type.
+type writer struct {
+	kind   reflect.Kind
+	text   func(v reflect.Value) string // for types with a notation of their own
+	elem   *writer
+	fields []fieldWriter
+}
+
+type fieldWriter struct {
+	index int
+	name  string // "name":
+	w     *writer
+}
+
+func newBodies() *bodies { return &bodies{types: map[reflect.Type]*writer{}} }
+
+// text is an event as a JSON object.
+func (b *bodies) text(e event.Event) string {
+	v := reflect.ValueOf(e).Elem()
+	b.buf = b.of(v.Type()).append(b.buf[:0], v)
+	return string(b.buf)
+}
+
+// notations are the types that are written as a text.
+//
+//muster:table one line for each type
+func notation(t reflect.Type) func(v reflect.Value) string {
+	switch t {
+	case reflect.TypeFor[spec.Hash](), reflect.TypeFor[[16]byte]():
+		return hex
+	case reflect.TypeFor[spec.JobState]():
+		return func(v reflect.Value) string { return spec.JobState(v.Uint()).String() }
+	case reflect.TypeFor[spec.StepID]():
+		return func(v reflect.Value) string { return spec.StepID(v.Int()).String() }
+	case reflect.TypeFor[spec.TaskSet]():
+		return func(v reflect.Value) string { return v.Interface().(spec.TaskSet).String() }
+	case reflect.TypeFor[spec.TRES]():
+		return func(v reflect.Value) string { return v.Interface().(spec.TRES).String() }
+	case reflect.TypeFor[spec.Limits]():
+		return func(v reflect.Value) string { return v.Interface().(spec.Limits).String() }
+	case reflect.TypeFor[spec.Bitset]():
+		return func(v reflect.Value) string { return ranges(v.Interface().(spec.Bitset)) }
+	case reflect.TypeFor[event.NodeAdminState]():
+		return func(v reflect.Value) string { return pick(v.Uint(), "", "resume", "drain", "down", "fail") }
+	case reflect.TypeFor[event.EndCause]():
+		return func(v reflect.Value) string {
+			return pick(v.Uint(), "", "cancel", "time limit", "preempt", "requeue", "node lost", "launch failed", "deadline", "out of memory")
+		}
+	case reflect.TypeFor[spec.Hold]():
+		return func(v reflect.Value) string { return pick(v.Uint(), "", "user", "admin", "max requeue") }
+	case reflect.TypeFor[spec.Tri]():
+		return func(v reflect.Value) string { return pick(v.Uint(), "", "no", "yes") }
+	}
+	return nil
+}
+
+func pick(n uint64, names ...string) string {
+	if n < uint64(len(names)) {
+		return names[n]
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func hex(v reflect.Value) string {
+	const digits = "0123456789abcdef"
+	out := make([]byte, 0, 2*v.Len())
+	for i := range v.Len() {
+		c := byte(v.Index(i).Uint())
+		out = append(out, digits[c>>4], digits[c&15])
+	}
+	return string(out)
+}
+
+// ranges prints a set as 0-3,8.
+func ranges(b spec.Bitset) string {
+	var out strings.Builder
+	for i := b.Next(0); i >= 0; {
+		j := i
+		for b.Has(j + 1) {
+			j++
+		}
+		if out.Len() > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString(strconv.Itoa(i))
+		if j > i {
+			out.WriteByte('-')
+			out.WriteString(strconv.Itoa(j))
+		}
+		i = b.Next(j + 1)
+	}
+	return out.String()
+}
+
+func (b *bodies) of(t reflect.Type) *writer {
+	if w := b.types[t]; w != nil {
+		return w
+	}
+	w := &writer{kind: t.Kind(), text: notation(t)}
+	b.types[t] = w
+	if w.text != nil {
+		return w
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		w.elem = b.of(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() {
+				w.fields = append(w.fields, fieldWriter{index: i, name: strconv.Quote(f.Name) + ":", w: b.of(f.Type)})
+			}
+		}
+	}
+	return w
+}
+
+func (w *writer) append(dst []byte, v reflect.Value) []byte {
+	if w.text != nil {
+		return appendText(dst, w.text(v))
+	}
+	switch w.kind {
+	case reflect.Bool:
+		return strconv.AppendBool(dst, v.Bool())
+	case reflect.String:
+		return appendText(dst, v.String())
+	case reflect.Pointer:
+		return w.elem.append(dst, v.Elem())
+	case reflect.Slice, reflect.Array:
+		dst = append(dst, '[')
+		for i := range v.Len() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = w.elem.append(dst, v.Index(i))
+		}
+		return append(dst, ']')
+	case reflect.Struct:
+		dst = append(dst, '{')
+		first := true
+		for i := range w.fields {
+			f := &w.fields[i]
+			fv := v.Field(f.index)
+			if empty(fv) {
+				continue
+			}
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = f.w.append(append(dst, f.name...), fv)
+		}
+		return append(dst, '}')
+	}
+	if v.CanInt() {
+		return strconv.AppendInt(dst, v.Int(), 10)
+	}
+	return strconv.AppendUint(dst, v.Uint(), 10)
+}
+
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice:
+		return v.Len() == 0
+	case reflect.Pointer:
+		return v.IsNil()
+	}
+	return v.IsZero()
+}
+
+// appendText writes a JSON string. What is not UTF-8 becomes the replacement
+// character.
+func appendText(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	plain := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			if _, n := utf8.DecodeRuneInString(s[i:]); n > 1 {
+				i += n
+				continue
+			}
+		}
+		dst = append(dst, s[plain:i]...)
+		dst = appendEscaped(dst, c)
+		i++
+		plain = i
+	}
+	return append(append(dst, s[plain:]...), '"')
+}
+
+func appendEscaped(dst []byte, c byte) []byte {
+	const digits = "0123456789abcdef"
+	switch {
+	case c == '"' || c == '\\':
+		return append(dst, '\\', c)
+	case c == '\n':
+		return append(dst, '\\', 'n')
+	case c == '\t':
+		return append(dst, '\\', 't')
+	case c >= utf8.RuneSelf:
+		return append(dst, "\ufffd"...)
+	}
+	return append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+}

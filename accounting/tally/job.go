@@ -1,0 +1,355 @@
+package tally
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// job is one record that the controller still knows, with its current run.
+// The fields with a key are its snapshot.
+type job struct {
+	UID      spec.JobUID  `cbor:"1,keyasint"`
+	ID       spec.JobID   `cbor:"2,keyasint"`
+	Array    spec.JobUID  `cbor:"3,keyasint,omitempty"`
+	ArrayID  spec.JobID   `cbor:"4,keyasint,omitempty"`
+	Task     int64        `cbor:"5,keyasint"`
+	TaskSet  spec.TaskSet `cbor:"6,keyasint,omitempty"` // tasks still in this record
+	Req      spec.TRES    `cbor:"7,keyasint"`
+	Assoc    uint32       `cbor:"8,keyasint,omitempty"`
+	Restarts uint32       `cbor:"9,keyasint,omitempty"`
+	Attempt  uint32       `cbor:"10,keyasint,omitempty"` // the last that started, of any run
+	Changed  uint64       `cbor:"11,keyasint,omitempty"` // sequence of the last event about it
+	Over     bool         `cbor:"12,keyasint,omitempty"` // the run is in the store for good
+
+	// The current run.
+	Submit   spec.Instant     `cbor:"20,keyasint"`
+	Eligible spec.Instant     `cbor:"21,keyasint,omitempty"`
+	Start    spec.Instant     `cbor:"22,keyasint,omitempty"`
+	End      spec.Instant     `cbor:"23,keyasint,omitempty"`
+	Reason   spec.Reason      `cbor:"24,keyasint"`           // why it waits or, after the verdict, ended
+	Waited   string           `cbor:"37,keyasint,omitempty"` // the last reason for which it waited
+	Alloc    *spec.Allocation `cbor:"25,keyasint,omitempty"`
+	Limit    spec.Span        `cbor:"26,keyasint,omitempty"`
+	Backfill bool             `cbor:"27,keyasint,omitempty"`
+	Priority uint32           `cbor:"28,keyasint,omitempty"`
+	Done     []doneNode       `cbor:"29,keyasint,omitempty"` // as long as Alloc.Nodes
+	Given    uint32           `cbor:"30,keyasint,omitempty"` // nodes given back
+	Batch    *batchEnd        `cbor:"31,keyasint,omitempty"`
+	Steps    []step           `cbor:"32,keyasint,omitempty"` // numbered, running and ended
+	State    spec.JobState    `cbor:"33,keyasint"`           // Pending or Running until the verdict
+	Exit     spec.ExitStatus  `cbor:"34,keyasint"`
+	Derived  spec.ExitStatus  `cbor:"35,keyasint"`
+	By       uint32           `cbor:"36,keyasint,omitempty"`
+	Hold     spec.Hold        `cbor:"38,keyasint,omitempty"`
+	Begin    spec.Instant     `cbor:"39,keyasint,omitempty"` // not before
+
+	spec    *spec.JobSpec // shared by the tasks of an array
+	touched bool          // is in Tally.touched
+	written bool          // the current run has a row in the live table
+}
+
+// doneNode is what came back from one node of an allocation.
+type doneNode struct {
+	At    spec.Instant `cbor:"1,keyasint,omitempty"` // 0 = still held
+	Lost  bool         `cbor:"2,keyasint,omitempty"`
+	Usage spec.Usage   `cbor:"3,keyasint"`
+}
+
+// batchEnd is how the batch script ended, and on which node of the
+// allocation.
+type batchEnd struct {
+	Node   uint32           `cbor:"1,keyasint"`
+	Result event.StepResult `cbor:"2,keyasint"`
+}
+
+// step is a numbered step of the attempt. Only its times stay once it has
+// ended: its row is made then.
+type step struct {
+	ID      spec.StepID  `cbor:"1,keyasint"`
+	Name    string       `cbor:"2,keyasint,omitempty"`
+	Nodes   []string     `cbor:"3,keyasint,omitempty"`
+	Tasks   uint32       `cbor:"4,keyasint,omitempty"`
+	TRES    spec.TRES    `cbor:"5,keyasint"`
+	Started spec.Instant `cbor:"6,keyasint"`
+	Ended   spec.Instant `cbor:"7,keyasint,omitempty"`
+	Usage   spec.Usage   `cbor:"8,keyasint"`
+}
+
+// count is how many jobs the record stands for.
+func (j *job) count() uint64 {
+	if len(j.TaskSet) > 0 {
+		return uint64(j.TaskSet.Len())
+	}
+	return 1
+}
+
+// job returns a record whose current run is open.
+func (t *Tally) job(uid spec.JobUID) (*job, error) {
+	j := t.jobs[uid]
+	if j == nil || j.Over {
+		return nil, contradiction("there is no open job with uid %d", uid)
+	}
+	return j, nil
+}
+
+// pending returns a record that waits.
+func (t *Tally) pending(uid spec.JobUID) (*job, error) {
+	j, err := t.job(uid)
+	if err == nil && j.State != spec.Pending {
+		return nil, contradiction("job uid %d is %s", uid, j.State)
+	}
+	return j, err
+}
+
+// attempt returns a record with the attempt that an event is about.
+func (t *Tally) attempt(uid spec.JobUID, attempt uint32) (*job, error) {
+	j, err := t.job(uid)
+	if err == nil && (j.Start == 0 || j.Attempt != attempt) {
+		return nil, contradiction("attempt %d of job uid %d does not run", attempt, uid)
+	}
+	return j, err
+}
+
+func (t *Tally) submitted(env *event.Envelope, e *event.JobSubmitted) error {
+	if e.Spec == nil || t.jobs[e.UID] != nil {
+		return contradiction("job uid %d is known or has no spec", e.UID)
+	}
+	j := &job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Req: e.Req, Assoc: e.Assoc, Submit: env.At, Eligible: e.Eligible,
+		State: spec.Pending, Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, spec: e.Spec}
+	if a := e.Spec.Queue.Array; a != nil {
+		j.Array, j.ArrayID, j.TaskSet = e.UID, e.ID, a.Tasks
+	}
+	t.jobs[e.UID] = j
+	t.reason(j, env, e.Reason)
+	return nil
+}
+
+func (t *Tally) eligible(env *event.Envelope, e *event.JobEligible) error {
+	j, err := t.pending(e.UID)
+	if err != nil {
+		return err
+	}
+	j.Eligible = env.At
+	t.touch(j, env)
+	return nil
+}
+
+func (t *Tally) reasons(env *event.Envelope, e *event.ReasonsChanged) error {
+	for i := range e.Jobs {
+		j, err := t.pending(e.Jobs[i].UID)
+		if err != nil {
+			return err
+		}
+		t.reason(j, env, e.Jobs[i].Reason)
+	}
+	return nil
+}
+
+// reason notes why a job waits from now on.
+func (t *Tally) reason(j *job, env *event.Envelope, r spec.Reason) {
+	j.Reason = r
+	if r.Code != spec.ReasonNone {
+		j.Waited = r.String()
+	}
+	t.touch(j, env)
+	if t.quiet {
+		return
+	}
+	t.out.Reasons = append(t.out.Reasons, ReasonRow{Seq: env.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
+		Count: j.count(), User: j.spec.User, Account: j.spec.Account, Partition: j.partition(), QOS: j.spec.QOS, At: Cut(env.At),
+		Code: string(r.Code), TRES: r.TRES, Limit: r.Limit, InUse: r.Used, Asked: r.Asked, Subject: r.Subject,
+		Blocker: uint64(r.Blocker), Detail: r.Detail})
+}
+
+func (t *Tally) held(env *event.Envelope, e *event.JobHeld) error {
+	j, err := t.pending(e.UID)
+	if err != nil {
+		return err
+	}
+	j.Hold, j.Eligible = e.By, 0
+	t.reason(j, env, spec.Reason{Code: state.HoldReason(e.By)})
+	return nil
+}
+
+func (t *Tally) released(env *event.Envelope, e *event.JobReleased) error {
+	j, err := t.pending(e.UID)
+	if err != nil {
+		return err
+	}
+	j.Hold = spec.NotHeld
+	t.reason(j, env, spec.Reason{Code: spec.ReasonNone})
+	return nil
+}
+
+func (t *Tally) updated(env *event.Envelope, e *event.JobUpdated) error {
+	j, err := t.job(e.UID)
+	if err != nil {
+		return err
+	}
+	if e.Spec == nil {
+		return contradiction("job uid %d is updated to nothing", e.UID)
+	}
+	if j.State == spec.Pending {
+		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin || !j.spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
+			j.Eligible = 0
+		}
+		j.Req, j.Assoc, j.Hold, j.Begin = e.Req, e.Assoc, e.Spec.Queue.Hold, e.Spec.Time.Begin
+	} else if e.Spec.Time.Limit != j.spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
+		j.Limit = e.Spec.Time.Limit
+	}
+	j.spec = e.Spec
+	t.touch(j, env)
+	return nil
+}
+
+func (t *Tally) split(env *event.Envelope, e *event.ArrayTaskSplit) error {
+	rec, err := t.pending(e.Array)
+	if err != nil {
+		return err
+	}
+	if !rec.TaskSet.Has(e.Task) {
+		return contradiction("array uid %d has no task %d left", e.Array, e.Task)
+	}
+	t.touch(rec, env)
+	if e.UID == e.Array {
+		rec.Task, rec.TaskSet = e.Task, nil
+		return nil
+	}
+	if t.jobs[e.UID] != nil {
+		return contradiction("task uid %d is known", e.UID)
+	}
+	rec.TaskSet = rec.TaskSet.Without(e.Task)
+	task := *rec
+	task.UID, task.ID, task.Task, task.TaskSet = e.UID, e.ID, e.Task, nil
+	task.touched, task.written = false, false
+	t.jobs[e.UID] = &task
+	t.touch(&task, env)
+	return nil
+}
+
+func (t *Tally) started(env *event.Envelope, e *event.JobStarted) error {
+	j, err := t.pending(e.UID)
+	if err != nil {
+		return err
+	}
+	if e.Alloc == nil || len(e.Alloc.Nodes) == 0 || len(j.TaskSet) > 0 || e.Attempt != j.Attempt+1 {
+		return contradiction("attempt %d of job uid %d cannot start", e.Attempt, e.UID)
+	}
+	j.State, j.Attempt, j.Start, j.Alloc = spec.Running, e.Attempt, env.At, e.Alloc
+	j.Limit, j.Backfill, j.Priority = e.Limit, e.Backfill, e.Priority
+	j.Done, j.Given = make([]doneNode, len(e.Alloc.Nodes)), 0
+	j.Reason = spec.Reason{Code: spec.ReasonNone}
+	if j.Eligible == 0 {
+		j.Eligible = env.At
+	}
+	t.touch(j, env)
+	return nil
+}
+
+func (t *Tally) ended(env *event.Envelope, e *event.JobEnded) error {
+	j, err := t.job(e.UID)
+	if err != nil {
+		return err
+	}
+	if j.State.Terminal() || e.Attempt != j.Attempt || !e.State.Terminal() {
+		return contradiction("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
+	}
+	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = e.State, e.Exit, e.Derived, e.Reason, e.By, env.At
+	t.touch(j, env)
+	if j.Start == 0 || int(j.Given) == len(j.Done) {
+		t.close(j, env, e.State.String())
+	}
+	return nil
+}
+
+func (t *Tally) nodeDone(env *event.Envelope, e *event.JobNodeDone) error {
+	j, err := t.attempt(e.UID, e.Attempt)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
+	if i < 0 || j.Done[i].At != 0 {
+		return contradiction("node %s is not, or no longer, held by job uid %d", e.Node, e.UID)
+	}
+	j.Done[i] = doneNode{At: env.At, Lost: e.Lost, Usage: e.Usage}
+	j.Given++
+	if e.Batch != nil {
+		j.Batch = &batchEnd{Node: uint32(i), Result: *e.Batch}
+	}
+	t.touch(j, env)
+	if j.State.Terminal() && int(j.Given) == len(j.Done) {
+		t.close(j, env, j.State.String())
+	}
+	return nil
+}
+
+// requeued opens the next run. The current one ends with it, unless it had
+// its verdict before.
+func (t *Tally) requeued(env *event.Envelope, e *event.JobRequeued) error {
+	j := t.jobs[e.UID]
+	if j == nil || j.Attempt != e.Attempt || (!j.Over && (j.Start == 0 || int(j.Given) < len(j.Done))) {
+		return contradiction("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
+	}
+	if !j.Over {
+		j.Exit, j.End = e.Exit, env.At
+		name := Requeued
+		if e.State != spec.Pending {
+			name = e.State.String()
+		}
+		j.State = spec.Preempted // any verdict that names nobody; the name says which
+		j.Changed = env.Seq
+		t.close(j, env, name)
+	}
+	next := &job{UID: j.UID, ID: j.ID, Array: j.Array, ArrayID: j.ArrayID, Task: j.Task, TaskSet: j.TaskSet, Req: j.Req, Assoc: j.Assoc,
+		Restarts: j.Restarts + 1, Attempt: j.Attempt, Submit: env.At, State: spec.Pending, Exit: e.Exit, Hold: e.Hold, Begin: e.Begin, spec: j.spec}
+	t.jobs[j.UID] = next
+	t.reason(next, env, e.Reason)
+	return nil
+}
+
+func (t *Tally) purged(e *event.JobPurged) error {
+	for _, uid := range e.UIDs {
+		j := t.jobs[uid]
+		if j == nil || !j.Over {
+			return contradiction("job uid %d is purged before its end", uid)
+		}
+		delete(t.jobs, uid)
+	}
+	return nil
+}
+
+func (t *Tally) stepStarted(env *event.Envelope, e *event.StepStarted) error {
+	j, err := t.attempt(e.UID, e.Attempt)
+	if err != nil {
+		return err
+	}
+	j.Steps = append(j.Steps, step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES, Started: env.At})
+	t.touch(j, env)
+	return nil
+}
+
+func (t *Tally) stepEnded(env *event.Envelope, e *event.StepEnded) error {
+	if j := t.jobs[e.UID]; j != nil && j.Over && j.Attempt == e.Attempt {
+		return nil // it came after the run's last node, which closed the step
+	}
+	j, err := t.attempt(e.UID, e.Attempt)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(j.Steps, func(s step) bool { return s.ID == e.Step && s.Ended == 0 })
+	if i < 0 {
+		return contradiction("step %s of job uid %d does not run", e.Step, e.UID)
+	}
+	s := &j.Steps[i]
+	s.Ended, s.Usage = env.At, e.Usage
+	t.touch(j, env)
+	if !t.quiet {
+		row := j.stepRow(env.Seq, s)
+		row.State, row.Exit, row.Used = e.State.String(), e.Result.Exit, used(e.Usage)
+		t.out.Steps = append(t.out.Steps, row)
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package tally
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// day is a day of UTC.
+const day = Micros(spec.Day / spec.Microsecond)
+
+// node is a node of the configuration with what decides its state. Now is
+// the row that was last made of it.
+type node struct {
+	Name    string               `cbor:"1,keyasint"`
+	Config  string               `cbor:"2,keyasint,omitempty"` // the configured initial state
+	Admin   event.NodeAdminState `cbor:"3,keyasint"`
+	Known   bool                 `cbor:"4,keyasint,omitempty"` // it has registered
+	Lost    bool                 `cbor:"5,keyasint,omitempty"`
+	Invalid string               `cbor:"6,keyasint,omitempty"`
+	Reason  string               `cbor:"7,keyasint,omitempty"`
+	By      string               `cbor:"8,keyasint,omitempty"`
+	ByUID   uint32               `cbor:"9,keyasint,omitempty"`
+	TRES    spec.TRES            `cbor:"10,keyasint"`           // as configured
+	GPUs    []string             `cbor:"11,keyasint,omitempty"` // types of the devices it registered, never more than configured
+	Parts   []string             `cbor:"12,keyasint,omitempty"`
+	Gone    bool                 `cbor:"13,keyasint,omitempty"` // not configured any more; a job may still hold it
+}
+
+// config follows a new configuration: nodes that are new, changed or gone.
+func (t *Tally) config(env *event.Envelope, e *event.ConfigAdopted) error {
+	if e.Config == nil {
+		return contradiction("there is no configuration")
+	}
+	parts := map[string][]string{}
+	for i := range e.Config.Partitions {
+		p := &e.Config.Partitions[i]
+		for _, name := range p.NodeNames {
+			parts[name] = append(parts[name], p.Name)
+		}
+	}
+	seen := map[string]bool{}
+	for i := range e.Config.Nodes {
+		ns := &e.Config.Nodes[i]
+		seen[ns.Name] = true
+		n := t.nodes[ns.Name]
+		if n != nil && n.Gone && !t.holds(ns.Name) {
+			n = nil // it was forgotten, and is a new one
+		}
+		if n == nil {
+			n = &node{Name: ns.Name, Admin: event.NodeResume, Reason: ns.Reason}
+			switch ns.State {
+			case "DOWN":
+				n.Admin = event.NodeDown
+			case "DRAIN":
+				n.Admin = event.NodeDrain
+			case "FAIL":
+				n.Admin = event.NodeFail
+			}
+			t.nodes[ns.Name] = n
+		}
+		if at, ok := slices.BinarySearch(t.names, ns.Name); !ok {
+			t.names = slices.Insert(t.names, at, ns.Name)
+		}
+		n.Gone = false
+		n.Config, n.TRES, n.Parts = ns.State, ns.NodeTRES(), parts[ns.Name]
+		t.state(n, env, false)
+	}
+	for _, name := range slices.Clone(t.names) {
+		if !seen[name] {
+			t.removed(name, env)
+		}
+	}
+	return nil
+}
+
+// holds tells whether an open run still holds a node.
+func (t *Tally) holds(name string) bool {
+	//muster:unordered any one will do
+	for _, j := range t.jobs {
+		for i := range j.Done {
+			if j.Done[i].At == 0 && j.Alloc.Nodes[i].Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (t *Tally) removed(name string, env *event.Envelope) {
+	t.nodes[name].Gone = true
+	t.names = slices.DeleteFunc(t.names, func(s string) bool { return s == name })
+	if !t.quiet {
+		t.out.NodeStates = append(t.out.NodeStates, NodeStateRow{Seq: env.Seq, At: Cut(env.At), Node: name, State: "REMOVED", Class: ClassGone})
+	}
+}
+
+// node returns a node; one that was removed while a job held it may still be
+// heard of.
+func (t *Tally) node(name string) *node { return t.nodes[name] }
+
+func (t *Tally) registered(env *event.Envelope, e *event.NodeRegistered) error {
+	n := t.node(e.Node)
+	if n == nil {
+		return nil
+	}
+	n.Known, n.Lost, n.Invalid = true, false, e.Invalid
+	if n.Reason == notResponding {
+		n.Reason, n.By, n.ByUID = "", "", 0
+	}
+	n.GPUs = nil
+	for i := range e.Inventory.GPUs {
+		if int64(len(n.GPUs)) < n.TRES.Get("gres/gpu") {
+			n.GPUs = append(n.GPUs, e.Inventory.GPUs[i].Type)
+		}
+	}
+	t.state(n, env, false)
+	return nil
+}
+
+func (t *Tally) nodeSet(env *event.Envelope, e *event.NodeStateSet) error {
+	n := t.node(e.Node)
+	if n == nil {
+		return nil
+	}
+	n.Admin, n.Reason, n.By, n.ByUID = e.State, e.Reason, env.Actor.Name, env.Actor.UID
+	if e.State == event.NodeResume {
+		n.Reason, n.By, n.ByUID = "", "", 0
+	}
+	t.state(n, env, false)
+	return nil
+}
+
+// notResponding is the reason that a silent node shows when it has no other.
+const notResponding = "Not responding"
+
+func (t *Tally) nodeLost(env *event.Envelope, e *event.NodeLost) error {
+	n := t.node(e.Node)
+	if n == nil {
+		return nil
+	}
+	n.Lost = true
+	if n.Reason == "" {
+		n.Reason = notResponding
+	}
+	t.state(n, env, false)
+	return nil
+}
+
+func (t *Tally) nodeReturned(env *event.Envelope, e *event.NodeReturned) error {
+	n := t.node(e.Node)
+	if n == nil {
+		return nil
+	}
+	n.Lost = false
+	if n.Reason == notResponding {
+		n.Reason, n.By, n.ByUID = "", "", 0
+	}
+	t.state(n, env, false)
+	return nil
+}
+
+// state makes a row of a node as it is now.
+func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
+	if t.quiet || n.Gone {
+		return
+	}
+	row := NodeStateRow{Seq: env.Seq, At: Cut(env.At), Node: n.Name, Restated: restated, Partitions: n.Parts, Reason: n.Reason, By: n.By, ByUID: n.ByUID}
+	if restated {
+		row.At = t.midnight
+	}
+	row.State, row.Class = n.show()
+	a := amounts(n.capacity())
+	row.CPUs, row.Mem, row.GPUs, row.Other = a.CPUs, a.Mem, a.GPUs, a.Other
+	t.out.NodeStates = append(t.out.NodeStates, row)
+}
+
+// show names the node's state and its class in reports.
+func (n *node) show() (name, class string) {
+	switch {
+	case n.Config == "FUTURE" || n.Config == "CLOUD":
+		if !n.Known {
+			return n.Config, ClassPlanned
+		}
+	case !n.Known:
+		return "UNKNOWN", ClassDown
+	}
+	switch {
+	case n.Invalid != "":
+		return "INVAL", ClassDown
+	case n.Admin == event.NodeDown:
+		return "DOWN", ClassDown
+	case n.Lost:
+		return "NOT_RESPONDING", ClassDown
+	case n.Admin == event.NodeFail:
+		return "FAIL", ClassDown
+	case n.Admin == event.NodeDrain:
+		return "DRAIN", ClassDown
+	}
+	return "UP", ClassUp
+}
+
+// capacity is what the node is for: the configuration, but only the devices
+// that it really has once it has registered.
+func (n *node) capacity() spec.TRES {
+	c := n.TRES
+	if !n.Known {
+		return c
+	}
+	c.Other = slices.DeleteFunc(slices.Clone(c.Other), func(t spec.TRESCount) bool {
+		return t.Name == "gres/gpu" || len(t.Name) > len("gres/gpu:") && t.Name[:len("gres/gpu:")] == "gres/gpu:"
+	})
+	for _, typ := range n.GPUs {
+		c = c.With("gres/gpu", c.Get("gres/gpu")+1)
+		if typ != "" {
+			c = c.With("gres/gpu:"+typ, c.Get("gres/gpu:"+typ)+1)
+		}
+	}
+	return c
+}
+
+// day says the state of every node again when a day of UTC has begun.
+func (t *Tally) day(env *event.Envelope) {
+	now := Cut(env.At)
+	midnight := now - now%day
+	if midnight <= t.midnight {
+		return
+	}
+	t.midnight = midnight
+	for _, name := range t.names {
+		t.state(t.nodes[name], env, true)
+	}
+}
+
+func (t *Tally) putAssociation(env *event.Envelope, a *spec.Association) {
+	t.assocs[a.ID] = *a
+	t.association(env, a, false)
+}
+
+func (t *Tally) association(env *event.Envelope, a *spec.Association, removed bool) {
+	if t.quiet {
+		return
+	}
+	t.out.Associations = append(t.out.Associations, AssociationRow{Seq: env.Seq, At: Cut(env.At), ID: a.ID, Account: a.Account, User: a.User,
+		Partition: a.Partition, Parent: a.Parent, Shares: a.Shares, Removed: removed})
+}
+
+func (t *Tally) dropAssociations(env *event.Envelope, gone func(a *spec.Association) bool) {
+	for _, id := range sortedKeys(t.assocs) {
+		if a := t.assocs[id]; gone(&a) {
+			delete(t.assocs, id)
+			t.association(env, &a, true)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package tally
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/event/record"
+	"github.com/musterhpc/muster/spec"
+)
+
+// SnapshotVersion is the version of the snapshot format.
+const SnapshotVersion uint32 = 1
+
+// ErrSnapshot tells bytes that are no whole, undamaged snapshot.
+var ErrSnapshot = errors.New("the snapshot of the tally is damaged")
+
+// A snapshot is a magic word, a version, a checksum (CRC-32C) of version and
+// rest, and the rest: a head, then each spec once, the jobs with the number of their
+// spec, the nodes, the associations.
+const (
+	snapMagic  = "MUSTALLY"
+	snapHeader = len(snapMagic) + 8
+)
+
+type snapHead struct {
+	UUID     [16]byte     `cbor:"1,keyasint"`
+	Cluster  string       `cbor:"2,keyasint,omitempty"`
+	Seq      uint64       `cbor:"3,keyasint,omitempty"`
+	At       spec.Instant `cbor:"4,keyasint,omitempty"`
+	Midnight int64        `cbor:"5,keyasint,omitempty"`
+	Specs    uint64       `cbor:"6,keyasint,omitempty"`
+	Jobs     uint64       `cbor:"7,keyasint,omitempty"`
+	Nodes    uint64       `cbor:"8,keyasint,omitempty"`
+	Assocs   uint64       `cbor:"9,keyasint,omitempty"`
+}
+
+func snapTypes() (*record.Set, error) {
+	set, err := record.Compile(new(snapHead), new(spec.JobSpec), new(job), new(node), new(spec.Association))
+	if err != nil {
+		return nil, fmt.Errorf("snapshot codec: %w", err)
+	}
+	return set, nil
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	out := make([]K, 0, len(m))
+	//muster:unordered sorted below
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (t *Tally) uids() []spec.JobUID { return sortedKeys(t.jobs) }
+
+// Snapshot writes the tally as it is after Take. Equal content gives equal
+// bytes.
+func (t *Tally) Snapshot() ([]byte, error) {
+	if len(t.touched) > 0 || t.out.Rows() > 0 {
+		return nil, errors.New("a snapshot of the tally was asked for in the middle of a batch")
+	}
+	set, err := snapTypes()
+	if err != nil {
+		return nil, err
+	}
+	uids, ids := t.uids(), sortedKeys(t.assocs)
+	specs := map[*spec.JobSpec]uint64{}
+	var order []*spec.JobSpec
+	for _, uid := range uids {
+		if s := t.jobs[uid].spec; specs[s] == 0 {
+			order = append(order, s)
+			specs[s] = uint64(len(order)) // from 1
+		}
+	}
+	buf := make([]byte, snapHeader, snapHeader+256*len(uids)+512*len(order)+4096)
+	put := func(v any) {
+		if err == nil {
+			buf, err = set.Append(buf, v)
+		}
+	}
+	put(&snapHead{UUID: t.uuid, Cluster: t.cluster, Seq: t.seq, At: t.at, Midnight: t.midnight, Specs: uint64(len(order)),
+		Jobs: uint64(len(uids)), Nodes: uint64(len(t.nodes)), Assocs: uint64(len(ids))})
+	for _, s := range order {
+		put(s)
+	}
+	for _, uid := range uids {
+		buf = record.AppendHead(buf, record.MajorUint, specs[t.jobs[uid].spec]-1)
+		put(t.jobs[uid])
+	}
+	for _, name := range sortedKeys(t.nodes) {
+		put(t.nodes[name])
+	}
+	for _, id := range ids {
+		a := t.assocs[id]
+		put(&a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the snapshot of the tally: %w", err)
+	}
+	copy(buf, snapMagic)
+	binary.BigEndian.PutUint32(buf[len(snapMagic):], SnapshotVersion)
+	binary.BigEndian.PutUint32(buf[len(snapMagic)+4:], snapSum(buf))
+	return buf, nil
+}
+
+// snapSum is the checksum of the version and the rest.
+func snapSum(data []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return crc32.Update(crc32.Checksum(data[len(snapMagic):len(snapMagic)+4], table), table, data[snapHeader:])
+}
+
+// Restore reads a snapshot. It returns event.ErrNewer for one of a newer
+// release and ErrSnapshot for damage.
+func Restore(data []byte) (*Tally, error) {
+	if len(data) < snapHeader || string(data[:len(snapMagic)]) != snapMagic {
+		return nil, fmt.Errorf("its header is not one: %w", ErrSnapshot)
+	}
+	if v := binary.BigEndian.Uint32(data[len(snapMagic):]); v > SnapshotVersion {
+		return nil, fmt.Errorf("snapshot of the tally of version %d, this release knows %d: %w", v, SnapshotVersion, event.ErrNewer)
+	}
+	body := data[snapHeader:]
+	if binary.BigEndian.Uint32(data[len(snapMagic)+4:]) != snapSum(data) {
+		return nil, fmt.Errorf("its checksum is wrong: %w", ErrSnapshot)
+	}
+	set, err := snapTypes()
+	if err != nil {
+		return nil, err
+	}
+	d := set.NewDecoder(body)
+	d.ShareStrings()
+	t := New()
+	if err := t.read(d); err != nil {
+		if errors.Is(err, record.ErrUnknownField) {
+			return nil, fmt.Errorf("snapshot of the tally: %w: %w", event.ErrNewer, err)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	return t, nil
+}
+
+func (t *Tally) read(d *record.Decoder) error {
+	var head snapHead
+	if err := d.Value(&head); err != nil {
+		return err
+	}
+	t.uuid, t.cluster, t.seq, t.at, t.midnight = head.UUID, head.Cluster, head.Seq, head.At, head.Midnight
+	t.out.First = t.seq + 1
+	var specs []*spec.JobSpec
+	for range head.Specs {
+		s := new(spec.JobSpec)
+		if err := d.Value(s); err != nil {
+			return err
+		}
+		specs = append(specs, s)
+	}
+	for range head.Jobs {
+		at, err := d.Uint()
+		if err != nil {
+			return err
+		}
+		j := new(job)
+		if err := d.Value(j); err != nil {
+			return err
+		}
+		if at >= uint64(len(specs)) || !j.TaskSet.Valid() || (j.Start != 0 && !j.Over && (j.Alloc == nil || len(j.Done) != len(j.Alloc.Nodes))) {
+			return fmt.Errorf("job uid %d does not fit: %w", j.UID, record.ErrMalformed)
+		}
+		j.spec = specs[at]
+		t.jobs[j.UID] = j
+	}
+	for range head.Nodes {
+		n := new(node)
+		if err := d.Value(n); err != nil {
+			return err
+		}
+		t.nodes[n.Name] = n
+		if !n.Gone {
+			t.names = append(t.names, n.Name)
+		}
+	}
+	for range head.Assocs {
+		var a spec.Association
+		if err := d.Value(&a); err != nil {
+			return err
+		}
+		t.assocs[a.ID] = a
+	}
+	if d.Len() != 0 || !slices.IsSorted(t.names) {
+		return fmt.Errorf("%d bytes are left over: %w", d.Len(), record.ErrMalformed)
+	}
+	return nil
+}

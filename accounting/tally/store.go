@@ -1,0 +1,38 @@
+package tally
+
+import (
+	"errors"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// What a store of batches and those who use it agree on. Compare the errors
+// with errors.Is.
+var (
+	// ErrLease tells that another writer is at work on the same ledger.
+	ErrLease = errors.New("another ingester writes this ledger's accounting")
+	// ErrCut tells a batch that is cut otherwise than the one that a crash
+	// interrupted.
+	ErrCut = errors.New("an interrupted batch must be written again as it was cut")
+	// ErrOrder tells a batch that does not follow what the store has.
+	ErrOrder = errors.New("the batch does not follow what the accounting store has")
+)
+
+// Position is how far a store has a ledger.
+type Position struct {
+	Seq uint64       // everything up to here is in the store
+	At  spec.Instant // of that event
+	Gen uint32       // generation of the live rows
+}
+
+// Resume is where a new writer must go on.
+type Resume struct {
+	Position
+	Redo uint64 // beyond Seq: the last event of a batch that was being written; 0 = none
+}
+
+// Snapshot is a counting state that a store keeps.
+type Snapshot struct {
+	Seq  uint64
+	Data []byte
+}

@@ -1,0 +1,261 @@
+package tally
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ErrContradiction tells an event that does not fit what was counted so far:
+// the ledger was cut, or was not read from where the tally stands.
+var ErrContradiction = errors.New("the events do not fit what was counted so far")
+
+// Tally is the counting state: the jobs that the controller still knows, the
+// nodes, the associations, and the batch that is being made. One owner.
+type Tally struct {
+	uuid     [16]byte
+	cluster  string
+	seq      uint64
+	at       spec.Instant
+	midnight Micros // of the last event's day
+
+	jobs   map[spec.JobUID]*job
+	nodes  map[string]*node
+	names  []string // of nodes, sorted
+	parts  map[string][]string
+	assocs map[uint32]spec.Association
+
+	touched []*job // changed since the last cut, each once
+	out     *Batch
+	bodies  *bodies
+	quiet   bool // rows are not made: the store has them
+}
+
+// New returns a tally of an empty ledger.
+func New() *Tally {
+	return &Tally{jobs: map[spec.JobUID]*job{}, nodes: map[string]*node{}, parts: map[string][]string{},
+		assocs: map[uint32]spec.Association{}, bodies: newBodies(), out: &Batch{First: 1}}
+}
+
+// Seq is the last event that was folded.
+func (t *Tally) Seq() uint64 { return t.seq }
+
+// At is the instant of the last event.
+func (t *Tally) At() spec.Instant { return t.at }
+
+// UUID is the identity of the ledger; zero before its first event.
+func (t *Tally) UUID() [16]byte { return t.uuid }
+
+// Cluster is the name of the cluster.
+func (t *Tally) Cluster() string { return t.cluster }
+
+// Open is the number of runs that are not over.
+func (t *Tally) Open() int {
+	n := 0
+	//muster:unordered counting
+	for _, j := range t.jobs {
+		if !j.Over {
+			n++
+		}
+	}
+	return n
+}
+
+// Quiet stops, or starts again, the making of rows: events that the store has
+// are folded only.
+func (t *Tally) Quiet(on bool) { t.quiet = on }
+
+// Rows is the number of rows in the batch being made.
+func (t *Tally) Rows() int { return t.out.Rows() + len(t.touched) }
+
+// Largest is the number of rows that the batch being made will at least insert
+// into one table.
+func (t *Tally) Largest() int { return max(t.out.Largest(), len(t.touched)) }
+
+// Apply folds one event. On an error the tally must not be used any more.
+func (t *Tally) Apply(env *event.Envelope) error {
+	if env.Seq != t.seq+1 || env.Event == nil {
+		return fmt.Errorf("event %d follows event %d: %w", env.Seq, t.seq, ErrContradiction)
+	}
+	t.day(env)
+	if !t.quiet {
+		t.record(env)
+	}
+	if err := t.fold(env); err != nil {
+		return fmt.Errorf("event %d (%s): %w", env.Seq, env.Event.Kind(), err)
+	}
+	t.seq, t.at = env.Seq, env.At
+	return nil
+}
+
+// fold changes the state and makes the rows that follow from an event.
+//
+//muster:table one case for each kind of event
+func (t *Tally) fold(env *event.Envelope) error {
+	switch e := env.Event.(type) {
+	case *event.ClusterCreated:
+		t.uuid, t.cluster = e.UUID, e.Name
+	case *event.ConfigAdopted:
+		return t.config(env, e)
+	case *event.AccountRemoved:
+		t.dropAssociations(env, func(a *spec.Association) bool { return a.Account == e.Name })
+	case *event.UserRemoved:
+		t.dropAssociations(env, func(a *spec.Association) bool { return a.User == e.Name })
+	case *event.AssociationPut:
+		t.putAssociation(env, &e.Association)
+	case *event.AssociationRemoved:
+		t.dropAssociations(env, func(a *spec.Association) bool { return a.ID == e.ID })
+	case *event.JobSubmitted:
+		return t.submitted(env, e)
+	case *event.JobEligible:
+		return t.eligible(env, e)
+	case *event.ReasonsChanged:
+		return t.reasons(env, e)
+	case *event.JobHeld:
+		return t.held(env, e)
+	case *event.JobReleased:
+		return t.released(env, e)
+	case *event.JobUpdated:
+		return t.updated(env, e)
+	case *event.ArrayTaskSplit:
+		return t.split(env, e)
+	case *event.JobStarted:
+		return t.started(env, e)
+	case *event.JobEnded:
+		return t.ended(env, e)
+	case *event.JobNodeDone:
+		return t.nodeDone(env, e)
+	case *event.JobRequeued:
+		return t.requeued(env, e)
+	case *event.JobPurged:
+		return t.purged(e)
+	case *event.StepStarted:
+		return t.stepStarted(env, e)
+	case *event.StepEnded:
+		return t.stepEnded(env, e)
+	case *event.NodeRegistered:
+		return t.registered(env, e)
+	case *event.NodeStateSet:
+		return t.nodeSet(env, e)
+	case *event.NodeLost:
+		return t.nodeLost(env, e)
+	case *event.NodeReturned:
+		return t.nodeReturned(env, e)
+	case *event.ClusterVersionRaised, *event.TokenIssued, *event.CertificateIssued, *event.CertificateRevoked,
+		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.JobEndRequested, *event.JobSignalled:
+		// The audit trail has them; nothing is counted.
+	default:
+		return event.ErrNewer
+	}
+	return nil
+}
+
+// Take ends the batch being made: it returns everything since the last Take,
+// with the newest form of every open run that changed, and starts another.
+func (t *Tally) Take() *Batch {
+	b := t.out
+	b.Last, b.At = t.seq, t.at
+	for _, j := range t.touched {
+		j.touched = false
+		if !j.Over && !t.quiet {
+			b.Live = append(b.Live, j.live())
+			j.written = true
+		}
+	}
+	t.touched = t.touched[:0]
+	t.out = b.next()
+	return b
+}
+
+// AllLive gives every open run as it is after the last Take, and takes the
+// store to have just these: a new generation of the live table.
+func (t *Tally) AllLive() []LiveRow {
+	uids := t.uids()
+	out := make([]LiveRow, 0, len(uids))
+	for _, uid := range uids {
+		if j := t.jobs[uid]; !j.Over {
+			out = append(out, j.live())
+			j.written = true
+		}
+	}
+	return out
+}
+
+// touch puts a job among those that Take writes.
+func (t *Tally) touch(j *job, env *event.Envelope) {
+	j.Changed = env.Seq
+	if !j.touched {
+		j.touched = true
+		t.touched = append(t.touched, j)
+	}
+}
+
+// record makes the event's own row.
+func (t *Tally) record(env *event.Envelope) {
+	uid, attempt, node := about(env.Event)
+	t.out.Events = append(t.out.Events, EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
+		ActorKind: actorKind(env.Actor.Kind), ActorUID: env.Actor.UID, Actor: env.Actor.Name, Host: env.Actor.Host,
+		Command: env.Cause.Command, CauseSeq: env.Cause.Seq, UID: uint64(uid), Attempt: attempt, Node: node,
+		Body: t.bodies.text(env.Event)})
+}
+
+func actorKind(k event.ActorKind) string {
+	switch k {
+	case event.ActorUser:
+		return "user"
+	case event.ActorNode:
+		return "node"
+	}
+	return "system"
+}
+
+// about says which job, attempt and node an event is about.
+//
+//muster:table one line for each kind
+func about(e event.Event) (spec.JobUID, uint32, string) {
+	switch e := e.(type) {
+	case *event.JobSubmitted:
+		return e.UID, 0, ""
+	case *event.JobEligible:
+		return e.UID, 0, ""
+	case *event.JobHeld:
+		return e.UID, 0, ""
+	case *event.JobReleased:
+		return e.UID, 0, ""
+	case *event.JobUpdated:
+		return e.UID, 0, ""
+	case *event.ArrayTaskSplit:
+		return e.UID, 0, ""
+	case *event.JobStarted:
+		return e.UID, e.Attempt, ""
+	case *event.JobEndRequested:
+		return e.UID, e.Attempt, ""
+	case *event.JobSignalled:
+		return e.UID, e.Attempt, ""
+	case *event.JobEnded:
+		return e.UID, e.Attempt, ""
+	case *event.JobNodeDone:
+		return e.UID, e.Attempt, e.Node
+	case *event.JobRequeued:
+		return e.UID, e.Attempt, ""
+	case *event.StepStarted:
+		return e.UID, e.Attempt, ""
+	case *event.StepEnded:
+		return e.UID, e.Attempt, ""
+	case *event.NodeRegistered:
+		return 0, 0, e.Node
+	case *event.NodeStateSet:
+		return 0, 0, e.Node
+	case *event.NodeLost:
+		return 0, 0, e.Node
+	case *event.NodeReturned:
+		return 0, 0, e.Node
+	}
+	return 0, 0, ""
+}
+
+func contradiction(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrContradiction)
+}

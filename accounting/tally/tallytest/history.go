@@ -1,0 +1,236 @@
+// Package tallytest writes ledgers for tests of what reads them: by hand,
+// event by event, or at random. Every event is folded by package state as it
+// is written, so a history that no controller could write fails the test.
+package tallytest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// TB is what a History needs of a test.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+var _ TB = (testing.TB)(nil)
+
+// History is a ledger being written.
+type History struct {
+	t     TB
+	State *state.State
+	Log   []event.Envelope
+	Now   spec.Instant
+	Actor event.Actor
+	conf  *spec.Config
+}
+
+// LedgerID is the identity of every history's ledger.
+var LedgerID = [16]byte{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+
+// New begins a ledger of a cluster called "peer" with nothing in it.
+func New(t TB, now spec.Instant) *History {
+	h := &History{t: t, State: state.New(), Now: now, conf: &spec.Config{ClusterName: "peer", Sched: spec.SchedConfig{Memory: true}}}
+	h.Put(&event.ClusterCreated{UUID: LedgerID, Name: "peer", Version: event.Version})
+	return h
+}
+
+// Put writes an event at h.Now.
+func (h *History) Put(e event.Event) uint64 {
+	h.t.Helper()
+	env := event.Envelope{Seq: h.State.Seq + 1, At: h.Now, Actor: h.Actor, Cause: event.Cause{Command: "test"}, Event: e}
+	if err := h.State.Apply(&env); err != nil {
+		h.t.Fatalf("the history is not one: %v", err)
+	}
+	h.Log = append(h.Log, env)
+	return env.Seq
+}
+
+// Wait lets time pass.
+func (h *History) Wait(d spec.Span) { h.Now = h.Now.Add(d) }
+
+// Nodes configures nodes n1 … of equal size in partitions batch (all) and gpu
+// (the first half), and registers them. gpus are of type h100.
+func (h *History) Nodes(n int, cpus, mem, gpus int64) {
+	h.t.Helper()
+	var names []string
+	for i := range n {
+		ns := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: cpus, Mem: mem}
+		if gpus > 0 {
+			ns.GRES = []spec.GRESSpec{{Name: "gpu", Type: "h100", N: gpus}}
+		}
+		h.conf.Nodes = append(h.conf.Nodes, ns)
+		names = append(names, ns.Name)
+	}
+	h.conf.Partitions = []spec.PartitionSpec{{Name: "batch", NodeNames: names, Default: true}, {Name: "gpu", NodeNames: names[:(n+1)/2]}}
+	h.Put(&event.ConfigAdopted{Config: h.conf})
+	for _, name := range names {
+		h.Register(name)
+	}
+}
+
+// Register lets a node's agent present what is configured.
+func (h *History) Register(name string) {
+	h.t.Helper()
+	n := h.State.Node(name)
+	inv := spec.Inventory{BootID: "boot", CPUs: n.Spec.CPUs, Mem: n.Spec.Mem}
+	for _, g := range n.Spec.GRES {
+		for i := range g.N {
+			inv.GPUs = append(inv.GPUs, spec.GPU{Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%d", name, i), Type: g.Type})
+		}
+	}
+	h.Put(&event.NodeRegistered{Node: name, Inventory: inv})
+}
+
+// Accounts makes accounts below root and users in them: account -> users.
+func (h *History) Accounts(names []string, users map[string][]string) {
+	h.t.Helper()
+	id := uint32(1)
+	h.Put(&event.AccountPut{Account: spec.Account{Name: "root"}})
+	h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: "root", Shares: 1}})
+	for _, a := range names {
+		id++
+		account := id
+		h.Put(&event.AccountPut{Account: spec.Account{Name: a, Parent: "root"}})
+		h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, Parent: 1, Shares: 1}})
+		for _, u := range users[a] {
+			id++
+			h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, User: u, Parent: account, Shares: 1}})
+		}
+	}
+}
+
+// Ask is what a job of a test asks for.
+type Ask struct {
+	Name, User, Account, QOS, Partition string
+	UID                                 uint32
+	CPUs, Mem, GPUs                     int64
+	Limit                               spec.Span
+	Array                               spec.TaskSet
+	Held                                bool
+}
+
+// Submit accepts a job, eligible at once unless it is held.
+func (h *History) Submit(a Ask) spec.JobUID {
+	h.t.Helper()
+	if a.Partition == "" {
+		a.Partition = "batch"
+	}
+	if a.Limit == 0 {
+		a.Limit = spec.Hour
+	}
+	s := &spec.JobSpec{Name: a.Name, User: a.User, UID: a.UID, Account: a.Account, QOS: a.QOS, Partitions: []string{a.Partition},
+		Script: spec.Hash{1}, Line: "sbatch " + a.Name, Time: spec.TimeAsk{Limit: a.Limit}, Size: spec.Size{MinNodes: 1}}
+	if a.Array != nil {
+		s.Queue.Array = spec.NewArrayAsk(a.Array, 0)
+	}
+	req := spec.TRES{CPU: max(a.CPUs, 1), Mem: a.Mem, Node: 1, Billing: max(a.CPUs, 1)}
+	if a.GPUs > 0 {
+		req = req.With("gres/gpu", a.GPUs).With("gres/gpu:h100", a.GPUs)
+	}
+	ev := &event.JobSubmitted{UID: h.State.NextUID, ID: h.State.NextID, Spec: s, Req: req, Eligible: h.Now, Reason: spec.Reason{Code: spec.ReasonNone}}
+	if a.Held {
+		s.Queue.Hold, ev.Eligible, ev.Reason = spec.HeldByUser, 0, spec.Reason{Code: spec.ReasonHeldUser}
+	}
+	h.Put(ev)
+	return ev.UID
+}
+
+// Split gives a task of an array a record of its own.
+func (h *History) Split(array spec.JobUID, task int64) spec.JobUID {
+	h.t.Helper()
+	rec := h.State.Job(array)
+	ev := &event.ArrayTaskSplit{Array: array, Task: task, UID: array, ID: rec.ID}
+	if rec.Tasks.Len() > 1 {
+		ev.UID, ev.ID = h.State.NextUID, h.State.NextID
+	}
+	h.Put(ev)
+	return ev.UID
+}
+
+// Start opens an attempt on nodes: each gives the job's whole request.
+func (h *History) Start(uid spec.JobUID, nodes ...string) bool {
+	h.t.Helper()
+	j := h.State.Job(uid)
+	alloc := &spec.Allocation{Partition: j.Spec.Partitions[0], TRES: spec.TRES{Billing: j.Req.Billing}, Tasks: 1}
+	for _, name := range nodes {
+		a, ok := Fit(h.State.Node(name), j.Req)
+		if !ok {
+			return false
+		}
+		alloc.Nodes = append(alloc.Nodes, a)
+		alloc.TRES = alloc.TRES.Add(spec.TRES{CPU: j.Req.CPU, Mem: j.Req.Mem, Node: 1})
+		for _, g := range a.GPUs {
+			alloc.TRES = alloc.TRES.With("gres/gpu", alloc.TRES.Get("gres/gpu")+1)
+			typed := "gres/gpu:" + g.Type
+			alloc.TRES = alloc.TRES.With(typed, alloc.TRES.Get(typed)+1)
+		}
+	}
+	h.Put(&event.JobStarted{UID: uid, Attempt: j.Attempt + 1, Alloc: alloc, Limit: j.Spec.Time.Limit, Priority: 100})
+	return true
+}
+
+// Fit takes the lowest free CPUs and devices of a node for a request.
+func Fit(n *state.Node, req spec.TRES) (spec.NodeAlloc, bool) {
+	a := spec.NodeAlloc{ID: n.ID, Name: n.Spec.Name, Mem: req.Mem, Tasks: 1}
+	for i := range n.CPUs {
+		if int64(a.CPUs.Count()) < req.CPU && !n.UsedCPU.Has(int(i)) {
+			a.CPUs = a.CPUs.Set(int(i))
+		}
+	}
+	for i := range n.GPUs {
+		if int64(len(a.GPUs)) < req.Get("gres/gpu") && !n.UsedGPU.Has(i) {
+			a.GPUs = append(a.GPUs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: n.GPUs[i].Type})
+		}
+	}
+	ok := int64(a.CPUs.Count()) == req.CPU && int64(len(a.GPUs)) == req.Get("gres/gpu") && n.FreeMem() >= req.Mem
+	return a, ok
+}
+
+// End gives the verdict on a job.
+func (h *History) End(uid spec.JobUID, s spec.JobState, exit spec.ExitStatus) {
+	h.t.Helper()
+	h.EndBy(uid, s, exit, 0)
+}
+
+// EndBy is End with the uid of who cancelled.
+func (h *History) EndBy(uid spec.JobUID, s spec.JobState, exit spec.ExitStatus, by uint32) {
+	h.t.Helper()
+	h.Put(&event.JobEnded{UID: uid, Attempt: h.State.Job(uid).Attempt, State: s, Exit: exit, By: by, Reason: spec.Reason{Code: spec.ReasonNone}})
+}
+
+// Done gives every node back that the job still holds; the first says how the
+// batch script ended.
+func (h *History) Done(uid spec.JobUID, usage spec.Usage, exit spec.ExitStatus) {
+	h.t.Helper()
+	j := h.State.Job(uid)
+	for i := range j.Alloc.Nodes {
+		if j.Done.Has(i) {
+			continue
+		}
+		ev := &event.JobNodeDone{UID: uid, Attempt: j.Attempt, Node: j.Alloc.Nodes[i].Name, Usage: usage}
+		if i == 0 {
+			ev.Batch = &event.StepResult{Started: j.Started, Ended: h.Now, Exit: exit}
+		}
+		h.Put(ev)
+	}
+}
+
+// Finish is End and Done at once: an orderly end.
+func (h *History) Finish(uid spec.JobUID, usage spec.Usage) {
+	h.t.Helper()
+	h.End(uid, spec.Completed, spec.ExitStatus{})
+	h.Done(uid, usage, spec.ExitStatus{})
+}
+
+// Requeue ends the attempt of a job whose nodes are all back, and queues it
+// again.
+func (h *History) Requeue(uid spec.JobUID, as spec.JobState) {
+	h.t.Helper()
+	h.Put(&event.JobRequeued{UID: uid, Attempt: h.State.Job(uid).Attempt, State: as, Reason: spec.Reason{Code: spec.ReasonBeginTime}})
+}

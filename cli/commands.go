@@ -1,0 +1,43 @@
+package cli
+
+// commands lists every command. To add one, write a function that makes its
+// row and name it here.
+func commands() []entry {
+	return []entry{
+		{"sbatch", sbatchCommand},
+		{"squeue", squeueCommand},
+		{"sinfo", sinfoCommand},
+		{"scancel", scancelCommand},
+		{"scontrol", scontrolCommand},
+		{"sacct", sacctCommand},
+		{"sreport", sreportCommand},
+		{"sacctmgr", sacctmgrCommand},
+		{"sdiag", sdiagCommand},
+		{"why", whyCommand},
+		{"kpi", kpiCommand},
+		{"token", tokenCommand},
+		{"init", initCommand},
+		{"up", upCommand},
+		{"down", downCommand},
+		{"bench", benchCommand},
+		{"completion", completionCommand},
+		{"man", manCommand},
+		{"help", helpCommand},
+		{"version", versionCommand},
+	}
+}
+
+// notYet says why a command of Slurm is not in this release, or "".
+func notYet(name string) string {
+	switch name {
+	case "srun", "salloc", "sattach", "sbcast", "sstat":
+		return "job steps and allocations without a batch script are still to come"
+	case "sprio":
+		return "the controller does not yet tell the factors of a priority apart (squeue -o %Q prints the sum)"
+	case "sshare":
+		return "fair share is still to come"
+	case "strigger", "scrontab", "seff", "sgather", "smail":
+		return "it is still to come"
+	}
+	return ""
+}

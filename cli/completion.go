@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/cli/opt"
+)
+
+func completionCommand() *command {
+	return &command{
+		name: "completion", summary: "print the completion of a shell", usage: []string{"bash|zsh|fish"},
+		about:   "Completes commands, their verbs and options, and the names of partitions where an option takes them.",
+		example: []example{{`eval "$(muster completion bash)"`, "completes in this shell"}, {"muster completion fish > ~/.config/fish/completions/muster.fish", "installs it"}},
+		run: func(c *call) error {
+			if len(c.args) == 1 {
+				switch c.args[0] {
+				case "bash":
+					return c.write([]byte(bashCompletion(false)))
+				case "zsh":
+					return c.write([]byte(bashCompletion(true)))
+				case "fish":
+					return c.write([]byte(fishCompletion()))
+				}
+			}
+			return &opt.UsageError{Command: "muster completion", Text: "expected one of bash, zsh, fish"}
+		},
+	}
+}
+
+// offered is what a command's options and verbs are completed with.
+func offered(c *command) (words, partitions []string) {
+	for _, v := range c.verbs {
+		words = append(words, v.name)
+	}
+	options := c.allOptions()
+	for i := range options {
+		o := &options[i]
+		if o.Refused != "" {
+			continue
+		}
+		words = append(words, "--"+o.Long)
+		if o.Short != "" {
+			words = append(words, "-"+o.Short)
+		}
+		if o.Long == "partition" {
+			partitions = append(partitions, "--"+o.Long)
+			if o.Short != "" {
+				partitions = append(partitions, "-"+o.Short)
+			}
+		}
+	}
+	return words, partitions
+}
+
+// bashCompletion serves zsh too, through its emulation.
+func bashCompletion(zsh bool) string {
+	var b strings.Builder
+	b.WriteString("# Made by: muster completion. Do not edit.\n")
+	if zsh {
+		b.WriteString("autoload -U +X bashcompinit && bashcompinit\n")
+	}
+	b.WriteString("_muster() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[0]##*/} words=\n" +
+		"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '")
+	var names, slurm []string
+	for _, e := range commands() {
+		names = append(names, e.name)
+		if e.make().slurm {
+			slurm = append(slurm, e.name)
+		}
+	}
+	b.WriteString(strings.Join(names, " ") + "' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
+	for _, e := range commands() {
+		words, parts := offered(e.make())
+		if e.name == "completion" {
+			words = append(words, "bash", "zsh", "fish")
+		}
+		fmt.Fprintf(&b, "    %s)\n", e.name)
+		if len(parts) > 0 {
+			fmt.Fprintf(&b, "      case $prev in %s) COMPREPLY=($(compgen -W \"$(command muster sinfo -h -o %%R 2>/dev/null)\" -- \"$cur\")); return;; esac\n", strings.Join(parts, "|"))
+		}
+		fmt.Fprintf(&b, "      words='%s';;\n", strings.Join(words, " "))
+	}
+	b.WriteString("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n")
+	fmt.Fprintf(&b, "complete -o default -F _muster muster %s\n", strings.Join(slurm, " "))
+	return b.String()
+}
+
+func fishCompletion() string {
+	var b strings.Builder
+	b.WriteString("# Made by: muster completion. Do not edit.\n")
+	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
+	for _, e := range commands() {
+		c := e.make()
+		fmt.Fprintf(&b, "complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n", c.name, quote(c.summary))
+		places := []string{"-c muster -n '__fish_seen_subcommand_from " + c.name + "'"}
+		if c.slurm {
+			places = append(places, "-c "+c.name)
+		}
+		options := c.allOptions()
+		for _, at := range places {
+			for _, v := range c.verbs {
+				fmt.Fprintf(&b, "complete %s -f -a %s -d %s\n", at, v.name, quote(v.help))
+			}
+			for i := range options {
+				o := &options[i]
+				if o.Refused != "" {
+					continue
+				}
+				line := "complete " + at + " -l " + o.Long
+				if o.Short != "" {
+					line += " -s " + o.Short
+				}
+				if o.Arg != "" && !o.Maybe {
+					line += " -r"
+				}
+				if o.Long == "partition" {
+					line += " -f -a '(command muster sinfo -h -o %R 2>/dev/null)'"
+				}
+				b.WriteString(line + " -d " + quote(o.Help) + "\n")
+			}
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+)
+
+// Env is everything that a command can see of the world.
+type Env struct {
+	Args    []string // as the program was called, its own name first
+	Environ []string // NAME=value
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Dir     string // the working directory
+	Host    string // this host's name
+	UID     uint32
+	Version string // of this release
+	Loc     *time.Location
+
+	Now      func() time.Time
+	Dial     func(ctx context.Context) (Conn, error)
+	Terminal func(stream any) bool                      // whether Stdin, Stdout or Stderr is a terminal
+	Pause    func(ctx context.Context, d time.Duration) // waits, or returns early at the end of ctx
+	UserName func(uid uint32) string                    // "" when it is not known here
+	Rlimits  func() []*apiv1.Count                      // soft limits of this process, -1 = unlimited
+	Umask    func() uint32
+}
+
+// OS is the real world.
+func OS(version string) *Env {
+	e := &Env{
+		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
+		Now: time.Now, Pause: pause, UserName: userName, Rlimits: rlimits, Umask: umask,
+		Terminal: terminal,
+	}
+	e.Dir = workDir()
+	if host, err := os.Hostname(); err == nil {
+		e.Host = host
+	}
+	e.Dial = e.dial
+	return e
+}
+
+// workDir prefers the shell's name of the folder, as users know it, to the
+// resolved one.
+func workDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "/"
+	}
+	return dir
+}
+
+// Lookup finds an environment variable.
+func (e *Env) Lookup(name string) (string, bool) {
+	for i := len(e.Environ) - 1; i >= 0; i-- {
+		if k, v, ok := strings.Cut(e.Environ[i], "="); ok && k == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Getenv is the value of an environment variable, empty when it is not set.
+func (e *Env) Getenv(name string) string {
+	v, _ := e.Lookup(name)
+	return v
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func userName(uid uint32) string {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+func umask() uint32 {
+	old := syscall.Umask(0o22)
+	syscall.Umask(old)
+	return uint32(old)
+}
+
+// rlimitNames are the limits that Slurm propagates, by its names.
+func rlimitNames() []struct {
+	name string
+	id   int
+} {
+	return []struct {
+		name string
+		id   int
+	}{
+		{"AS", unix.RLIMIT_AS}, {"CORE", unix.RLIMIT_CORE}, {"CPU", unix.RLIMIT_CPU}, {"DATA", unix.RLIMIT_DATA},
+		{"FSIZE", unix.RLIMIT_FSIZE}, {"MEMLOCK", unix.RLIMIT_MEMLOCK}, {"NOFILE", unix.RLIMIT_NOFILE}, {"NPROC", unix.RLIMIT_NPROC},
+		{"RSS", unix.RLIMIT_RSS}, {"STACK", unix.RLIMIT_STACK},
+	}
+}
+
+func rlimits() []*apiv1.Count {
+	var out []*apiv1.Count
+	for _, l := range rlimitNames() {
+		var r unix.Rlimit
+		if unix.Getrlimit(l.id, &r) != nil {
+			continue
+		}
+		out = append(out, &apiv1.Count{Name: l.name, N: int64(r.Cur)}) // RLIM_INFINITY becomes -1
+	}
+	return out
+}
+
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// errSilent ends a command with its exit code and no further text.
+var errSilent = errors.New("already reported")

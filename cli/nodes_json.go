@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+)
+
+// upperStates is a node's state as JSON has it: the base and its flags.
+func upperStates(n *apiv1.NodeInfo) tree.List {
+	s := stateOf(n)
+	return append(tree.List{s.base}, tree.Strings(s.flags)...)
+}
+
+// nodeTree is one node, as scontrol show node --json has it.
+//
+//muster:table one entry for each key
+func nodeTree(n *apiv1.NodeInfo, v *nodeView) tree.Object {
+	gpus := tree.List{}
+	for _, g := range n.GetGpus() {
+		gpus = append(gpus, tree.Object{{Key: "index", Value: g.GetIndex()}, {Key: "uuid", Value: g.GetUuid()}, {Key: "type", Value: g.GetType()},
+			{Key: "model", Value: g.GetModel()}, {Key: "memory", Value: g.GetMem()}, {Key: "allocated", Value: g.GetAllocated()}, {Key: "job_id", Value: g.GetJobId()}})
+	}
+	return tree.Object{
+		{Key: "architecture", Value: n.GetArch()}, {Key: "burstbuffer_network_address", Value: ""}, {Key: "boards", Value: max(n.GetBoards(), 1)},
+		{Key: "boot_time", Value: moment(n.GetBootTime())}, {Key: "cluster_name", Value: v.cluster}, {Key: "cores", Value: n.GetCoresPerSocket()},
+		{Key: "specialized_cores", Value: 0}, {Key: "cpu_binding", Value: 0}, {Key: "cpu_load", Value: max(n.GetLoadMilli(), 0) / 10},
+		{Key: "free_mem", Value: number(n.GetMemFree(), n.GetMemFree() >= 0, false)}, {Key: "cpus", Value: n.GetCpus()}, {Key: "effective_cpus", Value: n.GetCpus()},
+		{Key: "specialized_cpus", Value: ""}, {Key: "energy", Value: tree.Object{}}, {Key: "external_sensors", Value: tree.Object{}}, {Key: "extra", Value: ""}, {Key: "power", Value: tree.Object{}},
+		{Key: "features", Value: tree.Strings(n.GetFeatures())}, {Key: "active_features", Value: tree.Strings(n.GetFeatures())}, {Key: "gpu_spec", Value: ""},
+		{Key: "gres", Value: n.GetGres()}, {Key: "gres_drained", Value: na}, {Key: "gres_used", Value: n.GetGresUsed()}, {Key: "instance_id", Value: ""}, {Key: "instance_type", Value: ""},
+		{Key: "last_busy", Value: moment(n.GetLastBusy())}, {Key: "mcs_label", Value: ""}, {Key: "specialized_memory", Value: 0}, {Key: "name", Value: n.GetName()},
+		{Key: "next_state_after_reboot", Value: tree.List{"INVALID"}}, {Key: "address", Value: or(n.GetAddr(), n.GetName())}, {Key: "hostname", Value: or(n.GetHostname(), n.GetName())},
+		{Key: "state", Value: upperStates(n)}, {Key: "operating_system", Value: n.GetOs()}, {Key: "owner", Value: ""}, {Key: "partitions", Value: tree.Strings(n.GetPartitions())},
+		{Key: "port", Value: n.GetPort()}, {Key: "real_memory", Value: n.GetMem()}, {Key: "res_cores_per_gpu", Value: 0}, {Key: "comment", Value: ""}, {Key: "reason", Value: n.GetReason()},
+		{Key: "reason_changed_at", Value: moment(n.GetReasonTime())}, {Key: "reason_set_by_user", Value: n.GetReasonUser()}, {Key: "resume_after", Value: moment(0)}, {Key: "reservation", Value: ""},
+		{Key: "alloc_memory", Value: n.GetMemAlloc()}, {Key: "alloc_cpus", Value: n.GetCpusAlloc()}, {Key: "alloc_idle_cpus", Value: n.GetCpus() - n.GetCpusAlloc()},
+		{Key: "tres_used", Value: tresText(n.GetAllocTres())}, {Key: "tres_weighted", Value: 0.0}, {Key: "slurmd_start_time", Value: moment(n.GetAgentStart())},
+		{Key: "sockets", Value: n.GetSockets()}, {Key: "threads", Value: n.GetThreadsPerCore()}, {Key: "temporary_disk", Value: n.GetTmpDisk()}, {Key: "weight", Value: n.GetWeight()},
+		{Key: "tres", Value: tresText(n.GetCfgTres())}, {Key: "version", Value: n.GetVersion()},
+		{Key: "gpus", Value: gpus}, // Muster's own: which device is whose
+	}
+}
+
+// partitionTree is one partition, as scontrol show partition --json has it.
+//
+//muster:table one entry for each key
+func partitionTree(p *apiv1.PartitionInfo) tree.Object {
+	list := func(s []string) string { return strings.Join(s, ",") }
+	return tree.Object{
+		{Key: "nodes", Value: tree.Object{{Key: "allowed_allocation", Value: ""}, {Key: "configured", Value: p.GetNodes()}, {Key: "total", Value: p.GetTotalNodes()}}},
+		{Key: "accounts", Value: tree.Object{{Key: "allowed", Value: list(p.GetAllowAccounts())}, {Key: "deny", Value: list(p.GetDenyAccounts())}}},
+		{Key: "groups", Value: tree.Object{{Key: "allowed", Value: list(p.GetAllowGroups())}}},
+		{Key: "qos", Value: tree.Object{{Key: "allowed", Value: list(p.GetAllowQos())}, {Key: "deny", Value: list(p.GetDenyQos())}, {Key: "assigned", Value: p.GetQos()}}},
+		{Key: "alternate", Value: ""},
+		{Key: "tres", Value: tree.Object{{Key: "billing_weights", Value: p.GetBillingWeights()}, {Key: "configured", Value: tresText(p.GetTres())}}},
+		{Key: "cluster", Value: ""},
+		{Key: "cpus", Value: tree.Object{{Key: "task_binding", Value: 0}, {Key: "total", Value: p.GetTotalCpus()}}},
+		{Key: "defaults", Value: tree.Object{{Key: "memory_per_cpu", Value: p.GetDefMemPerCpu()}, {Key: "partition_memory_per_cpu", Value: some(p.GetDefMemPerCpu())},
+			{Key: "partition_memory_per_node", Value: some(p.GetDefMemPerNode())}, {Key: "time", Value: minutes(p.GetDefaultTime())}, {Key: "job", Value: ""}}},
+		{Key: "grace_time", Value: p.GetGraceTime() / second},
+		{Key: "maximums", Value: tree.Object{{Key: "cpus_per_node", Value: number(p.GetMaxCpusPerNode(), p.GetMaxCpusPerNode() != 0, p.GetMaxCpusPerNode() == 0)},
+			{Key: "cpus_per_socket", Value: number(0, false, true)}, {Key: "memory_per_cpu", Value: p.GetMaxMemPerCpu()}, {Key: "partition_memory_per_cpu", Value: some(p.GetMaxMemPerCpu())},
+			{Key: "partition_memory_per_node", Value: some(p.GetMaxMemPerNode())}, {Key: "nodes", Value: number(int64(p.GetMaxNodes()), p.GetMaxNodes() != 0, p.GetMaxNodes() == 0)},
+			{Key: "shares", Value: 1}, {Key: "oversubscribe", Value: tree.Object{{Key: "jobs", Value: 1}, {Key: "flags", Value: tree.List{}}}},
+			{Key: "time", Value: minutes(p.GetMaxTime())}, {Key: "over_time_limit", Value: number(0, false, false)}}},
+		{Key: "minimums", Value: tree.Object{{Key: "nodes", Value: p.GetMinNodes()}}},
+		{Key: "name", Value: p.GetName()}, {Key: "node_sets", Value: ""},
+		{Key: "priority", Value: tree.Object{{Key: "job_factor", Value: p.GetPriorityJobFactor()}, {Key: "tier", Value: p.GetPriorityTier()}}},
+		{Key: "timeouts", Value: tree.Object{{Key: "resume", Value: number(0, false, false)}, {Key: "suspend", Value: number(0, false, false)}}},
+		{Key: "partition", Value: tree.Object{{Key: "state", Value: tree.List{spec.PartitionState(p.GetState()).String()}}}},
+		{Key: "suspend_time", Value: number(0, false, false)},
+	}
+}
+
+// sinfoTree is what sinfo --json prints: nodes that are equal in everything
+// share an entry.
+func sinfoTree(c *call, groups []*nodeGroup, v *nodeView) tree.Object {
+	list := tree.List{}
+	for _, g := range groups {
+		if len(g.nodes) > 0 {
+			list = append(list, groupTree(g, v))
+		}
+	}
+	return c.document(tree.Member{Key: "sinfo", Value: list})
+}
+
+//muster:table one entry for each key
+func groupTree(g *nodeGroup, v *nodeView) tree.Object {
+	n := g.first()
+	span := func(get func(*apiv1.NodeInfo) int64) tree.Object {
+		lo, hi := extent(g, get)
+		return tree.Object{{Key: "minimum", Value: lo}, {Key: "maximum", Value: hi}}
+	}
+	var names, hosts, addrs []string
+	for _, x := range g.nodes {
+		names, hosts, addrs = append(names, x.GetName()), append(hosts, or(x.GetHostname(), x.GetName())), append(addrs, or(x.GetAddr(), x.GetName()))
+	}
+	tally := func(t [4]int64) tree.Object {
+		return tree.Object{{Key: "allocated", Value: t[0]}, {Key: "idle", Value: t[1]}, {Key: "other", Value: t[2]}, {Key: "total", Value: t[3]}}
+	}
+	lo, hi := extent(g, (*apiv1.NodeInfo).GetMemFree)
+	return tree.Object{
+		{Key: "port", Value: n.GetPort()}, {Key: "node", Value: tree.Object{{Key: "state", Value: upperStates(n)}}},
+		{Key: "nodes", Value: append(tally(g.tally(false)), tree.Member{Key: "hostnames", Value: tree.Strings(hosts)},
+			tree.Member{Key: "addresses", Value: tree.Strings(addrs)}, tree.Member{Key: "nodes", Value: tree.Strings(names)})},
+		{Key: "cpus", Value: append(append(tally(g.tally(true)), span((*apiv1.NodeInfo).GetCpus)...),
+			tree.Member{Key: "load", Value: span(func(n *apiv1.NodeInfo) int64 { return max(n.GetLoadMilli(), 0) / 10 })})},
+		{Key: "sockets", Value: span((*apiv1.NodeInfo).GetSockets)}, {Key: "cores", Value: span((*apiv1.NodeInfo).GetCoresPerSocket)},
+		{Key: "threads", Value: span((*apiv1.NodeInfo).GetThreadsPerCore)}, {Key: "disk", Value: span((*apiv1.NodeInfo).GetTmpDisk)},
+		{Key: "memory", Value: append(span((*apiv1.NodeInfo).GetMem), tree.Member{Key: "free", Value: tree.Object{
+			{Key: "minimum", Value: number(lo, lo >= 0, false)}, {Key: "maximum", Value: number(hi, hi >= 0, false)}}}, tree.Member{Key: "allocated", Value: n.GetMemAlloc()})},
+		{Key: "weight", Value: span(func(n *apiv1.NodeInfo) int64 { return int64(n.GetWeight()) })},
+		{Key: "features", Value: tree.Object{{Key: "total", Value: strings.Join(n.GetFeatures(), ",")}, {Key: "active", Value: strings.Join(n.GetFeatures(), ",")}}},
+		{Key: "gres", Value: tree.Object{{Key: "total", Value: n.GetGres()}, {Key: "used", Value: n.GetGresUsed()}}},
+		{Key: "reason", Value: tree.Object{{Key: "description", Value: or(n.GetReason(), "none")}, {Key: "time", Value: moment(n.GetReasonTime())}, {Key: "user", Value: n.GetReasonUser()}}},
+		{Key: "partition", Value: partitionTree(g.part)}, {Key: "cluster", Value: v.cluster}, {Key: "comment", Value: ""}, {Key: "extra", Value: ""}, {Key: "reservation", Value: ""},
+	}
+}

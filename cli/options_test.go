@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/spec"
+)
+
+// sample is how an option is tried: its argument, and what else must stand on
+// the line for it to matter.
+type sample struct {
+	arg  string
+	with string // besides the option, in both runs
+	line string // instead of the command's usual line
+}
+
+// usual are the lines to which options are added.
+func usual() map[string]string {
+	return map[string]string{
+		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi",
+		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
+	}
+}
+
+// samples has an entry for each option that does something.
+//
+//muster:table one entry for each option
+func samples() map[string]map[string]sample {
+	s := func(arg string) sample { return sample{arg: arg} }
+	with := func(arg, more string) sample { return sample{arg: arg, with: more} }
+	on := func(line, arg string) sample { return sample{arg: arg, line: line} }
+	return map[string]map[string]sample{
+		"sbatch": {
+			"account": s("physics"), "array": s("0-9%2"), "begin": s("now+1hour"), "chdir": s("/tmp"), "clusters": with("peer", "--parsable"), "comment": s("hi"), "constraint": s("a&b"),
+			"contiguous": s(""), "core-spec": s("2"), "cpus-per-gpu": s("2"), "cpus-per-task": s("2"), "deadline": s("now+2hours"), "dependency": s("afterok:1"), "error": s("e"),
+			"exclude": s("n1"), "exclusive": s(""), "export": s("NIL"), "export-file": s("EXPORTFILE"), "get-user-env": s(""), "gpus": s("2"), "gpus-per-node": s("h100:2"), "gpus-per-socket": s("1"),
+			"gpus-per-task": s("1"), "gres": s("gpu:1,nic:2"), "hold": s(""), "input": s("in"), "job-name": s("x"), "kill-on-invalid-dep": s("yes"), "licenses": s("a:2"),
+			"mail-type": s("END"), "mail-user": s("root"), "mem": s("4G"), "mem-per-cpu": s("2G"), "mem-per-gpu": s("1G"), "mincpus": s("3"), "nice": s("5"), "no-requeue": s(""),
+			"nodefile": s("NODEFILE"), "nodelist": s("n[1-2]"), "nodes": s("2-4"), "ntasks": s("3"), "ntasks-per-core": s("1"), "ntasks-per-gpu": s("1"), "ntasks-per-node": s("2"),
+			"ntasks-per-socket": s("1"), "open-mode": s("append"), "output": s("o"), "oversubscribe": s(""), "parsable": s(""), "partition": s("gpu,debug"), "prefer": s("f"), "priority": s("5"),
+			"propagate": s("CORE"), "qos": s("q"), "quiet": s(""), "reboot": s(""), "requeue": s(""), "reservation": s("r"), "signal": s("B:USR1@30"), "switches": s("1@10"), "test-only": s(""),
+			"threads-per-core": s("1"), "time": s("30"), "time-min": s("10"), "tmp": s("1G"), "tres-per-task": s("cpu=2,gres/gpu=1"), "wait": s(""), "wckey": s("w"), "wrap": s("other"),
+		},
+		"squeue": {
+			"account": s("ml"), "array": s(""), "clusters": s("peer"), "expand-patterns": with("", "-O stdout"), "format": s("%i"), "Format": s("JobID"), "helpformat": s(""), "helpstate": s(""),
+			"iterate": on("squeue", "1"), "jobs": s("4"), "json": s(""), "licenses": s("none"), "long": s(""), "me": s(""), "name": s("x"), "noconvert": with("", "-o %m"), "nodelist": s("node1"), "noheader": s(""),
+			"notme": s(""), "partition": s("gpu"), "priority": with("", "-o %P"), "qos": s("normal"), "reservation": s("r"), "running-over": s("1-0"), "running-under": s("0:01"), "sort": s("-i"), "start": s(""),
+			"states": s("PD"), "steps": s(""), "user": s("bob"), "yaml": s(""),
+		},
+		"sinfo": {
+			"all": s(""), "clusters": s("peer"), "dead": s(""), "exact": with("", "-o %c"), "format": s("%n"), "Format": s("NodeList"), "hide": with("", "--all"), "iterate": s("1"), "json": s(""), "list-reasons": s(""),
+			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""),
+		},
+		"scancel": {
+			"account": s("ml"), "batch": s(""), "clusters": s("other"), "full": s(""), "interactive": s(""), "jobname": s("x"), "name": s("x"), "me": on("scancel 4", ""), "nodelist": s("node1"), "partition": s("gpu"),
+			"qos": s("q"), "quiet": on("scancel 87", ""), "signal": s("USR1"), "state": s("PENDING"), "user": on("scancel 4", "bob"), "verbose": on("scancel 4", ""), "wckey": s("w"),
+		},
+		"scontrol": {
+			"all": on("scontrol show partition", ""), "clusters": s("other"), "details": s(""), "hide": on("scontrol --all show partition", ""), "json": s(""), "oneliner": s(""), "quiet": on("scontrol reconfigure", ""), "yaml": s(""),
+		},
+		"sacct": {
+			"accounts": s("ml"), "array": s(""), "allocations": s(""), "allusers": s(""), "brief": s(""), "clusters": s("other"), "constraints": s("x"), "delimiter": with(",", "-P"), "duplicates": s(""), "endtime": s("now"),
+			"flags": s("x"), "format": s("jobid"), "gid": s("5"), "group": s("g"), "helpformat": s(""), "jobs": s("4"), "json": s(""), "long": s(""), "name": s("x"), "ncpus": s("9"), "nnodes": s("9"),
+			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
+			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "yaml": s(""),
+		},
+		"sreport": {
+			"cluster": s("other"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": s(""), "time-format": s("hours"), "tres": s("gres/gpu"),
+		},
+		"sacctmgr": {
+			"associations": s(""), "immediate": on("sacctmgr add account x", ""), "json": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": on("sacctmgr -i add account x", ""),
+			"readonly": on("sacctmgr -i add account x", ""), "yaml": s(""),
+		},
+		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
+		"why":   {"json": s(""), "yaml": s(""), "watch": s("3")},
+		"kpi":   {"by": s("account"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
+		"token": {"lifetime": s("2d")},
+		"man":   {"dir": on("muster man", "MANDIR")},
+	}
+}
+
+// everything is a world in which each option has something to act on.
+func everything(t *testing.T) *world {
+	w := newWorld(t)
+	w.capped()
+	w.books()
+	w.people()
+	w.usage()
+	w.running()
+	w.policyOf()
+	hidden := proto.Clone(w.parts[1]).(*apiv1.PartitionInfo)
+	hidden.Name, hidden.Hidden = "secret", true
+	w.parts = append(w.parts, hidden)
+	n := w.nodes[1]
+	n.State, n.Reason, n.ReasonUser, n.ReasonTime, n.Cpus, n.Partitions = "DOWN+NOT_RESPONDING", "power", "root", at("01:40:00"), 4, append(n.GetPartitions(), "secret")
+	two := edit(func(j *apiv1.JobInfo) { j.Partition, j.Spec.MemPerCpu, j.Spec.MemPerNode = "gpu,debug", 0, 2048 })
+	w.jobs = append(w.jobs, labJob(36, "arr", "bob", spec.Pending, tasks(36, 5, 9), two, waits("Resources")), labJob(7, "x", "alice", spec.Completed, ran("01:40:00", "01:41:00", "node1")))
+	w.results = []*apiv1.JobResult{{Job: "87", Error: &apiv1.Error{Code: 2002, Text: spec.CodeAccessDenied.String()}}}
+	w.acct[0].TimeLimit, w.acct[0].ReqMem = 3*hour, 2048
+	w.acct = append(w.acct, &apiv1.AcctRow{JobId: 36, Uid: 36, ArrayJobId: 36, ArrayTask: -1, ArrayTasks: "5-9", State: "PENDING"})
+	w.behind = 3
+	w.changed = []string{"x"}
+	w.reply[methodWhy] = func(proto.Message) (proto.Message, error) {
+		job := w.jobs[1]
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.seen) > 1 { // with --watch: it starts
+			job = w.jobs[0]
+		}
+		return &apiv1.WhyReply{Job: job, Reason: &apiv1.Reason{Code: "Resources"}, Now: w.now}, nil
+	}
+	w.diag = &apiv1.DiagReply{Now: w.now, StartedAt: at("01:00:00"), Passes: 3, PassTotal: 9000}
+	w.watch = func(send func(*apiv1.JobInfo) error) error {
+		return send(&apiv1.JobInfo{State: uint32(spec.Failed), ExitCode: 9})
+	}
+	util := w.reply[methodAcctReport]
+	w.reply[methodAcctReport] = func(req proto.Message) (proto.Message, error) {
+		resp, err := util(req)
+		if rep, ok := resp.(*apiv1.ReportReply); ok {
+			rep.Behind = 2
+		}
+		return resp, err
+	}
+	for file, text := range map[string]string{"EXPORTFILE": "A=1\x00B=2\x00", "NODEFILE": "n1\nn2\n"} {
+		if err := os.WriteFile(filepath.Join(w.dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// policyOf sets the policy and configuration again, which other scenarios reset.
+func (w *world) policyOf() {
+	jobs, nodes, parts := w.jobs, w.nodes, w.parts
+	w.people()
+	w.jobs, w.nodes, w.parts = jobs, nodes, parts
+}
+
+// behaviour is all that a run shows to the outside.
+func (w *world) behaviour(words []string) string {
+	w.forget()
+	w.pauses, w.stdin, w.nextID = nil, "", 40
+	if contains(words, "--iterate=1") {
+		return w.iterated(words)
+	}
+	r := w.run(words...)
+	var b strings.Builder
+	fmt.Fprintf(&b, "exit %d\n%s\n%s\npauses %v\n", r.code, r.out, r.errOut, w.pauses)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var asked []string
+	for _, q := range w.seen {
+		if s, ok := q.req.(*apiv1.SubmitRequest); ok {
+			s.Spec.SubmitLine = "" // it holds every option as it was typed
+		}
+		asked = append(asked, fmt.Sprintf("%s %v\n", q.method, q.req))
+	}
+	slices.Sort(asked) // requests that were sent together are answered in any order
+	b.WriteString(strings.Join(asked, ""))
+	files, err := filepath.Glob(filepath.Join(w.dir, "man", "*"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b.String() + strings.Join(files, " ")
+}
+
+// TestEveryOption: an option changes what is asked or printed, or it is refused
+// by name, or it says that it asks for what holds anyway, and then it does.
+func TestEveryOption(t *testing.T) {
+	for _, e := range commands() {
+		cmd := e.make()
+		t.Run(cmd.name, func(t *testing.T) {
+			w := everything(t)
+			if err := os.Mkdir(filepath.Join(w.dir, "man"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range cmd.options {
+				s, ok := samples()[cmd.name][o.Long]
+				if !ok && o.Refused == "" && o.Always == "" {
+					t.Errorf("--%s has no sample", o.Long)
+					continue
+				}
+				w.tryOption(cmd, o, s)
+			}
+		})
+	}
+}
+
+func (w *world) tryOption(cmd *command, o opt.Option, s sample) {
+	w.t.Helper()
+	line := usual()[cmd.name]
+	if s.line != "" {
+		line = s.line
+	}
+	words := append(strings.Fields(line), strings.Fields(s.with)...)
+	arg := s.arg
+	switch arg {
+	case "EXPORTFILE", "NODEFILE":
+		arg = filepath.Join(w.dir, arg)
+	case "MANDIR":
+		arg = filepath.Join(w.dir, "man")
+	}
+	given := "--" + o.Long
+	switch {
+	case o.Arg != "" && (arg != "" || !o.Maybe):
+		given += "=" + or(arg, "1")
+	}
+	at := 1
+	if words[0] == "muster" {
+		at = 2
+	}
+	with := slices.Insert(slices.Clone(words), at, given)
+	if o.Long == "wrap" || o.Long == "hide" { // the last one counts
+		with = append(slices.Clone(words), given)
+	}
+	plain, changed := w.behaviour(words), w.behaviour(with)
+	switch {
+	case o.Refused != "":
+		if !strings.Contains(changed, "--"+o.Long+" is not supported in this release") || strings.Contains(changed, "/muster.v1") {
+			w.t.Errorf("%v is not refused: %s", with, changed)
+		}
+	case o.Always != "":
+		if plain != changed {
+			w.t.Errorf("%v changes something, but says that it does not:\n%s\n%s", with, plain, changed)
+		}
+	case plain == changed:
+		w.t.Errorf("%v changes nothing:\n%s", with, changed)
+	case strings.Contains(changed, "Try \""):
+		w.t.Errorf("%v is not understood:\n%s", with, changed)
+	}
+}
+
+// iterated runs a command that repeats, and ends it in its second pause.
+func (w *world) iterated(words []string) string {
+	var out strings.Builder
+	e := w.world(words, &out, &out)
+	rounds := 0
+	e.Pause = func(context.Context, time.Duration) {
+		if rounds++; rounds == 2 {
+			panic(errEnough)
+		}
+	}
+	func() {
+		defer func() {
+			if r := recover(); r != errEnough {
+				w.t.Errorf("%v: %v", words, r)
+			}
+		}()
+		Main(e)
+	}()
+	return out.String()
+}
+
+var errEnough = errors.New("seen enough")
+
+// TestTables: every row says what it is for, in a form that fits its places.
+func TestTables(t *testing.T) {
+	seen := map[string]bool{}
+	markdown := Markdown()
+	for _, e := range commands() {
+		c := e.make()
+		if c.name != e.name || seen[c.name] || c.summary == "" || strings.HasSuffix(c.summary, ".") || (c.run == nil) == (c.program == nil) || len(c.usage) == 0 {
+			t.Errorf("%s: name, summary, usage or run", e.name)
+		}
+		seen[c.name] = true
+		help := helpText(c)
+		man := manPage(c, "test")
+		options := c.allOptions()
+		letters := map[string]bool{}
+		for i := range options {
+			o := &options[i]
+			if (o.Help == "") == (o.Refused == "") || strings.HasSuffix(o.Help+o.Refused, ".") || (o.Maybe && o.Arg == "") {
+				t.Errorf("%s --%s: exactly one of help and refusal, without a full stop", c.name, o.Long)
+			}
+			if o.Short != "" && letters[o.Short] {
+				t.Errorf("%s -%s stands for two options", c.name, o.Short)
+			}
+			letters[o.Short] = true
+			if !strings.Contains(help, "--"+o.Long) || !strings.Contains(man, roff("--"+o.Long)) || !strings.Contains(markdown, strings.ReplaceAll(spelling(o), "|", "\\|")) {
+				t.Errorf("%s --%s is not in the help or the manual", c.name, o.Long)
+			}
+		}
+		for _, x := range c.example {
+			if x.line == "" || x.what == "" || strings.HasSuffix(x.what, ".") {
+				t.Errorf("%s: example %q", c.name, x.line)
+			}
+		}
+	}
+	for _, name := range []string{"srun", "sprio", "sshare"} {
+		if notYet(name) == "" || find(name) != nil {
+			t.Errorf("%s", name)
+		}
+	}
+}
+
+// TestManual keeps docs/cli.md what the table says.
+func TestManual(t *testing.T) {
+	const path = "../docs/cli.md"
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, []byte(Markdown()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil || string(have) != Markdown() {
+		t.Errorf("%s is stale (%v): run this test with UPDATE_GOLDEN=1", path, err)
+	}
+}

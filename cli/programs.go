@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// handOver replaces this process by a program that lies beside it.
+func handOver(e *Env, cmd *command, args []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fail(1, "muster: error: "+err.Error())
+	}
+	path := filepath.Join(filepath.Dir(self), cmd.program[0])
+	argv := append(append([]string{path}, cmd.program[1:]...), args...)
+	err = syscall.Exec(path, argv, e.Environ)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail(1, fmt.Sprintf("muster: error: %s is not installed beside muster (%s)", cmd.program[0], path))
+	}
+	return fail(1, fmt.Sprintf("muster: error: %s: %v", path, err))
+}
+
+func initCommand() *command {
+	return &command{name: "init", summary: "make what a new cluster needs: configuration and certificates", usage: []string{"[--dir DIR] [OPTION...]"},
+		about:   "Writes muster.yaml, slurm.conf (unless there is one), the certificate authority and this controller's certificate. Nothing that exists is overwritten. `muster init --help` lists the options.",
+		example: []example{{"muster init --dir lab --nodes 2 --gpus 8", "makes a lab in one folder"}}, program: []string{"musterd", "init"}}
+}
+
+func upCommand() *command {
+	return &command{name: "up", summary: "start a cluster on this machine", usage: []string{"[--dir DIR | --config FILE]"},
+		about:   "Starts the controller with accounting, and an agent for each node that slurm.conf places here. What already runs is left alone.",
+		example: []example{{"muster up --dir lab", "starts the lab that muster init made"}}, program: []string{"musterd", "up"}}
+}
+
+func downCommand() *command {
+	return &command{name: "down", summary: "stop the cluster on this machine; jobs go on", usage: []string{"[--dir DIR | --config FILE] [--jobs]"},
+		about:   "Stops the agents and the controller. Jobs go on unless --jobs cancels them first.",
+		example: []example{{"muster down --dir lab --jobs", "cancels all jobs and stops the lab"}}, program: []string{"musterd", "down"}}
+}
+
+func benchCommand() *command {
+	return &command{name: "bench", summary: "measure a cluster: submissions, jobs end to end, restarts", usage: []string{"submit|run|restart|array [OPTION...]"},
+		about:   "Runs muster-bench, which loads the cluster for as long as it measures. `muster bench --help` lists what it measures.",
+		example: []example{{"muster bench submit --clients 64 --jobs 100000 --stream", "measures durable submissions"}}, program: []string{"muster-bench"}}
+}

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// acctView is how accounting rows are shown.
+type acctView struct {
+	clock
+	cluster string
+	convert format.Convert // of amounts of memory
+}
+
+// acctField is a column of sacct. A negative width pads on the right.
+type acctField struct {
+	name  string
+	width int
+	text  func(v *acctView, r *apiv1.AcctRow) string
+}
+
+func isStep(r *apiv1.AcctRow) bool { return r.GetStep() != "" }
+
+// jobOnly is a column that steps leave empty.
+func jobOnly(get func(r *apiv1.AcctRow) string) func(*acctView, *apiv1.AcctRow) string {
+	return func(_ *acctView, r *apiv1.AcctRow) string {
+		if isStep(r) {
+			return ""
+		}
+		return get(r)
+	}
+}
+
+func row(get func(r *apiv1.AcctRow) string) func(*acctView, *apiv1.AcctRow) string {
+	return func(_ *acctView, r *apiv1.AcctRow) string { return get(r) }
+}
+
+// acctID is the name of a row: 12, 36_4.batch, 36_[5-9].
+func acctID(r *apiv1.AcctRow) string {
+	id := itoa(r.GetJobId())
+	if r.GetArrayJobId() != 0 {
+		if id = itoa(r.GetArrayJobId()) + "_"; r.GetArrayTasks() != "" {
+			id += "[" + strings.Trim(r.GetArrayTasks(), "[]") + "]"
+		} else {
+			id += itoa(r.GetArrayTask())
+		}
+	}
+	return id + stepSuffix(r)
+}
+
+func stepSuffix(r *apiv1.AcctRow) string {
+	if isStep(r) {
+		return "." + r.GetStep()
+	}
+	return ""
+}
+
+// acctState is the state with who cancelled it.
+func acctState(r *apiv1.AcctRow) string {
+	if r.GetCancelled() && !isStep(r) && r.GetState() == spec.Cancelled.String() {
+		return r.GetState() + " by " + itoa(r.GetCancelledBy())
+	}
+	return r.GetState()
+}
+
+func allocCPUs(r *apiv1.AcctRow) int64 {
+	if n := r.GetAllocTres().GetCpu(); n > 0 {
+		return n
+	}
+	return int64(r.GetReqCpus())
+}
+
+func allocNodes(r *apiv1.AcctRow) int64 {
+	if n := r.GetAllocTres().GetNode(); n > 0 {
+		return n
+	}
+	return int64(r.GetReqNodes())
+}
+
+// tres writes a vector by name, memory in the unit that is wished for.
+func (v *acctView) tres(t *apiv1.Tres) string {
+	x := toTRES(t)
+	text := sortedTRES(x)
+	if v.convert.Exact && !v.convert.Keep && v.convert.To == 0 {
+		return text
+	}
+	parts := strings.Split(text, ",")
+	for i, p := range parts {
+		if strings.HasPrefix(p, "mem=") {
+			parts[i] = "mem=" + v.memory(x.Mem)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func (v *acctView) memory(mib int64) string { return format.Units(mib, 'M', v.convert) }
+
+func (v *acctView) bytes(n int64) string { return format.Units(n, 0, v.convert) }
+
+// started is the time a row began: None if it ended without, Unknown before.
+func (v *acctView) started(r *apiv1.AcctRow) string {
+	if r.GetStart() == 0 && r.GetEnd() != 0 {
+		return "None"
+	}
+	return v.time(r.GetStart())
+}
+
+// used is a column of what a step used; allocations leave it empty, and so
+// does what was not measured.
+func used(get func(v *acctView, u *apiv1.Usage) string) func(*acctView, *apiv1.AcctRow) string {
+	return func(v *acctView, r *apiv1.AcctRow) string {
+		if !isStep(r) || !r.GetHasUsage() {
+			return ""
+		}
+		return get(v, r.GetUsage())
+	}
+}
+
+// onNode is the node of a step's largest usage, known where it ran on one.
+func onNode(v *acctView, r *apiv1.AcctRow) string {
+	if !isStep(r) || !r.GetHasUsage() || allocNodes(r) != 1 {
+		return ""
+	}
+	return r.GetNodeList()
+}
+
+func cpuTime(get func(u *apiv1.Usage) int64) func(*acctView, *apiv1.AcctRow) string {
+	return func(_ *acctView, r *apiv1.AcctRow) string {
+		return format.CPUTime(get(r.GetUsage()) / int64(spec.Microsecond))
+	}
+}
+
+func megabytes(n int64) string { return format.Units(n>>20, 'M', format.Convert{}) }
+
+// disk writes bytes in MiB with two digits, as Slurm's disk columns.
+func disk(n int64) string {
+	hundredths := (n*100 + 1<<19) >> 20
+	return strconv.FormatInt(hundredths/100, 10) + "." + string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)}) + "M"
+}
+
+func energy(u *apiv1.Usage) string {
+	if !u.GetHasEnergy() {
+		return ""
+	}
+	return itoa(u.GetEnergyMj() / 1000)
+}
+
+// usageTRES is a vector of what a step used.
+func usageTRES(v *acctView, u *apiv1.Usage) string {
+	parts := []string{"cpu=" + format.Duration((u.GetUserCpu()+u.GetSystemCpu())/second)}
+	if u.GetHasEnergy() {
+		parts = append(parts, "energy="+energy(u))
+	}
+	parts = append(parts, "fs/disk="+itoa(u.GetReadBytes()))
+	for _, g := range u.GetGpus() {
+		if g.GetHas() {
+			parts = append(parts, gpuUsage(u)...)
+			break
+		}
+	}
+	if u.GetHasRss() {
+		parts = append(parts, "mem="+v.bytes(u.GetPeakRss()))
+	}
+	return strings.Join(append(parts, "pages="+itoa(u.GetMajFaults())), ",")
+}
+
+// gpuUsage is gres/gpumem (the largest sum) and gres/gpuutil in percent.
+func gpuUsage(u *apiv1.Usage) []string {
+	var mem, util, all int64
+	for _, g := range u.GetGpus() {
+		mem += g.GetPeakMem()
+		util += g.GetUtilNs()
+		all += g.GetNoProcess() + g.GetIdle() + g.GetBusy()
+	}
+	out := []string{"gres/gpumem=" + megabytes(mem)}
+	if all > 0 {
+		out = append(out, "gres/gpuutil="+itoa((util*100+all/2)/all))
+	}
+	return out
+}
+
+// acctFields are the columns of sacct in the order of --helpformat.
+//
+//muster:table one row for each column
+func acctFields() []acctField {
+	type R = apiv1.AcctRow
+	empty := row(func(*R) string { return "" })
+	jobTime := func(get func(r *R) int64) func(*acctView, *R) string {
+		return func(v *acctView, r *R) string { return v.time(get(r)) }
+	}
+	rss := used(func(v *acctView, u *apiv1.Usage) string {
+		if !u.GetHasRss() {
+			return ""
+		}
+		return v.bytes(u.GetPeakRss())
+	})
+	read := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetReadBytes()) })
+	written := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetWriteBytes()) })
+	pages := used(func(_ *acctView, u *apiv1.Usage) string { return itoa(u.GetMajFaults()) })
+	cpu := used(func(_ *acctView, u *apiv1.Usage) string {
+		return format.Duration((u.GetUserCpu() + u.GetSystemCpu()) / second)
+	})
+	task := func(v *acctView, r *R) string {
+		if onNode(v, r) == "" || r.GetTasks() > 1 {
+			return ""
+		}
+		return "0"
+	}
+	planned := jobOnly(func(r *R) string { return format.Duration(r.GetPlanned() / second) })
+	plannedCPU := func(r *R) int64 { return r.GetPlanned() / second * int64(r.GetReqCpus()) }
+	freq := jobOnly(func(*R) string { return "Unknown" })
+	return []acctField{
+		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, empty},
+		{"AllocCPUS", 10, row(func(r *R) string { return itoa(allocCPUs(r)) })}, {"AllocNodes", 10, row(func(r *R) string { return itoa(allocNodes(r)) })},
+		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.tres(r.GetAllocTres()) }}, {"AssocID", 7, empty},
+		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, empty}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, empty},
+		{"BlockID", 16, empty}, {"Cluster", 10, func(v *acctView, _ *R) string { return v.cluster }}, {"Comment", 14, jobOnly((*R).GetComment)}, {"Constraints", 19, jobOnly((*R).GetConstraint)},
+		{"ConsumedEnergy", 14, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
+		{"Container", 19, empty}, {"CPUTime", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / second * allocCPUs(r)) })},
+		{"CPUTimeRAW", 10, row(func(r *R) string { return itoa(r.GetElapsed() / second * allocCPUs(r)) })}, {"DBIndex", -21, row(func(r *R) string { return itoa(r.GetUid()) })},
+		{"DerivedExitCode", 15, jobOnly(func(r *R) string { return itoa(r.GetDerivedCode()) + ":" + itoa(r.GetDerivedSignal()) })},
+		{"Elapsed", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / second) })}, {"ElapsedRaw", 10, row(func(r *R) string { return itoa(r.GetElapsed() / second) })},
+		{"Eligible", 19, jobTime((*R).GetEligible)}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(func(r *R) string { return itoa(r.GetExitCode()) + ":" + itoa(r.GetExitSignal()) })},
+		{"Extra", 14, empty}, {"FailedNode", 8, empty}, {"Flags", 19, jobOnly((*R).GetFlags)}, {"GID", 6, jobOnly(func(r *R) string { return itoa(r.GetGroupId()) })}, {"Group", 9, jobOnly((*R).GetGroup)},
+		{"JobID", -12, row(acctID)}, {"JobIDRaw", -12, row(func(r *R) string { return itoa(r.GetJobId()) + stepSuffix(r) })}, {"JobName", 10, row(func(r *R) string {
+			if isStep(r) && r.GetName() == "" {
+				return r.GetStep()
+			}
+			return r.GetName()
+		})},
+		{"Layout", 9, func(_ *acctView, r *R) string {
+			if isStep(r) {
+				return "Unknown"
+			}
+			return ""
+		}},
+		{"Licenses", 10, empty}, {"MaxDiskRead", 12, read}, {"MaxDiskReadNode", 15, onNode}, {"MaxDiskReadTask", 15, task}, {"MaxDiskWrite", 12, written}, {"MaxDiskWriteNode", 16, onNode},
+		{"MaxDiskWriteTask", 16, task}, {"MaxPages", 8, pages}, {"MaxPagesNode", 12, onNode}, {"MaxPagesTask", 14, task}, {"MaxRSS", 10, rss}, {"MaxRSSNode", 10, onNode}, {"MaxRSSTask", 10, task},
+		{"MaxVMSize", 10, empty}, {"MaxVMSizeNode", 14, empty}, {"MaxVMSizeTask", 14, empty}, {"McsLabel", 12, empty}, {"MinCPU", 10, cpu}, {"MinCPUNode", 10, onNode}, {"MinCPUTask", 10, task},
+		{"NCPUS", 10, row(func(r *R) string { return itoa(allocCPUs(r)) })}, {"NNodes", 8, row(func(r *R) string { return itoa(allocNodes(r)) })},
+		{"NodeList", 15, row(func(r *R) string { return or(r.GetNodeList(), "None assigned") })}, {"NTasks", 8, func(_ *acctView, r *R) string {
+			if isStep(r) {
+				return itoa(max(r.GetTasks(), 1))
+			}
+			return ""
+		}},
+		{"Partition", 10, jobOnly((*R).GetPartition)}, {"Planned", 10, planned}, {"PlannedCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })},
+		{"PlannedCPURAW", 13, jobOnly(func(r *R) string { return itoa(plannedCPU(r)) })}, {"Priority", 10, jobOnly(func(r *R) string { return itoa(r.GetPriority()) })},
+		{"QOS", 10, jobOnly((*R).GetQos)}, {"QOSRAW", 6, empty}, {"QOSREQ", 10, jobOnly((*R).GetQos)}, {"Reason", 22, jobOnly((*R).GetReason)},
+		{"ReqCPUFreq", 10, freq}, {"ReqCPUFreqGov", 13, freq}, {"ReqCPUFreqMax", 13, freq}, {"ReqCPUFreqMin", 13, freq},
+		{"ReqCPUS", 8, row(func(r *R) string { return itoa(r.GetReqCpus()) })}, {"ReqMem", 10, func(v *acctView, r *R) string {
+			if isStep(r) {
+				return ""
+			}
+			return v.memory(r.GetReqMem())
+		}},
+		{"ReqNodes", 8, row(func(r *R) string { return itoa(max(r.GetReqNodes(), 1)) })}, {"ReqReservation", 20, jobOnly((*R).GetReservation)}, {"ReqTRES", 10, func(v *acctView, r *R) string {
+			if isStep(r) {
+				return ""
+			}
+			return v.tres(r.GetReqTres())
+		}},
+		{"Reservation", 20, jobOnly((*R).GetReservation)}, {"ReservationId", 8, empty}, {"Reserved", 10, planned}, {"Restarts", 8, jobOnly(func(r *R) string { return itoa(r.GetRestarts()) })},
+		{"ResvCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })}, {"ResvCPURAW", 10, jobOnly(func(r *R) string { return itoa(plannedCPU(r)) })},
+		{"SegmentSize", 11, empty}, {"SLUID", 14, empty}, {"Start", 19, (*acctView).started}, {"State", 10, row(acctState)},
+		{"StdErr", 20, jobOnly((*R).GetStderr)}, {"StdIn", 20, jobOnly((*R).GetStdin)}, {"StdOut", 20, jobOnly((*R).GetStdout)}, {"Submit", 19, jobTime((*R).GetSubmit)},
+		{"SubmitLine", 20, row((*R).GetSubmitLine)}, {"Suspended", 10, row(func(r *R) string { return format.Duration(r.GetSuspended() / second) })}, {"SystemComment", 15, empty},
+		{"SystemCPU", 10, cpuTime((*apiv1.Usage).GetSystemCpu)}, {"Timelimit", 10, jobOnly(func(r *R) string {
+			if r.GetTimeLimit() == 0 {
+				return "Partition_Limit"
+			}
+			return limit(r.GetTimeLimit(), format.Duration)
+		})},
+		{"TimelimitRaw", 10, jobOnly(func(r *R) string {
+			if r.GetTimeLimit() == 0 {
+				return "Partition_Limit"
+			}
+			return limit(r.GetTimeLimit(), func(sec int64) string { return itoa(sec / 60) })
+		})},
+		{"TotalCPU", 10, cpuTime(func(u *apiv1.Usage) int64 { return u.GetUserCpu() + u.GetSystemCpu() })},
+		{"TRESUsageInAve", 14, used(usageTRES)}, {"TRESUsageInMax", 14, used(usageTRES)}, {"TRESUsageInMaxNode", 18, empty}, {"TRESUsageInMaxTask", 18, empty},
+		{"TRESUsageInMin", 14, used(usageTRES)}, {"TRESUsageInMinNode", 18, empty}, {"TRESUsageInMinTask", 18, empty}, {"TRESUsageInTot", 14, used(usageTRES)},
+		{"TRESUsageOutAve", 15, empty}, {"TRESUsageOutMax", 15, empty}, {"TRESUsageOutMaxNode", 19, empty}, {"TRESUsageOutMaxTask", 19, empty}, {"TRESUsageOutMin", 15, empty},
+		{"TRESUsageOutMinNode", 19, empty}, {"TRESUsageOutMinTask", 19, empty}, {"TRESUsageOutTot", 15, used(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + itoa(u.GetWriteBytes()) })},
+		{"UID", 6, jobOnly(func(r *R) string { return itoa(r.GetUserId()) })}, {"User", 9, jobOnly((*R).GetUser)}, {"UserCPU", 10, cpuTime((*apiv1.Usage).GetUserCpu)},
+		{"WCKey", 10, jobOnly((*R).GetWckey)}, {"WCKeyID", 10, empty}, {"WorkDir", 20, jobOnly((*R).GetWorkDir)},
+		{"GPUUUIDs", 20, jobOnly((*R).GetGpuUuids)}, // Muster's own
+	}
+}

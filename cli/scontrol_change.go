@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// control is hold, release and their kin. suspends tells the verbs whose
+// errors Slurm ends with a line of slurm_suspend.
+func (c *call) control(verb apiv1.ControlJobsRequest_Verb, args []string, suspends bool) error {
+	jobs, err := jobArgs(args)
+	if err != nil {
+		return err
+	}
+	return c.controlJobs(&apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs}, suspends)
+}
+
+// jobArgs reads ids: 12 13,14 jobid=15.
+func jobArgs(args []string) ([]string, error) {
+	var jobs []string
+	for _, a := range args {
+		if key, val, ok := strings.Cut(a, "="); ok {
+			if k := strings.ToLower(key); k != "jobid" && k != "job" {
+				return nil, fail(1, "invalid argument: "+a+" (expected job ids)")
+			}
+			a = val
+		}
+		for _, id := range splitJobs(a) {
+			if !validJob(id) {
+				return nil, fail(1, "Invalid job id specified for job "+id)
+			}
+			jobs = append(jobs, id)
+		}
+	}
+	if len(jobs) == 0 {
+		return nil, fail(1, "too few arguments: a job id is missing")
+	}
+	return jobs, nil
+}
+
+func (c *call) controlJobs(req *apiv1.ControlJobsRequest, suspends bool) error {
+	var rep apiv1.JobResults
+	if err := c.ask(methodControlJobs, req, &rep); err != nil {
+		r := explainError(err)
+		return fail(1, append(r.before("scontrol"), r.text)...)
+	}
+	var lines []string
+	add := func(line string) {
+		if !slices.Contains(lines, line) { // an array's records fail alike
+			lines = append(lines, line)
+		}
+	}
+	for _, r := range rep.GetResults() {
+		e := r.GetError()
+		if e == nil {
+			continue
+		}
+		for _, text := range [...]string{e.GetPrefix(), e.GetDetail()} {
+			if text != "" {
+				add("scontrol: error: " + text)
+			}
+		}
+		add(e.GetText() + " for job " + r.GetJob())
+		if suspends {
+			add("slurm_suspend error: " + e.GetText())
+		}
+	}
+	if lines != nil {
+		return fail(1, lines...)
+	}
+	return nil
+}
+
+// update changes a job or nodes.
+func (c *call) update(args []string) error {
+	values := map[string]string{}
+	var keys []string
+	for _, a := range args {
+		key, val, ok := strings.Cut(a, "=")
+		if !ok {
+			return fail(1, "Invalid input: "+a, "Request aborted")
+		}
+		key = strings.ToLower(key)
+		if _, twice := values[key]; !twice {
+			keys = append(keys, key)
+		}
+		values[key] = val
+	}
+	first := func(names ...string) (string, bool) {
+		for _, n := range names {
+			if v, ok := values[n]; ok {
+				delete(values, n)
+				return v, true
+			}
+		}
+		return "", false
+	}
+	for _, later := range [...]struct{ key, what string }{{"partitionname", "partitions"}, {"partition", ""}, {"reservationname", "reservations"}, {"reservation", "reservations"},
+		{"stepid", "job steps"}, {"frontendname", "front ends"}} {
+		_, job := values["jobid"]
+		if _, ok := values[later.key]; ok && later.what != "" && !job {
+			return c.errorf("%s are not changed with update in this release; change the configuration and reconfigure", later.what)
+		}
+	}
+	if names, ok := first("nodename", "node"); ok {
+		return c.updateNodes(names, values, keys)
+	}
+	if jobs, ok := first("jobid", "job"); ok {
+		list, err := jobArgs([]string{jobs})
+		if err != nil {
+			return err
+		}
+		if len(values) == 0 {
+			return fail(1, "No changes specified")
+		}
+		return c.controlJobs(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: values}, false)
+	}
+	return fail(1, "No valid entity in update command", "Input line must include \"NodeName\" or \"JobId\"")
+}
+
+func (c *call) updateNodes(names string, values map[string]string, keys []string) error {
+	if _, err := hostlist.Count(names); err != nil {
+		return c.errorf("%v", err)
+	}
+	for _, k := range keys {
+		if _, ok := values[k]; ok && k != "state" && k != "reason" {
+			return c.errorf("%s of a node cannot be updated in this release (state and reason can)", k)
+		}
+	}
+	state, reason := strings.ToLower(values["state"]), strings.Trim(values["reason"], "\"")
+	if state == "" {
+		return c.errorf("a node's reason is set together with its state: add state=drain, down or fail")
+	}
+	if slices.Contains([]string{"drain", "down", "fail"}, state) && reason == "" {
+		return fail(1, "You must specify a reason when DOWNING or DRAINING a node. Request denied")
+	}
+	var rep apiv1.UpdateNodeReply
+	if err := c.ask(methodUpdateNode, &apiv1.UpdateNodeRequest{Nodes: names, State: state, Reason: reason}, &rep); err != nil {
+		return nodeStateLine(err)
+	}
+	if len(rep.GetUnknown()) > 0 {
+		return fail(1, "slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+strings.Join(rep.GetUnknown(), ",")+")")
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// configKey is a key of slurm.conf as show config prints it.
+type configKey struct {
+	name string
+	// unset is what holds when the configuration does not name the key.
+	unset string
+	// unit stands behind a plain number: sec, min, percent.
+	unit string
+}
+
+// configKeys are the keys whose value holds without being configured. Other
+// keys are shown where they are configured.
+//
+//muster:table one row for each key
+func configKeys() []configKey {
+	return []configKey{
+		{"AccountingStorageEnforce", "none", ""}, {"AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages", ""},
+		{"AccountingStorageType", "accounting_storage/slurmdbd", ""}, {"AccountingStoreFlags", null, ""},
+		{"BurstBufferType", null, ""}, {"CompleteWait", "0 sec", "sec"}, {"DebugFlags", null, ""}, {"DependencyParameters", null, ""},
+		{"DisableRootJobs", "No", ""}, {"EnforcePartLimits", "NO", ""}, {"Epilog", null, ""}, {"EpilogSlurmctld", null, ""}, {"FairShareDampeningFactor", "1", ""},
+		{"FirstJobId", "1", ""}, {"GresTypes", null, ""}, {"HealthCheckInterval", "0 sec", "sec"}, {"HealthCheckProgram", null, ""}, {"InactiveLimit", "0 sec", "sec"},
+		{"JobCompType", "jobcomp/none", ""}, {"JobDefaults", null, ""}, {"JobFileAppend", "0", ""}, {"JobRequeue", "1", ""}, {"JobSubmitPlugins", null, ""},
+		{"KillOnBadExit", "0", ""}, {"KillWait", "30 sec", "sec"}, {"Licenses", null, ""}, {"MailProg", null, ""}, {"MaxArraySize", "1001", ""}, {"MaxBatchRequeue", "5", ""},
+		{"MaxJobCount", "10000", ""}, {"MaxJobId", "67043328", ""}, {"MaxMemPerNode", "UNLIMITED", ""}, {"MaxTasksPerNode", "512", ""}, {"MCSPlugin", "mcs/none", ""},
+		{"MessageTimeout", "10 sec", "sec"}, {"MinJobAge", "300 sec", "sec"}, {"MpiDefault", "none", ""}, {"OverTimeLimit", "0 min", "min"}, {"PreemptMode", "OFF", ""},
+		{"PreemptType", "preempt/none", ""}, {"PriorityCalcPeriod", "00:05:00", "time"}, {"PriorityDecayHalfLife", "7-00:00:00", "time"}, {"PriorityFavorSmall", "No", ""},
+		{"PriorityFlags", "", ""}, {"PriorityMaxAge", "7-00:00:00", "time"}, {"PriorityType", "priority/multifactor", ""}, {"PriorityUsageResetPeriod", "NONE", ""},
+		{"PriorityWeightAge", "0", ""}, {"PriorityWeightAssoc", "0", ""}, {"PriorityWeightFairShare", "0", ""}, {"PriorityWeightJobSize", "0", ""},
+		{"PriorityWeightPartition", "0", ""}, {"PriorityWeightQOS", "0", ""}, {"PriorityWeightTRES", null, ""}, {"PrivateData", "none", ""}, {"Prolog", null, ""},
+		{"PrologSlurmctld", null, ""}, {"PropagateResourceLimits", "ALL", ""}, {"RebootProgram", null, ""}, {"RequeueExit", null, ""}, {"RequeueExitHold", null, ""},
+		{"ResumeProgram", null, ""}, {"ResvOverRun", "0 min", "min"}, {"ReturnToService", "0", ""}, {"SchedulerParameters", null, ""}, {"SchedulerType", "sched/backfill", ""},
+		{"SelectType", "select/cons_tres", ""}, {"SelectTypeParameters", "CR_CORE_MEMORY", ""}, {"SlurmctldParameters", null, ""}, {"SlurmctldTimeout", "120 sec", "sec"},
+		{"SlurmdParameters", null, ""}, {"SlurmdTimeout", "300 sec", "sec"}, {"SuspendProgram", null, ""}, {"SuspendTime", "INFINITE", ""}, {"SwitchType", "switch/none", ""},
+		{"TaskEpilog", null, ""}, {"TaskProlog", null, ""}, {"TmpFS", "/tmp", ""}, {"TopologyPlugin", "topology/default", ""}, {"TrackWCKey", "No", ""},
+		{"UnkillableStepProgram", null, ""}, {"UnkillableStepTimeout", "60 sec", "sec"}, {"UsePam", "No", ""}, {"VSizeFactor", "0 percent", "percent"}, {"WaitTime", "0 sec", "sec"},
+	}
+}
+
+// recordKeys begin records of their own, which show node and show partition
+// print, and the keys that may follow in such a record.
+func recordKeys() map[string]string {
+	return map[string]string{
+		"nodename": "nodehostname nodeaddr bcastaddr boards corespeccount corespersocket cpubind cpus cpuspeclist features feature gres memspeclimit parameters port procs realmemory " +
+			"reason restrictedcorespergpu sockets socketsperboard state threadspercore tmpdisk topology weight",
+		"partitionname": "allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defcpupergpu defmempercpu defmempergpu defmempernode denyaccounts denyqos " +
+			"disablerootjobs exclusivetopo exclusiveuser gracetime hidden jobdefaults lln maxcpuspernode maxcpuspersocket maxmempercpu maxmempernode maxnodes maxtime minnodes nodes " +
+			"oversubscribe shared overtimelimit powerdownonidle preemptmode priorityjobfactor prioritytier priority qos reqresv resumetimeout rootonly selecttypeparameters state " +
+			"suspendtime suspendtimeout topology tresbillingweights",
+		"nodeset": "feature nodes", "downnodes": "state reason", "include": "", "switchname": "nodes switches linkspeed", "frontendname": "frontendaddr state reason",
+	}
+}
+
+// mainEntries leaves out the records: their first key and what follows on its
+// line, where no key stands twice.
+func mainEntries(all []*apiv1.ConfigEntry) []*apiv1.ConfigEntry {
+	records := recordKeys()
+	var out []*apiv1.ConfigEntry
+	var allowed []string // what may still follow in the record
+	for _, e := range all {
+		id := strings.ToLower(e.GetKey())
+		if keys, begins := records[id]; begins {
+			allowed = strings.Fields(keys)
+			continue
+		}
+		if i := slices.Index(allowed, id); i >= 0 {
+			allowed = slices.Delete(allowed, i, i+1)
+			continue
+		}
+		allowed = nil
+		out = append(out, e)
+	}
+	return out
+}
+
+// showConfig is scontrol show config: every key that was configured, and those
+// that hold without, in alphabetical order.
+func (c *call) showConfig() error {
+	var rep apiv1.GetConfigReply
+	if err := c.ask(methodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
+		r := explainError(err)
+		return fail(1, append(r.before("scontrol"), "slurm_load_ctl_conf error: "+r.text)...)
+	}
+	k := c.clock()
+	k.now = rep.GetNow()
+	var b strings.Builder
+	fmt.Fprintf(&b, "Configuration data as of %s\n", k.time(rep.GetNow()))
+	for _, line := range configLines(&rep, k) {
+		fmt.Fprintf(&b, "%-23s = %s\n", line[0], line[1])
+	}
+	fmt.Fprintf(&b, "\nSlurmctld(primary) at %s is UP\n", rep.GetController())
+	return c.write([]byte(b.String()))
+}
+
+// configLines are the keys and values in the order in which they are printed.
+func configLines(rep *apiv1.GetConfigReply, k clock) [][2]string {
+	known := map[string]configKey{}
+	values := map[string][2]string{}
+	for _, key := range configKeys() {
+		known[strings.ToLower(key.name)] = key
+		values[strings.ToLower(key.name)] = [2]string{key.name, key.unset}
+	}
+	hosts := 0
+	for _, e := range mainEntries(rep.GetEntries()) {
+		id, name, val := strings.ToLower(e.GetKey()), e.GetKey(), or(e.GetValue(), null)
+		if id == "slurmctldhost" || id == "controlmachine" {
+			name = fmt.Sprintf("SlurmctldHost[%d]", hosts)
+			id = fmt.Sprintf("slurmctldhost[%03d]", hosts)
+			hosts++
+		}
+		if key, ok := known[id]; ok {
+			name, val = key.name, withUnit(val, key.unit)
+		}
+		values[id] = [2]string{name, val}
+	}
+	for name, val := range map[string]string{"BOOT_TIME": k.time(rep.GetBootTime()), "ClusterName": rep.GetCluster(), "NEXT_JOB_ID": itoa(rep.GetNextJobId()),
+		"SLURM_VERSION": slurmVersion, "MUSTER_VERSION": rep.GetVersion()} {
+		values[strings.ToLower(name)] = [2]string{name, val}
+	}
+	if hosts == 0 {
+		values["slurmctldhost[000]"] = [2]string{"SlurmctldHost[0]", rep.GetController()}
+	}
+	ids := make([]string, 0, len(values))
+	for id := range values {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	out := make([][2]string, len(ids))
+	for i, id := range ids {
+		out[i] = values[id]
+	}
+	return out
+}
+
+// withUnit writes a plain number with its unit, as Slurm does: 300 sec.
+func withUnit(val, unit string) string {
+	if unit == "" {
+		return val
+	}
+	if unit == "time" {
+		if sec, err := format.ParseDuration(val); err == nil {
+			return format.Duration(sec)
+		}
+		return val
+	}
+	if digitsOf(val) == len(val) && val != "" {
+		return val + " " + unit
+	}
+	return val
+}

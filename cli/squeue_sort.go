@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// sortKey is one letter of -S.
+type sortKey struct {
+	letter  byte
+	falling bool
+}
+
+func sortKeys(text string) ([]sortKey, error) {
+	var out []sortKey
+	for _, part := range splitList(text) {
+		k := sortKey{}
+		if part[0] == '-' || part[0] == '+' {
+			k.falling, part = part[0] == '-', part[1:]
+		}
+		part = strings.TrimPrefix(part, "#")
+		if len(part) != 1 || !slices.ContainsFunc(jobFields(), func(f jobField) bool { return f.letter == part }) {
+			return nil, fmt.Errorf("Invalid sort specification: %s", text) //nolint:staticcheck // Slurm's wording
+		}
+		k.letter = part[0]
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// sortable is a row with the texts of those keys that compare as text.
+type sortable struct {
+	jobRow
+	texts []string
+}
+
+// sortRows orders rows by the keys, the first one strongest.
+func sortRows(rows []jobRow, keys []sortKey, v *jobView) {
+	if len(rows) < 2 {
+		return
+	}
+	byText := make([]func(*jobView, jobRow) string, len(keys))
+	for i, k := range keys {
+		if !strings.ContainsRune(numericLetters, rune(k.letter)) {
+			byText[i] = fieldOf(k.letter)
+		}
+	}
+	list := make([]sortable, len(rows))
+	for i, r := range rows {
+		list[i] = sortable{r, make([]string, len(keys))}
+		for k, text := range byText {
+			if text != nil {
+				list[i].texts[k] = text(v, r)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b sortable) int {
+		for i, k := range keys {
+			d := strings.Compare(a.texts[i], b.texts[i])
+			if byText[i] == nil {
+				d = compareRows(a.jobRow, b.jobRow, k.letter, v.now)
+			}
+			if k.falling {
+				d = -d
+			}
+			if d != 0 {
+				return d
+			}
+		}
+		return 0
+	})
+	for i := range list {
+		rows[i] = list[i].jobRow
+	}
+}
+
+func fieldOf(letter byte) func(*jobView, jobRow) string {
+	for _, f := range jobFields() {
+		if f.letter == string(letter) {
+			return f.text
+		}
+	}
+	return func(*jobView, jobRow) string { return "" }
+}
+
+// numericLetters are the letters that compareRows knows.
+const numericLetters = "iFAKCDcdeGUlLmMpQSVy"
+
+// compareRows compares by one of numericLetters.
+//
+//muster:table one case for each letter
+func compareRows(a, b jobRow, letter byte, now int64) int {
+	switch letter {
+	case 'i', 'F':
+		return cmp.Or(cmp.Compare(cmp.Or(a.GetArrayJobId(), a.GetJobId()), cmp.Or(b.GetArrayJobId(), b.GetJobId())), cmp.Compare(order(a), order(b)),
+			stepOrder(a, b))
+	case 'A':
+		return cmp.Compare(a.GetJobId(), b.GetJobId())
+	case 'K':
+		return cmp.Compare(order(a), order(b))
+	case 'C':
+		return cmp.Compare(a.GetNumCpus(), b.GetNumCpus())
+	case 'D':
+		return cmp.Compare(a.GetNumNodes(), b.GetNumNodes())
+	case 'c':
+		return cmp.Compare(a.GetSpec().GetMinCpusPerNode(), b.GetSpec().GetMinCpusPerNode())
+	case 'd':
+		return cmp.Compare(a.GetSpec().GetTmpDisk(), b.GetSpec().GetTmpDisk())
+	case 'e':
+		return cmp.Compare(end(a.JobInfo), end(b.JobInfo))
+	case 'G':
+		return cmp.Compare(a.GetGroupId(), b.GetGroupId())
+	case 'U':
+		return cmp.Compare(a.GetUserId(), b.GetUserId())
+	case 'l':
+		return cmp.Compare(uint64(a.GetTimeLimit()), uint64(b.GetTimeLimit())) // -1, no limit, is the largest
+	case 'L':
+		return cmp.Compare(uint64(left(a.JobInfo, now)), uint64(left(b.JobInfo, now)))
+	case 'm':
+		return cmp.Compare(a.GetReqTres().GetMem(), b.GetReqTres().GetMem())
+	case 'M':
+		return cmp.Compare(elapsed(a.JobInfo, now), elapsed(b.JobInfo, now))
+	case 'p', 'Q':
+		d := cmp.Compare(a.GetPriority(), b.GetPriority())
+		if d == 0 && a.pending() && b.pending() { // as Slurm lists jobs of one priority
+			return cmp.Compare(cmp.Or(a.GetArrayJobId(), a.GetJobId()), cmp.Or(b.GetArrayJobId(), b.GetJobId()))
+		}
+		return d
+	case 'S':
+		return cmp.Compare(start(a.JobInfo), start(b.JobInfo))
+	case 'V':
+		return cmp.Compare(a.GetSubmit(), b.GetSubmit())
+	case 'y':
+		return cmp.Compare(a.GetSpec().GetNice(), b.GetSpec().GetNice())
+	}
+	return 0
+}
+
+// order is the place of a row among the tasks of its array.
+func order(r jobRow) int64 {
+	if r.isArray() {
+		return r.GetArrayTasks()[0].GetFirst()
+	}
+	return r.taskID()
+}
+
+// stepOrder puts the batch script before the numbered steps.
+func stepOrder(a, b jobRow) int { return cmp.Compare(a.step.GetStepId(), b.step.GetStepId()) }

@@ -1,0 +1,390 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/column"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+func sreportCommand() *command {
+	const noFederation = "there is one cluster and no federation"
+	return &command{
+		name: "sreport", slurm: true, mixed: true,
+		summary: "report usage from the accounting store",
+		usage:   []string{"[OPTIONS] cluster|user REPORT [KEY=VALUE...]"},
+		about: `Without start= and end=, yesterday is reported. Times are rounded to whole hours; an end that is not past means up to now.
+
+Keys: start=, end=, accounts=, users=, tree, format=, topcount= and group (user top).`,
+		verbs: []verb{
+			{"cluster", "Utilization", "how the cluster's time was spent: allocated, down, idle, planned"},
+			{"cluster", "AccountUtilizationByUser", "usage of accounts and, in each, of users"},
+			{"cluster", "UserUtilizationByAccount", "usage of users by account"},
+			{"user", "TopUsage", "the users with the largest usage"},
+		},
+		options: []opt.Option{
+			{Long: "all_clusters", Short: "a", Help: "report all clusters", Always: noFederation},
+			{Long: "cluster", Short: "M", Arg: "<cluster>", Env: "SREPORT_CLUSTER", Help: "check that this is the cluster's name"},
+			{Long: "federation", Env: "SREPORT_FEDERATION", Refused: noFederation},
+			{Long: "local", Env: "SREPORT_LOCAL", Help: "report this cluster", Always: noFederation},
+			{Long: "noheader", Short: "n", Help: "print no header"},
+			{Long: "parsable", Short: "p", Help: "| behind every field"},
+			{Long: "parsable2", Short: "P", Help: "| between fields"},
+			{Long: "quiet", Short: "Q", Help: "print no warnings"},
+			{Long: "time-format", Short: "t", Arg: "<format>", Help: "Seconds, Minutes (so without the option), Hours, Percent, SecPer, MinPer or HourPer"},
+			{Long: "tres", Short: "T", Arg: "<tres_names>", Env: "SREPORT_TRES", Help: "report these instead of CPUs: cpu,gres/gpu"},
+		},
+		example: []example{
+			{"sreport cluster utilization start=2026-11-01 end=2026-12-01 -t percent", "says how November's CPU time was spent"},
+			{"sreport -T gres/gpu user top start=2026-11-01 topcount=5", "names the five users with the largest GPU time since then"},
+		},
+		run: runSreport,
+	}
+}
+
+// usageReport is one of the reports that the service makes.
+type usageReport struct {
+	section string   // the first word
+	names   []string // as users may write it, the full one first
+	ask     string   // as the service knows it
+	title   string
+	seconds bool // the title tells the length of the time
+}
+
+func reports() []usageReport {
+	return []usageReport{
+		{"cluster", []string{"Utilization"}, "cluster utilization", "Cluster Utilization", false},
+		{"cluster", []string{"AccountUtilizationByUser"}, "cluster accountutilizationbyuser", "Cluster/Account/User Utilization", true},
+		{"cluster", []string{"UserUtilizationByAccount"}, "cluster userutilizationbyaccount", "Cluster/User/Account Utilization", true},
+		{"user", []string{"TopUsage"}, "user top", "Top %d Users", true},
+	}
+}
+
+// timeFormat is how amounts of time are written.
+type timeFormat struct {
+	name    string // as -t takes it
+	unit    string // in the header
+	seconds int64  // that make one; 0 = percent alone
+	percent bool
+}
+
+func timeFormats() []timeFormat {
+	return []timeFormat{
+		{"Seconds", "Seconds", 1, false}, {"Minutes", "Minutes", 60, false}, {"Hours", "Hours", 3600, false}, {"Percent", "Percentage of Total", 0, true},
+		{"SecPer", "Seconds/Percentage of Total", 1, true}, {"MinPer", "Minutes/Percentage of Total", 60, true}, {"HourPer", "Hours/Percentage of Total", 3600, true},
+	}
+}
+
+// reportAsk is what one sreport asks and how it prints.
+type reportAsk struct {
+	report usageReport
+	query  *apiv1.ReportQuery
+	time   timeFormat
+	tree   bool
+	fields []string // format=
+}
+
+func runSreport(c *call) error {
+	if len(c.args) == 0 {
+		return &opt.UsageError{Command: "sreport", Text: "a report is missing: cluster utilization, user top, ..."}
+	}
+	a, err := c.reportQuery()
+	if err != nil {
+		return err
+	}
+	if c.opts.On("cluster") {
+		c.opts.Put("clusters", c.opts.Text("cluster"), true, opt.FromCommand)
+		if err := c.checkClusters(); err != nil {
+			return err
+		}
+	}
+	var rep apiv1.ReportReply
+	if err := c.askFresh(methodAcctReport, a.query, &rep, func(seq uint64) { a.query.MinSeq = seq }); err != nil {
+		return err
+	}
+	c.warnBehind(rep.GetBehind())
+	return c.write(a.text(&rep, c.tableStyle(), c.Loc))
+}
+
+func columnOf(rep *apiv1.ReportReply, name string) int {
+	return slices.IndexFunc(rep.GetColumns(), func(c *apiv1.ReportColumn) bool { return strings.EqualFold(c.GetName(), name) })
+}
+
+// amount reads a cell that is a number; false where nothing was measured.
+func amount(cell *apiv1.Cell) (float64, bool) {
+	switch k := cell.GetKind().(type) {
+	case *apiv1.Cell_Int:
+		return float64(k.Int), true
+	case *apiv1.Cell_Float:
+		return k.Float, true
+	}
+	return 0, false
+}
+
+// reportQuery reads the words and keys.
+func (c *call) reportQuery() (*reportAsk, error) {
+	section := pickPrefix([]string{"cluster", "user", "job", "reservation"}, c.args[0])
+	switch section {
+	case "job", "reservation":
+		return nil, c.errorf("%s reports are not in this release", section)
+	case "":
+		return nil, fail(1, "invalid keyword: "+c.args[0])
+	}
+	a := &reportAsk{query: &apiv1.ReportQuery{Zone: zoneName(c.Env), Top: 10}, time: timeFormats()[1]}
+	var valid []string
+	if len(c.args) > 1 {
+		for _, r := range reports() {
+			if r.section == section {
+				valid = append(valid, r.names[0])
+				if strings.HasPrefix(strings.ToLower(r.names[0]), strings.ToLower(c.args[1])) && a.report.ask == "" {
+					a.report = r
+				}
+			}
+		}
+	}
+	if a.report.ask == "" {
+		word := ""
+		if len(c.args) > 1 {
+			word = c.args[1]
+		}
+		return nil, fail(1, "Not valid report "+word, "Valid "+section+" reports are, \""+strings.Join(valid, "\", \"")+"\"")
+	}
+	a.query.Report = a.report.ask
+	if c.opts.On("time-format") {
+		i := slices.IndexFunc(timeFormats(), func(f timeFormat) bool {
+			return strings.HasPrefix(strings.ToLower(f.name), strings.ToLower(c.opts.Text("time-format"))) && c.opts.Text("time-format") != ""
+		})
+		if i < 0 {
+			return nil, c.errorf("unknown time format %s", c.opts.Text("time-format"))
+		}
+		a.time = timeFormats()[i]
+	}
+	a.query.Tres = c.opts.List("tres")
+	if err := c.reportKeys(a, c.args[2:]); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func pickPrefix(words []string, typed string) string {
+	for _, w := range words {
+		if typed != "" && strings.HasPrefix(w, strings.ToLower(typed)) {
+			return w
+		}
+	}
+	return ""
+}
+
+// reportKeys reads start=, end= and the rest.
+//
+//muster:table one case for each key
+func (c *call) reportKeys(a *reportAsk, args []string) error {
+	now := c.Now().In(c.Loc)
+	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, c.Loc)
+	start, end := midnight.AddDate(0, 0, -1), midnight
+	endGiven := false
+	for _, arg := range args {
+		key, val, _ := strings.Cut(arg, "=")
+		switch strings.ToLower(key) {
+		case "start", "end":
+			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: c.Loc, Past: true})
+			if err != nil {
+				return fail(1, badTime(val))
+			}
+			if at := time.Unix(sec, 0); strings.EqualFold(key, "start") {
+				start = at
+			} else {
+				end, endGiven = at, true
+			}
+		case "accounts", "account", "acct", "accts":
+			a.query.Accounts = splitList(val)
+		case "users", "user":
+			a.query.Users = splitList(val)
+		case "partitions", "partition":
+			a.query.Partitions = splitList(val)
+		case "cluster", "clusters":
+			c.opts.Put("cluster", val, true, opt.FromCommand)
+		case "topcount":
+			n, ok := positive(val)
+			if !ok {
+				return c.errorf("topcount=%s: expected a number above zero", val)
+			}
+			a.query.Top = uint32(n)
+		case "group":
+			a.query.Group = true
+		case "tree":
+			a.tree = true
+		case "format":
+			a.fields = splitList(val)
+		default:
+			return fail(1, " Unknown condition: "+arg)
+		}
+	}
+	if !endGiven && end.Before(start) {
+		end = now
+	}
+	// Whole hours, but up to this very second where the end is not in the past:
+	// there is no rollup to wait for.
+	start = start.Truncate(time.Hour)
+	if end.Before(now.Truncate(time.Second)) {
+		end = end.Truncate(time.Hour)
+	} else {
+		end = now.Truncate(time.Second)
+	}
+	if !end.After(start) {
+		end = start.Add(time.Hour)
+	}
+	a.query.Start, a.query.End = start.UnixNano(), end.UnixNano()
+	return nil
+}
+
+const reportRule = "--------------------------------------------------------------------------------\n"
+
+// reportWidth is the width of a column by its name.
+func reportWidth(name string) int {
+	switch strings.ToLower(name) {
+	case "cluster", "login":
+		return 9
+	case "proper name", "account":
+		return 15
+	case "tres name":
+		return 14
+	case "used", "energy", "allocated", "down", "plnd down", "idle", "planned", "reported", "overcommitted":
+		return 8
+	case "start", "end":
+		return 19
+	}
+	return max(len(name), 9)
+}
+
+// text lays a report out.
+func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.Location) []byte {
+	var b []byte
+	if !style.NoHeader {
+		k := clock{loc: loc}
+		span := k.time(rep.GetStart()) + " - " + k.time(rep.GetEnd()-second)
+		title := a.report.title
+		if strings.Contains(title, "%d") {
+			title = fmt.Sprintf(title, a.query.GetTop())
+		}
+		if a.report.seconds {
+			span += fmt.Sprintf(" (%d secs)", (rep.GetEnd()-rep.GetStart())/second)
+		}
+		what := "CPU"
+		if len(a.query.GetTres()) > 0 {
+			what = "TRES"
+		}
+		unit := what + " " + a.time.unit
+		if a.time.seconds == 0 {
+			unit = a.time.unit
+		}
+		b = append(b, reportRule+title+" "+span+"\nUsage reported in "+unit+"\n"+reportRule...)
+	}
+	columns := a.columns(rep)
+	fields := make([]column.Field, len(columns))
+	for i, c := range columns {
+		name := rep.GetColumns()[c].GetName()
+		fields[i] = column.Field{Name: name, Width: reportWidth(name)}
+	}
+	b = style.Header(b, fields)
+	texts := make([]string, len(columns))
+	for _, r := range rep.GetRows() {
+		for i, c := range columns {
+			texts[i] = a.cell(rep, r, c)
+		}
+		b = style.Row(b, fields, texts)
+	}
+	return b
+}
+
+// hidden are columns that are shown only where format= names them: what the
+// reader knows already, and what the layout is made from.
+func (a *reportAsk) hidden(name string) bool {
+	switch strings.ToLower(name) {
+	case "tres name":
+		return len(a.query.GetTres()) == 0
+	case "energy":
+		return len(a.query.GetTres()) > 0
+	case "overcommitted", "trescount", "depth", "total":
+		return true
+	}
+	return false
+}
+
+// columns chooses the columns to show.
+func (a *reportAsk) columns(rep *apiv1.ReportReply) []int {
+	var out []int
+	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "") }
+	for _, f := range a.fields {
+		for i, c := range rep.GetColumns() {
+			if strings.HasPrefix(plain(c.GetName()), plain(f)) {
+				out = append(out, i)
+				break
+			}
+		}
+	}
+	if out == nil {
+		for i, c := range rep.GetColumns() {
+			if !a.hidden(c.GetName()) {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}
+
+// cell writes one value. Amounts of use come in TRES-seconds.
+func (a *reportAsk) cell(rep *apiv1.ReportReply, r *apiv1.ReportRow, col int) string {
+	cell, column := r.GetCells()[col], rep.GetColumns()[col]
+	number := func(name string) float64 {
+		if i := columnOf(rep, name); i >= 0 {
+			n, _ := amount(r.GetCells()[i])
+			return n
+		}
+		return 0
+	}
+	if text, ok := cell.GetKind().(*apiv1.Cell_Text); ok {
+		if a.tree && strings.EqualFold(column.GetName(), "account") {
+			return strings.Repeat(" ", int(number("depth"))) + text.Text
+		}
+		return text.Text
+	}
+	n, ok := amount(cell)
+	switch {
+	case !ok:
+		return ""
+	case strings.HasSuffix(column.GetUnit(), "-seconds"):
+		whole := number("total")
+		if columnOf(rep, "total") < 0 {
+			whole = number("reported")
+		}
+		return a.time.text(n, whole)
+	case strings.EqualFold(column.GetName(), "energy") && a.time.seconds == 0:
+		return "0.00%" // nobody knows what energy the cluster could have used
+	}
+	return strconv.FormatFloat(n, 'f', -1, 64)
+}
+
+// text writes seconds in a format: rounded to whole units, percent with two
+// digits.
+func (f timeFormat) text(sec, whole float64) string {
+	share := 0.0
+	if whole > 0 {
+		share = 100 * sec / whole
+	}
+	percent := strconv.FormatFloat(share, 'f', 2, 64) + "%"
+	if f.seconds == 0 {
+		return percent
+	}
+	n := itoa(int64(sec/float64(f.seconds) + 0.5))
+	if f.percent {
+		return n + "(" + percent + ")"
+	}
+	return n
+}

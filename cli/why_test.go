@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+func TestDependencyText(t *testing.T) {
+	for list, want := range map[string]string{
+		"afterok:4(unfulfilled)":                           "It waits until job 4 has ended with success.",
+		"after:4+5(unfulfilled)":                           "It waits until job 4 has started or was cancelled 5 minutes ago.",
+		"afterany:4_*(unfulfilled)":                        "It waits until every task of array 4 has ended.",
+		"afternotok:4_7(unfulfilled)":                      "It waits until job 4_7 has failed.",
+		"aftercorr:4_*(unfulfilled)":                       "It waits until the task of the same index of job 4 has ended with success.",
+		"singleton(unfulfilled)":                           "It waits until no other job of its name and its user runs or comes before it.",
+		"afterok:4(fulfilled),afterany:5(unfulfilled)":     "It waits until job 5 has ended.",
+		"afterok:4(unfulfilled),afterany:5(unfulfilled)":   "It waits until all of this is true:|job 4 has ended with success|job 5 has ended",
+		"afterok:4(unfulfilled)?afterany:5:6(unfulfilled)": "It waits until any of this is true:|job 4 has ended with success|job 5 has ended|job 6 has ended",
+		"": "It waits for other jobs; the next pass looks at them again.",
+		"afterburstbuffer:4(unfulfilled),afterok:9(unfulfilled)": "It waits until all of this is true:|afterburstbuffer:4|job 9 has ended with success",
+	} {
+		if got := strings.Join(dependencyText(list), "|"); got != want {
+			t.Errorf("%q: %q, want %q", list, got, want)
+		}
+	}
+}
+
+// TestUnplanned: the word about the start is never empty, and it is "never"
+// only where nothing but a change of the job can help.
+func TestUnplanned(t *testing.T) {
+	for code, want := range map[spec.ReasonCode]string{
+		"": "not planned yet", spec.ReasonDependency: "not planned until that is so", spec.ReasonHeldUser: "not until it is released", spec.ReasonBadConstraints: "never, as it is",
+		spec.ReasonPriority: "not planned: it is further down the queue than the scheduler looks ahead", spec.ReasonArrayTaskLimit: "not planned while that is so",
+	} {
+		if got := unplanned(&apiv1.WhyReply{Reason: &apiv1.Reason{Code: string(code)}}); got != want {
+			t.Errorf("%s: %q, want %q", code, got, want)
+		}
+	}
+	over := &apiv1.Reason{Code: "QOSMaxGRESPerUser", Asked: 5, Limit: 4}
+	if got := unplanned(&apiv1.WhyReply{Reason: over}); got != "never, as it is" {
+		t.Errorf("over the limit alone: %q", got)
+	}
+}
+
+// TestMainEntries: keys of nodes and partitions are not keys of the cluster.
+func TestMainEntries(t *testing.T) {
+	entry := func(text string) *apiv1.ConfigEntry {
+		key, value, _ := strings.Cut(text, "=")
+		return &apiv1.ConfigEntry{Key: key, Value: value}
+	}
+	var all []*apiv1.ConfigEntry
+	for line := range strings.SplitSeq("ClusterName=lab NodeName=n1 CPUs=8 State=UNKNOWN NodeName=n2 CPUs=4 PartitionName=p Nodes=ALL DefMemPerCPU=500 KillWait=5 DefMemPerCPU=100 PartitionName=q OverTimeLimit=1 OverTimeLimit=2", " ") {
+		all = append(all, entry(line))
+	}
+	var got []string
+	for _, e := range mainEntries(all) {
+		got = append(got, e.GetKey()+"="+e.GetValue())
+	}
+	want := []string{"ClusterName=lab", "KillWait=5", "DefMemPerCPU=100", "OverTimeLimit=2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,328 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/transport/framed/serve"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
+)
+
+// seenRequest is a request as the server got it.
+type seenRequest struct {
+	method string
+	req    proto.Message
+}
+
+// fake is a server of the real protocol and messages with answers that are set.
+type fake struct {
+	mu    sync.Mutex
+	seen  []seenRequest
+	reply map[string]func(req proto.Message) (proto.Message, error)
+	watch func(send func(*apiv1.JobInfo) error) error
+
+	jobs     []*apiv1.JobInfo
+	nodes    []*apiv1.NodeInfo
+	parts    []*apiv1.PartitionInfo
+	policy   *apiv1.PolicyReply
+	config   *apiv1.GetConfigReply
+	acct     []*apiv1.AcctRow
+	report   *apiv1.ReportReply
+	diag     *apiv1.DiagReply
+	why      *apiv1.WhyReply
+	now      int64
+	unknown  bool // ids that are asked for and not among jobs are unknown
+	results  []*apiv1.JobResult
+	changed  []string
+	behind   uint64
+	nextID   uint32
+	messages string
+}
+
+// requests makes an empty request for each method.
+func requests() map[string]proto.Message {
+	return map[string]proto.Message{
+		methodSubmit: &apiv1.SubmitRequest{}, methodListJobs: &apiv1.ListJobsRequest{}, methodWatchJob: &apiv1.WatchJobRequest{},
+		methodCancel: &apiv1.CancelRequest{}, methodControlJobs: &apiv1.ControlJobsRequest{}, methodWhy: &apiv1.WhyRequest{},
+		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
+		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
+		methodGetPolicy: &apiv1.PolicyRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
+		methodCreateToken: &apiv1.CreateTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctJobs: &apiv1.AcctQuery{},
+		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{},
+	}
+}
+
+func (f *fake) handle(_ context.Context, call *serve.Call) error {
+	req, ok := requests()[call.Method]
+	if !ok {
+		return status.New(status.Unimplemented, "no method %s", call.Method)
+	}
+	if err := proto.Unmarshal(call.Payload, req); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.seen = append(f.seen, seenRequest{call.Method, req})
+	own, watch := f.reply[call.Method], f.watch
+	f.mu.Unlock()
+	if call.Method == methodWatchJob && watch != nil {
+		return watch(func(j *apiv1.JobInfo) error {
+			b, err := proto.Marshal(j)
+			if err != nil {
+				return err
+			}
+			return call.Send(b)
+		})
+	}
+	var resp proto.Message
+	var err error
+	if own != nil {
+		resp, err = own(req)
+	} else {
+		resp, err = f.answer(req)
+	}
+	if err != nil {
+		return err
+	}
+	return call.ReplyWith(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, resp) })
+}
+
+func (f *fake) answer(req proto.Message) (proto.Message, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch q := req.(type) {
+	case *apiv1.SubmitRequest:
+		f.nextID++
+		return &apiv1.SubmitReply{JobId: f.nextID, Uid: uint64(f.nextID), Message: f.messages}, nil
+	case *apiv1.ListJobsRequest:
+		return f.listJobs(q.GetFilter()), nil
+	case *apiv1.CancelRequest, *apiv1.ControlJobsRequest:
+		return &apiv1.JobResults{Results: f.results}, nil
+	case *apiv1.WhyRequest:
+		return f.why, nil
+	case *apiv1.ListNodesRequest:
+		out := &apiv1.ListNodesReply{Now: f.now}
+		for _, n := range f.nodes {
+			if len(q.GetNodes()) == 0 || slices.Contains(q.GetNodes(), n.GetName()) {
+				out.Nodes = append(out.Nodes, n)
+			}
+		}
+		for _, name := range q.GetNodes() {
+			if !slices.ContainsFunc(f.nodes, func(n *apiv1.NodeInfo) bool { return n.GetName() == name }) {
+				out.Unknown = append(out.Unknown, name)
+			}
+		}
+		return out, nil
+	case *apiv1.ListPartitionsRequest:
+		out := &apiv1.ListPartitionsReply{Now: f.now}
+		for _, p := range f.parts {
+			if len(q.GetPartitions()) == 0 || slices.Contains(q.GetPartitions(), p.GetName()) {
+				out.Partitions = append(out.Partitions, p)
+			}
+		}
+		for _, name := range q.GetPartitions() {
+			if !slices.ContainsFunc(f.parts, func(p *apiv1.PartitionInfo) bool { return p.GetName() == name }) {
+				out.Unknown = append(out.Unknown, name)
+			}
+		}
+		return out, nil
+	case *apiv1.GetConfigRequest:
+		return f.config, nil
+	case *apiv1.ReconfigureRequest:
+		return &apiv1.ReconfigureReply{Warnings: []string{"a warning"}}, nil
+	case *apiv1.PolicyChangeRequest:
+		return &apiv1.PolicyChangeReply{Changed: f.changed}, nil
+	case *apiv1.PolicyRequest:
+		return f.policy, nil
+	case *apiv1.DiagRequest:
+		return f.diag, nil
+	case *apiv1.PingRequest:
+		return &apiv1.PingReply{Host: "vm", Role: "leader", Version: "test", Now: f.now, Seq: 77, Cluster: "peer"}, nil
+	case *apiv1.CreateTokenRequest:
+		return &apiv1.CreateTokenReply{Token: "secret", Expires: f.now + int64(spec.Day)}, nil
+	case *apiv1.UpdateNodeRequest:
+		return &apiv1.UpdateNodeReply{}, nil
+	case *apiv1.ShutdownRequest:
+		return &apiv1.ShutdownReply{}, nil
+	case *apiv1.AcctQuery:
+		rows := slices.DeleteFunc(slices.Clone(f.acct), func(r *apiv1.AcctRow) bool { return q.GetAllocationsOnly() && r.GetStep() != "" })
+		return &apiv1.AcctReply{Rows: rows, Cluster: "peer", Now: f.now, Behind: f.behind}, nil
+	case *apiv1.ReportQuery:
+		return f.report, nil
+	case *apiv1.AccountingStatusRequest:
+		return &apiv1.AccountingStatusReply{Up: true, Store: "embedded"}, nil
+	}
+	return nil, fmt.Errorf("no answer to %T", req)
+}
+
+// listJobs filters as the controller does, by ids and states.
+func (f *fake) listJobs(q *apiv1.JobFilter) *apiv1.ListJobsReply {
+	out := &apiv1.ListJobsReply{Now: f.now}
+	known := map[string]bool{}
+	for _, j := range f.jobs {
+		state := spec.JobState(j.GetState())
+		mine := []string{fmt.Sprint(j.GetJobId())}
+		if j.GetArrayJobId() != 0 {
+			mine = append(mine, fmt.Sprint(j.GetArrayJobId()), fmt.Sprintf("%d_%d", j.GetArrayJobId(), j.GetArrayTask()))
+			for _, r := range j.GetArrayTasks() {
+				for i := r.GetFirst(); i <= r.GetLast(); i += r.GetStep() {
+					mine = append(mine, fmt.Sprintf("%d_%d", j.GetArrayJobId(), i))
+				}
+			}
+		}
+		named := len(q.GetJobs()) == 0
+		for _, id := range q.GetJobs() {
+			if slices.Contains(mine, id) {
+				named, known[id] = true, true
+			}
+		}
+		in := q.GetAllStates() || slices.Contains(q.GetStates(), uint32(state)) || (q.GetCompleting() && j.GetCompleting()) ||
+			(len(q.GetStates()) == 0 && !q.GetCompleting() && (!state.Terminal() || j.GetCompleting()))
+		users := len(q.GetUsers()) == 0 || slices.Contains(q.GetUsers(), j.GetUser()) || slices.Contains(q.GetUsers(), fmt.Sprint(j.GetUserId()))
+		names := len(q.GetNames()) == 0 || slices.Contains(q.GetNames(), j.GetSpec().GetName())
+		if named && in && users && names {
+			out.Jobs = append(out.Jobs, j)
+		}
+	}
+	for _, id := range q.GetJobs() {
+		if !known[id] {
+			out.Unknown = append(out.Unknown, id)
+		}
+	}
+	return out
+}
+
+// world is a host with a controller on it.
+type world struct {
+	*fake
+	t      *testing.T
+	env    map[string]string
+	dir    string
+	socket string
+	uid    uint32
+	stdin  string
+	tty    bool
+	at     time.Time
+	pauses []time.Duration
+}
+
+// result is what a command left behind.
+type result struct {
+	code        int
+	out, errOut string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	at := time.Date(2026, 11, 21, 1, 44, 43, 0, time.UTC)
+	w := &world{fake: &fake{reply: map[string]func(proto.Message) (proto.Message, error){}, now: at.UnixNano(), nextID: 3}, t: t, env: map[string]string{}, uid: 1001, at: at}
+	// Not t.TempDir: a socket's path must be short.
+	dir, err := os.MkdirTemp("", "cli")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	w.dir, w.socket = dir, filepath.Join(dir, "s")
+	s, err := serve.New(serve.Config{Handler: w.handle, Errors: status.Numbers(), Authenticate: func(_ context.Context, c net.Conn) (net.Conn, identity.Identity, error) {
+		return c, identity.Identity{}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", w.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(l); !errors.Is(err, serve.ErrStopped) {
+			t.Errorf("serve: %v", err)
+		}
+	}()
+	t.Cleanup(func() { s.Close(); <-done })
+	return w
+}
+
+// run runs a command line, its first word being the name it is called by.
+func (w *world) run(args ...string) result {
+	w.t.Helper()
+	var out, errOut bytes.Buffer
+	e := w.world(args, &out, &errOut)
+	code := Main(e)
+	return result{code, out.String(), errOut.String()}
+}
+
+func (w *world) world(args []string, out, errOut io.Writer) *Env {
+	e := &Env{
+		Args: args, Stdin: strings.NewReader(w.stdin), Stdout: out, Stderr: errOut, Dir: "/lab/jobs", Host: "vm", UID: w.uid, Version: "test", Loc: time.UTC,
+		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: func(_ context.Context, d time.Duration) { w.pauses = append(w.pauses, d) },
+		UserName: func(uid uint32) string { return map[uint32]string{0: "root", 1001: "alice", 1002: "bob"}[uid] },
+		Rlimits: func() []*apiv1.Count {
+			return []*apiv1.Count{{Name: "CORE", N: 0}, {Name: "NOFILE", N: 1024}, {Name: "STACK", N: -1}}
+		},
+		Umask: func() uint32 { return 0o22 },
+	}
+	e.Environ = []string{"MUSTER_SOCKET=" + w.socket}
+	for k, v := range w.env {
+		e.Environ = append(e.Environ, k+"="+v)
+	}
+	slices.Sort(e.Environ)
+	e.Dial = e.dial
+	return e
+}
+
+// shell runs a line, split at blanks outside quotes.
+func (w *world) shell(line string) result {
+	w.t.Helper()
+	words, err := shellWords(line)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.run(words...)
+}
+
+// last is the latest request of a method; it fails without one.
+func (w *world) last(method string) proto.Message {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range slices.Backward(w.seen) {
+		if q.method == method {
+			return q.req
+		}
+	}
+	w.t.Fatalf("%s was not called", method)
+	return nil
+}
+
+func (w *world) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = nil
+}
+
+// submitted runs a line that submits and gives the request.
+func (w *world) submitted(line string) *apiv1.SubmitRequest {
+	w.t.Helper()
+	w.forget()
+	if r := w.shell(line); r.code != 0 {
+		w.t.Fatalf("%s: exit code %d: %s", line, r.code, r.errOut)
+	}
+	return w.last(methodSubmit).(*apiv1.SubmitRequest)
+}

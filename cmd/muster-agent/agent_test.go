@@ -1,0 +1,374 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+func TestJobRuns(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	reg := l.regs[0]
+	inv := reg.GetInventory()
+	if reg.GetNode() != "n1" || inv.GetCpus() != 64 || inv.GetMem() < 4000 || len(inv.GetGpus()) != 4 || inv.GetGpus()[1].GetType() != "h100" ||
+		inv.GetBootId() == "" || !strings.Contains(inv.GetDegraded(), "config_overrides") || !strings.Contains(inv.GetMetricsAddr(), "127.0.0.1:") {
+		t.Errorf("registered %v", inv)
+	}
+	l.order(l.job(key(1), "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME $SLURM_CPUS_ON_NODE $WHO $0 $1\necho oops >&2\nexit 3\n",
+		func(_ *apiv1.Launch, js *spec.JobSpec) {
+			js.IO.Stdout, js.IO.Stderr, js.Args, js.Name = "%x-%3j.out", "%x.err", []string{"first"}, "hello"
+		}))
+	done := l.ended(key(1))
+	if exitOf(done) != "3:0" || done.GetBatch().GetUnknown() || done.GetBatch().GetStarted() > done.GetBatch().GetEnded() {
+		t.Errorf("%v", done)
+	}
+	if u := done.GetUsage(); u.GetUserCpu()+u.GetSystemCpu() <= 0 || u.GetPeakRss() <= 0 || !u.GetHasRss() {
+		t.Errorf("usage: %v", u)
+	}
+	out := l.read("hello-001.out")
+	if want := regexp.MustCompile(`^1 n1 1 me \S+/job00001/slurm_script first\n$`); !want.MatchString(out) {
+		t.Errorf("output: %q", out)
+	}
+	if l.read("hello.err") != "oops\n" {
+		t.Errorf("errors: %q", l.read("hello.err"))
+	}
+	// A file that cannot be opened, an interpreter that is not there.
+	l.order(l.job(key(2), "#!/bin/sh\n", func(_ *apiv1.Launch, js *spec.JobSpec) { js.IO.Stdout = "no/such/folder" }),
+		l.job(key(3), "#!/no/such/shell\n", func(_ *apiv1.Launch, js *spec.JobSpec) { js.IO.Stdout = "3.out" }))
+	if got := exitOf(l.ended(key(2))); got != "0:53" {
+		t.Errorf("bad output file: %s", got)
+	}
+	if got := exitOf(l.ended(key(3))); got != "2:0" || !strings.Contains(l.read("3.out"), "bad interpreter") {
+		t.Errorf("bad interpreter: %s %q", got, l.read("3.out"))
+	}
+	l.await("heartbeats", func() bool { return l.beats > 0 })
+}
+
+func TestForgedOrderDoesNotRun(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	o := l.job(key(1), "#!/bin/sh\ntouch "+l.work+"/ran\n")
+	o.GetLaunch().Script = []byte("#!/bin/sh\ntouch " + l.work + "/forged\n")
+	l.order(o)
+	if got := exitOf(l.ended(key(1))); got != "1:0" {
+		t.Errorf("ended %s", got)
+	}
+	if f := l.failed[key(1)]; !strings.Contains(f.GetText(), "another script") || f.GetDrainNode() {
+		t.Errorf("%v", f)
+	}
+	entries, err := os.ReadDir(l.work)
+	if err != nil || len(entries) != 0 {
+		t.Errorf("%v %v", entries, err)
+	}
+}
+
+func TestRunsAsTheUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	l := newLab(t)
+	l.up()
+	l.order(l.job(key(1), "#!/bin/sh\nid -u; id -g; id -G; echo $HOME\n", func(o *apiv1.Launch, js *spec.JobSpec) {
+		o.Job.UserId, o.Job.GroupId, o.Groups = 65534, 65534, []uint32{65534, 7}
+		o.Environment, js.IO.Stdout = nil, "who"
+	}))
+	if got := exitOf(l.ended(key(1))); got != "0:0" {
+		t.Fatalf("ended %s", got)
+	}
+	lines := strings.Fields(l.read("who"))
+	if len(lines) != 5 || lines[0] != "65534" || lines[1] != "65534" || lines[2] != "65534" || lines[3] != "7" || lines[4] != "/nonexistent" {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestTimeLimit(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	l.order(l.job(key(7), "#!/bin/sh\ntrap 'echo got term; exit 5' TERM\ntouch ready\nwhile :; do sleep 0.05; done\n",
+		func(_ *apiv1.Launch, js *spec.JobSpec) { js.IO.Stdout = "out" }))
+	l.awaitFile("ready")
+	l.order(&apiv1.Order{Run: &apiv1.RunKey{JobUid: 7, Attempt: 1, Step: plan.StepBatch},
+		Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Grace: int64(30 * spec.Second), Note: "DUE TO TIME LIMIT"}}})
+	if got := exitOf(l.ended(key(7))); got != "5:0" {
+		t.Errorf("ended %s", got)
+	}
+	want := regexp.MustCompile(`(?m)^slurmstepd-n1: error: \*\*\* JOB 7 ON n1 CANCELLED AT \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d DUE TO TIME LIMIT \*\*\*$`)
+	if out := l.read("out"); !want.MatchString(out) || !strings.Contains(out, "got term\n") {
+		t.Errorf("output: %q", out)
+	}
+}
+
+// TestAgentRestart: the job does not notice, and its end is told once.
+func TestAgentRestart(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	open := l.gate("gate")
+	l.order(l.job(key(1), "#!/bin/sh\necho $$ > pid\nread x < gate\nexit 4\n"))
+	l.awaitFile("pid")
+	// Short ones around it: the restart falls into their life.
+	var keys []plan.RunKey
+	for i := range uint64(20) {
+		keys = append(keys, key(100+i))
+		l.order(l.job(key(100+i), "#!/bin/sh\necho x >> ran-$SLURM_JOB_ID\n"))
+	}
+	l.stopAgent()
+	if !strings.Contains(l.log.String(), "the jobs go on") {
+		t.Error("the agent ends without a word")
+	}
+	l.startAgent()
+	l.awaitStream(2)
+	if reg := l.regs[1]; !slices.ContainsFunc(reg.GetRunning(), func(k *apiv1.RunKey) bool { return k.GetJobUid() == 1 }) {
+		t.Errorf("the running job is not registered: %v", reg.GetRunning())
+	}
+	// The controller orders again whatever it has not heard the end of.
+	for _, k := range append([]plan.RunKey{key(1)}, keys...) {
+		l.mu.Lock()
+		_, over := l.done[k]
+		l.mu.Unlock()
+		if !over {
+			o := l.job(k, "#!/bin/sh\necho x >> ran-$SLURM_JOB_ID\n")
+			if k == key(1) {
+				o = l.job(k, "#!/bin/sh\necho $$ > pid\nread x < gate\nexit 4\n")
+			}
+			l.order(o)
+		}
+	}
+	for _, k := range keys {
+		if got := exitOf(l.ended(k)); got != "0:0" {
+			t.Errorf("%s ended %s", k, got)
+		}
+		if ran := l.read(fmt.Sprintf("ran-%d", k.Job)); ran != "x\n" {
+			t.Errorf("%s ran %d times", k, strings.Count(ran, "x"))
+		}
+	}
+	open()
+	if got := exitOf(l.ended(key(1))); got != "4:0" {
+		t.Errorf("ended %s", got)
+	}
+	l.settled()
+}
+
+// settled ends controller and agent in peace and checks that each end was
+// told once, but for repeats of reports that were not acknowledged.
+func (l *lab) settled() {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, list := range l.done {
+		for _, d := range list[1:] {
+			if exitOf(d) != exitOf(list[0]) || d.GetBatch().GetEnded() != list[0].GetBatch().GetEnded() {
+				l.t.Errorf("%s ended as %v and as %v", k, list[0], d)
+			}
+		}
+	}
+}
+
+// TestControllerAway: what happens meanwhile is told when it is back, all of
+// it, in order, each once.
+func TestControllerAway(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	l.mu.Lock()
+	l.silent = true // the last thing it does: it does not acknowledge any more
+	l.mu.Unlock()
+	l.order(l.job(key(1), "#!/bin/sh\nexit 1\n"))
+	l.ended(key(1))
+	open := l.gate("gate")
+	l.order(l.job(key(2), "#!/bin/sh\ntouch ready\nread x < gate\ntouch over\nexit 2\n"))
+	l.awaitFile("ready")
+	l.ep.Close()
+	open()
+	l.awaitFile("over")
+	l.mu.Lock()
+	l.silent, l.numbers = false, nil
+	l.mu.Unlock()
+	l.serveUnix()
+	l.awaitStream(2)
+	if got := exitOf(l.ended(key(2))); got != "2:0" {
+		t.Errorf("ended %s", got)
+	}
+	l.await("both reports", func() bool { return len(l.numbers) == 2 })
+	l.mu.Lock()
+	if !slices.Equal(l.numbers, []uint64{1, 2}) || len(l.done[key(1)]) != 2 || len(l.done[key(2)]) != 1 {
+		t.Errorf("reports %v, ends %v", l.numbers, l.done)
+	}
+	l.numbers = nil
+	l.mu.Unlock()
+
+	// Acknowledged is acknowledged: neither a new connection nor a new agent
+	// tells it again.
+	l.awaitForgotten()
+	l.stopAgent()
+	l.startAgent()
+	l.awaitStream(3)
+	l.order(l.job(key(3), "#!/bin/sh\nexit 0\n"))
+	l.ended(key(3))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.numbers, []uint64{1}) {
+		t.Errorf("reports of the new agent: %v", l.numbers)
+	}
+}
+
+// awaitForgotten waits until nothing waits in agent and shepherd.
+func (l *lab) awaitForgotten() {
+	for !strings.Contains(l.get("/healthz"), "reports waiting: 0") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	l.awaitStates(0)
+}
+
+// get asks the agent's HTTP server.
+func (l *lab) get(path string) string {
+	l.t.Helper()
+	resp, err := http.Get("http://" + l.metricsAddr() + path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func (l *lab) metricsAddr() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.regs[len(l.regs)-1].GetInventory().GetMetricsAddr()
+}
+
+// TestGPUJob: devices by UUID, figures that add up, and series with the job.
+func TestGPUJob(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	gpus := l.regs[0].GetInventory().GetGpus()
+	open := l.gate("gate")
+	take := func(o *apiv1.Launch, js *spec.JobSpec) {
+		o.Job.Allocation[0].Gpus = []*apiv1.GpuRef{{Uuid: gpus[1].GetUuid(), Index: 1}, {Uuid: gpus[3].GetUuid(), Index: 3}}
+		js.Comment, js.IO.Stdout = "sim: util=100,shape=steady,warmup=0s", "out"
+	}
+	l.order(l.job(key(5), "#!/bin/sh\necho $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS $SLURM_GPUS_ON_NODE\ntouch ready\nread x < gate\n", take))
+	l.awaitFile("ready")
+	labelled := regexp.MustCompile(`(?m)^DCGM_FI_DEV_GPU_UTIL\{gpu="1",.*slurm_job_id="5",user="tester",account="ml",partition="gpu"\} [1-9]`)
+	for !labelled.MatchString(l.get("/metrics")) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	text := l.get("/metrics")
+	if !strings.Contains(text, `DCGM_FI_DEV_GPU_UTIL{gpu="0"`) || strings.Count(text, `slurm_job_id="5"`) < 4 {
+		t.Error("series are missing")
+	}
+	open()
+	done := l.ended(key(5))
+	if got := l.read("out"); got != "1,3 1,3 2\n" {
+		t.Errorf("the job saw %q", got)
+	}
+	elapsed := done.GetBatch().GetEnded() - done.GetBatch().GetStarted()
+	usage := done.GetUsage().GetGpus()
+	if len(usage) != 2 || usage[0].GetUuid() != gpus[1].GetUuid() {
+		t.Fatalf("%v", usage)
+	}
+	for _, g := range usage {
+		if g.GetNoProcess()+g.GetIdle()+g.GetBusy() != elapsed || g.GetBusy() == 0 || !g.GetHas() {
+			t.Errorf("%v, of %d ns", g, elapsed)
+		}
+	}
+	for strings.Contains(l.get("/metrics"), `slurm_job_id="5"`) {
+		time.Sleep(10 * time.Millisecond)
+	}
+
+	// A job without GPUs sees none.
+	l.order(l.job(key(6), "#!/bin/sh\necho \"[$CUDA_VISIBLE_DEVICES]\"\n", func(_ *apiv1.Launch, js *spec.JobSpec) { js.IO.Stdout = "none" }))
+	l.ended(key(6))
+	if got := l.read("none"); got != "[]\n" {
+		t.Errorf("a job without GPUs sees %q", got)
+	}
+}
+
+// TestShepherdDies: the agent brings a new one up, and the job's end is told.
+func TestShepherdDies(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	open := l.gate("gate")
+	l.order(l.job(key(1), "#!/bin/sh\ntouch ready\nread x < gate\nexit 3\n"))
+	l.awaitFile("ready")
+	pid := l.shepherdPID()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for l.shepherdPID() == pid {
+		time.Sleep(10 * time.Millisecond)
+	}
+	l.order(l.job(key(2), "#!/bin/sh\nexit 6\n"))
+	if got := exitOf(l.ended(key(2))); got != "6:0" {
+		t.Errorf("a job under the new shepherd ended %s", got)
+	}
+	open()
+	if d := l.ended(key(1)); !d.GetBatch().GetUnknown() && exitOf(d) != "3:0" {
+		t.Errorf("the adopted job ended as %v", d)
+	}
+}
+
+func TestSecondAgentInOneFolder(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	if err := serve(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "in use by another muster-agent") {
+		t.Errorf("%v", err)
+	}
+	opts := l.opts
+	opts.stateDir, opts.node, opts.metrics = filepath.Join(l.dir, "s2"), "n2", l.metricsAddr()
+	if err := serve(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), "metrics") || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	l := newLab(t)
+	bad := filepath.Join(l.dir, "bad.conf")
+	if err := os.WriteFile(bad, []byte(slurmConf+"NodeNaem=x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	yaml := filepath.Join(l.dir, "labels.yaml")
+	if err := os.WriteFile(yaml, []byte("telemetry:\n  job_label_name: jobid\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	common := []string{"--config", l.opts.config, "--conf", l.opts.conf, "--state-dir", l.opts.stateDir, "--shepherd", l.opts.shepherd, "--metrics", "off"}
+	for _, c := range []struct {
+		args      []string
+		code      int
+		out, errs string
+	}{
+		{[]string{"--version"}, 0, "muster dev\n", ""},
+		{[]string{"--help"}, 0, "--token-file", ""},
+		{[]string{"-C"}, 0, "NodeName=", ""},
+		{[]string{"--frobnicate"}, 2, "", "unknown flag: --frobnicate"},
+		{[]string{"now"}, 2, "", `unknown argument "now"`},
+		{[]string{"--config", "/no/such/file"}, 1, "", "no such file"},
+		{[]string{"--config", yaml}, 1, "", "slurm_job_id only"},
+		{append(common, "--node", "n9"), 1, "", "there is no node n9; there is n[1-2]"},
+		{append(common, "--conf", bad, "--node", "n1"), 1, "", "NodeNaem"},
+		{append(common, "--node", "n1", "--controller", "localhost"), 1, "", "muster token create n1"},
+		{append(common, "--node", "n1", "--controller", l.socket, "--shepherd", "/no/shepherd"), 1, "", "/no/shepherd"},
+		{append(common, "--node", "n1", "--controller", l.socket, "--state-dir", filepath.Join(l.dir, strings.Repeat("long", 30))), 1, "", "shorter --state-dir"},
+	} {
+		var out, errs bytes.Buffer
+		if code := command(c.args, &out, &errs); code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
+			t.Errorf("%q: exit %d\n%s%s", c.args, code, out.String(), errs.String())
+		}
+	}
+}

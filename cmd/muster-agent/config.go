@@ -1,0 +1,283 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/nodeagent/daemon"
+	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/telemetry/host"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+	"github.com/musterhpc/muster/spec/slurmconf"
+)
+
+// settings are everything the agent is told, read and joined.
+type settings struct {
+	options
+	cfg       *conffile.Config
+	cluster   *slurmconf.Cluster
+	node      *spec.NodeSpec
+	host      host.Inventory
+	warnings  []string
+	slurmConf string
+}
+
+// defaultPort is the controller's where slurm.conf names none.
+const defaultPort = 6817
+
+// readSettings reads muster.yaml and slurm.conf and finds this node in them.
+func readSettings(o options) (*settings, error) {
+	s := &settings{options: o}
+	var err error
+	s.cfg, err = conffile.Load(o.config)
+	if errors.Is(err, fs.ErrNotExist) && !o.configGiven {
+		s.cfg, err = conffile.Defaults(), nil
+		s.cfg.Fill()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if name := s.cfg.Telemetry.JobLabelName; name != "slurm_job_id" {
+		return nil, fmt.Errorf("telemetry.job_label_name: %q: this release has slurm_job_id only", name)
+	}
+	if s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf)); err != nil {
+		return nil, err
+	}
+	var problems slurmconf.Problems
+	s.cluster, problems = slurmconf.ReadCluster(os.DirFS("/"), strings.TrimPrefix(s.slurmConf, "/"))
+	if err := problems.Err(); err != nil {
+		return nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
+	}
+	for _, p := range problems.AtLeast(slurmconf.Warning) {
+		s.warnings = append(s.warnings, p.String())
+	}
+	if s.host, err = host.Read(host.This("/tmp")); err != nil {
+		return nil, err
+	}
+	if s.node, err = findNode(s.cluster.Config.Nodes, o.node, s.host.Hostname); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.slurmConf, err)
+	}
+	if s.stateDir, err = filepath.Abs(orElse(o.stateDir, filepath.Join(s.cfg.StateDir, "agent", s.node.Name))); err != nil {
+		return nil, err
+	}
+	if s.shepherd == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		s.shepherd = filepath.Join(filepath.Dir(self), "muster-shepherd")
+	}
+	return s, nil
+}
+
+func orElse(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// findNode finds the node by its name, or by the name of this host.
+func findNode(nodes []spec.NodeSpec, name, hostname string) (*spec.NodeSpec, error) {
+	full, err := os.Hostname()
+	if err != nil {
+		full = hostname
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if name != "" {
+			if n.Name == name {
+				return n, nil
+			}
+			continue
+		}
+		if slices.Contains([]string{hostname, full}, orElse(n.Hostname, n.Name)) {
+			return n, nil
+		}
+	}
+	if name != "" {
+		return nil, fmt.Errorf("there is no node %s; there is %s", name, someNodes(nodes))
+	}
+	return nil, fmt.Errorf("no node has this host's name %s as its NodeName or NodeHostname (there is %s): name one with --node", hostname, someNodes(nodes))
+}
+
+// someNodes names the nodes, or the first of very many.
+func someNodes(nodes []spec.NodeSpec) string {
+	names := make([]string, 0, 64)
+	for i := range nodes {
+		if names = append(names, nodes[i].Name); len(names) == cap(names) {
+			break
+		}
+	}
+	text := hostlist.Fold(names)
+	if len(names) < len(nodes) {
+		text += ", …"
+	}
+	return orElse(text, "none")
+}
+
+// planNode is the node as runs are prepared for it.
+func (s *settings) planNode() plan.Node {
+	file, limits := s.cluster.File, &s.cluster.Config.Limits
+	n := plan.Node{
+		Name: s.node.Name, Host: s.host.Hostname, Cluster: s.cluster.Config.ClusterName, SlurmConf: s.slurmConf, MemoryMiB: s.host.RealMemoryMiB,
+		Append: limits.JobFileAppend, Affinity: file.Agent.TaskAffinity, Parts: map[string]plan.MemoryDefault{},
+		Memory: plan.MemoryDefault{PerCPU: limits.DefMemPerCPU, PerNode: limits.DefMemPerNode, PerGPU: limits.DefMemPerGPU},
+	}
+	for i := range s.cluster.Config.Partitions {
+		p := &s.cluster.Config.Partitions[i]
+		n.Parts[p.Name] = plan.MemoryDefault{PerCPU: p.DefMemPerCPU, PerNode: p.DefMemPerNode, PerGPU: p.DefMemPerGPU}
+	}
+	cpus := s.host.Allowed
+	if cpus == nil {
+		cpus = s.host.Online
+	}
+	for _, c := range cpus {
+		n.CPUs = n.CPUs.Set(c)
+	}
+	if c := s.cluster.Cgroup; file.Agent.TaskCgroup && c.Plugin != "disabled" {
+		n.Confine = plan.Confine{Cores: c.ConstrainCores, Devices: c.ConstrainDevices, RAM: c.ConstrainRAM, Swap: c.ConstrainSwap,
+			AllowedRAM: int64(c.AllowedRAM), AllowedSwap: int64(c.AllowedSwap), MaxRAM: int64(c.MaxRAM), MinRAM: c.MinRAM}
+	}
+	return n
+}
+
+// orphanAfter is how long a run that the controller does not know is left
+// alone: an administrator who has restored an old ledger wants to see it.
+const orphanAfter = 2 * spec.Minute
+
+func (s *settings) agentConfig(started spec.Instant) daemon.Config {
+	return daemon.Config{
+		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Interval: s.cfg.Telemetry.Interval,
+		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
+		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
+		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
+	}
+}
+
+// inventory is what the node registers of the machine. With config_overrides
+// a node keeps its declared size where the machine is smaller.
+func (s *settings) inventory(found host.Inventory) spec.Inventory {
+	inv := spec.Inventory{
+		BootID: found.BootID, BootedAt: found.BootTime, Hostname: found.Hostname, OS: found.OS, Arch: found.Arch,
+		CPUs: int64(found.CPUs), Sockets: int64(found.Sockets), CoresPerSocket: int64(found.CoresPerSocket), ThreadsPerCore: int64(found.ThreadsPerCore),
+		Mem: found.RealMemoryMiB, TmpDisk: found.TmpDiskMiB, Degraded: strings.Join(found.Notes, "; "),
+	}
+	if !s.cluster.Config.ConfigOverrides {
+		return inv
+	}
+	var weak []string
+	keep := func(what string, have *int64, declared int64) {
+		if declared > *have {
+			weak = append(weak, fmt.Sprintf("%s is declared as %d and is %d (config_overrides)", what, declared, *have))
+			*have = declared
+		}
+	}
+	keep("CPUs", &inv.CPUs, s.node.CPUs)
+	keep("RealMemory", &inv.Mem, s.node.Mem)
+	keep("TmpDisk", &inv.TmpDisk, s.node.TmpDisk)
+	if len(weak) > 0 {
+		inv.Sockets, inv.CoresPerSocket, inv.ThreadsPerCore = s.node.Sockets, s.node.CoresPerSocket, s.node.ThreadsPerCore
+		inv.Degraded = strings.Trim(inv.Degraded+"; "+strings.Join(weak, "; "), "; ")
+	}
+	return inv
+}
+
+// declaredGPUs are the GPUs of the node's line, for the provider that
+// simulates them where there are no real ones.
+func declaredGPUs(n *spec.NodeSpec) ([]simulated.Declared, error) {
+	var out []simulated.Declared
+	for i := range n.GRES {
+		g := &n.GRES[i]
+		if g.Name != "gpu" {
+			continue
+		}
+		d := simulated.Declared{Type: g.Type, Count: int(g.N)}
+		if g.Files != "" {
+			files, err := daemon.DeviceFiles(g.Files)
+			if err != nil {
+				return nil, fmt.Errorf("File=%s: %w", g.Files, err)
+			}
+			if len(files) == d.Count {
+				d.Files = files
+			}
+		}
+		if g.Cores != "" {
+			cores, err := format.ParseArray(g.Cores)
+			if err != nil {
+				return nil, fmt.Errorf("Cores=%s: %w", g.Cores, err)
+			}
+			threads := int(max(n.ThreadsPerCore, 1))
+			for c := range cores.All() {
+				for t := range threads {
+					d.Cores = append(d.Cores, int(c)*threads+t)
+				}
+			}
+		}
+		if g.Links != "" && d.Count == 1 {
+			for _, l := range strings.Split(g.Links, ",") {
+				v, err := strconv.Atoi(strings.TrimSpace(l))
+				if err != nil {
+					return nil, fmt.Errorf("Links=%s: %w", g.Links, err)
+				}
+				d.Links = append(d.Links, v)
+			}
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// controllers are the addresses to try, in order: a path is a unix socket.
+func (s *settings) controllers() ([]string, error) {
+	port := s.cluster.Control.Port
+	if port == 0 {
+		port = defaultPort
+	}
+	withPort := func(addr string) string {
+		if _, _, err := net.SplitHostPort(addr); err == nil {
+			return addr
+		}
+		return net.JoinHostPort(strings.Trim(addr, "[]"), strconv.FormatUint(uint64(port), 10))
+	}
+	if s.controller != "" {
+		if strings.Contains(s.controller, "/") {
+			return []string{s.controller}, nil
+		}
+		return []string{withPort(s.controller)}, nil
+	}
+	var out []string
+	for _, h := range s.cluster.Control.Hosts {
+		if _, err := os.Stat(s.cfg.Socket); err == nil && h.Name == s.host.Hostname {
+			out = append(out, s.cfg.Socket)
+			continue
+		}
+		out = append(out, withPort(orElse(h.Addr, h.Name)))
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s names no SlurmctldHost: name the controller with --controller", s.slurmConf)
+	}
+	return out, nil
+}
+
+// printNode prints this machine as slurmd -C does.
+func printNode(out interface{ Write([]byte) (int, error) }) error {
+	inv, err := host.Read(host.This("/tmp"))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, inv.String())
+	return err
+}

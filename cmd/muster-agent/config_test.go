@@ -1,0 +1,172 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/telemetry/host"
+	"github.com/musterhpc/muster/spec"
+)
+
+// site writes configuration files and reads them as the agent does.
+func site(t *testing.T, node string, files map[string]string, change ...func(*options)) *settings {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := options{config: filepath.Join(dir, "muster.yaml"), conf: filepath.Join(dir, "slurm.conf"), node: node}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := readSettings(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const head = "ClusterName=c\nSlurmctldHost=ctl1(10.0.0.1)\nSlurmctldHost=ctl2\nSlurmctldPort=7001\nGresTypes=gpu\n"
+
+func TestFindNode(t *testing.T) {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := []spec.NodeSpec{{Name: "a", Hostname: "elsewhere"}, {Name: "b", Hostname: name}, {Name: "c"}}
+	for want, given := range map[string]string{"b": "", "c": "c", "a": "a"} {
+		if n, err := findNode(nodes, given, "short"); err != nil || n.Name != want {
+			t.Errorf("%q: %v %v", given, n, err)
+		}
+	}
+	if n, err := findNode([]spec.NodeSpec{{Name: "short"}}, "", "short"); err != nil || n.Name != "short" {
+		t.Errorf("by the node's own name: %v %v", n, err)
+	}
+	if _, err := findNode(nodes[:1], "", "short"); err == nil || !strings.Contains(err.Error(), "--node") {
+		t.Errorf("%v", err)
+	}
+	if _, err := findNode(nil, "x", "short"); err == nil || !strings.Contains(err.Error(), "there is none") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPlanNode(t *testing.T) {
+	s := site(t, "n1", map[string]string{
+		"slurm.conf": head + "JobFileAppend=1\nTaskPlugin=task/affinity,task/cgroup\nDefMemPerCPU=300\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n" +
+			"NodeName=n[1-2] CPUs=2 RealMemory=100\nPartitionName=p Nodes=ALL DefMemPerNode=700\n",
+		"cgroup.conf": "ConstrainCores=yes\nConstrainRAMSpace=yes\nAllowedRAMSpace=110\nMaxRAMPercent=95\nMinRAMSpace=40\n",
+	})
+	n := s.planNode()
+	if !n.Append || !n.Affinity || n.Cluster != "c" || n.Memory != (plan.MemoryDefault{PerCPU: 300}) || n.Parts["p"] != (plan.MemoryDefault{PerNode: 700}) || n.CPUs.Empty() {
+		t.Errorf("%+v", n)
+	}
+	if want := (plan.Confine{Cores: true, RAM: true, AllowedRAM: 11_000, MaxRAM: 9_500, MinRAM: 40}); n.Confine != want {
+		t.Errorf("%+v, want %+v", n.Confine, want)
+	}
+	// Without task/cgroup cgroup.conf confines nothing, as in Slurm.
+	s = site(t, "n1", map[string]string{
+		"slurm.conf":  head + "TaskPlugin=task/none\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=ALL\n",
+		"cgroup.conf": "ConstrainRAMSpace=yes\n",
+	})
+	if n := s.planNode(); n.Confine != (plan.Confine{}) || n.Affinity {
+		t.Errorf("%+v", n)
+	}
+	if !strings.HasSuffix(s.stateDir, "/agent/n1") {
+		t.Error(s.stateDir)
+	}
+}
+
+func TestInventoryOfASmallMachine(t *testing.T) {
+	conf := head + "NodeName=n1 CPUs=128 Sockets=2 CoresPerSocket=32 ThreadsPerCore=2 RealMemory=900000\nPartitionName=p Nodes=ALL\n"
+	found := host.Inventory{CPUs: 2, Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1, RealMemoryMiB: 4000, Notes: []string{"odd"}}
+	inv := site(t, "n1", map[string]string{"slurm.conf": conf}).inventory(found)
+	if inv.CPUs != 2 || inv.Mem != 4000 || inv.Degraded != "odd" {
+		t.Errorf("the truth: %+v", inv)
+	}
+	inv = site(t, "n1", map[string]string{"slurm.conf": conf + "SlurmdParameters=config_overrides\n"}).inventory(found)
+	if inv.CPUs != 128 || inv.Mem != 900000 || inv.Sockets != 2 || !strings.Contains(inv.Degraded, "odd; CPUs is declared as 128 and is 2") {
+		t.Errorf("as declared: %+v", inv)
+	}
+}
+
+func TestDeclaredGPUs(t *testing.T) {
+	s := site(t, "n1", map[string]string{
+		"slurm.conf": head + "NodeName=n1 CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 Gres=gpu:h100:2,gpu:a100:1\nPartitionName=p Nodes=ALL\n",
+		"gres.conf":  "AutoDetect=off\nNodeName=n1 Name=gpu Type=h100 File=/dev/nvidia[0-1] Cores=0-1\nNodeName=n1 Name=gpu Type=a100 Count=1\n",
+	})
+	got, err := declaredGPUs(s.node)
+	want := []simulated.Declared{
+		{Type: "h100", Count: 2, Files: []string{"/dev/nvidia0", "/dev/nvidia1"}, Cores: []int{0, 1, 2, 3}},
+		{Type: "a100", Count: 1},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v %v", got, err)
+	}
+	choice, err := chooseGPUs(t.Context(), s, clock.NewSystem())
+	if err != nil || choice.Provider == nil || choice.Provider.Name() != "simulated" {
+		t.Fatalf("%+v %v", choice, err)
+	}
+	devices, err := simulatedGPUs{choice.Provider.(*simulated.Provider)}.Inventory(t.Context())
+	if err != nil || len(devices) != 3 {
+		t.Fatalf("%+v %v", devices, err)
+	}
+	for _, d := range devices {
+		for _, f := range d.Files {
+			if _, err := os.Stat(f); err != nil {
+				t.Errorf("a job would be given %s, which does not exist", f)
+			}
+		}
+	}
+	s.cfg.Telemetry.Provider = "dcgm"
+	if choice, err := chooseGPUs(t.Context(), s, clock.NewSystem()); err != nil || choice.Provider != nil && choice.Provider.Name() != "dcgm" {
+		t.Errorf("telemetry.provider is ignored: %+v %v", choice, err)
+	}
+}
+
+func TestControllerAddresses(t *testing.T) {
+	files := map[string]string{"slurm.conf": head + "NodeName=n1\nPartitionName=p Nodes=ALL\n"}
+	for given, want := range map[string][]string{
+		"": {"10.0.0.1:7001", "ctl2:7001"}, "ctl9": {"ctl9:7001"}, "ctl9:1": {"ctl9:1"}, "/run/m.sock": {"/run/m.sock"}, "::1": {"[::1]:7001"},
+	} {
+		got, err := site(t, "n1", files, func(o *options) { o.controller = given }).controllers()
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q %v", given, got, err)
+		}
+	}
+}
+
+// TestControllersTakeTurns: after a failure the next one is tried.
+func TestControllersTakeTurns(t *testing.T) {
+	c := newControllers([]string{"/nowhere/a", "/nowhere/b"}, nil)
+	var tried []string
+	for range 4 {
+		s, err := c.Connect(t.Context())
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if err == nil {
+			t.Fatal("connected to nobody")
+		}
+		for _, a := range c.addresses {
+			if strings.Contains(err.Error(), a) {
+				tried = append(tried, a)
+				break
+			}
+		}
+	}
+	if !slices.Equal(tried, []string{"/nowhere/a", "/nowhere/b", "/nowhere/a", "/nowhere/b"}) {
+		t.Errorf("%q", tried)
+	}
+	if err := c.close(); err != nil {
+		t.Error(err)
+	}
+}

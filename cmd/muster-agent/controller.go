@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/credential"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/nodeagent/daemon"
+	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/spec"
+)
+
+// controllers reaches one of the cluster's controllers: the one that answered
+// last, or the next after a failure.
+type controllers struct {
+	addresses []string
+	source    *mtls.Source // nil: unix sockets only
+
+	mu    sync.Mutex
+	at    int
+	conns map[string]*grpc.ClientConn
+}
+
+func newControllers(addresses []string, source *mtls.Source) *controllers {
+	return &controllers{addresses: addresses, source: source, conns: map[string]*grpc.ClientConn{}}
+}
+
+// dial makes a client of an address; it connects when it is used.
+func dial(address string, source *mtls.Source) (*grpc.ClientConn, error) {
+	if strings.Contains(address, "/") {
+		return grpcx.DialUnix(address)
+	}
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("controller %s: %w", address, err)
+	}
+	return grpcx.DialTLS(address, func() *tls.Config { return source.Client(name, identity.Controller, channel.ALPNGRPC) })
+}
+
+// client gives a client of the controller to use now.
+func (c *controllers) client() (service.AgentsClient, string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	address := c.addresses[c.at%len(c.addresses)]
+	conn := c.conns[address]
+	if conn == nil {
+		var err error
+		if conn, err = dial(address, c.source); err != nil {
+			return nil, address, err
+		}
+		c.conns[address] = conn
+	}
+	return service.NewAgentsClient(conn), address, nil
+}
+
+func (c *controllers) failed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at++
+}
+
+// Connect implements daemon.Controller.
+func (c *controllers) Connect(ctx context.Context) (daemon.Stream, error) {
+	client, address, err := c.client()
+	if err == nil {
+		var s service.Agents_ConnectClient
+		if s, err = client.Connect(ctx); err == nil {
+			return &stream{Agents_ConnectClient: s, of: c, address: address}, nil
+		}
+	}
+	c.failed()
+	return nil, fmt.Errorf("controller %s: %w", address, err)
+}
+
+// close ends all connections.
+func (c *controllers) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, a := range c.addresses {
+		if conn := c.conns[a]; conn != nil {
+			errs = append(errs, conn.Close())
+			delete(c.conns, a)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stream names the controller in its errors.
+type stream struct {
+	service.Agents_ConnectClient
+	of      *controllers
+	address string
+	once    sync.Once
+}
+
+// Recv implements daemon.Stream.
+func (s *stream) Recv() (*apiv1.ControllerMessage, error) {
+	m, err := s.Agents_ConnectClient.Recv()
+	if err != nil {
+		s.once.Do(s.of.failed)
+		return nil, fmt.Errorf("controller %s: %w", s.address, err)
+	}
+	return m, nil
+}
+
+// skew is how much the clocks of node and controller may differ.
+const skew = 5 * spec.Minute
+
+// verifier checks credentials with the keys of the last welcome. It belongs
+// to the agent's owner.
+type verifier struct {
+	node    string
+	cluster [16]byte
+	keys    *credential.Verifier
+}
+
+// Use implements daemon.Credentials.
+func (v *verifier) Use(keys [][]byte, cluster [16]byte) error {
+	list := make([]credential.PublicKey, len(keys))
+	for i, b := range keys {
+		var err error
+		if list[i], err = credential.ParsePublicKey(b); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("%w: the controller sent no key", credential.ErrMalformed)
+	}
+	fresh, err := credential.NewVerifier(list)
+	if err != nil {
+		return err
+	}
+	v.keys, v.cluster = fresh, cluster
+	return nil
+}
+
+// Verify implements daemon.Credentials.
+func (v *verifier) Verify(raw []byte, now spec.Instant) (credentials.Claims, error) {
+	if v.keys == nil {
+		return credentials.Claims{}, errors.New("the controller's keys are not known yet")
+	}
+	c, err := v.keys.Verify(raw, now, skew)
+	if errors.Is(err, credential.ErrExpired) || errors.Is(err, credential.ErrNotYet) {
+		return credentials.Claims{}, fmt.Errorf("%w: %w", daemon.ErrClock, err)
+	}
+	if err == nil {
+		err = c.CheckNode(v.cluster, v.node)
+	}
+	if err != nil {
+		return credentials.Claims{}, err
+	}
+	return credentials.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID, Groups: c.Groups,
+		Issued: c.Issued, Expires: c.Expires, Launch: c.Launch}, nil
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/listen"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
+)
+
+// authority is the controller's side of enrolment, made of the real parts.
+type authority struct {
+	ca     *pki.CA
+	tokens *pki.MemoryTokens
+	dir    pki.Dir
+}
+
+// serveTLS brings the controller up on TCP and gives its address.
+func (l *lab) serveTLS(a *authority) string {
+	l.t.Helper()
+	source, err := mtls.Load(a.dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	sock, err := listen.TCP(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.ep = l.endpoint(sock, &channel.Server{TLS: source.Server(false, channel.ALPNGRPC), Cluster: "lab"})
+	return sock.Addr().String()
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{tokens: &pki.MemoryTokens{}, dir: pki.Dir(t.TempDir())}
+	var err error
+	if a.ca, err = a.dir.Init("lab", pki.Holder{Name: "ctl", Hosts: []string{"127.0.0.1"}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// token writes a token for a node into a file.
+func (a *authority) token(t *testing.T, node string) string {
+	text, record, err := pki.NewToken(a.ca, identity.Agent, node, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.tokens.Add(record)
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEnrolment(t *testing.T) {
+	l, a := newLab(t), newAuthority(t)
+	lose := true // the answer to the first request
+	l.enrol = func(req *apiv1.EnrolRequest) (*apiv1.EnrolReply, error) {
+		issued, err := pki.Enrol(context.Background(), a.ca, a.tokens, pki.Request{Token: req.GetToken(), Node: req.GetNode(), CSR: req.GetCsr()}, time.Now())
+		if err == nil && lose {
+			lose = false
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &apiv1.EnrolReply{Certificate: issued.CertPEM, Ca: a.ca.CertPEM()}, nil
+	}
+	l.opts.controller = l.serveTLS(a)
+	l.opts.tokenFile = a.token(t, "n1")
+	if err := serve(t.Context(), l.opts, l.log); err == nil {
+		t.Fatal("enrolled without an answer")
+	}
+	// The same token and key, since nobody knows whether the first request
+	// came through.
+	l.startAgent()
+	l.awaitStream(1)
+	l.mu.Lock()
+	peers := strings.Join(l.peers, " ")
+	l.mu.Unlock()
+	if !strings.Contains(peers, "agent n1") {
+		t.Errorf("the agent came as %q", peers)
+	}
+	l.order(l.job(key(1), "#!/bin/sh\nexit 7\n"))
+	if got := exitOf(l.ended(key(1))); got != "7:0" {
+		t.Errorf("ended %s", got)
+	}
+	for _, f := range []string{enrolKey, enrolRequest} {
+		if _, err := os.Stat(filepath.Join(l.opts.stateDir, "tls", f)); err == nil {
+			t.Errorf("%s is left", f)
+		}
+	}
+	l.stopAgent()
+
+	// A new certificate, for the channel that the old one proves.
+	l.renew = func(id identity.Identity, req *apiv1.RenewRequest) (*apiv1.EnrolReply, error) {
+		issued, err := pki.Renew(a.ca, id, req.GetCsr(), nil, time.Now())
+		return &apiv1.EnrolReply{Certificate: issued.CertPEM, Ca: a.ca.CertPEM()}, err
+	}
+	dir := pki.Dir(filepath.Join(l.opts.stateDir, "tls"))
+	source, err := mtls.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := source.Self().Serial
+	ctl := newControllers([]string{l.opts.controller}, source)
+	if err := renew(t.Context(), source, dir, ctl); err != nil || source.Self().Serial == before || source.Self().Node != "n1" {
+		t.Errorf("renewed %s as %v: %v", before, source.Self(), err)
+	}
+	if err := ctl.close(); err != nil {
+		t.Error(err)
+	}
+
+	// From now on the certificate is enough, but only for its own node.
+	l.opts.tokenFile = ""
+	l.startAgent()
+	l.awaitStream(2)
+	l.stopAgent()
+	other := l.opts
+	other.node = "n2"
+	if err := serve(t.Context(), other, io.Discard); err == nil || !strings.Contains(err.Error(), "not of node n2") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEnrolmentRefused(t *testing.T) {
+	l, a, stranger := newLab(t), newAuthority(t), newAuthority(t)
+	asked := 0
+	l.enrol = func(*apiv1.EnrolRequest) (*apiv1.EnrolReply, error) { asked++; return nil, pki.ErrTokenUnknown }
+	l.opts.controller = l.serveTLS(a)
+	open := filepath.Join(l.dir, "open")
+	if err := os.WriteFile(open, []byte("muster1.x.y"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ file, why string }{
+		{"", "muster token create n1"},
+		{open, "chmod 600"},
+		{stranger.token(t, "n1"), "not a controller of the cluster"},
+	} {
+		opts := l.opts
+		opts.tokenFile = c.file
+		if err := serve(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%q: %v", c.file, err)
+		}
+	}
+	if asked != 0 {
+		t.Error("a token was shown to a controller of another cluster")
+	}
+	l.opts.tokenFile = a.token(t, "n1")
+	if err := serve(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "enrolment token is not known") {
+		t.Errorf("%v", err)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}

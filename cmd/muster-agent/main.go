@@ -1,0 +1,117 @@
+// Command muster-agent is the daemon of a node: it registers the node with the
+// controller, has its jobs run by the node's shepherd, reports what became of
+// them, and serves the node's metrics.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/internal/conffile"
+)
+
+var version = "dev"
+
+const usage = `muster-agent is the daemon of a node.
+
+Usage:
+  muster-agent [options]
+  muster-agent -C
+
+Examples:
+  muster-agent                                        # the node that slurm.conf names for this host
+  muster-agent --token-file ./token                   # the first time: gets this node's certificate
+  muster-agent --node n2 --state-dir /tmp/n2 --metrics :9401 \
+      --controller /run/muster/muster.sock            # a second node on one machine, for a lab
+  muster-agent -C >> slurm.conf                       # a NodeName line for this machine
+
+Options:
+`
+
+func main() {
+	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// options are the command line.
+type options struct {
+	config, conf, node, controller string
+	tokenFile, metrics, stateDir   string
+	shepherd                       string
+	configGiven                    bool
+	shepherdEnv                    []string // tests only: the environment of a started shepherd
+}
+
+// Exit codes of command.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func command(args []string, out, errOut io.Writer) int {
+	var o options
+	fs := pflag.NewFlagSet("muster-agent", pflag.ContinueOnError)
+	fs.SetOutput(errOut)
+	fs.SortFlags = false
+	fs.StringVar(&o.config, "config", conffile.DefaultPath, "muster.yaml `file`; without one, the defaults hold")
+	fs.StringVarP(&o.conf, "conf", "f", "", "slurm.conf `file` (default: slurm_conf of muster.yaml)")
+	fs.StringVarP(&o.node, "node", "N", "", "`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)")
+	fs.StringVar(&o.controller, "controller", "", "`host:port` or path of a unix socket (default: SlurmctldHost)")
+	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
+	fs.StringVar(&o.metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
+	fs.StringVar(&o.stateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
+	fs.StringVar(&o.shepherd, "shepherd", "", "`path` of muster-shepherd (default: beside this program)")
+	detect := fs.BoolP("print-config", "C", false, "print this machine as a NodeName line of slurm.conf and exit")
+	show := fs.BoolP("version", "V", false, "print the version and exit")
+	help := fs.BoolP("help", "h", false, "print this help and exit")
+	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
+	err := fs.Parse(args)
+	o.configGiven = fs.Changed("config")
+	switch {
+	case errors.Is(err, pflag.ErrHelp) || err == nil && *help:
+		fmt.Fprint(out, usage, fs.FlagUsages())
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(errOut, "muster-agent: %v (see muster-agent --help)\n", err)
+		return exitUsage
+	case fs.NArg() > 0:
+		fmt.Fprintf(errOut, "muster-agent: unknown argument %q (see muster-agent --help)\n", fs.Arg(0))
+		return exitUsage
+	case *show:
+		fmt.Fprintf(out, "muster %s\n", version)
+		return exitOK
+	case *detect:
+		err = printNode(out)
+	default:
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		err = serve(ctx, o, errOut)
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "muster-agent: %v\n", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// newLogger writes in the configured form.
+func newLogger(c conffile.Log, to io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
+		level = slog.LevelInfo
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, opts))
+	}
+	return slog.New(slog.NewTextHandler(to, opts))
+}

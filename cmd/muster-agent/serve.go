@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/listen"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/nodeagent/daemon"
+	"github.com/musterhpc/muster/nodeagent/gpu"
+	"github.com/musterhpc/muster/nodeagent/gpu/auto"
+	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
+	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/nodeagent/telemetry"
+)
+
+// serve runs the agent until the context ends.
+func serve(ctx context.Context, o options, errOut io.Writer) error {
+	s, err := readSettings(o)
+	if err != nil {
+		return err
+	}
+	log := newLogger(s.cfg.Log, errOut).With("node", s.node.Name)
+	for _, w := range s.warnings {
+		log.Warn("configuration", "problem", w)
+	}
+	// Users' jobs are run from below this folder: they must be able to pass.
+	if err := os.MkdirAll(s.stateDir, 0o711); err != nil {
+		return err
+	}
+	unlock, err := lockDir(s.stateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	addresses, err := s.controllers()
+	if err != nil {
+		return err
+	}
+	source, err := s.certificates(ctx, addresses)
+	if err != nil {
+		return err
+	}
+	ctl := newControllers(addresses, source)
+	defer func() { _ = ctl.close() }()
+	a, err := assemble(ctx, s, ctl, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if source != nil {
+		wg.Go(func() { renewal(ctx, source, pki.Dir(s.tlsDir()), ctl, log) })
+	}
+	if err := a.serveHTTP(ctx, &wg); err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+// lockDir keeps a second agent out of a state folder.
+func lockDir(dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s is in use by another muster-agent: give each agent its own --state-dir", dir)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// assembled is an agent with its adapters.
+type assembled struct {
+	s        *settings
+	log      *slog.Logger
+	agent    *daemon.Agent
+	keeper   *kept
+	metrics  *telemetry.Telemetry
+	listener net.Listener // of /metrics; nil when off
+	gpus     gpu.Provider
+}
+
+// maxSocket is what the kernel takes for the path of a unix socket.
+const maxSocket = 107
+
+// assemble makes the agent, without starting anything but the GPU library.
+func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog.Logger) (*assembled, error) {
+	a := &assembled{s: s, log: log, keeper: &kept{}}
+	if p := runtime.Socket(s.shepherdDir(), release()); len(p) > maxSocket {
+		return nil, fmt.Errorf("the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)", len(p), maxSocket, p)
+	}
+	if _, err := os.Stat(s.shepherd); err != nil {
+		return nil, fmt.Errorf("the shepherd: %w (name it with --shepherd)", err)
+	}
+	sys := clock.NewSystem()
+	choice, err := chooseGPUs(ctx, s, sys)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range choice.Failures {
+		log.Warn("a way to the GPUs failed", "error", f)
+	}
+	if choice.Reason != "" {
+		log.Info("GPUs", "choice", choice.Reason)
+	}
+	labels, err := telemetry.ParseJobLabels(s.cfg.Telemetry.JobLabels)
+	if err != nil {
+		return nil, err
+	}
+	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels}
+	var gpus daemon.GPUs
+	if a.gpus = choice.Provider; a.gpus != nil {
+		opts.Provider, gpus = a.gpus.Name(), a.gpus
+		if p, ok := a.gpus.(*simulated.Provider); ok {
+			gpus = simulatedGPUs{p}
+		}
+	}
+	if a.metrics, err = telemetry.New(opts); err != nil {
+		return nil, err
+	}
+	m := &machine{s: s, metrics: a.metrics}
+	if m.addr, err = a.listen(ctx); err != nil {
+		return nil, err
+	}
+	cfg := s.agentConfig(sys.Now())
+	if os.Geteuid() != 0 {
+		cfg.Degraded = fmt.Sprintf("the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits", os.Geteuid())
+		log.Warn("running without root", "effect", cfg.Degraded)
+	}
+	a.agent = daemon.New(cfg, daemon.Deps{
+		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics},
+		Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
+	})
+	return a, nil
+}
+
+// chooseGPUs opens the way to the GPUs that muster.yaml and gres.conf allow.
+func chooseGPUs(ctx context.Context, s *settings, sys clock.Clock) (gpu.Choice, error) {
+	declared, err := declaredGPUs(s.node)
+	if err != nil {
+		return gpu.Choice{}, fmt.Errorf("the GPUs of node %s: %w", s.node.Name, err)
+	}
+	candidates, err := auto.Candidates(auto.Config{Node: s.node.Name, Start: sys.Now(), AutoDetect: s.cluster.Gres.Detect(s.node.Name), Declared: declared,
+		Period: s.cfg.Telemetry.Interval})
+	if err != nil {
+		return gpu.Choice{}, err
+	}
+	if want := s.cfg.Telemetry.Provider; want != "auto" && want != "" {
+		candidates = slices.DeleteFunc(candidates, func(c gpu.Candidate) bool { return c.Name != want })
+	}
+	return gpu.Choose(ctx, candidates)
+}
+
+// release names the shepherd that belongs to this agent.
+func release() string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == 0 {
+			return '-'
+		}
+		return r
+	}, version)
+}
+
+// listen opens the metrics' address and gives it as others reach it.
+func (a *assembled) listen(ctx context.Context) (string, error) {
+	address := conffile.Addr(orElse(a.s.options.metrics, string(a.s.cfg.Listen.AgentMetrics)))
+	if address.Off() {
+		return "", nil
+	}
+	if !strings.Contains(string(address), ":") {
+		address = ":" + address
+	}
+	var err error
+	if a.listener, err = listen.TCP(ctx, string(address)); err != nil {
+		return "", fmt.Errorf("metrics: %w (choose another address with --metrics)", err)
+	}
+	hostPart, port, err := net.SplitHostPort(a.listener.Addr().String())
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(hostPart); ip == nil || ip.IsUnspecified() {
+		hostPart = orElse(a.s.node.Addr, a.s.host.Hostname)
+	}
+	return net.JoinHostPort(hostPart, port), nil
+}
+
+// serveHTTP serves metrics and health until the context ends.
+func (a *assembled) serveHTTP(ctx context.Context, wg *sync.WaitGroup) error {
+	if a.listener == nil {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", a.metrics.Handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		h := a.agent.Health()
+		answer(w, h.Shepherd, h)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		h := a.agent.Health()
+		answer(w, h.Shepherd && h.Connected, h)
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	wg.Go(func() {
+		if err := srv.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+			a.log.Error("metrics are not served any more", "error", err)
+		}
+	})
+	wg.Go(func() {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = srv.Shutdown(stop)
+	})
+	a.log.Info("metrics", "address", a.listener.Addr().String())
+	return nil
+}
+
+// answer says how the agent does.
+func answer(w http.ResponseWriter, ok bool, h daemon.Health) {
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	says := func(yes bool, good, bad string) string {
+		if yes {
+			return good
+		}
+		return bad
+	}
+	fmt.Fprintf(w, "shepherd: %s\ncontroller: %s\nreports waiting: %d\n", says(h.Shepherd, "answers", "does not answer"),
+		says(h.Connected, "connected", "not connected, jobs go on"), h.Pending)
+}
+
+// run starts or finds the shepherd and runs the agent until the context ends;
+// shepherd and jobs go on.
+func (a *assembled) run(ctx context.Context) error {
+	if a.gpus != nil {
+		defer func() { _ = a.gpus.Close() }()
+	}
+	cfg := runtime.Config{Binary: a.s.shepherd, Dir: a.s.shepherdDir(), Node: a.s.node.Name, Release: release(), Env: a.s.shepherdEnv}
+	switch a.s.cluster.Cgroup.Plugin {
+	case "cgroup/v1":
+		cfg.Args = append(cfg.Args, "--cgroup-mode", "v1")
+	case "cgroup/v2":
+		cfg.Args = append(cfg.Args, "--cgroup-mode", "v2")
+	case "disabled":
+		cfg.Args = append(cfg.Args, "--cgroup-mode", "none")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	keeper, err := runtime.Keep(ctx, cfg, a.log, a.agent.Heard)
+	if err != nil {
+		return err
+	}
+	a.keeper.keeper = keeper
+	err = a.agent.Run(ctx)
+	cancel()
+	keeper.Wait()
+	if err == nil {
+		a.log.Info("the agent ends; the shepherd and the jobs go on")
+	}
+	return err
+}

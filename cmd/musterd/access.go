@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/musterhpc/muster/internal/transport/credential"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/scheduler/daemon"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// access issues certificates and credentials with the cluster's own keys.
+type access struct {
+	ca   *pki.CA
+	ring credential.Ring
+	keys [][]byte
+}
+
+// openAccess reads the authority and the credential keys; the keys are made
+// at the first start.
+func openAccess(tlsDir, stateDir string, now spec.Instant) (*access, error) {
+	ca, err := pki.Dir(tlsDir).CA()
+	if err != nil {
+		return nil, fmt.Errorf("the cluster's certificate authority in %s: %w (`muster init` makes one)", tlsDir, err)
+	}
+	path := filepath.Join(stateDir, "credential.keys")
+	ring, err := credential.LoadRing(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if ring, err = credential.NewRing(now); err == nil {
+			err = ring.Save(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("credential keys: %w", err)
+	}
+	a := &access{ca: ca, ring: ring}
+	for _, k := range ring.Public() {
+		a.keys = append(a.keys, encodeKey(k))
+	}
+	return a, nil
+}
+
+// encodeKey writes a public key for agents: the key, from, until (big endian
+// nanoseconds).
+func encodeKey(k credential.PublicKey) []byte {
+	out := append([]byte(nil), k.Key...)
+	for _, t := range [...]spec.Instant{k.From, k.Until} {
+		for s := 56; s >= 0; s -= 8 {
+			out = append(out, byte(uint64(t)>>s))
+		}
+	}
+	return out
+}
+
+// Sign implements daemon.Access.
+func (a *access) Sign(c credentials.Claims) ([]byte, error) {
+	return a.ring.Sign(credential.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID,
+		Groups: c.Groups, Nodes: hostlist.Fold(c.Nodes), Issued: c.Issued, Expires: c.Expires, Launch: c.Launch})
+}
+
+// Keys implements daemon.Access.
+func (a *access) Keys() [][]byte { return a.keys }
+
+// NewToken implements daemon.Access.
+func (a *access) NewToken(node string, expires spec.Instant) (string, spec.Hash, error) {
+	text, record, err := pki.NewToken(a.ca, identity.Agent, node, time.Unix(0, int64(expires)))
+	return text, record.Hash, err
+}
+
+// tokenStore lets pki check and spend a token that the ledger holds.
+type tokenStore struct {
+	tokens daemon.Tokens
+	node   string
+}
+
+// Token implements pki.TokenStore.
+func (s tokenStore) Token(_ context.Context, secret pki.Hash) (pki.Token, error) {
+	node, expires, ok := s.tokens.Find(secret)
+	if !ok {
+		return pki.Token{}, pki.ErrTokenUnknown
+	}
+	return pki.Token{Hash: secret, Role: identity.Agent, Node: node, Expires: time.Unix(0, int64(expires))}, nil
+}
+
+// Spend implements pki.TokenStore: the use is in the ledger before it returns.
+func (s tokenStore) Spend(ctx context.Context, secret, publicKey pki.Hash) error {
+	return s.tokens.Spend(ctx, secret, s.node, "key "+hex.EncodeToString(publicKey[:]))
+}
+
+// Enrol implements daemon.Access.
+func (a *access) Enrol(ctx context.Context, token, node string, csr []byte, tokens daemon.Tokens) (daemon.Certificate, error) {
+	issued, err := pki.Enrol(ctx, a.ca, tokenStore{tokens, node}, pki.Request{Token: token, Node: node, CSR: csr}, time.Now())
+	if err != nil {
+		return daemon.Certificate{}, spec.Refuse(spec.CodeBadCredential, err.Error())
+	}
+	return certificate(issued, a.ca), nil
+}
+
+// Renew implements daemon.Access.
+func (a *access) Renew(ctx context.Context, _ string, csr []byte) (daemon.Certificate, error) {
+	issued, err := pki.Renew(a.ca, identity.From(ctx), csr, nil, time.Now())
+	if err != nil {
+		return daemon.Certificate{}, spec.Refuse(spec.CodeBadCredential, err.Error())
+	}
+	return certificate(issued, a.ca), nil
+}
+
+func certificate(i pki.Issued, ca *pki.CA) daemon.Certificate {
+	return daemon.Certificate{PEM: i.CertPEM, CA: ca.CertPEM(), Serial: i.Serial, Expires: spec.Instant(i.NotAfter.UnixNano())}
+}
+
+// clusterUUID makes the identity of a new ledger.
+func clusterUUID(random func([]byte) (int, error)) (id [16]byte, err error) {
+	if _, err = random(id[:]); err != nil {
+		return id, err
+	}
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // RFC 9562, version 4
+	return id, nil
+}

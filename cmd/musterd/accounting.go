@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+	_ "time/tzdata" // reports are cut at the days of the caller's zone, also where the machine has no zone files
+
+	"github.com/musterhpc/muster/accounting/clickhouse"
+	acctd "github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/scheduler/daemon"
+	"github.com/musterhpc/muster/spec"
+)
+
+// accounting is the accounting role of this process: the store, the engine
+// behind it when it is the embedded one, and the service over both.
+type accounting struct {
+	cfg     conffile.Embedded
+	own     bool // the embedded engine
+	store   *clickhouse.Store
+	daemon  *acctd.Daemon
+	service service.AccountingServer
+	log     *slog.Logger
+}
+
+// openAccounting prepares the store. The engine, or the server, need not be
+// there: jobs run without it, and the ledger is the buffer.
+func (s *server) openAccounting(context.Context) (*accounting, error) {
+	codec, err := event.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	a := &accounting{cfg: s.cfg.ClickHouse.Embedded, own: s.cfg.UsesEmbedded(), log: s.log}
+	opts := clickhouse.Options{Socket: a.cfg.Socket}
+	if !a.own {
+		dsn, err := s.cfg.DataSource()
+		if err != nil {
+			return nil, fmt.Errorf("clickhouse.dsn: %w", err)
+		}
+		opts = clickhouse.Options{DSN: dsn.Reveal()}
+	}
+	if a.store, err = clickhouse.Open(opts); err != nil {
+		return nil, fmt.Errorf("the accounting store: %w", err)
+	}
+	identify := caller(uint32(os.Getuid()))
+	a.daemon = acctd.New(acctd.Config{
+		Source: ledgerSource{s.archive.a, s.ctl},
+		Store:  a.store,
+		OpenWriter: func(ctx context.Context, ledger [16]byte, cluster string) (acctd.Writer, tally.Resume, error) {
+			return a.store.NewWriter(ctx, ledger, cluster)
+		},
+		Codec: codec, Clock: clockAdapter{clock.NewSystem()}, Log: s.log,
+		Identity: func() ([16]byte, string) { st := s.ctl.View().State; return st.UUID, st.ClusterName },
+		Confirm:  func(p acctd.Progress) { s.ctl.SetAccounted(p.Seq) },
+		Identify: func(ctx context.Context) acctd.Caller {
+			c := identify(ctx)
+			return acctd.Caller{User: c.User, Admin: c.Admin || c.UID == 0}
+		},
+		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
+	})
+	a.service = a.daemon.Service()
+	return a, nil
+}
+
+// run keeps the embedded engine up, if it is ours, and serves.
+func (a *accounting) run(ctx context.Context) error {
+	if a.own {
+		engine := a.engine(ctx)
+		if engine == nil {
+			return nil
+		}
+		defer func() {
+			if err := engine.Close(); err != nil {
+				a.log.Warn("the ClickHouse engine did not end cleanly", "error", err)
+			}
+		}()
+	}
+	return a.daemon.Run(ctx)
+}
+
+// engine starts the embedded engine, again and again until it starts or the
+// context ends. From then on its supervisor restarts it.
+func (a *accounting) engine(ctx context.Context) *embedded.Supervisor {
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		start, cancel := context.WithTimeout(ctx, time.Minute)
+		s, err := embedded.Start(start, embedded.Options{Data: a.cfg.DataDir, Library: a.cfg.Library, Socket: a.cfg.Socket,
+			Memory: int(a.cfg.MaxMemory / conffile.MiB), Log: a.log})
+		cancel()
+		if err == nil {
+			return s
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, embedded.ErrNoLibrary) {
+			a.log.Error("accounting waits for the ClickHouse engine: jobs run, and nothing is lost", "error", err, "cure", "run deploy/engine/fetch.sh, or set clickhouse.embedded.library or clickhouse.dsn in muster.yaml")
+		} else {
+			a.log.Error("the ClickHouse engine does not start: jobs run, and nothing is lost", "error", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (a *accounting) close() {
+	if err := a.store.Close(); err != nil {
+		a.log.Warn("close the accounting store", "error", err)
+	}
+}
+
+// lag is how far the store is behind, for /metrics.
+func (a *accounting) lag() collector.AccountingLag {
+	st := a.daemon.Status()
+	return collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second)}
+}
+
+func (a *accounting) kpis() []kpi.Value { return a.daemon.KPIs() }
+
+// ledgerSource is the archive as accounting reads it.
+type ledgerSource struct {
+	a   *archive.Archive
+	ctl *daemon.Controller
+}
+
+// Open implements the source of accounting.
+func (l ledgerSource) Open(_ context.Context, seq uint64) (acctd.Cursor, error) {
+	it, err := l.a.Reader(max(seq, 1))
+	if err != nil {
+		return nil, err
+	}
+	return ledgerCursor{it}, nil
+}
+
+// Head implements the source of accounting.
+func (l ledgerSource) Head() (uint64, spec.Instant) {
+	st := l.ctl.View().State
+	return st.Seq, st.At
+}
+
+type ledgerCursor struct{ it *archive.Iterator }
+
+// Next implements a cursor of accounting.
+func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
+	for {
+		r, err := c.it.Follow(ctx)
+		if err != nil {
+			return acctd.Entry{}, err
+		}
+		if r.LastSeq >= r.FirstSeq {
+			return acctd.Entry{First: r.FirstSeq, Last: r.LastSeq, Events: append([]byte(nil), r.Batch...)}, nil
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/spec"
+)
+
+// mayCall is the first door of the API: which kind of party may call a method
+// at all. What a party may do there the services decide. What is not named
+// here is closed.
+func mayCall(method string, id identity.Identity, self uint32) bool {
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/muster.v1."), "/")
+	user := id.Kind == identity.LocalUser || id.Kind == identity.AttestedUser || id.Kind == identity.Admin
+	owner := id.Kind == identity.Admin || (id.Kind == identity.LocalUser && (id.UID == 0 || id.UID == self))
+	switch service {
+	case "Cluster", "Accounting":
+		return user
+	case "Agents":
+		// Whoever enrols has no certificate yet: the token speaks for it.
+		return name == "Enrol" || id.Kind == identity.Agent || owner
+	case "Ledger":
+		return owner || id.Kind == identity.Controller
+	}
+	return false
+}
+
+func admitCall(ctx context.Context, method string, self uint32) error {
+	if id := identity.From(ctx); !mayCall(method, id, self) {
+		return spec.Refuse(spec.CodeAccessDenied, id.String()+" may not call "+method)
+	}
+	return nil
+}
+
+// guardUnary and guardStream put the door in front of every method.
+func guardUnary(self uint32) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if err := admitCall(ctx, info.FullMethod, self); err != nil {
+			return nil, err
+		}
+		return next(ctx, req)
+	}
+}
+
+func guardStream(self uint32) grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if err := admitCall(stream.Context(), info.FullMethod, self); err != nil {
+			return err
+		}
+		return next(srv, stream)
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/nodeagent/telemetry/host"
+)
+
+const initUsage = `muster init makes what a new cluster needs: muster.yaml, slurm.conf (unless
+there is one), the certificate authority and this controller's certificate.
+Nothing that exists is overwritten.
+
+Usage:
+  muster init [--dir DIR] [options]
+
+Examples:
+  muster init                                  # /etc/muster, /var/lib/muster, this machine as the only node
+  muster init --dir lab --nodes 2 --gpus 8     # a lab in one folder: two nodes on this machine, 8 simulated GPUs each
+
+Options:
+`
+
+// setup is what init is asked for.
+type setup struct {
+	dir, cluster    string
+	nodes           int
+	cpus, gpus, mem int64
+	gpuType         string
+	basePort        int
+	hosts           []string
+	extra           []string
+}
+
+// initCommand runs `musterd init`.
+func initCommand(args []string, out, errOut io.Writer) int {
+	var o setup
+	fl := pflag.NewFlagSet("muster init", pflag.ContinueOnError)
+	fl.SetOutput(errOut)
+	fl.StringVar(&o.dir, "dir", "", "put configuration, state and sockets into one `folder` (default: the system's folders)")
+	fl.StringVar(&o.cluster, "cluster", "muster", "ClusterName")
+	fl.IntVar(&o.nodes, "nodes", 0, "declare `N` nodes, all on this machine (default: this machine as it is)")
+	fl.Int64Var(&o.cpus, "cpus", 8, "CPUs of each declared node")
+	fl.Int64Var(&o.mem, "mem", 16000, "memory of each declared node in `MiB`")
+	fl.Int64Var(&o.gpus, "gpus", 0, "GPUs of each declared node, simulated where there is no real one")
+	fl.StringVar(&o.gpuType, "gpu-type", "", "GPU `type` of each declared node")
+	fl.IntVar(&o.basePort, "port", 6817, "first `port`: API, then REST at +3; metrics stay on 8080 unless this is changed")
+	fl.StringSliceVar(&o.hosts, "host", nil, "further `names` and addresses of this controller, for its certificate")
+	fl.StringArrayVar(&o.extra, "conf", nil, "`line` to add to slurm.conf, for example --conf 'MinJobAge=60' (repeatable)")
+	help := fl.BoolP("help", "h", false, "print this help and exit")
+	fl.Usage = func() { fmt.Fprint(errOut, initUsage, fl.FlagUsages()) }
+	if err := fl.Parse(args); err != nil {
+		fmt.Fprintf(errOut, "muster init: %v\n", err)
+		return 2
+	}
+	if *help {
+		fmt.Fprint(out, initUsage, fl.FlagUsages())
+		return 0
+	}
+	if err := o.run(out); err != nil {
+		fmt.Fprintf(errOut, "muster init: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func (o *setup) run(out io.Writer) error {
+	cfg, path, err := o.config()
+	if err != nil {
+		return err
+	}
+	for _, dir := range [...]string{filepath.Dir(path), cfg.StateDir, cfg.RunDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	slurm, err := o.slurmConf(name)
+	if err != nil {
+		return err
+	}
+	for _, f := range [...]struct {
+		path string
+		data []byte
+	}{{path, cfg.YAML()}, {cfg.SlurmConf, slurm}} {
+		switch made, err := writeNew(f.path, f.data); {
+		case err != nil:
+			return err
+		case made:
+			fmt.Fprintf(out, "wrote %s\n", f.path)
+		default:
+			fmt.Fprintf(out, "kept  %s\n", f.path)
+		}
+	}
+	hosts := append([]string{name, "localhost", "127.0.0.1", "::1"}, o.hosts...)
+	cluster, _, err := readCluster(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = pki.Dir(cfg.TLS.Dir).Init(cluster.ClusterName, pki.Holder{Role: identity.Controller, Name: name, Hosts: hosts}, time.Now())
+	switch {
+	case errors.Is(err, pki.ErrExists):
+		fmt.Fprintf(out, "kept  %s (certificate authority)\n", cfg.TLS.Dir)
+	case err != nil:
+		return err
+	default:
+		fmt.Fprintf(out, "wrote %s (certificate authority and this controller's certificate)\n", cfg.TLS.Dir)
+	}
+	fmt.Fprintf(out, "\nNext: muster up%s\n", o.dirFlag())
+	return nil
+}
+
+func (o *setup) dirFlag() string {
+	if o.dir == "" {
+		return ""
+	}
+	return " --dir " + o.dir
+}
+
+// config is the muster.yaml to write and its path.
+func (o *setup) config() (*conffile.Config, string, error) {
+	cfg := conffile.Defaults()
+	path := "/etc/muster/muster.yaml"
+	if o.dir != "" {
+		dir, err := filepath.Abs(o.dir)
+		if err != nil {
+			return nil, "", err
+		}
+		path = filepath.Join(dir, "muster.yaml")
+		cfg.StateDir, cfg.RunDir = filepath.Join(dir, "state"), filepath.Join(dir, "run")
+		cfg.SlurmConf = filepath.Join(dir, "slurm.conf")
+	}
+	if o.basePort != 6817 {
+		at := func(n int) conffile.Addr { return conffile.Addr(fmt.Sprintf("127.0.0.1:%d", o.basePort+n)) }
+		cfg.Listen.GRPC, cfg.Listen.REST, cfg.Listen.Metrics = at(0), at(3), at(4)
+		cfg.Listen.AgentMetrics, cfg.Listen.AgentGRPC, cfg.Listen.AccountingAPI = at(10), at(1), at(2)
+	}
+	cfg.Fill()
+	return cfg, path, cfg.Validate()
+}
+
+// slurmConf describes the nodes asked for, or this machine.
+func (o *setup) slurmConf(hostname string) ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# Written by muster init. Every key of Slurm's own documentation has its meaning here.\n")
+	fmt.Fprintf(&b, "ClusterName=%s\nSlurmctldHost=%s\n", o.cluster, hostname)
+	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nSchedulerType=sched/backfill\n")
+	fmt.Fprintf(&b, "PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightJobSize=1000\nPriorityWeightPartition=1000\nPriorityWeightQOS=2000\n")
+	fmt.Fprintf(&b, "ReturnToService=2\nSlurmdTimeout=300\nKillWait=30\nMinJobAge=300\n")
+	line := ""
+	if o.nodes == 0 {
+		inv, err := host.Read(host.This("/tmp"))
+		if err != nil {
+			return nil, fmt.Errorf("this machine's inventory: %w", err)
+		}
+		line = fmt.Sprintf("NodeName=%s CPUs=%d RealMemory=%d", strings.Split(hostname, ".")[0], inv.CPUs, inv.RealMemoryMiB*95/100)
+	} else {
+		line = fmt.Sprintf("NodeName=node[1-%d] NodeHostname=%s CPUs=%d RealMemory=%d", o.nodes, hostname, o.cpus, o.mem)
+		fmt.Fprintf(&b, "SlurmdParameters=config_overrides # the declared nodes share this machine\n")
+		if o.nodes == 1 {
+			line = strings.Replace(line, "node[1-1]", "node1", 1)
+		}
+	}
+	if o.gpus > 0 {
+		typ := ""
+		if o.gpuType != "" {
+			typ = o.gpuType + ":"
+		}
+		fmt.Fprintf(&b, "GresTypes=gpu\nAccountingStorageTRES=gres/gpu\n")
+		line += fmt.Sprintf(" Gres=gpu:%s%d", typ, o.gpus)
+	}
+	for _, e := range o.extra {
+		fmt.Fprintln(&b, e)
+	}
+	fmt.Fprintf(&b, "%s State=UNKNOWN\n", line)
+	part := "main"
+	if o.gpus > 0 {
+		part = "gpu"
+	}
+	fmt.Fprintf(&b, "PartitionName=%s Nodes=ALL Default=YES MaxTime=7-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=500 State=UP\n", part)
+	return b.Bytes(), nil
+}
+
+// writeNew writes a file that does not exist; false when it does.
+func writeNew(path string, data []byte) (bool, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return false, err
+	}
+	return true, f.Close()
+}

@@ -1,0 +1,141 @@
+// Command musterd is the server of a Muster cluster: the controller (ledger,
+// scheduler, API, exporter) and the accounting service, in one process or
+// apart. `musterd embedded-clickhouse` is the child in which the embedded
+// ClickHouse engine runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/internal/conffile"
+)
+
+var version = "dev"
+
+const usage = `musterd is the server of a Muster cluster.
+
+Usage:
+  musterd [--config FILE] [--role ROLE[,ROLE]]
+  musterd embedded-clickhouse --help
+  musterd init|up|down --help
+
+Roles:
+  controller   ledger, scheduler, API for tools and agents, /metrics
+  accounting   ledger into ClickHouse, sacct and sreport, KPIs
+  Both run in one process by default.
+
+Examples:
+  musterd                                # /etc/muster/muster.yaml
+  musterd --config lab/muster.yaml
+  musterd --check --config lab/muster.yaml
+
+Options:
+`
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
+		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) > 1 {
+		switch verb := os.Args[1]; verb {
+		case "init":
+			os.Exit(initCommand(os.Args[2:], os.Stdout, os.Stderr))
+		case "up", "down":
+			os.Exit(upCommand(verb, os.Args[2:], os.Stdout, os.Stderr))
+		}
+	}
+	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// options are the command line.
+type options struct {
+	config string
+	roles  []string
+	check  bool
+}
+
+func command(args []string, out, errOut io.Writer) int {
+	var o options
+	fs := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
+	fs.SetOutput(errOut)
+	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
+	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`")
+	fs.BoolVar(&o.check, "check", false, "read the configuration, print what is wrong with it, and exit")
+	show := fs.BoolP("version", "V", false, "print the version and exit")
+	help := fs.BoolP("help", "h", false, "print this help and exit")
+	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
+	switch err := fs.Parse(args); {
+	case errors.Is(err, pflag.ErrHelp) || (err == nil && *help):
+		fmt.Fprint(out, usage, fs.FlagUsages())
+		return 0
+	case err != nil:
+		fmt.Fprintf(errOut, "musterd: %v\n", err)
+		return 2
+	case *show:
+		fmt.Fprintf(out, "muster %s\n", version)
+		return 0
+	case fs.NArg() > 0:
+		fmt.Fprintf(errOut, "musterd: unknown argument %q (see musterd --help)\n", fs.Arg(0))
+		return 2
+	}
+	for _, r := range o.roles {
+		if r != "controller" && r != "accounting" {
+			fmt.Fprintf(errOut, "musterd: unknown role %q: controller and accounting are the roles\n", r)
+			return 2
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, o, out); err != nil {
+		fmt.Fprintf(errOut, "musterd: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// serve reads the configuration and runs the roles until the context ends.
+func serve(ctx context.Context, o options, out io.Writer) error {
+	cfg, err := conffile.Load(o.config)
+	if err != nil {
+		return err
+	}
+	cluster, warnings, err := readCluster(cfg)
+	if err != nil {
+		return err
+	}
+	log := newLogger(cfg.Log)
+	for _, w := range warnings {
+		log.Warn("configuration", "problem", w)
+	}
+	if o.check {
+		fmt.Fprintf(out, "%s: cluster %s, %d nodes, %d partitions: no errors, %d warnings\n",
+			cfg.SlurmConf, cluster.ClusterName, len(cluster.Nodes), len(cluster.Partitions), len(warnings))
+		return nil
+	}
+	s := &server{cfg: cfg, cluster: cluster, log: log, roles: o.roles}
+	return s.run(ctx)
+}
+
+// newLogger writes to standard error in the configured form.
+func newLogger(c conffile.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
+		level = slog.LevelInfo
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+}

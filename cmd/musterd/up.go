@@ -1,0 +1,432 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/framed/client"
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/spec"
+)
+
+const upUsage = `muster up starts a cluster on this machine: the controller with accounting,
+and an agent for each node that slurm.conf places here. What already runs is
+left alone.
+
+Usage:
+  muster up [--dir DIR | --config FILE]
+  muster down [--dir DIR | --config FILE] [--jobs]
+
+Examples:
+  muster up --dir lab
+  muster down --dir lab --jobs      # cancel the jobs first
+
+Options:
+`
+
+// local is a cluster on this machine, as up and down see it.
+type local struct {
+	config  string
+	cfg     *conffile.Config
+	cluster *spec.Config
+	host    string
+	out     io.Writer
+	wait    time.Duration
+	jobs    bool
+}
+
+// upCommand runs `musterd up` and `musterd down`.
+func upCommand(verb string, args []string, out, errOut io.Writer) int {
+	l := local{out: out}
+	fl := pflag.NewFlagSet("muster "+verb, pflag.ContinueOnError)
+	fl.SetOutput(errOut)
+	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
+	fl.StringVar(&l.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
+	fl.DurationVar(&l.wait, "wait", 60*time.Second, "how long to wait for the daemons")
+	if verb == "down" {
+		fl.BoolVar(&l.jobs, "jobs", false, "cancel all jobs and wait for their end first")
+	}
+	help := fl.BoolP("help", "h", false, "print this help and exit")
+	if err := fl.Parse(args); err != nil {
+		fmt.Fprintf(errOut, "muster %s: %v\n", verb, err)
+		return 2
+	}
+	if *help {
+		fmt.Fprint(out, upUsage, fl.FlagUsages())
+		return 0
+	}
+	if *dir != "" {
+		l.config = filepath.Join(*dir, "muster.yaml")
+	}
+	err := l.load()
+	if err == nil && verb == "up" {
+		err = l.up()
+	} else if err == nil {
+		err = l.down()
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "muster %s: %v\n", verb, err)
+		return 1
+	}
+	return 0
+}
+
+func (l *local) load() (err error) {
+	if l.config, err = filepath.Abs(l.config); err != nil {
+		return err
+	}
+	if l.cfg, err = conffile.Load(l.config); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s does not exist: `muster init` makes it", l.config)
+	} else if err != nil {
+		return err
+	}
+	if l.cluster, _, err = readCluster(l.cfg); err != nil {
+		return err
+	}
+	l.host, err = os.Hostname()
+	return err
+}
+
+// nodes lists the nodes that live on this machine.
+func (l *local) nodes() []string {
+	var out []string
+	short, _, _ := strings.Cut(l.host, ".")
+	for i := range l.cluster.Nodes {
+		n := &l.cluster.Nodes[i]
+		h := n.Hostname
+		if h == "" {
+			h = n.Name
+		}
+		if h == l.host || h == short || h == "localhost" {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+func (l *local) pidFile(name string) string { return filepath.Join(l.cfg.RunDir, name+".pid") }
+func (l *local) logFile(name string) string { return filepath.Join(l.cfg.RunDir, name+".log") }
+func (l *local) agentDir(node string) string {
+	return filepath.Join(l.cfg.StateDir, "agents", node)
+}
+
+// running returns the pid of a daemon that up started and that still runs.
+func (l *local) running(name, program string) int {
+	data, err := os.ReadFile(l.pidFile(name))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil || !strings.HasPrefix(filepath.Base(exe), program) {
+		return 0
+	}
+	return pid
+}
+
+// start runs a daemon in a session of its own, its output in a log file.
+func (l *local) start(name, program string, args ...string) error {
+	logf, err := os.OpenFile(l.logFile(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer logf.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = logf, logf
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(l.pidFile(name), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o644); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
+
+func (l *local) up() error {
+	if err := os.MkdirAll(l.cfg.RunDir, 0o755); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if l.running("musterd", "musterd") == 0 {
+		if err := l.start("musterd", self, "--config", l.config); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
+	defer cancel()
+	if err := l.until(ctx, "musterd", func(ctx context.Context) error {
+		return l.call(ctx, "Cluster/Ping", &apiv1.PingRequest{}, &apiv1.PingReply{})
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintf(l.out, "controller  up: socket %s, API %s, metrics http://%s/metrics\n", l.cfg.Socket, l.cfg.Listen.GRPC, shown(l.cfg.Listen.Metrics))
+	nodes := l.nodes()
+	for i, node := range nodes {
+		if err := l.startAgent(ctx, filepath.Dir(self), node, i); err != nil {
+			return fmt.Errorf("agent of %s: %w", node, err)
+		}
+	}
+	for i, node := range nodes {
+		if err := l.until(ctx, "agent-"+node, func(ctx context.Context) error { return l.registered(ctx, node) }); err != nil {
+			return err
+		}
+		fmt.Fprintf(l.out, "node %-6s up: metrics http://%s/metrics\n", node, shown(l.agentMetrics(i)))
+	}
+	return l.awaitAccounting(ctx)
+}
+
+// awaitAccounting waits until the store takes rows. A store that stays away
+// is no reason to call the cluster down: jobs run without it.
+func (l *local) awaitAccounting(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.wait/3)
+	defer cancel()
+	st := &apiv1.AccountingStatusReply{}
+	err := l.until(ctx, "musterd", func(ctx context.Context) error {
+		if err := l.call(ctx, "Accounting/Status", &apiv1.AccountingStatusRequest{}, st); err != nil {
+			return err
+		}
+		if !st.GetUp() {
+			return errors.New("the store does not take rows yet")
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", st.GetError(), l.logFile("musterd"))
+		return nil
+	}
+	fmt.Fprintf(l.out, "accounting  up: ClickHouse %s\n", st.GetStore())
+	return nil
+}
+
+func shown(a conffile.Addr) string {
+	host, port, err := net.SplitHostPort(string(a))
+	if err != nil {
+		return string(a)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// agentMetrics is the metrics address of the i-th agent on this machine.
+func (l *local) agentMetrics(i int) conffile.Addr {
+	host, port, err := net.SplitHostPort(string(l.cfg.Listen.AgentMetrics))
+	if err != nil {
+		return l.cfg.Listen.AgentMetrics
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return l.cfg.Listen.AgentMetrics
+	}
+	return conffile.Addr(net.JoinHostPort(host, strconv.Itoa(n+i)))
+}
+
+// startAgent enrols a node, if it is not yet, and starts its agent.
+func (l *local) startAgent(ctx context.Context, bin, node string, i int) error {
+	if l.running("agent-"+node, "muster-agent") != 0 {
+		return nil
+	}
+	dir := l.agentDir(node)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(string(l.cfg.Listen.GRPC))
+	if err != nil {
+		return fmt.Errorf("listen.grpc: %w", err)
+	}
+	args := []string{"--config", l.config, "--node", node, "--state-dir", dir, "--metrics", string(l.agentMetrics(i)), "--controller", net.JoinHostPort("localhost", port)}
+	if _, err := os.Stat(filepath.Join(dir, "tls", "host.pem")); errors.Is(err, fs.ErrNotExist) {
+		rep := &apiv1.CreateTokenReply{}
+		if err := l.call(ctx, "Cluster/CreateToken", &apiv1.CreateTokenRequest{Node: node, Lifetime: int64(10 * spec.Minute)}, rep); err != nil {
+			return fmt.Errorf("enrolment token: %w", err)
+		}
+		token := filepath.Join(dir, "token")
+		if err := keyfile.Write(token, []byte(rep.GetToken()+"\n"), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "--token-file", token)
+	}
+	return l.start("agent-"+node, filepath.Join(bin, "muster-agent"), args...)
+}
+
+func (l *local) registered(ctx context.Context, node string) error {
+	rep := &apiv1.ListNodesReply{}
+	if err := l.call(ctx, "Cluster/ListNodes", &apiv1.ListNodesRequest{Nodes: []string{node}}, rep); err != nil {
+		return err
+	}
+	if n := rep.GetNodes(); len(n) != 1 || !n[0].GetRegistered() || n[0].GetLost() {
+		return errors.New("the node has not registered yet")
+	}
+	return nil
+}
+
+// call makes one call on the local socket.
+func (l *local) call(ctx context.Context, method string, req, resp message) error {
+	c, err := client.Dial(ctx, client.Unix(l.cfg.Socket))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(ctx, "/muster.v1."+method, req, resp)
+}
+
+// until tries again until it works, the daemon has died, or time is up.
+func (l *local) until(ctx context.Context, name string, try func(context.Context) error) error {
+	program, _, _ := strings.Cut(name, "-")
+	if program == "agent" {
+		program = "muster-agent"
+	}
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		if l.running(name, program) == 0 {
+			return fmt.Errorf("%s has ended; the last lines of %s:\n%s", name, l.logFile(name), tail(l.logFile(name), 5))
+		}
+		select {
+		case <-time.After(30 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer after %s (%w); see %s", name, l.wait, err, l.logFile(name))
+		}
+	}
+}
+
+func tail(path string, lines int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+func (l *local) down() error {
+	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
+	defer cancel()
+	if l.jobs && l.running("musterd", "musterd") != 0 {
+		if err := l.endJobs(ctx); err != nil {
+			return err
+		}
+	}
+	names := []string{}
+	for _, n := range l.nodes() {
+		names = append(names, "agent-"+n)
+	}
+	for _, name := range append(names, "musterd") {
+		program := "muster-agent"
+		if name == "musterd" {
+			program = "musterd"
+		}
+		if pid := l.running(name, program); pid != 0 {
+			if err := stop(ctx, pid); err != nil {
+				return fmt.Errorf("%s (pid %d): %w", name, pid, err)
+			}
+			fmt.Fprintf(l.out, "%s stopped\n", name)
+		}
+		if err := os.Remove(l.pidFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, n := range l.nodes() {
+		l.drainShepherd(ctx, n)
+	}
+	return nil
+}
+
+// drainShepherd tells a node's shepherd to end with its last job. One that
+// does not answer is gone already.
+func (l *local) drainShepherd(ctx context.Context, node string) {
+	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.agentDir(node), "shepherd"), version))
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	if _, err := c.Drain(ctx); err != nil {
+		return
+	}
+	runs, err := c.List(ctx)
+	if err != nil {
+		return // it had nothing left and has ended
+	}
+	live := 0
+	for i := range runs {
+		if runs[i].State < plan.Exited {
+			live++
+		}
+	}
+	if live > 0 {
+		fmt.Fprintf(l.out, "%s: %d jobs go on; their shepherd ends with the last\n", node, live)
+	}
+}
+
+// endJobs cancels everything and waits until no job holds a node.
+func (l *local) endJobs(ctx context.Context) error {
+	res := &apiv1.JobResults{}
+	if err := l.call(ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, res); err != nil {
+		return err
+	}
+	for {
+		rep := &apiv1.ListJobsReply{}
+		if err := l.call(ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, rep); err != nil {
+			return err
+		}
+		if len(rep.GetJobs()) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%d jobs have not ended after %s", len(rep.GetJobs()), l.wait)
+		}
+	}
+}
+
+// stop asks a process to end and waits for it.
+func stop(ctx context.Context, pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return err
+	}
+	for {
+		if err := syscall.Kill(pid, 0); err != nil {
+			return nil
+		}
+		if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(data), ") Z ") {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.New("it does not end")
+		}
+	}
+}
+
+// message is what the framed client sends and fills.
+type message = proto.Message

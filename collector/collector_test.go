@@ -1,0 +1,152 @@
+package collector
+
+import (
+	"flag"
+	"io"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// lab is a cluster of two nodes with eight GPUs each, one of them drained,
+// one job running, one waiting for a node that is too small now, one ended.
+func lab(t *testing.T) *view.View {
+	t.Helper()
+	tr := trial.On(state.New(), spec.AtUnix(1_000_000), event.Actor{}, "")
+	cfg := &spec.Config{ClusterName: "lab", GresTypes: []string{"gpu"}, Sched: spec.SchedConfig{Backfill: true, Memory: true}}
+	cfg.Limits.DefMemPerCPU = 100
+	for _, name := range []string{"n1", "n2"} {
+		cfg.Nodes = append(cfg.Nodes, spec.NodeSpec{Name: name, CPUs: 8, Mem: 16000, GRES: []spec.GRESSpec{{Name: "gpu", Type: "h100", N: 8}}})
+	}
+	cfg.Partitions = []spec.PartitionSpec{{Name: "gpu", NodeNames: []string{"n1", "n2"}, Default: true, DefaultTime: spec.Hour}}
+	do := func(cmd scheduler.Command) scheduler.Result {
+		res, err := scheduler.Decide(tr, cmd)
+		if err != nil {
+			t.Fatalf("%T: %v", cmd, err)
+		}
+		return res
+	}
+	do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "lab", Version: 1}}})
+	do(scheduler.Configure{Config: cfg})
+	for _, name := range []string{"n1", "n2"} {
+		inv := spec.Inventory{BootID: "b", CPUs: 8, Mem: 16000}
+		for i := range uint32(8) {
+			inv.GPUs = append(inv.GPUs, spec.GPU{Index: i, UUID: name + string(rune('0'+i)), Type: "h100"})
+		}
+		do(scheduler.RegisterNode{Node: name, Inventory: inv})
+	}
+	do(scheduler.UpdateNode{Node: "n2", State: event.NodeDrain, Reason: "fan"})
+	submit := func(gpus int64) {
+		do(scheduler.Submit{Spec: &spec.JobSpec{User: "alice", UID: 1000, Name: "j", Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: gpus}}}}})
+	}
+	submit(2)
+	submit(8)
+	submit(1)
+	out, err := scheduler.Pass(tr.State.Freeze(), tr.Now, scheduler.PassOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(scheduler.Starts{Outcome: out})
+	tr.Now = tr.Now.Add(90 * spec.Second)
+	ended := tr.Job(3)
+	do(scheduler.Report{Node: ended.Alloc.Nodes[0].Name, Run: scheduler.Run{UID: 3, Attempt: 1}, Done: &scheduler.NodeDone{Batch: &event.StepResult{}}})
+	return &view.View{State: tr.State.Freeze(), Plan: out.Plan, Pass: view.PassStats{Passes: 3, Last: 2 * spec.Millisecond, Max: 5 * spec.Millisecond, Total: 9 * spec.Millisecond}}
+}
+
+func source(v *view.View) Source {
+	return Source{View: func() *view.View { return v }, Agents: func() int { return 2 }, Now: func() spec.Instant { return v.State.At }, Version: "test",
+		Accounting: func() AccountingLag { return AccountingLag{Up: true, Seq: v.State.Seq - 2, Seconds: 1.5} },
+		KPIs: func() []kpi.Value {
+			out := []kpi.Value{{KPI: "wait_p95", By: kpi.ByCluster, Key: "lab", Window: "1d", Null: true}}
+			for i, k := range kpi.All() {
+				out = append(out, kpi.Value{KPI: k.Name, By: kpi.ByCluster, Key: "lab", Window: "1h", Value: float64(i) / 4})
+			}
+			return out
+		}}
+}
+
+func scrapeText(t *testing.T, v *view.View) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	Handler(source(v)).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	body, err := io.ReadAll(rec.Body)
+	if err != nil || rec.Code != 200 {
+		t.Fatalf("status %d, %v: %s", rec.Code, err, body)
+	}
+	var own []string
+	for _, line := range strings.Split(string(body), "\n") {
+		if !strings.Contains(line, "go_") && !strings.Contains(line, "process_") {
+			own = append(own, line)
+		}
+	}
+	return strings.Join(own, "\n")
+}
+
+func TestMetricsGolden(t *testing.T) {
+	got := scrapeText(t, lab(t))
+	const golden = "testdata/metrics.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the exposition changed (run with -update and read the diff):\n%s", got)
+	}
+}
+
+func TestEveryServedMetricIsInTheCatalogueAndTheReverse(t *testing.T) {
+	if _, err := catalogue.New(Metrics()); err != nil {
+		t.Fatal(err)
+	}
+	text := scrapeText(t, lab(t))
+	for _, m := range Metrics() {
+		if !strings.Contains(text, "# HELP "+m.Name+" "+m.Help+"\n# TYPE "+m.Name+" ") {
+			t.Errorf("%s is in the list and not served with its help and type", m.Name)
+		}
+	}
+}
+
+func TestNothingIsServedBeforeTheClusterExists(t *testing.T) {
+	text := scrapeText(t, &view.View{State: state.New().Freeze()})
+	if strings.Contains(text, "muster_") {
+		t.Errorf("an empty ledger serves %s", text)
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	tr := trial.On(state.New(), 1, event.Actor{}, "")
+	_ = tr.Emit(&event.ClusterCreated{Name: "b", Version: 1})
+	cfg := &spec.Config{ClusterName: "b", Partitions: []spec.PartitionSpec{{Name: "p", Default: true}}}
+	for i := range 1000 {
+		name := "n" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+		cfg.Nodes = append(cfg.Nodes, spec.NodeSpec{Name: name, CPUs: 64, Mem: 1000})
+		cfg.Partitions[0].NodeNames = append(cfg.Partitions[0].NodeNames, name)
+	}
+	_ = tr.Emit(&event.ConfigAdopted{Config: cfg})
+	js := &spec.JobSpec{User: "u", Partitions: []string{"p"}}
+	for i := range 10_000 {
+		_ = tr.Emit(&event.JobSubmitted{UID: spec.JobUID(i + 1), ID: spec.JobID(i + 1), Spec: js, Req: spec.TRES{CPU: 1}})
+	}
+	h := Handler(source(&view.View{State: tr.State.Freeze()}))
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+	}
+}

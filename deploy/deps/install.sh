@@ -1,0 +1,79 @@
+#!/bin/sh
+# Installs what building and testing need beyond Go, on Debian 12 and its kin.
+#
+#   deploy/deps/install.sh              everything below
+#   deploy/deps/install.sh build        what `make build` and `make demo` need
+#   deploy/deps/install.sh --list       print the packages, install nothing
+#
+# As root it installs what is missing. Otherwise it prints the command to run and fails, unless nothing is missing.
+# A command that is there already is never replaced, wherever it came from.
+set -eu
+
+# command or file, Debian package, group, why
+table='
+make    make                build  runs the targets
+gcc     gcc                 build  the GPU libraries are loaded through C, and the race detector needs it
+/usr/include/stdlib.h libc6-dev build headers for the same
+git     git                 build  versions and clean checks
+npm     npm                 build  fetches the ClickHouse engine library (or set MUSTER_LIBCHDB)
+/etc/ssl/certs/ca-certificates.crt ca-certificates build HTTPS of go and npm
+diff    diffutils           test   comparisons of generated files
+ps      procps              test   the kill tests look at processes
+protoc  protobuf-compiler   test   make generate and make check
+'
+
+only=
+list=no
+for arg in "$@"; do
+	case $arg in
+	build | test) only=$arg ;;
+	--list) list=yes ;;
+	*) echo "usage: $0 [build|test] [--list]" >&2; exit 2 ;;
+	esac
+done
+
+missing=
+while read -r what package group _; do
+	[ -n "$what" ] || continue
+	[ -z "$only" ] || [ "$only" = "$group" ] || continue
+	[ "$list" = no ] || { echo "$package"; continue; }
+	case $what in
+	/*) [ ! -e "$what" ] || continue ;;
+	*) ! command -v "$what" >/dev/null 2>&1 || continue ;;
+	esac
+	missing="$missing $package"
+done <<TABLE
+$table
+TABLE
+[ "$list" = no ] || exit 0
+
+want=$(sed -n 's/^go //p' "$(dirname -- "$0")/../../go.mod")
+if ! command -v go >/dev/null 2>&1; then
+	echo "deps: Go is missing: install Go $want or later from https://go.dev/dl and put it on PATH" >&2
+	exit 1
+fi
+have=$(cd "$(dirname -- "$0")/../.." && go env GOVERSION | sed 's/^go//')
+if [ "$(printf '%s\n%s\n' "$want" "$have" | sort -V | head -n 1)" != "$want" ]; then
+	echo "deps: Go $have is too old: Go $want or later is needed (https://go.dev/dl)" >&2
+	exit 1
+fi
+
+if [ -z "$missing" ]; then
+	echo "deps: everything is there"
+	exit 0
+fi
+command="apt-get update && apt-get install -y --no-install-recommends$missing"
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "deps: missing, and there is no apt-get here; these are their Debian names:$missing" >&2
+	exit 1
+fi
+if [ "$(id -u)" != 0 ]; then
+	echo "deps: missing:$missing. As root, run:" >&2
+	echo "  $command" >&2
+	exit 1
+fi
+echo "deps: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+# shellcheck disable=SC2086 # a list of packages
+apt-get install -y -q --no-install-recommends $missing

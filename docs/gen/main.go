@@ -1,0 +1,101 @@
+// Command gen writes the pages and files of this repository that are generated
+// from Go definitions. Run it from the top of the repository:
+//
+//	go run ./docs/gen          writes what differs and says so
+//	go run ./docs/gen -check   writes nothing, and fails if anything differs
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/cli"
+	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/internal/conffile/confdoc"
+	"github.com/musterhpc/muster/nodeagent/telemetry"
+)
+
+// page is one generated file.
+type page struct {
+	path string
+	make func() (string, error)
+}
+
+// pages lists every generated file, in the order they are made.
+func pages() []page {
+	conf := func(render func(confdoc.Comments) (string, error)) func() (string, error) {
+		return func() (string, error) {
+			source, err := os.ReadFile("internal/conffile/config.go")
+			if err != nil {
+				return "", err
+			}
+			comments, err := confdoc.Read(source)
+			if err != nil {
+				return "", err
+			}
+			return render(comments)
+		}
+	}
+	return []page{
+		{"internal/conffile/default.yaml", conf(confdoc.Annotated)},
+		{"docs/muster.yaml.md", conf(confdoc.Markdown)},
+		{"docs/kpis.md", func() (string, error) { return kpi.Markdown(), nil }},
+		{"docs/metrics.md", metrics},
+		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
+	}
+}
+
+// metrics is the catalogue of every metric that Muster serves.
+func metrics() (string, error) {
+	c, err := catalogue.New(collector.Metrics(), telemetry.Metrics())
+	if err != nil {
+		return "", err
+	}
+	return c.Markdown(), nil
+}
+
+func main() {
+	check := flag.Bool("check", false, "write nothing; fail if a file differs")
+	flag.Parse()
+	if err := run(*check); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+var errStale = errors.New("generated files are stale: run `make generate` and commit the result")
+
+func run(check bool) error {
+	stale := false
+	for _, p := range pages() {
+		text, err := p.make()
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.path, err)
+		}
+		have, err := os.ReadFile(p.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if bytes.Equal(have, []byte(text)) {
+			continue
+		}
+		stale = true
+		fmt.Println("differs:", p.path)
+		if check {
+			continue
+		}
+		if err := os.WriteFile(p.path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if check && stale {
+		return errStale
+	}
+	return nil
+}

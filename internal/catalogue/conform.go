@@ -1,0 +1,52 @@
+package catalogue
+
+import (
+	"slices"
+	"strings"
+)
+
+// Seen is one metric family as a live endpoint served it.
+type Seen struct {
+	Name string
+	Type string // as after # TYPE
+	Help string
+	// Labels is the union over its series, without le.
+	Labels []string
+}
+
+// Conform holds what an endpoint served against the catalogue: no family that
+// is not listed, no other type, help or label, and (if all is true) nothing
+// listed that was not served. The error is Problems.
+func (c *Catalogue) Conform(endpoint string, seen []Seen, all bool) error {
+	var out Problems
+	add := func(name, text string) { out = append(out, Problem{name, endpoint, text}) }
+	want := c.Served(endpoint)
+	served := make([]string, 0, len(seen))
+	for _, s := range seen {
+		served = append(served, s.Name)
+		i := slices.IndexFunc(want, func(m Metric) bool { return m.Name == s.Name })
+		if i < 0 {
+			add(s.Name, "is served but not in the catalogue")
+			continue
+		}
+		m := want[i]
+		if s.Type != m.Type.String() {
+			add(s.Name, "is served as "+s.Type+", the catalogue says "+m.Type.String())
+		}
+		if s.Help != m.Help {
+			add(s.Name, "is served with another help text than the catalogue's")
+		}
+		if len(s.Labels) > 0 && !sameSet(s.Labels, m.Labels) {
+			add(s.Name, "is served with labels "+strings.Join(s.Labels, ",")+", the catalogue says "+strings.Join(m.Labels, ","))
+		}
+	}
+	for _, m := range want {
+		if all && !slices.Contains(served, m.Name) {
+			add(m.Name, "is in the catalogue but was not served")
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,49 @@
+package catalogue
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Markdown renders the catalogue as docs/metrics.md: one section for each
+// endpoint, one row for each metric.
+func (c *Catalogue) Markdown() string {
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nGenerated from the metric catalogue by `make generate`; do not edit.\n\n" +
+		"Every series that Muster serves is listed here with where its figure comes from and how many series it can\n" +
+		"make. A dashboard or an alert that names anything else fails the tests. A histogram also has the series\n" +
+		"`_bucket`, `_sum` and `_count`.\n")
+	for i, m := range c.all {
+		if i == 0 || m.Endpoint != c.all[i-1].Endpoint {
+			process, path, _ := strings.Cut(m.Endpoint, " ")
+			fmt.Fprintf(&b, "\n## %s: `%s`\n\n", process, path)
+			b.WriteString("| metric | type | unit | labels | meaning | source | series |\n|---|---|---|---|---|---|---|\n")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n",
+			m.Name, m.kind(), orDash(string(m.Unit)), m.labels(), cell(m.Help), cell(m.Source), cell(m.Cardinality))
+	}
+	return b.String()
+}
+
+func (m Metric) kind() string {
+	if m.Type == Info {
+		return "info"
+	}
+	return m.Type.String()
+}
+
+func (m Metric) labels() string {
+	if len(m.Labels) == 0 {
+		return "-"
+	}
+	return "`" + strings.Join(m.Labels, "` `") + "`"
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

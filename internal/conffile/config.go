@@ -1,0 +1,156 @@
+package conffile
+
+import "github.com/musterhpc/muster/spec"
+
+// Config is muster.yaml. Everything that describes the cluster itself (nodes,
+// partitions, limits, priorities) stands in slurm.conf and its companions; here
+// is only what they have no word for.
+//
+// The comments of the fields are the reference: docs/muster.yaml.md and the
+// annotated default file are generated from them.
+type Config struct {
+	// Name of the cluster, as every metric and accounting row carries it. Empty
+	// takes ClusterName of slurm.conf; if both are given they must agree.
+	ClusterName string `yaml:"cluster_name" example:"aurora"`
+	// Folder of everything that must survive a restart: ledger, archive,
+	// certificates, the embedded engine's data.
+	StateDir string `yaml:"state_dir" kind:"path"`
+	// Folder of sockets and other things that may vanish at a reboot.
+	RunDir string `yaml:"run_dir" kind:"path"`
+	// Path of slurm.conf. gres.conf, cgroup.conf and topology.conf are read from
+	// the same folder.
+	SlurmConf string `yaml:"slurm_conf" kind:"path"`
+	// Path of the local socket that the tools on this host use. Empty means
+	// muster.sock in run_dir.
+	Socket string `yaml:"socket" kind:"path" example:"/run/muster/muster.sock"`
+	// Addresses to listen on: a port, host:port, or off.
+	Listen Listen `yaml:"listen"`
+	// Where accounting is stored.
+	ClickHouse ClickHouse `yaml:"clickhouse"`
+	// Identity between machines.
+	TLS TLS `yaml:"tls"`
+	// The durable record of everything that happened.
+	Ledger Ledger `yaml:"ledger"`
+	// What the agents measure and export.
+	Telemetry Telemetry `yaml:"telemetry"`
+	// The way from the ledger into ClickHouse.
+	Accounting Accounting `yaml:"accounting"`
+	// What the daemons write to standard error.
+	Log Log `yaml:"log"`
+}
+
+// Listen holds the addresses of every process.
+type Listen struct {
+	// Controller: the API for tools and agents on other machines (mutual TLS).
+	GRPC Addr `yaml:"grpc"`
+	// Controller: REST and the console.
+	REST Addr `yaml:"rest"`
+	// Controller: /metrics and the other dialects' paths.
+	Metrics Addr `yaml:"metrics"`
+	// Agent: steps and their input and output.
+	AgentGRPC Addr `yaml:"agent_grpc"`
+	// Agent: /metrics of the node and its GPUs.
+	AgentMetrics Addr `yaml:"agent_metrics"`
+	// Accounting, where it runs apart from the controller.
+	AccountingAPI Addr `yaml:"accounting_api"`
+}
+
+// ClickHouse is the accounting store: a server by DSN, or the embedded engine.
+type ClickHouse struct {
+	// Data source name of a ClickHouse server or cluster. Empty, and no
+	// dsn_file, means the embedded engine. A DSN with a password in it is
+	// refused unless muster.yaml has mode 0600: better name a dsn_file.
+	DSN Secret `yaml:"dsn" example:"clickhouse://muster@db1:9000,db2:9000/muster"`
+	// File of mode 0600 whose only line is the DSN.
+	DSNFile string `yaml:"dsn_file" kind:"path" example:"/etc/muster/clickhouse.dsn"`
+	// The engine that runs as a child of the accounting service. It serves one
+	// controller; several controllers need a server.
+	Embedded Embedded `yaml:"embedded"`
+}
+
+// Embedded is the embedded ClickHouse engine.
+type Embedded struct {
+	// Path of libchdb.so. Empty searches the places where it is installed.
+	Library string `yaml:"library" kind:"path" example:"/usr/lib/muster/libchdb.so"`
+	// Folder of its data. Empty means clickhouse in state_dir.
+	DataDir string `yaml:"data_dir" kind:"path" example:"/var/lib/muster/clickhouse"`
+	// Path of its socket (mode 0600). Empty means clickhouse.sock in run_dir.
+	Socket string `yaml:"socket" kind:"path" example:"/run/muster/clickhouse.sock"`
+	// Memory that all its queries together may take.
+	MaxMemory Size `yaml:"max_memory"`
+	// Memory that one query may take.
+	MaxQueryMemory Size `yaml:"max_query_memory"`
+}
+
+// TLS is what proves identity between machines.
+type TLS struct {
+	// Folder of the certificate authority (on a controller) and of this host's
+	// certificate and key. Empty means tls in state_dir.
+	Dir string `yaml:"dir" kind:"path" example:"/var/lib/muster/tls"`
+}
+
+// Ledger is the durable log and the history behind it.
+type Ledger struct {
+	// Free space on the ledger's disk below which submissions are refused, so
+	// that ends and cancellations of jobs can still be recorded.
+	ReserveBytes Size `yaml:"reserve_bytes"`
+	// Events between two snapshots of the state. More makes restarts slower,
+	// fewer writes more.
+	SnapshotEvery int64 `yaml:"snapshot_every"`
+	// Folder of the whole history. Empty means archive in state_dir.
+	ArchiveDir string `yaml:"archive_dir" kind:"path" example:"/var/lib/muster/archive"`
+	// How long history is kept, or forever. Nothing is dropped before
+	// accounting has it.
+	Retention spec.Span `yaml:"retention"`
+}
+
+// Telemetry is what agents measure.
+type Telemetry struct {
+	// Which GPU gauges carry the labels of the job: all, core (utilisation,
+	// memory, power, SM, tensor and engine activity) or none.
+	JobLabels string `yaml:"job_labels" enum:"all,core,none"`
+	// Name of the label that holds the job's number.
+	JobLabelName string `yaml:"job_label_name"`
+	// Time between two collections.
+	Interval spec.Span `yaml:"interval"`
+	// Where GPU figures come from: dcgm, nvml, simulated, or auto for the first
+	// of these that works.
+	Provider string `yaml:"provider" enum:"auto,dcgm,nvml,simulated"`
+}
+
+// Accounting is the ingest from the ledger into ClickHouse.
+type Accounting struct {
+	// Most rows that go into one insert.
+	BatchRows int64 `yaml:"batch_rows"`
+	// Longest time a finished job waits to be inserted.
+	BatchInterval spec.Span `yaml:"batch_interval"`
+	// Whether job scripts are stored: auto as AccountingStoreFlags of slurm.conf
+	// says, never whatever it says.
+	StoreScripts string `yaml:"store_scripts" enum:"auto,never"`
+}
+
+// Log is the daemons' log.
+type Log struct {
+	// Least important level that is written: debug, info, warn or error.
+	Level string `yaml:"level" enum:"debug,info,warn,error"`
+	// Form of a line: text for people, json for collectors.
+	Format string `yaml:"format" enum:"text,json"`
+}
+
+// Defaults is the configuration of an empty file, before Fill.
+func Defaults() *Config {
+	return &Config{
+		StateDir:  "/var/lib/muster",
+		RunDir:    "/run/muster",
+		SlurmConf: "/etc/slurm/slurm.conf",
+		Listen: Listen{
+			GRPC: ":6817", REST: ":6820", Metrics: ":8080",
+			AgentGRPC: ":6818", AgentMetrics: ":9400", AccountingAPI: ":6819",
+		},
+		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB}},
+		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
+		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, Provider: "auto"},
+		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, StoreScripts: "auto"},
+		Log:        Log{Level: "info", Format: "text"},
+	}
+}

@@ -1,0 +1,57 @@
+package conffile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one thing that is wrong in a file.
+type Problem struct {
+	File string
+	Line int    // 0 when no line can be named
+	Path string // of the key, as in listen.grpc; empty for the whole file
+	Text string // what is wrong and what to do
+}
+
+func (p Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+	}
+	if p.Path != "" {
+		b.WriteString(": " + p.Path)
+	}
+	return b.String() + ": " + p.Text
+}
+
+// Problems is everything that is wrong with a file, by line, as one error.
+type Problems []Problem
+
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap lets errors.As look at each problem.
+func (ps Problems) Unwrap() []error {
+	out := make([]error, len(ps))
+	for i, p := range ps {
+		out[i] = p
+	}
+	return out
+}
+
+// err gives the problems in the order of the file, or nil if there are none.
+func (ps Problems) err() error {
+	if len(ps) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(ps, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return ps
+}

@@ -1,0 +1,135 @@
+package conffile
+
+import (
+	_ "embed" // the annotated default file is generated and embedded
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+//go:embed default.yaml
+var annotated string
+
+// Annotated is muster.yaml with every key, its meaning and its default value,
+// all commented out: what `muster init` writes.
+func Annotated() string { return annotated }
+
+// Key is one key of Config.
+type Key struct {
+	Path    string // dotted, as in listen.grpc
+	Type    string // for people: path, size, time, address, number, text, a list of words, section
+	Default string // as it is written in the file; empty when it follows from others
+	Example string // where there is no default
+	// Struct and Field say where its comment stands.
+	Struct, Field string
+}
+
+// Name is the last part of the path.
+func (k Key) Name() string { return k.Path[strings.LastIndexByte(k.Path, '.')+1:] }
+
+// Depth is the number of sections around the key.
+func (k Key) Depth() int { return strings.Count(k.Path, ".") }
+
+// Section tells a key that holds other keys.
+func (k Key) Section() bool { return k.Type == "section" }
+
+// Keys lists every key, sections before what they hold.
+func Keys() []Key { return describe(reflect.ValueOf(Defaults()).Elem(), "") }
+
+func describe(v reflect.Value, prefix string) []Key {
+	var out []Key
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		k := Key{
+			Path: prefix + f.Tag.Get("yaml"), Type: typeName(f), Example: f.Tag.Get("example"),
+			Struct: v.Type().Name(), Field: f.Name,
+		}
+		if k.Section() {
+			out = append(append(out, k), describe(v.Field(i), k.Path+".")...)
+			continue
+		}
+		k.Default = scalarText(v.Field(i))
+		out = append(out, k)
+	}
+	return out
+}
+
+func typeName(f reflect.StructField) string {
+	if enum := f.Tag.Get("enum"); enum != "" {
+		return strings.ReplaceAll(enum, ",", " | ")
+	}
+	if f.Tag.Get("kind") == "path" {
+		return "path"
+	}
+	switch f.Type {
+	case reflect.TypeFor[spec.Span]():
+		return "time"
+	case reflect.TypeFor[Size]():
+		return "size"
+	case reflect.TypeFor[Addr]():
+		return "address"
+	case reflect.TypeFor[Secret]():
+		return "secret"
+	}
+	switch f.Type.Kind() {
+	case reflect.Struct:
+		return "section"
+	case reflect.Int64:
+		return "number"
+	case reflect.Bool:
+		return "true | false"
+	}
+	return "text"
+}
+
+// scalarText gives a value as Decode reads it back, "" for an empty one.
+func scalarText(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case spec.Span:
+		return formatSpan(x)
+	case Secret:
+		return x.Reveal()
+	case fmt.Stringer: // Size, Addr
+		return x.String()
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// YAML writes the configuration as a file that Parse reads back to the same
+// values. It holds the secrets of the configuration: write it with mode 0600.
+func (c *Config) YAML() []byte {
+	var b strings.Builder
+	writeSection(&b, reflect.ValueOf(c).Elem(), "")
+	return []byte(b.String())
+}
+
+func writeSection(b *strings.Builder, v reflect.Value, indent string) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name := f.Tag.Get("yaml")
+		if f.Type.Kind() == reflect.Struct {
+			fmt.Fprintf(b, "%s%s:\n", indent, name)
+			writeSection(b, v.Field(i), indent+"  ")
+		} else if text := scalarText(v.Field(i)); text != "" {
+			fmt.Fprintf(b, "%s%s: %s\n", indent, name, quoted(v.Field(i), text))
+		}
+	}
+}
+
+// quoted writes strings so that they stay strings; everything else, and an
+// address that is only a port, is plain.
+func quoted(v reflect.Value, text string) string {
+	if v.Kind() != reflect.String || v.Type() == reflect.TypeFor[Addr]() && !strings.Contains(text, ":") {
+		return text
+	}
+	out, err := yaml.Marshal(text)
+	if err != nil { // a string always has a form
+		return strconv.Quote(text)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}

@@ -1,0 +1,194 @@
+package conffile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// maxFile is the size up to which a configuration is read, in bytes.
+const maxFile = 1 << 20
+
+var errTooLarge = errors.New("is larger than 1 MiB, which no configuration is")
+
+func readLimited(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = errTooLarge
+	}
+	return data, err
+}
+
+// Validate checks what must hold between the values of a configuration that
+// was filled. The error is Problems.
+func (c *Config) Validate() error {
+	v := validator{file: "configuration"}
+	c.check(&v)
+	return v.problems.err()
+}
+
+type validator struct {
+	file     string
+	lines    map[string]int // where each given key stands
+	problems Problems
+}
+
+func (v *validator) add(path, format string, args ...any) {
+	v.problems = append(v.problems, Problem{v.file, v.lines[path], path, fmt.Sprintf(format, args...)})
+}
+
+// between reports a value outside its bounds; the bounds print themselves.
+func between[T ~int64](v *validator, path string, value, least, most T, show func(T) string) {
+	if value < least || value > most {
+		v.add(path, "%s is out of range: it must be between %s and %s", show(value), show(least), show(most))
+	}
+}
+
+var (
+	clusterName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+	labelName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+func (c *Config) check(v *validator) {
+	if c.ClusterName != "" && !clusterName.MatchString(c.ClusterName) {
+		v.add("cluster_name", "%q is not a cluster's name: use letters, digits, hyphens and underscores, 63 at most", c.ClusterName)
+	}
+	for _, f := range []struct{ path, value string }{{"state_dir", c.StateDir}, {"run_dir", c.RunDir}, {"slurm_conf", c.SlurmConf}} {
+		if f.value == "" {
+			v.add(f.path, "must not be empty")
+		}
+	}
+	c.checkSockets(v)
+	c.checkListen(v)
+	c.checkClickHouse(v)
+	number := func(n int64) string { return fmt.Sprint(n) }
+	between(v, "ledger.reserve_bytes", c.Ledger.ReserveBytes, 16*MiB, 1*TiB, Size.String)
+	between(v, "ledger.snapshot_every", c.Ledger.SnapshotEvery, 1_000, 100_000_000, number)
+	between(v, "ledger.retention", c.Ledger.Retention, spec.Day, spec.Infinite, formatSpan)
+	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
+	between(v, "accounting.batch_rows", c.Accounting.BatchRows, 1, 1_000_000, number)
+	between(v, "accounting.batch_interval", c.Accounting.BatchInterval, 10*spec.Millisecond, spec.Minute, formatSpan)
+	reserved := []string{"gpu", "UUID", "device", "modelName", "hostname", "user", "account", "partition", "job", "instance", "le", "quantile"}
+	switch name := c.Telemetry.JobLabelName; {
+	case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
+		v.add("telemetry.job_label_name", "%q is not a label's name: use letters, digits and underscores", name)
+	case slices.Contains(reserved, name):
+		v.add("telemetry.job_label_name", "%q is the name of another label", name)
+	}
+	v.enums(reflect.ValueOf(c).Elem(), "")
+}
+
+// enums repeats Parse's check of the listed values, for configurations that
+// were made by a program.
+func (v *validator) enums(s reflect.Value, prefix string) {
+	for i := range s.NumField() {
+		f := s.Type().Field(i)
+		if f.Type.Kind() == reflect.Struct {
+			v.enums(s.Field(i), prefix+f.Tag.Get("yaml")+".")
+		} else if enum := f.Tag.Get("enum"); enum != "" && !slices.Contains(strings.Split(enum, ","), s.Field(i).String()) {
+			v.add(prefix+f.Tag.Get("yaml"), "%q is not one of %s", s.Field(i).String(), strings.ReplaceAll(enum, ",", ", "))
+		}
+	}
+}
+
+// maxSocketPath is what fits into the kernel's sockaddr_un, in bytes.
+const maxSocketPath = 107
+
+func (c *Config) checkSockets(v *validator) {
+	sockets := []struct{ path, socket, from string }{
+		{"socket", c.Socket, "run_dir"},
+		{"clickhouse.embedded.socket", c.ClickHouse.Embedded.Socket, "run_dir"},
+	}
+	for _, s := range sockets {
+		if len(s.socket) <= maxSocketPath {
+			continue
+		}
+		at := s.path
+		if v.lines[at] == 0 {
+			at = s.from // the socket follows from it
+		}
+		v.add(at, "the socket %s has a path of %d bytes, and the kernel takes %d: choose a shorter one", s.socket, len(s.socket), maxSocketPath)
+	}
+	if c.Socket != "" && c.Socket == c.ClickHouse.Embedded.Socket {
+		v.add("clickhouse.embedded.socket", "%s is the path of socket already", c.Socket)
+	}
+}
+
+// checkListen finds two listeners on one address. All of them may run on one
+// machine.
+func (c *Config) checkListen(v *validator) {
+	l := reflect.ValueOf(c.Listen)
+	first := map[Addr]string{}
+	for i := range l.NumField() {
+		path := "listen." + l.Type().Field(i).Tag.Get("yaml")
+		addr := Addr(l.Field(i).String())
+		if addr.Off() {
+			continue
+		}
+		if other, taken := first[addr]; taken {
+			if v.lines[path] == 0 && v.lines[other] > 0 { // the other one was written, this one is a default
+				path, other = other, path
+			}
+			v.add(path, "%s is the address of %s already", addr, other)
+		}
+		first[addr] = path
+	}
+}
+
+func (c *Config) checkClickHouse(v *validator) {
+	ch := c.ClickHouse
+	if ch.DSN != "" {
+		if text := badDSN(ch.DSN.Reveal()); text != "" {
+			v.add("clickhouse.dsn", "%s", text)
+		}
+		if ch.DSNFile != "" {
+			v.add("clickhouse.dsn_file", "stands beside clickhouse.dsn: only one of them can hold")
+		}
+	}
+	if c.UsesEmbedded() {
+		between(v, "clickhouse.embedded.max_memory", ch.Embedded.MaxMemory, 512*MiB, 16*TiB, Size.String)
+		between(v, "clickhouse.embedded.max_query_memory", ch.Embedded.MaxQueryMemory, 64*MiB, 16*TiB, Size.String)
+		if ch.Embedded.MaxQueryMemory > ch.Embedded.MaxMemory {
+			v.add("clickhouse.embedded.max_query_memory", "%s is more than max_memory (%s)", ch.Embedded.MaxQueryMemory, ch.Embedded.MaxMemory)
+		}
+		return
+	}
+	for _, key := range keys(reflect.TypeFor[Embedded]()) {
+		if path := "clickhouse.embedded." + key; v.lines[path] > 0 {
+			v.add(path, "has no effect beside a DSN: take it out, or take the DSN out")
+		}
+	}
+}
+
+// badDSN says what is wrong with a DSN, without repeating what may be secret.
+func badDSN(dsn string) string {
+	u, err := url.Parse(dsn)
+	schemes := []string{"clickhouse", "tcp", "http", "https"}
+	switch {
+	case err != nil || u.Opaque != "" || !slices.Contains(schemes, u.Scheme):
+		return "is not a DSN: write clickhouse://user@host:9000/database (or http, https, tcp)"
+	case u.Host == "":
+		return "names no host"
+	}
+	return ""
+}
+
+// secrets refuses a password in a file that others can read.
+func (v *validator) secrets(ch ClickHouse, mode fs.FileMode) {
+	u, err := url.Parse(ch.DSN.Reveal())
+	if err != nil || ch.DSN == "" {
+		return // reported by badDSN
+	}
+	_, inUser := u.User.Password()
+	if (inUser || u.Query().Has("password")) && mode&0o077 != 0 {
+		v.add("clickhouse.dsn", "holds a password, and the file can be read by others (mode %04o): chmod 600 %s, or move the DSN into a file of mode 0600 and name it in clickhouse.dsn_file", mode, v.file)
+	}
+}

@@ -1,0 +1,42 @@
+package tidy
+
+import (
+	"go/ast"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var checkName = regexp.MustCompile("`state\\.(Check[A-Z][A-Za-z0-9]*)`")
+
+// Invariants compares the checks that a page names, as `state.CheckX`, with
+// the exported functions CheckX of ledger/state.
+func Invariants(t *Tree, page string) []Breach {
+	const where = "docs/invariants.md"
+	var named, exist []string
+	for _, m := range checkName.FindAllStringSubmatch(page, -1) {
+		named = append(named, m[1])
+	}
+	if p := t.named(t.Module + "/ledger/state"); p != nil {
+		for _, f := range p.Files {
+			for _, d := range f.AST.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Check") && fn.Name.Name != "Check" && fn.Name.Name != "Checks" {
+					exist = append(exist, fn.Name.Name)
+				}
+			}
+		}
+	}
+	var out []Breach
+	for _, n := range named {
+		if !slices.Contains(exist, n) {
+			out = append(out, Breach{Rule: "invariants", Path: where, Text: "names state." + n + ", which does not exist"})
+		}
+	}
+	for _, n := range exist {
+		if !slices.Contains(named, n) {
+			out = append(out, Breach{Rule: "invariants", Path: where, Text: "does not say what state." + n + " checks"})
+		}
+	}
+	return out
+}

@@ -1,0 +1,174 @@
+package tidy
+
+import (
+	"slices"
+	"strings"
+)
+
+// room is one row of the import order.
+type room struct {
+	path  string // folder from the root; the longest that fits a package is its room
+	layer int
+	upTo  int // it may import every room of this layer and below
+	// also names further rooms it may import.
+	also []string
+	// outside names the modules (or packages) beyond the standard library that
+	// it may import: the one outside thing it knows.
+	outside []string
+	pure    bool // no clock, lock, goroutine, channel, global, I/O or map order
+	why     string
+}
+
+// anything in outside lifts the limit.
+const anything = "*"
+
+const (
+	mCBOR     = "github.com/fxamacker/cbor/v2"
+	mGRPC     = "google.golang.org/grpc"
+	mProtobuf = "google.golang.org/protobuf"
+	mSys      = "golang.org/x/sys"
+	mZstd     = "github.com/klauspost/compress"
+	mYAML     = "go.yaml.in/yaml/v3"
+)
+
+// order is the import order of the house: rooms by layer, each with what it
+// may know. It is a statement of policy: do not change it to mend a build.
+var order = []room{
+	{path: "spec", layer: 0, upTo: -1, pure: true,
+		why: "the nouns stand below everything and need the standard library only"},
+
+	{path: "ledger/event", layer: 1, upTo: 0, outside: []string{mCBOR}, pure: true,
+		why: "events are spec nouns in the past tense, with their codec"},
+
+	{path: "ledger/state", layer: 2, upTo: 1, outside: []string{mCBOR}, pure: true,
+		why: "the fold knows events and nothing of who writes or reads them"},
+	{path: "ledger/view", layer: 2, upTo: 1, also: []string{"ledger/state"}, pure: true,
+		why: "the published snapshot is made of the state"},
+
+	{path: "scheduler", layer: 3, upTo: 2, pure: true,
+		why: "decisions are a function of state, time, seed and command"},
+	{path: "nodeagent/plan", layer: 3, upTo: 2, pure: true,
+		why: "the agent's decisions are a function of what is desired and what is seen"},
+	{path: "nodeagent/gpu/device", layer: 3, upTo: 2, pure: true,
+		why: "what a GPU is and says, shared by the providers, telemetry and the agent"},
+	{path: "nodeagent/gpu/attrib", layer: 3, upTo: 2, also: []string{"nodeagent/gpu/device"}, pure: true,
+		why: "counting GPU time and energy is a function of the observations"},
+	{path: "accounting/tally", layer: 3, upTo: 2, pure: true, why: "counting reads events and nothing else"},
+	{path: "accounting/kpi", layer: 3, upTo: 2, pure: true, why: "definitions of figures stand alone"},
+	{path: "accounting/query", layer: 3, upTo: 2, also: []string{"accounting/kpi"}, pure: true,
+		why: "the text of every report is made from the definitions, not from a database"},
+	{path: "internal/catalogue", layer: 3, upTo: 2, pure: true, why: "metrics as data"},
+
+	{path: "api", layer: 4, upTo: -1, outside: []string{mProtobuf, mGRPC}, why: "generated from the contract alone"},
+	{path: "internal/wire", layer: 4, upTo: 3, also: []string{"api"}, outside: []string{mProtobuf},
+		why: "turns messages into nouns and back"},
+
+	{path: "ledger/log", layer: 4, upTo: 3, outside: []string{
+		"github.com/hashicorp/raft", "github.com/hashicorp/raft-wal", "github.com/hashicorp/go-hclog", mCBOR,
+		"github.com/hashicorp/go-metrics", "github.com/armon/go-metrics", mSys}, why: "an adapter knows raft and no other adapter"},
+	{path: "ledger/archive", layer: 4, upTo: 3, outside: []string{mZstd, mCBOR, mSys}, why: "an adapter knows its files and no other adapter"},
+	{path: "ledger/blob", layer: 4, upTo: 3, why: "an adapter knows its files and no other adapter"},
+	{path: "nodeagent/runtime", layer: 4, upTo: 3, outside: []string{
+		"github.com/cilium/ebpf", mCBOR, mSys}, why: "an adapter knows the kernel and no other adapter"},
+	{path: "nodeagent/gpu", layer: 4, upTo: 3, outside: []string{"github.com/NVIDIA/go-dcgm", "github.com/NVIDIA/go-nvml", mSys},
+		why: "an adapter knows the GPU libraries and no other adapter"},
+	{path: "nodeagent/telemetry", layer: 4, upTo: 3, outside: []string{"github.com/VictoriaMetrics/metrics", mSys},
+		why: "an adapter knows the node's metrics and no other adapter"},
+	{path: "accounting/clickhouse", layer: 4, upTo: 3, outside: []string{"github.com/ClickHouse/clickhouse-go/v2", "github.com/ClickHouse/ch-go",
+		"github.com/google/uuid"}, why: "an adapter knows the database and no other adapter"},
+	{path: "accounting/embedded", layer: 4, upTo: 3, outside: []string{"github.com/ebitengine/purego", "github.com/ClickHouse/ch-go", mSys,
+		"github.com/go-faster/city", "github.com/pierrec/lz4/v4", "github.com/andybalholm/brotli", mZstd}, why: "an adapter knows the engine library and no other adapter"},
+	{path: "accounting/importer", layer: 4, upTo: 3, outside: []string{mZstd}, why: "an adapter knows foreign records and no other adapter"},
+	{path: "collector", layer: 4, upTo: 3, outside: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model",
+		"github.com/prometheus/common", "github.com/prometheus/exporter-toolkit"}, why: "an adapter knows the exposition and no other adapter"},
+	{path: "internal/transport", layer: 4, upTo: 3, also: []string{"api", "internal/wire"}, outside: []string{mGRPC, mProtobuf, mCBOR, mSys},
+		why: "carries the API; knows channels and identity, no other adapter"},
+	{path: "internal/conffile", layer: 4, upTo: 3, outside: []string{mYAML}, why: "an adapter knows YAML and no other adapter"},
+	{path: "internal/clock", layer: 4, upTo: 0, why: "an adapter knows the machine's clock and no other adapter"},
+	{path: "dashboards", layer: 4, upTo: 3, outside: []string{"github.com/grafana/grafana-foundation-sdk/go"},
+		why: "panels are generated from the catalogue, the KPIs and the queries"},
+	{path: "alerts", layer: 4, upTo: 3, outside: []string{mYAML, "github.com/prometheus/prometheus", "github.com/prometheus/common",
+		"github.com/prometheus/alertmanager"}, why: "rules are generated from the catalogue, the KPIs and the queries"},
+
+	{path: "scheduler/daemon", layer: 5, upTo: 3, also: []string{"api", "internal/wire"}, outside: []string{mProtobuf},
+		why: "a daemon meets its adapters through interfaces it declares"},
+	{path: "nodeagent/daemon", layer: 5, upTo: 3, also: []string{"api", "internal/wire"}, outside: []string{mProtobuf},
+		why: "a daemon meets its adapters through interfaces it declares"},
+	{path: "accounting/daemon", layer: 5, upTo: 3, also: []string{"api", "internal/wire"}, outside: []string{mProtobuf},
+		why: "a daemon meets its adapters through interfaces it declares"},
+
+	{path: "sim", layer: 6, upTo: 3, also: []string{"api", "internal/wire", "scheduler/daemon", "nodeagent/daemon", "accounting/daemon"},
+		why: "the simulator drives the real decisions and twins of the adapters, never an adapter"},
+
+	{path: "cli", layer: 7, upTo: 3, also: []string{"api", "internal/wire", "internal/transport", "sim", "dashboards", "alerts"},
+		outside: []string{"github.com/spf13/pflag", mProtobuf, mSys, mYAML},
+		why:     "tools start quickly: no database, no GPU library, no gRPC"},
+
+	{path: "cmd", layer: 8, upTo: 8, outside: []string{anything}, why: "the mains put everything together"},
+	{path: "test", layer: 8, upTo: 8, outside: []string{anything}, why: "whole programs are tested with the real things"},
+	{path: "deploy", layer: 8, upTo: 8, outside: []string{anything}, why: "shipped files are rendered and parsed by tests"},
+	{path: "docs", layer: 8, upTo: 8, outside: []string{anything}, why: "generated pages read every definition"},
+	{path: "internal/testkit", layer: 8, upTo: 8, outside: []string{anything}, why: "serves tests only"},
+	{path: "internal/tidy", layer: 8, upTo: -1, why: "judges the tree without being part of it"},
+}
+
+// testOnly are modules and rooms that production code never imports. A package
+// whose name ends with "test" (a conformance suite) and testkit may.
+var testOnly = []string{
+	"testing", "net/http/httptest", "pgregory.net/rapid", "github.com/cockroachdb/datadriven", "internal/testkit", "internal/tidy",
+}
+
+// roomOf finds the room of a folder.
+func roomOf(dir string) (room, bool) {
+	best, found := room{}, false
+	for _, r := range order {
+		if within(dir, r.path) && len(r.path) >= len(best.path) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// mayImport tells whether a package of room r may import one of room to.
+func (r room) mayImport(to room) bool {
+	return r.path == to.path || to.layer <= r.upTo || slices.Contains(r.also, to.path)
+}
+
+// mayKnow tells whether r may import a package from outside the module.
+func (r room) mayKnow(importPath string) bool {
+	return slices.ContainsFunc(r.outside, func(m string) bool { return m == anything || within(importPath, m) })
+}
+
+// within tells whether path is dir or lies below it.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+// TableProblems finds mistakes in the order itself: a room listed twice, a
+// neighbour that does not exist, an import that points upwards or in a circle.
+func TableProblems() []string {
+	var out []string
+	seen := map[string]room{}
+	for _, r := range order {
+		if _, twice := seen[r.path]; twice {
+			out = append(out, r.path+" stands in the table twice")
+		}
+		seen[r.path] = r
+		if r.why == "" {
+			out = append(out, r.path+" has no reason")
+		}
+		if r.pure && r.layer > 3 {
+			out = append(out, r.path+" cannot be pure: only layers 0 to 3 are")
+		}
+		if r.upTo >= r.layer && r.layer < 8 {
+			out = append(out, r.path+" may import its own layer as a whole: name the rooms instead")
+		}
+		for _, a := range r.also {
+			// Only rooms that stand earlier, so that there can be no circle.
+			if to, ok := seen[a]; !ok || to.layer > r.layer {
+				out = append(out, r.path+" names "+a+", which does not stand above it in the table")
+			}
+		}
+	}
+	return out
+}

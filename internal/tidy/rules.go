@@ -1,0 +1,166 @@
+package tidy
+
+import (
+	"cmp"
+	"fmt"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// Breach is one place that breaks a rule.
+type Breach struct {
+	Rule string
+	Path string // file or folder
+	Line int    // 0 when the whole file or folder is meant
+	Text string
+}
+
+func (b Breach) String() string {
+	if b.Line == 0 {
+		return fmt.Sprintf("%s: %s: %s", b.Rule, b.Path, b.Text)
+	}
+	return fmt.Sprintf("%s: %s:%d: %s", b.Rule, b.Path, b.Line, b.Text)
+}
+
+// rule is one named check over the tree.
+type rule struct {
+	name  string
+	check func(*report)
+}
+
+// rules in the order they run. "marks" is last: it finds the marks that no
+// other rule asked for.
+var rules = []rule{
+	{"compiles", checkCompiles},
+	{"imports", checkImports},
+	{"doc", checkDocs},
+	{"format", checkFormat},
+	{"size", checkSizes},
+	{"pure", checkPure},
+	{"order", checkMapOrder},
+	{"float", checkFloats},
+	{"global", checkGlobals},
+	{"init", checkInit},
+	{"output", checkOutput},
+	{"registry", checkRegistries},
+	{"errors", checkErrors},
+	{"sleep", checkSleep},
+	{"unfinished", checkUnfinished},
+	{"marks", checkMarks},
+}
+
+// Names of every rule, in the order they run.
+func Names() []string {
+	out := make([]string, len(rules))
+	for i, r := range rules {
+		out[i] = r.name
+	}
+	return out
+}
+
+// Run applies every rule to a tree that was checked, and gives what it found
+// by rule, place and text. Exceptions are taken off; one that took nothing off
+// is itself reported.
+func Run(t *Tree, exceptions []Exception) []Breach {
+	r := &report{tree: t}
+	for _, rule := range rules {
+		r.rule = rule.name
+		rule.check(r)
+	}
+	out := except(r.found, exceptions)
+	slices.SortStableFunc(out, func(a, b Breach) int {
+		return cmp.Or(slices.Index(Names(), a.Rule)-slices.Index(Names(), b.Rule),
+			strings.Compare(a.Path, b.Path), a.Line-b.Line, strings.Compare(a.Text, b.Text))
+	})
+	return slices.Compact(out)
+}
+
+func except(found []Breach, exceptions []Exception) []Breach {
+	used := make([]bool, len(exceptions))
+	out := slices.DeleteFunc(found, func(b Breach) bool {
+		for i, e := range exceptions {
+			if e.matches(b) {
+				used[i] = true
+				return true
+			}
+		}
+		return false
+	})
+	for i, e := range exceptions {
+		if !used[i] {
+			out = append(out, Breach{Rule: e.Rule, Path: e.Path, Text: fmt.Sprintf("the exception for %q is not needed any more: take it out of the table", e.Text)})
+		}
+	}
+	return out
+}
+
+// report collects what the rules find.
+type report struct {
+	tree  *Tree
+	rule  string
+	found []Breach
+}
+
+func (r *report) add(path string, line int, format string, args ...any) {
+	r.found = append(r.found, Breach{r.rule, path, line, fmt.Sprintf(format, args...)})
+}
+
+func (r *report) at(pos token.Pos, format string, args ...any) {
+	p := r.tree.Fset.Position(pos)
+	r.add(p.Filename, p.Line, format, args...)
+}
+
+func (r *report) line(pos token.Pos) int { return r.tree.Fset.Position(pos).Line }
+
+// production calls visit for each production file that people wrote.
+func (r *report) production(visit func(*Package, *File)) {
+	for _, p := range r.tree.Packages {
+		for _, f := range p.Files {
+			if !f.Generated {
+				visit(p, f)
+			}
+		}
+	}
+}
+
+// written calls visit for each file that people wrote, tests included.
+func (r *report) written(visit func(*Package, *File)) {
+	r.production(visit)
+	for _, p := range r.tree.Packages {
+		for _, f := range p.Tests {
+			if !f.Generated {
+				visit(p, f)
+			}
+		}
+	}
+}
+
+func checkCompiles(r *report) {
+	for _, err := range r.tree.unparsed {
+		r.add(".", 0, "does not parse, so no rule can be applied: %v", err)
+	}
+	for _, p := range r.tree.Packages {
+		if p.broken != nil {
+			r.add(p.Dir, 0, "does not compile, so not every rule can be applied: %v", p.broken)
+		}
+	}
+}
+
+func checkMarks(r *report) {
+	known := []string{"unordered", "table", "global", "float", "sleep"}
+	for _, p := range r.tree.Packages {
+		for _, f := range slices.Concat(p.Files, p.Tests) {
+			for _, m := range f.marks {
+				switch {
+				case !slices.Contains(known, m.name):
+					r.add(f.Path, m.line, "there is no mark //muster:%s", m.name)
+				case m.why == "":
+					r.add(f.Path, m.line, "//muster:%s needs a reason", m.name)
+				case !m.used && p.broken == nil && m.name != "table": // a table may grow past the limit any day
+					r.add(f.Path, m.line, "//muster:%s excuses nothing here: take it out", m.name)
+				}
+			}
+		}
+	}
+}

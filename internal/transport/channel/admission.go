@@ -1,0 +1,63 @@
+package channel
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+// Admission decides for each call who is asking. It is asked on every call, not only when a connection opens, so that a
+// revocation or the end of a certificate takes effect at once.
+type Admission struct {
+	Revoked   func(serial string) bool           // nil = nothing is revoked
+	Now       func() time.Time                   // required
+	MayAttest func(node string, uid uint32) bool // whether a compute node may speak for a user: has he a job there? nil = no
+	Names     identity.Resolver                  // names of attested users, from the controller's own sources; nil = none
+}
+
+// Admit returns the identity for one call: the channel's own, or that of the user for whom an authorised channel vouches in the
+// HeaderAttest header. Errors are *status.Error.
+func (a *Admission) Admit(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error) {
+	if channel.Serial != "" {
+		if a.Revoked != nil && a.Revoked(channel.Serial) {
+			return identity.Nameless(), status.New(status.Unauthenticated, "the certificate of %s (serial %s) is revoked", channel, channel.Serial)
+		}
+		if !a.Now().Before(channel.NotAfter) {
+			return identity.Nameless(), status.New(status.Unauthenticated, "the certificate of %s expired at %s: enrol the host again",
+				channel, channel.NotAfter.UTC().Format(time.RFC3339))
+		}
+	}
+	text, ok := header(framed.HeaderAttest)
+	if !ok {
+		return channel, nil
+	}
+	claim, err := parseAttestation(text)
+	if err != nil {
+		return identity.Nameless(), err
+	}
+	id, err := channel.Attest(claim, a.MayAttest)
+	if err != nil {
+		return identity.Nameless(), status.New(status.PermissionDenied, "%v", err)
+	}
+	if a.Names != nil {
+		if name, err := a.Names.UserName(ctx, id.UID); err == nil {
+			id.User = name
+		}
+	}
+	return id, nil
+}
+
+func parseAttestation(text string) (identity.Attestation, error) {
+	u, g, _ := strings.Cut(text, ":")
+	uid, uerr := strconv.ParseUint(u, 10, 32)
+	gid, gerr := strconv.ParseUint(g, 10, 32)
+	if uerr != nil || gerr != nil {
+		return identity.Attestation{}, status.New(status.InvalidArgument, "header %s: %q, want UID:GID", framed.HeaderAttest, text)
+	}
+	return identity.Attestation{UID: uint32(uid), GID: uint32(gid)}, nil
+}

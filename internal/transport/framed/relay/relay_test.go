@@ -1,0 +1,149 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/echotest"
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/framed/client"
+	"github.com/musterhpc/muster/internal/transport/framed/relay"
+	"github.com/musterhpc/muster/internal/transport/framed/serve"
+	"github.com/musterhpc/muster/internal/transport/framed/server"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+func serveOn(t *testing.T, cfg serve.Config, network, address string) (*serve.Server, string) {
+	t.Helper()
+	s, err := serve.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		<-served
+	})
+	return s, l.Addr().String()
+}
+
+// TestLoginHost runs the whole way: a tool on a login host, its agent's socket, TLS, the controller.
+func TestLoginHost(t *testing.T) {
+	echotest.NoGoroutines(t, "internal/transport/framed")
+	ctl, login := pki.Dir(t.TempDir()), pki.Dir(t.TempDir())
+	ca, err := ctl.Init("prod", pki.Holder{Name: "ctl", Hosts: []string{"localhost"}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := ca.Issue(pki.Holder{Role: identity.Login, Name: "l1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := login.SaveEnrolled(p); err != nil {
+		t.Fatal(err)
+	}
+	ctlSource, err := mtls.Load(ctl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loginSource, err := mtls.Load(login)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := server.NewRegistry(nil, nil)
+	registry.RegisterService(echotest.Desc(), &echotest.Service{})
+	ch := &channel.Server{TLS: ctlSource.Server(true, framed.ALPN), Cluster: "prod"}
+	admit := &channel.Admission{Now: time.Now}
+	controller, address := serveOn(t, serve.Config{Handler: registry.Handle, Authenticate: ch.Authenticate, Admit: admit.Admit, Errors: status.Numbers()}, "tcp", "127.0.0.1:0")
+
+	secure := loginSource.Secure("localhost", identity.Controller, framed.ALPN)
+	r := relay.New(func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		plain, err := d.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return secure(ctx, plain)
+	})
+	_, socket := serveOn(t, serve.Config{Handler: r.Handle, Authenticate: (&channel.Server{}).Authenticate}, "unix", filepath.Join(t.TempDir(), "s"))
+	defer r.Close()
+
+	c, err := client.Dial(t.Context(), client.Unix(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	uid := os.Getuid()
+	if uid == 0 {
+		uid = int(identity.Nobody)
+	}
+	out := new(wrapperspb.StringValue)
+	want := fmt.Sprintf("user %d (uid %d, attested by l1)", uid, uid)
+	if err := c.Call(t.Context(), echotest.WhoAmI, wrapperspb.String("root"), out); err != nil || out.GetValue() != want {
+		t.Errorf("I am %q, %v; want %q", out.GetValue(), err, want)
+	}
+	if err := c.With(framed.Attest(0, 0)).Call(t.Context(), echotest.WhoAmI, wrapperspb.String(""), out); !is(err, status.PermissionDenied) {
+		t.Errorf("a user who attests: %q, %v", out.GetValue(), err)
+	}
+	if err := c.Call(t.Context(), echotest.Fail, wrapperspb.String("coded"), out); !errors.Is(err, echotest.Refusal()) {
+		t.Errorf("refusal: %v", err)
+	}
+	s, err := c.Stream(t.Context(), echotest.Count, wrapperspb.Int64(50_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := new(wrapperspb.Int64Value)
+	for i := int64(1); i <= 50_000; i++ {
+		if err := s.Recv(n); err != nil || n.GetValue() != i {
+			t.Fatalf("%d: %d, %v", i, n.GetValue(), err)
+		}
+	}
+	if err := s.Recv(n); !errors.Is(err, io.EOF) {
+		t.Errorf("end: %v", err)
+	}
+	if n := controller.Disconnect(func(id identity.Identity) bool { return id.Kind == identity.Login }); n != 1 {
+		t.Errorf("%d connections to the controller", n)
+	}
+	for { // the relay notices, and dials again
+		err := c.Call(t.Context(), echotest.WhoAmI, wrapperspb.String(""), out)
+		if err == nil {
+			break
+		}
+		if !is(err, status.Unavailable) {
+			t.Fatal(err)
+		}
+	}
+	controller.Close()
+	for {
+		err := c.Call(t.Context(), echotest.WhoAmI, wrapperspb.String(""), out)
+		if !is(err, status.Unavailable) {
+			t.Fatalf("without a controller: %v", err)
+		}
+		if e := new(status.Error); errors.As(err, &e) && e.Message != "" && e.Details[0].Value == framed.OutcomeNotSent {
+			break // it could not be dialled
+		}
+	}
+}
+
+func is(err error, code status.Code) bool {
+	var e *status.Error
+	return errors.As(err, &e) && e.Wire == code
+}

@@ -1,0 +1,290 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/identity"
+)
+
+// ErrStopped is what Serve returns after Shutdown or Close.
+var ErrStopped = errors.New("serve: server stopped")
+
+// ErrFull is wrapped when a connection is refused for want of room.
+var ErrFull = errors.New("serve: too many connections")
+
+// Server serves connections until it is shut down.
+type Server struct {
+	cfg    Config
+	budget *budget
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // goroutines of connections, handshakes and calls
+	spare  sync.Pool      // of *[]byte: buffers of requests, from recycleMin to Limits.SmallFrame bytes
+
+	mu        sync.Mutex
+	stopping  bool
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	perPeer   map[string]int
+	pending   int // handshakes under way
+}
+
+// Serve accepts connections from l until the server stops (ErrStopped) or the listener fails. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	defer l.Close()
+	if s.cfg.Authenticate == nil {
+		return errors.New("serve: a listener needs Config.Authenticate")
+	}
+	if !s.addListener(l) {
+		return ErrStopped
+	}
+	defer s.removeListener(l)
+	for {
+		raw, err := l.Accept()
+		if err != nil {
+			if s.stopped() {
+				return ErrStopped
+			}
+			if s.pause(err) {
+				continue
+			}
+			return fmt.Errorf("serve: accept: %w", err)
+		}
+		if !s.begin() {
+			raw.Close()
+			continue
+		}
+		go func() {
+			defer s.end()
+			s.handshake(raw)
+		}()
+	}
+}
+
+// pause waits a moment after an error of accept that passes, such as too many open files.
+func (s *Server) pause(err error) bool {
+	var temporary interface{ Temporary() bool }
+	if !errors.As(err, &temporary) || !temporary.Temporary() {
+		return false
+	}
+	s.cfg.Log.Warn("cannot accept a connection; trying again", "error", err)
+	t := time.NewTimer(50 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ctx.Done():
+	}
+	return true
+}
+
+func (s *Server) addListener(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopping {
+		s.listeners[l] = struct{}{}
+	}
+	return !s.stopping
+}
+
+func (s *Server) removeListener(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+}
+
+func (s *Server) stopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
+}
+
+// begin counts a handshake; false when there is no room or the server stops.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || len(s.conns)+s.pending >= s.cfg.Limits.Conns {
+		return false
+	}
+	s.pending++
+	s.wg.Add(1)
+	return true
+}
+
+func (s *Server) end() {
+	s.mu.Lock()
+	s.pending--
+	s.mu.Unlock()
+	s.wg.Done()
+}
+
+func (s *Server) handshake(raw net.Conn) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.Handshake)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { raw.Close() }) // whatever the handshake is waiting for
+	nc, id, err := s.cfg.Authenticate(ctx, raw)
+	if err == nil {
+		buf := bufio.NewReaderSize(nc, framed.ReadBuffer)
+		if err = readPreface(buf); err == nil && stop() {
+			err = s.ServeConn(nc, buf, id)
+		}
+	}
+	stop()
+	if err != nil {
+		raw.Close()
+		s.cfg.Log.Debug("connection refused", "from", raw.RemoteAddr(), "error", err)
+	}
+}
+
+func readPreface(r *bufio.Reader) error {
+	var b [len(framed.Preface)]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return fmt.Errorf("preface: %w", err)
+	}
+	if string(b[:]) != framed.Preface {
+		return fmt.Errorf("%w: it begins with %q", framed.ErrProtocol, b[:])
+	}
+	return nil
+}
+
+// ServeConn takes over an authenticated connection whose preface has been read; buf holds what was read beyond it (nil = nothing).
+// It returns at once; with an error the connection is still the caller's.
+func (s *Server) ServeConn(nc net.Conn, buf *bufio.Reader, id identity.Identity) error {
+	c := newConn(s, nc, buf, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := id.Key()
+	switch {
+	case s.stopping:
+		return ErrStopped
+	case len(s.conns) >= s.cfg.Limits.Conns:
+		return fmt.Errorf("%w: %d", ErrFull, len(s.conns))
+	case s.perPeer[key] >= s.cfg.Limits.ConnsPerPeer:
+		return fmt.Errorf("%w of %s: %d", ErrFull, id, s.perPeer[key])
+	}
+	s.conns[c] = struct{}{}
+	s.perPeer[key]++
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		c.run()
+		s.forget(c, key)
+	}()
+	return nil
+}
+
+func (s *Server) forget(c *conn, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if s.perPeer[key]--; s.perPeer[key] == 0 {
+		delete(s.perPeer, key)
+	}
+}
+
+// Disconnect closes every connection whose channel identity matches, for instance after a revocation, and returns how many.
+func (s *Server) Disconnect(match func(identity.Identity) bool) int {
+	n := 0
+	for _, c := range s.snapshot() {
+		if match(c.peer) {
+			c.out.Close(errors.New("disconnected by the server"))
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) snapshot() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		out = append(out, c)
+	}
+	return out
+}
+
+// stop closes the listeners and takes no further connections.
+func (s *Server) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	for l := range s.listeners {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.cfg.Log.Warn("closing a listener", slog.Any("error", err))
+		}
+	}
+}
+
+// Shutdown takes no further connections and calls, tells every client so, and waits until the calls under way have ended and
+// their answers are sent. When ctx is over first it closes everything and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
+	var drains sync.WaitGroup
+	for _, c := range s.snapshot() {
+		drains.Go(func() { c.drain(ctx) })
+	}
+	ended := make(chan struct{})
+	go func() {
+		drains.Wait()
+		s.wg.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		s.cancel()
+		return nil
+	case <-ctx.Done():
+		s.Close()
+		<-ended
+		return ctx.Err()
+	}
+}
+
+// Close ends every connection and call at once and waits for the handlers to return.
+func (s *Server) Close() {
+	s.stop()
+	s.cancel()
+	for _, c := range s.snapshot() {
+		c.out.Close(ErrStopped)
+	}
+	s.wg.Wait()
+}
+
+// recycleMin is the size below which a buffer is not worth keeping.
+const recycleMin = 1 << 10
+
+// buffer returns room for a request.
+func (s *Server) buffer(n int) []byte {
+	if n >= recycleMin && n <= s.cfg.Limits.SmallFrame {
+		if b, ok := s.spare.Get().(*[]byte); ok && cap(*b) >= n {
+			return (*b)[:n]
+		}
+	}
+	return make([]byte, n)
+}
+
+// Recycle gives the request's buffer back once it has been decoded; Payload is gone.
+func (k *Call) Recycle() {
+	s := k.conn.server
+	if n := cap(k.raw); n >= recycleMin && n <= s.cfg.Limits.SmallFrame {
+		raw := k.raw
+		s.spare.Put(&raw)
+	}
+	k.Payload, k.raw = nil, nil
+}
+
+// Conns returns the number of open connections.
+func (s *Server) Conns() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}

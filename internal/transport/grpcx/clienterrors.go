@@ -1,0 +1,28 @@
+package grpcx
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/musterhpc/muster/internal/transport/grpcerr"
+)
+
+func unaryClientErrors(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return grpcerr.From(invoker(ctx, method, req, reply, cc, opts...))
+}
+
+func streamClientErrors(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := streamer(ctx, desc, cc, method, opts...)
+	if err != nil {
+		return nil, grpcerr.From(err)
+	}
+	return clientStream{s}, nil
+}
+
+// clientStream turns the errors of a stream.
+type clientStream struct{ grpc.ClientStream }
+
+func (s clientStream) SendMsg(m any) error { return grpcerr.From(s.ClientStream.SendMsg(m)) }
+func (s clientStream) RecvMsg(m any) error { return grpcerr.From(s.ClientStream.RecvMsg(m)) }
+func (s clientStream) CloseSend() error    { return grpcerr.From(s.ClientStream.CloseSend()) }

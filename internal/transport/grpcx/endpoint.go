@@ -1,0 +1,132 @@
+package grpcx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/framed/serve"
+	"github.com/musterhpc/muster/internal/transport/framed/server"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+// Bounds and times of gRPC connections.
+const (
+	MaxMessage       = framed.MaxFrame
+	maxStreams       = 1024 // calls at a time on one connection
+	maxHeaderList    = 64 << 10
+	pingEvery        = 30 * time.Second
+	pingPatience     = 15 * time.Second
+	fastestPing      = 10 * time.Second
+	windowSize       = 1 << 20
+	handshakeTimeout = 10 * time.Second
+)
+
+// EndpointConfig is what an Endpoint needs.
+type EndpointConfig struct {
+	Channel *channel.Server // required: how peers are authenticated
+	Admit   Admit           // who is asking, per call
+	Errors  status.Table    // how handlers' errors are classified; see status.Numbers
+	Limits  serve.Limits    // of the framed protocol; ConnsPerPeer holds for each protocol
+	Unary   []grpc.UnaryServerInterceptor
+	Stream  []grpc.StreamServerInterceptor // run inside identity and recovery, for both protocols
+	Options []grpc.ServerOption            // further options of the gRPC server
+	Log     *slog.Logger                   // nil = slog.Default()
+}
+
+// Endpoint serves registered services over gRPC and over the framed protocol, on any number of listeners, unix and TCP; which of the
+// two a client speaks is found out on each connection.
+type Endpoint struct {
+	grpc     *grpc.Server
+	framed   *serve.Server
+	registry *server.Registry
+	conns    *table // of gRPC
+}
+
+var _ grpc.ServiceRegistrar = (*Endpoint)(nil)
+
+// NewEndpoint makes an endpoint.
+func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
+	if cfg.Channel == nil {
+		return nil, errors.New("grpcx: no channel.Server")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	registry := server.NewRegistry(cfg.Unary, cfg.Stream)
+	fs, err := serve.New(serve.Config{Handler: registry.Handle, Authenticate: cfg.Channel.Authenticate, Admit: cfg.Admit,
+		Errors: cfg.Errors, Limits: cfg.Limits, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	perPeer := cfg.Limits.ConnsPerPeer
+	if perPeer <= 0 {
+		perPeer = serve.DefaultLimits().ConnsPerPeer
+	}
+	conns := newTable(perPeer)
+	creds := newServerCredentials(cfg.Channel, fs.ServeConn, handshakeTimeout, conns)
+	g := guard{admit: cfg.Admit, table: cfg.Errors, log: cfg.Log}
+	options := append([]grpc.ServerOption{
+		grpc.Creds(creds),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{g.unary}, cfg.Unary...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{g.stream}, cfg.Stream...)...),
+		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.InitialWindowSize(windowSize), grpc.InitialConnWindowSize(4 * windowSize),
+		grpc.ConnectionTimeout(2 * handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingPatience}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fastestPing, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
+	}, cfg.Options...)
+	return &Endpoint{grpc: grpc.NewServer(options...), framed: fs, registry: registry, conns: conns}, nil
+}
+
+// RegisterService implements grpc.ServiceRegistrar: generated RegisterXServer functions take an Endpoint. Register before Serve.
+func (e *Endpoint) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	e.grpc.RegisterService(desc, impl)
+	e.registry.RegisterService(desc, impl)
+}
+
+// Serve accepts connections from l until the endpoint stops (nil) or the listener fails. It closes l. It may be called for several
+// listeners.
+func (e *Endpoint) Serve(l net.Listener) error {
+	if err := e.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown takes no further connections and calls and waits for those under way; streams that last for ever must be ended by their
+// handlers, which learn of it by other means. When ctx is over first, everything is closed and ctx's error returned.
+func (e *Endpoint) Shutdown(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var framedErr error
+	wg.Go(func() { framedErr = e.framed.Shutdown(ctx) })
+	stop := context.AfterFunc(ctx, e.grpc.Stop)
+	e.grpc.GracefulStop()
+	stop()
+	wg.Wait()
+	return errors.Join(framedErr, ctx.Err())
+}
+
+// Close ends everything at once.
+func (e *Endpoint) Close() {
+	e.framed.Close()
+	e.grpc.Stop()
+}
+
+// Disconnect closes the connections whose channel identity matches, calls and streams on them included, and returns how many: after a
+// revocation. New calls of a revoked peer are refused without it, but a stream that is open was admitted when it began.
+func (e *Endpoint) Disconnect(match func(identity.Identity) bool) int {
+	return e.framed.Disconnect(match) + e.conns.disconnect(match)
+}

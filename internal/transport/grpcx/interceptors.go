@@ -1,0 +1,88 @@
+package grpcx
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/musterhpc/muster/internal/transport/grpcerr"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+// Admit decides for each call who is asking; see channel.Admission.Admit. nil = the channel's identity as it is.
+type Admit func(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error)
+
+// guard is what surrounds every gRPC call: it finds out who is asking, recovers from panics, and makes errors ready for the wire.
+// The framed server does the same in package serve.
+type guard struct {
+	admit Admit
+	table status.Table
+	log   *slog.Logger
+}
+
+func (g guard) enter(ctx context.Context) (context.Context, error) {
+	id := channelPeer(ctx)
+	if g.admit != nil {
+		var err error
+		if id, err = g.admit(ctx, id, headerOf(ctx)); err != nil {
+			return nil, err
+		}
+	}
+	return identity.With(ctx, id), nil
+}
+
+func headerOf(ctx context.Context) func(string) (string, bool) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return func(key string) (string, bool) {
+		values := md.Get(key)
+		if len(values) == 0 {
+			return "", false
+		}
+		return values[0], true
+	}
+}
+
+func (g guard) recovered(ctx context.Context, method string, p any) error {
+	g.log.Error("handler panicked", "method", method, "peer", channelPeer(ctx).String(), "panic", p, "stack", string(debug.Stack()))
+	return status.New(status.Internal, "%s: internal error; the server's log has the details", method)
+}
+
+func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = g.recovered(ctx, info.FullMethod, p)
+		}
+		err = grpcerr.To(err, g.table)
+	}()
+	inner, err := g.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return handler(inner, req)
+}
+
+func (g guard) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = g.recovered(ss.Context(), info.FullMethod, p)
+		}
+		err = grpcerr.To(err, g.table)
+	}()
+	ctx, err := g.enter(ss.Context())
+	if err != nil {
+		return err
+	}
+	return handler(srv, identified{ServerStream: ss, ctx: ctx})
+}
+
+// identified is a stream whose context carries the caller's identity.
+type identified struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s identified) Context() context.Context { return s.ctx }

@@ -1,0 +1,4 @@
+// Command bare starts and ends: the floor under every Go tool.
+package main
+
+func main() {}

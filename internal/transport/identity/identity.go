@@ -1,0 +1,149 @@
+// Package identity says who is at the other end of a channel.
+//
+// An Identity is made in exactly three ways: from the kernel's peer credentials of a unix socket (FromPeer), from the client
+// certificate of a verified TLS connection (FromCertificate), or from an attestation that a login host or node made over its own
+// certificate (Identity.Attest). Nothing a message says about its sender is ever read. The server puts the Identity into the
+// context of each request; handlers read it with From.
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is the kind of party at the other end.
+type Kind uint8
+
+// The kinds. Anonymous is a TLS client without a certificate, or no channel at all.
+const (
+	Anonymous    Kind = iota
+	LocalUser         // a process on this machine; UID and GID are the kernel's word
+	AttestedUser      // a user of another machine, vouched for by the login host or node in Node
+	Agent             // the daemon of the compute node in Node
+	Login             // the daemon of the login host in Node
+	Controller        // a controller of this cluster
+	Admin             // a holder of an administrator's certificate, named in User
+)
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	names := [...]string{"anonymous", "local-user", "attested-user", "agent", "login", "controller", "admin"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("kind-%d", uint8(k))
+}
+
+// NoID is the UID and GID of an identity that has none. It is the kernel's own "no such id", so it can own nothing.
+const NoID uint32 = 1<<32 - 1
+
+// Nobody is the uid and gid that stands for root of another machine.
+const Nobody uint32 = 65534
+
+// Identity is who is at the other end of a channel. The zero value must not be used: take Nameless instead, whose ids are NoID.
+type Identity struct {
+	Kind     Kind
+	UID, GID uint32    // LocalUser and AttestedUser; NoID otherwise
+	Groups   []uint32  // supplementary groups of a LocalUser, from the kernel; empty otherwise
+	PID      int32     // process that connected, LocalUser only; it may have passed the socket on
+	User     string    // name of UID ("" = the uid has no name here), or the administrator's name
+	Node     string    // host whose certificate this is, or that attested the user
+	Cluster  string    // cluster named in the certificate
+	Serial   string    // certificate's serial number, lower-case hex; "" without a certificate
+	NotAfter time.Time // certificate's end; zero without a certificate
+}
+
+// Nameless is the identity of a party that has shown nothing.
+func Nameless() Identity { return Identity{Kind: Anonymous, UID: NoID, GID: NoID} }
+
+// IsRoot reports a process of root on this machine, which may do what the service itself may. Attested users and machines never are.
+func (id Identity) IsRoot() bool { return id.Kind == LocalUser && id.UID == 0 }
+
+// IsUser reports that UID and GID mean something.
+func (id Identity) IsUser() bool { return id.Kind == LocalUser || id.Kind == AttestedUser }
+
+// Key names the party for counting and limits: two connections with the same key belong to the same party.
+func (id Identity) Key() string {
+	switch id.Kind {
+	case LocalUser:
+		return fmt.Sprintf("uid:%d", id.UID)
+	case AttestedUser:
+		return fmt.Sprintf("uid:%d@%s", id.UID, id.Node)
+	case Admin:
+		return "admin:" + id.User
+	case Agent, Login, Controller:
+		return id.Kind.String() + ":" + id.Node
+	default:
+		return "anonymous"
+	}
+}
+
+// String names the party for logs and for the audit trail.
+func (id Identity) String() string {
+	name := id.User
+	if name == "" {
+		name = fmt.Sprint(id.UID)
+	}
+	switch id.Kind {
+	case LocalUser:
+		return fmt.Sprintf("user %s (uid %d)", name, id.UID)
+	case AttestedUser:
+		return fmt.Sprintf("user %s (uid %d, attested by %s)", name, id.UID, id.Node)
+	case Admin:
+		return "administrator " + id.User
+	case Agent, Login, Controller:
+		return id.Kind.String() + " " + id.Node
+	default:
+		return "anonymous"
+	}
+}
+
+type contextKey struct{}
+
+// With returns a context that carries id. Only the servers of internal/transport and tests call it.
+func With(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, contextKey{}, id)
+}
+
+// From returns the identity of the channel that the request came on, and Nameless() where there is none, so that a
+// forgotten check fails closed.
+func From(ctx context.Context) Identity {
+	if id, ok := ctx.Value(contextKey{}).(Identity); ok {
+		return id
+	}
+	return Nameless()
+}
+
+// Attestation is what a login host or a node says about the local user whose request it relays.
+type Attestation struct{ UID, GID uint32 }
+
+// ErrMayNotAttest is wrapped when a channel may not vouch for the user it names.
+var ErrMayNotAttest = errors.New("may not attest this user")
+
+// Attest returns the identity of the user for whom the channel id vouches. A login host may vouch for any user, a node only for
+// users that mayAttest allows (those with a job there); others for nobody. Root of another machine is Nobody here. Group
+// membership is not attested: the controller looks it up itself. User is left empty for the caller to fill in.
+func (id Identity) Attest(a Attestation, mayAttest func(node string, uid uint32) bool) (Identity, error) {
+	switch id.Kind {
+	case Login:
+	case Agent:
+		if mayAttest == nil || !mayAttest(id.Node, a.UID) {
+			return Nameless(), fmt.Errorf("%s, uid %d has no job there: %w", id, a.UID, ErrMayNotAttest)
+		}
+	default:
+		return Nameless(), fmt.Errorf("%s: only login hosts and nodes attest users: %w", id, ErrMayNotAttest)
+	}
+	if a.UID == NoID || a.GID == NoID {
+		return Nameless(), fmt.Errorf("%s attests an impossible id: %w", id, ErrMayNotAttest)
+	}
+	out := Identity{Kind: AttestedUser, UID: a.UID, GID: a.GID, Node: id.Node, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}
+	if a.UID == 0 {
+		out.UID, out.GID = Nobody, Nobody
+	}
+	if a.GID == 0 {
+		out.GID = Nobody
+	}
+	return out, nil
+}

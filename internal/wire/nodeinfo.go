@@ -1,0 +1,229 @@
+package wire
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// NodeLive is what only the agent's heartbeats tell of a node; negative
+// numbers are unknown.
+type NodeLive struct {
+	LoadMilli, MemFree int64
+	LastSeen           spec.Instant
+}
+
+// Node writes a node as sinfo and scontrol show it. planned tells that the
+// plan keeps it for a job.
+func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
+	ns := n.Spec
+	out := &apiv1.NodeInfo{
+		NodeId: uint32(n.ID), Name: ns.Name, Hostname: ns.Hostname, Addr: ns.Addr, Port: ns.Port, Cpus: n.CPUs, CpusAlloc: int64(n.UsedCPU.Count()),
+		Boards: ns.Boards, Sockets: ns.Sockets, CoresPerSocket: ns.CoresPerSocket, ThreadsPerCore: ns.ThreadsPerCore,
+		Mem: ns.Mem, MemAlloc: n.UsedMem, MemFree: live.MemFree, LoadMilli: live.LoadMilli, LastSeen: int64(live.LastSeen),
+		TmpDisk: ns.TmpDisk, Weight: max(ns.Weight, 1), Features: ns.Features, Gres: GRESText(ns.GRES), GresUsed: gresUsed(n),
+		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: TRES(n.Spec.NodeTRES()), AllocTres: TRES(n.InUse()),
+		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), Planned: planned,
+	}
+	if n.Reason != "" {
+		out.ReasonUser = actorName(n.ReasonBy)
+	}
+	if n.Inv != nil {
+		out.Version, out.Os, out.Arch = n.Inv.AgentVersion, n.Inv.OS, n.Inv.Arch
+		out.BootTime, out.AgentStart = int64(n.Inv.BootedAt), int64(n.Inv.AgentStarted)
+		out.MetricsAddr, out.Degraded = n.Inv.MetricsAddr, n.Inv.Degraded
+		if out.Hostname == "" {
+			out.Hostname = n.Inv.Hostname
+		}
+	}
+	for i := range st.Parts.List {
+		if st.Parts.List[i].Nodes.Has(int(n.ID)) {
+			out.Partitions = append(out.Partitions, st.Parts.List[i].Spec.Name)
+		}
+	}
+	for _, uid := range n.Jobs {
+		if j := st.Job(uid); j.State.Active() {
+			out.JobsRunning++
+		} else {
+			out.JobsCompleting++
+		}
+	}
+	for i := range n.GPUs {
+		g := GPU(&n.GPUs[i])
+		if g.Allocated = n.UsedGPU.Has(i); g.Allocated {
+			g.JobUid, g.JobId = holder(st, n, n.GPUs[i].UUID)
+		}
+		out.Gpus = append(out.Gpus, g)
+	}
+	out.State = NodeState(out)
+	return out
+}
+
+func actorName(a event.Actor) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	if a.Kind == event.ActorUser {
+		return fmt.Sprint(a.UID)
+	}
+	return "muster"
+}
+
+func holder(st *state.State, n *state.Node, uuid string) (uint64, uint32) {
+	for _, uid := range n.Jobs {
+		j := st.Job(uid)
+		for i := range j.Alloc.Nodes {
+			a := &j.Alloc.Nodes[i]
+			if a.ID == n.ID && slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool { return g.UUID == uuid }) {
+				return uint64(uid), uint32(j.ID)
+			}
+		}
+	}
+	return 0, 0
+}
+
+// GPU writes a device.
+func GPU(g *spec.GPU) *apiv1.GpuInfo {
+	return &apiv1.GpuInfo{Index: g.Index, Uuid: g.UUID, Type: g.Type, Model: g.Model, Pci: g.PCI, Mem: g.Mem, Path: g.Path,
+		Provider: g.Provider, Minor: g.Minor, Numa: g.NUMA, Links: g.Links, Cpus: g.CPUs, Parent: g.Parent}
+}
+
+// ToGPU reads a device.
+func ToGPU(g *apiv1.GpuInfo) spec.GPU {
+	return spec.GPU{Index: g.GetIndex(), UUID: g.GetUuid(), Type: g.GetType(), Minor: g.GetMinor(), PCI: g.GetPci(), Model: g.GetModel(),
+		Mem: g.GetMem(), NUMA: g.GetNuma(), Path: g.GetPath(), Parent: g.GetParent(), Links: g.GetLinks(), CPUs: g.GetCpus(), Provider: g.GetProvider()}
+}
+
+// GRESText writes declared GRES as Slurm does: gpu:h100:8,nic:1.
+func GRESText(list []spec.GRESSpec) string {
+	parts := make([]string, len(list))
+	for i, g := range list {
+		parts[i] = g.Name
+		if g.Type != "" {
+			parts[i] += ":" + g.Type
+		}
+		parts[i] += fmt.Sprintf(":%d", g.N)
+	}
+	return strings.Join(parts, ",")
+}
+
+// gresUsed writes GRES in use as Slurm does: gpu:h100:2(IDX:0-1).
+func gresUsed(n *state.Node) string {
+	var parts []string
+	for _, g := range n.Spec.GRES {
+		if g.Name != "gpu" {
+			used := int64(0)
+			for _, u := range n.UsedGRES {
+				if u.Name == g.Name && u.Type == g.Type {
+					used = u.N
+				}
+			}
+			parts = append(parts, fmt.Sprintf("%s:%d", g.Name, used))
+			continue
+		}
+		var idx spec.Bitset
+		for i := range n.GPUs {
+			if n.UsedGPU.Has(i) && (g.Type == "" || n.GPUs[i].Type == g.Type) {
+				idx = idx.Set(int(n.GPUs[i].Index))
+			}
+		}
+		typ := ""
+		if g.Type != "" {
+			typ = ":" + g.Type
+		}
+		parts = append(parts, fmt.Sprintf("gpu%s:%d(IDX:%s)", typ, idx.Count(), Indices(idx)))
+	}
+	return strings.Join(parts, ",")
+}
+
+// Indices writes a set as ranges, N/A when it is empty: 0-3,7.
+func Indices(b spec.Bitset) string {
+	if b.Empty() {
+		return "N/A"
+	}
+	var parts []string
+	for i := b.Next(0); i >= 0; {
+		end := i
+		for b.Has(end + 1) {
+			end++
+		}
+		if end > i {
+			parts = append(parts, fmt.Sprintf("%d-%d", i, end))
+		} else {
+			parts = append(parts, fmt.Sprint(i))
+		}
+		i = b.Next(end + 1)
+	}
+	return strings.Join(parts, ",")
+}
+
+// NodeState is the state as scontrol shows it: the base and its flags.
+func NodeState(n *apiv1.NodeInfo) string {
+	admin := event.NodeAdminState(n.GetAdmin())
+	base := "IDLE"
+	switch {
+	case admin == event.NodeDown || n.GetLost():
+		base = "DOWN"
+	case !n.GetRegistered():
+		base = "UNKNOWN"
+	case n.GetJobsRunning() > 0 && n.GetCpusAlloc() >= n.GetCpus():
+		base = "ALLOCATED"
+	case n.GetJobsRunning() > 0:
+		base = "MIXED"
+	}
+	if n.GetJobsCompleting() > 0 {
+		base += "+COMPLETING"
+	}
+	if admin == event.NodeDrain || n.GetInvalid() != "" {
+		base += "+DRAIN"
+	}
+	if admin == event.NodeFail {
+		base += "+FAIL"
+	}
+	if n.GetInvalid() != "" {
+		base += "+INVALID_REG"
+	}
+	if n.GetLost() || !n.GetRegistered() {
+		base += "+NOT_RESPONDING"
+	}
+	if n.GetPlanned() && base == "IDLE" {
+		base += "+PLANNED"
+	}
+	return base
+}
+
+// Partition writes a partition.
+func Partition(st *state.State, p *state.Partition) *apiv1.PartitionInfo {
+	ps := p.Spec
+	out := &apiv1.PartitionInfo{
+		Name: ps.Name, IsDefault: ps.Default, State: uint32(max(ps.State, spec.PartitionUp)), Nodes: ps.Nodes, NodeNames: ps.NodeNames,
+		MaxTime: partTime(ps.MaxTime, Unlimited), DefaultTime: partTime(ps.DefaultTime, 0), MinNodes: ps.MinNodes, MaxNodes: ps.MaxNodes,
+		PriorityTier: max(ps.PriorityTier, 1), PriorityJobFactor: max(ps.PriorityJobFactor, 1), Qos: ps.QOS,
+		AllowAccounts: ps.AllowAccounts, DenyAccounts: ps.DenyAccounts, AllowQos: ps.AllowQOS, DenyQos: ps.DenyQOS, AllowGroups: ps.AllowGroups,
+		DefMemPerCpu: ps.DefMemPerCPU, DefMemPerNode: ps.DefMemPerNode, MaxMemPerCpu: ps.MaxMemPerCPU, MaxMemPerNode: ps.MaxMemPerNode,
+		OverSubscribe: ps.OverSubscribe, Hidden: ps.Hidden, RootOnly: ps.RootOnly, DisableRootJobs: ps.DisableRootJobs, ReqResv: ps.ReqResv,
+		Lln: ps.LLN, PreemptMode: ps.PreemptMode, GraceTime: int64(ps.GraceTime), MaxCpusPerNode: ps.MaxCPUsPerNode, ExclusiveUser: ps.ExclusiveUser,
+	}
+	var t spec.TRES
+	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
+		if n := st.NodeByID(spec.NodeID(id)); n != nil {
+			t = t.Add(n.Spec.NodeTRES())
+			out.TotalNodes++
+		}
+	}
+	t.Billing = t.CPU
+	out.TotalCpus, out.Tres = t.CPU, TRES(t)
+	return out
+}
+
+func partTime(d spec.Span, unset int64) int64 {
+	if d == 0 {
+		return unset
+	}
+	return Span(d)
+}

@@ -1,0 +1,399 @@
+package archive
+
+import (
+	"bytes"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Options configure Open. The zero value is usable.
+type Options struct {
+	Logger *slog.Logger // default: discards
+	// SegmentBytes is the size at which a segment is sealed. Default 64 MiB.
+	SegmentBytes int64
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// Archive is the history in one folder. All methods may be called from any goroutine; Append from one at a time.
+type Archive struct {
+	dir  string
+	opts Options
+	dec  *zstd.Decoder
+	wg   sync.WaitGroup
+	quit chan struct{}
+	seal chan struct{} // a segment is ready to be sealed
+
+	appendMu sync.Mutex // one Append at a time
+	again    *Iterator  // reads what a repeated Append is compared with
+
+	syncMu sync.Mutex // one Sync at a time; taken before mu
+
+	mu      sync.RWMutex
+	syncing *os.File   // being synced without mu; Sync closes it if it was replaced meanwhile
+	segs    []*segment // in order, without gaps; the last one is live, if any
+	file    *os.File   // of the live segment
+	buf     []byte     // records not yet written to file
+	written int64      // bytes of the live segment in file
+	synced  uint64     // last position known durable
+	grown   chan struct{}
+	failed  error // a failed sync: what is durable is unknown until the next Open
+	closed  bool
+}
+
+// segment is one file. Those of a live one grow under the archive's mutex; sealed ones never change.
+type segment struct {
+	path     string
+	sealed   bool
+	salt     uint32
+	size     int64
+	first    uint64
+	last     uint64 // first-1 while empty
+	firstSeq uint64
+	lastSeq  uint64
+	at       int64 // newest record's time
+
+	blocks  []block  // sealed
+	offsets []int64  // live: of each record
+	lasts   []uint64 // live: last sequence of each record
+}
+
+const flushBytes = 256 << 10
+
+// Open opens or creates the archive in a folder, cutting off what a crash left behind the last whole record.
+func Open(dir string, opts Options) (*Archive, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.SegmentBytes == 0 {
+		opts.SegmentBytes = 64 << 20
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return nil, err
+	}
+	a := &Archive{dir: dir, opts: opts, dec: dec, quit: make(chan struct{}), seal: make(chan struct{}, 1), grown: make(chan struct{})}
+	for _, p := range []string{dir, a.segDir(), a.snapDir()} {
+		if err := os.MkdirAll(p, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.load(); err != nil {
+		dec.Close()
+		return nil, err
+	}
+	a.wg.Add(1)
+	go a.sealer()
+	a.sealSoon()
+	return a, nil
+}
+
+func (a *Archive) segDir() string  { return filepath.Join(a.dir, "segments") }
+func (a *Archive) snapDir() string { return filepath.Join(a.dir, "snapshots") }
+
+func livePath(dir string, first uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%020d.live", first))
+}
+
+func sealedPath(dir string, first uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%020d.seg", first))
+}
+
+// Append adds the batch at pos, whose events are numbered firstSeq to lastSeq (lastSeq is firstSeq-1 when it has none). A
+// batch that is already there is accepted without effect if it is the same. After an error the batch is not in the archive
+// and the call can be repeated.
+func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
+	a.appendMu.Lock()
+	defer a.appendMu.Unlock()
+	if len(batch) > maxBatch {
+		return fmt.Errorf("archive batch %d: %d bytes exceed %d", pos, len(batch), maxBatch)
+	}
+	if lastSeq+1 < firstSeq || pos == 0 {
+		return fmt.Errorf("archive batch %d: events %d to %d make no sense", pos, firstSeq, lastSeq)
+	}
+	r := Record{Pos: pos, FirstSeq: firstSeq, LastSeq: lastSeq, At: a.opts.Now().UnixNano(), Batch: batch}
+	if known, err := a.compare(r); known || err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.usable(); err != nil {
+		return err
+	}
+	live, err := a.liveFor(r)
+	if err != nil {
+		return err
+	}
+	if len(a.buf) >= flushBytes {
+		if err := a.flush(); err != nil {
+			return err
+		}
+	}
+	live.offsets = append(live.offsets, live.size)
+	live.lasts = append(live.lasts, lastSeq)
+	before := len(a.buf)
+	a.buf = appendRecord(a.buf, live.salt, r)
+	live.size += int64(len(a.buf) - before)
+	live.last, live.lastSeq, live.at = pos, lastSeq, r.At
+	close(a.grown)
+	a.grown = make(chan struct{})
+	return nil
+}
+
+func (a *Archive) usable() error {
+	switch {
+	case a.closed:
+		return ErrClosed
+	case a.failed != nil:
+		return fmt.Errorf("the archive must be opened again: %w", a.failed)
+	}
+	return nil
+}
+
+// compare reports whether the archive holds r's position already, and fails if with something else.
+func (a *Archive) compare(r Record) (bool, error) {
+	first, last := a.Bounds()
+	if last == 0 || r.Pos > last {
+		return false, nil
+	}
+	if r.Pos < first {
+		return true, nil // dropped by retention, so nothing to compare with
+	}
+	if a.again == nil || a.again.next != r.Pos {
+		a.again = a.ReadFrom(r.Pos)
+	}
+	have, err := a.again.Next()
+	if err != nil {
+		return false, err
+	}
+	if have.FirstSeq != r.FirstSeq || have.LastSeq != r.LastSeq || !bytes.Equal(have.Batch, r.Batch) {
+		return false, fmt.Errorf("%w: %d has events %d to %d in %d bytes, offered were %d to %d in %d", ErrDiffers, r.Pos,
+			have.FirstSeq, have.LastSeq, len(have.Batch), r.FirstSeq, r.LastSeq, len(r.Batch))
+	}
+	return true, nil
+}
+
+// liveFor returns the live segment that takes r, beginning a new one when needed. The caller holds mu.
+func (a *Archive) liveFor(r Record) (*segment, error) {
+	var tail *segment
+	if n := len(a.segs); n > 0 {
+		tail = a.segs[n-1]
+		if r.Pos != tail.last+1 {
+			return nil, fmt.Errorf("%w: it ends at batch %d, offered was %d; the log no longer holds what is missing: copy the archive from another controller or a backup", ErrGap, tail.last, r.Pos)
+		}
+		if r.FirstSeq != tail.lastSeq+1 {
+			return nil, fmt.Errorf("%w: it ends at event %d, batch %d begins with %d", ErrGap, tail.lastSeq, r.Pos, r.FirstSeq)
+		}
+		if !tail.sealed && tail.size < a.opts.SegmentBytes {
+			return tail, nil
+		}
+	}
+	if tail != nil && !tail.sealed {
+		// The full one must be durable before the next begins: only the newest may have a torn tail.
+		if err := a.syncLocked(); err != nil {
+			return nil, err
+		}
+		if a.syncing != a.file {
+			if err := a.file.Close(); err != nil {
+				return nil, err
+			}
+		}
+		a.file = nil
+	}
+	return a.begin(r)
+}
+
+// begin creates a live segment whose first record is r.
+func (a *Archive) begin(r Record) (*segment, error) {
+	var salt [4]byte
+	if _, err := crand.Read(salt[:]); err != nil {
+		return nil, err
+	}
+	s := &segment{path: livePath(a.segDir(), r.Pos), salt: binary.LittleEndian.Uint32(salt[:]), size: fileHeader,
+		first: r.Pos, last: r.Pos - 1, firstSeq: r.FirstSeq, lastSeq: r.FirstSeq - 1, at: r.At}
+	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.WriteAt(putFileHeader(magicLive, s.salt, s.first), 0)
+	if err == nil {
+		err = f.Sync() // before any record, so that records never stand behind a torn header
+	}
+	if err == nil {
+		err = syncDir(a.segDir())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(s.path))
+	}
+	a.file, a.written = f, fileHeader
+	a.segs = append(a.segs, s)
+	a.sealSoon()
+	return s, nil
+}
+
+// flush writes what is buffered. A failure leaves the buffer as it is, so that flush can be repeated. The caller holds mu.
+func (a *Archive) flush() error {
+	if len(a.buf) == 0 {
+		return nil
+	}
+	if _, err := a.file.WriteAt(a.buf, a.written); err != nil {
+		return fmt.Errorf("write the archive: %w", err)
+	}
+	a.written += int64(len(a.buf))
+	a.buf = a.buf[:0]
+	return nil
+}
+
+func (a *Archive) syncLocked() error {
+	if a.file == nil {
+		return nil
+	}
+	if err := a.flush(); err != nil {
+		return err
+	}
+	if err := a.file.Sync(); err != nil {
+		return a.syncFailed(a.file, err)
+	}
+	a.synced = a.segs[len(a.segs)-1].last
+	return nil
+}
+
+// Sync makes everything appended so far durable and returns the last position of it. Appending and reading go on meanwhile.
+func (a *Archive) Sync() (uint64, error) {
+	a.syncMu.Lock()
+	defer a.syncMu.Unlock()
+	a.mu.Lock()
+	err := a.usable()
+	if err == nil {
+		err = a.flush()
+	}
+	if err != nil || a.file == nil {
+		defer a.mu.Unlock()
+		return a.synced, err
+	}
+	f, last := a.file, a.segs[len(a.segs)-1].last
+	a.syncing = f
+	a.mu.Unlock()
+	err = f.Sync()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.syncing = nil
+	if err != nil {
+		return a.synced, a.syncFailed(f, err)
+	}
+	a.synced = max(a.synced, last)
+	if a.file != f {
+		err = f.Close()
+	}
+	return a.synced, err
+}
+
+// syncFailed refuses everything further: the system may now believe that lost pages are clean, and only a new scan can tell
+// what is there.
+func (a *Archive) syncFailed(f *os.File, err error) error {
+	a.failed = fmt.Errorf("sync %s: %w", f.Name(), err)
+	return a.failed
+}
+
+// Bounds returns the first and the last position, zeros when there is none.
+func (a *Archive) Bounds() (first, last uint64) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.bounds()
+}
+
+func (a *Archive) bounds() (first, last uint64) {
+	if len(a.segs) == 0 {
+		return 0, 0
+	}
+	first, last = a.segs[0].first, a.segs[len(a.segs)-1].last
+	if last < first {
+		return 0, 0
+	}
+	return first, last
+}
+
+// Stats describe the archive.
+type Stats struct {
+	FirstPos, LastPos uint64
+	FirstSeq, LastSeq uint64
+	Synced            uint64 // last durable position
+	Segments          int
+	Sealed            int
+	Bytes             int64 // on disk, without snapshots
+}
+
+// Stats returns the archive's extent.
+func (a *Archive) Stats() Stats {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	s := Stats{Segments: len(a.segs), Synced: a.synced}
+	s.FirstPos, s.LastPos = a.bounds()
+	for i, g := range a.segs {
+		if i == 0 {
+			s.FirstSeq = g.firstSeq
+		}
+		s.LastSeq = g.lastSeq
+		s.Bytes += g.size
+		if g.sealed {
+			s.Sealed++
+		}
+	}
+	return s
+}
+
+// Close syncs and closes the archive; iterators end with ErrClosed.
+func (a *Archive) Close() error {
+	a.syncMu.Lock()
+	defer a.syncMu.Unlock()
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return nil
+	}
+	var err error
+	if a.failed == nil {
+		err = a.syncLocked()
+	}
+	a.closed = true
+	if a.file != nil {
+		err = errors.Join(err, a.file.Close())
+	}
+	close(a.grown)
+	a.grown = make(chan struct{})
+	a.mu.Unlock()
+	close(a.quit)
+	a.wg.Wait()
+	a.dec.Close()
+	return err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// find returns the segment that holds pos. The caller holds mu.
+func (a *Archive) find(pos uint64) *segment {
+	i := sort.Search(len(a.segs), func(i int) bool { return a.segs[i].last >= pos })
+	if i == len(a.segs) || a.segs[i].first > pos {
+		return nil
+	}
+	return a.segs[i]
+}

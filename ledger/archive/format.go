@@ -1,0 +1,223 @@
+package archive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+// A segment file, live or sealed, begins with
+//
+//	0  "MUSTARCL" live, "MUSTARCS" sealed
+//	8  version
+//	12 salt: start value of the records' checksums
+//	16 first position
+//	24 CRC32C over bytes 0-23
+//	28 zero
+//
+// A record is
+//
+//	0  CRC32C over bytes 4-end, started from the salt
+//	4  length of the batch
+//	8  position
+//	16 first sequence number of its events
+//	24 last sequence number; first-1 for a batch without events
+//	32 when it was archived, Unix nanoseconds
+//	40 batch
+const (
+	formatVersion = 1
+	fileHeader    = 32
+	recordHeader  = 40
+	magicLive     = "MUSTARCL"
+	magicSealed   = "MUSTARCS"
+	maxBatch      = 64 << 20
+)
+
+// Record is one batch of the history.
+type Record struct {
+	Pos      uint64
+	FirstSeq uint64
+	LastSeq  uint64 // FirstSeq-1 when the batch holds no events
+	At       int64  // when it was archived, Unix nanoseconds
+	Batch    []byte // valid until the next call of the iterator
+}
+
+// castagnoli is never written.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func putFileHeader(magic string, salt uint32, first uint64) []byte {
+	b := make([]byte, fileHeader)
+	copy(b, magic)
+	binary.LittleEndian.PutUint32(b[8:], formatVersion)
+	binary.LittleEndian.PutUint32(b[12:], salt)
+	binary.LittleEndian.PutUint64(b[16:], first)
+	binary.LittleEndian.PutUint32(b[24:], crc32.Checksum(b[:24], castagnoli))
+	return b
+}
+
+func readFileHeader(path, magic string, f io.ReaderAt, first uint64) (salt uint32, err error) {
+	var b [fileHeader]byte
+	if n, err := f.ReadAt(b[:], 0); n < fileHeader {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		return 0, corrupt(path, 0, cureSegment, "the file has only %d bytes", n)
+	}
+	if string(b[:8]) != magic {
+		return 0, corrupt(path, 0, cureSegment, "not a segment")
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v > formatVersion {
+		return 0, newer(path, v)
+	}
+	if crc32.Checksum(b[:24], castagnoli) != binary.LittleEndian.Uint32(b[24:]) {
+		return 0, corrupt(path, 24, cureSegment, "checksum of the header does not match")
+	}
+	if got := binary.LittleEndian.Uint64(b[16:]); got != first {
+		return 0, corrupt(path, 16, cureSegment, "the file says it begins at %d", got)
+	}
+	return binary.LittleEndian.Uint32(b[12:]), nil
+}
+
+func appendRecord(b []byte, salt uint32, r Record) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Batch)))
+	b = binary.LittleEndian.AppendUint64(b, r.Pos)
+	b = binary.LittleEndian.AppendUint64(b, r.FirstSeq)
+	b = binary.LittleEndian.AppendUint64(b, r.LastSeq)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.At))
+	b = append(b, r.Batch...)
+	binary.LittleEndian.PutUint32(b[start:], crc32.Update(salt, castagnoli, b[start+4:]))
+	return b
+}
+
+var errShort = errors.New("record is incomplete")
+
+// readRecord reads the record at the start of b and returns its length. Batch aliases b.
+func readRecord(b []byte, salt uint32) (Record, int, error) {
+	if len(b) < recordHeader {
+		return Record{}, 0, errShort
+	}
+	n := int64(binary.LittleEndian.Uint32(b[4:])) + recordHeader
+	if n > maxBatch+recordHeader {
+		return Record{}, 0, fmt.Errorf("impossible length %d", n-recordHeader)
+	}
+	if n > int64(len(b)) {
+		return Record{}, 0, errShort
+	}
+	if crc32.Update(salt, castagnoli, b[4:n]) != binary.LittleEndian.Uint32(b) {
+		return Record{}, 0, errors.New("checksum of a record does not match")
+	}
+	return Record{
+		Pos:      binary.LittleEndian.Uint64(b[8:]),
+		FirstSeq: binary.LittleEndian.Uint64(b[16:]),
+		LastSeq:  binary.LittleEndian.Uint64(b[24:]),
+		At:       int64(binary.LittleEndian.Uint64(b[32:])),
+		Batch:    b[recordHeader:n:n],
+	}, int(n), nil
+}
+
+// A sealed segment's index has one entry per block, and a footer follows it:
+//
+//	footer: offset of the index u64, its length u32, its CRC32C u32, first and last position, first and last
+//	sequence, newest time (all u64), CRC32C of the footer's 56 bytes before u32, "ARCE"
+const (
+	blockBytes  = 1 << 20
+	indexEntry  = 56
+	footerBytes = 64
+	footerMagic = "ARCE"
+)
+
+// block describes one zstd frame of a sealed segment.
+type block struct {
+	off      int64
+	packed   uint32 // bytes on disk
+	size     uint32 // bytes unpacked
+	sum      uint32 // CRC32C of the packed bytes
+	count    uint32 // records
+	firstPos uint64
+	firstSeq uint64
+	lastSeq  uint64
+	at       int64
+}
+
+func appendBlock(b []byte, k block) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint64(b, uint64(k.off))
+	b = le.AppendUint32(le.AppendUint32(b, k.packed), k.size)
+	b = le.AppendUint32(le.AppendUint32(b, k.sum), k.count)
+	b = le.AppendUint64(le.AppendUint64(b, k.firstPos), k.firstSeq)
+	return le.AppendUint64(le.AppendUint64(b, k.lastSeq), uint64(k.at))
+}
+
+func readBlock(b []byte) block {
+	le := binary.LittleEndian
+	return block{off: int64(le.Uint64(b)), packed: le.Uint32(b[8:]), size: le.Uint32(b[12:]), sum: le.Uint32(b[16:]),
+		count: le.Uint32(b[20:]), firstPos: le.Uint64(b[24:]), firstSeq: le.Uint64(b[32:]), lastSeq: le.Uint64(b[40:]),
+		at: int64(le.Uint64(b[48:]))}
+}
+
+func appendFooter(b []byte, indexOff int64, index []byte, s *segment) []byte {
+	le := binary.LittleEndian
+	start := len(b)
+	b = le.AppendUint64(b, uint64(indexOff))
+	b = le.AppendUint32(le.AppendUint32(b, uint32(len(index))), crc32.Checksum(index, castagnoli))
+	b = le.AppendUint64(le.AppendUint64(b, s.first), s.last)
+	b = le.AppendUint64(le.AppendUint64(b, s.firstSeq), s.lastSeq)
+	b = le.AppendUint64(b, uint64(s.at))
+	b = le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return append(b, footerMagic...)
+}
+
+// readSealed reads a sealed segment's index.
+func readSealed(path string, first uint64) (*segment, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	salt, err := readFileHeader(path, magicSealed, f, first)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := st.Size()
+	le := binary.LittleEndian
+	var foot [footerBytes]byte
+	at := size - footerBytes
+	if at < fileHeader {
+		return nil, corrupt(path, 0, cureSegment, "the file is too short")
+	}
+	if _, err := f.ReadAt(foot[:], at); err != nil {
+		return nil, err
+	}
+	if string(foot[60:]) != footerMagic || crc32.Checksum(foot[:56], castagnoli) != le.Uint32(foot[56:]) {
+		return nil, corrupt(path, at, cureSegment, "the footer does not match its checksum")
+	}
+	off, n := int64(le.Uint64(foot[:])), int64(le.Uint32(foot[8:]))
+	if off < fileHeader || off+n != at || n%indexEntry != 0 {
+		return nil, corrupt(path, at, cureSegment, "the footer points outside the file")
+	}
+	index := make([]byte, n)
+	if _, err := f.ReadAt(index, off); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(index, castagnoli) != le.Uint32(foot[12:]) {
+		return nil, corrupt(path, off, cureSegment, "the index does not match its checksum")
+	}
+	s := &segment{path: path, sealed: true, salt: salt, size: size, first: le.Uint64(foot[16:]), last: le.Uint64(foot[24:]),
+		firstSeq: le.Uint64(foot[32:]), lastSeq: le.Uint64(foot[40:]), at: int64(le.Uint64(foot[48:]))}
+	for ; len(index) > 0; index = index[indexEntry:] {
+		s.blocks = append(s.blocks, readBlock(index))
+	}
+	if s.first != first || s.last < s.first || len(s.blocks) == 0 {
+		return nil, corrupt(path, at, cureSegment, "the footer says positions %d to %d", s.first, s.last)
+	}
+	return s, nil
+}

@@ -1,0 +1,183 @@
+package archive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// load finds the segments, checks that they follow each other, and prepares the live one.
+func (a *Archive) load() error {
+	entries, err := os.ReadDir(a.segDir())
+	if err != nil {
+		return err
+	}
+	var sealed, live []uint64
+	for _, e := range entries {
+		name := e.Name()
+		var first uint64
+		if strings.HasSuffix(name, ".tmp") {
+			if err := os.Remove(filepath.Join(a.segDir(), name)); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := fmt.Sscanf(name, "%020d.", &first); err != nil {
+			return corrupt(filepath.Join(a.segDir(), name), 0, "move it away if it is not Muster's", "the name is not that of a segment")
+		}
+		if strings.HasSuffix(name, ".seg") {
+			sealed = append(sealed, first)
+		} else if strings.HasSuffix(name, ".live") {
+			live = append(live, first)
+		}
+	}
+	for _, first := range sealed {
+		s, err := readSealed(sealedPath(a.segDir(), first), first)
+		if err != nil {
+			return err
+		}
+		a.segs = append(a.segs, s)
+	}
+	for len(live) > 0 {
+		empty, err := a.dropEmpty(live[len(live)-1])
+		if err != nil {
+			return err
+		}
+		if !empty {
+			break
+		}
+		live = live[:len(live)-1]
+	}
+	for i, first := range live {
+		if err := a.loadLive(first, i == len(live)-1); err != nil {
+			return err
+		}
+	}
+	if n := len(a.segs); n > 0 {
+		a.synced = a.segs[n-1].last
+	}
+	return a.contiguous()
+}
+
+// dropEmpty removes the newest live segment if it holds no whole record.
+func (a *Archive) dropEmpty(first uint64) (bool, error) {
+	path := livePath(a.segDir(), first)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if salt, err := readFileHeader(path, magicLive, f, first); err == nil {
+		var head [recordHeader]byte
+		if _, err := f.ReadAt(head[:], fileHeader); err == nil {
+			rec := make([]byte, recordHeader+int64(min(le32(head[4:]), maxBatch)))
+			n, _ := f.ReadAt(rec, fileHeader)
+			if _, _, err := readRecord(rec[:n], salt); err == nil {
+				return false, nil
+			}
+		}
+	}
+	s, err := a.scanLive(path, f, first, true)
+	if err != nil || s != nil && len(s.offsets) > 0 {
+		return false, err
+	}
+	return true, os.Remove(path)
+}
+
+func (a *Archive) loadLive(first uint64, newest bool) error {
+	path := livePath(a.segDir(), first)
+	if n := len(a.segs); n > 0 && a.segs[n-1].last >= first {
+		if a.find(first) == nil || !a.find(first).sealed || a.find(first).first != first {
+			return corrupt(path, 0, cureSegment, "the segment before it reaches to batch %d", a.segs[n-1].last)
+		}
+		// The crash came between sealing it and removing it.
+		return os.Remove(path)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	s, err := a.scanLive(path, f, first, newest)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	a.segs = append(a.segs, s)
+	if !newest {
+		return f.Close()
+	}
+	a.file, a.written = f, s.size
+	return a.syncLocked()
+}
+
+// scanLive reads a live segment and cuts off its torn tail, which only the newest may have.
+func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (*segment, error) {
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	salt, err := readFileHeader(path, magicLive, f, first)
+	if err != nil {
+		if newest && (len(b) < fileHeader || len(strings.Trim(string(b), "\x00")) == 0) {
+			return nil, nil // it never got its header
+		}
+		return nil, err
+	}
+	s := &segment{path: path, salt: salt, size: fileHeader, first: first, last: first - 1}
+	for int(s.size) < len(b) {
+		r, n, err := readRecord(b[s.size:], salt)
+		if err != nil {
+			return s, a.cutTail(s, f, b, newest, err)
+		}
+		if r.Pos != s.last+1 || len(s.offsets) > 0 && r.FirstSeq != s.lastSeq+1 {
+			return nil, corrupt(path, s.size, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, s.last, s.lastSeq)
+		}
+		if len(s.offsets) == 0 {
+			s.firstSeq = r.FirstSeq
+		}
+		s.offsets, s.lasts = append(s.offsets, s.size), append(s.lasts, r.LastSeq)
+		s.size += int64(n)
+		s.last, s.lastSeq, s.at = r.Pos, r.LastSeq, r.At
+	}
+	return s, nil
+}
+
+// cutTail removes the incomplete record at s.size, unless whole records follow it: then it is damage.
+func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause error) error {
+	if !newest {
+		return corrupt(s.path, s.size, cureSegment, "%v, and another segment follows", cause)
+	}
+	for at := s.size + 1; at+recordHeader <= int64(len(b)); at++ {
+		// Positions are dense, so this test alone rules out almost every offset.
+		if ahead := le64(b[at+8:]) - s.last; ahead == 0 || ahead > 1<<24 {
+			continue
+		}
+		if r, _, err := readRecord(b[at:], s.salt); err == nil {
+			return corrupt(s.path, s.size, cureSegment, "%v, and batch %d follows whole at %d", cause, r.Pos, at)
+		}
+	}
+	a.opts.Logger.Warn("removed an incomplete record from the end of the archive; the log brings it again", "file", s.path,
+		"offset", s.size, "bytes", int64(len(b))-s.size, "reason", cause)
+	if err := f.Truncate(s.size); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+
+// contiguous checks that no segment is missing.
+func (a *Archive) contiguous() error {
+	for i := 1; i < len(a.segs); i++ {
+		p, s := a.segs[i-1], a.segs[i]
+		if s.first != p.last+1 || s.firstSeq != p.lastSeq+1 {
+			return corrupt(s.path, 0, cureSegment, "it begins with batch %d and event %d, the one before ends with %d and %d: a segment is missing",
+				s.first, s.firstSeq, p.last, p.lastSeq)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sort"
+)
+
+// Iterator walks the history forwards. It may be used by one goroutine at a time and needs no closing.
+type Iterator struct {
+	a     *Archive
+	next  uint64 // position of the next record
+	chunk []byte // whole records, beginning with next
+	salt  uint32
+}
+
+// ReadFrom returns an iterator that begins with the batch at pos. pos may lie just behind the end, for Follow.
+func (a *Archive) ReadFrom(pos uint64) *Iterator { return &Iterator{a: a, next: max(pos, 1)} }
+
+// Reader returns an iterator that begins with the batch that holds the event fromSeq, or behind the end if that is still to
+// come.
+func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	i := sort.Search(len(a.segs), func(i int) bool { return a.segs[i].lastSeq >= fromSeq })
+	if i == len(a.segs) {
+		_, last := a.bounds()
+		return a.ReadFrom(last + 1), nil
+	}
+	s := a.segs[i]
+	if i == 0 && fromSeq < s.firstSeq {
+		return nil, fmt.Errorf("%w: events before %d", ErrDropped, s.firstSeq)
+	}
+	if !s.sealed {
+		j := sort.Search(len(s.lasts), func(j int) bool { return s.lasts[j] >= fromSeq })
+		return a.ReadFrom(s.first + uint64(j)), nil
+	}
+	j := sort.Search(len(s.blocks), func(j int) bool { return s.blocks[j].lastSeq >= fromSeq })
+	it := a.ReadFrom(s.blocks[j].firstPos)
+	body, err := a.unpack(s, s.blocks[j])
+	if err != nil {
+		return nil, err
+	}
+	it.chunk, it.salt = body, s.salt
+	for {
+		r, n, err := readRecord(it.chunk, it.salt)
+		if err != nil {
+			return nil, corrupt(s.path, s.blocks[j].off, cureSegment, "block of batch %d: %v", s.blocks[j].firstPos, err)
+		}
+		if r.LastSeq >= fromSeq {
+			return it, nil
+		}
+		it.chunk, it.next = it.chunk[n:], it.next+1
+	}
+}
+
+// Next returns the next record, or io.EOF at the present end; it may be called again later.
+func (it *Iterator) Next() (Record, error) {
+	if len(it.chunk) == 0 {
+		if err := it.load(); err != nil {
+			return Record{}, err
+		}
+	}
+	r, n, err := readRecord(it.chunk, it.salt)
+	if err == nil && r.Pos != it.next {
+		err = fmt.Errorf("it holds batch %d", r.Pos)
+	}
+	if err != nil {
+		return Record{}, corrupt(it.a.segDir(), 0, cureSegment, "record of batch %d: %v", it.next, err)
+	}
+	it.chunk, it.next = it.chunk[n:], it.next+1
+	return r, nil
+}
+
+// Follow is Next, but waits at the end for more. It returns the context's error, or ErrClosed.
+func (it *Iterator) Follow(ctx context.Context) (Record, error) {
+	for {
+		it.a.mu.RLock()
+		grown, closed := it.a.grown, it.a.closed
+		it.a.mu.RUnlock()
+		r, err := it.Next()
+		if !errors.Is(err, io.EOF) {
+			return r, err
+		}
+		if closed {
+			return Record{}, ErrClosed
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return Record{}, context.Cause(ctx)
+		}
+	}
+}
+
+// load fetches records from it.next on.
+func (it *Iterator) load() error {
+	for {
+		chunk, salt, err := it.a.chunk(it.next)
+		if errors.Is(err, os.ErrNotExist) {
+			// The segment has just been sealed or dropped; look again where the records are now. If they are nowhere, the file
+			// is missing.
+			if !it.a.moved(it.next) {
+				return err
+			}
+			continue
+		}
+		it.chunk, it.salt = chunk, salt
+		return err
+	}
+}
+
+// moved reports whether the segment that holds pos exists as a file, or is known to be gone.
+func (a *Archive) moved(pos uint64) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	s := a.find(pos)
+	if s == nil {
+		return true
+	}
+	_, err := os.Stat(s.path)
+	return err == nil
+}
+
+// chunk returns whole records beginning with pos, about a block of them.
+func (a *Archive) chunk(pos uint64) ([]byte, uint32, error) {
+	a.mu.RLock()
+	first, last := a.bounds()
+	s := a.find(pos)
+	var from, to, written int64
+	if s != nil && !s.sealed {
+		from, to = s.span(pos)
+		written = s.size
+		if a.segs[len(a.segs)-1] == s && a.file != nil {
+			written = a.written
+		}
+	}
+	closed := a.closed
+	a.mu.RUnlock()
+	switch {
+	case closed:
+		return nil, 0, ErrClosed
+	case pos > last:
+		return nil, 0, io.EOF
+	case pos < first || s == nil:
+		return nil, 0, fmt.Errorf("%w: batches before %d", ErrDropped, first)
+	case s.sealed:
+		i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].firstPos > pos }) - 1
+		body, err := a.unpack(s, s.blocks[i])
+		if err != nil {
+			return nil, 0, err
+		}
+		return skip(body, s, s.blocks[i], pos)
+	case to > written:
+		a.mu.Lock()
+		err := a.flush()
+		a.mu.Unlock()
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	body := make([]byte, to-from)
+	if _, err := f.ReadAt(body, from); err != nil {
+		return nil, 0, corrupt(s.path, from, cureSegment, "cannot be read: %v", err)
+	}
+	return body, s.salt, nil
+}
+
+// span returns the bytes of a live segment that hold about a block of records from pos on. The caller holds mu.
+func (s *segment) span(pos uint64) (from, to int64) {
+	i := int(pos - s.first)
+	from, to = s.offsets[i], s.size
+	j := i + sort.Search(len(s.offsets)-i, func(k int) bool { return s.offsets[i+k] >= from+blockBytes })
+	if j < len(s.offsets) {
+		to = s.offsets[j]
+	}
+	return from, to
+}
+
+func skip(body []byte, s *segment, k block, pos uint64) ([]byte, uint32, error) {
+	for p := k.firstPos; p < pos; p++ {
+		_, n, err := readRecord(body, s.salt)
+		if err != nil {
+			return nil, 0, corrupt(s.path, k.off, cureSegment, "block of batch %d: %v", k.firstPos, err)
+		}
+		body = body[n:]
+	}
+	return body, s.salt, nil
+}
+
+// unpack reads and checks one block of a sealed segment.
+func (a *Archive) unpack(s *segment, k block) ([]byte, error) {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	packed := make([]byte, k.packed)
+	if _, err := f.ReadAt(packed, k.off); err != nil {
+		return nil, corrupt(s.path, k.off, cureSegment, "cannot be read: %v", err)
+	}
+	if crc32.Checksum(packed, castagnoli) != k.sum {
+		return nil, corrupt(s.path, k.off, cureSegment, "checksum of the block that begins with batch %d does not match", k.firstPos)
+	}
+	body, err := a.dec.DecodeAll(packed, make([]byte, 0, k.size))
+	if err != nil || len(body) != int(k.size) {
+		return nil, corrupt(s.path, k.off, cureSegment, "the block that begins with batch %d unpacks to %d bytes: %v", k.firstPos, len(body), err)
+	}
+	return body, nil
+}

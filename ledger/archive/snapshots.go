@@ -1,0 +1,262 @@
+package archive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A snapshot file is "MUSTARSN", version u32, position, sequence and time u64, CRC32C of these u32; then chunks of a zstd
+// stream: length u32, CRC32C of chunk number and bytes u32, bytes; a chunk of length 0 ends it.
+const (
+	snapMagic  = "MUSTARSN"
+	snapHeader = 40
+	snapChunk  = 256 << 10
+)
+
+// SnapshotInfo describes a snapshot of the state in the archive.
+type SnapshotInfo struct {
+	Pos  uint64 // the state after this batch
+	Seq  uint64 // and this event
+	At   time.Time
+	Size int64 // bytes on disk
+	path string
+}
+
+func (a *Archive) snapPath(pos, seq uint64) string {
+	return filepath.Join(a.snapDir(), fmt.Sprintf("%020d-%020d.snap", pos, seq))
+}
+
+// PutSnapshot stores the state after the batch at pos, whose last event is seq, as r encodes it. It is durable on return.
+func (a *Archive) PutSnapshot(pos, seq uint64, r io.Reader) error {
+	path := a.snapPath(pos, seq)
+	temp := path + ".tmp"
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	err = writeSnapshot(f, pos, seq, a.opts.Now(), r)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write the snapshot of batch %d: %w", pos, err), os.Remove(temp))
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return syncDir(a.snapDir())
+}
+
+func writeSnapshot(w io.Writer, pos, seq uint64, at time.Time, r io.Reader) error {
+	le := binary.LittleEndian
+	head := le.AppendUint32([]byte(snapMagic), formatVersion)
+	head = le.AppendUint64(le.AppendUint64(head, pos), seq)
+	head = le.AppendUint64(head, uint64(at.UnixNano()))
+	head = le.AppendUint32(head, crc32.Checksum(head, castagnoli))
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	cw := &chunkWriter{w: w}
+	enc, err := zstd.NewWriter(cw, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(enc, r); err != nil {
+		return errors.Join(err, enc.Close())
+	}
+	if err := enc.Close(); err != nil {
+		return err
+	}
+	return cw.end()
+}
+
+type chunkWriter struct {
+	w   io.Writer
+	n   uint32
+	buf []byte
+}
+
+func (c *chunkWriter) Write(p []byte) (int, error) {
+	c.buf = append(c.buf, p...)
+	for len(c.buf) >= snapChunk {
+		if err := c.put(c.buf[:snapChunk]); err != nil {
+			return 0, err
+		}
+		c.buf = append(c.buf[:0], c.buf[snapChunk:]...)
+	}
+	return len(p), nil
+}
+
+func (c *chunkWriter) put(b []byte) error {
+	head := binary.LittleEndian.AppendUint32(nil, uint32(len(b)))
+	head = binary.LittleEndian.AppendUint32(head, chunkSum(c.n, b))
+	c.n++
+	_, err := c.w.Write(append(head, b...))
+	return err
+}
+
+func (c *chunkWriter) end() error {
+	if len(c.buf) > 0 {
+		if err := c.put(c.buf); err != nil {
+			return err
+		}
+	}
+	return c.put(nil)
+}
+
+func chunkSum(n uint32, b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(binary.LittleEndian.AppendUint32(nil, n), castagnoli), castagnoli, b)
+}
+
+// Snapshots lists the snapshots, oldest first.
+func (a *Archive) Snapshots() ([]SnapshotInfo, error) {
+	entries, err := os.ReadDir(a.snapDir())
+	if err != nil {
+		return nil, err
+	}
+	var out []SnapshotInfo
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".snap") {
+			continue
+		}
+		f, info, err := openSnapshot(filepath.Join(a.snapDir(), e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		out = append(out, info)
+	}
+	return out, nil // names sort by position
+}
+
+func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
+	fail := func(f *os.File, err error) (*os.File, SnapshotInfo, error) {
+		return nil, SnapshotInfo{}, errors.Join(err, f.Close())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, SnapshotInfo{}, err
+	}
+	var b [snapHeader]byte
+	if _, err := io.ReadFull(f, b[:]); err != nil || string(b[:8]) != snapMagic {
+		return fail(f, corrupt(path, 0, cureSnapshot, "not a snapshot"))
+	}
+	le := binary.LittleEndian
+	if v := le.Uint32(b[8:]); v > formatVersion {
+		return fail(f, newer(path, v))
+	}
+	if crc32.Checksum(b[:36], castagnoli) != le.Uint32(b[36:]) {
+		return fail(f, corrupt(path, 36, cureSnapshot, "checksum of the header does not match"))
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return fail(f, err)
+	}
+	return f, SnapshotInfo{Pos: le.Uint64(b[12:]), Seq: le.Uint64(b[20:]), At: time.Unix(0, int64(le.Uint64(b[28:]))).UTC(),
+		Size: st.Size(), path: path}, nil
+}
+
+// OpenSnapshot returns the state of a snapshot that Snapshots listed. Its content is checked as it is read: io.EOF comes only
+// after everything matched.
+func (a *Archive) OpenSnapshot(s SnapshotInfo) (io.ReadCloser, error) {
+	f, _, err := openSnapshot(a.snapPath(s.Pos, s.Seq))
+	if err != nil {
+		return nil, err
+	}
+	cr := &chunkReader{f: f, path: f.Name(), at: snapHeader}
+	dec, err := zstd.NewReader(cr, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &snapReader{cr: cr, dec: dec}, nil
+}
+
+// SnapshotBefore returns the newest snapshot at or before pos; ok is false when there is none.
+func (a *Archive) SnapshotBefore(pos uint64) (s SnapshotInfo, ok bool, err error) {
+	all, err := a.Snapshots()
+	for _, have := range all {
+		if have.Pos <= pos {
+			s, ok = have, true
+		}
+	}
+	return s, ok, err
+}
+
+type snapReader struct {
+	cr  *chunkReader
+	dec *zstd.Decoder
+}
+
+func (r *snapReader) Read(p []byte) (int, error) {
+	n, err := r.dec.Read(p)
+	if r.cr.err != nil {
+		return n, r.cr.err // says more than the decoder
+	}
+	if errors.Is(err, io.EOF) && !r.cr.done {
+		// The zstd stream may end before the end mark has been seen.
+		if _, more := r.cr.Read(make([]byte, 1)); !errors.Is(more, io.EOF) || r.cr.err != nil {
+			return n, corrupt(r.cr.path, r.cr.at, cureSnapshot, "the end mark is missing")
+		}
+	}
+	return n, err
+}
+
+func (r *snapReader) Close() error {
+	r.dec.Close()
+	return r.cr.f.Close()
+}
+
+type chunkReader struct {
+	f    *os.File
+	path string
+	at   int64
+	n    uint32
+	buf  []byte
+	done bool
+	err  error
+}
+
+func (c *chunkReader) Read(p []byte) (int, error) {
+	if len(c.buf) == 0 && !c.done && c.err == nil {
+		c.err = c.load()
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.done {
+		return 0, io.EOF
+	}
+	n := copy(p, c.buf)
+	c.buf = c.buf[n:]
+	return n, nil
+}
+
+func (c *chunkReader) load() error {
+	var head [8]byte
+	if _, err := io.ReadFull(c.f, head[:]); err != nil {
+		return corrupt(c.path, c.at, cureSnapshot, "the file ends too early")
+	}
+	n, sum := le32(head[:]), le32(head[4:])
+	if n > snapChunk {
+		return corrupt(c.path, c.at, cureSnapshot, "a chunk has an impossible length")
+	}
+	buf := make([]byte, n)
+	if _, err := io.ReadFull(c.f, buf); err != nil || chunkSum(c.n, buf) != sum {
+		return corrupt(c.path, c.at, cureSnapshot, "checksum of a chunk does not match")
+	}
+	c.at += int64(n) + 8
+	c.n++
+	c.buf, c.done = buf, n == 0
+	return nil
+}

@@ -1,0 +1,243 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A blob file begins with "MUSTBLOB", version u32, salt u32, number u32, CRC32C of these 20 bytes u32. A record is: length
+// u32, CRC32C started from the salt over length and hash and bytes u32, hash, bytes.
+const (
+	formatVersion = 1
+	fileMagic     = "MUSTBLOB"
+	fileHeader    = 24
+	recordHeader  = 40
+	indexMagic    = "MUSTBIDX"
+	indexEntry    = 40
+	maxBlob       = 64 << 20
+)
+
+// castagnoli is never written.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// file is one blob file. Only the active one grows.
+type file struct {
+	id   uint32
+	path string
+	f    *os.File
+	salt uint32
+	size int64
+	// sealed means that the file is complete and synced, and its index written.
+	sealed  bool
+	entries []entry // until then
+}
+
+// place is where a blob is.
+type place struct {
+	file uint32
+	off  uint32 // of the record
+	n    uint32 // bytes of the blob
+}
+
+type entry struct {
+	hash Hash
+	at   place
+}
+
+func blobPath(dir string, id uint32) string {
+	return filepath.Join(dir, fmt.Sprintf("%010d.blobs", id))
+}
+
+func indexPath(dir string, id uint32) string {
+	return filepath.Join(dir, fmt.Sprintf("%010d.index", id))
+}
+
+func recordSum(salt uint32, head, data []byte) uint32 {
+	sum := crc32.Update(salt, castagnoli, head[:4])
+	sum = crc32.Update(sum, castagnoli, head[8:recordHeader])
+	return crc32.Update(sum, castagnoli, data)
+}
+
+func appendRecord(b []byte, salt uint32, h Hash, data []byte) []byte {
+	start := len(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(data)))
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, h[:]...)
+	b = append(b, data...)
+	binary.LittleEndian.PutUint32(b[start+4:], recordSum(salt, b[start:], data))
+	return b
+}
+
+// readRecord returns the hash and length of the record at the start of b; n is the length of the blob.
+func readRecord(b []byte, salt uint32) (h Hash, n int, ok bool) {
+	if len(b) < recordHeader {
+		return h, 0, false
+	}
+	size := binary.LittleEndian.Uint32(b)
+	if size > maxBlob || int64(size) > int64(len(b)-recordHeader) {
+		return h, 0, false
+	}
+	data := b[recordHeader : recordHeader+size]
+	if recordSum(salt, b, data) != binary.LittleEndian.Uint32(b[4:]) {
+		return h, 0, false
+	}
+	copy(h[:], b[8:])
+	return h, int(size), true
+}
+
+func newFile(dir string, id, salt uint32) (*file, error) {
+	path := blobPath(dir, id)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	b := binary.LittleEndian.AppendUint32([]byte(fileMagic), formatVersion)
+	b = binary.LittleEndian.AppendUint32(b, salt)
+	b = binary.LittleEndian.AppendUint32(b, id)
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	if _, err := f.WriteAt(b, 0); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
+	}
+	return &file{id: id, path: path, f: f, salt: salt, size: fileHeader}, nil
+}
+
+const cureFile = "move it away: blobs that jobs still need are reported by name and come again from the archive or another controller"
+
+// openFile opens a blob file and reads its header. It returns nil for one whose header never reached the disk.
+func openFile(dir string, id uint32) (*file, error) {
+	path := blobPath(dir, id)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	var b [fileHeader]byte
+	n, err := f.ReadAt(b[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.Join(err, f.Close())
+	}
+	le := binary.LittleEndian
+	switch {
+	case n < fileHeader || bytes.Equal(b[:], make([]byte, fileHeader)):
+		return nil, f.Close()
+	case string(b[:8]) == fileMagic && le.Uint32(b[8:]) > formatVersion:
+		return nil, errors.Join(fmt.Errorf("%w: %s has format %d, this release reads up to %d", ErrNewerVersion, path, le.Uint32(b[8:]), formatVersion), f.Close())
+	case string(b[:8]) != fileMagic || crc32.Checksum(b[:20], castagnoli) != le.Uint32(b[20:]) || le.Uint32(b[16:]) != id:
+		return nil, errors.Join(&CorruptError{File: path, What: "the header does not match its checksum", Cure: cureFile}, f.Close())
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &file{id: id, path: path, f: f, salt: le.Uint32(b[12:]), size: st.Size()}, nil
+}
+
+// scan finds the records of a file. Bytes between two records are damage and counted; bytes behind the last one are what a
+// crash left, and end is where they begin. The salt keeps a blob's own bytes from passing for a record.
+func (f *file) scan() (found []entry, damaged, end int64, err error) {
+	b := make([]byte, f.size)
+	if n, err := f.f.ReadAt(b, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(b)) {
+		return nil, 0, 0, err
+	}
+	at, end := int64(fileHeader), int64(fileHeader)
+	for at < int64(len(b)) {
+		if at+8 <= int64(len(b)) && binary.LittleEndian.Uint64(b[at:]) == 0 {
+			at++ // the usual kind of hole, and no record begins like this
+			continue
+		}
+		h, n, ok := readRecord(b[at:], f.salt)
+		if !ok {
+			at++
+			continue
+		}
+		damaged += at - end
+		found = append(found, entry{h, place{f.id, uint32(at), uint32(n)}})
+		at += recordHeader + int64(n)
+		end = at
+	}
+	return found, damaged, end, nil
+}
+
+// writeIndex makes a sealed file's index durable.
+func writeIndex(dir string, id uint32, entries []entry) error {
+	b := binary.LittleEndian.AppendUint32([]byte(indexMagic), formatVersion)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(entries)))
+	for _, e := range entries {
+		b = append(b, e.hash[:]...)
+		b = binary.LittleEndian.AppendUint32(b, e.at.off)
+		b = binary.LittleEndian.AppendUint32(b, e.at.n)
+	}
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	path := indexPath(dir, id)
+	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path+".tmp"))
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// readIndex returns the entries of a sealed file, nil when there is no usable index.
+func readIndex(dir string, id uint32) []entry {
+	b, err := os.ReadFile(indexPath(dir, id))
+	le := binary.LittleEndian
+	if err != nil || len(b) < 20 || string(b[:8]) != indexMagic || le.Uint32(b[8:]) != formatVersion {
+		return nil
+	}
+	n, body := int(le.Uint32(b[12:])), b[:len(b)-4]
+	if crc32.Checksum(body, castagnoli) != le.Uint32(b[len(b)-4:]) || len(body) != 16+n*indexEntry {
+		return nil
+	}
+	out := make([]entry, n)
+	for i := range out {
+		e := body[16+i*indexEntry:]
+		copy(out[i].hash[:], e)
+		out[i].at = place{id, le.Uint32(e[32:]), le.Uint32(e[36:])}
+	}
+	return out
+}
+
+// fileIDs lists the numbers of the blob files and removes unfinished ones of other kinds.
+func fileIDs(dir string) ([]uint32, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var ids []uint32
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasSuffix(name, ".tmp") {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return nil, err
+			}
+		}
+		var id uint32
+		if _, err := fmt.Sscanf(name, "%010d.blobs", &id); err == nil && strings.HasSuffix(name, ".blobs") {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil // names sort by number
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

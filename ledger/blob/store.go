@@ -1,0 +1,368 @@
+package blob
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+)
+
+// Options configure Open. The zero value is usable.
+type Options struct {
+	Logger *slog.Logger // default: discards
+	// FileBytes is the size at which a blob file is complete. Default 64 MiB.
+	FileBytes int64
+	// CacheBytes is the memory for blobs used last. Default 32 MiB.
+	CacheBytes int64
+}
+
+// Store is a folder of blobs. All methods may be called from any goroutine.
+type Store struct {
+	dir   string
+	opts  Options
+	cache *cache
+
+	syncMu  sync.Mutex // one Sync or Sweep at a time; taken before mu
+	mu      sync.RWMutex
+	index   map[Hash]place
+	files   map[uint32]*file
+	full    []*file // complete but not yet synced
+	active  *file   // nil until the first Put
+	nextID  uint32
+	buf     []byte // records of the active file not yet written
+	bytes   int64  // of blobs in the index
+	touched map[Hash]bool
+	damaged int64
+	failed  error
+	closed  bool
+}
+
+const flushBytes = 256 << 10
+
+// Open opens or creates the store in a folder. A torn tail is cut off: replaying the log's tail brings it again.
+func Open(dir string, opts Options) (*Store, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.FileBytes == 0 {
+		opts.FileBytes = 64 << 20
+	}
+	if opts.CacheBytes == 0 {
+		opts.CacheBytes = 32 << 20
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, opts: opts, cache: newCache(opts.CacheBytes), index: map[Hash]place{}, files: map[uint32]*file{}, nextID: 1}
+	ids, err := fileIDs(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		if err := s.load(id, i == len(ids)-1); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the blob store: %w", err), s.closeFiles())
+		}
+		s.nextID = id + 1
+	}
+	return s, nil
+}
+
+// load reads one file's index, or the file itself.
+func (s *Store) load(id uint32, newest bool) error {
+	f, err := openFile(s.dir, id)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return os.Remove(blobPath(s.dir, id))
+	}
+	s.files[id] = f
+	entries := readIndex(s.dir, id)
+	if f.sealed = entries != nil; !f.sealed {
+		var damaged, end int64
+		if entries, damaged, end, err = f.scan(); err != nil {
+			return err
+		}
+		if damaged > 0 {
+			s.damaged += damaged
+			s.opts.Logger.Error("a file of job scripts and environments is damaged; what is lost is reported when it is used", "file", f.path, "bytes", damaged)
+		}
+		if end < f.size {
+			s.opts.Logger.Info("removed the remains of an interrupted write; the log brings it again", "file", f.path, "offset", end, "bytes", f.size-end)
+			if err := f.f.Truncate(end); err != nil {
+				return err
+			}
+			f.size = end
+		}
+		f.entries = entries
+		if newest && end < s.opts.FileBytes {
+			s.active = f
+		} else {
+			s.full = append(s.full, f)
+		}
+	}
+	for _, e := range entries {
+		s.add(e)
+	}
+	return nil
+}
+
+func (s *Store) add(e entry) {
+	if old, ok := s.index[e.hash]; ok {
+		s.bytes -= int64(old.n)
+	}
+	s.index[e.hash] = e.at
+	s.bytes += int64(e.at.n)
+}
+
+func (s *Store) usable() error {
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.failed != nil:
+		return fmt.Errorf("the blob store must be opened again: %w", s.failed)
+	}
+	return nil
+}
+
+// Put stores data, if it is new, and returns its hash. The slice may be reused afterwards.
+func (s *Store) Put(data []byte) (Hash, error) {
+	h := Sum(data)
+	if len(data) > maxBlob {
+		return h, fmt.Errorf("store a blob of %d bytes: at most %d are accepted", len(data), maxBlob)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return h, err
+	}
+	if s.touched != nil {
+		s.touched[h] = true
+	}
+	if _, ok := s.index[h]; ok {
+		return h, nil
+	}
+	return h, s.put(h, data)
+}
+
+// put appends a record to the active file. The caller holds mu.
+func (s *Store) put(h Hash, data []byte) error {
+	if s.active != nil && s.active.size >= s.opts.FileBytes {
+		if err := s.flush(); err != nil {
+			return err
+		}
+		s.full = append(s.full, s.active)
+		s.active = nil
+	}
+	if s.active == nil {
+		var salt [4]byte
+		if _, err := crand.Read(salt[:]); err != nil {
+			return err
+		}
+		f, err := newFile(s.dir, s.nextID, binary.LittleEndian.Uint32(salt[:]))
+		if err != nil {
+			return fmt.Errorf("begin a blob file: %w", err)
+		}
+		s.active = f
+		s.files[f.id] = f
+		s.nextID++
+	}
+	if len(s.buf) >= flushBytes {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	before := len(s.buf)
+	e := entry{h, place{s.active.id, uint32(s.active.size), uint32(len(data))}}
+	s.add(e)
+	s.active.entries = append(s.active.entries, e)
+	s.buf = appendRecord(s.buf, s.active.salt, h, data)
+	s.active.size += int64(len(s.buf) - before)
+	return nil
+}
+
+// flush writes the buffer; after a failure it can be repeated. The caller holds mu.
+func (s *Store) flush() error {
+	if len(s.buf) == 0 {
+		return nil
+	}
+	if _, err := s.active.f.WriteAt(s.buf, s.active.size-int64(len(s.buf))); err != nil {
+		return fmt.Errorf("write blobs: %w", err)
+	}
+	s.buf = s.buf[:0]
+	return nil
+}
+
+// Has reports whether the store knows the blob.
+func (s *Store) Has(h Hash) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, ok := s.index[h]
+	return ok
+}
+
+// Get returns a blob, which must not be changed. It fails with ErrNotFound, or ErrCorrupt when the bytes no longer match; then
+// the blob is forgotten and can be put again.
+func (s *Store) Get(h Hash) ([]byte, error) {
+	if data, ok := s.cache.get(h); ok {
+		return data, nil
+	}
+	for {
+		data, at, err := s.read(h)
+		if errors.Is(err, os.ErrClosed) {
+			continue // Sweep has just moved it
+		}
+		if err == nil && Sum(data) != h {
+			err = s.forget(h, at)
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.cache.put(h, data)
+		return data, nil
+	}
+}
+
+func (s *Store) read(h Hash) ([]byte, place, error) {
+	s.mu.RLock()
+	at, ok := s.index[h]
+	if !ok || s.closed {
+		err := fmt.Errorf("%w: %s", ErrNotFound, h)
+		if s.closed {
+			err = ErrClosed
+		}
+		s.mu.RUnlock()
+		return nil, at, err
+	}
+	f := s.files[at.file]
+	data := make([]byte, at.n)
+	if f == s.active {
+		if from := int64(at.off) - (f.size - int64(len(s.buf))); from >= 0 {
+			copy(data, s.buf[from+recordHeader:])
+			s.mu.RUnlock()
+			return data, at, nil
+		}
+	}
+	s.mu.RUnlock()
+	_, err := f.f.ReadAt(data, int64(at.off)+recordHeader)
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		err = errors.Join(s.forget(h, at), err)
+	}
+	return data, at, err
+}
+
+// forget removes a damaged blob from the index and says so.
+func (s *Store) forget(h Hash, at place) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.index[h] == at {
+		delete(s.index, h)
+		s.bytes -= int64(at.n)
+		s.damaged += int64(at.n)
+	}
+	return &CorruptError{File: blobPath(s.dir, at.file), Offset: int64(at.off), What: fmt.Sprintf("blob %s has changed on disk", h),
+		Cure: "put it again from the archive or another controller"}
+}
+
+// Sync makes every blob put so far durable.
+func (s *Store) Sync() error {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	return s.sync()
+}
+
+// sync does so while others go on. The caller holds syncMu.
+func (s *Store) sync() error {
+	s.mu.Lock()
+	err := s.usable()
+	if err == nil {
+		err = s.flush()
+	}
+	full, active := s.full, s.active
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, f := range full {
+		if err := s.sealFile(f); err != nil {
+			return s.fail(err)
+		}
+	}
+	if active != nil {
+		if err := active.f.Sync(); err != nil {
+			return s.fail(err)
+		}
+		if err := syncDir(s.dir); err != nil {
+			return s.fail(err)
+		}
+	}
+	return nil
+}
+
+// sealFile syncs a complete file and writes its index. The caller holds syncMu.
+func (s *Store) sealFile(f *file) error {
+	if err := f.f.Sync(); err != nil {
+		return err
+	}
+	if err := writeIndex(s.dir, f.id, f.entries); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.sealed, f.entries = true, nil
+	s.full = s.full[1:]
+	return nil
+}
+
+// fail refuses everything further: after a failed sync, what is on disk is known only after the next Open.
+func (s *Store) fail(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = fmt.Errorf("sync blobs: %w", err)
+	return s.failed
+}
+
+// Stats describe the store.
+type Stats struct {
+	Blobs   int
+	Bytes   int64 // of blobs, each once
+	Files   int
+	OnDisk  int64
+	Damaged int64 // bytes found damaged since Open
+}
+
+// Stats returns the store's extent.
+func (s *Store) Stats() Stats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	st := Stats{Blobs: len(s.index), Bytes: s.bytes, Files: len(s.files), Damaged: s.damaged}
+	for _, f := range s.files {
+		st.OnDisk += f.size
+	}
+	return st
+}
+
+// Close syncs and closes the store.
+func (s *Store) Close() error {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	err := s.sync()
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return errors.Join(err, s.closeFiles())
+}
+
+func (s *Store) closeFiles() error {
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.f.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,85 @@
+package event
+
+import "github.com/musterhpc/muster/spec"
+
+// ClusterCreated is the first event of every ledger.
+type ClusterCreated struct {
+	UUID    [16]byte `cbor:"1,keyasint"` // the ledger's identity, in every accounting row
+	Name    string   `cbor:"2,keyasint"`
+	Version uint32   `cbor:"3,keyasint"` // the vocabulary version it starts with
+}
+
+// ClusterVersionRaised allows events and fields up to a vocabulary version.
+type ClusterVersionRaised struct {
+	Version uint32 `cbor:"1,keyasint"`
+}
+
+// ConfigAdopted replaces the configuration as a whole. Nodes keep their ids by
+// name; nodes that are gone from it are removed once they hold no job.
+type ConfigAdopted struct {
+	Config *spec.Config `cbor:"1,keyasint"`
+}
+
+// TokenIssued lets one node enrol once until it expires. Only the hash of the
+// secret is kept.
+type TokenIssued struct {
+	Hash    spec.Hash    `cbor:"1,keyasint"`
+	Node    string       `cbor:"2,keyasint"`
+	Expires spec.Instant `cbor:"3,keyasint"`
+}
+
+// CertificateIssued records a node's or login host's certificate and, at an
+// enrolment, uses up the token.
+type CertificateIssued struct {
+	Serial  string       `cbor:"1,keyasint"`
+	Role    string       `cbor:"2,keyasint"`
+	Name    string       `cbor:"3,keyasint"`
+	Expires spec.Instant `cbor:"4,keyasint"`
+	Token   spec.Hash    `cbor:"5,keyasint"` // zero at a renewal
+}
+
+// CertificateRevoked ends a certificate before its time.
+type CertificateRevoked struct {
+	Serial string `cbor:"1,keyasint"`
+	Reason string `cbor:"2,keyasint,omitempty"`
+}
+
+// QOSPut creates a QOS or replaces it as a whole.
+type QOSPut struct {
+	QOS spec.QOS `cbor:"1,keyasint"`
+}
+
+// QOSRemoved deletes a QOS.
+type QOSRemoved struct {
+	Name string `cbor:"1,keyasint"`
+}
+
+// AccountPut creates an account or replaces it.
+type AccountPut struct {
+	Account spec.Account `cbor:"1,keyasint"`
+}
+
+// AccountRemoved deletes an account with its associations.
+type AccountRemoved struct {
+	Name string `cbor:"1,keyasint"`
+}
+
+// UserPut creates an accounting user or replaces it.
+type UserPut struct {
+	User spec.User `cbor:"1,keyasint"`
+}
+
+// UserRemoved deletes a user with its associations.
+type UserRemoved struct {
+	Name string `cbor:"1,keyasint"`
+}
+
+// AssociationPut creates an association or replaces it.
+type AssociationPut struct {
+	Association spec.Association `cbor:"1,keyasint"`
+}
+
+// AssociationRemoved deletes an association.
+type AssociationRemoved struct {
+	ID uint32 `cbor:"1,keyasint"`
+}

@@ -1,0 +1,168 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event/record"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Version is the vocabulary version this release reads and may write.
+const Version uint32 = 1
+
+// Errors of the codec; compare with errors.Is.
+var (
+	// ErrNewer tells an event, field or batch of a newer release.
+	ErrNewer = errors.New("written by a newer release of muster: upgrade this controller before it reads the ledger")
+	// ErrMalformed tells bytes that are no batch of events.
+	ErrMalformed = errors.New("not a batch of events")
+)
+
+// A batch is the array [version, [envelope …]]; an envelope is the array
+// [sequence, instant, actor, cause, kind, event]. Arrays grow at their end.
+const (
+	batchLen    = 2
+	envelopeLen = 6
+)
+
+// Codec encodes and decodes batches. It is immutable and safe to share; make
+// one with NewCodec and pass it on.
+type Codec struct{ set *record.Set }
+
+// NewCodec builds the codec: deterministic encoding, strict decoding.
+func NewCodec() (*Codec, error) {
+	samples := []any{new(Actor), new(Cause)}
+	for _, k := range Kinds() {
+		samples = append(samples, fresh(k))
+	}
+	set, err := record.Compile(samples...)
+	if err != nil {
+		return nil, fmt.Errorf("event codec: %w", err)
+	}
+	return &Codec{set: set}, nil
+}
+
+// Encode writes a batch. Equal batches give equal bytes.
+func (c *Codec) Encode(batch []Envelope) ([]byte, error) {
+	return c.Append(make([]byte, 0, 64+384*len(batch)), batch)
+}
+
+// Append writes a batch behind dst, for callers that keep a buffer.
+func (c *Codec) Append(dst []byte, batch []Envelope) ([]byte, error) {
+	dst = record.AppendHead(dst, record.MajorArray, batchLen)
+	dst = record.AppendHead(dst, record.MajorUint, uint64(Version))
+	dst = record.AppendHead(dst, record.MajorArray, uint64(len(batch)))
+	for i := range batch {
+		var err error
+		if dst, err = c.appendEnvelope(dst, &batch[i]); err != nil {
+			return nil, fmt.Errorf("encode %s (sequence %d): %w", batch[i].Event.Kind(), batch[i].Seq, err)
+		}
+	}
+	return dst, nil
+}
+
+func (c *Codec) appendEnvelope(dst []byte, e *Envelope) ([]byte, error) {
+	dst = record.AppendHead(dst, record.MajorArray, envelopeLen)
+	dst = record.AppendHead(dst, record.MajorUint, e.Seq)
+	dst = record.AppendInt(dst, int64(e.At))
+	dst, err := c.set.Append(dst, &e.Actor)
+	if err != nil {
+		return nil, err
+	}
+	if dst, err = c.set.Append(dst, &e.Cause); err != nil {
+		return nil, err
+	}
+	dst = record.AppendHead(dst, record.MajorUint, uint64(e.Event.Kind()))
+	return c.set.Append(dst, e.Event)
+}
+
+// Decode reads a batch. It returns ErrNewer for what a newer release wrote
+// and ErrMalformed for anything else that is no batch. On an error no event
+// of the batch counts.
+func (c *Codec) Decode(data []byte) ([]Envelope, error) {
+	d := c.set.NewDecoder(data)
+	parts, err := d.Array()
+	if err != nil {
+		return nil, classify(err, "batch")
+	}
+	version, err := d.Uint()
+	switch {
+	case err != nil:
+		return nil, classify(err, "batch")
+	case version > uint64(Version):
+		return nil, fmt.Errorf("batch of vocabulary version %d, this release knows %d: %w", version, Version, ErrNewer)
+	case version == 0 || parts < batchLen:
+		return nil, fmt.Errorf("batch without a version or events: %w", ErrMalformed)
+	case parts > batchLen:
+		return nil, fmt.Errorf("batch of %d parts: %w", parts, ErrNewer)
+	}
+	n, err := d.Array()
+	if err != nil {
+		return nil, classify(err, "batch")
+	}
+	if n > d.Len()/minEnvelope {
+		return nil, fmt.Errorf("batch of %d events in %d bytes: %w", n, d.Len(), ErrMalformed)
+	}
+	out := make([]Envelope, n)
+	for i := range out {
+		if err := decodeEnvelope(d, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	if d.Len() != 0 {
+		return nil, fmt.Errorf("%d bytes after the batch: %w", d.Len(), ErrMalformed)
+	}
+	return out, nil
+}
+
+// minEnvelope is the least number of bytes of an envelope.
+const minEnvelope = 1 + envelopeLen
+
+func decodeEnvelope(d *record.Decoder, e *Envelope) error {
+	parts, err := d.Array()
+	if err != nil {
+		return classify(err, "envelope")
+	}
+	if parts > envelopeLen {
+		return fmt.Errorf("envelope of %d parts: %w", parts, ErrNewer)
+	}
+	if parts < envelopeLen {
+		return fmt.Errorf("envelope of %d parts: %w", parts, ErrMalformed)
+	}
+	if e.Seq, err = d.Uint(); err != nil {
+		return classify(err, "envelope")
+	}
+	at, err := d.Int()
+	if err == nil {
+		e.At = spec.Instant(at)
+		err = d.Value(&e.Actor)
+	}
+	if err == nil {
+		err = d.Value(&e.Cause)
+	}
+	var kind uint64
+	if err == nil {
+		kind, err = d.Uint()
+	}
+	if err != nil {
+		return classify(err, fmt.Sprintf("envelope at sequence %d", e.Seq))
+	}
+	if kind <= uint64(^Kind(0)) {
+		e.Event = fresh(Kind(kind))
+	}
+	if e.Event == nil {
+		return fmt.Errorf("event kind %d at sequence %d: %w", kind, e.Seq, ErrNewer)
+	}
+	if err := d.Value(e.Event); err != nil {
+		return classify(err, fmt.Sprintf("%s at sequence %d", e.Event.Kind(), e.Seq))
+	}
+	return nil
+}
+
+func classify(err error, what string) error {
+	if errors.Is(err, record.ErrUnknownField) {
+		return fmt.Errorf("%s: %w: %w", what, ErrNewer, err)
+	}
+	return fmt.Errorf("%s: %w: %w", what, ErrMalformed, err)
+}

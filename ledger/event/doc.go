@@ -1,0 +1,59 @@
+// Package event is the vocabulary of the ledger: every change of the cluster
+// is one of these events, in the past tense, and nothing else changes state.
+//
+// # Nouns
+//
+// A job is one record with a JobUID. An array is one record until a task of
+// it starts or is changed alone; then ArrayTaskSplit gives that task a record
+// of its own (the last task keeps the array's record). An attempt is one run
+// of a job: attempts count from 1, each JobStarted opens one, and exactly one
+// of JobEnded or JobRequeued closes it. A node is known by its name; its boot
+// id tells two lives of it apart.
+//
+// # The life of a job
+//
+//	                 JobHeld / JobReleased, JobUpdated, ReasonsChanged, JobEligible
+//	                                  |
+//	JobSubmitted ----------------> pending --------------------------- JobEnded (cancelled, deadline)
+//	                                |    ^
+//	                     JobStarted |    | JobRequeued (all nodes done)
+//	                                v    |
+//	                             running -+- JobEndRequested (cancel, time limit, preemption, requeue, node lost)
+//	                                |
+//	                                | JobEnded: the verdict of the attempt
+//	                                v
+//	                            completing -- JobNodeDone, once for each allocated node
+//	                                |
+//	                                v
+//	                             finished -- JobPurged (MinJobAge later: the controller forgets, accounting does not)
+//
+// Rules, each checked by the fold or by an invariant of package state:
+//
+//   - JobStarted carries the whole allocation: nodes, CPU ids, memory, device
+//     UUIDs. It is never edited; JobNodeDone gives back one node's part.
+//   - JobEndRequested states why an attempt must end; the verdict follows that
+//     reason, however the processes died (a job over its time limit is
+//     TIMEOUT even if it exited 0).
+//   - JobRequeued is written only when every node of the attempt is done, so
+//     two attempts of one job never hold resources together.
+//   - A terminal state is never left; ids are never reused.
+//
+// # The life of a node
+//
+// A node is configured (ConfigAdopted), registered (NodeRegistered, with its
+// inventory and boot id), may become silent (NodeLost) and answer again
+// (NodeReturned). Independently an administrator or the controller sets it
+// down, draining or back in service (NodeStateSet). A silent node is not a
+// dead one: its jobs are only taken away after a new boot id, an
+// administrator's DOWN, or the fence that the site configured.
+//
+// # Encoding
+//
+// One entry of the log is a batch of envelopes: all of them happen or none.
+// The encoding is CBOR with integer keys (see Encode). A field, once
+// released, keeps its key and meaning; new fields are added with new keys and
+// new events with new kinds, and both are written only after
+// ClusterVersionRaised, so that a controller of the older release can still
+// be one of the cluster. A reader that meets a kind or a field it does not
+// know refuses the entry with ErrNewer: nothing is ever skipped.
+package event

@@ -1,0 +1,194 @@
+package event
+
+import "github.com/musterhpc/muster/spec"
+
+// JobSubmitted is an accepted job: the spec with every default filled in, and
+// what it will be counted as. Eligible is set when nothing but resources and
+// limits stands in its way; Reason is why it waits at first.
+type JobSubmitted struct {
+	UID      spec.JobUID   `cbor:"1,keyasint"`
+	ID       spec.JobID    `cbor:"2,keyasint"`
+	Spec     *spec.JobSpec `cbor:"3,keyasint"`
+	Req      spec.TRES     `cbor:"4,keyasint"` // the least it will be allocated (per task of an array)
+	Assoc    uint32        `cbor:"5,keyasint,omitempty"`
+	Eligible spec.Instant  `cbor:"6,keyasint,omitempty"`
+	Reason   spec.Reason   `cbor:"7,keyasint"`
+}
+
+// JobEligible tells that dependencies and begin time no longer hold a job.
+type JobEligible struct {
+	UID spec.JobUID `cbor:"1,keyasint"`
+}
+
+// ReasonsChanged records why pending jobs wait now, many at once.
+type ReasonsChanged struct {
+	Jobs []JobReason `cbor:"1,keyasint"`
+}
+
+// JobReason is one entry of ReasonsChanged.
+type JobReason struct {
+	UID    spec.JobUID `cbor:"1,keyasint"`
+	Reason spec.Reason `cbor:"2,keyasint"`
+}
+
+// JobHeld stops a pending job from being considered.
+type JobHeld struct {
+	UID spec.JobUID `cbor:"1,keyasint"`
+	By  spec.Hold   `cbor:"2,keyasint"`
+}
+
+// JobReleased ends a hold.
+type JobReleased struct {
+	UID spec.JobUID `cbor:"1,keyasint"`
+}
+
+// JobUpdated replaces the spec. Changed names the fields as scontrol does. On
+// a running job only what may change then differs (its time limit, comment).
+type JobUpdated struct {
+	UID     spec.JobUID   `cbor:"1,keyasint"`
+	Spec    *spec.JobSpec `cbor:"2,keyasint"`
+	Req     spec.TRES     `cbor:"3,keyasint"`
+	Assoc   uint32        `cbor:"4,keyasint,omitempty"`
+	Changed []string      `cbor:"5,keyasint,omitempty"`
+}
+
+// ArrayTaskSplit gives a task of an array a record of its own. When it is the
+// last one left, UID equals Array: the array's record becomes the task.
+type ArrayTaskSplit struct {
+	Array spec.JobUID `cbor:"1,keyasint"`
+	Task  int64       `cbor:"2,keyasint"`
+	UID   spec.JobUID `cbor:"3,keyasint"`
+	ID    spec.JobID  `cbor:"4,keyasint"`
+}
+
+// JobStarted opens an attempt with its whole allocation.
+type JobStarted struct {
+	UID      spec.JobUID      `cbor:"1,keyasint"`
+	Attempt  uint32           `cbor:"2,keyasint"`
+	Alloc    *spec.Allocation `cbor:"3,keyasint"`
+	Limit    spec.Span        `cbor:"4,keyasint"`           // time limit in force; Infinite = none
+	Backfill bool             `cbor:"5,keyasint,omitempty"` // started out of order, delaying nobody
+	Priority uint32           `cbor:"6,keyasint,omitempty"` // the priority it started with
+}
+
+// EndCause is why an attempt must end.
+type EndCause uint8
+
+// The causes; the values are stored.
+const (
+	EndCancel EndCause = iota + 1
+	EndTimeLimit
+	EndPreempt
+	EndRequeue
+	EndNodeLost
+	EndLaunchFailed
+	EndDeadline
+	EndOutOfMemory
+)
+
+// JobEndRequested decides that an attempt must end: its processes get the
+// signals of that cause. The first such decision rules the verdict; only one
+// that does not requeue overrules an earlier one that does.
+type JobEndRequested struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Cause   EndCause    `cbor:"3,keyasint"`
+	By      uint32      `cbor:"4,keyasint,omitempty"` // uid, for CANCELLED by uid
+	Requeue bool        `cbor:"5,keyasint,omitempty"` // run it again afterwards
+	Hold    spec.Hold   `cbor:"6,keyasint,omitempty"` // and hold it then
+	Detail  string      `cbor:"7,keyasint,omitempty"`
+}
+
+// SignalScope says which processes of a job get a signal.
+type SignalScope uint8
+
+// The scopes of scancel: all steps but the batch shell (the default), the
+// batch shell alone (-b), everything (-f).
+const (
+	SignalSteps SignalScope = iota
+	SignalBatch
+	SignalFull
+)
+
+// JobSignalled sends a signal that does not end the job by itself.
+type JobSignalled struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Signal  int32       `cbor:"3,keyasint"`
+	Scope   SignalScope `cbor:"4,keyasint,omitempty"`
+	// Warning is the signal that the job asked for before its end; it is sent
+	// once in an attempt.
+	Warning bool `cbor:"5,keyasint,omitempty"`
+}
+
+// JobEnded is the verdict: an attempt is over, or a job ended that never
+// started (Attempt 0). Nodes may still be cleaning up.
+type JobEnded struct {
+	UID     spec.JobUID     `cbor:"1,keyasint"`
+	Attempt uint32          `cbor:"2,keyasint"`
+	State   spec.JobState   `cbor:"3,keyasint"`
+	Exit    spec.ExitStatus `cbor:"4,keyasint"`
+	Reason  spec.Reason     `cbor:"5,keyasint"`
+	By      uint32          `cbor:"6,keyasint,omitempty"` // who cancelled
+	Derived spec.ExitStatus `cbor:"7,keyasint"`           // the worst of its steps
+}
+
+// JobNodeDone gives one node's part of an allocation back and says what was
+// used there. Batch describes the batch script on the first node.
+type JobNodeDone struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Node    string      `cbor:"3,keyasint"`
+	Usage   spec.Usage  `cbor:"4,keyasint"`
+	Batch   *StepResult `cbor:"5,keyasint,omitempty"`
+	Lost    bool        `cbor:"6,keyasint,omitempty"` // the node is gone: usage is not known
+}
+
+// StepResult is how a step ended.
+type StepResult struct {
+	Started spec.Instant    `cbor:"1,keyasint,omitempty"`
+	Ended   spec.Instant    `cbor:"2,keyasint,omitempty"`
+	Exit    spec.ExitStatus `cbor:"3,keyasint"`
+	Unknown bool            `cbor:"4,keyasint,omitempty"` // nobody saw the exit
+	Detail  string          `cbor:"5,keyasint,omitempty"` // a launch error, for the user
+}
+
+// JobRequeued closes an attempt and puts the job back into the queue. State
+// is what the attempt is recorded as (NODE_FAIL, PREEMPTED, or Pending for a
+// requeue that somebody asked for, which Slurm shows as REQUEUED).
+type JobRequeued struct {
+	UID     spec.JobUID     `cbor:"1,keyasint"`
+	Attempt uint32          `cbor:"2,keyasint"`
+	State   spec.JobState   `cbor:"3,keyasint"`
+	Exit    spec.ExitStatus `cbor:"4,keyasint"`
+	Begin   spec.Instant    `cbor:"5,keyasint,omitempty"` // not eligible before
+	Hold    spec.Hold       `cbor:"6,keyasint,omitempty"`
+	Reason  spec.Reason     `cbor:"7,keyasint"`
+	Counts  bool            `cbor:"8,keyasint,omitempty"` // counts towards MaxBatchRequeue
+}
+
+// JobPurged forgets finished jobs in the controller.
+type JobPurged struct {
+	UIDs []spec.JobUID `cbor:"1,keyasint"`
+}
+
+// StepStarted opens a numbered step inside a running attempt.
+type StepStarted struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Step    spec.StepID `cbor:"3,keyasint"`
+	Name    string      `cbor:"4,keyasint,omitempty"`
+	Nodes   []string    `cbor:"5,keyasint,omitempty"`
+	Tasks   uint32      `cbor:"6,keyasint,omitempty"`
+	TRES    spec.TRES   `cbor:"7,keyasint"`
+}
+
+// StepEnded closes a numbered step.
+type StepEnded struct {
+	UID     spec.JobUID   `cbor:"1,keyasint"`
+	Attempt uint32        `cbor:"2,keyasint"`
+	Step    spec.StepID   `cbor:"3,keyasint"`
+	State   spec.JobState `cbor:"4,keyasint"`
+	Result  StepResult    `cbor:"5,keyasint"`
+	Usage   spec.Usage    `cbor:"6,keyasint"`
+}

@@ -1,0 +1,339 @@
+package event
+
+// Kind and sealed for every event; fresh makes an empty one of a kind.
+
+// Kind implements Event.
+func (*ClusterCreated) Kind() Kind { return KindClusterCreated }
+
+// Kind implements Event.
+func (*ClusterVersionRaised) Kind() Kind { return KindClusterVersionRaised }
+
+// Kind implements Event.
+func (*ConfigAdopted) Kind() Kind { return KindConfigAdopted }
+
+// Kind implements Event.
+func (*TokenIssued) Kind() Kind { return KindTokenIssued }
+
+// Kind implements Event.
+func (*CertificateIssued) Kind() Kind { return KindCertificateIssued }
+
+// Kind implements Event.
+func (*CertificateRevoked) Kind() Kind { return KindCertificateRevoked }
+
+// Kind implements Event.
+func (*QOSPut) Kind() Kind { return KindQOSPut }
+
+// Kind implements Event.
+func (*QOSRemoved) Kind() Kind { return KindQOSRemoved }
+
+// Kind implements Event.
+func (*AccountPut) Kind() Kind { return KindAccountPut }
+
+// Kind implements Event.
+func (*AccountRemoved) Kind() Kind { return KindAccountRemoved }
+
+// Kind implements Event.
+func (*UserPut) Kind() Kind { return KindUserPut }
+
+// Kind implements Event.
+func (*UserRemoved) Kind() Kind { return KindUserRemoved }
+
+// Kind implements Event.
+func (*AssociationPut) Kind() Kind { return KindAssociationPut }
+
+// Kind implements Event.
+func (*AssociationRemoved) Kind() Kind { return KindAssociationRemoved }
+
+// Kind implements Event.
+func (*JobSubmitted) Kind() Kind { return KindJobSubmitted }
+
+// Kind implements Event.
+func (*JobEligible) Kind() Kind { return KindJobEligible }
+
+// Kind implements Event.
+func (*ReasonsChanged) Kind() Kind { return KindReasonsChanged }
+
+// Kind implements Event.
+func (*JobHeld) Kind() Kind { return KindJobHeld }
+
+// Kind implements Event.
+func (*JobReleased) Kind() Kind { return KindJobReleased }
+
+// Kind implements Event.
+func (*JobUpdated) Kind() Kind { return KindJobUpdated }
+
+// Kind implements Event.
+func (*ArrayTaskSplit) Kind() Kind { return KindArrayTaskSplit }
+
+// Kind implements Event.
+func (*JobStarted) Kind() Kind { return KindJobStarted }
+
+// Kind implements Event.
+func (*JobEndRequested) Kind() Kind { return KindJobEndRequested }
+
+// Kind implements Event.
+func (*JobSignalled) Kind() Kind { return KindJobSignalled }
+
+// Kind implements Event.
+func (*JobEnded) Kind() Kind { return KindJobEnded }
+
+// Kind implements Event.
+func (*JobNodeDone) Kind() Kind { return KindJobNodeDone }
+
+// Kind implements Event.
+func (*JobRequeued) Kind() Kind { return KindJobRequeued }
+
+// Kind implements Event.
+func (*JobPurged) Kind() Kind { return KindJobPurged }
+
+// Kind implements Event.
+func (*StepStarted) Kind() Kind { return KindStepStarted }
+
+// Kind implements Event.
+func (*StepEnded) Kind() Kind { return KindStepEnded }
+
+// Kind implements Event.
+func (*NodeRegistered) Kind() Kind { return KindNodeRegistered }
+
+// Kind implements Event.
+func (*NodeStateSet) Kind() Kind { return KindNodeStateSet }
+
+// Kind implements Event.
+func (*NodeLost) Kind() Kind { return KindNodeLost }
+
+// Kind implements Event.
+func (*NodeReturned) Kind() Kind { return KindNodeReturned }
+
+func (*ClusterCreated) sealed()       {}
+func (*ClusterVersionRaised) sealed() {}
+func (*ConfigAdopted) sealed()        {}
+func (*TokenIssued) sealed()          {}
+func (*CertificateIssued) sealed()    {}
+func (*CertificateRevoked) sealed()   {}
+func (*QOSPut) sealed()               {}
+func (*QOSRemoved) sealed()           {}
+func (*AccountPut) sealed()           {}
+func (*AccountRemoved) sealed()       {}
+func (*UserPut) sealed()              {}
+func (*UserRemoved) sealed()          {}
+func (*AssociationPut) sealed()       {}
+func (*AssociationRemoved) sealed()   {}
+func (*JobSubmitted) sealed()         {}
+func (*JobEligible) sealed()          {}
+func (*ReasonsChanged) sealed()       {}
+func (*JobHeld) sealed()              {}
+func (*JobReleased) sealed()          {}
+func (*JobUpdated) sealed()           {}
+func (*ArrayTaskSplit) sealed()       {}
+func (*JobStarted) sealed()           {}
+func (*JobEndRequested) sealed()      {}
+func (*JobSignalled) sealed()         {}
+func (*JobEnded) sealed()             {}
+func (*JobNodeDone) sealed()          {}
+func (*JobRequeued) sealed()          {}
+func (*JobPurged) sealed()            {}
+func (*StepStarted) sealed()          {}
+func (*StepEnded) sealed()            {}
+func (*NodeRegistered) sealed()       {}
+func (*NodeStateSet) sealed()         {}
+func (*NodeLost) sealed()             {}
+func (*NodeReturned) sealed()         {}
+
+// New returns an empty event of a kind, or nil for a kind of a newer release.
+func New(k Kind) Event { return fresh(k) }
+
+// fresh is New: one line for each kind.
+//
+//muster:table one line for each kind
+func fresh(k Kind) Event {
+	switch k {
+	case KindClusterCreated:
+		return new(ClusterCreated)
+	case KindClusterVersionRaised:
+		return new(ClusterVersionRaised)
+	case KindConfigAdopted:
+		return new(ConfigAdopted)
+	case KindTokenIssued:
+		return new(TokenIssued)
+	case KindCertificateIssued:
+		return new(CertificateIssued)
+	case KindCertificateRevoked:
+		return new(CertificateRevoked)
+	case KindQOSPut:
+		return new(QOSPut)
+	case KindQOSRemoved:
+		return new(QOSRemoved)
+	case KindAccountPut:
+		return new(AccountPut)
+	case KindAccountRemoved:
+		return new(AccountRemoved)
+	case KindUserPut:
+		return new(UserPut)
+	case KindUserRemoved:
+		return new(UserRemoved)
+	case KindAssociationPut:
+		return new(AssociationPut)
+	case KindAssociationRemoved:
+		return new(AssociationRemoved)
+	case KindJobSubmitted:
+		return new(JobSubmitted)
+	case KindJobEligible:
+		return new(JobEligible)
+	case KindReasonsChanged:
+		return new(ReasonsChanged)
+	case KindJobHeld:
+		return new(JobHeld)
+	case KindJobReleased:
+		return new(JobReleased)
+	case KindJobUpdated:
+		return new(JobUpdated)
+	case KindArrayTaskSplit:
+		return new(ArrayTaskSplit)
+	case KindJobStarted:
+		return new(JobStarted)
+	case KindJobEndRequested:
+		return new(JobEndRequested)
+	case KindJobSignalled:
+		return new(JobSignalled)
+	case KindJobEnded:
+		return new(JobEnded)
+	case KindJobNodeDone:
+		return new(JobNodeDone)
+	case KindJobRequeued:
+		return new(JobRequeued)
+	case KindJobPurged:
+		return new(JobPurged)
+	case KindStepStarted:
+		return new(StepStarted)
+	case KindStepEnded:
+		return new(StepEnded)
+	case KindNodeRegistered:
+		return new(NodeRegistered)
+	case KindNodeStateSet:
+		return new(NodeStateSet)
+	case KindNodeLost:
+		return new(NodeLost)
+	case KindNodeReturned:
+		return new(NodeReturned)
+	}
+	return nil
+}
+
+// Kinds lists every kind of this release in order.
+//
+//muster:table one line for each kind
+func Kinds() []Kind {
+	return []Kind{
+		KindClusterCreated,
+		KindClusterVersionRaised,
+		KindConfigAdopted,
+		KindTokenIssued,
+		KindCertificateIssued,
+		KindCertificateRevoked,
+		KindQOSPut,
+		KindQOSRemoved,
+		KindAccountPut,
+		KindAccountRemoved,
+		KindUserPut,
+		KindUserRemoved,
+		KindAssociationPut,
+		KindAssociationRemoved,
+		KindJobSubmitted,
+		KindJobEligible,
+		KindReasonsChanged,
+		KindJobHeld,
+		KindJobReleased,
+		KindJobUpdated,
+		KindArrayTaskSplit,
+		KindJobStarted,
+		KindJobEndRequested,
+		KindJobSignalled,
+		KindJobEnded,
+		KindJobNodeDone,
+		KindJobRequeued,
+		KindJobPurged,
+		KindStepStarted,
+		KindStepEnded,
+		KindNodeRegistered,
+		KindNodeStateSet,
+		KindNodeLost,
+		KindNodeReturned,
+	}
+}
+
+// String gives the name of the kind.
+//
+//muster:table one line for each kind
+func (k Kind) String() string {
+	switch k {
+	case KindClusterCreated:
+		return "ClusterCreated"
+	case KindClusterVersionRaised:
+		return "ClusterVersionRaised"
+	case KindConfigAdopted:
+		return "ConfigAdopted"
+	case KindTokenIssued:
+		return "TokenIssued"
+	case KindCertificateIssued:
+		return "CertificateIssued"
+	case KindCertificateRevoked:
+		return "CertificateRevoked"
+	case KindQOSPut:
+		return "QOSPut"
+	case KindQOSRemoved:
+		return "QOSRemoved"
+	case KindAccountPut:
+		return "AccountPut"
+	case KindAccountRemoved:
+		return "AccountRemoved"
+	case KindUserPut:
+		return "UserPut"
+	case KindUserRemoved:
+		return "UserRemoved"
+	case KindAssociationPut:
+		return "AssociationPut"
+	case KindAssociationRemoved:
+		return "AssociationRemoved"
+	case KindJobSubmitted:
+		return "JobSubmitted"
+	case KindJobEligible:
+		return "JobEligible"
+	case KindReasonsChanged:
+		return "ReasonsChanged"
+	case KindJobHeld:
+		return "JobHeld"
+	case KindJobReleased:
+		return "JobReleased"
+	case KindJobUpdated:
+		return "JobUpdated"
+	case KindArrayTaskSplit:
+		return "ArrayTaskSplit"
+	case KindJobStarted:
+		return "JobStarted"
+	case KindJobEndRequested:
+		return "JobEndRequested"
+	case KindJobSignalled:
+		return "JobSignalled"
+	case KindJobEnded:
+		return "JobEnded"
+	case KindJobNodeDone:
+		return "JobNodeDone"
+	case KindJobRequeued:
+		return "JobRequeued"
+	case KindJobPurged:
+		return "JobPurged"
+	case KindStepStarted:
+		return "StepStarted"
+	case KindStepEnded:
+		return "StepEnded"
+	case KindNodeRegistered:
+		return "NodeRegistered"
+	case KindNodeStateSet:
+		return "NodeStateSet"
+	case KindNodeLost:
+		return "NodeLost"
+	case KindNodeReturned:
+		return "NodeReturned"
+	}
+	return "unknown"
+}

@@ -1,0 +1,304 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+// Decoder reads items one after the other from a slice of bytes, which it
+// never changes nor keeps: strings are copied.
+type Decoder struct {
+	set    *Set
+	data   []byte
+	at     int
+	shared map[string]string // nil: every string has a copy of its own
+}
+
+// NewDecoder returns a decoder at the start of data.
+func (s *Set) NewDecoder(data []byte) *Decoder { return &Decoder{set: s, data: data} }
+
+// Reset starts again with other bytes.
+func (d *Decoder) Reset(data []byte) { d.data, d.at = data, 0 }
+
+// ShareStrings makes equal short strings one string from now on: many records
+// of the same users and partitions then need less memory.
+func (d *Decoder) ShareStrings() { d.shared = make(map[string]string) }
+
+// Limits of what ShareStrings remembers: long strings are rarely equal.
+const (
+	maxSharedLen = 40
+	maxShared    = 1 << 16
+)
+
+// Len is the number of bytes not yet read.
+func (d *Decoder) Len() int { return len(d.data) - d.at }
+
+// malformed makes an error with the place.
+func (d *Decoder) malformed(format string, args ...any) error {
+	return fmt.Errorf("%w at byte %d: %s", ErrMalformed, d.at, fmt.Sprintf(format, args...))
+}
+
+// Head reads the head of an item.
+func (d *Decoder) Head() (Major, uint64, error) {
+	if d.at >= len(d.data) {
+		return 0, 0, d.malformed("it ends too early")
+	}
+	b := d.data[d.at]
+	m, low := Major(b>>5), b&31
+	if low < 24 {
+		d.at++
+		return m, uint64(low), nil
+	}
+	size := 1 << (low - 24)
+	if low > 27 || len(d.data)-d.at < 1+size {
+		return 0, 0, d.malformed("it ends too early or has an item 0x%02x", b)
+	}
+	var n, least uint64
+	switch rest := d.data[d.at+1:]; size {
+	case 1:
+		n, least = uint64(rest[0]), 24
+	case 2:
+		n, least = uint64(binary.BigEndian.Uint16(rest)), 1<<8
+	case 4:
+		n, least = uint64(binary.BigEndian.Uint32(rest)), 1<<16
+	case 8:
+		n, least = binary.BigEndian.Uint64(rest), 1<<32
+	}
+	if n < least {
+		return 0, 0, d.malformed("the number %d is not in its shortest form", n)
+	}
+	d.at += 1 + size
+	return m, n, nil
+}
+
+// want reads a head of a given major type.
+func (d *Decoder) want(m Major, what string) (uint64, error) {
+	start := d.at
+	got, n, err := d.Head()
+	if err == nil && got != m {
+		d.at = start
+		return 0, d.malformed("want %s, found an item 0x%02x", what, d.data[start])
+	}
+	return n, err
+}
+
+// Uint reads a number that is not negative.
+func (d *Decoder) Uint() (uint64, error) { return d.want(MajorUint, "a number") }
+
+// Int reads a signed number.
+func (d *Decoder) Int() (int64, error) {
+	start := d.at
+	m, n, err := d.Head()
+	switch {
+	case err != nil:
+		return 0, err
+	case m > MajorNegative || n > 1<<63-1:
+		d.at = start
+		return 0, d.malformed("want a signed number of 64 bits")
+	case m == MajorNegative:
+		return ^int64(n), nil
+	}
+	return int64(n), nil
+}
+
+// Array reads the head of an array: the number of items that follow. It is
+// never more than the bytes that are left.
+func (d *Decoder) Array() (int, error) { return d.count(MajorArray, "a list") }
+
+// Map reads the head of a map: the number of pairs that follow.
+func (d *Decoder) Map() (int, error) { return d.count(MajorMap, "a record") }
+
+func (d *Decoder) count(m Major, what string) (int, error) {
+	n, err := d.want(m, what)
+	if err == nil && n > uint64(d.Len()) {
+		return 0, d.malformed("%s of %d items in %d bytes", what, n, d.Len())
+	}
+	return int(n), err
+}
+
+// String reads a string.
+func (d *Decoder) String() (string, error) {
+	b, err := d.bytes()
+	if err != nil {
+		return "", err
+	}
+	if d.shared == nil || len(b) > maxSharedLen {
+		return string(b), nil
+	}
+	if s, ok := d.shared[string(b)]; ok {
+		return s, nil
+	}
+	s := string(b)
+	if len(d.shared) < maxShared {
+		d.shared[s] = s
+	}
+	return s, nil
+}
+
+func (d *Decoder) bytes() ([]byte, error) {
+	start := d.at
+	m, n, err := d.Head()
+	if err != nil {
+		return nil, err
+	}
+	if (m != MajorText && m != MajorBytes) || n > uint64(d.Len()) {
+		d.at = start
+		return nil, d.malformed("want a string, found an item 0x%02x of %d bytes in %d", d.data[start], n, d.Len())
+	}
+	b := d.data[d.at : d.at+int(n)]
+	if m == MajorText && !utf8.Valid(b) {
+		return nil, d.malformed("a text is not UTF-8")
+	}
+	d.at += int(n)
+	return b, nil
+}
+
+// null consumes a null, if that is what comes next.
+func (d *Decoder) null() bool {
+	if d.at < len(d.data) && d.data[d.at] == simpleNull {
+		d.at++
+		return true
+	}
+	return false
+}
+
+// Value reads into v, a pointer to one of the compiled structs, which must be
+// zero.
+func (d *Decoder) Value(v any) error {
+	rv := reflect.ValueOf(v)
+	if rv.Kind() != reflect.Pointer || rv.IsNil() {
+		return fmt.Errorf("%T: want a pointer to a struct: %w", v, ErrType)
+	}
+	rv = rv.Elem()
+	c, ok := d.set.coders[rv.Type()]
+	if !ok {
+		return fmt.Errorf("%T was not compiled: %w", v, ErrType)
+	}
+	return c.decode(d, rv)
+}
+
+func (c *coder) decode(d *Decoder, v reflect.Value) error {
+	switch c.op {
+	case opBool:
+		return c.decodeBool(d, v)
+	case opInt:
+		n, err := d.Int()
+		if err != nil {
+			return err
+		}
+		if v.OverflowInt(n) {
+			return d.malformed("%d does not fit", n)
+		}
+		v.SetInt(n)
+	case opUint:
+		n, err := d.Uint()
+		if err != nil {
+			return err
+		}
+		if v.OverflowUint(n) {
+			return d.malformed("%d does not fit", n)
+		}
+		v.SetUint(n)
+	case opString:
+		s, err := d.String()
+		if err != nil {
+			return err
+		}
+		v.SetString(s)
+	case opBytes:
+		n, err := d.want(MajorBytes, "bytes")
+		if err != nil {
+			return err
+		}
+		if n != uint64(v.Len()) || n > uint64(d.Len()) {
+			return d.malformed("%d bytes in place of %d", n, v.Len())
+		}
+		copy(v.Bytes(), d.data[d.at:])
+		d.at += int(n)
+	case opPointer:
+		if d.null() {
+			return nil
+		}
+		p := reflect.New(c.elem.typ)
+		v.Set(p)
+		return c.elem.decode(d, p.Elem())
+	case opSlice, opArray:
+		return c.decodeList(d, v)
+	default:
+		return c.decodeStruct(d, v)
+	}
+	return nil
+}
+
+func (c *coder) decodeBool(d *Decoder, v reflect.Value) error {
+	if d.at < len(d.data) {
+		if b := d.data[d.at]; b == simpleTrue || b == simpleFalse {
+			d.at++
+			v.SetBool(b == simpleTrue)
+			return nil
+		}
+	}
+	return d.malformed("want true or false")
+}
+
+func (c *coder) decodeList(d *Decoder, v reflect.Value) error {
+	if c.op == opSlice && d.null() {
+		return nil
+	}
+	n, err := d.Array()
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.op == opArray:
+		if n != v.Len() {
+			return d.malformed("%d items in place of %d", n, v.Len())
+		}
+	case n == 0:
+		v.Set(reflect.MakeSlice(c.typ, 0, 0))
+		return nil
+	default:
+		v.Grow(n)
+		v.SetLen(n)
+	}
+	for i := range n {
+		if err := c.elem.decode(d, v.Index(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *coder) decodeStruct(d *Decoder, v reflect.Value) error {
+	n, err := d.Map()
+	if err != nil {
+		return err
+	}
+	next := 0 // index of the first field that may still come
+	last := uint64(0)
+	for i := range n {
+		start := d.at
+		key, err := d.Uint()
+		if err != nil {
+			return err
+		}
+		if i > 0 && key <= last {
+			d.at = start
+			return d.malformed("key %d of %s after key %d", key, c.typ.Name(), last)
+		}
+		last = key
+		for next < len(c.fields) && c.fields[next].key < key {
+			next++
+		}
+		if next == len(c.fields) || c.fields[next].key != key {
+			return fmt.Errorf("key %d of %s: %w", key, c.typ.Name(), ErrUnknownField)
+		}
+		f := &c.fields[next]
+		if err := f.c.decode(d, v.Field(f.index)); err != nil {
+			return fmt.Errorf("%s.%s: %w", c.typ.Name(), f.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package record
+
+import (
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+// Major is the major type of a CBOR item.
+type Major uint8
+
+// The major types that records use.
+const (
+	MajorUint Major = iota
+	MajorNegative
+	MajorBytes
+	MajorText
+	MajorArray
+	MajorMap
+)
+
+const (
+	simpleFalse = 0xf4
+	simpleTrue  = 0xf5
+	simpleNull  = 0xf6
+)
+
+// AppendHead writes the head of an item: its major type and number.
+func AppendHead(dst []byte, m Major, n uint64) []byte {
+	b := byte(m) << 5
+	switch {
+	case n < 24:
+		return append(dst, b|byte(n))
+	case n < 1<<8:
+		return append(dst, b|24, byte(n))
+	case n < 1<<16:
+		return append(dst, b|25, byte(n>>8), byte(n))
+	case n < 1<<32:
+		return append(dst, b|26, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	}
+	return append(dst, b|27, byte(n>>56), byte(n>>48), byte(n>>40), byte(n>>32), byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+}
+
+// AppendInt writes a signed number.
+func AppendInt(dst []byte, n int64) []byte {
+	if n < 0 {
+		return AppendHead(dst, MajorNegative, uint64(^n))
+	}
+	return AppendHead(dst, MajorUint, uint64(n))
+}
+
+// AppendString writes a string: as text where it is valid UTF-8.
+func AppendString(dst []byte, s string) []byte {
+	m := MajorText
+	if !utf8.ValidString(s) {
+		m = MajorBytes
+	}
+	return append(AppendHead(dst, m, uint64(len(s))), s...)
+}
+
+// Append writes a value; v is a pointer to one of the compiled structs.
+func (s *Set) Append(dst []byte, v any) ([]byte, error) {
+	rv := reflect.ValueOf(v)
+	if rv.Kind() != reflect.Pointer || rv.IsNil() {
+		return dst, fmt.Errorf("%T: want a pointer to a struct: %w", v, ErrType)
+	}
+	rv = rv.Elem()
+	c, ok := s.coders[rv.Type()]
+	if !ok {
+		return dst, fmt.Errorf("%T was not compiled: %w", v, ErrType)
+	}
+	return c.append(dst, rv), nil
+}
+
+func (c *coder) append(dst []byte, v reflect.Value) []byte {
+	switch c.op {
+	case opBool:
+		if v.Bool() {
+			return append(dst, simpleTrue)
+		}
+		return append(dst, simpleFalse)
+	case opInt:
+		return AppendInt(dst, v.Int())
+	case opUint:
+		return AppendHead(dst, MajorUint, v.Uint())
+	case opString:
+		return AppendString(dst, v.String())
+	case opBytes:
+		n := v.Len()
+		dst = AppendHead(dst, MajorBytes, uint64(n))
+		if v.CanAddr() {
+			return append(dst, v.Bytes()...)
+		}
+		for i := range n {
+			dst = append(dst, byte(v.Index(i).Uint()))
+		}
+		return dst
+	case opPointer:
+		if v.IsNil() {
+			return append(dst, simpleNull)
+		}
+		return c.elem.append(dst, v.Elem())
+	case opSlice, opArray:
+		return c.appendList(dst, v)
+	default:
+		return c.appendStruct(dst, v)
+	}
+}
+
+func (c *coder) appendList(dst []byte, v reflect.Value) []byte {
+	if c.op == opSlice && v.IsNil() {
+		return append(dst, simpleNull)
+	}
+	n := v.Len()
+	dst = AppendHead(dst, MajorArray, uint64(n))
+	for i := range n {
+		dst = c.elem.append(dst, v.Index(i))
+	}
+	return dst
+}
+
+func (c *coder) appendStruct(dst []byte, v reflect.Value) []byte {
+	var present uint64
+	n := uint64(0)
+	for i := range c.fields {
+		f := &c.fields[i]
+		if !f.omit || !f.c.empty(v.Field(f.index)) {
+			present |= 1 << i
+			n++
+		}
+	}
+	dst = AppendHead(dst, MajorMap, n)
+	for i := range c.fields {
+		if present&(1<<i) != 0 {
+			f := &c.fields[i]
+			dst = append(dst, f.head...)
+			dst = f.c.append(dst, v.Field(f.index))
+		}
+	}
+	return dst
+}
+
+// empty tells a value that omitempty leaves out.
+func (c *coder) empty(v reflect.Value) bool {
+	switch c.op {
+	case opBool:
+		return !v.Bool()
+	case opInt:
+		return v.Int() == 0
+	case opUint:
+		return v.Uint() == 0
+	case opString, opSlice:
+		return v.Len() == 0
+	case opPointer:
+		return v.IsNil()
+	default:
+		return false
+	}
+}

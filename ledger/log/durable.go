@@ -1,0 +1,356 @@
+package log
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// Durable is the replicated log on disk. It implements Log.
+//
+// A batch passes through: queue -> dispatcher -> raft's own queue -> raft's main goroutine, which stores what has
+// gathered as one group with one sync -> raft's FSM goroutine, which applies and answers. The answer comes from the FSM, never
+// from raft's futures, which may stay silent for ever at a shutdown.
+type Durable struct {
+	opts  Options
+	alone bool
+	raft  *raft.Raft
+	store *logStore
+	snaps *snapStore
+	fsm   *fsm
+	lock  io.Closer
+
+	closing  chan struct{} // closed when Close begins to stop things
+	done     chan struct{} // closed when the log has stopped for good
+	finished chan struct{} // closed when Close is done
+	wake     chan struct{} // the queue is not empty
+	snapDue  chan struct{}
+	snapReq  chan chan error
+	notify   chan bool
+	running  atomic.Bool
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex
+	queue    []*pending      // not yet given to raft
+	waiting  []*pending      // every pending without an answer, in order; the queue is its end
+	bytes    int             // of waiting
+	nextSeq  uint64          // of the next frame; one more each time, over all runs of this process
+	stored   uint64          // seq of the last frame known durable here
+	refused  uint64          // frames up to here that are not stored have been failed
+	run      uint64          // the writer's current run
+	runs     map[uint64]bool // every run of this process
+	stopped  error           // why Append is refused until Resume; nil while it works
+	dead     error           // why the log has stopped for good
+	closed   bool            // Close has been called
+	leading  bool
+	changed  chan struct{} // closed and replaced at every change of leadership
+	drained  chan struct{} // closed when waiting becomes empty, if somebody waits for that
+	snapErr  error
+	snapsNum uint64
+}
+
+// pending implements Pending. Its fields but done are written before done is closed.
+type pending struct {
+	kind  frameKind
+	run   uint64
+	seq   uint64
+	frame []byte // header still blank
+	done  chan struct{}
+	pos   Position
+	err   error
+}
+
+// Wait returns the answer.
+func (p *pending) Wait(ctx context.Context) (Position, error) {
+	select {
+	case <-p.done:
+		return p.pos, p.err
+	default:
+	}
+	select {
+	case <-p.done:
+		return p.pos, p.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("waiting for the ledger's disk: %w", context.Cause(ctx))
+	}
+}
+
+func failed(err error) *pending {
+	p := &pending{done: make(chan struct{}), err: err}
+	close(p.done)
+	return p
+}
+
+// Append enqueues a batch.
+func (d *Durable) Append(batch []byte) Pending {
+	p := &pending{kind: kindBatch, done: make(chan struct{})}
+	if len(batch) <= MaxBatchBytes {
+		p.frame = make([]byte, frameHeader+len(batch))
+		copy(p.frame[frameHeader:], batch)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.closedErr(); err != nil {
+		return failed(err)
+	}
+	if d.stopped == nil {
+		switch {
+		case p.frame == nil:
+			d.stopped = fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(batch), MaxBatchBytes)
+		case len(d.waiting) >= d.opts.MaxPending || d.bytes+len(batch) > d.opts.MaxPendingBytes:
+			d.stopped = fmt.Errorf("%w: %d batches of %d bytes wait", ErrBusy, len(d.waiting), d.bytes)
+		}
+	}
+	if d.stopped != nil {
+		return failed(d.stopped)
+	}
+	d.enqueue(p)
+	return p
+}
+
+// closedErr is why nothing is accepted any more. The caller holds mu.
+func (d *Durable) closedErr() error {
+	switch {
+	case d.closed:
+		return ErrClosed
+	case d.dead != nil:
+		return fmt.Errorf("%w: %w", ErrStopped, d.dead)
+	}
+	return nil
+}
+
+// enqueue gives p its place. The caller holds mu.
+func (d *Durable) enqueue(p *pending) {
+	if p.frame == nil {
+		p.frame = make([]byte, frameHeader)
+	}
+	p.run, p.seq = d.run, d.nextSeq
+	d.nextSeq++
+	d.queue = append(d.queue, p)
+	d.waiting = append(d.waiting, p)
+	d.bytes += len(p.frame)
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dispatch feeds raft in order. It may block there while the disk is busy.
+func (d *Durable) dispatch() {
+	defer d.wg.Done()
+	for {
+		select {
+		case <-d.wake:
+		case <-d.closing:
+			return
+		}
+		d.mu.Lock()
+		queue := d.queue
+		d.queue = nil
+		d.mu.Unlock()
+		for _, p := range queue {
+			sealFrame(p.frame, frame{kind: p.kind, run: p.run, seq: p.seq})
+			d.raft.ApplyLog(raft.Log{Data: p.frame}, 0)
+		}
+	}
+}
+
+// finish answers p. The caller holds mu and has taken p out of waiting.
+func (d *Durable) finish(p *pending, pos Position, err error) {
+	d.bytes -= len(p.frame)
+	p.pos, p.err = pos, err
+	if err != nil {
+		p.pos = 0
+	}
+	close(p.done)
+}
+
+// settle is called when waiting may have become empty. The caller holds mu.
+func (d *Durable) settle() {
+	if len(d.waiting) == 0 {
+		d.waiting = nil
+		if d.drained != nil {
+			close(d.drained)
+			d.drained = nil
+		}
+	}
+}
+
+// complete answers the frames that the FSM has seen, in order.
+func (d *Durable) complete(results []applied) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range results {
+		if !d.runs[r.run] {
+			continue
+		}
+		for len(d.waiting) > 0 && d.waiting[0].seq <= r.seq {
+			p := d.waiting[0]
+			d.waiting = d.waiting[1:]
+			if p.seq == r.seq {
+				d.finish(p, r.pos, r.err)
+			} else {
+				d.finish(p, 0, d.cause()) // a later frame came through, so this one never will
+			}
+		}
+	}
+	d.settle()
+}
+
+func (d *Durable) cause() error {
+	if d.stopped != nil {
+		return d.stopped
+	}
+	return errStale
+}
+
+// fail refuses further batches until Resume, and fails the waiting ones that are not stored; all of them if even a stored
+// one may be overruled by another leader.
+func (d *Durable) fail(err error, all bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failLocked(err, all)
+}
+
+func (d *Durable) failLocked(err error, all bool) {
+	if d.stopped == nil {
+		d.stopped = err
+	}
+	keep := 0
+	if !all {
+		for keep < len(d.waiting) && d.waiting[keep].seq <= d.stored {
+			keep++
+		}
+	}
+	for _, p := range d.waiting[keep:] {
+		d.finish(p, 0, err)
+	}
+	d.waiting = d.waiting[:keep:keep]
+	d.queue = nil
+	d.refused = d.nextSeq - 1
+	d.settle()
+}
+
+// die stops the log for good.
+func (d *Durable) die(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead != nil {
+		return
+	}
+	d.dead = err
+	d.failLocked(fmt.Errorf("%w: %w", ErrStopped, err), true)
+	if !d.closed {
+		d.opts.Logger.Error("the ledger's log has stopped", "error", err)
+	}
+	close(d.done)
+}
+
+// The store's hooks.
+
+func (d *Durable) onStored(logs []*raft.Log) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := len(logs) - 1; i >= 0; i-- {
+		if logs[i].Type != raft.LogCommand {
+			continue
+		}
+		if run, seq, ok := peekSeq(logs[i].Data); ok && d.runs[run] && seq > d.stored {
+			d.stored = seq
+			return
+		}
+	}
+}
+
+func (d *Durable) onStoreFailed(err error) { d.fail(err, false) }
+
+// refuse keeps out a frame that its writer was told has failed. Only in a cluster of one can that be promised: elsewhere such
+// a frame may come back from another member.
+func (d *Durable) refuse(logs []*raft.Log) bool {
+	if !d.alone {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range logs {
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		if run, seq, ok := peekSeq(l.Data); ok && d.runs[run] && seq <= d.refused && seq > d.stored {
+			return true
+		}
+	}
+	return false
+}
+
+// mayCompact limits compaction to the older of the two snapshots and asks the archive.
+func (d *Durable) mayCompact(hi uint64) (uint64, error) {
+	indexes, err := d.snaps.indexes()
+	if err != nil {
+		return 0, err
+	}
+	if len(indexes) < snapsKept {
+		return 0, nil
+	}
+	if err := d.mayClear(); err != nil {
+		return 0, d.snaps.fail(err) // raft would pass on only its text
+	}
+	return min(hi, indexes[1]), nil
+}
+
+func (d *Durable) mayClear() error {
+	pos := Position(d.fsm.snapPos.Load())
+	if err := d.opts.BeforeCompact(pos); err != nil {
+		return fmt.Errorf("the log keeps its batches up to %d: %w", pos, err)
+	}
+	return nil
+}
+
+// LastPosition is the last batch applied here.
+func (d *Durable) LastPosition() Position { return Position(d.fsm.pos.Load()) }
+
+// Leader is what raft says about who leads.
+func (d *Durable) Leader() Leadership {
+	addr, id := d.raft.LeaderWithID()
+	return Leadership{Known: id != "", Self: string(id) == d.opts.NodeID, ID: string(id), Address: string(addr)}
+}
+
+// Done is closed when the log has stopped for good.
+func (d *Durable) Done() <-chan struct{} { return d.done }
+
+// Err is why.
+func (d *Durable) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+// Headroom asks the filesystem.
+func (d *Durable) Headroom() (Headroom, error) {
+	free, err := d.opts.FS.Free(d.opts.Dir)
+	return Headroom{Free: free, Reserve: d.opts.ReserveBytes}, err
+}
+
+// Stats gathers the counters.
+func (d *Durable) Stats() Stats {
+	s := Stats{Batches: d.fsm.batches.Load(), Bytes: d.fsm.batchBytes.Load(), Fenced: d.fsm.fenced.Load(),
+		Groups: d.store.groups.Load(), GroupMax: d.store.groupMax.Load(), SyncNanos: d.store.syncNanos.Load(),
+		Failures: d.store.failures.Load(), DroppedTail: d.store.dropped.Load(), LastPosition: d.LastPosition()}
+	// The log may be closed, then its extent is unknown and stays zero.
+	s.FirstIndex, _ = d.store.FirstIndex()
+	s.LastIndex, _ = d.store.LastIndex()
+	if indexes, err := d.snaps.indexes(); err == nil && len(indexes) > 0 {
+		s.SnapshotIndex = indexes[0]
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.Pending, s.PendingBytes, s.Snapshots = len(d.waiting), d.bytes, d.snapsNum
+	if d.snapErr != nil {
+		s.SnapshotError = d.snapErr.Error()
+	}
+	return s
+}

@@ -1,0 +1,92 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// Sentinels for errors.Is. Most arrive wrapped with the detail a person needs.
+var (
+	ErrCorrupt      = errors.New("the ledger's log is damaged")
+	ErrDiskFull     = errors.New("the ledger's disk is full")
+	ErrNotLeader    = errors.New("this controller does not lead the ledger")
+	ErrClosed       = errors.New("the ledger's log is closed")
+	ErrNewerVersion = errors.New("the ledger was written by a newer release")
+	ErrBusy         = errors.New("too many batches wait for the ledger's disk")
+	ErrTooLarge     = errors.New("batch is larger than the ledger accepts")
+	ErrLocked       = errors.New("another process has the ledger open")
+	ErrStopped      = errors.New("the ledger's log has stopped")
+
+	errStale = errors.New("frame belongs to a run of the writer that has failed")
+)
+
+// CorruptError names the damaged place and what to do about it. errors.Is(err, ErrCorrupt) holds.
+type CorruptError struct {
+	File   string
+	Offset int64
+	What   string
+	Cure   string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%v: %s at offset %d: %s; %s", ErrCorrupt, e.File, e.Offset, e.What, e.Cure)
+}
+
+// Is makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// VersionError says which file or frame a newer release wrote. errors.Is(err, ErrNewerVersion) holds.
+type VersionError struct {
+	Where string
+	Found int
+	Known int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%v: %s has format %d, this release reads up to %d; install the newer release, or restore a backup made before the upgrade",
+		ErrNewerVersion, e.Where, e.Found, e.Known)
+}
+
+// Is makes errors.Is(err, ErrNewerVersion) true.
+func (e *VersionError) Is(target error) bool { return target == ErrNewerVersion }
+
+// NotLeaderError carries where to go instead. errors.Is(err, ErrNotLeader) holds.
+type NotLeaderError struct {
+	Leader Leadership
+	// Unknown is true when a batch was under way as leadership ended: it may still be applied.
+	Unknown bool
+}
+
+func (e *NotLeaderError) Error() string {
+	msg := ErrNotLeader.Error()
+	if e.Leader.Known && !e.Leader.Self {
+		msg += fmt.Sprintf("; %s at %s does", e.Leader.ID, e.Leader.Address)
+	}
+	if e.Unknown {
+		msg += "; the batch under way may still take effect"
+	}
+	return msg
+}
+
+// Is makes errors.Is(err, ErrNotLeader) true.
+func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
+
+const cureSegment = "restore this folder from a backup, or move it away and let the controller rebuild it from the archive or from another member"
+
+func corrupt(file string, offset int64, cure, format string, args ...any) error {
+	return &CorruptError{File: file, Offset: offset, What: fmt.Sprintf(format, args...), Cure: cure}
+}
+
+// isFull reports whether err means that the filesystem or the quota has no room.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, ErrDiskFull)
+}
+
+// diskFull wraps a no-room error so that errors.Is(err, ErrDiskFull) holds.
+func diskFull(err error) error {
+	if err == nil || errors.Is(err, ErrDiskFull) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrDiskFull, err)
+}

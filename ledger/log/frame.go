@@ -1,0 +1,101 @@
+package log
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// Every batch travels in a frame, the same bytes on every member and on disk:
+//
+//	0  'M' 'B'  magic
+//	2  version  1
+//	3  kind
+//	4  CRC32C over bytes 0-3 and 8-end
+//	8  run      random number of the writer's run, new after every Resume
+//	16 seq      place in the run; the Open frame gives the start
+//	24 length of the payload
+//	28 reserved, zero
+//	32 payload
+const (
+	frameVersion = 1
+	frameHeader  = 32
+
+	// MaxBatchBytes is the largest batch that Append accepts. raft-wal refuses entries of 64 MiB.
+	MaxBatchBytes = 32 << 20
+)
+
+type frameKind uint8
+
+const (
+	kindBatch   frameKind = 1 // a batch; takes a position
+	kindOpen    frameKind = 2 // a new run begins
+	kindBarrier frameKind = 3 // takes a place in the run, no position
+)
+
+type frame struct {
+	kind    frameKind
+	run     uint64
+	seq     uint64
+	payload []byte
+}
+
+// castagnoli is the polynomial for which processors have an instruction. The table is never written.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealFrame fills in the header of b, whose payload is in place.
+func sealFrame(b []byte, f frame) {
+	b[0], b[1], b[2], b[3] = 'M', 'B', frameVersion, byte(f.kind)
+	binary.LittleEndian.PutUint64(b[8:], f.run)
+	binary.LittleEndian.PutUint64(b[16:], f.seq)
+	binary.LittleEndian.PutUint32(b[24:], uint32(len(b)-frameHeader))
+	binary.LittleEndian.PutUint32(b[4:], frameSum(b))
+}
+
+func frameSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:4], castagnoli), castagnoli, b[8:])
+}
+
+// decodeFrame returns ErrCorrupt for bytes that are no frame and a VersionError for one that a newer release wrote. The
+// payload aliases b.
+func decodeFrame(b []byte) (frame, error) {
+	if len(b) < frameHeader || b[0] != 'M' || b[1] != 'B' {
+		return frame{}, fmt.Errorf("%w: %d bytes that are no batch frame", ErrCorrupt, len(b))
+	}
+	if b[2] > frameVersion {
+		return frame{}, &VersionError{Where: "a batch", Found: int(b[2]), Known: frameVersion}
+	}
+	if got, want := frameSum(b), binary.LittleEndian.Uint32(b[4:]); got != want {
+		return frame{}, fmt.Errorf("%w: checksum of a batch is %08x, its header says %08x", ErrCorrupt, got, want)
+	}
+	f := frame{
+		kind:    frameKind(b[3]),
+		run:     binary.LittleEndian.Uint64(b[8:]),
+		seq:     binary.LittleEndian.Uint64(b[16:]),
+		payload: b[frameHeader:],
+	}
+	if n := binary.LittleEndian.Uint32(b[24:]); int(n) != len(f.payload) {
+		return frame{}, fmt.Errorf("%w: batch of %d bytes says it has %d", ErrCorrupt, len(f.payload), n)
+	}
+	if f.kind < kindBatch || f.kind > kindBarrier {
+		return frame{}, &VersionError{Where: fmt.Sprintf("a frame of kind %d", f.kind), Found: frameVersion + 1, Known: frameVersion}
+	}
+	return f, nil
+}
+
+// peekSeq reads run and seq without checking the sum; ok is false for bytes that are no frame.
+func peekSeq(b []byte) (run, seq uint64, ok bool) {
+	if len(b) < frameHeader || b[0] != 'M' || b[1] != 'B' {
+		return 0, 0, false
+	}
+	return binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), true
+}
+
+func appendUint64(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }
+
+func readUint64(b []byte) (uint64, error) {
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%w: number of %d bytes", ErrCorrupt, len(b))
+	}
+	return binary.LittleEndian.Uint64(b), nil
+}

@@ -1,0 +1,397 @@
+package log
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/raft"
+)
+
+var _ Log = (*Durable)(nil)
+
+// Open opens or creates the log in a folder. In a cluster of one it returns when the whole log has been replayed into the
+// machine and Append works; in a larger one it returns when the local part is verified, and the leader's writer calls Resume.
+//
+// It fails with ErrLocked, ErrCorrupt, ErrNewerVersion, ErrDiskFull, or what the machine answered to a batch.
+func Open(ctx context.Context, opts Options) (*Durable, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Durable{
+		opts: opts, alone: opts.Transport == nil,
+		closing: make(chan struct{}), done: make(chan struct{}), finished: make(chan struct{}),
+		wake: make(chan struct{}, 1), snapDue: make(chan struct{}, 1), snapReq: make(chan chan error),
+		notify: make(chan bool), changed: make(chan struct{}),
+		nextSeq: 1, runs: map[uint64]bool{}, stopped: &NotLeaderError{},
+	}
+	if err := d.openFiles(); err != nil {
+		return nil, err
+	}
+	if err := d.startRaft(); err != nil {
+		return nil, errors.Join(err, d.store.close(false), d.lock.Close())
+	}
+	d.wg.Add(3)
+	go d.dispatch()
+	go d.watch()
+	go d.takeSnapshots()
+	if !d.alone {
+		return d, nil
+	}
+	err = d.Resume(ctx)
+	if err == nil && d.LastPosition() < opts.AtLeast {
+		err = corrupt(opts.Dir, 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", d.LastPosition(), opts.AtLeast)
+	}
+	if err != nil {
+		// What stopped the log says more than that it has stopped.
+		if dead := d.Err(); dead != nil {
+			err = dead
+		}
+		return nil, errors.Join(err, d.Close(ctx))
+	}
+	return d, nil
+}
+
+// openFiles locks the folder and verifies what is in it.
+func (d *Durable) openFiles() error {
+	fs, dir := d.opts.FS, d.opts.Dir
+	walDir, snapDir := filepath.Join(dir, "raft"), filepath.Join(dir, "snapshots")
+	for _, p := range []string{dir, walDir, snapDir} {
+		if err := fs.MkdirAll(p); err != nil {
+			return fmt.Errorf("create the ledger's folder: %w", err)
+		}
+	}
+	lock, err := fs.Lock(filepath.Join(dir, "LOCK"))
+	if err != nil {
+		return err
+	}
+	d.lock = lock
+	if err := d.openStores(walDir, snapDir); err != nil {
+		if isFull(err) {
+			err = diskFull(err)
+		}
+		return errors.Join(err, lock.Close())
+	}
+	return nil
+}
+
+func (d *Durable) openStores(walDir, snapDir string) error {
+	fs, logger := d.opts.FS, d.opts.Logger
+	snaps, err := openSnapStore(fs, snapDir, logger)
+	if err != nil {
+		return err
+	}
+	indexes, err := snaps.indexes()
+	if err != nil {
+		return err
+	}
+	names, err := fs.ReadDir(walDir)
+	if err != nil {
+		return err
+	}
+	fresh := len(indexes) == 0
+	for _, n := range names {
+		fresh = fresh && !strings.HasSuffix(n, ".wal")
+	}
+	var salt [4]byte
+	if _, err := crand.Read(salt[:]); err != nil {
+		return err
+	}
+	meta, err := openMeta(fs, walDir, fresh, binary.LittleEndian.Uint32(salt[:]), logger)
+	if err != nil {
+		return err
+	}
+	d.snaps = snaps
+	d.store = &logStore{fs: fs, dir: walDir, meta: meta, segBytes: d.opts.SegmentBytes, salt: meta.state.Salt, log: logger, closing: d.closing,
+		hooks: storeHooks{stored: d.onStored, failed: d.onStoreFailed, fatal: d.die, refuse: d.refuse,
+			compact: d.mayCompact, clear: d.mayClear, running: d.running.Load}}
+	meta.onFail = d.store.metaFailed
+	if len(indexes) > 0 {
+		d.store.skip = indexes[0]
+	}
+	d.fsm = &fsm{machine: d.opts.Machine, every: d.opts.SnapshotEvery, bytes: d.opts.SnapshotBytes, complete: d.complete,
+		due: d.snapshotDue, fatal: d.die, closing: d.closing}
+	d.store.op.Lock()
+	defer d.store.op.Unlock()
+	if err := d.store.open(keepAll); err != nil {
+		return errors.Join(err, meta.shut())
+	}
+	if err := d.continuous(indexes); err != nil {
+		return errors.Join(err, d.store.wal.Close(), meta.shut())
+	}
+	return meta.setWatermark(d.store.last)
+}
+
+// continuous checks that nothing is missing between the newest snapshot and the log.
+func (d *Durable) continuous(indexes []uint64) error {
+	first, err := d.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	var snap uint64
+	if len(indexes) > 0 {
+		snap = indexes[0]
+	}
+	if first > snap+1 {
+		return corrupt(d.opts.Dir, 0, "put the newest snapshot back, or rebuild the controller's state from the archive or from another member",
+			"the newest snapshot ends at entry %d and the log begins at %d", snap, first)
+	}
+	return nil
+}
+
+func (d *Durable) startRaft() (err error) {
+	trans := d.opts.Transport
+	if d.alone {
+		_, trans = raft.NewInmemTransport(raft.ServerAddress(d.opts.NodeID))
+	}
+	// A timeout that is then shortened makes raft hold its first election at once.
+	first := d.opts.Timeout
+	if d.alone {
+		first *= 2
+	}
+	conf := d.opts.raftConfig(d.notify, first)
+	if err := d.bootstrap(trans); err != nil {
+		return err
+	}
+	defer func() {
+		// raft panics when it cannot save its term or read an entry while starting.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("start raft: %v", r)
+			if dead := d.Err(); dead != nil {
+				err = dead
+			}
+		}
+	}()
+	d.raft, err = raft.NewRaft(conf, d.fsm, d.store, d.store, d.snaps, trans)
+	if err != nil {
+		// raft reduces the cause to a text.
+		for _, cause := range []error{d.snaps.err(), d.fsm.restoreErr} {
+			if cause != nil {
+				return cause
+			}
+		}
+		return fmt.Errorf("start raft: %w", err)
+	}
+	d.running.Store(true)
+	if !d.member() {
+		return errors.Join(fmt.Errorf("%s belongs to another member of the ledger: %s is not among %v; set the node's id back", d.opts.Dir, d.opts.NodeID, d.members()),
+			d.raft.Shutdown().Error())
+	}
+	if d.alone {
+		rc := d.raft.ReloadableConfig()
+		rc.HeartbeatTimeout, rc.ElectionTimeout = d.opts.Timeout, d.opts.Timeout
+		return d.raft.ReloadConfig(rc)
+	}
+	return nil
+}
+
+// bootstrap writes the first configuration into a new log.
+func (d *Durable) bootstrap(trans raft.Transport) error {
+	members := d.opts.Members
+	if d.alone {
+		members = []Member{{ID: d.opts.NodeID, Address: string(trans.LocalAddr())}}
+	}
+	last, err := d.store.LastIndex()
+	if err != nil {
+		return err
+	}
+	snaps, err := d.snaps.indexes()
+	if err != nil || last > 0 || len(snaps) > 0 || len(members) == 0 {
+		return err
+	}
+	var c raft.Configuration
+	for _, m := range members {
+		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
+	}
+	// Not raft's own BootstrapCluster: when it is interrupted between the two writes, it leaves a member that waits for a
+	// leader for ever.
+	if err := d.store.bootTerm(); err != nil {
+		return err
+	}
+	return d.store.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(c)})
+}
+
+func (d *Durable) members() []string {
+	var ids []string
+	for _, s := range d.raft.GetConfiguration().Configuration().Servers {
+		ids = append(ids, string(s.ID))
+	}
+	return ids
+}
+
+// member reports whether this node may take part; one that joins later has no configuration yet.
+func (d *Durable) member() bool {
+	ids := d.members()
+	for _, id := range ids {
+		if id == d.opts.NodeID {
+			return true
+		}
+	}
+	return len(ids) == 0 && !d.alone
+}
+
+// watch follows leadership.
+func (d *Durable) watch() {
+	defer d.wg.Done()
+	seen := make(chan raft.Observation, 16)
+	obs := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	d.raft.RegisterObserver(obs)
+	defer d.raft.DeregisterObserver(obs)
+	for {
+		select {
+		case leading := <-d.notify:
+			d.lead(leading)
+		case <-seen:
+			d.broadcast()
+		case <-d.closing:
+			return
+		}
+	}
+}
+
+func (d *Durable) lead(leading bool) {
+	d.mu.Lock()
+	d.leading = leading
+	d.mu.Unlock()
+	if !leading {
+		// In a cluster of one what is stored will be applied by the next term; elsewhere nobody knows.
+		d.fail(&NotLeaderError{Unknown: !d.alone}, !d.alone)
+	}
+	d.broadcast()
+}
+
+func (d *Durable) broadcast() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// snapshotDue asks for a snapshot without waiting.
+func (d *Durable) snapshotDue() {
+	select {
+	case d.snapDue <- struct{}{}:
+	default:
+	}
+}
+
+// takeSnapshots takes one at a time, when due or when asked.
+func (d *Durable) takeSnapshots() {
+	defer d.wg.Done()
+	for {
+		var reply chan error
+		select {
+		case <-d.snapDue:
+		case reply = <-d.snapReq:
+		case <-d.closing:
+			return
+		}
+		err := d.takeSnapshot()
+		if reply != nil {
+			reply <- err
+		} else if err != nil && !errors.Is(err, ErrClosed) {
+			d.opts.Logger.Warn("a snapshot of the ledger failed; the log grows until one succeeds", "error", err)
+		}
+	}
+}
+
+func (d *Durable) takeSnapshot() error {
+	indexes, err := d.snaps.indexes()
+	if err == nil && len(indexes) > 0 && indexes[0] >= d.fsm.index.Load() {
+		return nil // nothing new
+	}
+	d.snaps.fail(nil)
+	err = d.raft.Snapshot().Error()
+	if cause := d.snaps.err(); err != nil && cause != nil {
+		err = fmt.Errorf("%w (%w)", err, cause) // raft keeps only the text of the cause
+	}
+	switch {
+	case errors.Is(err, raft.ErrNothingNewToSnapshot):
+		return nil
+	case errors.Is(err, raft.ErrRaftShutdown):
+		err = ErrClosed
+	case err != nil && isFull(err):
+		err = diskFull(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.snapErr = err
+	if err == nil {
+		d.snapsNum++
+	}
+	return err
+}
+
+// Snapshot takes one now.
+func (d *Durable) Snapshot(ctx context.Context) error {
+	reply := make(chan error, 1)
+	select {
+	case d.snapReq <- reply:
+	case <-d.done:
+		return d.stoppedErr()
+	case <-d.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-reply:
+		return err
+	case <-d.done:
+		return d.stoppedErr()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *Durable) stoppedErr() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closedErr()
+}
+
+// Close stops the log.
+func (d *Durable) Close(ctx context.Context) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		<-d.finished
+		return nil
+	}
+	d.closed = true
+	var drained chan struct{}
+	if len(d.waiting) > 0 {
+		drained = make(chan struct{})
+		d.drained = drained
+	}
+	d.mu.Unlock()
+	if drained != nil {
+		select {
+		case <-drained:
+		case <-d.done:
+		case <-ctx.Done():
+		}
+	}
+	close(d.closing)
+	err := d.raft.Shutdown().Error()
+	d.wg.Wait()
+	clean := d.Err() == nil
+	d.mu.Lock()
+	if d.dead == nil {
+		d.dead = ErrClosed
+		close(d.done)
+	}
+	d.failLocked(ErrClosed, true)
+	d.mu.Unlock()
+	err = errors.Join(err, d.store.close(clean), d.lock.Close())
+	close(d.finished)
+	return err
+}

@@ -1,0 +1,178 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	wsegment "github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// open verifies and repairs what is on disk and starts raft-wal over it. keep is the last entry to keep, keepAll at the first
+// open. The caller holds op.
+func (s *logStore) open(keep uint64) error {
+	table, err := s.verify(keep)
+	if err != nil {
+		return err
+	}
+	vfs := &walFS{fs: s.fs}
+	s.meta.setNote(vfs.note)
+	w, err := wal.Open(s.dir, wal.WithMetaStore(s.meta), wal.WithSegmentFiler(wsegment.NewFiler(s.dir, vfs)),
+		wal.WithSegmentSize(s.segBytes), wal.WithLogger(newHCLog(s.log)))
+	if err != nil {
+		if errors.Is(err, types.ErrCorrupt) {
+			return corrupt(s.dir, 0, cureSegment, "%v", err)
+		}
+		return fmt.Errorf("open the log's segments in %s: %w", s.dir, err)
+	}
+	last, err := w.LastIndex()
+	if err == nil && last < s.meta.snapshot().Watermark {
+		err = corrupt(s.dir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, s.meta.snapshot().Watermark)
+	}
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wal != nil {
+		err = s.wal.Close()
+	}
+	s.wal, s.table = w, table
+	s.vfs, s.last, s.broken, s.tries = vfs, last, nil, 0
+	return err
+}
+
+func (s *logStore) verify(keep uint64) ([]*segment, error) {
+	st := s.meta.snapshot().Wal
+	var table []*segment
+	for i, si := range st.Segments {
+		sealed := !si.SealTime.IsZero()
+		if i+1 < len(st.Segments) && (!sealed || si.MaxIndex+1 != st.Segments[i+1].BaseIndex) {
+			return nil, corrupt(metaPath(s.dir, 0), 0, cureSegment, "entries between segments %d and %d are missing", si.BaseIndex, st.Segments[i+1].BaseIndex)
+		}
+		var seg *segment
+		var err error
+		switch {
+		case sealed && si.MaxIndex <= s.skip && si.IndexStart > 0:
+			err = s.present(si)
+		case sealed:
+			seg, err = s.verifySealed(si)
+		default:
+			seg, err = s.repairTail(si, keep)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if seg != nil {
+			table = append(table, seg)
+		}
+	}
+	return table, nil
+}
+
+func (s *logStore) segmentPath(si types.SegmentInfo) string {
+	return filepath.Join(s.dir, segmentName(si.BaseIndex, si.ID))
+}
+
+// present checks only that a segment behind the snapshot is there: it is read when a member lags, or when the snapshot has
+// to be given up.
+func (s *logStore) present(si types.SegmentInfo) error {
+	ok, err := exists(s.fs, s.segmentPath(si))
+	if err == nil && !ok {
+		err = s.missing(si)
+	}
+	return err
+}
+
+func (s *logStore) missing(si types.SegmentInfo) error {
+	return corrupt(s.segmentPath(si), 0, cureSegment, "the file with entries %d to %d is missing", si.BaseIndex, si.MaxIndex)
+}
+
+func (s *logStore) verifySealed(si types.SegmentInfo) (*segment, error) {
+	path := s.segmentPath(si)
+	f, err := s.fs.Open(path, false)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, s.missing(si)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	seg, err := scanSegment(f, path, si, s.check)
+	if err != nil {
+		return nil, err
+	}
+	if seg.lastIndex() < si.MaxIndex {
+		return nil, corrupt(path, seg.bad, cureSegment, "%s; entries %d to %d cannot be read", seg.describe(), seg.lastIndex()+1, si.MaxIndex)
+	}
+	seg.offsets = seg.offsets[:si.MaxIndex-si.BaseIndex+1]
+	return seg, nil
+}
+
+// repairTail cuts off what an interrupted write left and, if the crash came between the sealing of the segment and the note of
+// it in the metadata, makes that note: raft-wal would take no further entry otherwise.
+func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, error) {
+	path := s.segmentPath(si)
+	f, err := s.fs.Open(path, true)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // it was never written to; raft-wal creates it
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	seg, err := scanSegment(f, path, si, s.check)
+	if err != nil {
+		return nil, err
+	}
+	end, err := seg.torn(f, s.check)
+	if err != nil {
+		return nil, err
+	}
+	if n := end - seg.bad; n > 0 {
+		s.dropped.Add(uint64(n))
+		s.log.Warn("removed the remains of an interrupted write from the log", "file", path, "offset", seg.bad, "bytes", n, "reason", seg.describe())
+	}
+	if err := seg.cut(f, end, keep); err != nil {
+		return nil, err
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return nil, err
+	}
+	if seg.index > 0 {
+		err = s.meta.update(func(st *metaState) { st.Wal = rotated(st.Wal, seg, s.segBytes) })
+	}
+	return seg, err
+}
+
+// rotated returns the list of segments after seg, its last one, was sealed.
+func rotated(st types.PersistentState, seg *segment, segBytes int) types.PersistentState {
+	segs := append([]types.SegmentInfo{}, st.Segments...)
+	tail := &segs[len(segs)-1]
+	tail.SealTime, tail.MaxIndex, tail.IndexStart = time.Now(), seg.lastIndex(), uint64(seg.index)
+	next := tail.MaxIndex + 1
+	segs = append(segs, types.SegmentInfo{ID: st.NextSegmentID, BaseIndex: next, MinIndex: next, SizeLimit: uint32(segBytes),
+		Codec: wal.CodecBinaryV1, CreateTime: time.Now()})
+	return types.PersistentState{NextSegmentID: st.NextSegmentID + 1, Segments: segs}
+}
+
+// check is what every entry on disk must satisfy.
+func (s *logStore) check(index uint64, b []byte) error {
+	var l raft.Log
+	if err := decodeEntry(b, &l, s.salt); err != nil {
+		return err
+	}
+	if l.Index != index {
+		return fmt.Errorf("%w: entry says it is %d", ErrCorrupt, l.Index)
+	}
+	if l.Type == raft.LogCommand {
+		_, err := decodeFrame(l.Data)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// walFS gives raft-wal its segments from an FS. It remembers the first error, because raft-wal rotates segments in the
+// background and only logs why that failed.
+type walFS struct {
+	fs    FS
+	first atomic.Pointer[error]
+}
+
+func (v *walFS) note(err error) error {
+	if err != nil {
+		v.first.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// cause returns the error behind what raft-wal said.
+func (v *walFS) cause(said error) error {
+	if first := v.first.Load(); first != nil && !errors.Is(said, *first) {
+		return fmt.Errorf("%w (%w)", *first, said)
+	}
+	return said
+}
+
+func (v *walFS) ListDir(dir string) ([]string, error) { return v.fs.ReadDir(dir) }
+
+func (v *walFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := v.fs.Create(filepath.Join(dir, name), int64(size))
+	if err != nil {
+		return nil, v.note(err)
+	}
+	return &walFile{File: f, v: v, dir: dir, fresh: true}, nil
+}
+
+func (v *walFS) Delete(dir, name string) error {
+	if err := v.fs.Remove(filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	return v.fs.SyncDir(dir)
+}
+
+func (v *walFS) OpenReader(dir, name string) (types.ReadableFile, error) {
+	f, err := v.fs.Open(filepath.Join(dir, name), false)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenWriter opens the tail for recovery, which raft-wal does with two small reads per entry; hence the window.
+func (v *walFS) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := v.fs.Open(filepath.Join(dir, name), true)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &walFile{File: f, v: v, dir: dir, window: &windowReader{f: f, size: size}}, nil
+}
+
+type walFile struct {
+	File
+	v     *walFS
+	dir   string
+	fresh bool // the folder entry is not yet durable; only the writer touches it
+
+	mu     sync.Mutex
+	window *windowReader // nil once the file has been written to
+}
+
+func (f *walFile) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	if f.window == nil {
+		f.mu.Unlock()
+		return f.File.ReadAt(p, off)
+	}
+	defer f.mu.Unlock()
+	b, err := f.window.at(off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	n := copy(p, b)
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	f.window = nil
+	f.mu.Unlock()
+	n, err := f.File.WriteAt(p, off)
+	return n, f.v.note(err)
+}
+
+func (f *walFile) Sync() error {
+	if err := f.File.Sync(); err != nil {
+		return f.v.note(err)
+	}
+	if f.fresh {
+		if err := f.v.fs.SyncDir(f.dir); err != nil {
+			return f.v.note(err)
+		}
+		f.fresh = false
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+)
+
+// ErrContradiction tells an event that cannot follow the state: the ledger is
+// damaged or a rule was broken when it was written. The controller stops.
+var ErrContradiction = errors.New("the ledger contradicts itself")
+
+// Apply folds one event. On an error the state must not be used any more.
+//
+//muster:table one case for each kind of event
+func (s *State) Apply(env *event.Envelope) error {
+	if env.Event == nil {
+		return contradiction("event %d says nothing", env.Seq)
+	}
+	if s.own == nil {
+		return fmt.Errorf("apply %s to a frozen state: %w", env.Event.Kind(), ErrContradiction)
+	}
+	if env.Seq != s.Seq+1 {
+		return fmt.Errorf("event %d follows event %d: %w", env.Seq, s.Seq, ErrContradiction)
+	}
+	if env.At < s.At {
+		return fmt.Errorf("event %d is older than the one before it: %w", env.Seq, ErrContradiction)
+	}
+	var err error
+	switch e := env.Event.(type) {
+	case *event.ClusterCreated:
+		err = s.applyClusterCreated(env, e)
+	case *event.ClusterVersionRaised:
+		err = s.applyVersionRaised(e)
+	case *event.ConfigAdopted:
+		err = s.applyConfig(e)
+	case *event.TokenIssued:
+		err = s.applyTokenIssued(e)
+	case *event.CertificateIssued:
+		err = s.applyCertificate(e)
+	case *event.CertificateRevoked:
+		err = s.applyRevoked(e)
+	case *event.QOSPut:
+		err = s.applyQOSPut(e)
+	case *event.QOSRemoved:
+		s.applyQOSRemoved(e)
+	case *event.AccountPut:
+		s.applyAccountPut(e)
+	case *event.AccountRemoved:
+		s.applyAccountRemoved(e)
+	case *event.UserPut:
+		s.applyUserPut(e)
+	case *event.UserRemoved:
+		s.applyUserRemoved(e)
+	case *event.AssociationPut:
+		err = s.applyAssocPut(e)
+	case *event.AssociationRemoved:
+		s.applyAssocRemoved(e)
+	case *event.JobSubmitted:
+		err = s.applySubmitted(env, e)
+	case *event.JobEligible:
+		err = s.applyEligible(env, e)
+	case *event.ReasonsChanged:
+		err = s.applyReasons(env, e)
+	case *event.JobHeld:
+		err = s.applyHeld(env, e)
+	case *event.JobReleased:
+		err = s.applyReleased(env, e)
+	case *event.JobUpdated:
+		err = s.applyUpdated(env, e)
+	case *event.ArrayTaskSplit:
+		err = s.applySplit(env, e)
+	case *event.JobStarted:
+		err = s.applyStarted(env, e)
+	case *event.JobEndRequested:
+		err = s.applyEndRequested(env, e)
+	case *event.JobSignalled:
+		err = s.applySignalled(env, e)
+	case *event.JobEnded:
+		err = s.applyEnded(env, e)
+	case *event.JobNodeDone:
+		err = s.applyNodeDone(env, e)
+	case *event.JobRequeued:
+		err = s.applyRequeued(env, e)
+	case *event.JobPurged:
+		err = s.applyPurged(e)
+	case *event.StepStarted:
+		err = s.applyStepStarted(env, e)
+	case *event.StepEnded:
+		err = s.applyStepEnded(env, e)
+	case *event.NodeRegistered:
+		err = s.applyRegistered(env, e)
+	case *event.NodeStateSet:
+		err = s.applyNodeState(env, e)
+	case *event.NodeLost:
+		err = s.applyNodeLost(env, e)
+	case *event.NodeReturned:
+		err = s.applyNodeReturned(e)
+	default:
+		err = event.ErrNewer
+	}
+	if err != nil {
+		return fmt.Errorf("event %d (%s): %w", env.Seq, env.Event.Kind(), err)
+	}
+	s.Seq, s.At = env.Seq, env.At
+	return nil
+}
+
+// contradiction makes an error of ErrContradiction.
+func contradiction(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrContradiction)
+}

@@ -1,0 +1,161 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+func (s *State) applyClusterCreated(env *event.Envelope, e *event.ClusterCreated) error {
+	if s.Seq != 0 {
+		return contradiction("a cluster is created only once")
+	}
+	if e.Version > event.Version {
+		return event.ErrNewer
+	}
+	s.UUID, s.ClusterName, s.Version, s.Created = e.UUID, e.Name, e.Version, env.At
+	return nil
+}
+
+func (s *State) applyVersionRaised(e *event.ClusterVersionRaised) error {
+	if e.Version > event.Version {
+		return event.ErrNewer
+	}
+	s.Version = max(s.Version, e.Version)
+	return nil
+}
+
+// applyConfig replaces the configuration. Nodes keep their ids by name; a node
+// that is gone stays, marked, until its last job is done.
+func (s *State) applyConfig(e *event.ConfigAdopted) error {
+	if e.Config == nil {
+		return contradiction("no configuration")
+	}
+	seen := make(map[string]bool, len(e.Config.Nodes))
+	for i := range e.Config.Nodes {
+		if name := e.Config.Nodes[i].Name; seen[name] {
+			return contradiction("node %s is configured twice", name)
+		}
+		seen[e.Config.Nodes[i].Name] = true
+	}
+	oldQOS := partitionQOS(s.Config)
+	s.Config = e.Config
+	if first := spec.JobID(e.Config.Limits.FirstJobID); s.NextID == 1 && first > 1 {
+		s.NextID = first
+	}
+	// A name keeps its id for ever, also while no such node is configured.
+	ids := make(map[string]spec.NodeID, len(s.NodeIDs)+len(e.Config.Nodes))
+	maps.Copy(ids, s.NodeIDs)
+	for i := range e.Config.Nodes {
+		ns := &e.Config.Nodes[i]
+		id, known := ids[ns.Name]
+		if !known {
+			id = spec.NodeID(len(ids))
+			ids[ns.Name] = id
+		}
+		if old := s.NodeByID(id); old != nil {
+			n := *old
+			n.Spec, n.Removed = ns, false
+			s.putNode(s.measure(&n))
+		} else {
+			s.putNode(newNode(id, ns))
+		}
+	}
+	s.NodeIDs = ids
+	s.removeNodes(seen)
+	s.Parts = derivePartitions(e.Config, ids)
+	if !slices.Equal(oldQOS, partitionQOS(e.Config)) {
+		s.recountAll()
+	}
+	return nil
+}
+
+// removeNodes drops the nodes that are not configured any more; those that
+// jobs hold are marked and go when their last job is done.
+func (s *State) removeNodes(configured map[string]bool) {
+	var gone []*Node
+	s.Nodes.Range(func(_ uint64, n *Node) bool {
+		if !configured[n.Spec.Name] {
+			gone = append(gone, n)
+		}
+		return true
+	})
+	for _, n := range gone {
+		if len(n.Jobs) == 0 {
+			s.Nodes.Delete(s.own, uint64(n.ID))
+			continue
+		}
+		held := *n
+		held.Removed = true
+		s.putNode(s.measure(&held))
+	}
+}
+
+func partitionQOS(c *spec.Config) []string {
+	var out []string
+	for i := range c.Partitions {
+		out = append(out, c.Partitions[i].Name+"\x00"+c.Partitions[i].QOS)
+	}
+	return out
+}
+
+func derivePartitions(c *spec.Config, ids map[string]spec.NodeID) *Partitions {
+	configured := make(map[string]bool, len(c.Nodes))
+	for i := range c.Nodes {
+		configured[c.Nodes[i].Name] = true
+	}
+	p := &Partitions{List: make([]Partition, len(c.Partitions))}
+	for i := range c.Partitions {
+		ps := &c.Partitions[i]
+		var nodes spec.Bitset
+		for _, name := range ps.NodeNames {
+			if id, ok := ids[name]; ok && configured[name] {
+				nodes = nodes.Set(int(id))
+			}
+		}
+		p.List[i] = Partition{Spec: ps, Nodes: nodes}
+	}
+	return p
+}
+
+func (s *State) applyTokenIssued(e *event.TokenIssued) error {
+	if e.Hash.IsZero() {
+		return contradiction("the token for node %s is empty", e.Node)
+	}
+	a := *s.Access
+	a.Tokens = put(slices.Clone(a.Tokens), Token{e.Hash, e.Node, e.Expires}, func(t *Token) string { return t.Hash.String() })
+	s.Access = &a
+	return nil
+}
+
+func (s *State) applyCertificate(e *event.CertificateIssued) error {
+	a := *s.Access
+	if !e.Token.IsZero() {
+		if !slices.ContainsFunc(a.Tokens, func(t Token) bool { return t.Hash == e.Token }) {
+			return contradiction("certificate %s was issued for a token that is unknown or used", e.Serial)
+		}
+		a.Tokens = slices.DeleteFunc(slices.Clone(a.Tokens), func(t Token) bool { return t.Hash == e.Token })
+	}
+	if find(a.Certs, e.Serial, certKey) != nil {
+		return contradiction("certificate %s was issued already", e.Serial)
+	}
+	a.Certs = put(slices.Clone(a.Certs), Cert{Serial: e.Serial, Role: e.Role, Name: e.Name, Expires: e.Expires}, certKey)
+	s.Access = &a
+	return nil
+}
+
+func certKey(c *Cert) string { return c.Serial }
+
+func (s *State) applyRevoked(e *event.CertificateRevoked) error {
+	c := find(s.Access.Certs, e.Serial, certKey)
+	if c == nil {
+		return contradiction("no certificate %s", e.Serial)
+	}
+	a, r := *s.Access, *c
+	r.Revoked = true
+	a.Certs = put(slices.Clone(a.Certs), r, certKey)
+	s.Access = &a
+	return nil
+}

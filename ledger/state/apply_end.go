@@ -1,0 +1,190 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.State.Terminal() || !e.State.Terminal() || e.State > spec.OutOfMemory || e.Attempt != j.Attempt {
+		return contradiction("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
+	}
+	wasActive := j.State.Active()
+	count := uint64(j.Count())
+	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
+	j.Ended, j.EndSeq = env.At, env.Seq
+	if !wasActive {
+		j.Alloc, j.Done = nil, nil
+	} else {
+		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
+	}
+	s.store(j)
+	s.tally(j, func(a *Array) {
+		a.Ended += int64(count)
+		if wasActive {
+			a.Running--
+		}
+		if j.succeeded() {
+			a.OK += int64(count)
+		}
+	})
+	s.Totals.Ended[e.State] += count
+	p := s.part(j.Partition())
+	p.Ended[e.State] += count
+	if wasActive {
+		p.Run.add(env.At.Sub(j.Started))
+	}
+	return nil
+}
+
+// succeeded tells what afterok waits for.
+func (j *Job) succeeded() bool { return j.State == spec.Completed && j.Exit.OK() }
+
+func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.Alloc == nil || j.Attempt != e.Attempt || !j.HoldsNodes() {
+		return contradiction("attempt %d of job uid %d holds no nodes", e.Attempt, e.UID)
+	}
+	i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
+	if i < 0 || j.Done.Has(i) {
+		return contradiction("node %s is not, or no longer, allocated to job uid %d", e.Node, e.UID)
+	}
+	j.Done = j.Done.Clone().Set(i)
+	j.Usage = j.Usage.Add(e.Usage)
+	if e.Batch != nil {
+		j.Batch = e.Batch
+	}
+	a := &j.Alloc.Nodes[i]
+	n := *s.NodeByID(a.ID)
+	n.give(a)
+	n.Shrunk = n.Shrunk && n.over(s.Config) != ""
+	n.BusyAt = env.At
+	if k, ok := slices.BinarySearch(n.Jobs, j.UID); ok {
+		n.Jobs = without(n.Jobs, k)
+	}
+	s.store(j)
+	if n.Removed && len(n.Jobs) == 0 {
+		s.Nodes.Delete(s.own, uint64(n.ID))
+	} else {
+		s.putNode(&n)
+	}
+	return nil
+}
+
+// without returns a copy of a list less one element; nil when none is left.
+func without(list []spec.JobUID, i int) []spec.JobUID {
+	if len(list) == 1 {
+		return nil
+	}
+	out := make([]spec.JobUID, 0, len(list)-1)
+	return append(append(out, list[:i]...), list[i+1:]...)
+}
+
+func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.State == spec.Pending || j.Attempt != e.Attempt || j.HoldsNodes() {
+		return contradiction("attempt %d of job uid %d cannot be requeued (%s)", e.Attempt, e.UID, j.State)
+	}
+	wasActive, succeeded, count := j.State.Active(), j.succeeded(), j.Count()
+	if wasActive {
+		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
+	}
+	s.tally(j, func(a *Array) {
+		if wasActive {
+			a.Running--
+			return
+		}
+		a.Ended -= count
+		if succeeded {
+			a.OK -= count
+		}
+	})
+	j.State, j.Hold, j.Reason, j.Begin = spec.Pending, e.Hold, e.Reason, e.Begin
+	j.Submitted, j.Eligible = env.At, 0
+	j.Restarts++
+	if e.Counts {
+		j.Requeues++
+	}
+	j.Exit, j.Ending, j.Ended, j.EndSeq = e.Exit, nil, env.At, 0
+	j.Alloc, j.Done = nil, nil
+	s.store(j)
+	s.Totals.Requeued++
+	return nil
+}
+
+func (s *State) applyPurged(e *event.JobPurged) error {
+	for _, uid := range e.UIDs {
+		j := s.Job(uid)
+		if j == nil || !j.finished() {
+			return contradiction("job uid %d cannot be purged: it does not exist or is not finished", uid)
+		}
+		s.Jobs.Delete(s.own, uint64(uid))
+		s.Finished.Delete(s.own, j.EndSeq)
+		if a := s.ArrayOf(j); a != nil {
+			s.purgeTask(a, j)
+		} else {
+			s.ByID.Delete(s.own, uint64(j.ID))
+		}
+	}
+	return nil
+}
+
+// purgeTask takes a record out of its array. The number that people know the
+// array by stays taken until its last record is gone.
+func (s *State) purgeTask(a *Array, j *Job) {
+	if j.UID != a.UID {
+		s.ByID.Delete(s.own, uint64(j.ID))
+	}
+	c := *a
+	if c.Records--; c.Records == 0 {
+		s.Arrays.Delete(s.own, uint64(c.UID))
+		s.ByID.Delete(s.own, uint64(c.ID))
+		return
+	}
+	if !j.IsArrayRecord() {
+		c.Split.Delete(s.own, uint64(j.Task))
+	}
+	s.Arrays.Set(s.own, uint64(c.UID), &c)
+}
+
+func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if !j.State.Active() || j.Attempt != e.Attempt || slices.ContainsFunc(j.Steps, func(st Step) bool { return st.ID == e.Step }) {
+		return contradiction("step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step", e.Step, e.Attempt, e.UID, j.State, j.Attempt)
+	}
+	j.Steps = append(slices.Clone(j.Steps), Step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES,
+		Started: env.At, State: spec.Running})
+	s.store(j)
+	return nil
+}
+
+func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(j.Steps, func(st Step) bool { return st.ID == e.Step && !st.State.Terminal() })
+	if i < 0 || j.Attempt != e.Attempt || !e.State.Terminal() || e.State > spec.OutOfMemory {
+		return contradiction("step %d of attempt %d of job uid %d does not run, or cannot end as %s", e.Step, e.Attempt, e.UID, e.State)
+	}
+	j.Steps = slices.Clone(j.Steps)
+	res := e.Result
+	j.Steps[i].State, j.Steps[i].Ended, j.Steps[i].Result, j.Steps[i].Usage = e.State, env.At, &res, e.Usage
+	s.store(j)
+	return nil
+}

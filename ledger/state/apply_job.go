@@ -1,0 +1,424 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state/pmap"
+	"github.com/musterhpc/muster/spec"
+)
+
+// edit copies a job for a change; store puts the copy back and moves every
+// index and counter that depends on the record.
+func (s *State) edit(uid spec.JobUID, env *event.Envelope) (*Job, error) {
+	old := s.Job(uid)
+	if old == nil {
+		return nil, contradiction("no job with uid %d", uid)
+	}
+	j := *old
+	j.Changed = env.Seq
+	return &j, nil
+}
+
+func (s *State) store(j *Job) {
+	old := s.Job(j.UID)
+	s.recount(old, j)
+	s.reindex(old, j)
+	s.putJob(j)
+}
+
+// reindex keeps Waiting, Active, Finished, Named and Waiters.
+func (s *State) reindex(old, j *Job) {
+	key := uint64(j.UID)
+	member(&s.Waiting, s.own, key, old != nil && old.State == spec.Pending, j.State == spec.Pending)
+	member(&s.Active, s.own, key, old != nil && old.busy(), j.busy())
+	oldDone, done := old != nil && old.finished(), j.finished()
+	if oldDone && (!done || old.EndSeq != j.EndSeq) {
+		s.Finished.Delete(s.own, old.EndSeq)
+	}
+	if done && (!oldDone || old.EndSeq != j.EndSeq) {
+		s.Finished.Set(s.own, j.EndSeq, j.UID)
+	}
+	oldLive, live := old != nil && !old.State.Terminal(), !j.State.Terminal()
+	if oldLive != live || (old != nil && old.Spec != j.Spec) {
+		if oldLive {
+			s.group(&s.Named, NameKey(old.Spec.UID, old.Spec.Name), j.UID, false)
+		}
+		if live {
+			s.group(&s.Named, NameKey(j.Spec.UID, j.Spec.Name), j.UID, true)
+		}
+	}
+	s.rewait(old, j)
+}
+
+// rewait keeps Waiters: a pending job stands under each job it waits for.
+func (s *State) rewait(old, j *Job) {
+	var was, is *spec.Dependency
+	if old != nil && old.State == spec.Pending {
+		was = old.Spec.Queue.Dependency
+	}
+	if j.State == spec.Pending {
+		is = j.Spec.Queue.Dependency
+	}
+	if was == is {
+		return
+	}
+	for _, on := range [...]bool{false, true} {
+		d := was
+		if on {
+			d = is
+		}
+		if d == nil {
+			continue
+		}
+		for _, t := range d.Terms {
+			if t.UID != 0 {
+				s.group(&s.Waiters, uint64(t.UID), j.UID, on)
+			}
+		}
+	}
+}
+
+func (s *State) group(m *pmap.Map[Set], key uint64, uid spec.JobUID, add bool) {
+	set, _ := m.Get(key)
+	if add {
+		set.Set(s.own, uint64(uid), struct{}{})
+	} else {
+		set.Delete(s.own, uint64(uid))
+	}
+	if set.Len() == 0 {
+		m.Delete(s.own, key)
+		return
+	}
+	m.Set(s.own, key, set)
+}
+
+func member(m *Set, own *pmap.Owner, key uint64, was, is bool) {
+	switch {
+	case is && !was:
+		m.Set(own, key, struct{}{})
+	case was && !is:
+		m.Delete(own, key)
+	}
+}
+
+func (j *Job) finished() bool { return j.State.Terminal() && !j.HoldsNodes() }
+
+// busy tells a job that belongs in Active.
+func (j *Job) busy() bool { return j.State.Active() || j.HoldsNodes() }
+
+// editPending is edit for events that only a waiting job can have.
+func (s *State) editPending(uid spec.JobUID, env *event.Envelope) (*Job, error) {
+	j, err := s.edit(uid, env)
+	if err == nil && j.State != spec.Pending {
+		return nil, contradiction("job uid %d is %s, not pending", uid, j.State)
+	}
+	return j, err
+}
+
+// knownAssoc refuses an association that never existed: the counters of a
+// later one with its id would be wrong.
+func (s *State) knownAssoc(uid spec.JobUID, assoc uint32) error {
+	if assoc > s.Policy.NextAssoc {
+		return contradiction("job uid %d belongs to association %d, which never existed", uid, assoc)
+	}
+	return nil
+}
+
+func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error {
+	if e.Spec == nil || e.UID < s.NextUID {
+		return contradiction("job uid %d was given away (the next is %d), or it has no spec", e.UID, s.NextUID)
+	}
+	if e.ID == 0 || s.ByID.Has(uint64(e.ID)) {
+		return contradiction("job id %d is used", e.ID)
+	}
+	if err := s.knownAssoc(e.UID, e.Assoc); err != nil {
+		return err
+	}
+	j := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
+		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
+		Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor}
+	if a := e.Spec.Queue.Array; a != nil {
+		if len(a.Tasks) == 0 || !a.Tasks.Valid() {
+			return contradiction("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(a.Tasks))
+		}
+		j.Array, j.Tasks = j.UID, a.Tasks
+		s.Arrays.Set(s.own, uint64(j.UID), &Array{UID: j.UID, ID: j.ID, Total: a.Tasks.Len(), Records: 1})
+	}
+	s.NextUID, s.NextID = e.UID+1, e.ID+1
+	s.ByID.Set(s.own, uint64(e.ID), e.UID)
+	s.store(j)
+	n := uint64(j.Count())
+	s.Totals.Submitted += n
+	s.part(j.Partition()).Submitted += n
+	return nil
+}
+
+func (s *State) applyEligible(env *event.Envelope, e *event.JobEligible) error {
+	j, err := s.editPending(e.UID, env)
+	if err != nil {
+		return err
+	}
+	j.Eligible = env.At
+	s.store(j)
+	return nil
+}
+
+func (s *State) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error {
+	for i := range e.Jobs {
+		j, err := s.editPending(e.Jobs[i].UID, env)
+		if err != nil {
+			return err
+		}
+		j.Reason = e.Jobs[i].Reason
+		s.putJob(j)
+	}
+	return nil
+}
+
+func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
+	j, err := s.editPending(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if e.By == spec.NotHeld {
+		return contradiction("job uid %d is held by nobody", e.UID)
+	}
+	j.Hold, j.Eligible = e.By, 0
+	j.Reason = spec.Reason{Code: HoldReason(e.By)}
+	s.store(j)
+	return nil
+}
+
+// HoldReason is the reason that a hold shows.
+func HoldReason(h spec.Hold) spec.ReasonCode {
+	switch h {
+	case spec.HeldByUser:
+		return spec.ReasonHeldUser
+	case spec.HeldByAdmin:
+		return spec.ReasonHeldAdmin
+	case spec.HeldMaxRequeue:
+		return spec.ReasonHoldMaxRequeue
+	}
+	return spec.ReasonNone
+}
+
+func (s *State) applyReleased(env *event.Envelope, e *event.JobReleased) error {
+	j, err := s.editPending(e.UID, env)
+	if err != nil {
+		return err
+	}
+	j.Hold, j.Reason = spec.NotHeld, spec.Reason{Code: spec.ReasonNone}
+	s.store(j)
+	return nil
+}
+
+func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if e.Spec == nil || j.State.Terminal() {
+		return contradiction("job uid %d is %s, or the update has no spec", e.UID, j.State)
+	}
+	if j.State.Active() {
+		// The limit in force may differ from the one asked for; it changes
+		// only when the update is about it.
+		if e.Spec.Time.Limit != j.Spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
+			j.Limit = e.Spec.Time.Limit
+		}
+	} else {
+		if err := s.knownAssoc(e.UID, e.Assoc); err != nil {
+			return err
+		}
+		// A job keeps its age in the queue unless the update puts it off.
+		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin || !j.Spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
+			j.Eligible = 0
+		}
+		j.Req, j.Assoc, j.Begin, j.Hold = e.Req, e.Assoc, e.Spec.Time.Begin, e.Spec.Queue.Hold
+	}
+	j.Spec = e.Spec
+	s.store(j)
+	return nil
+}
+
+func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
+	rec, err := s.editPending(e.Array, env)
+	if err != nil {
+		return err
+	}
+	a := s.ArrayOf(rec)
+	if a == nil || !rec.Tasks.Has(e.Task) {
+		return contradiction("array uid %d has no task %d left", e.Array, e.Task)
+	}
+	arr := *a
+	left := rec.Tasks.Without(e.Task)
+	if e.UID == e.Array {
+		if len(left) > 0 {
+			return contradiction("array uid %d still has tasks %s", e.Array, left)
+		}
+		rec.Task, rec.Tasks = e.Task, nil
+		s.store(rec)
+	} else {
+		if e.UID < s.NextUID || e.ID == 0 || s.ByID.Has(uint64(e.ID)) || len(left) == 0 {
+			return contradiction("task %d of array uid %d, with %d more left, cannot be uid %d, id %d (next are %d, %d)",
+				e.Task, e.Array, left.Len(), e.UID, e.ID, s.NextUID, s.NextID)
+		}
+		task := *rec
+		task.UID, task.ID, task.Task, task.Tasks = e.UID, e.ID, e.Task, nil
+		rec.Tasks = left
+		s.NextUID, s.NextID = e.UID+1, e.ID+1
+		s.ByID.Set(s.own, uint64(e.ID), e.UID)
+		s.store(rec)
+		s.store(&task)
+		arr.Records++
+	}
+	arr.Split.Set(s.own, uint64(e.Task), e.UID)
+	s.Arrays.Set(s.own, uint64(arr.UID), &arr)
+	return nil
+}
+
+func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.State != spec.Pending || j.IsArrayRecord() || e.Attempt != j.Attempt+1 || e.Alloc == nil || len(e.Alloc.Nodes) == 0 {
+		nodes := 0
+		if e.Alloc != nil {
+			nodes = len(e.Alloc.Nodes)
+		}
+		return contradiction("attempt %d of job uid %d cannot start on %d nodes: it is %s after attempt %d, with tasks %q left in it",
+			e.Attempt, e.UID, nodes, j.State, j.Attempt, j.Tasks)
+	}
+	if !e.Alloc.TRES.Valid() {
+		return contradiction("attempt %d of job uid %d is allocated a malformed vector %s", e.Attempt, e.UID, e.Alloc.TRES)
+	}
+	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
+	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
+	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
+	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
+	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
+	if j.Eligible == 0 {
+		j.Eligible = env.At
+	}
+	for i := range e.Alloc.Nodes {
+		if err := s.occupy(j, &e.Alloc.Nodes[i], env.At); err != nil {
+			return err
+		}
+	}
+	if err := s.licence(j, e.Alloc.Licenses); err != nil {
+		return err
+	}
+	s.store(j)
+	s.tally(j, func(a *Array) {
+		a.Running++
+		if e.Attempt == 1 {
+			a.Started++
+		}
+	})
+	s.Totals.Started++
+	if e.Backfill {
+		s.Totals.Backfilled++
+	}
+	p := s.part(e.Alloc.Partition)
+	p.Started++
+	p.Wait.add(env.At.Sub(j.Submitted))
+	return nil
+}
+
+// licence takes a job's licences; more than the cluster has is refused.
+func (s *State) licence(j *Job, ask []spec.Count) error {
+	for _, c := range ask {
+		if c.N <= 0 {
+			return contradiction("job uid %d holds %d of licence %s", j.UID, c.N, c.Name)
+		}
+	}
+	s.Licenses = addCounts(s.Licenses, ask, 1)
+	for _, c := range ask {
+		held, total := countOf(s.Licenses, c.Name), countOf(s.Config.Licenses, c.Name)
+		if held > total {
+			return contradiction("job uid %d takes licence %s to %d of %d", j.UID, c.Name, held, total)
+		}
+	}
+	return nil
+}
+
+// countOf sums a list over the types of a name.
+func countOf(list []spec.Count, name string) int64 {
+	var n int64
+	for _, c := range list {
+		if c.Name == name {
+			n += c.N
+		}
+	}
+	return n
+}
+
+func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
+	old := s.NodeByID(a.ID)
+	if old == nil || old.Spec.Name != a.Name {
+		return contradiction("job uid %d is allocated on unknown node %s", j.UID, a.Name)
+	}
+	n := *old
+	i, twice := slices.BinarySearch(n.Jobs, j.UID)
+	if twice {
+		return contradiction("job uid %d is allocated on node %s twice", j.UID, a.Name)
+	}
+	if n.UsedCPU.Intersects(a.CPUs) {
+		return contradiction("CPUs of node %s are allocated twice: job uid %d asks for a held one", a.Name, j.UID)
+	}
+	for k, g := range a.GPUs {
+		i := n.gpuAt(g.UUID)
+		if i < 0 || n.UsedGPU.Has(i) || slices.ContainsFunc(a.GPUs[:k], func(h spec.GPURef) bool { return h.UUID == g.UUID }) {
+			return contradiction("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", g.UUID, a.Name, j.UID)
+		}
+	}
+	n.take(a)
+	if over := n.overBy(a, s.Config); over != "" {
+		return contradiction("node %s would hold more than it has with job uid %d: %s", a.Name, j.UID, over)
+	}
+	n.BusyAt = at
+	n.Jobs = slices.Insert(slices.Clone(n.Jobs), i, j.UID)
+	s.putNode(&n)
+	return nil
+}
+
+// tally changes what the tasks of a job's array have in common.
+func (s *State) tally(j *Job, f func(a *Array)) {
+	if a := s.ArrayOf(j); a != nil {
+		c := *a
+		f(&c)
+		s.Arrays.Set(s.own, uint64(c.UID), &c)
+	}
+}
+
+func (s *State) applyEndRequested(env *event.Envelope, e *event.JobEndRequested) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if !j.State.Active() || j.Attempt != e.Attempt {
+		return contradiction("attempt %d of job uid %d is not running", e.Attempt, e.UID)
+	}
+	// The first decision rules, but what would run again can still be ended.
+	if j.Ending == nil || (j.Ending.Requeue && !e.Requeue) {
+		j.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Requeue: e.Requeue, Hold: e.Hold, Detail: e.Detail, Seq: env.Seq}
+	}
+	s.store(j)
+	return nil
+}
+
+func (s *State) applySignalled(env *event.Envelope, e *event.JobSignalled) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if !j.State.Active() || j.Attempt != e.Attempt {
+		return contradiction("attempt %d of job uid %d is not running", e.Attempt, e.UID)
+	}
+	j.LastSignal = &Signal{Number: e.Signal, Scope: e.Scope, Seq: env.Seq}
+	j.Warned = j.Warned || e.Warning
+	s.store(j)
+	return nil
+}

@@ -1,0 +1,263 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+func newNode(id spec.NodeID, ns *spec.NodeSpec) *Node {
+	n := &Node{ID: id, Spec: ns, Admin: event.NodeResume, Reason: ns.Reason}
+	switch ns.State {
+	case "DOWN":
+		n.Admin = event.NodeDown
+	case "DRAIN":
+		n.Admin = event.NodeDrain
+	case "FAIL":
+		n.Admin = event.NodeFail
+	}
+	n.capacity()
+	return n
+}
+
+// capacity derives what the node offers: counts from the configuration,
+// devices from the inventory, never more than were declared.
+func (n *Node) capacity() {
+	n.CPUs = n.Spec.JobCPUs()
+	n.Mem = max(n.Spec.Mem-n.Spec.MemSpecLimit, 0)
+	n.GPUs, n.GRES = nil, nil
+	declared := int64(0)
+	for _, g := range n.Spec.GRES {
+		if g.N < 0 {
+			continue
+		}
+		if g.Name == "gpu" {
+			declared += g.N
+		} else if !g.NoConsume {
+			n.GRES = append(n.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+		}
+	}
+	if n.Inv != nil {
+		n.GPUs = n.Inv.GPUs[:min(int64(len(n.Inv.GPUs)), declared)]
+	}
+}
+
+// measure recomputes capacity and, from the allocations of its jobs, use.
+func (s *State) measure(n *Node) *Node {
+	n.capacity()
+	n.UsedCPU, n.UsedMem, n.UsedGPU, n.UsedGRES = nil, 0, nil, nil
+	for _, uid := range n.Jobs {
+		j := s.Job(uid)
+		for i := range j.Alloc.Nodes {
+			if j.Alloc.Nodes[i].ID == n.ID && !j.Done.Has(i) {
+				n.take(&j.Alloc.Nodes[i])
+			}
+		}
+	}
+	n.Shrunk = n.over(s.Config) != ""
+	return n
+}
+
+// over says what the node holds more of than it offers; empty if nothing.
+func (n *Node) over(c *spec.Config) string {
+	if last := n.UsedCPU.Last(); int64(last) >= n.CPUs {
+		return fmt.Sprintf("CPU %d of %d", last, n.CPUs)
+	}
+	if c.Sched.Memory && n.UsedMem > n.Mem {
+		return fmt.Sprintf("%d of %d MiB", n.UsedMem, n.Mem)
+	}
+	for _, u := range n.UsedGRES {
+		if over := n.overGRES(u.Name, u.Type); over != "" {
+			return over
+		}
+	}
+	return ""
+}
+
+// overBy is over, for what one allocation takes part in.
+func (n *Node) overBy(a *spec.NodeAlloc, c *spec.Config) string {
+	if last := a.CPUs.Last(); int64(last) >= n.CPUs {
+		return fmt.Sprintf("CPU %d of %d", last, n.CPUs)
+	}
+	if a.Mem < 0 || (a.Mem > 0 && c.Sched.Memory && n.UsedMem > n.Mem) {
+		return fmt.Sprintf("%d MiB, then %d of %d MiB", a.Mem, n.UsedMem, n.Mem)
+	}
+	for _, g := range a.GRES {
+		if g.N <= 0 {
+			return fmt.Sprintf("%d of %s", g.N, g.Name)
+		}
+		if over := n.overGRES(g.Name, g.Type); over != "" {
+			return over
+		}
+	}
+	return ""
+}
+
+func (n *Node) overGRES(name, typ string) string {
+	if slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return g.Name == name && g.NoConsume }) {
+		return ""
+	}
+	used, total := countOf(n.UsedGRES, name), countOf(n.GRES, name)
+	if typ != "" && used <= total {
+		used, total = countTyped(n.UsedGRES, name, typ), countTyped(n.GRES, name, typ)
+	}
+	if used > total {
+		return fmt.Sprintf("%d of %d %s", used, total, name)
+	}
+	return ""
+}
+
+func countTyped(list []spec.Count, name, typ string) int64 {
+	var n int64
+	for _, c := range list {
+		if c.Name == name && c.Type == typ {
+			n += c.N
+		}
+	}
+	return n
+}
+
+// take marks one node's part of an allocation as used. The sets are copied.
+func (n *Node) take(a *spec.NodeAlloc) {
+	n.UsedCPU = n.UsedCPU.Or(a.CPUs).Trim()
+	n.UsedMem += a.Mem
+	if len(a.GPUs) > 0 {
+		n.UsedGPU = n.UsedGPU.Clone()
+		for _, g := range a.GPUs {
+			if i := n.gpuAt(g.UUID); i >= 0 {
+				n.UsedGPU = n.UsedGPU.Set(i)
+			}
+		}
+	}
+	if len(a.GRES) > 0 {
+		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, 1)
+	}
+}
+
+// give is the reverse of take.
+func (n *Node) give(a *spec.NodeAlloc) {
+	n.UsedCPU = n.UsedCPU.AndNot(a.CPUs).Trim()
+	n.UsedMem -= a.Mem
+	if len(a.GPUs) > 0 {
+		n.UsedGPU = n.UsedGPU.Clone()
+		for _, g := range a.GPUs {
+			if i := n.gpuAt(g.UUID); i >= 0 {
+				n.UsedGPU = n.UsedGPU.Clear(i)
+			}
+		}
+		n.UsedGPU = n.UsedGPU.Trim()
+	}
+	if len(a.GRES) > 0 {
+		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, -1)
+	}
+}
+
+func (n *Node) gpuAt(uuid string) int {
+	return slices.IndexFunc(n.GPUs, func(g spec.GPU) bool { return g.UUID == uuid })
+}
+
+// addCounts returns a + sign*b, sorted, without zeros.
+func addCounts(a, b []spec.Count, sign int64) []spec.Count {
+	out := slices.Clone(a)
+	for _, c := range b {
+		if c.N == 0 {
+			continue
+		}
+		i, ok := slices.BinarySearchFunc(out, c, func(x, y spec.Count) int {
+			if x.Name != y.Name {
+				return compare(x.Name, y.Name)
+			}
+			return compare(x.Type, y.Type)
+		})
+		if ok {
+			out[i].N += sign * c.N
+			if out[i].N == 0 {
+				out = slices.Delete(out, i, i+1)
+			}
+		} else {
+			out = slices.Insert(out, i, spec.Count{Name: c.Name, Type: c.Type, N: sign * c.N})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) error {
+	old := s.Node(e.Node)
+	if old == nil {
+		return contradiction("node %s is not configured", e.Node)
+	}
+	n := *old
+	inv := e.Inventory
+	n.Inv, n.Registered, n.Invalid = &inv, env.At, e.Invalid
+	n.Lost, n.LostAt = false, 0
+	if n.Reason == notResponding {
+		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
+	}
+	s.putNode(s.measure(&n))
+	return nil
+}
+
+func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error {
+	old := s.Node(e.Node)
+	if old == nil {
+		return contradiction("node %s is not configured", e.Node)
+	}
+	if e.State < event.NodeResume || e.State > event.NodeFail {
+		return contradiction("node %s is set to state %d, which means nothing", e.Node, e.State)
+	}
+	n := *old
+	n.Admin = e.State
+	n.Reason, n.ReasonBy, n.ReasonAt = e.Reason, env.Actor, env.At
+	if e.State == event.NodeResume {
+		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
+	}
+	s.putNode(&n)
+	return nil
+}
+
+func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
+	old := s.Node(e.Node)
+	if old == nil {
+		return contradiction("node %s is not configured", e.Node)
+	}
+	n := *old
+	n.Lost, n.LostAt = true, e.LastSeen
+	if n.Reason == "" {
+		n.Reason, n.ReasonBy, n.ReasonAt = notResponding, event.Actor{}, env.At
+	}
+	s.putNode(&n)
+	return nil
+}
+
+func (s *State) applyNodeReturned(e *event.NodeReturned) error {
+	old := s.Node(e.Node)
+	if old == nil {
+		return contradiction("node %s is not configured", e.Node)
+	}
+	n := *old
+	n.Lost, n.LostAt = false, 0
+	if n.Reason == notResponding {
+		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
+	}
+	s.putNode(&n)
+	return nil
+}
+
+// notResponding is the reason that a node gets by being silent, and loses by
+// answering.
+const notResponding = "Not responding"

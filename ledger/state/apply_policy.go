@@ -1,0 +1,134 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ownPolicy returns the policy for a change in place. It is copied once after
+// each Freeze or Fork, so that an import of many users is not quadratic.
+func (s *State) ownPolicy() *Policy {
+	if s.policyOwn != s.own {
+		p := *s.Policy
+		p.QOS, p.Accounts = slices.Clone(p.QOS), slices.Clone(p.Accounts)
+		p.Users, p.Assocs = slices.Clone(p.Users), slices.Clone(p.Assocs)
+		p.reindex()
+		s.Policy, s.policyOwn = &p, s.own
+	}
+	return s.Policy
+}
+
+func qosKey(q *spec.QOS) string         { return q.Name }
+func accountKey(a *spec.Account) string { return a.Name }
+func userKey(u *spec.User) string       { return u.Name }
+
+func (s *State) applyQOSPut(e *event.QOSPut) error {
+	p := s.ownPolicy()
+	old := p.FindQOS(e.QOS.Name)
+	same := old != nil && old.ID == e.QOS.ID
+	if e.QOS.ID == 0 {
+		return contradiction("QOS %s has no id", e.QOS.Name)
+	}
+	for i := range p.QOS {
+		if p.QOS[i].ID == e.QOS.ID && p.QOS[i].Name != e.QOS.Name {
+			return contradiction("QOS %s takes id %d, which QOS %s has", e.QOS.Name, e.QOS.ID, p.QOS[i].Name)
+		}
+	}
+	p.QOS = put(p.QOS, e.QOS, qosKey)
+	p.NextQOS = max(p.NextQOS, e.QOS.ID)
+	if !same {
+		s.recountAll()
+	}
+	return nil
+}
+
+func (s *State) applyQOSRemoved(e *event.QOSRemoved) {
+	p := s.ownPolicy()
+	p.QOS = slices.DeleteFunc(p.QOS, func(q spec.QOS) bool { return q.Name == e.Name })
+	s.recountAll()
+}
+
+func (s *State) applyAccountPut(e *event.AccountPut) {
+	p := s.ownPolicy()
+	p.Accounts = put(p.Accounts, e.Account, accountKey)
+}
+
+func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
+	p := s.ownPolicy()
+	p.Accounts = slices.DeleteFunc(p.Accounts, func(a spec.Account) bool { return a.Name == e.Name })
+	p.Assocs = slices.DeleteFunc(p.Assocs, func(a spec.Association) bool { return a.Account == e.Name })
+	p.reindex()
+	s.recountAll()
+}
+
+func (s *State) applyUserPut(e *event.UserPut) {
+	p := s.ownPolicy()
+	p.Users = put(p.Users, e.User, userKey)
+}
+
+func (s *State) applyUserRemoved(e *event.UserRemoved) {
+	p := s.ownPolicy()
+	p.Users = slices.DeleteFunc(p.Users, func(u spec.User) bool { return u.Name == e.Name })
+	p.Assocs = slices.DeleteFunc(p.Assocs, func(a spec.Association) bool { return a.User == e.Name })
+	p.reindex()
+	s.recountAll()
+}
+
+func (s *State) applyAssocPut(e *event.AssociationPut) error {
+	n := &e.Association
+	p := s.ownPolicy()
+	if err := p.checkAssoc(n); err != nil {
+		return err
+	}
+	// Counters follow the tree. An id that was never used cannot have any.
+	recount := n.User == "" || n.ID <= p.NextAssoc
+	i := p.assocAt(n.ID)
+	if old := p.Assoc(n.ID); old != nil {
+		recount = old.Parent != n.Parent || pairOf(old) != pairOf(n)
+		delete(p.byPair, pairOf(old))
+		p.Assocs[i] = *n
+	} else {
+		p.Assocs = slices.Insert(p.Assocs, i, *n)
+	}
+	p.byPair[pairOf(n)] = n.ID
+	p.NextAssoc = max(p.NextAssoc, n.ID)
+	if recount {
+		s.recountAll()
+	}
+	return nil
+}
+
+// checkAssoc refuses an association that would make the tree ambiguous.
+func (p *Policy) checkAssoc(n *spec.Association) error {
+	if n.ID == 0 {
+		return contradiction("the association of user %q with account %s has no id", n.User, n.Account)
+	}
+	if id, ok := p.byPair[pairOf(n)]; ok && id != n.ID {
+		return contradiction("associations %d and %d are both user %q in account %s, partition %q", id, n.ID, n.User, n.Account, n.Partition)
+	}
+	// Looking at parents also finds the circle that closes when an id that
+	// was removed comes back below one of its old children.
+	chain := p.Chain(n.Parent)
+	if n.ID == n.Parent || len(chain) >= maxChain-1 || slices.ContainsFunc(chain, func(a *spec.Association) bool { return a.Parent == n.ID }) {
+		return contradiction("association %d below %d would be below itself, or deeper than %d", n.ID, n.Parent, maxChain)
+	}
+	return nil
+}
+
+func (s *State) applyAssocRemoved(e *event.AssociationRemoved) {
+	p := s.ownPolicy()
+	old := p.Assoc(e.ID)
+	if old == nil {
+		return
+	}
+	// A user's association that nobody is counted in moves no counter.
+	counted := old.User == "" || s.Usage.Has(UsageKey(UsageAssoc, 0, e.ID))
+	i := p.assocAt(e.ID)
+	delete(p.byPair, pairOf(old))
+	p.Assocs = slices.Delete(p.Assocs, i, i+1)
+	if counted {
+		s.recountAll()
+	}
+}

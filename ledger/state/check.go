@@ -1,0 +1,324 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// ErrInvariant tells a state that breaks one of its invariants.
+var ErrInvariant = errors.New("an invariant of the state is broken")
+
+// NamedCheck is an invariant: a name for metrics and logs, the rule in one
+// sentence, and the function that finds a breach.
+type NamedCheck struct {
+	Name  string
+	Rule  string
+	Check func(*State) error
+}
+
+// Checks lists every invariant that holds between any two events.
+//
+//muster:table one line for each invariant
+func Checks() []NamedCheck {
+	return []NamedCheck{
+		{"S1.indexes", "each job is in exactly one of Waiting, Active and Finished, and in ByID under its number", CheckIndexes},
+		{"S1.groups", "Named holds each job without a verdict, Waiters each pending job under each job it waits for", CheckGroups},
+		{"S1.numbers", "uids and ids are unique, and the next ones are unused", CheckNumbers},
+		{"S1.arrays", "an array's counts and split tasks are those of its records", CheckArrays},
+		{"S2.nodes", "no CPU, memory, GPU or other resource of a node is allocated twice, and what a node shows as used is what its jobs hold", CheckNodes},
+		{"S2.registry", "node names and ids belong together, and partitions name configured nodes", CheckRegistry},
+		{"S2.licences", "licences held are those of the jobs that run", CheckLicences},
+		{"S3.gangs", "an allocation is whole: its nodes are distinct and its vector is their sum", CheckGangs},
+		{"S4.attempts", "a job's attempt, times and verdict fit its state", CheckAttempts},
+		{"S6.usage", "the counters that limits are checked against equal a recount from scratch", CheckUsage},
+		{"S6.policy", "QOS, accounts, users and associations are sorted and unambiguous", CheckPolicy},
+	}
+}
+
+// Check runs every invariant and reports all that are broken.
+func (s *State) Check() error {
+	var errs []error
+	for _, c := range Checks() {
+		if err := c.Check(s); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrInvariant)
+}
+
+// label names a job as people know it, with its key.
+func (s *State) label(j *Job) string {
+	if a := s.ArrayOf(j); a != nil && !j.IsArrayRecord() {
+		return fmt.Sprintf("job %d_%d (uid %d)", a.ID, j.Task, j.UID)
+	}
+	return fmt.Sprintf("job %d (uid %d)", j.ID, j.UID)
+}
+
+// eachJob calls f for each job until one has an error.
+func (s *State) eachJob(f func(j *Job) error) error {
+	var err error
+	s.Jobs.Range(func(uid uint64, j *Job) bool {
+		if uint64(j.UID) != uid {
+			err = broken("the record of job uid %d says uid %d", uid, j.UID)
+		} else {
+			err = f(j)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// held counts the nodes that a job still holds, without trusting its methods.
+func held(j *Job) int {
+	n := 0
+	if j.Alloc == nil || j.State == spec.Pending {
+		return 0
+	}
+	for i := range j.Alloc.Nodes {
+		if !j.Done.Has(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// CheckIndexes is S1: no job is lost, none is in two places.
+func CheckIndexes(s *State) error {
+	var waiting, active, finished, ids int
+	err := s.eachJob(func(j *Job) error {
+		inWaiting, inActive := s.Waiting.Has(uint64(j.UID)), s.Active.Has(uint64(j.UID))
+		end, inFinished := s.Finished.Get(j.EndSeq)
+		inFinished = inFinished && end == j.UID && j.EndSeq != 0
+		var want string
+		switch {
+		case j.State == spec.Pending:
+			want = "Waiting"
+			waiting++
+		case j.State == spec.Running || j.State == spec.Suspended || held(j) > 0:
+			want = "Active"
+			active++
+		default:
+			want = "Finished"
+			finished++
+		}
+		if inWaiting != (want == "Waiting") || inActive != (want == "Active") || inFinished != (want == "Finished") {
+			return broken("%s is %s and holds %d nodes: it belongs in %s alone, but waiting %v, active %v, finished %v",
+				s.label(j), j.State, held(j), want, inWaiting, inActive, inFinished)
+		}
+		if j.Array == j.UID && j.Array != 0 {
+			return nil // its number is the array's
+		}
+		ids++
+		if uid, ok := s.ByID.Get(uint64(j.ID)); !ok || uid != j.UID {
+			return broken("%s is not found by its number: ByID says uid %d", s.label(j), uid)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Arrays.Range(func(key uint64, a *Array) bool {
+		ids++
+		if uid, ok := s.ByID.Get(uint64(a.ID)); !ok || uid != a.UID || uint64(a.UID) != key {
+			err = broken("array %d (uid %d) is not found by its number: ByID says uid %d", a.ID, a.UID, uid)
+		}
+		return err == nil
+	})
+	if err == nil && (waiting != s.Waiting.Len() || active != s.Active.Len() || finished != s.Finished.Len() || ids != s.ByID.Len()) {
+		err = broken("indexes hold jobs that do not exist: Waiting %d of %d, Active %d of %d, Finished %d of %d, ByID %d of %d",
+			s.Waiting.Len(), waiting, s.Active.Len(), active, s.Finished.Len(), finished, s.ByID.Len(), ids)
+	}
+	return err
+}
+
+// CheckGroups is S1 for Named and Waiters.
+func CheckGroups(s *State) error {
+	named, waits := 0, 0
+	err := s.eachJob(func(j *Job) error {
+		if j.State < spec.Completed {
+			named++
+			set, _ := s.Named.Get(NameKey(j.Spec.UID, j.Spec.Name))
+			if !set.Has(uint64(j.UID)) {
+				return broken("%s has no verdict and is not named %q of user %d", s.label(j), j.Spec.Name, j.Spec.UID)
+			}
+		}
+		if j.State != spec.Pending || j.Spec.Queue.Dependency == nil {
+			return nil
+		}
+		seen := make(map[spec.JobUID]bool)
+		for _, t := range j.Spec.Queue.Dependency.Terms {
+			if t.UID == 0 || seen[t.UID] {
+				continue
+			}
+			seen[t.UID] = true
+			waits++
+			set, _ := s.Waiters.Get(uint64(t.UID))
+			if !set.Has(uint64(j.UID)) {
+				return broken("%s waits for uid %d and is not among its waiters", s.label(j), t.UID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if n, ok := entries(&s.Named); n != named || !ok {
+		return broken("Named has %d entries for %d jobs without a verdict, or an empty group", n, named)
+	}
+	if n, ok := entries(&s.Waiters); n != waits || !ok {
+		return broken("Waiters has %d entries for %d dependencies of pending jobs, or an empty group", n, waits)
+	}
+	return nil
+}
+
+// entries counts the members of all groups; ok is false if one is empty.
+func entries(m *Groups) (n int, ok bool) {
+	ok = true
+	m.Range(func(_ uint64, set Set) bool {
+		n += set.Len()
+		ok = ok && set.Len() > 0
+		return true
+	})
+	return n, ok
+}
+
+// CheckNumbers is S1 for the numbers to come.
+func CheckNumbers(s *State) error {
+	err := s.eachJob(func(j *Job) error {
+		if j.UID >= s.NextUID || j.ID == 0 {
+			return broken("%s exists, but the next uid is %d", s.label(j), s.NextUID)
+		}
+		if j.Changed > s.Seq || j.EndSeq > s.Seq || j.Submitted > s.At {
+			return broken("%s changed at event %d and ended at %d, but the last event is %d", s.label(j), j.Changed, j.EndSeq, s.Seq)
+		}
+		return nil
+	})
+	if last := s.Job(s.NextUID - 1); err == nil && last != nil && last.ID+1 != s.NextID {
+		err = broken("%s is the youngest, but the next number is %d", s.label(last), s.NextID)
+	}
+	return err
+}
+
+// arrayCount is what CheckArrays counts from records.
+type arrayCount struct{ records, live, running, started, ended, ok, split int64 }
+
+// CheckArrays is S1 for the tasks of arrays.
+func CheckArrays(s *State) error {
+	counts := make(map[spec.JobUID]*arrayCount)
+	err := s.eachJob(func(j *Job) error {
+		if j.Array == 0 {
+			if len(j.Tasks) > 0 || j.Task != spec.NoTask {
+				return broken("%s has task %d and tasks %s, but no array", s.label(j), j.Task, j.Tasks)
+			}
+			return nil
+		}
+		a := s.ArrayOf(j)
+		if a == nil {
+			return broken("%s belongs to array uid %d, which does not exist", s.label(j), j.Array)
+		}
+		c := counts[j.Array]
+		if c == nil {
+			c = &arrayCount{}
+			counts[j.Array] = c
+		}
+		return s.countTask(c, a, j)
+	})
+	if err != nil {
+		return err
+	}
+	s.Arrays.Range(func(_ uint64, a *Array) bool {
+		c := counts[a.UID]
+		if c == nil {
+			err = broken("array %d (uid %d) has no record left", a.ID, a.UID)
+			return false
+		}
+		purged := a.Total - c.live - c.ended
+		switch {
+		case c.records != a.Records || c.running != a.Running || c.split != int64(a.Split.Len()):
+			err = broken("array %d (uid %d): %d records, %d running, %d split; its tasks say %d, %d, %d",
+				a.ID, a.UID, a.Records, a.Running, a.Split.Len(), c.records, c.running, c.split)
+		case purged < 0 || a.Ended != c.ended+purged || a.Started < c.started || a.Started > c.started+purged || a.OK < c.ok || a.OK > c.ok+purged:
+			err = broken("array %d (uid %d) of %d tasks: started %d, ended %d, well %d; of the %d not purged: %d, %d, %d",
+				a.ID, a.UID, a.Total, a.Started, a.Ended, a.OK, a.Total-purged, c.started, c.ended, c.ok)
+		}
+		return err == nil
+	})
+	return err
+}
+
+func (s *State) countTask(c *arrayCount, a *Array, j *Job) error {
+	n := int64(1)
+	if len(j.Tasks) > 0 {
+		n = 0
+		j.Tasks.Each(func(int64) bool { n++; return true })
+		if j.UID != j.Array || j.Task != spec.NoTask {
+			return broken("%s stands for tasks %s, but is not the record of array uid %d", s.label(j), j.Tasks, j.Array)
+		}
+	} else {
+		c.split++
+		if uid, ok := a.Split.Get(uint64(j.Task)); !ok || uid != j.UID || j.Task < 0 {
+			return broken("%s is not split off as task %d: array %d says uid %d", s.label(j), j.Task, a.ID, uid)
+		}
+	}
+	c.records++
+	switch {
+	case j.State == spec.Pending:
+		c.live += n
+	case j.State < spec.Completed:
+		c.live += n
+		c.running++
+	default:
+		c.ended += n
+		if j.State == spec.Completed && j.Exit == (spec.ExitStatus{}) {
+			c.ok += n
+		}
+	}
+	if j.Attempt > 0 {
+		c.started++
+	}
+	return nil
+}
+
+// CheckAttempts is S4: what a job may and may not show in its state.
+func CheckAttempts(s *State) error {
+	return s.eachJob(func(j *Job) error {
+		bad := func(what string) error {
+			return broken("%s, %s in attempt %d: %s", s.label(j), j.State, j.Attempt, what)
+		}
+		ran := j.Alloc != nil
+		switch {
+		case j.State < spec.Pending || j.State > spec.OutOfMemory:
+			return bad("no such state")
+		case j.Spec == nil:
+			return bad("it has no spec")
+		case j.State == spec.Pending && (ran || j.Done != nil || j.Ending != nil || j.EndSeq != 0):
+			return bad("it waits, but has an allocation, an end or a decision to end")
+		case j.State.Active() && (!ran || j.Attempt == 0 || j.EndSeq != 0 || len(j.Tasks) > 0):
+			return bad("it runs, but has no allocation or attempt, or a verdict, or stands for several tasks")
+		case j.State.Terminal() && j.EndSeq == 0:
+			return bad("it has a verdict that no event gave")
+		case j.State.Terminal() && !ran && (j.Ending != nil || j.Done != nil):
+			return bad("it ended waiting, but shows parts of a run")
+		case j.Attempt == 0 && (ran || len(j.Steps) > 0 || j.Started != 0):
+			return bad("it never ran, but shows parts of a run")
+		case ran && j.Started < j.Submitted, j.State.Terminal() && ran && j.Ended < j.Started, j.State.Terminal() && j.Ended < j.Submitted:
+			return bad(fmt.Sprintf("submitted %d, started %d, ended %d", j.Submitted, j.Started, j.Ended))
+		case j.Ending != nil && (j.Ending.At < j.Started || j.Ending.Seq > s.Seq):
+			return bad("the decision to end it is not of this attempt")
+		}
+		for i := range j.Steps {
+			for k := range i {
+				if j.Steps[k].ID == j.Steps[i].ID {
+					return bad(fmt.Sprintf("step %s is there twice", j.Steps[i].ID))
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,242 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// holding is what jobs hold on one node, counted from their allocations.
+type holding struct {
+	cpus map[int]spec.JobUID
+	gpus map[string]spec.JobUID
+	mem  int64
+	gres map[spec.Count]int64 // by name and type
+	jobs []spec.JobUID
+}
+
+// CheckNodes is S2: no over-allocation.
+func CheckNodes(s *State) error {
+	nodes := make(map[spec.NodeID]*holding)
+	err := s.eachJob(func(j *Job) error {
+		if held(j) == 0 {
+			return nil
+		}
+		for i := range j.Alloc.Nodes {
+			a := &j.Alloc.Nodes[i]
+			if j.Done.Has(i) {
+				continue
+			}
+			if n := s.NodeByID(a.ID); n == nil || n.Spec == nil || n.Spec.Name != a.Name {
+				return broken("%s holds node %s, which does not exist", s.label(j), a.Name)
+			}
+			h := nodes[a.ID]
+			if h == nil {
+				h = &holding{cpus: make(map[int]spec.JobUID), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64)}
+				nodes[a.ID] = h
+			}
+			if err := h.add(s, j, a); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Nodes.Range(func(_ uint64, n *Node) bool {
+		h := nodes[n.ID]
+		if h == nil {
+			h = &holding{}
+		}
+		err = h.compare(s, n)
+		return err == nil
+	})
+	return err
+}
+
+func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
+	for _, c := range a.CPUs.Members() {
+		if other, twice := h.cpus[c]; twice {
+			return broken("CPU %d of node %s is held by job uid %d and by %s", c, a.Name, other, s.label(j))
+		}
+		h.cpus[c] = j.UID
+	}
+	for _, g := range a.GPUs {
+		if other, twice := h.gpus[g.UUID]; twice {
+			return broken("GPU %s of node %s is held by job uid %d and by %s", g.UUID, a.Name, other, s.label(j))
+		}
+		h.gpus[g.UUID] = j.UID
+	}
+	for _, c := range a.GRES {
+		h.gres[spec.Count{Name: c.Name, Type: c.Type}] += c.N
+	}
+	h.mem += a.Mem
+	h.jobs = append(h.jobs, j.UID)
+	return nil
+}
+
+// compare tells where a node shows something else than its jobs hold, or
+// holds more than it has without being marked as shrunk.
+func (h *holding) compare(s *State, n *Node) error {
+	name := n.Spec.Name
+	if !slices.Equal(h.jobs, n.Jobs) {
+		return broken("node %s lists jobs %v; allocated to it are %v", name, n.Jobs, h.jobs)
+	}
+	cpus := n.UsedCPU.Members()
+	for _, c := range cpus {
+		if h.cpus[c] == 0 {
+			return broken("CPU %d of node %s shows as used, but no job holds it", c, name)
+		}
+	}
+	if len(cpus) != len(h.cpus) || n.UsedMem != h.mem {
+		return broken("node %s shows %d CPUs and %d MiB in use; jobs %v hold %d and %d", name, len(cpus), n.UsedMem, h.jobs, len(h.cpus), h.mem)
+	}
+	for i, g := range n.GPUs {
+		if by := h.gpus[g.UUID]; (by != 0) != n.UsedGPU.Has(i) {
+			return broken("GPU %d (%s) of node %s shows as used: %v; the job that holds it is uid %d", i, g.UUID, name, n.UsedGPU.Has(i), by)
+		}
+	}
+	if n.UsedGPU.Last() >= len(n.GPUs) {
+		return broken("node %s shows GPU %d of %d as used", name, n.UsedGPU.Last(), len(n.GPUs))
+	}
+	gres := 0
+	for _, c := range n.UsedGRES {
+		if gres++; h.gres[spec.Count{Name: c.Name, Type: c.Type}] != c.N {
+			return broken("node %s shows %d of %s:%s in use; jobs hold %d", name, c.N, c.Name, c.Type, h.gres[spec.Count{Name: c.Name, Type: c.Type}])
+		}
+	}
+	if gres != len(h.gres) {
+		return broken("node %s shows %d kinds of generic resources in use; jobs hold %d", name, gres, len(h.gres))
+	}
+	return h.fits(s, n)
+}
+
+func (h *holding) fits(s *State, n *Node) error {
+	over := int64(n.UsedCPU.Last()) >= n.CPUs || (s.Config.Sched.Memory && h.mem > n.Mem)
+	free := make(map[string]bool) // what any number of jobs may use
+	for _, g := range n.Spec.GRES {
+		free[g.Name] = free[g.Name] || g.NoConsume
+	}
+	sum := make(map[string]int64)
+	for _, c := range n.UsedGRES {
+		sum[c.Name] += c.N
+		over = over || (!free[c.Name] && (sum[c.Name] > total(n.GRES, c.Name, "") || (c.Type != "" && c.N > total(n.GRES, c.Name, c.Type))))
+	}
+	if over != n.Shrunk {
+		return broken("node %s (%d CPUs, %d MiB) holds CPUs up to %d and %d MiB: over-allocated %v, known to have shrunk %v",
+			n.Spec.Name, n.CPUs, n.Mem, n.UsedCPU.Last(), h.mem, over, n.Shrunk)
+	}
+	return nil
+}
+
+// total sums a list over a name and, unless empty, a type.
+func total(list []spec.Count, name, typ string) int64 {
+	var n int64
+	for _, c := range list {
+		if c.Name == name && (typ == "" || c.Type == typ) {
+			n += c.N
+		}
+	}
+	return n
+}
+
+// CheckRegistry is S2 for node ids and the bitmaps made of them.
+func CheckRegistry(s *State) error {
+	var err error
+	s.Nodes.Range(func(id uint64, n *Node) bool {
+		if got, ok := s.NodeIDs[n.Spec.Name]; !ok || uint64(got) != id || n.ID != got {
+			err = broken("node %s has id %d, but the registry says %d", n.Spec.Name, n.ID, got)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	seen := make([]bool, len(s.NodeIDs))
+	//muster:unordered any breach is the same breach
+	for _, id := range s.NodeIDs {
+		if int(id) >= len(seen) || seen[id] {
+			return broken("node ids are not 0 to %d, each once", len(seen)-1)
+		}
+		seen[id] = true
+	}
+	if len(s.Parts.List) != len(s.Config.Partitions) {
+		return broken("%d partitions of %d are known", len(s.Parts.List), len(s.Config.Partitions))
+	}
+	for i := range s.Parts.List {
+		p := &s.Parts.List[i]
+		if p.Spec != &s.Config.Partitions[i] {
+			return broken("partition %s is not that of the configuration", p.Spec.Name)
+		}
+		for _, id := range p.Nodes.Members() {
+			n := s.NodeByID(spec.NodeID(id))
+			if n == nil || n.Removed || !slices.Contains(p.Spec.NodeNames, n.Spec.Name) {
+				return broken("partition %s has node id %d, which is not one of its nodes", p.Spec.Name, id)
+			}
+		}
+		for _, name := range p.Spec.NodeNames {
+			if n := s.Node(name); n != nil && !n.Removed && !p.Nodes.Has(int(n.ID)) {
+				return broken("partition %s lacks node %s", p.Spec.Name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckGangs is S3: an allocation is whole.
+func CheckGangs(s *State) error {
+	return s.eachJob(func(j *Job) error {
+		if j.Alloc == nil {
+			return nil
+		}
+		if len(j.Alloc.Nodes) == 0 || j.Done.Last() >= len(j.Alloc.Nodes) {
+			return broken("%s has an allocation of %d nodes, of which number %d is given back", s.label(j), len(j.Alloc.Nodes), j.Done.Last())
+		}
+		seen := make(map[spec.NodeID]bool, len(j.Alloc.Nodes))
+		var cpus, gpus int64
+		for i := range j.Alloc.Nodes {
+			a := &j.Alloc.Nodes[i]
+			if seen[a.ID] {
+				return broken("%s is allocated on node %s twice", s.label(j), a.Name)
+			}
+			seen[a.ID] = true
+			cpus += int64(len(a.CPUs.Members()))
+			gpus += int64(len(a.GPUs))
+		}
+		t := j.Alloc.TRES
+		if t.CPU != cpus || t.Node != int64(len(j.Alloc.Nodes)) || t.Get("gres/gpu") != gpus {
+			return broken("%s is allocated %s, but its nodes have %d CPUs and %d GPUs on %d nodes", s.label(j), t, cpus, gpus, len(j.Alloc.Nodes))
+		}
+		return nil
+	})
+}
+
+// CheckLicences is S2 for licences. More than there are may be held only
+// after the configuration took some away.
+func CheckLicences(s *State) error {
+	want := make(map[spec.Count]int64)
+	err := s.eachJob(func(j *Job) error {
+		if j.State == spec.Running || j.State == spec.Suspended {
+			for _, c := range j.Alloc.Licenses {
+				want[spec.Count{Name: c.Name, Type: c.Type}] += c.N
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, c := range s.Licenses {
+		if n := want[spec.Count{Name: c.Name, Type: c.Type}]; n != c.N {
+			return broken("%d of licence %s are held; the jobs that run say %d", c.N, c.Name, n)
+		}
+		if i > 0 && s.Licenses[i-1].Name > c.Name {
+			return broken("licences %s and %s are out of order", s.Licenses[i-1].Name, c.Name)
+		}
+	}
+	if len(want) != len(s.Licenses) {
+		return broken("%d kinds of licences are held; the jobs that run say %d", len(s.Licenses), len(want))
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// subject is whom a counter of usage is about.
+type subject struct {
+	kind    UsageKind
+	qos, id uint32
+}
+
+// String names the subject for a message.
+func (s subject) String() string {
+	switch s.kind {
+	case UsageQOS:
+		return fmt.Sprintf("QOS id %d", s.qos)
+	case UsageQOSUser:
+		return fmt.Sprintf("user id %d in QOS id %d", s.id, s.qos)
+	case UsageQOSAccount:
+		return fmt.Sprintf("the account of association %d in QOS id %d", s.id, s.qos)
+	case UsageAssoc:
+		return fmt.Sprintf("association %d", s.id)
+	}
+	return "nobody"
+}
+
+// sum is a counter, counted from scratch.
+type sum struct {
+	submitted, running int64
+	tres               map[string]int64
+	nodes              map[spec.NodeID]int32
+}
+
+// recounter counts usage from the policy's lists and the jobs alone.
+type recounter struct {
+	s        *State
+	qos      map[string]*spec.QOS
+	assocs   map[uint32]*spec.Association
+	accounts map[string]uint32 // own association
+	parts    map[string]*spec.PartitionSpec
+	sums     map[subject]*sum
+	order    []subject
+}
+
+func newRecounter(s *State) *recounter {
+	r := &recounter{s: s, qos: make(map[string]*spec.QOS), assocs: make(map[uint32]*spec.Association),
+		accounts: make(map[string]uint32), parts: make(map[string]*spec.PartitionSpec), sums: make(map[subject]*sum)}
+	for i := range s.Policy.QOS {
+		r.qos[s.Policy.QOS[i].Name] = &s.Policy.QOS[i]
+	}
+	for i := range s.Policy.Assocs {
+		a := &s.Policy.Assocs[i]
+		r.assocs[a.ID] = a
+		if a.User == "" && a.Partition == "" {
+			r.accounts[a.Account] = a.ID
+		}
+	}
+	for i := len(s.Config.Partitions) - 1; i >= 0; i-- {
+		r.parts[s.Config.Partitions[i].Name] = &s.Config.Partitions[i]
+	}
+	return r
+}
+
+// subjects lists whom a job is counted for.
+func (r *recounter) subjects(j *Job) []subject {
+	var out []subject
+	names := []string{j.Spec.QOS}
+	part := ""
+	if j.Alloc != nil {
+		part = j.Alloc.Partition
+	} else if len(j.Spec.Partitions) > 0 {
+		part = j.Spec.Partitions[0]
+	}
+	if p := r.parts[part]; p != nil && p.QOS != "" && p.QOS != j.Spec.QOS {
+		names = append(names, p.QOS)
+	}
+	for _, name := range names {
+		q := r.qos[name]
+		if q == nil {
+			continue
+		}
+		out = append(out, subject{UsageQOS, q.ID, 0}, subject{UsageQOSUser, q.ID, j.Spec.UID})
+		if id := r.accounts[j.Spec.Account]; id != 0 {
+			out = append(out, subject{UsageQOSAccount, q.ID, id})
+		}
+	}
+	for a := r.assocs[j.Assoc]; a != nil && len(out) < 2*maxChain; a = r.assocs[a.Parent] {
+		out = append(out, subject{UsageAssoc, 0, a.ID})
+	}
+	return out
+}
+
+func (r *recounter) count(j *Job) {
+	if j.State >= spec.Completed {
+		return
+	}
+	for _, sub := range r.subjects(j) {
+		c := r.sums[sub]
+		if c == nil {
+			c = &sum{tres: make(map[string]int64), nodes: make(map[spec.NodeID]int32)}
+			r.sums[sub] = c
+			r.order = append(r.order, sub)
+		}
+		if len(j.Tasks) > 0 {
+			c.submitted += j.Tasks.Len()
+		} else {
+			c.submitted++
+		}
+		if j.State == spec.Pending {
+			continue
+		}
+		c.running++
+		for _, t := range j.Alloc.TRES.All() {
+			c.tres[t.Name] += t.N
+		}
+		for i := range j.Alloc.Nodes {
+			c.nodes[j.Alloc.Nodes[i].ID]++
+		}
+	}
+}
+
+// CheckUsage is S6: the counters equal an independent recount.
+func CheckUsage(s *State) error {
+	r := newRecounter(s)
+	if err := s.eachJob(func(j *Job) error { r.count(j); return nil }); err != nil {
+		return err
+	}
+	for _, sub := range r.order {
+		c, u := r.sums[sub], s.UsageOf(sub.kind, sub.qos, sub.id)
+		if u.Submitted != c.submitted || u.Running != c.running {
+			return broken("usage of %s: %d submitted and %d running are counted, there are %d and %d", sub, u.Submitted, u.Running, c.submitted, c.running)
+		}
+		all := u.TRES.All()
+		for _, t := range all {
+			if c.tres[t.Name] != t.N {
+				return broken("usage of %s: %d of %s are counted, allocated are %d", sub, t.N, t.Name, c.tres[t.Name])
+			}
+		}
+		if len(all) != len(c.tres) || u.Nodes.Len() != len(c.nodes) {
+			return broken("usage of %s: %s on %d nodes is counted, allocated are %d kinds on %d nodes", sub, u.TRES, u.Nodes.Len(), len(c.tres), len(c.nodes))
+		}
+		var err error
+		u.Nodes.Range(func(id uint64, n int32) bool {
+			if c.nodes[spec.NodeID(id)] != n {
+				err = broken("usage of %s: %d jobs are counted on node id %d, there are %d", sub, n, id, c.nodes[spec.NodeID(id)])
+			}
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if s.Usage.Len() != len(r.order) {
+		return broken("%d counters of usage exist, %d have anything to count", s.Usage.Len(), len(r.order))
+	}
+	return nil
+}
+
+// CheckPolicy is S6 for the lists that limits stand in.
+func CheckPolicy(s *State) error {
+	p := s.Policy
+	for i := range p.QOS {
+		if p.QOS[i].ID == 0 || p.QOS[i].ID > p.NextQOS || (i > 0 && p.QOS[i-1].Name >= p.QOS[i].Name) {
+			return broken("QOS %s (id %d) is out of order, or its id is above %d", p.QOS[i].Name, p.QOS[i].ID, p.NextQOS)
+		}
+	}
+	for i := 1; i < len(p.Accounts); i++ {
+		if p.Accounts[i-1].Name >= p.Accounts[i].Name {
+			return broken("account %s is out of order", p.Accounts[i].Name)
+		}
+	}
+	for i := 1; i < len(p.Users); i++ {
+		if p.Users[i-1].Name >= p.Users[i].Name {
+			return broken("user %s is out of order", p.Users[i].Name)
+		}
+	}
+	for i := range p.Assocs {
+		a := &p.Assocs[i]
+		if a.ID == 0 || a.ID > p.NextAssoc || (i > 0 && p.Assocs[i-1].ID >= a.ID) {
+			return broken("association %d is out of order, or above %d", a.ID, p.NextAssoc)
+		}
+		if f := p.FindAssoc(a.Account, a.User, a.Partition); f != a {
+			return broken("association %d (account %s, user %s, partition %s) is not found by its names", a.ID, a.Account, a.User, a.Partition)
+		}
+	}
+	if len(p.byPair) != len(p.Assocs) {
+		return broken("%d associations are indexed, there are %d", len(p.byPair), len(p.Assocs))
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package state
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Job is one record: an ordinary job, an array whose tasks have not started
+// (Tasks is not empty), or a task that has a record of its own. A *Job that a
+// table holds never changes.
+type Job struct {
+	UID   spec.JobUID  `cbor:"1,keyasint"`
+	ID    spec.JobID   `cbor:"2,keyasint"`
+	Array spec.JobUID  `cbor:"3,keyasint,omitempty"` // the array's record, also in that record; 0 = no array
+	Task  int64        `cbor:"4,keyasint"`           // NoTask unless a task of its own
+	Tasks spec.TaskSet `cbor:"5,keyasint,omitempty"` // tasks still in this record
+
+	Spec  *spec.JobSpec `cbor:"-"` // shared by the tasks of an array
+	Req   spec.TRES     `cbor:"6,keyasint"`
+	Assoc uint32        `cbor:"7,keyasint,omitempty"`
+
+	State    spec.JobState `cbor:"8,keyasint"`
+	Reason   spec.Reason   `cbor:"9,keyasint"`
+	Hold     spec.Hold     `cbor:"10,keyasint,omitempty"`
+	Attempt  uint32        `cbor:"11,keyasint,omitempty"` // of the current or last run; 0 = never ran
+	Restarts uint32        `cbor:"12,keyasint,omitempty"` // SLURM_RESTART_COUNT
+	Requeues uint32        `cbor:"13,keyasint,omitempty"` // those that count towards MaxBatchRequeue
+	Begin    spec.Instant  `cbor:"14,keyasint,omitempty"` // not before, after a requeue
+
+	Submitted spec.Instant `cbor:"15,keyasint"`
+	Eligible  spec.Instant `cbor:"16,keyasint,omitempty"` // 0 = not yet
+	Started   spec.Instant `cbor:"17,keyasint,omitempty"` // of the current or last attempt
+	Ended     spec.Instant `cbor:"18,keyasint,omitempty"` // the verdict
+	Changed   uint64       `cbor:"19,keyasint,omitempty"` // sequence of the last event about it
+	EndSeq    uint64       `cbor:"20,keyasint,omitempty"` // sequence of its JobEnded
+
+	Alloc    *spec.Allocation `cbor:"21,keyasint,omitempty"` // of the current or last attempt
+	Done     spec.Bitset      `cbor:"22,keyasint,omitempty"` // indices into Alloc.Nodes that are given back
+	Limit    spec.Span        `cbor:"23,keyasint,omitempty"` // time limit in force
+	Backfill bool             `cbor:"24,keyasint,omitempty"`
+	Ending   *Ending          `cbor:"25,keyasint,omitempty"` // the decision to end the attempt
+
+	Exit       spec.ExitStatus   `cbor:"26,keyasint"`
+	Derived    spec.ExitStatus   `cbor:"27,keyasint"`
+	EndedBy    uint32            `cbor:"28,keyasint,omitempty"` // uid that cancelled
+	Usage      spec.Usage        `cbor:"29,keyasint"`           // of the attempt's nodes that are done
+	Batch      *event.StepResult `cbor:"30,keyasint,omitempty"`
+	StartPrio  uint32            `cbor:"31,keyasint,omitempty"`
+	Steps      []Step            `cbor:"32,keyasint,omitempty"`
+	Submitter  event.Actor       `cbor:"33,keyasint"`
+	LastSignal *Signal           `cbor:"34,keyasint,omitempty"`
+	Warned     bool              `cbor:"35,keyasint,omitempty"` // the signal before the end was sent in this attempt
+}
+
+// Ending is the decision that an attempt must end.
+type Ending struct {
+	Cause   event.EndCause `cbor:"1,keyasint"`
+	At      spec.Instant   `cbor:"2,keyasint"`
+	By      uint32         `cbor:"3,keyasint,omitempty"`
+	Requeue bool           `cbor:"4,keyasint,omitempty"`
+	Hold    spec.Hold      `cbor:"5,keyasint,omitempty"`
+	Detail  string         `cbor:"6,keyasint,omitempty"`
+	Seq     uint64         `cbor:"7,keyasint"`
+}
+
+// Signal is the last signal sent to an attempt without ending it.
+type Signal struct {
+	Number int32             `cbor:"1,keyasint"`
+	Scope  event.SignalScope `cbor:"2,keyasint,omitempty"`
+	Seq    uint64            `cbor:"3,keyasint"` // tells one signal from the next
+}
+
+// Step is a numbered step of the current attempt.
+type Step struct {
+	ID      spec.StepID       `cbor:"1,keyasint"`
+	Name    string            `cbor:"2,keyasint,omitempty"`
+	Nodes   []string          `cbor:"3,keyasint,omitempty"`
+	Tasks   uint32            `cbor:"4,keyasint,omitempty"`
+	TRES    spec.TRES         `cbor:"5,keyasint"`
+	Started spec.Instant      `cbor:"6,keyasint"`
+	Ended   spec.Instant      `cbor:"7,keyasint,omitempty"`
+	State   spec.JobState     `cbor:"8,keyasint"`
+	Result  *event.StepResult `cbor:"9,keyasint,omitempty"`
+	Usage   spec.Usage        `cbor:"10,keyasint"`
+}
+
+// Array is what the tasks of one array have in common.
+type Array struct {
+	UID     spec.JobUID // of the array's record
+	ID      spec.JobID  // the number people see: ID_task
+	Split   pmapJobs    // task -> JobUID of its own record
+	Running int64       // tasks that hold an allocation and have no verdict
+	Started int64       // tasks that ever started
+	Ended   int64       // tasks with a verdict
+	OK      int64       // tasks that completed with exit 0
+	Total   int64       // tasks submitted
+	Records int64       // records not yet purged
+}
+
+// IsArrayRecord tells a record that still stands for several tasks, or for
+// one that has not been split off.
+func (j *Job) IsArrayRecord() bool { return len(j.Tasks) > 0 }
+
+// Count is the number of jobs that limits count this record as.
+func (j *Job) Count() int64 {
+	if len(j.Tasks) > 0 {
+		return j.Tasks.Len()
+	}
+	return 1
+}
+
+// Partition is where the job runs or, while it waits, the first it asked for.
+func (j *Job) Partition() string {
+	if j.Alloc != nil && j.State != spec.Pending {
+		return j.Alloc.Partition
+	}
+	if len(j.Spec.Partitions) == 0 {
+		return ""
+	}
+	return j.Spec.Partitions[0]
+}
+
+// Completing tells a job with a verdict whose nodes are not all done.
+func (j *Job) Completing() bool {
+	return j.State.Terminal() && j.Alloc != nil && j.Done.Count() < len(j.Alloc.Nodes)
+}
+
+// HoldsNodes tells whether any node is still allocated to the job.
+func (j *Job) HoldsNodes() bool {
+	return j.Alloc != nil && (j.State.Active() || j.State.Terminal()) && j.Done.Count() < len(j.Alloc.Nodes)
+}
+
+// Deadline is when the time limit of a running job ends; FarFuture if never.
+func (j *Job) Deadline() spec.Instant {
+	if !j.State.Active() {
+		return 0
+	}
+	return j.Started.Add(j.Limit)
+}

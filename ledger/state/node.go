@@ -1,0 +1,91 @@
+package state
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Node is a node of the registry with what is allocated on it. A *Node that a
+// table holds never changes. What is derived from the configuration, the
+// inventory and the jobs is not part of a snapshot.
+type Node struct {
+	ID   spec.NodeID     `cbor:"1,keyasint"`
+	Spec *spec.NodeSpec  `cbor:"2,keyasint,omitempty"`
+	Inv  *spec.Inventory `cbor:"3,keyasint,omitempty"` // nil = never registered
+
+	Registered spec.Instant         `cbor:"4,keyasint,omitempty"` // last registration
+	Admin      event.NodeAdminState `cbor:"5,keyasint"`           // NodeResume = in service
+	Lost       bool                 `cbor:"6,keyasint,omitempty"` // silent
+	LostAt     spec.Instant         `cbor:"7,keyasint,omitempty"`
+	Invalid    string               `cbor:"8,keyasint,omitempty"` // inventory does not fit
+	Removed    bool                 `cbor:"9,keyasint,omitempty"` // gone from the configuration, waiting for its jobs
+
+	Reason   string       `cbor:"10,keyasint,omitempty"`
+	ReasonBy event.Actor  `cbor:"11,keyasint"`
+	ReasonAt spec.Instant `cbor:"12,keyasint,omitempty"`
+
+	CPUs     int64         `cbor:"-"` // capacity for jobs
+	Mem      int64         `cbor:"-"` // MiB for jobs
+	GPUs     []spec.GPU    `cbor:"-"`
+	GRES     []spec.Count  `cbor:"-"` // other generic resources
+	UsedCPU  spec.Bitset   `cbor:"-"`
+	UsedMem  int64         `cbor:"-"`
+	UsedGPU  spec.Bitset   `cbor:"-"` // by position in GPUs
+	UsedGRES []spec.Count  `cbor:"-"`
+	Jobs     []spec.JobUID `cbor:"-"` // that hold it, ascending
+	// Shrunk tells that jobs hold more than the node still offers: its
+	// configuration or inventory became smaller under them.
+	Shrunk bool         `cbor:"-"`
+	BusyAt spec.Instant `cbor:"22,keyasint,omitempty"` // last change of its allocation
+}
+
+// Usable tells whether new jobs may start on the node.
+func (n *Node) Usable() bool {
+	return n.Inv != nil && n.Admin == event.NodeResume && !n.Lost && n.Invalid == "" && !n.Removed
+}
+
+// Responding tells whether the agent is known to be there.
+func (n *Node) Responding() bool { return n.Inv != nil && !n.Lost }
+
+// FreeCPUs is the number of CPUs nobody holds.
+func (n *Node) FreeCPUs() int64 { return n.CPUs - int64(n.UsedCPU.Count()) }
+
+// FreeMem is the memory nobody holds, in MiB.
+func (n *Node) FreeMem() int64 { return n.Mem - n.UsedMem }
+
+// Capacity is everything the node offers to jobs, as a vector.
+func (n *Node) Capacity() spec.TRES {
+	t := spec.TRES{CPU: n.CPUs, Mem: n.Mem, Node: 1}
+	for _, g := range n.GPUs {
+		t = countGPU(t, g.Type)
+	}
+	for _, c := range n.GRES {
+		t = t.With(c.TRES(), t.Get(c.TRES())+c.N)
+		if typed := c.TypedTRES(); typed != "" {
+			t = t.With(typed, t.Get(typed)+c.N)
+		}
+	}
+	return t
+}
+
+// InUse is what jobs hold on the node, as a vector.
+func (n *Node) InUse() spec.TRES {
+	t := spec.TRES{CPU: int64(n.UsedCPU.Count()), Mem: n.UsedMem}
+	for i := range n.GPUs {
+		if n.UsedGPU.Has(i) {
+			t = countGPU(t, n.GPUs[i].Type)
+		}
+	}
+	for _, c := range n.UsedGRES {
+		t = t.With(c.TRES(), t.Get(c.TRES())+c.N)
+	}
+	return t
+}
+
+func countGPU(t spec.TRES, typ string) spec.TRES {
+	t = t.With("gres/gpu", t.Get("gres/gpu")+1)
+	if typ != "" {
+		t = t.With("gres/gpu:"+typ, t.Get("gres/gpu:"+typ)+1)
+	}
+	return t
+}

@@ -1,0 +1,183 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Policy holds who may use how much. That of a frozen state never changes;
+// every list is sorted by its key.
+type Policy struct {
+	QOS       []spec.QOS         `cbor:"1,keyasint,omitempty"` // by name
+	Accounts  []spec.Account     `cbor:"2,keyasint,omitempty"` // by name
+	Users     []spec.User        `cbor:"3,keyasint,omitempty"` // by name
+	Assocs    []spec.Association `cbor:"4,keyasint,omitempty"` // by id
+	NextQOS   uint32             `cbor:"5,keyasint,omitempty"` // highest id ever used
+	NextAssoc uint32             `cbor:"6,keyasint,omitempty"`
+
+	byPair map[assocPair]uint32 // derived from Assocs
+}
+
+type assocPair struct{ account, user, partition string }
+
+// reindex rebuilds what is derived from the lists.
+func (p *Policy) reindex() {
+	p.byPair = make(map[assocPair]uint32, len(p.Assocs))
+	for i := range p.Assocs {
+		p.byPair[pairOf(&p.Assocs[i])] = p.Assocs[i].ID
+	}
+}
+
+func pairOf(a *spec.Association) assocPair { return assocPair{a.Account, a.User, a.Partition} }
+
+// AccountAssoc is the id of an account's own association; 0 if it has none.
+func (p *Policy) AccountAssoc(account string) uint32 { return p.byPair[assocPair{account: account}] }
+
+// FindQOS returns a QOS by name, or nil.
+func (p *Policy) FindQOS(name string) *spec.QOS {
+	return find(p.QOS, name, func(q *spec.QOS) string { return q.Name })
+}
+
+// FindAccount returns an account by name, or nil.
+func (p *Policy) FindAccount(name string) *spec.Account {
+	return find(p.Accounts, name, func(a *spec.Account) string { return a.Name })
+}
+
+// FindUser returns a user by name, or nil.
+func (p *Policy) FindUser(name string) *spec.User {
+	return find(p.Users, name, func(u *spec.User) string { return u.Name })
+}
+
+// Assoc returns an association by id, or nil.
+func (p *Policy) Assoc(id uint32) *spec.Association {
+	if i := p.assocAt(id); i < len(p.Assocs) && p.Assocs[i].ID == id {
+		return &p.Assocs[i]
+	}
+	return nil
+}
+
+// assocAt is the index of the first association whose id is at least id.
+func (p *Policy) assocAt(id uint32) int {
+	lo, hi := 0, len(p.Assocs)
+	for lo < hi {
+		if mid := (lo + hi) / 2; p.Assocs[mid].ID < id {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// FindAssoc returns the association of a user with an account: the one for
+// the partition if there is one, else the general one; nil if there is none.
+// An empty user finds the account's own association.
+func (p *Policy) FindAssoc(account, user, partition string) *spec.Association {
+	if id, ok := p.byPair[assocPair{account, user, partition}]; ok {
+		return p.Assoc(id)
+	}
+	if id, ok := p.byPair[assocPair{account, user, ""}]; ok {
+		return p.Assoc(id)
+	}
+	return nil
+}
+
+// maxChain bounds the depth of the tree of associations.
+const maxChain = 64
+
+// Chain lists an association and its ancestors, nearest first.
+func (p *Policy) Chain(id uint32) []*spec.Association {
+	var out []*spec.Association
+	for a := p.Assoc(id); a != nil && len(out) < maxChain; a = p.Assoc(a.Parent) {
+		out = append(out, a)
+		if a.Parent == 0 {
+			break
+		}
+	}
+	return out
+}
+
+func find[T any](list []T, name string, key func(*T) string) *T {
+	i, ok := search(list, name, key)
+	if !ok {
+		return nil
+	}
+	return &list[i]
+}
+
+// search is a binary search that never copies an element: they are large.
+func search[T any](list []T, name string, key func(*T) string) (int, bool) {
+	lo, hi := 0, len(list)
+	for lo < hi {
+		if mid := (lo + hi) / 2; key(&list[mid]) < name {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(list) && key(&list[lo]) == name
+}
+
+// put adds or replaces an element of a sorted list in place.
+func put[T any](list []T, v T, key func(*T) string) []T {
+	i, ok := search(list, key(&v), key)
+	if ok {
+		list[i] = v
+		return list
+	}
+	return slices.Insert(list, i, v)
+}
+
+// Partitions are the configured partitions with their nodes as a bitmap.
+type Partitions struct {
+	List []Partition // in configuration order
+}
+
+// Partition is one of them.
+type Partition struct {
+	Spec  *spec.PartitionSpec
+	Nodes spec.Bitset // node ids
+}
+
+// Find returns a partition by name, or nil.
+func (p *Partitions) Find(name string) *Partition {
+	for i := range p.List {
+		if p.List[i].Spec.Name == name {
+			return &p.List[i]
+		}
+	}
+	return nil
+}
+
+// Default returns the default partition, or nil.
+func (p *Partitions) Default() *Partition {
+	for i := range p.List {
+		if p.List[i].Spec.Default {
+			return &p.List[i]
+		}
+	}
+	return nil
+}
+
+// Access holds what may connect: open enrolment tokens and certificates.
+type Access struct {
+	Tokens []Token `cbor:"1,keyasint,omitempty"` // unused, by hash
+	Certs  []Cert  `cbor:"2,keyasint,omitempty"` // by serial
+}
+
+// Token is an enrolment token that has not been used.
+type Token struct {
+	Hash    spec.Hash    `cbor:"1,keyasint"`
+	Node    string       `cbor:"2,keyasint"`
+	Expires spec.Instant `cbor:"3,keyasint"`
+}
+
+// Cert is a certificate the cluster issued.
+type Cert struct {
+	Serial  string       `cbor:"1,keyasint"`
+	Role    string       `cbor:"2,keyasint"`
+	Name    string       `cbor:"3,keyasint"`
+	Expires spec.Instant `cbor:"4,keyasint"`
+	Revoked bool         `cbor:"5,keyasint,omitempty"`
+}

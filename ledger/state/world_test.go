@@ -1,0 +1,438 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// world makes legal histories of a small cluster. It looks at the state to
+// know what may happen next, as a controller does, and keeps the log.
+type world struct {
+	t    *rapid.T
+	s    *State
+	log  []event.Envelope
+	conf worldConfig
+}
+
+// worldConfig is what reconfigurations turn.
+type worldConfig struct {
+	nodes   []string
+	cpus    int64
+	mem     int64
+	gpus    int64
+	shards  int64
+	memory  bool // memory is consumable
+	partQOS string
+	matlab  int64
+}
+
+var (
+	worldUsers    = []string{"alice", "bob", "eve"}
+	worldAccounts = []string{"ml", "bio"}
+	worldQOS      = []string{"normal", "high", "part"}
+	worldNodes    = []string{"n1", "n2", "n3", "n4", "n5", "n6"}
+)
+
+func newWorld(t *rapid.T) *world {
+	w := &world{t: t, s: New(), conf: worldConfig{nodes: worldNodes[:3], cpus: 4, mem: 8000, gpus: 2, shards: 4,
+		memory: true, partQOS: "part", matlab: 3}}
+	w.put(&event.ClusterCreated{UUID: [16]byte{7}, Name: "test", Version: event.Version})
+	w.put(&event.ConfigAdopted{Config: w.conf.config()})
+	for i, q := range worldQOS {
+		w.put(&event.QOSPut{QOS: spec.QOS{ID: uint32(i + 1), Name: q}})
+	}
+	id := uint32(0)
+	for _, a := range worldAccounts {
+		id++
+		w.put(&event.AccountPut{Account: spec.Account{Name: a}})
+		w.put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a}})
+		for _, u := range worldUsers {
+			id++
+			w.put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, User: u, Parent: w.s.Policy.AccountAssoc(a)}})
+		}
+	}
+	for _, n := range w.conf.nodes {
+		w.register(n)
+	}
+	return w
+}
+
+func (c *worldConfig) config() *spec.Config {
+	out := &spec.Config{ClusterName: "test", Sched: spec.SchedConfig{Memory: c.memory}, Licenses: []spec.Count{{Name: "matlab", N: c.matlab}}}
+	for _, n := range c.nodes {
+		out.Nodes = append(out.Nodes, spec.NodeSpec{Name: n, CPUs: c.cpus, Mem: c.mem, MemSpecLimit: 500, GRES: []spec.GRESSpec{
+			{Name: "gpu", Type: "h100", N: c.gpus}, {Name: "shard", N: c.shards}, {Name: "fast", N: 1, NoConsume: true}}})
+	}
+	out.Partitions = []spec.PartitionSpec{{Name: "batch", NodeNames: c.nodes, Default: true},
+		{Name: "gpu", NodeNames: c.nodes[:1], QOS: c.partQOS}}
+	return out
+}
+
+// put applies an event that must be legal and checks every invariant.
+func (w *world) put(e event.Event) {
+	w.t.Helper()
+	env := event.Envelope{Seq: w.s.Seq + 1, At: w.s.At + spec.Instant(w.int(0, 3)), Event: e,
+		Actor: event.Actor{Kind: event.ActorUser, UID: 1000, Name: "alice"}, Cause: event.Cause{Command: "test"}}
+	if err := w.s.Apply(&env); err != nil {
+		w.t.Fatalf("a legal event is refused: %v\n%+v", err, e)
+	}
+	if err := w.s.Check(); err != nil {
+		w.t.Fatalf("after event %d (%s %+v): %v", env.Seq, e.Kind(), e, err)
+	}
+	w.log = append(w.log, env)
+}
+
+func (w *world) int(lo, hi int) int { return rapid.IntRange(lo, hi).Draw(w.t, "n") }
+func (w *world) coin() bool         { return rapid.Bool().Draw(w.t, "coin") }
+
+func pick[T any](w *world, from []T) T { return from[w.int(0, len(from)-1)] }
+
+// some draws a job that satisfies a condition, or nil.
+func (w *world) some(cond func(j *Job) bool) *Job {
+	var fit []*Job
+	w.s.Jobs.Range(func(_ uint64, j *Job) bool {
+		if cond(j) {
+			fit = append(fit, j)
+		}
+		return true
+	})
+	if len(fit) == 0 {
+		return nil
+	}
+	return pick(w, fit)
+}
+
+func (w *world) someNode() *Node {
+	var all []*Node
+	w.s.Nodes.Range(func(_ uint64, n *Node) bool { all = append(all, n); return true })
+	return pick(w, all)
+}
+
+func (w *world) step() {
+	ops := []func(){w.submit, w.submit, w.submit, w.start, w.start, w.start, w.start, w.done, w.done, w.done, w.end, w.end,
+		w.requeue, w.split, w.split, w.purge, w.change, w.request, w.steps, w.node, w.configure, w.policy, w.access}
+	pick(w, ops)()
+}
+
+func (w *world) spec() *spec.JobSpec {
+	s := &spec.JobSpec{Name: pick(w, []string{"a", "b"}), UID: uint32(w.int(1, 3)), Account: pick(w, worldAccounts),
+		QOS: pick(w, worldQOS), Partitions: []string{pick(w, []string{"batch", "gpu"}), "batch"}, Time: spec.TimeAsk{Limit: spec.Hour}}
+	s.User = worldUsers[s.UID-1]
+	if last := int(w.s.NextUID) - 1; last > 0 && w.int(0, 2) == 0 {
+		d := &spec.Dependency{}
+		for range w.int(1, 3) {
+			d.Terms = append(d.Terms, spec.DependencyTerm{Kind: spec.AfterAny, UID: spec.JobUID(w.int(0, last)), Task: spec.NoTask})
+		}
+		s.Queue.Dependency = d
+	}
+	return s
+}
+
+func (w *world) assoc(s *spec.JobSpec) uint32 {
+	if a := w.s.Policy.FindAssoc(s.Account, s.User, ""); a != nil {
+		return a.ID
+	}
+	return 0
+}
+
+func (w *world) submit() {
+	s := w.spec()
+	if w.int(0, 3) == 0 {
+		first := int64(w.int(0, 3))
+		tasks := spec.TaskSet{{First: first, Last: first + int64(w.int(0, 3)), Step: 1}}
+		if w.coin() {
+			tasks = append(tasks, spec.TaskRange{First: 10, Last: 20, Step: 5})
+		}
+		s.Queue.Array = spec.NewArrayAsk(tasks, 2)
+	}
+	e := &event.JobSubmitted{UID: w.s.NextUID, ID: w.s.NextID, Spec: s, Assoc: w.assoc(s), Reason: spec.Reason{Code: spec.ReasonNone}}
+	if w.int(0, 9) == 0 {
+		e.UID, e.ID = e.UID+2, e.ID+1 // numbers may be left out
+	}
+	w.put(e)
+}
+
+// start gives a waiting job whatever is free.
+func (w *world) start() {
+	j := w.some(func(j *Job) bool { return j.State == spec.Pending && !j.IsArrayRecord() })
+	if j == nil {
+		return
+	}
+	a := &spec.Allocation{Partition: pick(w, j.Spec.Partitions)}
+	w.s.Nodes.Range(func(_ uint64, n *Node) bool {
+		if n.FreeCPUs() > 0 && !n.Removed && w.coin() {
+			a.Nodes = append(a.Nodes, w.part(n))
+		}
+		return len(a.Nodes) < 3
+	})
+	if len(a.Nodes) == 0 {
+		return
+	}
+	for i := range a.Nodes {
+		p := &a.Nodes[i]
+		a.TRES.CPU += int64(p.CPUs.Count())
+		a.TRES.Mem += p.Mem
+		a.TRES.Node++
+		for range p.GPUs {
+			a.TRES = countGPU(a.TRES, "h100")
+		}
+	}
+	if free := w.conf.matlab - countOf(w.s.Licenses, "matlab"); free > 0 && w.coin() {
+		a.Licenses = []spec.Count{{Name: "matlab", N: int64(w.int(1, int(free)))}}
+	}
+	w.put(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: a, Limit: spec.Hour, Backfill: w.coin()})
+}
+
+func (w *world) part(n *Node) spec.NodeAlloc {
+	p := spec.NodeAlloc{ID: n.ID, Name: n.Spec.Name}
+	for c := range int(n.CPUs) {
+		if !n.UsedCPU.Has(c) && (p.CPUs == nil || w.coin()) {
+			p.CPUs = p.CPUs.Set(c)
+		}
+	}
+	if free := n.FreeMem(); free > 0 && w.coin() {
+		p.Mem = min(free, int64(w.int(1, 4000)))
+	}
+	for i := range n.GPUs {
+		if !n.UsedGPU.Has(i) && w.coin() {
+			p.GPUs = append(p.GPUs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: "h100"})
+		}
+	}
+	if free := countOf(n.GRES, "shard") - countOf(n.UsedGRES, "shard"); free > 0 && w.coin() {
+		p.GRES = append(p.GRES, spec.Count{Name: "shard", N: free})
+	}
+	if w.int(0, 3) == 0 {
+		p.GRES = append(p.GRES, spec.Count{Name: "fast", N: 1})
+	}
+	return p
+}
+
+// done gives back a node of a job, whether it has a verdict or not.
+func (w *world) done() {
+	j := w.some(func(j *Job) bool { return j.HoldsNodes() })
+	if j == nil {
+		return
+	}
+	var left []string
+	for i, name := range j.Alloc.NodeNames() {
+		if !j.Done.Has(i) {
+			left = append(left, name)
+		}
+	}
+	e := &event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: pick(w, left), Lost: w.coin(), Usage: spec.Usage{UserCPU: 5, PeakRSS: 3}}
+	if w.coin() {
+		e.Batch = &event.StepResult{Exit: spec.ExitStatus{Code: 1}}
+	}
+	w.put(e)
+}
+
+func (w *world) end() {
+	j := w.some(func(j *Job) bool { return !j.State.Terminal() })
+	if j == nil {
+		return
+	}
+	e := &event.JobEnded{UID: j.UID, Attempt: j.Attempt, State: spec.Cancelled, By: 3}
+	if j.State.Active() {
+		e.State = pick(w, []spec.JobState{spec.Completed, spec.Failed, spec.TimedOut, spec.NodeFailed})
+		e.Exit.Code = int32(w.int(0, 1))
+	}
+	w.put(e)
+}
+
+// requeue puts back a job that is done on all nodes, with or without a verdict.
+func (w *world) requeue() {
+	j := w.some(func(j *Job) bool { return j.State != spec.Pending && !j.HoldsNodes() })
+	if j == nil {
+		return
+	}
+	w.put(&event.JobRequeued{UID: j.UID, Attempt: j.Attempt, State: spec.Pending, Hold: spec.Hold(w.int(0, 2)), Counts: w.coin(), Begin: spec.Instant(w.int(0, 9))})
+}
+
+func (w *world) split() {
+	j := w.some(func(j *Job) bool { return j.State == spec.Pending && j.IsArrayRecord() })
+	if j == nil {
+		return
+	}
+	var tasks []int64
+	j.Tasks.Each(func(i int64) bool { tasks = append(tasks, i); return true })
+	e := &event.ArrayTaskSplit{Array: j.UID, Task: pick(w, tasks), UID: w.s.NextUID, ID: w.s.NextID}
+	if len(tasks) == 1 {
+		e.UID, e.ID = j.UID, j.ID
+	}
+	w.put(e)
+}
+
+func (w *world) purge() {
+	e := &event.JobPurged{}
+	w.s.Finished.Range(func(_ uint64, uid spec.JobUID) bool {
+		if w.coin() {
+			e.UIDs = append(e.UIDs, uid)
+		}
+		return len(e.UIDs) < 3
+	})
+	w.put(e)
+}
+
+// change is what happens to jobs that wait, and updates of those that run.
+func (w *world) change() {
+	j := w.some(func(j *Job) bool { return !j.State.Terminal() })
+	if j == nil {
+		return
+	}
+	if j.State.Active() || w.int(0, 4) == 0 {
+		s := w.spec()
+		s.UID, s.User, s.Queue.Array = j.Spec.UID, j.Spec.User, j.Spec.Queue.Array
+		w.put(&event.JobUpdated{UID: j.UID, Spec: s, Assoc: w.assoc(s)})
+		return
+	}
+	switch w.int(0, 3) {
+	case 0:
+		w.put(&event.JobEligible{UID: j.UID})
+	case 1:
+		w.put(&event.ReasonsChanged{Jobs: []event.JobReason{{UID: j.UID, Reason: spec.Reason{Code: spec.ReasonPriority}}}})
+	case 2:
+		w.put(&event.JobHeld{UID: j.UID, By: spec.HeldByUser})
+	default:
+		w.put(&event.JobReleased{UID: j.UID})
+	}
+}
+
+func (w *world) request() {
+	j := w.some(func(j *Job) bool { return j.State.Active() })
+	if j == nil {
+		return
+	}
+	if w.coin() {
+		w.put(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: 10})
+		return
+	}
+	w.put(&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: event.EndCause(w.int(1, 8)), By: 3, Requeue: w.coin()})
+}
+
+func (w *world) steps() {
+	j := w.some(func(j *Job) bool { return j.State.Active() })
+	if j == nil {
+		return
+	}
+	for i := range j.Steps {
+		if !j.Steps[i].State.Terminal() {
+			w.put(&event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: j.Steps[i].ID, State: spec.Completed})
+			return
+		}
+	}
+	w.put(&event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: spec.StepID(len(j.Steps)), Nodes: j.Alloc.NodeNames()})
+}
+
+func (w *world) register(name string) {
+	inv := spec.Inventory{BootID: fmt.Sprint("boot", w.int(1, 3)), CPUs: w.conf.cpus, Mem: w.conf.mem}
+	for i := range w.int(int(w.conf.gpus)-1, int(w.conf.gpus)+1) {
+		inv.GPUs = append(inv.GPUs, spec.GPU{Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%d", name, i), Type: "h100"})
+	}
+	if w.coin() {
+		slices.Reverse(inv.GPUs) // another order: positions change under jobs
+	}
+	w.put(&event.NodeRegistered{Node: name, Inventory: inv})
+}
+
+func (w *world) node() {
+	name := w.someNode().Spec.Name
+	switch w.int(0, 3) {
+	case 0:
+		w.register(name)
+	case 1:
+		w.put(&event.NodeStateSet{Node: name, State: event.NodeAdminState(w.int(1, 4)), Reason: "why"})
+	case 2:
+		w.put(&event.NodeLost{Node: name, LastSeen: w.s.At})
+	default:
+		w.put(&event.NodeReturned{Node: name})
+	}
+}
+
+// configure adds, removes, grows and shrinks nodes, also under running jobs.
+func (w *world) configure() {
+	c := &w.conf
+	switch w.int(0, 5) {
+	case 0:
+		first := w.int(0, 2)
+		c.nodes = worldNodes[first : first+w.int(1, len(worldNodes)-first)]
+	case 1:
+		c.cpus = int64(w.int(1, 6))
+	case 2:
+		c.mem, c.memory = int64(w.int(600, 9000)), w.coin()
+	case 3:
+		c.gpus, c.shards = int64(w.int(1, 3)), int64(w.int(0, 4))
+	case 4:
+		c.partQOS = pick(w, []string{"", "part", "high", "gone"})
+	default:
+		c.matlab = int64(w.int(1, 5))
+	}
+	w.put(&event.ConfigAdopted{Config: c.config()})
+}
+
+func (w *world) policy() {
+	p := w.s.Policy
+	switch w.int(0, 7) {
+	case 0:
+		w.put(&event.QOSRemoved{Name: pick(w, worldQOS)})
+	case 1:
+		name := pick(w, worldQOS)
+		id := p.NextQOS + 1
+		if old := p.FindQOS(name); old != nil && w.coin() {
+			id = old.ID
+		}
+		w.put(&event.QOSPut{QOS: spec.QOS{ID: id, Name: name, Priority: 5}})
+	case 2:
+		if len(p.Assocs) > 0 {
+			w.put(&event.AssociationRemoved{ID: pick(w, p.Assocs).ID})
+		}
+	case 3:
+		w.put(&event.AccountPut{Account: spec.Account{Name: pick(w, worldAccounts), Description: "x"}})
+		w.put(&event.UserPut{User: spec.User{Name: pick(w, worldUsers)}})
+	case 4:
+		if w.coin() {
+			w.put(&event.AccountRemoved{Name: pick(w, worldAccounts)})
+		}
+	case 5:
+		if w.coin() {
+			w.put(&event.UserRemoved{Name: pick(w, worldUsers)})
+		}
+	default:
+		w.associate()
+	}
+}
+
+// associate adds an association, moves one, or brings back one that was
+// removed under its old id.
+func (w *world) associate() {
+	p := w.s.Policy
+	a := spec.Association{ID: p.NextAssoc + 1, Account: pick(w, worldAccounts), User: pick(w, append(worldUsers, ""))}
+	if w.coin() {
+		a.ID = uint32(w.int(1, int(p.NextAssoc)))
+	}
+	if len(p.Assocs) > 0 && w.coin() {
+		a.Parent = pick(w, p.Assocs).ID
+	}
+	if p.checkAssoc(&a) == nil {
+		w.put(&event.AssociationPut{Association: a})
+	}
+}
+
+func (w *world) access() {
+	h := spec.Hash{byte(w.int(1, 3))}
+	known := slices.ContainsFunc(w.s.Access.Tokens, func(t Token) bool { return t.Hash == h })
+	switch {
+	case w.int(0, 3) == 0:
+		w.put(&event.ClusterVersionRaised{Version: uint32(w.int(0, int(event.Version)))})
+	case !known:
+		w.put(&event.TokenIssued{Hash: h, Node: "n1", Expires: w.s.At + 10})
+	case w.coin():
+		w.put(&event.CertificateIssued{Serial: fmt.Sprint(w.s.Seq), Role: "node", Name: "n1", Token: h})
+	case len(w.s.Access.Certs) > 0:
+		w.put(&event.CertificateRevoked{Serial: pick(w, w.s.Access.Certs).Serial, Reason: "lost"})
+	}
+}

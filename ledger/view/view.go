@@ -1,0 +1,116 @@
+// Package view is what everyone but the writer reads: an immutable snapshot
+// of the cluster with the plan derived from it and the figures of the
+// controller. The writer publishes a new View; readers keep the one they
+// have for as long as they need it, without a lock.
+package view
+
+import (
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// View is one published snapshot. Everything it points to is immutable.
+type View struct {
+	State     *state.State // frozen
+	Published spec.Instant
+	Plan      *Plan // of the last full pass; nil before the first
+	Pass      PassStats
+	Writer    WriterStats
+	// Durable is the last sequence number that is safe on disk. State may be
+	// ahead of it only on the writer's side, never in a published view.
+	Durable uint64
+	// AccountedSeq is the last event that accounting confirmed; 0 = unknown.
+	AccountedSeq uint64
+	AccountedAt  spec.Instant
+}
+
+// Plan is the predicted future: derived from a state, published, never stored.
+type Plan struct {
+	At   spec.Instant // the instant it was made for
+	Seq  uint64       // of the state it was made from
+	Jobs []Planned    // in order of priority
+	// Truncated tells that jobs beyond bf_max_job_test were not planned.
+	Truncated bool
+	byUID     map[spec.JobUID]int
+}
+
+// Planned is one pending job's predicted start.
+type Planned struct {
+	UID       spec.JobUID
+	Task      int64 // array task, or NoTask
+	Start     spec.Instant
+	End       spec.Instant // at its time limit
+	Nodes     []spec.NodeID
+	Partition string
+	Estimate  bool // labelled as an estimate: tasks of an array beyond those reserved exactly
+	Priority  uint32
+	// Blockers are the jobs whose end it waits for, at most a few.
+	Blockers []spec.JobUID
+}
+
+// NewPlan indexes a list of predictions.
+func NewPlan(at spec.Instant, seq uint64, jobs []Planned, truncated bool) *Plan {
+	p := &Plan{At: at, Seq: seq, Jobs: jobs, Truncated: truncated, byUID: make(map[spec.JobUID]int, len(jobs))}
+	for i := len(jobs) - 1; i >= 0; i-- {
+		p.byUID[jobs[i].UID] = i
+	}
+	return p
+}
+
+// Of returns the first prediction for a job, or nil.
+func (p *Plan) Of(uid spec.JobUID) *Planned {
+	if p == nil {
+		return nil
+	}
+	i, ok := p.byUID[uid]
+	if !ok {
+		return nil
+	}
+	return &p.Jobs[i]
+}
+
+// OfTask returns the prediction for one task of an array's record, or for a
+// job with NoTask; nil if there is none of its own.
+func (p *Plan) OfTask(uid spec.JobUID, task int64) *Planned {
+	if p == nil {
+		return nil
+	}
+	i, ok := p.byUID[uid]
+	for ; ok && i < len(p.Jobs) && p.Jobs[i].UID == uid; i++ {
+		if p.Jobs[i].Task == task && !p.Jobs[i].Estimate {
+			return &p.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// PassStats describe scheduling passes, for sdiag and metrics. Times are wall
+// times that the daemon measured around the pure pass.
+type PassStats struct {
+	Passes      uint64 // full passes
+	QuickPasses uint64 // passes over new work only
+	Last        spec.Span
+	Max         spec.Span
+	Total       spec.Span
+	LastAt      spec.Instant
+	Depth       int64 // jobs tried in the last full pass
+	DepthTotal  uint64
+	Planned     int64  // reservations in the plan
+	Queue       int64  // pending records at the last pass
+	Exit        string // why the last pass ended: end of queue, depth limit
+	Dropped     uint64 // proposals the writer dropped because the head had moved on
+}
+
+// WriterStats describe the single writer.
+type WriterStats struct {
+	Commands          uint64
+	Batches           uint64
+	Events            uint64
+	Refused           uint64
+	StaleReports      uint64
+	QueueLen          int64
+	LogPosition       uint64
+	AppendLast        spec.Span // time from append to durable, last batch
+	AppendMax         spec.Span
+	InvariantFailures uint64
+}

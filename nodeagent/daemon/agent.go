@@ -1,0 +1,500 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Agent runs a Core: it carries its effects out and tells it what happens.
+type Agent struct {
+	cfg  Config
+	deps Deps
+	log  *slog.Logger
+	core *Core
+	boot string
+
+	// inbox holds what happened; only the owner's goroutine runs it, and only
+	// there the core and the fields below are touched.
+	inbox   *queue[func()]
+	session *session
+	beat    spec.Span
+	beatAt  spec.Instant
+	listing bool // a list is on its way
+	relist  bool // and another is wanted
+	listAt  spec.Instant
+	saveAt  spec.Instant
+	dirty   bool // what metrics show of the jobs is old
+	load    int64
+	free    int64
+
+	launches *launches
+	forget   *queue[plan.RunKey]
+	collect  chan struct{} // room for one token: read the GPUs now
+	saves    chan []byte   // room for the newest state
+	wg       sync.WaitGroup
+	health   atomic.Pointer[Health]
+}
+
+// Health is how the agent does.
+type Health struct {
+	Shepherd  bool // answers
+	Connected bool // to the controller
+	Pending   int  // reports that wait
+}
+
+// The agent's own times.
+const (
+	tickEvery    = spec.Second
+	listEvery    = 30 * spec.Second
+	publishAfter = 100 * spec.Millisecond
+)
+
+// New makes an agent. Heard may be called from then on.
+func New(cfg Config, deps Deps) *Agent {
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &Agent{cfg: cfg, deps: deps, log: deps.Logger, load: -1, free: -1, inbox: newQueue[func()](), forget: newQueue[plan.RunKey](),
+		launches: &launches{wake: make(chan struct{}, 1)}, collect: make(chan struct{}, 1), saves: make(chan []byte, 1)}
+	a.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
+	a.health.Store(&Health{})
+	return a
+}
+
+// Heard takes the shepherd's news; it never waits.
+func (a *Agent) Heard(batch []plan.Event) {
+	a.inbox.put(func() { a.core.Heard(batch) })
+}
+
+// Health tells how the agent does.
+func (a *Agent) Health() Health { return *a.health.Load() }
+
+// Run is the agent's life. It returns when the context ends, with nil, or
+// when the node cannot be read at all. Jobs go on.
+func (a *Agent) Run(ctx context.Context) error {
+	inv, err := a.deps.Host.Inventory(ctx)
+	if err != nil {
+		return fmt.Errorf("this node cannot be registered: %w", err)
+	}
+	a.boot = inv.BootID
+	a.restore()
+	if err := a.begin(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	a.wg.Go(func() { a.launcher(ctx) })
+	a.wg.Go(func() { a.forgetter(ctx) })
+	a.wg.Go(func() { a.saver(ctx) })
+	a.wg.Go(func() { a.connector(ctx) })
+	a.wg.Go(func() { a.collector(ctx) })
+	if a.deps.GPUs != nil {
+		a.wg.Go(func() { a.gpuCollector(ctx) })
+	}
+	a.own(ctx)
+	a.wg.Wait()
+	if data, err := a.core.Save(a.boot); err == nil {
+		err = a.deps.Spool.Save(data)
+		if err != nil {
+			a.log.Warn("the agent's state is not saved; GPU and memory figures of running jobs will have a gap", "error", err)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) restore() {
+	data, err := a.deps.Spool.Load()
+	if err == nil && len(data) > 0 {
+		err = a.core.Restore(data, a.boot)
+	}
+	if err != nil {
+		a.log.Warn("what the agent knew before is lost; GPU and memory figures of running jobs begin anew", "error", err)
+	}
+}
+
+// begin learns what this node has and what the shepherd runs: before that no
+// order can be judged.
+func (a *Agent) begin(ctx context.Context) error {
+	if a.deps.GPUs != nil {
+		devices, err := a.deps.GPUs.Inventory(ctx)
+		if err != nil {
+			return fmt.Errorf("this node's GPUs cannot be listed: %w", err)
+		}
+		a.core.SetDevices(devices)
+		a.deps.Telemetry.SetDevices(devices)
+	}
+	wait := 50 * spec.Millisecond
+	for {
+		hello, err := a.deps.Shepherd.Hello(ctx)
+		if err == nil {
+			a.core.SetNode(hello.Enforces)
+			a.core.Listing()
+			var runs []plan.Observed
+			if runs, err = a.deps.Shepherd.List(ctx); err == nil {
+				a.core.Resync(runs)
+				a.shepherd(true)
+				a.log.Info("the shepherd answers", "release", hello.Release, "pid", hello.PID, "cgroups", hello.CgroupMode, "runs", len(runs))
+				for _, w := range hello.Degraded {
+					a.log.Warn("this node is weaker than it should be", "because", w)
+				}
+				return nil
+			}
+		}
+		if !errors.Is(err, ErrDown) {
+			return fmt.Errorf("the shepherd does not answer as it should: %w", err)
+		}
+		if !a.sleep(ctx, wait) {
+			return ctx.Err()
+		}
+		wait = min(2*wait, 2*spec.Second)
+	}
+}
+
+// own is the owner's goroutine.
+func (a *Agent) own(ctx context.Context) {
+	tick, stopTick := a.deps.Clock.After(tickEvery)
+	var publish <-chan struct{}
+	stopPublish := func() {}
+	defer func() { stopTick(); stopPublish() }()
+	a.dirty = true
+	for {
+		a.carryOut(ctx)
+		if a.dirty && publish == nil {
+			publish, stopPublish = a.deps.Clock.After(publishAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.inbox.wake:
+			for _, f := range a.inbox.take() {
+				f()
+			}
+		case <-publish:
+			publish = nil
+			a.publish()
+		case <-tick:
+			a.tick(ctx)
+			tick, stopTick = a.deps.Clock.After(tickEvery)
+		}
+	}
+}
+
+// tick does what is due.
+func (a *Agent) tick(ctx context.Context) {
+	a.core.Tick()
+	now := a.deps.Clock.Now()
+	if a.session != nil && now >= a.beatAt {
+		a.beatAt = now.Add(a.beat)
+		a.session.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: &apiv1.Heartbeat{LoadMilli: a.load, MemFree: a.free}}})
+	}
+	if a.relist || now >= a.listAt {
+		a.list(ctx)
+	}
+	if now >= a.saveAt {
+		a.save()
+	}
+}
+
+// carryOut does what the core asks for.
+func (a *Agent) carryOut(ctx context.Context) {
+	for {
+		fx := a.core.Effects()
+		a.launches.put(fx.Launch)
+		for _, t := range fx.Terminate {
+			a.insist(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })
+		}
+		for _, s := range fx.Signal {
+			a.insist(ctx, s.Key, "signal", func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) })
+		}
+		a.forget.put(fx.Forget...)
+		for range fx.Acked {
+			a.deps.Telemetry.ReportSent()
+		}
+		a.dirty = a.dirty || fx.Jobs || fx.Acked > 0 || fx.Send
+		if fx.Jobs {
+			a.assign()
+		}
+		if fx.Collect {
+			token(a.collect)
+		}
+		if fx.List {
+			a.list(ctx)
+		}
+		if fx.Save {
+			a.save()
+		}
+		if fx.Leave != "" && a.session != nil {
+			a.session.leave(fx.Leave)
+		} else if a.session != nil && fx.Send {
+			a.session.sendReports(a.core.Outgoing())
+		}
+		if len(fx.Withdraw) == 0 {
+			return
+		}
+		for _, k := range fx.Withdraw {
+			if a.launches.withdraw(k) {
+				a.core.Withdrawn(k)
+			}
+		}
+	}
+}
+
+// list asks the shepherd for its runs; answers come one at a time.
+func (a *Agent) list(ctx context.Context) {
+	if a.listing {
+		a.relist = true
+		return
+	}
+	a.listing, a.relist = true, false
+	a.listAt = a.deps.Clock.Now().Add(listEvery)
+	a.core.Listing()
+	a.wg.Go(func() {
+		runs, err := a.deps.Shepherd.List(ctx)
+		a.inbox.put(func() {
+			a.listing = false
+			a.shepherd(err == nil)
+			if err != nil {
+				a.relist = true // with the next tick
+				return
+			}
+			a.core.Resync(runs)
+			if a.relist {
+				a.list(ctx)
+			}
+		})
+	})
+}
+
+// insist asks the shepherd until it has answered.
+func (a *Agent) insist(ctx context.Context, k plan.RunKey, what string, ask func(context.Context) error) {
+	a.wg.Go(func() {
+		wait := 50 * spec.Millisecond
+		for {
+			err := ask(ctx)
+			switch {
+			case err == nil || ctx.Err() != nil:
+				return
+			case errors.Is(err, ErrNoRun):
+				// Its end is on its way, or it is lost: a list will tell.
+				a.inbox.put(func() { a.relist = true })
+				return
+			case !errors.Is(err, ErrDown):
+				a.log.Error("the shepherd refuses", "to", what, "run", k.String(), "error", err)
+				return
+			}
+			if !a.sleep(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, 2*spec.Second)
+		}
+	})
+}
+
+// launcher hands the shepherd what has gathered, one call at a time.
+func (a *Agent) launcher(ctx context.Context) {
+	wait := 50 * spec.Millisecond
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.launches.wake:
+		}
+		batch := a.launches.next()
+		if len(batch) == 0 {
+			continue
+		}
+		results, err := a.deps.Shepherd.Launch(ctx, batch)
+		switch {
+		case err == nil:
+			wait = 50 * spec.Millisecond
+			a.inbox.put(func() { a.core.Launched(results) })
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrDown):
+			a.launches.again(batch)
+			if !a.sleep(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, 2*spec.Second)
+		default:
+			a.launchEach(ctx, batch, err)
+		}
+	}
+}
+
+// launchEach finds out which run of a batch cannot even be asked for.
+func (a *Agent) launchEach(ctx context.Context, batch []plan.RunSpec, why error) {
+	for i := range batch {
+		var results []plan.LaunchResult
+		if len(batch) > 1 {
+			results, why = a.deps.Shepherd.Launch(ctx, batch[i:i+1])
+			if errors.Is(why, ErrDown) {
+				a.launches.again(batch[i:])
+				return
+			}
+		}
+		if why != nil {
+			results = []plan.LaunchResult{{Key: batch[i].Key, Status: plan.Refused, Code: plan.RefusedSpec, Reason: why.Error()}}
+		}
+		a.inbox.put(func() { a.core.Launched(results) })
+	}
+}
+
+// forgetter tells the shepherd which exits are recorded. One that it does not
+// hear comes again as news, and then is told again.
+func (a *Agent) forgetter(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.forget.wake:
+		}
+		keys := a.forget.take()
+		if err := a.deps.Shepherd.Ack(ctx, keys); err != nil && ctx.Err() == nil {
+			a.log.Debug("the shepherd did not take acknowledgements", "runs", len(keys), "error", err)
+		}
+	}
+}
+
+func (a *Agent) sleep(ctx context.Context, d spec.Span) bool {
+	fires, stop := a.deps.Clock.After(d)
+	defer stop()
+	select {
+	case <-fires:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// save puts the state where the saver finds the newest.
+func (a *Agent) save() {
+	a.saveAt = a.deps.Clock.Now().Add(max(a.cfg.Interval, 2*spec.Second))
+	data, err := a.core.Save(a.boot)
+	if err != nil {
+		a.log.Error("the agent's state cannot be saved", "error", err)
+		return
+	}
+	select {
+	case <-a.saves:
+	default:
+	}
+	select {
+	case a.saves <- data:
+	default:
+	}
+}
+
+// saver writes the state; a slow disk delays nobody.
+func (a *Agent) saver(ctx context.Context) {
+	failing := false
+	var last []byte
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case data := <-a.saves:
+			if bytes.Equal(data, last) {
+				continue
+			}
+			err := a.deps.Spool.Save(data)
+			if err == nil {
+				last = data
+			}
+			if err != nil && !failing {
+				a.log.Warn("the agent's state is not saved; after a restart, GPU and memory figures of running jobs would have a gap", "error", err)
+			}
+			failing = err != nil
+		}
+	}
+}
+
+// shepherd notes whether the shepherd answers.
+func (a *Agent) shepherd(up bool) {
+	a.deps.Telemetry.SetShepherdUp(up)
+	h := a.Health()
+	h.Shepherd = up
+	a.health.Store(&h)
+}
+
+// connected notes whether there is a stream to the controller.
+func (a *Agent) connected(yes bool) {
+	a.deps.Telemetry.SetControllerConnected(yes)
+	h := a.Health()
+	h.Connected = yes
+	a.health.Store(&h)
+}
+
+// publish shows the jobs as they are now.
+func (a *Agent) publish() {
+	a.dirty = false
+	a.deps.Telemetry.SetJobs(a.core.Jobs())
+	a.deps.Telemetry.SetReportsPending(a.core.Pending())
+	h := a.Health()
+	h.Pending = a.core.Pending()
+	a.health.Store(&h)
+}
+
+// registration is what the agent says first.
+func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
+	inv, err := a.deps.Host.Inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inv.AgentStarted, inv.AgentVersion = a.cfg.Started, a.cfg.Version
+	weak := []string{a.cfg.Degraded}
+	if hello, err := a.deps.Shepherd.Hello(ctx); err == nil {
+		weak = append(weak, hello.Degraded...)
+	}
+	if a.deps.GPUs != nil {
+		devices, err := a.deps.GPUs.Inventory(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("this node's GPUs cannot be listed: %w", err)
+		}
+		a.deps.Telemetry.SetDevices(devices)
+		a.inbox.put(func() { a.core.SetDevices(devices) })
+		inv.GPUs = gpuInventory(devices, a.cfg.Declared, a.deps.GPUs.Name())
+	}
+	weak = append(weak, checkDeclared(inv.GPUs, a.cfg.Declared))
+	for _, g := range a.cfg.Declared {
+		if g.Name != "gpu" {
+			inv.GRES = append(inv.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+		}
+	}
+	inv.Degraded = joinText(append([]string{inv.Degraded}, weak...))
+	return registration(a.cfg.Node.Name, &inv, a.running(ctx), a.cfg.Version), nil
+}
+
+// running asks the owner which runs hold the node.
+func (a *Agent) running(ctx context.Context) []plan.RunKey {
+	got := make(chan []plan.RunKey, 1)
+	a.inbox.put(func() { got <- a.core.Running() })
+	select {
+	case keys := <-got:
+		return keys
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// joinText joins sentences, without the empty ones.
+func joinText(list []string) string {
+	var out []string
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, "; ")
+}

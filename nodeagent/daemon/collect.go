@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// leastPause lies between two collections of the GPUs, however many jobs come
+// and go.
+const leastPause = 50 * spec.Millisecond
+
+// gpuCollector reads the GPUs at every interval, and when a job that holds
+// some begins or ends.
+func (a *Agent) gpuCollector(ctx context.Context) {
+	for {
+		due, stop := a.deps.Clock.After(a.cfg.Interval)
+		select {
+		case <-ctx.Done():
+			stop()
+			return
+		case <-due:
+		case <-a.collect:
+			stop()
+		}
+		a.readGPUs(ctx)
+		if !a.sleep(ctx, leastPause) {
+			return
+		}
+	}
+}
+
+func (a *Agent) readGPUs(ctx context.Context) {
+	began := a.deps.Clock.Now()
+	rd := &Reading{}
+	rd.Err = a.deps.GPUs.Sample(ctx, began, &rd.Sample)
+	if rd.Err == nil {
+		var err error
+		rd.Processes, err = a.deps.GPUs.Processes(ctx, nil)
+		rd.Listed = err == nil
+		if rd.Events, err = a.deps.GPUs.Events(ctx, began, nil); err != nil {
+			a.log.Warn("GPU events cannot be read", "error", err)
+		}
+		a.deps.Telemetry.SetSample(&rd.Sample)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	a.deps.Telemetry.Collected(CollectGPU, a.deps.Clock.Now().Sub(began), rd.Err)
+	for i := range rd.Events {
+		e := &rd.Events[i]
+		a.deps.Telemetry.GPUEvent(e.Kind)
+		a.log.Warn("GPU event", "kind", e.Kind.String(), "gpu", e.UUID, "xid", e.XID, "class", device.ClassifyXID(e.XID).String(), "text", e.Text)
+	}
+	a.inbox.put(func() {
+		a.core.Collected(rd)
+		a.deps.Telemetry.SetGPUAccounts(a.core.Accounts())
+	})
+}
+
+// collector reads the jobs' use and the machine's at every interval.
+func (a *Agent) collector(ctx context.Context) {
+	for {
+		a.readHost(ctx)
+		a.readUsage(ctx)
+		if !a.sleep(ctx, a.cfg.Interval) {
+			return
+		}
+	}
+}
+
+func (a *Agent) readHost(ctx context.Context) {
+	began := a.deps.Clock.Now()
+	load, free, err := a.deps.Host.Load(ctx)
+	a.deps.Telemetry.Collected(CollectNode, a.deps.Clock.Now().Sub(began), err)
+	if err != nil {
+		load, free = -1, -1
+	}
+	a.inbox.put(func() { a.load, a.free = load, free })
+}
+
+func (a *Agent) readUsage(ctx context.Context) {
+	began := a.deps.Clock.Now()
+	list, err := a.deps.Shepherd.Usage(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	at := a.deps.Clock.Now()
+	a.deps.Telemetry.Collected(CollectJobs, at.Sub(began), err)
+	if err != nil {
+		a.inbox.put(func() { a.relist = true }) // the next list tells whether the shepherd is back
+		return
+	}
+	usage := make([]JobUsage, 0, len(list))
+	for i := range list {
+		k := list[i].Key
+		if k.Step == plan.StepBatch {
+			usage = append(usage, JobUsage{UID: spec.JobUID(k.Job), Attempt: k.Attempt, Usage: list[i]})
+		}
+	}
+	a.deps.Telemetry.SetUsage(usage)
+	a.inbox.put(func() { a.core.Usage(at, list) })
+}
+
+// assign tells simulated GPUs who holds them.
+func (a *Agent) assign() {
+	sim, ok := a.deps.GPUs.(Simulator)
+	if !ok {
+		return
+	}
+	if err := sim.Assign(a.deps.Clock.Now(), a.core.Assignments()); err != nil {
+		a.log.Warn("the simulated GPUs do not take their jobs", "error", err)
+	}
+}

@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Errors that adapters wrap so that the agent knows what to do.
+var (
+	// ErrNoRun: the shepherd has no such run.
+	ErrNoRun = errors.New("no such run")
+	// ErrDown: nobody answers at the moment; ask again.
+	ErrDown = errors.New("not answering now")
+	// ErrClock: a credential is too old or too new by this machine's clock.
+	ErrClock = errors.New("the clocks of node and controller disagree")
+)
+
+// Shepherd owns the node's job processes. Errors wrap ErrNoRun or ErrDown
+// where they mean that; any other is final.
+type Shepherd interface {
+	Hello(ctx context.Context) (plan.Hello, error)
+	// Launch returns when the accepted runs are recorded; each of those gives
+	// exactly one exit.
+	Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error)
+	List(ctx context.Context) ([]plan.Observed, error)
+	Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error
+	Terminate(ctx context.Context, t plan.Terminate) error
+	// Usage is of the named runs, or of all without names.
+	Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error)
+	// Ack lets exits be forgotten.
+	Ack(ctx context.Context, keys []plan.RunKey) error
+}
+
+// Controller is the way to the controller.
+type Controller interface {
+	// Connect opens a stream; it ends with the context.
+	Connect(ctx context.Context) (Stream, error)
+}
+
+// Stream carries messages both ways. Send and Recv may be called at the same
+// time, each from one goroutine.
+type Stream interface {
+	Send(*apiv1.AgentMessage) error
+	Recv() (*apiv1.ControllerMessage, error)
+}
+
+// Credentials checks that the controller signed what an agent may start.
+type Credentials interface {
+	// Use takes the controller's public keys and the cluster they are of.
+	Use(keys [][]byte, cluster [16]byte) error
+	// Verify checks signature, time, cluster and that this node is named.
+	// Claims.Nodes may be left empty. Errors of time wrap ErrClock.
+	Verify(raw []byte, now spec.Instant) (credentials.Claims, error)
+}
+
+// GPUs reads the node's devices.
+type GPUs interface {
+	Name() string
+	Inventory(ctx context.Context) ([]device.Device, error)
+	Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error
+	Processes(ctx context.Context, dst []device.Process) ([]device.Process, error)
+	Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error)
+}
+
+// Simulator is told which jobs hold the devices; GPUs that are simulated
+// implement it.
+type Simulator interface {
+	Assign(now spec.Instant, jobs []Assignment) error
+}
+
+// Assignment is one job on some simulated devices.
+type Assignment struct {
+	Job     spec.JobUID
+	Attempt uint32
+	From    spec.Instant
+	Load    string // as the job's comment asks for it; may be empty
+	UUIDs   []string
+}
+
+// Host is the machine.
+type Host interface {
+	// Inventory is what a node registers, without its GPUs.
+	Inventory(ctx context.Context) (spec.Inventory, error)
+	// Load is the one-minute load in thousandths and the free memory in MiB.
+	Load(ctx context.Context) (loadMilli, freeMiB int64, err error)
+}
+
+// Telemetry shows what the agent knows.
+type Telemetry interface {
+	SetDevices([]device.Device)
+	SetSample(*device.Sample)
+	SetGPUAccounts([]attrib.Account)
+	SetJobs([]JobOnNode)
+	SetUsage([]JobUsage)
+	GPUEvent(device.EventKind)
+	SetControllerConnected(bool)
+	SetShepherdUp(bool)
+	SetReportsPending(int)
+	ReportSent()
+	ReportFailed()
+	Collected(c Collection, took spec.Span, err error)
+}
+
+// Collection is a kind of reading.
+type Collection uint8
+
+// The collections.
+const (
+	CollectGPU Collection = iota
+	CollectJobs
+	CollectNode
+)
+
+// JobOnNode is a job that holds a part of this node.
+type JobOnNode struct {
+	UID       spec.JobUID
+	Attempt   uint32
+	ID        spec.JobID
+	User      string
+	Account   string
+	Partition string
+	From      spec.Instant
+	CPUs      int
+	MemoryMiB int64
+	GPUs      []string // UUIDs
+}
+
+// JobUsage is what a job has used so far.
+type JobUsage struct {
+	UID     spec.JobUID
+	Attempt uint32
+	plan.Usage
+}
+
+// Spool keeps one small state over restarts.
+type Spool interface {
+	// Load gives what was saved last, nil when nothing was.
+	Load() ([]byte, error)
+	Save([]byte) error
+}
+
+// Clock is the machine's time.
+type Clock interface {
+	Now() spec.Instant
+	// After delivers once after d; stop frees it early.
+	After(d spec.Span) (fires <-chan struct{}, stop func())
+}
+
+// Config is what the agent is told when it starts.
+type Config struct {
+	Node    plan.Node
+	Version string
+	Started spec.Instant
+	// Declared are the GRES of the node's line in slurm.conf, with gres.conf.
+	Declared []spec.GRESSpec
+	// Interval is the time between two collections.
+	Interval spec.Span
+	// Orphans says what happens to runs that the controller does not know.
+	Orphans plan.Policy
+	// UnkillableAfter is how long after SIGKILL processes that are still there
+	// are an administrator's affair; 0 never says so.
+	UnkillableAfter spec.Span
+	// OverMemoryKill ends jobs that use more memory than they were given.
+	OverMemoryKill bool
+	// Location is the time zone of lines written for people.
+	Location *time.Location
+	// Account is a user's home and shell, for jobs that bring no environment;
+	// empty where they are not known. Nil knows none.
+	Account  func(uid uint32) (home, shell string)
+	Degraded string // what is weaker than it should be, for the controller
+}
+
+// Deps are the outside of the agent. GPUs may be nil.
+type Deps struct {
+	Shepherd    Shepherd
+	Controller  Controller
+	Credentials Credentials
+	GPUs        GPUs
+	Host        Host
+	Telemetry   Telemetry
+	Spool       Spool
+	Clock       Clock
+	// Jitter gives a number below n, for the waits between connections.
+	Jitter func(n int64) int64
+	Logger *slog.Logger
+}

@@ -1,0 +1,29 @@
+package daemon
+
+import (
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// Effects is what a step of the Core asks for. Everything in it may be done
+// late or twice; what is never done is asked for again by a later Resync.
+type Effects struct {
+	Launch    []plan.RunSpec   // shepherd: start these
+	Withdraw  []plan.RunKey    // take back what the shepherd was not asked yet; answer with Withdrawn
+	Terminate []plan.Terminate // shepherd
+	Signal    []Signal         // shepherd
+	Forget    []plan.RunKey    // shepherd: these exits are recorded
+	Send      bool             // there are new reports
+	List      bool             // a list of the shepherd's runs is wanted, for Resync
+	Collect   bool             // a collection of the GPUs is wanted now
+	Jobs      bool             // which jobs hold the node has changed
+	Save      bool             // the spool must not wait
+	Acked     int              // reports acknowledged
+	Leave     string           // end the connection, and why
+}
+
+// Signal is a signal to the processes of a run.
+type Signal struct {
+	Key    plan.RunKey
+	Number int32
+	Scope  plan.Scope
+}

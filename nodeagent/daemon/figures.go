@@ -1,0 +1,237 @@
+package daemon
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+func overMemory(r *run, used, limit int64) string {
+	return fmt.Sprintf("StepId=%d.batch exceeded memory limit (%d > %d), being killed", r.facts.ID, used, limit)
+}
+
+// Reading is one collection of the GPUs.
+type Reading struct {
+	Sample    device.Sample
+	Processes []device.Process
+	Listed    bool // the processes could be listed
+	Events    []device.Event
+	Err       error // nothing was read
+}
+
+// Collected takes a collection. Runs whose end it has seen are reported.
+func (c *Core) Collected(rd *Reading) {
+	if rd.Err == nil {
+		c.book.ObserveSample(&rd.Sample, rd.Processes, rd.Listed)
+		for i := range rd.Events {
+			if e := &rd.Events[i]; e.Kind == device.EventXID {
+				c.book.XID(e.UUID, e.XID)
+			}
+		}
+	}
+	for _, k := range c.keys() {
+		if r := c.runs[k]; r.phase == measuring && r.seen(rd) {
+			c.finish(r)
+		}
+	}
+}
+
+// seen tells that a collection was made after the run's end.
+func (r *run) seen(rd *Reading) bool {
+	return rd.Sample.At >= r.since || rd.Err != nil
+}
+
+// Accounts are the open GPU accounts, for metrics.
+func (c *Core) Accounts() []attrib.Account { return c.book.Accounts() }
+
+func (c *Core) accountKey(r *run, gpu string) attrib.Key {
+	return attrib.Key{Job: r.uid(), Attempt: r.key.Attempt, GPU: gpu}
+}
+
+// openAccounts begins to count what a run does with its GPUs.
+func (c *Core) openAccounts(r *run) {
+	if r.from == 0 || len(r.facts.GPUs) == 0 {
+		return
+	}
+	for _, gpu := range r.facts.GPUs {
+		if err := c.book.Start(c.accountKey(r, gpu), r.from, 0); err != nil && !errors.Is(err, attrib.ErrRunning) {
+			c.log.Error("GPU time will be missing", "run", r.key.String(), "gpu", gpu, "error", err)
+		}
+	}
+	c.fx.Collect = true
+}
+
+// accountsOf lists the open accounts of a run.
+func (c *Core) accountsOf(r *run) []attrib.Key {
+	var out []attrib.Key
+	for _, gpu := range r.facts.GPUs {
+		out = append(out, c.accountKey(r, gpu))
+	}
+	return out
+}
+
+// closeAccounts drops what is still open of a run.
+func (c *Core) closeAccounts(r *run) {
+	for _, k := range c.accountsOf(r) {
+		_, _ = c.book.End(k, c.clock()) // not open is what is wanted
+	}
+}
+
+// endAccounts closes a run's accounts and gives what it used.
+func (c *Core) endAccounts(r *run) []spec.GPUUsage {
+	end := c.clock()
+	if r.exit != nil && r.exit.End != 0 {
+		end = r.exit.End
+	} else if r.phase == measuring {
+		end = r.since
+	}
+	var out []spec.GPUUsage
+	for _, k := range c.accountsOf(r) {
+		a, err := c.book.End(k, end)
+		if err != nil {
+			continue // the run never began to hold it
+		}
+		out = append(out, gpuUsage(&a))
+	}
+	return out
+}
+
+// gpuUsage writes an account as a fact. Unobserved time is no process; see
+// the package's comment.
+func gpuUsage(a *attrib.Account) spec.GPUUsage {
+	u := spec.GPUUsage{
+		UUID: a.GPU, NoProcess: spec.Span(a.NoProcess + a.Unobserved), Idle: spec.Span(a.Idle), Busy: spec.Span(a.Busy),
+		UtilNS: spec.Span(a.Util.Whole), SMNS: spec.Span(a.SM.Whole), TensorNS: spec.Span(a.Tensor.Whole),
+		PeakMem: a.MemoryPeakMiB << 20, MemMiBS: a.MemoryMiBNS.Whole, EnergyMJ: a.EnergyMJ,
+		Throttled: spec.Span(min(a.Thermal+a.Power, a.Allocated)), XIDs: a.XIDsOther, Has: a.Allocated > a.Unobserved,
+	}
+	for _, x := range a.XIDs {
+		u.XIDs += x.Count
+	}
+	return u
+}
+
+// Jobs lists what holds the node, for metrics.
+func (c *Core) Jobs() []JobOnNode {
+	var out []JobOnNode
+	for _, k := range c.keys() {
+		r := c.runs[k]
+		if r.phase != living && r.phase != held || r.from == 0 {
+			continue
+		}
+		f := &r.facts
+		out = append(out, JobOnNode{UID: r.uid(), Attempt: k.Attempt, ID: spec.JobID(f.ID), User: f.User, Account: f.Account, Partition: f.Partition,
+			From: r.from, CPUs: f.CPUs, MemoryMiB: f.MemoryMiB, GPUs: slices.Clone(f.GPUs)})
+	}
+	return out
+}
+
+// Assignments lists who holds the simulated devices; a run that is measured
+// still does, so that its last reading is its own.
+func (c *Core) Assignments() []Assignment {
+	var out []Assignment
+	for _, k := range c.keys() {
+		r := c.runs[k]
+		if len(r.facts.GPUs) == 0 || r.from == 0 || r.phase != living && r.phase != held && r.phase != measuring {
+			continue
+		}
+		out = append(out, Assignment{Job: r.uid(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
+	}
+	return out
+}
+
+// saved is the spool's content.
+type saved struct {
+	Version int             `json:"version"`
+	Cluster string          `json:"cluster,omitempty"` // UUID in hexadecimal
+	Boot    string          `json:"boot"`
+	Book    json.RawMessage `json:"book"`
+	Runs    []savedRun      `json:"runs,omitempty"`
+}
+
+type savedRun struct {
+	Key    string       `json:"key"`
+	Held   bool         `json:"held,omitempty"`
+	From   spec.Instant `json:"from"`
+	Facts  facts        `json:"facts"`
+	At     spec.Instant `json:"mem_at,omitempty"`
+	RSS    int64        `json:"mem_rss,omitempty"`
+	Peak   int64        `json:"mem_peak,omitempty"`
+	Seen   bool         `json:"mem_seen,omitempty"`
+	Whole  int64        `json:"mem_mib_s,omitempty"`
+	Rest   int64        `json:"mem_rest,omitempty"`
+	Signal uint64       `json:"signal,omitempty"`
+}
+
+const savedVersion = 1
+
+// Save gives what a restart needs to go on counting.
+func (c *Core) Save(boot string) ([]byte, error) {
+	book, err := c.book.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("save GPU accounts: %w", err)
+	}
+	s := saved{Version: savedVersion, Boot: boot, Book: book}
+	if c.cluster != ([16]byte{}) {
+		s.Cluster = hex.EncodeToString(c.cluster[:])
+	}
+	for _, k := range c.keys() {
+		r := c.runs[k]
+		if r.phase != living && r.phase != held {
+			continue
+		}
+		m := &r.memory
+		s.Runs = append(s.Runs, savedRun{Key: k.String(), Held: r.phase == held, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
+			Peak: m.peak, Seen: m.seen, Whole: m.whole, Rest: m.rest, Signal: r.signal})
+	}
+	return json.Marshal(s)
+}
+
+// Restore takes up what was saved. What another boot left is over; only the
+// cluster the node belongs to stays true. An error means that figures of
+// running jobs are lost, and nothing else.
+func (c *Core) Restore(data []byte, boot string) error {
+	var s saved
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("the agent's spool cannot be read: %w", err)
+	}
+	if s.Version != savedVersion {
+		return fmt.Errorf("the agent's spool is of version %d, this release reads %d", s.Version, savedVersion)
+	}
+	if s.Cluster != "" {
+		id, err := hex.DecodeString(s.Cluster)
+		if err != nil || len(id) != len(c.cluster) {
+			return fmt.Errorf("the agent's spool names no cluster: %q", s.Cluster)
+		}
+		copy(c.cluster[:], id)
+	}
+	if s.Boot != boot {
+		return nil
+	}
+	book, err := attrib.Unmarshal(s.Book)
+	if err != nil {
+		return err
+	}
+	c.book = book
+	for i := range s.Runs {
+		sr := &s.Runs[i]
+		k, err := plan.ParseRunKey(sr.Key)
+		if err != nil {
+			return err
+		}
+		r := &run{key: k, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal,
+			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, whole: sr.Whole, rest: sr.Rest}}
+		if sr.Held {
+			r.phase = held
+		}
+		c.runs[k] = r
+	}
+	return nil
+}

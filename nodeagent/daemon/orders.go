@@ -1,0 +1,336 @@
+package daemon
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Orders carries out what the controller orders. All launches of one message
+// leave in one Effects.
+func (c *Core) Orders(list []*apiv1.Order) {
+	for _, o := range list {
+		k := runKey(o.GetRun())
+		switch kind := o.GetKind().(type) {
+		case *apiv1.Order_Launch:
+			c.launch(k, kind.Launch)
+		case *apiv1.Order_Terminate:
+			c.terminate(k, kind.Terminate)
+		case *apiv1.Order_Signal:
+			c.signal(k, kind.Signal)
+		case *apiv1.Order_Limit:
+			// The controller watches time limits; nothing here depends on them.
+		default:
+			c.log.Warn("an order of a kind that this release does not know was left out", "run", k.String())
+		}
+	}
+}
+
+// launch takes a run on, once. A run that is here already only learns whose it
+// is; one that is over is answered with what was said before.
+func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
+	c.desired[k] = true
+	if last := c.recent.of[k]; last != nil {
+		c.repeat(k, last)
+		return
+	}
+	r := c.runs[k]
+	if r != nil {
+		r.wanted = true
+		if r.phase == living && len(r.facts.GPUs) == 0 {
+			if job, err := c.read(k, l); err == nil {
+				r.facts = c.factsOf(job, l)
+				c.openAccounts(r)
+				c.fx.Jobs = true
+			}
+		}
+		return
+	}
+	r = &run{key: k, wanted: true, since: c.clock()}
+	c.runs[k] = r
+	job, err := c.read(k, l)
+	if err != nil {
+		r.facts.Batch = l.GetBatch()
+		c.refuse(r, refusal{text: err.Error()})
+		return
+	}
+	r.facts = c.factsOf(job, l)
+	if why := c.check(job, l); why.text != "" {
+		c.refuse(r, why)
+		return
+	}
+	if !l.GetBatch() {
+		r.phase, r.from = held, r.since
+		c.openAccounts(r)
+		c.fx.Jobs = true
+		return
+	}
+	if c.cfg.Account != nil && !bytes.Contains(job.Env, []byte("HOME=")) {
+		job.Home, job.Shell = c.cfg.Account(job.UID)
+	}
+	rs, warnings := plan.Batch(job, &c.cfg.Node)
+	for _, w := range warnings {
+		c.log.Warn("a job cannot have all it asks for", "job", job.ID, "problem", w)
+	}
+	r.phase, r.spec = asked, &rs
+	c.fx.Launch = append(c.fx.Launch, rs)
+}
+
+// read makes a job of an order; the error says what is wrong with the order.
+func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
+	j := l.GetJob()
+	js, err := wire.ToJobSpec(j.GetSpec())
+	if err != nil {
+		return nil, fmt.Errorf("the order's job cannot be read: %w", err)
+	}
+	out := &plan.Job{
+		Key: k, ID: uint64(j.GetJobId()), ArrayID: uint64(j.GetArrayJobId()), Task: spec.NoTask, Spec: js,
+		User: j.GetUser(), Group: j.GetGroup(), UID: j.GetUserId(), GID: j.GetGroupId(), Groups: l.GetGroups(),
+		Partition: j.GetPartition(), Nodes: j.GetNodes(), Index: int(l.GetNodeIndex()), Tasks: j.GetNumTasks(), Restarts: j.GetRestarts(),
+		Start: spec.Instant(j.GetStart()), End: spec.Instant(j.GetEnd()), Script: l.GetScript(), Env: l.GetEnvironment(),
+	}
+	if out.ArrayID != 0 {
+		out.Task = j.GetArrayTask()
+	}
+	for _, a := range j.GetAllocation() {
+		n := spec.NodeAlloc{Name: a.GetName(), CPUs: a.GetCpus(), Mem: a.GetMem(), Tasks: a.GetTasks(), GRES: wire.ToCounts(a.GetGres())}
+		for _, g := range a.GetGpus() {
+			n.GPUs = append(n.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
+		}
+		out.Alloc = append(out.Alloc, n)
+	}
+	if out.Index >= len(out.Alloc) || out.Alloc[out.Index].Name != c.cfg.Node.Name {
+		return nil, fmt.Errorf("the order is for place %d of the job's %d nodes, and that is not %s", out.Index, len(out.Alloc), c.cfg.Node.Name)
+	}
+	return out, nil
+}
+
+// refusal is why a run is not begun.
+type refusal struct {
+	text  string
+	drain bool // the node is at fault
+}
+
+// check verifies that the controller signed the run and that its devices are
+// here. It completes the job with what this node knows of them.
+func (c *Core) check(j *plan.Job, l *apiv1.Launch) refusal {
+	claims, err := c.creds.Verify(l.GetCredential(), c.clock())
+	if err != nil {
+		return refusal{text: "the job's credential is refused: " + err.Error(), drain: errors.Is(err, ErrClock)}
+	}
+	var script spec.Hash
+	if len(l.GetScript()) > 0 {
+		script = sha256.Sum256(l.GetScript())
+	}
+	for _, claim := range [...]struct {
+		what string
+		ok   bool
+	}{
+		{"cluster", claims.Cluster == c.cluster},
+		{"job", uint64(claims.Job) == j.Key.Job},
+		{"attempt", claims.Attempt == j.Key.Attempt},
+		{"step", int32(claims.Step) == j.Key.Step},
+		{"user", claims.UID == j.UID && claims.GID == j.GID},
+		{"groups", slices.Equal(claims.Groups, j.Groups)},
+		{"script", !l.GetBatch() || claims.Launch == script},
+	} {
+		if !claim.ok {
+			return refusal{text: "the job's credential is for another " + claim.what + " than the order"}
+		}
+	}
+	here := &j.Alloc[j.Index]
+	devices := make([]device.Device, len(here.GPUs))
+	for i, g := range here.GPUs {
+		d, ok := c.devices[g.UUID]
+		if !ok {
+			return refusal{text: "GPU " + g.UUID + " is not on this node", drain: true}
+		}
+		devices[i] = d
+		j.Devices = append(j.Devices, d.Files...)
+	}
+	if c.cfg.Node.HasGPUs {
+		fenced := c.cfg.Node.Confine.Devices && c.cfg.Node.Enforces.Devices
+		j.GPUEnv = device.VisibleEnv(devices, device.EnvOptions{Fenced: fenced})
+	}
+	return refusal{}
+}
+
+// loadPrefix begins a job's comment that says what it does to simulated GPUs.
+const loadPrefix = "sim:"
+
+func (c *Core) factsOf(j *plan.Job, l *apiv1.Launch) facts {
+	here := &j.Alloc[j.Index]
+	f := facts{Batch: l.GetBatch(), ID: j.ID, User: j.User, Account: j.Spec.Account, Partition: j.Partition, CPUs: here.CPUs.Count(), MemoryMiB: here.Mem}
+	for _, g := range here.GPUs {
+		f.GPUs = append(f.GPUs, g.UUID)
+	}
+	if load, ok := strings.CutPrefix(j.Spec.Comment, loadPrefix); ok {
+		f.Load = strings.TrimSpace(load)
+	}
+	return f
+}
+
+// Launched takes the shepherd's answers.
+func (c *Core) Launched(results []plan.LaunchResult) {
+	for _, res := range results {
+		c.memory.Launched(res)
+		r := c.runs[res.Key]
+		if r == nil || r.phase != asked {
+			continue // its start or its end was quicker
+		}
+		switch res.Status {
+		case plan.Accepted, plan.Known:
+			c.live(r)
+		case plan.Ended:
+			c.exited(&plan.Exit{Key: res.Key, Failure: plan.Lost, End: c.clock(),
+				Message: "the run was over and its end confirmed before; how it ended is not known here any more"})
+		case plan.Refused:
+			c.refusedBy(r, res)
+		}
+	}
+}
+
+// patience is how long a run waits for a shepherd that cannot take it now.
+const patience = 60 * spec.Second
+
+func (c *Core) refusedBy(r *run, res plan.LaunchResult) {
+	passing := res.Code == plan.RefusedDisk || res.Code == plan.RefusedDraining
+	switch {
+	case r.term != nil:
+		c.cancelled(r)
+	case passing && c.clock().Sub(r.since) < patience:
+		r.retry = true
+	default:
+		c.refuse(r, refusal{text: res.Reason, drain: passing}) // what did not pass is the node's trouble
+	}
+}
+
+// live notes that the shepherd has a run, and sends on what waited for that.
+func (c *Core) live(r *run) {
+	r.phase, r.spec = living, nil
+	if r.term != nil {
+		c.fx.Terminate = append(c.fx.Terminate, *r.term)
+	}
+	c.fx.Signal = append(c.fx.Signal, r.queued...)
+	r.queued = nil
+}
+
+// began notes the start of a run's process.
+func (c *Core) began(r *run, at spec.Instant) {
+	if r.from != 0 {
+		return
+	}
+	r.from = at
+	r.memory.at = at
+	c.openAccounts(r)
+	c.fx.Jobs = true
+}
+
+// Withdrawn tells that the shepherd was never asked for a run that is to end.
+func (c *Core) Withdrawn(k plan.RunKey) {
+	if r := c.runs[k]; r != nil && r.phase == asked {
+		c.cancelled(r)
+	}
+}
+
+// terminate ends a run. One that is not here is answered at once: nothing of
+// it is left.
+func (c *Core) terminate(k plan.RunKey, t *apiv1.Terminate) {
+	c.desired[k] = true
+	if last := c.recent.of[k]; last != nil {
+		c.repeat(k, last)
+		return
+	}
+	r := c.runs[k]
+	if r == nil {
+		r = &run{key: k, wanted: true, phase: reported}
+		c.runs[k] = r
+		c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: &apiv1.NodeDone{}}}, true)
+		return
+	}
+	r.wanted = true
+	c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob, Grace: max(spec.Span(t.GetGrace()), 0), Notice: c.notice(r, t.GetNote())})
+}
+
+// end carries a termination out, as far as the run has come. The first line
+// that explains it stands; a shorter grace is passed on.
+func (c *Core) end(r *run, t *plan.Terminate) {
+	again := r.term != nil
+	if again {
+		t.Notice = ""
+	}
+	if !again || t.Grace < r.term.Grace {
+		r.term = t
+	}
+	switch r.phase {
+	case held:
+		c.measure(r)
+	case asked:
+		if r.retry {
+			c.cancelled(r)
+			return
+		}
+		c.fx.Withdraw = append(c.fx.Withdraw, r.key)
+	case living:
+		c.fx.Terminate = append(c.fx.Terminate, *t)
+	case measuring, reported:
+	}
+}
+
+// notice is the line that a job finds in its error output.
+func (c *Core) notice(r *run, why string) string {
+	if !r.facts.Batch {
+		return ""
+	}
+	at := time.Unix(c.clock().Unix(), 0).In(c.location()).Format("2006-01-02T15:04:05")
+	if why != "" {
+		why = " " + why
+	}
+	return fmt.Sprintf("*** JOB %d ON %s CANCELLED AT %s%s ***", r.facts.ID, c.cfg.Node.Name, at, why)
+}
+
+func (c *Core) location() *time.Location {
+	if c.cfg.Location != nil {
+		return c.cfg.Location
+	}
+	return time.UTC
+}
+
+// signal passes a signal on, each once.
+func (c *Core) signal(k plan.RunKey, s *apiv1.SignalRun) {
+	r := c.runs[k]
+	if r == nil || s.GetSeq() != 0 && s.GetSeq() <= r.signal {
+		return
+	}
+	r.signal = s.GetSeq()
+	sig := Signal{Key: k, Number: s.GetSignal(), Scope: scopeOf(event.SignalScope(s.GetScope()))}
+	switch r.phase {
+	case asked:
+		r.queued = append(r.queued, sig)
+	case living:
+		c.fx.Signal = append(c.fx.Signal, sig)
+	case held, measuring, reported:
+	}
+}
+
+func scopeOf(s event.SignalScope) plan.Scope {
+	switch s {
+	case event.SignalBatch:
+		return plan.ScopeLeader
+	case event.SignalFull:
+		return plan.ScopeJob
+	case event.SignalSteps:
+	}
+	return plan.ScopeSteps
+}

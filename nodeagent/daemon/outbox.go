@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// posted is a report that the controller has not acknowledged.
+type posted struct {
+	report *apiv1.Report
+	run    plan.RunKey
+	last   bool // the run is over with it
+}
+
+// outbox holds the reports in order of their numbers, which rise by one. sent
+// of them have been given to the connection.
+type outbox struct {
+	next  uint64 // number of the next report; the first is 1
+	queue []posted
+	sent  int
+}
+
+func (o *outbox) add(r *apiv1.Report, k plan.RunKey, last bool) {
+	if o.next == 0 {
+		o.next = 1
+	}
+	r.Number, r.Run = o.next, wireKey(k)
+	o.next++
+	o.queue = append(o.queue, posted{report: r, run: k, last: last})
+}
+
+// take gives what is to be sent now.
+func (o *outbox) take() []*apiv1.Report {
+	var out []*apiv1.Report
+	for _, p := range o.queue[o.sent:] {
+		out = append(out, p.report)
+	}
+	o.sent = len(o.queue)
+	return out
+}
+
+// rewind lets everything be sent again: there is a new connection.
+func (o *outbox) rewind() { o.sent = 0 }
+
+// ack removes what the controller has. A number that was not sent on this
+// connection acknowledges nothing that it may.
+func (o *outbox) ack(upTo uint64) []posted {
+	n := 0
+	for n < o.sent && o.queue[n].report.Number <= upTo {
+		n++
+	}
+	acked := o.queue[:n:n]
+	o.queue = o.queue[n:]
+	o.sent -= n
+	return acked
+}
+
+func wireKey(k plan.RunKey) *apiv1.RunKey {
+	return &apiv1.RunKey{JobUid: k.Job, Attempt: k.Attempt, Step: k.Step}
+}
+
+func runKey(k *apiv1.RunKey) plan.RunKey {
+	return plan.Key(k.GetJobUid(), k.GetAttempt(), k.GetStep())
+}
+
+// recent remembers the last reports of runs that are over and acknowledged,
+// so that a controller that asks again gets the same answer.
+type recent struct {
+	of    map[plan.RunKey]*apiv1.Report
+	order []plan.RunKey
+}
+
+const recentLimit = 4096
+
+func (r *recent) add(k plan.RunKey, last *apiv1.Report) {
+	if r.of == nil {
+		r.of = map[plan.RunKey]*apiv1.Report{}
+	}
+	if r.of[k] == nil {
+		if len(r.order) == recentLimit {
+			delete(r.of, r.order[0])
+			r.order = r.order[1:]
+		}
+		r.order = append(r.order, k)
+	}
+	r.of[k] = last
+}

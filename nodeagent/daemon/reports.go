@@ -1,0 +1,214 @@
+package daemon
+
+import (
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+	"google.golang.org/protobuf/proto"
+)
+
+// Heard takes the shepherd's news. Exits may come again.
+func (c *Core) Heard(batch []plan.Event) {
+	for i := range batch {
+		switch e := &batch[i]; {
+		case e.Exited != nil:
+			c.exited(e.Exited)
+		case e.Started != nil:
+			c.adopt(e.Started)
+		}
+	}
+}
+
+// exited takes the end of a run.
+func (c *Core) exited(e *plan.Exit) {
+	if c.recent.of[e.Key] != nil {
+		c.fx.Forget = append(c.fx.Forget, e.Key) // the acknowledgement did not reach the shepherd
+		return
+	}
+	r := c.runs[e.Key]
+	if r == nil {
+		r = &run{key: e.Key, wanted: c.wants(e.Key), facts: facts{Batch: e.Key.Step == plan.StepBatch}}
+		c.runs[e.Key] = r
+	}
+	if r.phase == measuring || r.phase == reported {
+		return
+	}
+	if r.from == 0 && e.Start != 0 {
+		c.began(r, e.Start)
+	}
+	r.exit, r.spec, r.queued = e, nil, nil
+	c.measure(r)
+}
+
+// measure ends a run's time on the node: at once, or after one more reading of
+// its GPUs.
+func (c *Core) measure(r *run) {
+	r.phase, r.since = measuring, c.clock()
+	c.fx.Jobs = true
+	if c.gpus && r.from != 0 && len(r.facts.GPUs) > 0 {
+		c.fx.Collect = true
+		return
+	}
+	c.finish(r)
+}
+
+// finish reports the end of a run.
+func (c *Core) finish(r *run) {
+	usage := c.usageOf(r)
+	e := r.exit
+	if e != nil && e.Key.Step != plan.StepBatch {
+		c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, true)
+		return
+	}
+	done := &apiv1.NodeDone{Usage: wire.Usage(usage)}
+	if e != nil {
+		done.Batch = runEnded(e)
+		if e.Failure.NodeFault() {
+			text := strings.TrimSuffix("the batch script could not be started ("+e.Failure.String()+"): "+e.Message, ": ")
+			c.log.Error("a job's script could not be started", "run", r.key.String(), "job", r.facts.ID, "why", text)
+			// A shepherd that died before it began a run says nothing about the node.
+			c.reportFailed(r, refusal{text: text, drain: e.Failure != plan.NotBegun}, int32(e.Failure))
+		}
+	}
+	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
+}
+
+// refuse reports a run that was not begun.
+func (c *Core) refuse(r *run, why refusal) {
+	c.log.Error("a job is not started", "run", r.key.String(), "job", r.facts.ID, "why", why.text, "drain", why.drain)
+	c.reportFailed(r, why, 0)
+	done := &apiv1.NodeDone{}
+	if r.facts.Batch {
+		now := int64(c.clock())
+		done.Batch = &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: why.text}
+	}
+	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
+}
+
+// cancelled reports a run that was ended before it began.
+func (c *Core) cancelled(r *run) {
+	const sigTerm = 15
+	now := int64(c.clock())
+	done := &apiv1.NodeDone{Batch: &apiv1.RunEnded{Started: now, Ended: now, ExitSignal: sigTerm, Detail: "ended before it began"}}
+	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
+}
+
+func (c *Core) reportFailed(r *run, why refusal, code int32) {
+	c.report(r, &apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: why.text, Code: code, DrainNode: why.drain}}}, false)
+}
+
+// report queues a report; the last one of a run ends its part here.
+func (c *Core) report(r *run, m *apiv1.Report, last bool) {
+	if last {
+		c.closeAccounts(r)
+		r.phase, r.spec, r.retry = reported, nil, false
+		c.fx.Jobs = true
+	}
+	c.outbox.add(m, r.key, last)
+	c.fx.Send = true
+}
+
+// repeat answers a controller that asks for a run whose end it has
+// acknowledged: its ledger may have lost the fact.
+func (c *Core) repeat(k plan.RunKey, last *apiv1.Report) {
+	for _, p := range c.outbox.queue {
+		if p.run == k && p.last {
+			return // on its way
+		}
+	}
+	m, ok := proto.Clone(last).(*apiv1.Report)
+	if !ok {
+		return
+	}
+	c.outbox.add(m, k, true)
+	c.fx.Send = true
+}
+
+// release drops a run without a word.
+func (c *Core) release(r *run) {
+	c.closeAccounts(r)
+	delete(c.runs, r.key)
+	c.fx.Jobs = true
+}
+
+// runEnded writes an exit as the controller learns it.
+func runEnded(e *plan.Exit) *apiv1.RunEnded {
+	out := &apiv1.RunEnded{Started: int64(e.Start), Ended: int64(e.End), ExitCode: e.Code, ExitSignal: e.Signal, Unknown: e.Unknown(), Oom: e.OOM, Detail: e.Message}
+	if out.Started == 0 {
+		out.Started = out.Ended
+	}
+	if out.Unknown {
+		out.ExitCode, out.ExitSignal = 0, 0
+	}
+	return out
+}
+
+// memoryUse is the integral of a run's memory.
+type memoryUse struct {
+	at    spec.Instant // counted until here
+	rss   int64        // bytes, at the last reading
+	peak  int64
+	seen  bool
+	whole int64 // MiB·s
+	rest  int64 // KiB·ms below one MiB·s
+}
+
+const kibMsPerMiBs = 1024 * 1000
+
+// until counts the time up to an instant with so many bytes.
+func (m *memoryUse) until(at spec.Instant, bytes int64) {
+	if at > m.at && m.at != 0 {
+		ms := int64(at.Sub(m.at) / spec.Millisecond)
+		sum := m.rest + (bytes>>10)*ms
+		m.whole += sum / kibMsPerMiBs
+		m.rest = sum % kibMsPerMiBs
+		m.at = m.at.Add(spec.Span(ms) * spec.Millisecond)
+	}
+}
+
+// usageOf is what a run used, from the kernel's final counters and from what
+// was read while it lived. The time after the last reading counts with that
+// reading's memory; a run that was never read counts with its peak.
+func (c *Core) usageOf(r *run) *spec.Usage {
+	out := &spec.Usage{GPUs: c.endAccounts(r)}
+	e := r.exit
+	if e == nil {
+		return out
+	}
+	u := &e.Usage
+	out.UserCPU, out.SystemCPU, out.MajFaults = u.UserCPU, u.SystemCPU, u.MajFaults
+	out.ReadB, out.WriteB = u.ReadB, u.WriteB
+	out.PeakRSS = max(u.PeakRSS, r.memory.peak)
+	out.HasRSS = e.Started && out.PeakRSS > 0
+	out.OOMKilled = e.OOM
+	level := r.memory.rss
+	if !r.memory.seen {
+		level = out.PeakRSS
+	}
+	r.memory.until(e.End, level)
+	out.MemMiBS = r.memory.whole
+	return out
+}
+
+// Usage takes readings of the living runs' memory, and ends those that use
+// more than they were given where the site wants that.
+func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
+	for i := range list {
+		u := &list[i]
+		r := c.runs[u.Key]
+		if r == nil || r.phase != living {
+			continue
+		}
+		r.memory.until(at, u.RSS)
+		r.memory.rss, r.memory.peak, r.memory.seen = u.RSS, max(r.memory.peak, u.RSS, u.PeakRSS), true
+		limit := r.facts.MemoryMiB << 20
+		if c.cfg.OverMemoryKill && limit > 0 && u.RSS > limit && !r.over {
+			r.over = true
+			c.log.Warn("a job uses more memory than it was given and is ended", "job", r.facts.ID, "bytes", u.RSS, "given", limit)
+			c.fx.Terminate = append(c.fx.Terminate, plan.Terminate{Key: r.key, Scope: plan.ScopeJob, Grace: 0, Notice: overMemory(r, u.RSS, limit)})
+		}
+	}
+}

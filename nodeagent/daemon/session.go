@@ -1,0 +1,220 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// session is one connection to the controller, for the owner: what it sends
+// leaves in order, and nobody waits for the network.
+type session struct {
+	out    *queue[*apiv1.AgentMessage]
+	cancel context.CancelCauseFunc
+}
+
+// reportsPerMessage keeps messages small enough to be taken in while others
+// are made.
+const reportsPerMessage = 256
+
+func (s *session) send(m *apiv1.AgentMessage) { s.out.put(m) }
+
+func (s *session) sendReports(list []*apiv1.Report) {
+	for len(list) > 0 {
+		n := min(len(list), reportsPerMessage)
+		s.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Reports{Reports: &apiv1.Reports{Reports: list[:n]}}})
+		list = list[n:]
+	}
+}
+
+// errLeave ends a connection that must not be tried again at once.
+type errLeave struct{ why string }
+
+func (e *errLeave) Error() string { return e.why }
+
+func (s *session) leave(why string) { s.cancel(&errLeave{why}) }
+
+// The waits between connections: doubled from the first to the longest, each
+// with up to a quarter taken off by chance, so that the nodes of a cluster do
+// not come back all at once.
+const (
+	firstWait   = 120 * spec.Millisecond
+	longestWait = 10 * spec.Second
+	remindAfter = 60 * spec.Second
+	steadyAfter = spec.Second // a connection that held so long begins the waits anew
+	welcomeWait = 30 * spec.Second
+)
+
+// connector keeps a connection for as long as the agent lives.
+func (a *Agent) connector(ctx context.Context) {
+	wait := firstWait
+	said, saidAt := "", spec.Instant(0)
+	for ctx.Err() == nil {
+		began := a.deps.Clock.Now()
+		welcomed, err := a.connect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if a.Health().Pending > 0 {
+			a.deps.Telemetry.ReportFailed()
+		}
+		// Two agents that speak for one node end each other's connections; they
+		// must not do it as fast as they can.
+		if welcomed && a.deps.Clock.Now().Sub(began) >= steadyAfter {
+			wait = firstWait
+		}
+		var leave *errLeave
+		if errors.As(err, &leave) {
+			wait = longestWait
+		}
+		if now := a.deps.Clock.Now(); err.Error() != said || now.Sub(saidAt) >= remindAfter {
+			a.log.Warn("no connection to the controller; jobs go on, and the agent keeps trying", "error", err)
+			said, saidAt = err.Error(), now
+		}
+		if !a.sleep(ctx, wait-spec.Span(a.deps.Jitter(int64(wait/4)+1))) {
+			return
+		}
+		wait = min(2*wait, longestWait)
+	}
+}
+
+// connect is one connection, from the registration to its end.
+func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	reg, err := a.registration(ctx)
+	if err != nil {
+		return false, err
+	}
+	stream, err := a.deps.Controller.Connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := stream.Send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Registration{Registration: reg}}); err != nil {
+		// The reason for a refusal is in what is received.
+		if _, rerr := stream.Recv(); rerr != nil {
+			err = rerr
+		}
+		return false, err
+	}
+	welcome, err := a.welcome(ctx, stream, cancel)
+	if err != nil {
+		return false, err
+	}
+	s := &session{out: newQueue[*apiv1.AgentMessage](), cancel: cancel}
+	a.inbox.put(func() { a.admit(s, welcome) })
+	a.log.Info("connected to the controller", "cluster", welcome.GetCluster(), "runs_wanted", len(welcome.GetDesired()))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := writer(ctx, stream, s.out); err != nil {
+			cancel(err)
+		}
+	})
+	err = a.reader(stream)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	cancel(err)
+	wg.Wait()
+	a.inbox.put(func() {
+		if a.session == s {
+			a.session = nil
+			a.connected(false)
+		}
+	})
+	return true, err
+}
+
+// welcome waits for the controller's first message.
+func (a *Agent) welcome(ctx context.Context, stream Stream, cancel context.CancelCauseFunc) (*apiv1.Welcome, error) {
+	late, stop := a.deps.Clock.After(welcomeWait)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-late:
+			cancel(fmt.Errorf("the controller did not answer the registration: %w", ErrDown))
+		case <-done:
+		case <-ctx.Done():
+		}
+	})
+	m, err := stream.Recv()
+	stop()
+	close(done)
+	wg.Wait()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, cause
+	}
+	if err != nil {
+		return nil, err
+	}
+	if g := m.GetGoodbye(); g != nil {
+		return nil, errors.New("the controller says: " + g.GetReason())
+	}
+	if m.GetWelcome() == nil {
+		return nil, fmt.Errorf("the controller began with %T instead of a welcome", m.GetKind())
+	}
+	return m.GetWelcome(), nil
+}
+
+// admit makes a connection the one that is used.
+func (a *Agent) admit(s *session, w *apiv1.Welcome) {
+	if a.session != nil {
+		a.session.cancel(errors.New("replaced by a newer connection"))
+	}
+	a.session = s
+	a.beat = max(spec.Span(w.GetHeartbeat()), spec.Second)
+	a.beatAt = 0 // the first one at the next tick
+	a.connected(true)
+	a.core.Welcome(w)
+}
+
+// writer sends what the owner queues until the connection ends.
+func writer(ctx context.Context, stream Stream, out *queue[*apiv1.AgentMessage]) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-out.wake:
+		}
+		for _, m := range out.take() {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// reader hands the owner what the controller says until the connection ends.
+func (a *Agent) reader(stream Stream) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch k := m.GetKind().(type) {
+		case *apiv1.ControllerMessage_Orders:
+			a.inbox.put(func() { a.core.Orders(k.Orders.GetOrders()) })
+		case *apiv1.ControllerMessage_Ack:
+			a.inbox.put(func() { a.core.Ack(k.Ack.GetUpTo()) })
+		case *apiv1.ControllerMessage_Goodbye:
+			return errors.New("the controller says: " + k.Goodbye.GetReason())
+		case *apiv1.ControllerMessage_Welcome:
+			return errors.New("the controller said welcome twice")
+		}
+	}
+}
+
+func registration(node string, inv *spec.Inventory, running []plan.RunKey, version string) *apiv1.Registration {
+	reg := &apiv1.Registration{Node: node, Inventory: wire.Inventory(inv), Version: version}
+	for _, k := range running {
+		reg.Running = append(reg.Running, wireKey(k))
+	}
+	return reg
+}

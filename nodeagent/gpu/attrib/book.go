@@ -1,0 +1,221 @@
+package attrib
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Errors of a Book; each is wrapped with the account it is about.
+var (
+	ErrRunning = errors.New("the account is already open")
+	ErrUnknown = errors.New("there is no such account")
+	ErrState   = errors.New("the saved GPU accounts cannot be read")
+)
+
+// gpuState is what the book knows about one GPU.
+type gpuState struct {
+	GPU    string       `json:"gpu"`
+	At     spec.Instant `json:"at"`               // of the last observation
+	Energy *int64       `json:"energy,omitempty"` // counter at At
+	Open   []*Account   `json:"open,omitempty"`   // by job then attempt
+}
+
+// Book is the set of open accounts of a node. It belongs to one goroutine.
+type Book struct {
+	gap  spec.Span
+	gpus []*gpuState // by UUID
+}
+
+// NewBook makes an empty book. Readings further apart than gap leave the time
+// between them unobserved; three collection periods are a good gap.
+func NewBook(gap spec.Span) *Book { return &Book{gap: gap} }
+
+func (b *Book) find(gpu string) (int, bool) {
+	return slices.BinarySearchFunc(b.gpus, gpu, func(g *gpuState, u string) int { return cmp.Compare(g.GPU, u) })
+}
+
+// gpu gives the state of a GPU, new when it was not known.
+func (b *Book) gpu(uuid string) *gpuState {
+	i, ok := b.find(uuid)
+	if !ok {
+		b.gpus = slices.Insert(b.gpus, i, &gpuState{GPU: uuid})
+	}
+	return b.gpus[i]
+}
+
+func (g *gpuState) account(k Key) (int, bool) {
+	return slices.BinarySearchFunc(g.Open, k, func(a *Account, k Key) int {
+		return cmp.Or(cmp.Compare(a.Job, k.Job), cmp.Compare(a.Attempt, k.Attempt))
+	})
+}
+
+// Start opens an account. share is the job's part of the GPU in thousandths;
+// 0 means all of it. ErrRunning when it is open already.
+func (b *Book) Start(k Key, at spec.Instant, share int64) error {
+	g := b.gpu(k.GPU)
+	i, ok := g.account(k)
+	if ok {
+		return fmt.Errorf("job %d attempt %d on %s: %w", k.Job, k.Attempt, k.GPU, ErrRunning)
+	}
+	if share <= 0 || share > 1000 {
+		share = 1000
+	}
+	g.Open = slices.Insert(g.Open, i, &Account{Key: k, From: at, To: at, Share: share})
+	return nil
+}
+
+// Observe counts the time since the last observation of a GPU for every job on
+// it. An observation that is not after the last one adds nothing.
+func (b *Book) Observe(gpu string, o Observation) {
+	g := b.gpu(gpu)
+	if o.At <= g.At {
+		return
+	}
+	since := g.At
+	watched := since > 0 && o.At.Sub(since) <= b.gap
+	var grown int64
+	metered := watched && o.EnergyMJ != nil && g.Energy != nil
+	if metered {
+		grown = *o.EnergyMJ - *g.Energy
+		if grown < 0 { // the counter began anew
+			grown = *o.EnergyMJ
+		}
+	}
+	for _, a := range g.Open {
+		if a.To >= o.At {
+			continue
+		}
+		begin := a.To
+		seen := &o
+		if o.At.Sub(begin) > b.gap {
+			seen = nil
+		}
+		a.spend(int64(o.At-begin), seen)
+		if metered {
+			begin = max(begin, since) // nothing is known of the time before
+			a.EnergyMJ += share(portion(grown, begin, o.At, since), a.Share)
+			a.EnergySeen += int64(o.At - begin)
+		}
+	}
+	g.At = o.At
+	g.Energy = o.EnergyMJ
+}
+
+// portion gives the part of a counter's growth over (since, until] that falls
+// into (begin, until]. The parts of adjoining stretches add up to the whole.
+func portion(grown int64, begin, until, since spec.Instant) int64 {
+	var before Integral
+	before.add(grown, int64(begin-since), int64(until-since))
+	return grown - before.Whole
+}
+
+// share gives so many thousandths of a figure, rounded down.
+func share(n, thousandths int64) int64 {
+	return n/1000*thousandths + n%1000*thousandths/1000
+}
+
+// XID counts a driver error for every job on the GPU.
+func (b *Book) XID(gpu string, number int) {
+	if i, ok := b.find(gpu); ok {
+		for _, a := range b.gpus[i].Open {
+			a.xid(number)
+		}
+	}
+}
+
+// End closes an account and gives its final figures. Time between the last
+// observation and the end is unobserved; time counted after the end is taken
+// back. ErrUnknown when the account is not open.
+func (b *Book) End(k Key, at spec.Instant) (Account, error) {
+	g := b.gpu(k.GPU)
+	i, ok := g.account(k)
+	if !ok {
+		return Account{}, fmt.Errorf("job %d attempt %d on %s: %w", k.Job, k.Attempt, k.GPU, ErrUnknown)
+	}
+	a := g.Open[i]
+	g.Open = slices.Delete(g.Open, i, i+1)
+	a.spend(int64(at-a.To), nil)
+	a.trim(at)
+	return a.clone(), nil
+}
+
+// Accounts gives the open accounts, by GPU, job and attempt, counted up to the
+// last observation.
+func (b *Book) Accounts() []Account {
+	var out []Account
+	for _, g := range b.gpus {
+		for _, a := range g.Open {
+			out = append(out, a.clone())
+		}
+	}
+	return out
+}
+
+// saved is the stored form of a Book.
+type saved struct {
+	Version int         `json:"version"`
+	GapNS   int64       `json:"gap_ns"`
+	GPUs    []*gpuState `json:"gpus"`
+}
+
+const version = 1
+
+// Marshal gives the book as bytes that Unmarshal reads. The same book gives
+// the same bytes.
+func (b *Book) Marshal() ([]byte, error) {
+	return json.Marshal(saved{Version: version, GapNS: int64(b.gap), GPUs: b.gpus})
+}
+
+// Unmarshal reads a stored book. Errors wrap ErrState; a book whose sums do
+// not add up is refused rather than continued.
+func Unmarshal(data []byte) (*Book, error) {
+	var s saved
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrState, err)
+	}
+	if s.Version != version {
+		return nil, fmt.Errorf("%w: version %d, this agent reads %d", ErrState, s.Version, version)
+	}
+	for i, g := range s.GPUs {
+		if g == nil || (i > 0 && s.GPUs[i-1].GPU >= g.GPU) {
+			return nil, fmt.Errorf("%w: GPU %d is out of order", ErrState, i)
+		}
+		for j, a := range g.Open {
+			if a == nil || a.GPU != g.GPU {
+				return nil, fmt.Errorf("%w: account %d of %s is not its own", ErrState, j, g.GPU)
+			}
+			if j > 0 && cmp.Or(cmp.Compare(g.Open[j-1].Job, a.Job), cmp.Compare(g.Open[j-1].Attempt, a.Attempt)) >= 0 {
+				return nil, fmt.Errorf("%w: account %d of %s is out of order", ErrState, j, g.GPU)
+			}
+			if err := a.Check(); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrState, err)
+			}
+		}
+	}
+	return &Book{gap: spec.Span(s.GapNS), gpus: s.GPUs}, nil
+}
+
+// Check tells whether an account adds up.
+func (a *Account) Check() error {
+	sum := a.NoProcess + a.Idle + a.Busy + a.Unobserved
+	var busyNS int64
+	for _, ns := range a.BusyByUtil {
+		busyNS += ns
+	}
+	switch {
+	case a.Allocated != sum:
+		return fmt.Errorf("job %d on %s: allocated %d ns, states sum to %d", a.Job, a.GPU, a.Allocated, sum)
+	case a.Busy != busyNS:
+		return fmt.Errorf("job %d on %s: busy %d ns, classes sum to %d", a.Job, a.GPU, a.Busy, busyNS)
+	case a.Allocated != max(0, int64(a.To-a.From)):
+		return fmt.Errorf("job %d on %s: allocated %d ns from %d to %d", a.Job, a.GPU, a.Allocated, a.From, a.To)
+	case a.Util.Whole < 0 || a.Util.Rest < 0 || a.MemoryMiBNS.Rest < 0 || a.EnergyMJ < 0 || a.SM.Rest < 0 || a.Tensor.Rest < 0:
+		return fmt.Errorf("job %d on %s: a figure is negative", a.Job, a.GPU)
+	}
+	return nil
+}

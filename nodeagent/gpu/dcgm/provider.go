@@ -1,0 +1,387 @@
+//go:build linux && cgo
+
+package dcgm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+
+	"github.com/musterhpc/muster/nodeagent/gpu"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/gpu/nvml"
+	"github.com/musterhpc/muster/spec"
+)
+
+// library is the one go-dcgm loads.
+const library = "libdcgm.so.4"
+
+// redial is the time between attempts to reach a manager that went away.
+const redial = 5 * spec.Second
+
+// Config says how to reach the manager.
+type Config struct {
+	// HostEngine is the address of an nv-hostengine that already runs
+	// ("localhost:5555") or the path of its socket; empty embeds the manager.
+	HostEngine string
+	// Period is how often the manager reads the fields; 0 means one second.
+	Period spec.Span
+	NVML   nvml.Config
+}
+
+// Provider is a gpu.Provider over DCGM.
+type Provider struct {
+	cfg Config
+	nv  gpu.Provider // inventory, processes, events
+
+	mu       sync.Mutex
+	closed   bool
+	up       bool // connected and watching
+	retry    spec.Instant
+	entities []dcgm.GroupEntityPair // what is read
+	uuids    []string               // of each entity
+	fields   []dcgm.Short
+	info     map[dcgm.Short]device.Info
+	group    dcgm.GroupHandle
+	groups   []dcgm.FieldHandle
+	note     string
+}
+
+var _ gpu.Provider = (*Provider)(nil)
+
+// Open loads the library, starts or dials the manager and begins to watch.
+func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
+	if cfg.Period <= 0 {
+		cfg.Period = spec.Second
+	}
+	// go-dcgm has no typed error for a missing library, so look first.
+	probe := dl.New(library, dl.RTLD_LAZY|dl.RTLD_LOCAL)
+	if probe.Open() != nil {
+		return nil, fmt.Errorf("%s is not installed: %w", library, gpu.ErrUnavailable)
+	}
+	if err := probe.Close(); err != nil {
+		return nil, fmt.Errorf("closing %s: %w", library, err)
+	}
+	nv, err := nvml.Open(ctx, cfg.NVML)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{cfg: cfg, nv: nv}
+	devices, err := nv.Inventory(ctx)
+	if err == nil && len(devices) > 0 {
+		err = p.connect(devices)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Name is "dcgm".
+func (p *Provider) Name() string { return "dcgm" }
+
+// Note says in one sentence what the provider has to do without; empty when
+// nothing.
+func (p *Provider) Note() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.note
+}
+
+// connect starts or dials the manager and watches the devices. Callers hold mu
+// or own p.
+func (p *Provider) connect(devices []device.Device) error {
+	mode, args := dcgm.Embedded, []string(nil)
+	if h := p.cfg.HostEngine; h != "" {
+		socket := "0"
+		if strings.HasPrefix(h, "/") {
+			socket = "1"
+		}
+		mode, args = dcgm.Standalone, []string{h, socket}
+	}
+	if _, err := dcgm.Init(mode, args...); err != nil {
+		return fmt.Errorf("reaching DCGM: %w", err)
+	}
+	p.up = true
+	if err := p.watch(devices); err != nil {
+		p.disconnect()
+		return err
+	}
+	return nil
+}
+
+// disconnect lets go of the manager. What it still watches for us ends with
+// the connection, so errors change nothing.
+func (p *Provider) disconnect() {
+	if p.up {
+		p.unwatch()
+		_ = dcgm.Shutdown() // the manager may be gone; the next connect tells
+	}
+	p.up = false
+}
+
+// watch maps devices to the manager's entities and has their fields read.
+func (p *Provider) watch(devices []device.Device) error {
+	if err := p.find(devices); err != nil {
+		return err
+	}
+	var err error
+	if p.group, err = dcgm.CreateGroup("muster"); err != nil {
+		return fmt.Errorf("DCGM: %w", err)
+	}
+	for _, e := range p.entities {
+		if err := dcgm.AddEntityToGroup(p.group, e.EntityGroupId, e.EntityId); err != nil {
+			return fmt.Errorf("DCGM: %w", err)
+		}
+	}
+	var base, profiling []dcgm.Short
+	p.info = map[dcgm.Short]device.Info{}
+	for _, f := range device.Fields() {
+		p.info[dcgm.Short(f.Field)] = f
+		if f.Field >= device.GraphicsActive {
+			profiling = append(profiling, dcgm.Short(f.Field))
+		} else {
+			base = append(base, dcgm.Short(f.Field))
+		}
+	}
+	p.fields, p.groups, p.note = nil, nil, ""
+	if err := p.add("muster-base", base); err != nil {
+		return err
+	}
+	if err := p.add("muster-profiling", profiling); err != nil {
+		p.note = "profiling fields are missing: " + err.Error()
+	}
+	return nil
+}
+
+// add has one set of fields read.
+func (p *Provider) add(name string, fields []dcgm.Short) error {
+	g, err := dcgm.FieldGroupCreate(name, fields)
+	if err != nil {
+		return fmt.Errorf("DCGM: %w", err)
+	}
+	const keepSeconds, keepSamples = 60, 2
+	if err := dcgm.WatchFieldsWithGroupEx(g, p.group, int64(p.cfg.Period/spec.Microsecond), keepSeconds, keepSamples); err != nil {
+		return errors.Join(fmt.Errorf("DCGM: %w", err), dcgm.FieldGroupDestroy(g))
+	}
+	p.groups = append(p.groups, g)
+	p.fields = append(p.fields, fields...)
+	return nil
+}
+
+// unwatch ends what watch began.
+func (p *Provider) unwatch() {
+	for _, g := range p.groups {
+		_ = dcgm.UnwatchFields(g, p.group) // see disconnect
+		_ = dcgm.FieldGroupDestroy(g)
+	}
+	_ = dcgm.DestroyGroup(p.group)
+	p.groups, p.fields = nil, nil
+}
+
+// find maps every device and MIG instance to the manager's entity.
+func (p *Provider) find(devices []device.Device) error {
+	p.entities, p.uuids = nil, nil
+	ids, err := dcgm.GetEntityGroupEntities(dcgm.FE_GPU)
+	if err != nil {
+		return fmt.Errorf("DCGM: %w", err)
+	}
+	byUUID := map[string]uint{}
+	for _, id := range ids {
+		e := []dcgm.GroupEntityPair{{EntityGroupId: dcgm.FE_GPU, EntityId: id}}
+		values, err := dcgm.EntitiesGetLatestValues(e, []dcgm.Short{dcgm.DCGM_FI_DEV_GPU_UUID}, dcgm.DCGM_FV_FLAG_LIVE_DATA)
+		if err != nil {
+			return fmt.Errorf("DCGM: the UUID of GPU %d: %w", id, err)
+		}
+		if len(values) == 1 && values[0].Status == 0 && values[0].StringValue != nil {
+			byUUID[*values[0].StringValue] = id
+		}
+	}
+	for _, d := range devices {
+		id, ok := byUUID[d.UUID]
+		if !ok {
+			return fmt.Errorf("DCGM does not know %s, which the driver has", d.UUID)
+		}
+		p.entities = append(p.entities, dcgm.GroupEntityPair{EntityGroupId: dcgm.FE_GPU, EntityId: id})
+		p.uuids = append(p.uuids, d.UUID)
+		if len(d.MIG) == 0 {
+			continue
+		}
+		if err := p.findInstances(id, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findInstances maps the instances of one device.
+func (p *Provider) findInstances(gpuID uint, d device.Device) error {
+	h, err := dcgm.GetGPUInstanceHierarchy()
+	if err != nil {
+		return fmt.Errorf("DCGM: %w", err)
+	}
+	for _, m := range d.MIG {
+		i := slices.IndexFunc(h.EntityList[:h.Count], func(e dcgm.MigHierarchyInfo_v2) bool {
+			return e.Entity.EntityGroupId == dcgm.FE_GPU_I && e.Parent.EntityId == gpuID && int(e.Info.NvmlInstanceId) == m.GPUInstance
+		})
+		if i < 0 {
+			return fmt.Errorf("DCGM does not know instance %d of %s, which the driver has", m.GPUInstance, d.UUID)
+		}
+		p.entities = append(p.entities, h.EntityList[i].Entity)
+		p.uuids = append(p.uuids, m.UUID)
+	}
+	return nil
+}
+
+// Inventory asks the driver; when the devices or instances are others than
+// those watched, the watch is made anew.
+func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, gpu.ErrClosed
+	}
+	devices, err := p.nv.Inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var now []string
+	for _, d := range devices {
+		now = append(now, d.UUID)
+		for _, m := range d.MIG {
+			now = append(now, m.UUID)
+		}
+	}
+	if p.up && !slices.Equal(now, p.uuids) {
+		p.unwatch()
+		if err := p.watch(devices); err != nil {
+			p.disconnect()
+			return nil, err
+		}
+	}
+	return devices, nil
+}
+
+// Sample takes the latest values the manager has.
+func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.ready(ctx, now); err != nil {
+		return err
+	}
+	values, err := dcgm.EntitiesGetLatestValues(p.entities, p.fields, 0)
+	if err != nil {
+		p.disconnect()
+		p.retry = now.Add(redial)
+		return fmt.Errorf("reading from DCGM, which is dialled again in %d s: %w", redial.Seconds(), err)
+	}
+	dst.At = now
+	dst.Resize(len(p.entities))
+	for i := range p.entities {
+		r := &dst.Readings[i]
+		r.UUID, r.Lost, r.Values = p.uuids[i], false, r.Values[:0]
+	}
+	for i := range values {
+		v := &values[i] // 4 KiB each: not copied
+		at := slices.Index(p.entities, dcgm.GroupEntityPair{EntityGroupId: v.EntityGroupId, EntityId: v.EntityID})
+		f, known := p.info[v.FieldID]
+		if at < 0 || !known {
+			continue
+		}
+		if n, ok := fixed(v, f); ok {
+			dst.Readings[at].Values = append(dst.Readings[at].Values, device.Value{Field: f.Field, N: n})
+		}
+	}
+	for i := range dst.Readings {
+		r := &dst.Readings[i]
+		// A device that is there says at least its clocks.
+		r.Lost = len(r.Values) == 0
+		slices.SortFunc(r.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
+	}
+	return nil
+}
+
+// ready connects again where that is due. Callers hold mu.
+func (p *Provider) ready(ctx context.Context, now spec.Instant) error {
+	if p.closed {
+		return gpu.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p.up {
+		return nil
+	}
+	if now < p.retry {
+		return errors.New("DCGM is away and is dialled again shortly")
+	}
+	p.retry = now.Add(redial)
+	devices, err := p.nv.Inventory(ctx)
+	if err != nil {
+		return err
+	}
+	return p.connect(devices)
+}
+
+// fixed turns a value into the field's fixed point; ok is false for the
+// manager's blanks and errors.
+func fixed(v *dcgm.FieldValue_v2, f device.Info) (n int64, ok bool) {
+	if v.Status != 0 {
+		return 0, false
+	}
+	scale := int64(1)
+	for range f.Decimals {
+		scale *= 10
+	}
+	switch v.FieldType {
+	case dcgm.DCGM_FT_INT64:
+		n = v.Int64()
+		if n < 0 || n >= dcgm.DCGM_FT_INT64_BLANK || n == dcgm.DCGM_FT_INT32_BLANK {
+			return 0, false
+		}
+		n *= scale
+	case dcgm.DCGM_FT_DOUBLE:
+		x := v.Float64()
+		if !(x >= 0 && x < dcgm.DCGM_FT_FP64_BLANK) {
+			return 0, false
+		}
+		n = int64(x*float64(scale) + 0.5)
+	default:
+		return 0, false
+	}
+	switch f.Unit { // the manager's averages may pass the whole by a hair
+	case "ratio":
+		n = min(n, device.Ratio)
+	case "%":
+		n = min(n, 100)
+	}
+	return n, true
+}
+
+// Processes lists the processes, from the driver.
+func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]device.Process, error) {
+	return p.nv.Processes(ctx, dst)
+}
+
+// Events gives the driver's error events.
+func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
+	return p.nv.Events(ctx, now, dst)
+}
+
+// Close ends the watch, the connection and the driver library.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	p.disconnect()
+	return p.nv.Close()
+}

@@ -1,0 +1,330 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/musterhpc/muster/nodeagent/gpu"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/gpu/sysfs"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Config says where the library is; empty means where the system finds it.
+type Config struct {
+	Library string
+	Sys     fs.FS // /sys; nil means the machine's
+}
+
+// part is a device or a MIG instance that gives a reading.
+type part struct {
+	uuid   string
+	handle nvml.Device
+	mig    bool
+	device bool // a whole device that is cut into instances gives no memory or use of its own
+	lost   bool
+}
+
+// Provider is a gpu.Provider over NVML.
+type Provider struct {
+	sys fs.FS
+
+	mu      sync.Mutex
+	lib     nvml.Interface
+	readers []reader
+	parts   []part
+	lastXID map[string]int64
+	set     nvml.EventSet
+	watch   bool // set is live
+	events  []device.Event
+	closed  bool
+}
+
+var _ gpu.Provider = (*Provider)(nil)
+
+// Open loads the library and lists the devices.
+func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if cfg.Sys == nil {
+		cfg.Sys = os.DirFS("/sys")
+	}
+	var opts []nvml.LibraryOption
+	if cfg.Library != "" {
+		opts = append(opts, nvml.WithLibraryPath(cfg.Library))
+	}
+	lib := nvml.New(opts...)
+	switch ret := lib.Init(); ret {
+	case nvml.SUCCESS:
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return nil, fmt.Errorf("libnvidia-ml.so.1 is not installed: %w", gpu.ErrUnavailable)
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return nil, fmt.Errorf("the NVIDIA driver is not loaded: %w", gpu.ErrUnavailable)
+	default:
+		return nil, fmt.Errorf("starting NVML: %w", ret)
+	}
+	p := &Provider{sys: cfg.Sys, lib: lib, lastXID: map[string]int64{}}
+	p.readers = slices.DeleteFunc(readers(), func(r reader) bool { return !has(lib, r.symbol) })
+	if _, err := p.list(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.listen()
+	return p, nil
+}
+
+// has tells whether the loaded library knows a function.
+func has(lib nvml.Interface, symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
+
+// Name is "nvml".
+func (p *Provider) Name() string { return "nvml" }
+
+// Inventory asks the driver for its devices anew.
+func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return nil, err
+	}
+	return p.list()
+}
+
+// Sample reads every device and instance.
+func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return err
+	}
+	p.drain(now)
+	dst.At = now
+	dst.Resize(len(p.parts))
+	for i := range p.parts {
+		r := &dst.Readings[i]
+		r.UUID, r.Values = p.parts[i].uuid, r.Values[:0]
+		p.read(&p.parts[i], now, r)
+	}
+	return nil
+}
+
+// read fills one reading. A device that is gone is marked and noted once.
+func (p *Provider) read(x *part, now spec.Instant, r *device.Reading) {
+	was := x.lost
+	x.lost = false
+	for i := range p.readers {
+		q := &p.readers[i]
+		if (x.mig && !q.mig) || (x.device && q.mig) {
+			continue
+		}
+		if ret := q.read(x.handle, r); gone(ret) {
+			x.lost = true
+			break
+		}
+	}
+	if r.Lost = x.lost; x.lost {
+		r.Values = r.Values[:0]
+		if !was {
+			p.note(device.Event{At: now, Kind: device.EventLost, UUID: x.uuid, Text: "the device does not answer"})
+		}
+		return
+	}
+	if was {
+		p.note(device.Event{At: now, Kind: device.EventReturned, UUID: x.uuid, Text: "the device answers again"})
+	}
+	if !x.mig {
+		r.Values = append(r.Values, device.Value{Field: device.XIDErrors, N: p.lastXID[x.uuid]})
+	}
+	slices.SortFunc(r.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
+}
+
+// gone tells that a device has left.
+func gone(ret nvml.Return) bool {
+	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || ret == nvml.ERROR_GPU_NOT_FOUND
+}
+
+// Processes lists compute, MPS and graphics clients.
+func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]device.Process, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return dst, err
+	}
+	mps := has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses_v3") || has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses")
+	for i := range p.parts {
+		x := &p.parts[i]
+		if x.device || x.lost {
+			continue
+		}
+		from := len(dst)
+		for _, ask := range []func() ([]nvml.ProcessInfo, nvml.Return){
+			x.handle.GetComputeRunningProcesses, x.handle.GetGraphicsRunningProcesses, x.handle.GetMPSComputeRunningProcesses,
+		}[:2+btoi(mps)] {
+			list, ret := ask()
+			if ret != nvml.SUCCESS {
+				continue // not supported here, or gone: Sample tells
+			}
+			for _, q := range list {
+				known := slices.ContainsFunc(dst[from:], func(d device.Process) bool { return d.PID == int(q.Pid) })
+				if known || q.Pid == 0 {
+					continue
+				}
+				dst = append(dst, device.Process{PID: int(q.Pid), UUID: x.uuid, MemoryMiB: mebibytes(q.UsedGpuMemory)})
+			}
+		}
+	}
+	return dst, nil
+}
+
+// mebibytes turns bytes into MiB; the driver's "not available" is all ones.
+func mebibytes(n uint64) int64 {
+	if n == ^uint64(0) {
+		return device.Unknown
+	}
+	return int64(n >> 20)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Events gives what the driver reported and what Sample noticed.
+func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return dst, err
+	}
+	p.drain(now)
+	dst = append(dst, p.events...)
+	p.events = p.events[:0]
+	return dst, nil
+}
+
+// listen asks for error events. A driver that refuses leaves the provider
+// without them; everything else works.
+func (p *Provider) listen() {
+	set, ret := p.lib.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return
+	}
+	p.set = set
+	for i := range p.parts {
+		if !p.parts[i].mig && p.parts[i].handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
+			p.watch = true
+		}
+	}
+	if !p.watch {
+		set.Free()
+	}
+}
+
+// drain takes the waiting error events without waiting for more. The library
+// gives no time with them, so they happened now.
+func (p *Provider) drain(now spec.Instant) {
+	for n := 0; p.watch && n < maxEvents; n++ {
+		e, ret := p.set.Wait(0)
+		if ret != nvml.SUCCESS {
+			return
+		}
+		uuid, ret := e.Device.GetUUID()
+		if ret != nvml.SUCCESS || e.EventType != nvml.EventTypeXidCriticalError {
+			continue
+		}
+		xid := int(e.EventData)
+		p.lastXID[uuid] = int64(xid)
+		p.note(device.Event{At: now, Kind: device.EventXID, UUID: uuid, XID: xid, Text: device.ClassifyXID(xid).String() + " error"})
+	}
+}
+
+const maxEvents = 256
+
+// note keeps an event until it is asked for; the oldest go first when nobody asks.
+func (p *Provider) note(e device.Event) {
+	if len(p.events) == maxEvents {
+		p.events = slices.Delete(p.events, 0, 1)
+	}
+	p.events = append(p.events, e)
+}
+
+// Close unloads the library.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	if p.watch {
+		p.set.Free()
+	}
+	if ret := p.lib.Shutdown(); ret != nvml.SUCCESS {
+		return fmt.Errorf("stopping NVML: %w", ret)
+	}
+	return nil
+}
+
+// usable refuses a closed provider and a finished context. Callers hold mu.
+func (p *Provider) usable(ctx context.Context) error {
+	if p.closed {
+		return gpu.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// list enumerates devices and instances and replaces p.parts. Callers hold mu.
+func (p *Provider) list() ([]device.Device, error) {
+	count, ret := p.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("counting GPUs: %w", ret)
+	}
+	driver, ret := p.lib.SystemGetDriverVersion()
+	if ret != nvml.SUCCESS {
+		driver = ""
+	}
+	var failed error
+	var parts []part
+	handles := make([]nvml.Device, 0, count)
+	devices := make([]device.Device, 0, count)
+	for i := 0; i < count; i++ {
+		h, ret := p.lib.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			failed = errors.Join(failed, fmt.Errorf("GPU %d of %d: %w", i, count, ret))
+			continue
+		}
+		uuid, ret := h.GetUUID()
+		if ret != nvml.SUCCESS {
+			failed = errors.Join(failed, fmt.Errorf("GPU %d of %d: reading its UUID: %w", i, count, ret))
+			continue
+		}
+		d := describe(h, uuid, i)
+		d.Driver = driver
+		sysfs.Place(p.sys, &d)
+		instances := migParts(p.lib, h, &d)
+		parts = append(parts, part{uuid: d.UUID, handle: h, device: len(instances) > 0, lost: p.wasLost(d.UUID)})
+		parts = append(parts, instances...)
+		handles = append(handles, h)
+		devices = append(devices, d)
+	}
+	if len(devices) == 0 && failed != nil {
+		return nil, failed
+	}
+	links(p.lib, handles, devices)
+	p.parts = parts
+	return devices, nil
+}
+
+func (p *Provider) wasLost(uuid string) bool {
+	return slices.ContainsFunc(p.parts, func(x part) bool { return x.uuid == uuid && x.lost })
+}

@@ -1,0 +1,212 @@
+package simulated
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// ErrLoad is wrapped by every error of ParseLoad.
+var ErrLoad = errors.New("bad simulated GPU load")
+
+// Shape is the course of a load over time.
+type Shape uint8
+
+// The shapes of load.
+const (
+	Steady Shape = iota // at its peak, with a little jitter
+	Saw                 // rises through each period, then drops: stalls on data
+	Burst               // half of each period at its peak, half nearly idle
+	Ramp                // rises through the first period, then stays
+	Idle                // holds memory and never computes
+	Absent              // no process at all: an allocation that nobody uses
+)
+
+func shapes() []string { return []string{"steady", "saw", "burst", "ramp", "idle", "absent"} }
+
+// String gives the shape as ParseLoad reads it.
+func (s Shape) String() string {
+	if int(s) < len(shapes()) {
+		return shapes()[s]
+	}
+	return "shape" + strconv.Itoa(int(s))
+}
+
+// FaultKind is a kind of injected fault.
+type FaultKind uint8
+
+// The faults a load can bring.
+const (
+	FaultXID     FaultKind = iota // the driver reports an error number
+	FaultLost                     // the device falls off the bus
+	FaultThermal                  // the clocks are held down for a while
+)
+
+// Fault happens After a job's start on its device.
+type Fault struct {
+	Kind  FaultKind
+	After spec.Span
+	XID   int       // of FaultXID
+	For   spec.Span // of FaultThermal
+}
+
+// Load is what one job does to one device.
+type Load struct {
+	Shape  Shape
+	Util   int       // peak utilisation in percent
+	Memory int       // memory held, in percent of the device
+	Period spec.Span // of Saw, Burst and Ramp
+	Warmup spec.Span // time to fill the memory, nearly idle
+	Faults []Fault   // in order of After
+}
+
+// LoadOf is the load of a job that says nothing about it: mostly steady
+// training, some uneven ones, one in sixteen that never computes.
+func LoadOf(job spec.JobUID) Load {
+	h := mix(uint64(job))
+	l := Load{
+		Util:   70 + int(h>>8%31),
+		Memory: 35 + int(h>>16%61),
+		Period: spec.Seconds(20 + int64(h>>24%100)),
+		Warmup: spec.Seconds(2 + int64(h>>32%8)),
+	}
+	switch h % 16 {
+	case 0:
+		l.Shape = Idle
+	case 1, 2, 3:
+		l.Shape = Saw
+	case 4, 5:
+		l.Shape = Burst
+	case 6:
+		l.Shape = Ramp
+	default:
+		l.Shape = Steady
+	}
+	return l
+}
+
+// ParseLoad reads a load such as
+//
+//	util=90,mem=60,shape=saw,period=30s,warmup=5s,xid=79@2m,thermal@60s+30s,lost@5m
+//
+// on top of base. Words are separated by commas; util and mem are percents;
+// spans are whole numbers with ms, s, m or h. The empty text is base itself.
+func ParseLoad(text string, base Load) (Load, error) {
+	l := base
+	l.Faults = append([]Fault(nil), base.Faults...)
+	for _, word := range strings.Split(text, ",") {
+		word = strings.TrimSpace(word)
+		if word == "" {
+			continue
+		}
+		if err := l.word(word); err != nil {
+			return Load{}, fmt.Errorf("%w: %q: %w", ErrLoad, word, err)
+		}
+	}
+	for i := 1; i < len(l.Faults); i++ { // insertion sort: a handful, stable
+		for j := i; j > 0 && l.Faults[j].After < l.Faults[j-1].After; j-- {
+			l.Faults[j], l.Faults[j-1] = l.Faults[j-1], l.Faults[j]
+		}
+	}
+	return l, nil
+}
+
+// word applies one word of a load text.
+func (l *Load) word(word string) error {
+	if name, at, ok := strings.Cut(word, "@"); ok {
+		return l.fault(name, at)
+	}
+	key, value, ok := strings.Cut(word, "=")
+	if !ok {
+		return errors.New("want key=value, or fault@after")
+	}
+	var err error
+	switch key {
+	case "util":
+		l.Util, err = percent(value)
+	case "mem":
+		l.Memory, err = percent(value)
+	case "period":
+		l.Period, err = span(value)
+	case "warmup":
+		l.Warmup, err = span(value)
+	case "shape":
+		for i, s := range shapes() {
+			if s == value {
+				l.Shape = Shape(i)
+				return nil
+			}
+		}
+		err = fmt.Errorf("want one of %s", strings.Join(shapes(), ", "))
+	default:
+		err = errors.New("want util, mem, shape, period, warmup, xid@, thermal@ or lost@")
+	}
+	return err
+}
+
+// fault applies xid=N@AFTER, lost@AFTER or thermal@AFTER+FOR.
+func (l *Load) fault(name, at string) error {
+	f := Fault{}
+	kind, number, hasNumber := strings.Cut(name, "=")
+	after, length, hasLength := strings.Cut(at, "+")
+	var err error
+	if f.After, err = span(after); err != nil {
+		return err
+	}
+	switch {
+	case kind == "xid" && hasNumber && !hasLength:
+		if f.XID, err = strconv.Atoi(number); err != nil || f.XID <= 0 || f.XID > 9999 {
+			return errors.New("want an XID from 1 to 9999")
+		}
+	case kind == "lost" && !hasNumber && !hasLength:
+		f.Kind = FaultLost
+	case kind == "thermal" && !hasNumber && hasLength:
+		f.Kind = FaultThermal
+		if f.For, err = span(length); err != nil {
+			return err
+		}
+	default:
+		return errors.New("want xid=N@AFTER, lost@AFTER or thermal@AFTER+FOR")
+	}
+	l.Faults = append(l.Faults, f)
+	return nil
+}
+
+func percent(s string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
+	if err != nil || n < 0 || n > 100 {
+		return 0, errors.New("want a percentage from 0 to 100")
+	}
+	return n, nil
+}
+
+// span reads a whole number with a unit, at most a year.
+func span(s string) (spec.Span, error) {
+	units := []struct {
+		suffix string
+		unit   spec.Span
+	}{{"ms", spec.Millisecond}, {"s", spec.Second}, {"m", spec.Minute}, {"h", spec.Hour}}
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(s, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 0 || n > int64(365*spec.Day/u.unit) {
+			break
+		}
+		return spec.Span(n) * u.unit, nil
+	}
+	return 0, errors.New("want a span such as 500ms, 30s, 5m or 2h")
+}
+
+// mix spreads the bits of a number (the finaliser of a multiply-xor hash).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,262 @@
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/musterhpc/muster/nodeagent/gpu"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec"
+)
+
+// firstPID is above the largest pid Linux gives out, so that an invented
+// process can never be mistaken for a real one.
+const firstPID = 1 << 22
+
+// Config declares the devices of a node.
+type Config struct {
+	Node  string // its name; the UUIDs derive from it
+	Start spec.Instant
+	Lines []Declared
+}
+
+// Assignment is one job on some devices or MIG instances.
+type Assignment struct {
+	Job     spec.JobUID
+	Attempt uint32
+	From    spec.Instant // start of the job on this node
+	Load    Load
+	UUIDs   []string
+	PIDs    []int // its processes; nil invents one per device
+	Share   int   // of each device in thousandths; 0 means all of it
+}
+
+// Provider is a gpu.Provider over declared devices.
+type Provider struct {
+	mu      sync.Mutex
+	devices []device.Device
+	models  []*model
+	closed  bool
+}
+
+var _ gpu.Provider = (*Provider)(nil)
+
+// New makes the declared devices, idle and cool, as of cfg.Start. Errors wrap
+// ErrDeclaration and name the line; no line at all is gpu.ErrUnavailable.
+func New(cfg Config) (*Provider, error) {
+	if len(cfg.Lines) == 0 {
+		return nil, fmt.Errorf("no GPU is declared for %s: %w", cfg.Node, gpu.ErrUnavailable)
+	}
+	devices, figs, err := declare(cfg.Node, cfg.Lines)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{devices: devices}
+	for i, d := range devices {
+		m := &model{
+			seed: mix(uint64(i)) ^ hash(cfg.Node), fig: figs[i], at: cfg.Start,
+			milliC: ambientMilliC + 50_000*figs[i].idleMW/figs[i].maxMW, mig: len(d.MIG) > 0,
+		}
+		for _, g := range d.MIG {
+			m.units = append(m.units, unit{uuid: g.UUID, memory: g.MemoryMiB, weight: int64(g.Slices) * device.Ratio / 7})
+		}
+		if !m.mig {
+			m.units = []unit{{uuid: d.UUID, memory: d.MemoryMiB, weight: device.Ratio}}
+		}
+		p.models = append(p.models, m)
+	}
+	return p, nil
+}
+
+// Name is "simulated".
+func (p *Provider) Name() string { return "simulated" }
+
+// Inventory lists the declared devices.
+func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return nil, err
+	}
+	out := slices.Clone(p.devices)
+	for i := range out {
+		out[i].CPUs = slices.Clone(out[i].CPUs)
+		out[i].Links = slices.Clone(out[i].Links)
+		out[i].MIG = slices.Clone(out[i].MIG)
+		out[i].Files = slices.Clone(out[i].Files)
+	}
+	return out, nil
+}
+
+// SetJobs says which jobs hold the devices from now on, all of them; devices
+// that no assignment names become idle. An assignment to an unknown UUID is an
+// error and changes nothing.
+func (p *Provider) SetJobs(now spec.Instant, jobs []Assignment) error {
+	loads := map[string][]attached{}
+	for _, j := range jobs {
+		share := int64(j.Share) * 1000
+		if j.Share <= 0 || j.Share > 1000 {
+			share = device.Ratio
+		}
+		for _, u := range j.UUIDs {
+			loads[u] = append(loads[u], attached{
+				job: j.Job, attempt: j.Attempt, from: j.From, load: j.Load, pids: slices.Clone(j.PIDs), share: share,
+			})
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return gpu.ErrClosed
+	}
+	known := 0
+	for _, m := range p.models {
+		for i := range m.units {
+			if _, ok := loads[m.units[i].uuid]; ok {
+				known++
+			}
+		}
+	}
+	if known != len(loads) {
+		return fmt.Errorf("%d of %d assigned GPUs are not on this node", len(loads)-known, len(loads))
+	}
+	for _, m := range p.models {
+		m.attach(now, loads)
+	}
+	return nil
+}
+
+// Inject makes a fault happen on a device now; After is not used.
+func (p *Provider) Inject(now spec.Instant, uuid string, f Fault) error {
+	return p.with(uuid, func(m *model) {
+		m.advance(now)
+		m.inject(uuid, f)
+	})
+}
+
+// Heal brings a lost device back, as a reset would.
+func (p *Provider) Heal(now spec.Instant, uuid string) error {
+	return p.with(uuid, func(m *model) {
+		m.advance(now)
+		if m.lost {
+			m.lost, m.lastXID = false, 0
+			m.note(device.Event{Kind: device.EventReturned, UUID: uuid, Text: "the device is back (simulated)"})
+		}
+	})
+}
+
+// with runs f on the model of a device.
+func (p *Provider) with(uuid string, f func(*model)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return gpu.ErrClosed
+	}
+	for i := range p.devices {
+		if p.devices[i].UUID == uuid {
+			f(p.models[i])
+			return nil
+		}
+	}
+	return fmt.Errorf("GPU %s is not on this node", uuid)
+}
+
+// Sample reads every device as of now.
+func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return err
+	}
+	dst.At = now
+	dst.Readings = dst.Readings[:0]
+	for i, m := range p.models {
+		m.advance(now)
+		dst.Readings = m.read(p.devices[i].UUID, dst.Readings)
+	}
+	return nil
+}
+
+// Processes lists the processes of the loads: the pids that came with the
+// assignment, or one invented pid above the kernel's range for each load.
+func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]device.Process, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return dst, err
+	}
+	for n, m := range p.models {
+		if m.lost {
+			continue
+		}
+		for i := range m.units {
+			u := &m.units[i]
+			for j := range u.loads {
+				a := &u.loads[j]
+				if a.load.Shape == Absent {
+					continue
+				}
+				memory := a.level(m.at, u.memory, m.seed).memory
+				if a.pids == nil {
+					dst = append(dst, device.Process{PID: firstPID + n*256 + i*16 + j, UUID: u.uuid, MemoryMiB: memory})
+				}
+				for _, pid := range a.pids {
+					dst = append(dst, device.Process{PID: pid, UUID: u.uuid, MemoryMiB: memory / int64(len(a.pids))})
+				}
+			}
+		}
+	}
+	return dst, nil
+}
+
+// Events gives what happened up to now, oldest first.
+func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(ctx); err != nil {
+		return dst, err
+	}
+	from := len(dst)
+	for _, m := range p.models {
+		m.advance(now)
+		dst = append(dst, m.events...)
+		m.events = m.events[:0]
+	}
+	slices.SortStableFunc(dst[from:], func(a, b device.Event) int {
+		switch {
+		case a.At < b.At:
+			return -1
+		case a.At > b.At:
+			return 1
+		}
+		return 0
+	})
+	return dst, nil
+}
+
+// Close ends the provider.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	return nil
+}
+
+// usable refuses a closed provider and a finished context. Callers hold mu.
+func (p *Provider) usable(ctx context.Context) error {
+	if p.closed {
+		return gpu.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// hash is a small string hash for seeds.
+func hash(s string) uint64 {
+	h := uint64(len(s))
+	for i := 0; i < len(s); i++ {
+		h = mix(h ^ uint64(s[i]))
+	}
+	return h
+}

@@ -1,0 +1,134 @@
+package simulated
+
+import "github.com/musterhpc/muster/nodeagent/gpu/device"
+
+// reservedMiB is what the driver keeps of a device or instance.
+func reservedMiB(memory int64) int64 { return memory / 128 }
+
+// read fills one reading for the device and, with MIG on, one per instance.
+// The values are those of the second that m.at falls in.
+func (m *model) read(uuid string, out []device.Reading) []device.Reading {
+	l := m.whole()
+	out, r := next(out, uuid)
+	if r.Lost = m.lost; !m.lost {
+		m.readDevice(r, l)
+	}
+	if !m.mig {
+		return out
+	}
+	for i := range m.units {
+		u := &m.units[i]
+		out, r = next(out, u.uuid)
+		if r.Lost = m.lost; !m.lost {
+			m.readUnit(r, u)
+		}
+	}
+	return out
+}
+
+// next grows a list of readings by one that reuses the memory it had.
+func next(out []device.Reading, uuid string) ([]device.Reading, *device.Reading) {
+	if len(out) < cap(out) {
+		out = out[:len(out)+1]
+	} else {
+		out = append(out, device.Reading{})
+	}
+	r := &out[len(out)-1]
+	r.UUID, r.Lost, r.Values = uuid, false, r.Values[:0]
+	return out, r
+}
+
+// readDevice appends the fields of a device, ascending by number.
+func (m *model) readDevice(r *device.Reading, l level) {
+	power, reasons := m.power(l)
+	clock := m.fig.smMHz
+	switch {
+	case reasons&device.ReasonsThermal != 0:
+		clock = clock * throttled / device.Ratio
+	case l.util == 0:
+		clock = m.fig.smMHz / 6
+	}
+	total := int64(0)
+	for i := range m.units {
+		total += m.units[i].memory
+	}
+	reserved := reservedMiB(total)
+	used := min(l.memory, total-reserved)
+	pcie := l.util / 100 * 240_000 // up to 2.4 GB/s
+	put := func(f device.Field, n int64) { r.Values = append(r.Values, device.Value{Field: f, N: n}) }
+	put(device.SMClock, clock)
+	put(device.MemClock, m.fig.memMHz)
+	put(device.ClockReasons, reasons)
+	put(device.MemoryTemp, m.milliC/1000+4)
+	put(device.GPUTemp, m.milliC/1000)
+	put(device.PowerUsage, power)
+	put(device.TotalEnergy, m.energy.whole)
+	put(device.PowerLimit, m.fig.maxMW)
+	put(device.PCIeReplay, 0)
+	if !m.mig { // the driver cannot say these of a partitioned device
+		put(device.GPUUtil, percentOf(l.util))
+		put(device.MemCopyUtil, percentOf(l.util*6/10))
+		put(device.EncUtil, 0)
+		put(device.DecUtil, 0)
+	}
+	put(device.XIDErrors, m.lastXID)
+	put(device.PowerViolation, m.powerNS)
+	put(device.ThermalViolation, m.thermalNS)
+	if !m.mig {
+		put(device.FBFree, total-reserved-used)
+		put(device.FBUsed, used)
+		put(device.FBReserved, reserved)
+	}
+	put(device.ECCSBEVol, 0)
+	put(device.ECCDBEVol, m.ecc)
+	put(device.ECCSBEAgg, 0)
+	put(device.ECCDBEAgg, m.ecc)
+	put(device.RemappedUncorrected, m.ecc)
+	put(device.RemappedCorrected, m.remap)
+	put(device.RemapFailure, 0)
+	put(device.RemapPending, min(1, m.ecc))
+	if m.fig.nvlinks > 0 {
+		put(device.NVLinkReplay, 0)
+		put(device.NVLinkRecovery, 0)
+		put(device.NVLinkBandwidth, m.nvlink.whole)
+	}
+	put(device.VGPULicense, 0)
+	if !m.mig {
+		profile(r, l)
+		put(device.PCIeTxBytes, pcie)
+		put(device.PCIeRxBytes, pcie*3/2)
+	}
+	if m.fig.nvlinks > 0 {
+		put(device.NVLinkTxBytes, m.linkBytes(l)/2)
+		put(device.NVLinkRxBytes, m.linkBytes(l)/2)
+	}
+}
+
+// readUnit appends the fields of a MIG instance.
+func (m *model) readUnit(r *device.Reading, u *unit) {
+	l := m.unitLevel(u)
+	reserved := reservedMiB(u.memory)
+	used := min(l.memory, u.memory-reserved)
+	r.Values = append(r.Values,
+		device.Value{Field: device.FBFree, N: u.memory - reserved - used},
+		device.Value{Field: device.FBUsed, N: used},
+		device.Value{Field: device.FBReserved, N: reserved})
+	profile(r, l)
+}
+
+// profile appends the activity ratios that go with a level: a training step
+// keeps the engine busier than the multiprocessors, and those busier than the
+// tensor pipe.
+func profile(r *device.Reading, l level) {
+	r.Values = append(r.Values,
+		device.Value{Field: device.GraphicsActive, N: l.util},
+		device.Value{Field: device.SMActive, N: l.util * 86 / 100},
+		device.Value{Field: device.SMOccupancy, N: l.util * 41 / 100},
+		device.Value{Field: device.TensorActive, N: l.util * 38 / 100},
+		device.Value{Field: device.DRAMActive, N: l.util * 52 / 100},
+		device.Value{Field: device.FP64Active, N: 0},
+		device.Value{Field: device.FP32Active, N: l.util * 17 / 100},
+		device.Value{Field: device.FP16Active, N: l.util * 6 / 100})
+}
+
+func percentOf(ratio int64) int64 { return (ratio*100 + device.Ratio/2) / device.Ratio }

@@ -1,0 +1,308 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Node is what a node's agent knows of the node and of the configuration when
+// it prepares a run. It does not change while the agent lives.
+type Node struct {
+	Name    string // in the cluster
+	Host    string // of the machine, without its domain
+	Cluster string
+	// SlurmConf is the path that jobs find in SLURM_CONF.
+	SlurmConf string
+	MemoryMiB int64       // of the machine
+	CPUs      spec.Bitset // that really exist and may be used
+	HasGPUs   bool        // jobs without GPUs have them hidden
+
+	Append   bool // JobFileAppend: what holds without --open-mode
+	Affinity bool // task/affinity: bind to the allocated CPUs
+	Confine  Confine
+	Enforces Enforces // what the shepherd says that it can
+
+	Memory MemoryDefault            // of the cluster
+	Parts  map[string]MemoryDefault // of partitions
+}
+
+// MemoryDefault is the memory of jobs that ask for none, MiB.
+type MemoryDefault struct{ PerCPU, PerNode, PerGPU int64 }
+
+// Confine is cgroup.conf: what holds jobs to what they were given. Shares are
+// in hundredths of a percent.
+type Confine struct {
+	Cores, Devices, RAM, Swap bool
+	AllowedRAM, AllowedSwap   int64 // of the memory a job has
+	MaxRAM                    int64 // of the node's memory
+	MinRAM                    int64 // MiB
+}
+
+// Job is one attempt of a job as its batch node learns it.
+type Job struct {
+	Key       RunKey
+	ID        uint64
+	ArrayID   uint64 // 0 = no array
+	Task      int64  // spec.NoTask = no array task
+	Spec      *spec.JobSpec
+	User      string
+	Group     string
+	Home      string // for an environment that has none; may be empty
+	Shell     string // the same
+	UID, GID  uint32
+	Groups    []uint32
+	Partition string
+	Nodes     string // the allocation as a host list
+	Alloc     []spec.NodeAlloc
+	Index     int // of this node in Alloc
+	Tasks     uint32
+	Restarts  uint32
+	Start     spec.Instant
+	End       spec.Instant // 0 = no time limit
+	GPUEnv    []string     // CUDA_VISIBLE_DEVICES and its like
+	Devices   []string     // device files of its GPUs
+	Script    []byte
+	Env       []byte // NUL-separated NAME=value
+}
+
+func (j *Job) here() *spec.NodeAlloc { return &j.Alloc[j.Index] }
+
+// Batch prepares the batch script of a job. The warnings are for the log.
+func Batch(j *Job, n *Node) (RunSpec, []string) {
+	io := &j.Spec.IO
+	limits, warnings := Rlimits(io.Rlimits)
+	user := splitEnv(j.Env)
+	r := RunSpec{
+		Key: j.Key, JobID: j.ID, UID: j.UID, GID: j.GID, Groups: j.Groups,
+		WorkDir: cmp.Or(io.WorkDir, "/tmp"), Script: j.Script, Argv: j.Spec.Args, Env: environment(user, j, n),
+		Append: io.Append.Or(n.Append), Umask: umask(io.Umask, user), Rlimits: limits,
+	}
+	r.Stdin, r.Stdout, r.Stderr = Files(j, n)
+	r.CPUs = bind(j, n)
+	r.Limits = confine(j, n)
+	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(r.CPUs) > 0
+	if n.fences() {
+		r.FenceDevices, r.Devices = true, j.Devices
+	}
+	return r, warnings
+}
+
+func (n *Node) fences() bool { return n.Confine.Devices && n.Enforces.Devices && n.HasGPUs }
+
+// Files gives a batch script's standard files with their patterns expanded;
+// they may be relative to the work directory. An empty stderr is the stdout.
+func Files(j *Job, n *Node) (stdin, stdout, stderr string) {
+	io := &j.Spec.IO
+	facts := FileFacts{JobID: j.ID, ArrayJob: j.ArrayID, ArrayTask: j.Task, Step: StepBatch, Node: n.Host, NodeIndex: uint32(j.Index),
+		User: j.User, JobName: j.Spec.Name, Restarts: j.Restarts}
+	stdout = cmp.Or(io.Stdout, DefaultOutput(j.ArrayID != 0))
+	return ExpandFile(io.Stdin, &facts), ExpandFile(stdout, &facts), ExpandFile(io.Stderr, &facts)
+}
+
+// splitEnv takes a stored environment apart.
+func splitEnv(env []byte) []string {
+	if len(env) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00")
+}
+
+// lookup finds a variable; of several with one name the last one counts.
+func lookup(env []string, name string) string {
+	for _, e := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(e, name); ok && strings.HasPrefix(v, "=") {
+			return v[1:]
+		}
+	}
+	return ""
+}
+
+// environment is the job's own, the variables of Slurm, the devices, and what
+// a submission that did not come from a shell lacks.
+func environment(user []string, j *Job, n *Node) []string {
+	env := BatchEnv(user, facts(user, j, n))
+	named := func(list []string) func(string) bool {
+		return func(e string) bool {
+			name, _, _ := strings.Cut(e, "=")
+			return slices.ContainsFunc(list, func(o string) bool { return strings.HasPrefix(o, name) && strings.HasPrefix(o[len(name):], "=") })
+		}
+	}
+	env = append(slices.DeleteFunc(env, named(j.GPUEnv)), j.GPUEnv...)
+	for _, e := range [...]string{"USER=" + j.User, "LOGNAME=" + j.User, "HOME=" + j.Home, "SHELL=" + j.Shell, "PATH=" + defaultPath} {
+		name, v, _ := strings.Cut(e, "=")
+		if v != "" && lookup(env, name) == "" {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// facts are what the environment tells of a job.
+func facts(user []string, j *Job, n *Node) *BatchFacts {
+	js, size := j.Spec, &j.Spec.Size
+	f := &BatchFacts{
+		Cluster: n.Cluster, ConfigFile: n.SlurmConf, JobID: j.ID, ArrayJob: j.ArrayID, ArrayTask: j.Task, Restarts: j.Restarts,
+		JobName: js.Name, Partition: j.Partition, Account: js.Account, QOS: js.QOS, Reservation: js.Place.Reservation,
+		Dependency: js.Queue.Dependency.String(), Licenses: amounts(js.Licenses), User: j.User, Group: j.Group, UID: j.UID, GID: j.GID,
+		SubmitDir: cmp.Or(lookup(user, "SLURM_SUBMIT_DIR"), js.IO.WorkDir), SubmitHost: js.Host, Start: j.Start, End: j.End,
+		NodeName: n.Name, NodeIndex: uint32(j.Index), Nodelist: j.Nodes, Topology: n.Name, TopologyBy: "node",
+		GPUs: j.here().GPUs, GPUsFenced: n.fences(), CPUsPerTask: size.CPUsPerTask,
+	}
+	if size.Tasks > 0 || size.TasksPerNode > 0 {
+		f.Tasks = j.Tasks
+	}
+	for i := range j.Alloc {
+		f.CPUsPerNode = append(f.CPUsPerNode, uint32(j.Alloc[i].CPUs.Count()))
+		f.TasksOnNode = append(f.TasksOnNode, max(j.Alloc[i].Tasks, 1))
+	}
+	if a := js.Queue.Array; a != nil {
+		f.ArrayCount, f.ArrayMin, f.ArrayMax, f.ArrayStep = uint64(a.Count), uint64(a.Min), uint64(a.Max), uint64(a.Step)
+	}
+	m := memory(j, n)
+	f.MemPerCPU, f.MemPerNode, f.MemPerGPU = m.PerCPU, m.PerNode, m.PerGPU
+	distribution, plane, _ := strings.Cut(js.Place.Distribution, "=")
+	f.Asked = AskedText{
+		NTasksPerNode: positive(size.TasksPerNode), NTasksPerCore: positive(size.TasksPerCore), NTasksPerSocket: positive(size.TasksPerSocket),
+		NTasksPerGPU: positive(size.TasksPerGPU), CPUsPerGPU: positive(size.CPUsPerGPU), ThreadsPerCore: positive(size.ThreadsPerCore),
+		Distribution: distribution, PlaneSize: plane, GPUs: gpuCount(size.PerJob), GPUsPerNode: gpuCount(size.PerNode),
+		GPUsPerSocket: gpuCount(size.PerSocket), ExportEnv: lookup(user, "SLURM_EXPORT_ENV"),
+	}
+	return f
+}
+
+// gpuCount writes a request for GPUs as sbatch takes it: 4, or h100:2,a100:2.
+func gpuCount(list []spec.Count) string {
+	var parts []string
+	for _, c := range list {
+		if c.Name != "gpu" {
+			continue
+		}
+		text := strconv.FormatInt(c.N, 10)
+		if c.Type != "" {
+			text = c.Type + ":" + text
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ",")
+}
+
+// amounts writes licences: matlab:2,ansys:1.
+func amounts(list []spec.Count) string {
+	parts := make([]string, len(list))
+	for i, c := range list {
+		parts[i] = c.Name + ":" + strconv.FormatInt(c.N, 10)
+	}
+	return strings.Join(parts, ",")
+}
+
+// memory is the memory of the job by what it was asked for; where nothing
+// was, by the default that gave it some; else what this node gave.
+func memory(j *Job, n *Node) MemoryDefault {
+	s := &j.Spec.Size
+	if !s.AllMem {
+		anyGPU := slices.ContainsFunc(slices.Concat(s.PerJob, s.PerNode, s.PerTask, s.PerSocket), func(c spec.Count) bool { return c.Name == "gpu" })
+		for _, m := range [...]MemoryDefault{{s.MemPerCPU, s.MemPerNode, s.MemPerGPU}, n.Parts[j.Partition], n.Memory} {
+			switch {
+			case m.PerCPU > 0:
+				return MemoryDefault{PerCPU: m.PerCPU}
+			case m.PerNode > 0:
+				return MemoryDefault{PerNode: m.PerNode}
+			case m.PerGPU > 0 && anyGPU:
+				return MemoryDefault{PerGPU: m.PerGPU}
+			}
+		}
+	}
+	return MemoryDefault{PerNode: j.here().Mem}
+}
+
+// umask is the submitter's; one that was not sent is looked for where Slurm's
+// tools leave it.
+func umask(given uint32, user []string) uint32 {
+	if given != 0 {
+		return given & 0o777
+	}
+	if n, err := strconv.ParseUint(lookup(user, "SLURM_UMASK"), 8, 32); err == nil {
+		return uint32(n) & 0o777
+	}
+	return 0o022
+}
+
+// bind gives the CPUs to run on. A node that is declared larger than it is (a
+// lab) has no such CPUs: its jobs are left where the kernel puts them.
+func bind(j *Job, n *Node) []int32 {
+	mine := j.here().CPUs
+	if !n.Affinity && !n.Confine.Cores || mine.Empty() || !mine.AndNot(n.CPUs).Empty() {
+		return nil
+	}
+	members := mine.Members()
+	out := make([]int32, len(members))
+	for i, c := range members {
+		out[i] = int32(c)
+	}
+	return out
+}
+
+// confine gives the memory limits of cgroup.conf for what the job was given.
+func confine(j *Job, n *Node) Limits {
+	c := &n.Confine
+	if !c.RAM || !n.Enforces.Memory {
+		return Limits{}
+	}
+	const mib = 1 << 20
+	most := percent(n.MemoryMiB*mib, c.MaxRAM)
+	given := j.here().Mem * mib
+	if given == 0 {
+		given = most
+	}
+	l := Limits{MemoryBytes: max(percent(given, c.AllowedRAM), c.MinRAM*mib)}
+	if most > 0 {
+		l.MemoryBytes = min(l.MemoryBytes, most)
+	}
+	if c.Swap {
+		l.SwapBytes = percent(given, c.AllowedSwap)
+		if l.SwapBytes == 0 {
+			l.SwapBytes = NoSwap
+		}
+	}
+	return l
+}
+
+// percent gives a share in hundredths of a percent, without overflow.
+func percent(n, share int64) int64 {
+	return n/10_000*share + n%10_000*share/10_000
+}
+
+// rlimit is a resource limit by Slurm's name and by Linux's number.
+type rlimit struct {
+	name   string
+	number int32
+}
+
+var rlimits = []rlimit{
+	{"AS", 9}, {"CORE", 4}, {"CPU", 0}, {"DATA", 2}, {"FSIZE", 1}, {"MEMLOCK", 8}, {"NOFILE", 7}, {"NPROC", 6}, {"RSS", 5}, {"STACK", 3},
+}
+
+// Rlimits turns the soft limits of a submission into those of a run; hard
+// limits stay the node's. A negative amount is no limit.
+func Rlimits(list []spec.Count) (out []Rlimit, warnings []string) {
+	for _, c := range list {
+		name := strings.TrimPrefix(strings.ToUpper(c.Name), "RLIMIT_")
+		i := slices.IndexFunc(rlimits, func(r rlimit) bool { return r.name == name })
+		if i < 0 {
+			warnings = append(warnings, "resource limit "+c.Name+" is not known and is not set")
+			continue
+		}
+		soft := uint64(c.N)
+		if c.N < 0 {
+			soft = RlimitInfinity
+		}
+		out = append(out, Rlimit{Resource: rlimits[i].number, Soft: soft, Hard: RlimitKeep})
+	}
+	return out, warnings
+}

@@ -1,0 +1,276 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// modes runs a test in every mode that works on this machine.
+func modes(t *testing.T, fn func(t *testing.T, h *Host)) {
+	ran := 0
+	for _, m := range []Mode{V2, Hybrid, V1} {
+		h := Detect(Options{Base: fmt.Sprintf("muster-test-%s-%d", m, os.Getpid()), Force: m, CloneInto: spawn.CanCloneIntoGroup()})
+		if h.Mode() != m {
+			continue
+		}
+		ran++
+		t.Run(string(m), func(t *testing.T) {
+			t.Cleanup(h.Close)
+			fn(t, h)
+		})
+	}
+	if ran == 0 {
+		t.Skip("no writable control groups on this machine")
+	}
+}
+
+// start runs a shell command in the group and gives its pid.
+func start(t *testing.T, g *Group, command string) int {
+	t.Helper()
+	e, err := g.Enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	fd := int(null.Fd())
+	c, err := spawn.Start(&spawn.Request{Paths: []string{"/bin/sh"}, Argv: []string{"sh", "-c", command},
+		Env: []string{"PATH=/usr/bin:/bin"}, Stdin: fd, Stdout: fd, Stderr: fd, CgroupFD: e.CgroupFD, JoinFDs: e.Joins})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(c.PIDFD)
+	return c.PID
+}
+
+func wait(t *testing.T, pid int) syscall.WaitStatus {
+	t.Helper()
+	var ws syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	return ws
+}
+
+func TestProcessIsBornInItsGroupAndKilledWithItsTree(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		g, err := h.Create("1.0.batch", Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The daemon leaves the session and its parent; only the group knows it.
+		pid := start(t, g, "setsid sh -c '(sleep 1000 &) ; sleep 1000' & wait")
+		pids, err := g.Procs()
+		if err != nil || len(pids) == 0 {
+			t.Fatalf("processes %v, %v", pids, err)
+		}
+		if err := g.Remove(); !errors.Is(err, ErrBusy) {
+			t.Errorf("removing a full group: %v", err)
+		}
+		if err := g.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if ws := wait(t, pid); ws.Signal() != syscall.SIGKILL {
+			t.Errorf("leader ended with %v", ws)
+		}
+		if err := g.WaitEmpty(context.Background(), true); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Remove(); err != nil {
+			t.Fatal(err)
+		}
+		names, err := h.Names()
+		if err != nil || len(names) != 0 {
+			t.Errorf("left over: %v, %v", names, err)
+		}
+	})
+}
+
+func TestCPUTimeIsCounted(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		if h.Mode() == V1 && h.v1["cpuacct"] == "" {
+			t.Skip("no cpuacct")
+		}
+		g, err := h.Create("2.0.batch", Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait(t, start(t, g, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"))
+		s, err := g.Stats()
+		if err != nil || s.CPU <= 0 {
+			t.Errorf("usage %+v, %v", s, err)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMemoryLimitKillsAndSaysSo(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		if !h.Enforces().Memory {
+			t.Skip("no memory controller")
+		}
+		g, err := h.Create("3.0.batch", Settings{Limits: plan.Limits{MemoryBytes: 16 << 20, SwapBytes: plan.NoSwap}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ws := wait(t, start(t, g, "exec head -c 100000000 /dev/zero | tail -c 90000000 >/dev/null"))
+		s, err := g.Stats()
+		if err != nil || s.OOMKills == 0 || !s.HasMemory || s.Peak == 0 {
+			t.Errorf("status %v, stats %+v, %v", ws, s, err)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCoresConfine(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		if !h.Enforces().Cores {
+			t.Skip("no cpuset controller")
+		}
+		g, err := h.Create("4.0.batch", Settings{Limits: plan.Limits{Cores: true}, CPUs: []int32{0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ws := wait(t, start(t, g, "grep -qx 'Cpus_allowed_list:\t0' /proc/self/status")); ws.ExitStatus() != 0 {
+			t.Error("the process is not confined to CPU 0")
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFenceOpensOnlyTheAllowedDevice(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		if !h.Enforces().Devices {
+			t.Skip("no v1 devices controller")
+		}
+		dir := t.TempDir()
+		mine, other := filepath.Join(dir, "nvidia3"), filepath.Join(dir, "nvidia4")
+		for i, p := range []string{mine, other} {
+			if err := unix.Mknod(p, unix.S_IFCHR|0o666, int(unix.Mkdev(195, uint32(3+i)))); err != nil {
+				t.Skipf("cannot make device files: %v", err)
+			}
+		}
+		g, err := h.Create("5.0.batch", Settings{Fence: true, Devices: []string{mine}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// No driver answers here: an allowed device says "no such device",
+		// a fenced one "not permitted".
+		cmd := fmt.Sprintf("! (: < %s) 2>&1 | grep -q 'not permitted' && (: < %s) 2>&1 | grep -qi 'not permitted'", mine, other)
+		if ws := wait(t, start(t, g, cmd)); ws.ExitStatus() != 0 {
+			out, _ := exec.Command("sh", "-c", fmt.Sprintf("(: < %s); (: < %s)", mine, other)).CombinedOutput()
+			t.Errorf("the fence does not hold; unfenced, the shell says: %s", out)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOpenFindsAGroupAgain(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		g, err := h.Create("6.0.batch", Settings{Limits: plan.Limits{MemoryBytes: 64 << 20}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid := start(t, g, "exec sleep 1000")
+		again := h.Open("6.0.batch")
+		if pids, err := again.Procs(); err != nil || len(pids) != 1 || pids[0] != pid {
+			t.Errorf("processes %v, %v, want %d", pids, err, pid)
+		}
+		if err := again.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, pid)
+		if err := again.Remove(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(g.Path()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the group is still there: %v", err)
+		}
+	})
+}
+
+func TestNoneTracksNothingAndSaysSo(t *testing.T) {
+	h := Detect(Options{Base: "x", Force: None})
+	if h.Mode() != None || len(h.Notes()) == 0 || h.Enforces() != (plan.Enforces{}) {
+		t.Errorf("mode %v, notes %q, enforces %+v", h.Mode(), h.Notes(), h.Enforces())
+	}
+	g, err := h.Create("1", Settings{})
+	if g != nil || err != nil {
+		t.Errorf("group %v, %v", g, err)
+	}
+	if err := g.Kill(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMountsOfContainersAndPlainHosts(t *testing.T) {
+	for _, c := range []struct{ name, info, self, unified, memory string }{
+		{"v2 service", "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw",
+			"0::/system.slice/muster-agent.service", "/sys/fs/cgroup/system.slice/muster-agent.service", ""},
+		{"v2 restarted in its leaf", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
+			"0::/system.slice/a.service/muster-shepherd", "/sys/fs/cgroup/system.slice/a.service", ""},
+		{"container with a bind mount", "30 23 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw",
+			"0::/docker/abc/x", "/sys/fs/cgroup/x", ""},
+		{"outside of the mount", "30 23 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw",
+			"0::/other", "/sys/fs/cgroup", ""},
+		{"hybrid", "31 23 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n32 23 0:28 / /sys/fs/cgroup/mem\\040ory rw shared:9 - cgroup cgroup rw,memory",
+			"4:memory:/a/b\n0::/", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/mem ory/a/b"},
+	} {
+		m, err := parseMounts(c.info, c.self)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := m.unified.own(); got != c.unified {
+			t.Errorf("%s: unified %q, want %q", c.name, got, c.unified)
+		}
+		if c.memory != "" && m.v1["memory"].own() != c.memory {
+			t.Errorf("%s: memory %q, want %q", c.name, m.v1["memory"].own(), c.memory)
+		}
+	}
+}
+
+func TestCPUList(t *testing.T) {
+	for want, in := range map[string][]int32{"": nil, "0": {0}, "0-3,8": {3, 8, 1, 0, 2, 2}, "1,3,5-6": {1, 3, 5, 6}} {
+		if got := cpuList(in); got != want {
+			t.Errorf("%v: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzParseMounts(f *testing.F) {
+	f.Add("30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", "0::/a")
+	f.Add("32 23 0:28 / /m rw shared:9 - cgroup cgroup rw,memory", "4:memory:/a/b")
+	f.Fuzz(func(t *testing.T, info, self string) {
+		m, err := parseMounts(info, self)
+		if err != nil {
+			return
+		}
+		for _, mt := range m.v1 {
+			_ = strings.TrimSpace(mt.own())
+		}
+	})
+}

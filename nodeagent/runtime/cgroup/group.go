@@ -1,0 +1,347 @@
+//go:build linux
+
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy means that a group still holds processes.
+var ErrBusy = errors.New("the control group still holds processes")
+
+// Group is the control group of one run. A nil Group stands for "not tracked".
+type Group struct {
+	host  *Host
+	name  string
+	dir   string   // in the tracking hierarchy
+	extra []string // folders in v1 hierarchies
+	mem   string   // folder with the memory counters; empty without
+}
+
+// Settings are what a group is made with.
+type Settings struct {
+	Limits  plan.Limits
+	CPUs    []int32  // for Limits.Cores
+	Devices []string // device files allowed; used with Fence
+	Fence   bool
+}
+
+// Create makes a group. In mode None it gives nil and no error.
+func (h *Host) Create(name string, s Settings) (*Group, error) {
+	if h.mode == None {
+		return nil, nil
+	}
+	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
+	if err := unix.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make control group %s: %w", g.dir, err)
+	}
+	if err := g.limit(s); err != nil {
+		_ = g.Remove()
+		return nil, fmt.Errorf("limit control group %s: %w", name, err)
+	}
+	return g, nil
+}
+
+// Open gives the handle of a group that exists, after a restart.
+func (h *Host) Open(name string) *Group {
+	if h.mode == None {
+		return nil
+	}
+	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
+	for c, base := range h.v1 {
+		d := filepath.Join(base, name)
+		if d == g.dir {
+			continue
+		}
+		if _, err := os.Stat(d); err == nil {
+			g.extra = append(g.extra, d)
+			if c == "memory" {
+				g.mem = d
+			}
+		}
+	}
+	if h.v2["memory"] {
+		g.mem = g.dir
+	}
+	return g
+}
+
+// Path gives the folder that tracks the processes.
+func (g *Group) Path() string {
+	if g == nil {
+		return ""
+	}
+	return g.dir
+}
+
+func (g *Group) limit(s Settings) error {
+	h := g.host
+	if h.mode == V2 {
+		return g.limitV2(s)
+	}
+	if h.mode == V1 && h.v1["cpuacct"] != "" {
+		if _, err := g.enter("cpuacct"); err != nil {
+			return err
+		}
+	}
+	if l := s.Limits; l.MemoryBytes > 0 && h.v1["memory"] != "" {
+		d, err := g.enter("memory")
+		if err != nil {
+			return err
+		}
+		g.mem = d
+		if err := g.limitMemoryV1(d, l); err != nil {
+			return err
+		}
+	}
+	if n := s.Limits.Pids; n > 0 && h.v1["pids"] != "" {
+		d, err := g.enter("pids")
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(d, "pids.max"), strconv.FormatInt(n, 10)); err != nil {
+			return err
+		}
+	}
+	if s.Limits.Cores && len(s.CPUs) > 0 && h.v1["cpuset"] != "" {
+		d, err := g.enter("cpuset")
+		if err != nil {
+			return err
+		}
+		mems, err := os.ReadFile(filepath.Join(h.v1["cpuset"], "cpuset.mems"))
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(d, "cpuset.mems"), strings.TrimSpace(string(mems))); err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(d, "cpuset.cpus"), cpuList(s.CPUs)); err != nil {
+			return err
+		}
+	}
+	if s.Fence && h.v1["devices"] != "" {
+		d, err := g.enter("devices")
+		if err != nil {
+			return err
+		}
+		return fence(d, s.Devices)
+	}
+	return nil
+}
+
+func (g *Group) limitMemoryV1(d string, l plan.Limits) error {
+	if err := writeFile(filepath.Join(d, "memory.limit_in_bytes"), strconv.FormatInt(l.MemoryBytes, 10)); err != nil {
+		return err
+	}
+	if l.SwapBytes == 0 {
+		return nil
+	}
+	both := l.MemoryBytes + max(l.SwapBytes, 0)
+	return writeFile(filepath.Join(d, "memory.memsw.limit_in_bytes"), strconv.FormatInt(both, 10))
+}
+
+func (g *Group) limitV2(s Settings) error {
+	h, l := g.host, s.Limits
+	if h.v2["memory"] {
+		g.mem = g.dir
+		if l.MemoryBytes > 0 {
+			if err := writeFile(filepath.Join(g.dir, "memory.max"), strconv.FormatInt(l.MemoryBytes, 10)); err != nil {
+				return err
+			}
+			if l.SwapBytes != 0 {
+				err := writeFile(filepath.Join(g.dir, "memory.swap.max"), strconv.FormatInt(max(l.SwapBytes, 0), 10))
+				// A kernel without swap accounting has no such file, and no swap to forbid.
+				if err != nil && !errors.Is(err, os.ErrNotExist) {
+					return err
+				}
+			}
+		}
+	}
+	if h.v2["pids"] && l.Pids > 0 {
+		if err := writeFile(filepath.Join(g.dir, "pids.max"), strconv.FormatInt(l.Pids, 10)); err != nil {
+			return err
+		}
+	}
+	if h.v2["cpuset"] && l.Cores && len(s.CPUs) > 0 {
+		return writeFile(filepath.Join(g.dir, "cpuset.cpus"), cpuList(s.CPUs))
+	}
+	return nil
+}
+
+// enter makes the group's folder under one v1 controller.
+func (g *Group) enter(controller string) (string, error) {
+	d := filepath.Join(g.host.v1[controller], g.name)
+	if err := unix.Mkdir(d, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return "", err
+	}
+	g.extra = append(g.extra, d)
+	return d, nil
+}
+
+// Entry holds the open files that a starting process needs to be put into the
+// group; close it once the process runs.
+type Entry struct {
+	CgroupFD int // v2 folder to be born in; -1 for none
+	Joins    []int
+}
+
+// Enter opens what a process needs to start in the group.
+func (g *Group) Enter() (Entry, error) {
+	e := Entry{CgroupFD: -1}
+	if g == nil {
+		return e, nil
+	}
+	var files []string
+	switch {
+	case g.host.mode == V1:
+		files = append(files, filepath.Join(g.dir, "tasks"))
+	case g.host.cloneInto:
+		fd, err := unix.Open(g.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return e, fmt.Errorf("open control group %s: %w", g.dir, err)
+		}
+		e.CgroupFD = fd
+	default:
+		files = append(files, filepath.Join(g.dir, "cgroup.procs"))
+	}
+	for _, d := range g.extra {
+		files = append(files, filepath.Join(d, "tasks"))
+	}
+	for _, f := range files {
+		fd, err := unix.Open(f, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			e.Close()
+			return Entry{CgroupFD: -1}, fmt.Errorf("open %s: %w", f, err)
+		}
+		e.Joins = append(e.Joins, fd)
+	}
+	return e, nil
+}
+
+// Close closes the files.
+func (e *Entry) Close() {
+	if e.CgroupFD >= 0 {
+		_ = unix.Close(e.CgroupFD)
+		e.CgroupFD = -1
+	}
+	for _, fd := range e.Joins {
+		_ = unix.Close(fd)
+	}
+	e.Joins = nil
+}
+
+// Procs lists the processes of the group.
+func (g *Group) Procs() ([]int, error) {
+	if g == nil {
+		return nil, nil
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var out []int
+	for f := range strings.FieldsSeq(string(b)) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+			out = append(out, pid)
+		}
+	}
+	return out, nil
+}
+
+// Signal sends a signal to every process of the group once.
+func (g *Group) Signal(sig unix.Signal) error {
+	pids, err := g.Procs()
+	for _, pid := range pids {
+		_ = unix.Kill(pid, sig)
+	}
+	return err
+}
+
+// Kill kills every process of the group, also those that fork meanwhile. It
+// returns before they are gone.
+func (g *Group) Kill() error {
+	if g == nil {
+		return nil
+	}
+	if g.host.mode != V1 {
+		err := writeFile(filepath.Join(g.dir, "cgroup.kill"), "1")
+		if err == nil || !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		// Linux before 5.14: hold them still, then kill them one by one.
+		_ = writeFile(filepath.Join(g.dir, "cgroup.freeze"), "1")
+		defer func() { _ = writeFile(filepath.Join(g.dir, "cgroup.freeze"), "0") }()
+		return g.Signal(unix.SIGKILL)
+	}
+	state := filepath.Join(g.dir, "freezer.state")
+	_ = writeFile(state, "FROZEN")
+	err := g.Signal(unix.SIGKILL)
+	return errors.Join(err, writeFile(state, "THAWED"))
+}
+
+// Empty tells that no process is left.
+func (g *Group) Empty() (bool, error) {
+	if g == nil {
+		return true, nil
+	}
+	if g.host.mode == V1 {
+		pids, err := g.Procs()
+		return len(pids) == 0, err
+	}
+	b, err := readFile(filepath.Join(g.dir, "cgroup.events"))
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
+	return field(b, "populated") == 0, err
+}
+
+// WaitEmpty returns when no process is left or the context ends. It looks
+// again at growing intervals, killing each time: v1 tells nobody.
+func (g *Group) WaitEmpty(ctx context.Context, kill bool) error {
+	wait := time.Millisecond
+	for {
+		if empty, err := g.Empty(); err != nil || empty {
+			return err
+		}
+		if kill {
+			if err := g.Kill(); err != nil {
+				return err
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		wait = min(2*wait, 200*time.Millisecond)
+	}
+}
+
+// Remove removes an empty group; ErrBusy if it is not empty.
+func (g *Group) Remove() error {
+	if g == nil {
+		return nil
+	}
+	for _, d := range append([]string{g.dir}, g.extra...) {
+		switch err := unix.Rmdir(d); {
+		case err == nil || errors.Is(err, unix.ENOENT):
+		case errors.Is(err, unix.EBUSY):
+			return ErrBusy
+		default:
+			return fmt.Errorf("remove control group %s: %w", d, err)
+		}
+	}
+	return nil
+}

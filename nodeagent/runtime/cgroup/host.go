@@ -1,0 +1,254 @@
+//go:build linux
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// Mode is the kind of control groups a host has.
+type Mode string
+
+// The modes, best first.
+const (
+	V2     Mode = "v2"
+	Hybrid Mode = "hybrid"
+	V1     Mode = "v1"
+	None   Mode = "none"
+)
+
+// Options choose where groups are made.
+type Options struct {
+	Base  string // name of the folder that holds the runs' groups, unique on this host
+	Under string // parent group, absolute within the hierarchy; empty means the caller's own group
+	Force Mode   // use this mode or None instead of the best one
+	// CloneInto says that processes can be made inside a v2 group, so that
+	// none needs to move itself.
+	CloneInto bool
+}
+
+// Host makes groups. Its fields do not change after Detect.
+type Host struct {
+	mode      Mode
+	cloneInto bool
+	track     string            // folder whose children hold the processes; v1: of the freezer
+	v1        map[string]string // v1 controller -> our folder
+	v2        map[string]bool   // controllers enabled for our groups
+	notes     []string
+}
+
+// supervisor is the leaf that the shepherd moves itself to, because a v2 group
+// cannot hold both processes and limited children.
+const supervisor = "muster-shepherd"
+
+// Detect finds the best mode that works for this process. It never fails:
+// what does not work is named in Notes.
+func Detect(o Options) *Host {
+	h := &Host{mode: None, v1: map[string]string{}, v2: map[string]bool{}, cloneInto: o.CloneInto}
+	mounts, err := readMounts("/proc/self/mountinfo", "/proc/self/cgroup")
+	if err != nil {
+		h.note("control groups cannot be read (%v)", err)
+		return h
+	}
+	best := V2
+	switch {
+	case mounts.unified == nil && len(mounts.v1) == 0:
+		best = None
+	case mounts.unified == nil:
+		best = V1
+	case len(mounts.v1) > 0:
+		best = Hybrid
+	}
+	if o.Force != "" && o.Force != best {
+		if o.Force == V1 && best == Hybrid || o.Force == None {
+			best = o.Force
+		} else {
+			h.note("control groups are %s here, %s was demanded", best, o.Force)
+			best = None
+		}
+	}
+	if err := h.setUp(best, mounts, o); err != nil {
+		h.note("no control groups: %v", err)
+		h.mode = None
+	}
+	if h.mode == None {
+		h.note("processes are tracked by session and parent only: one that hides can outlive its job")
+	}
+	return h
+}
+
+func (h *Host) note(format string, a ...any) { h.notes = append(h.notes, fmt.Sprintf(format, a...)) }
+
+// Mode gives the mode in force.
+func (h *Host) Mode() Mode { return h.mode }
+
+// Notes lists what is weaker than it should be, one sentence each.
+func (h *Host) Notes() []string { return slices.Clone(h.notes) }
+
+// Enforces says which limits hold.
+func (h *Host) Enforces() plan.Enforces {
+	if h.mode == None {
+		return plan.Enforces{}
+	}
+	has := func(c string) bool { return h.v2[c] || h.v1[c] != "" }
+	return plan.Enforces{Memory: has("memory"), Pids: has("pids"), Cores: has("cpuset"),
+		Devices: h.v1["devices"] != "", Tree: true}
+}
+
+func (h *Host) setUp(best Mode, m *mounts, o Options) error {
+	if best == None {
+		return nil
+	}
+	parent := func(mt *mount) string {
+		if o.Under != "" {
+			return filepath.Join(mt.point, o.Under)
+		}
+		return mt.own()
+	}
+	if best == V1 {
+		fz := m.v1["freezer"]
+		if fz == nil {
+			return errors.New("the v1 freezer controller is not mounted")
+		}
+		h.track = filepath.Join(parent(fz), o.Base)
+	} else {
+		h.track = filepath.Join(parent(m.unified), o.Base)
+	}
+	if err := probe(h.track); err != nil {
+		return err
+	}
+	h.mode = best
+	if best == V2 {
+		h.enableV2(parent(m.unified))
+	} else {
+		for _, c := range []string{"memory", "pids", "cpuset", "cpuacct", "devices", "freezer"} {
+			mt := m.v1[c]
+			if mt == nil || (c == "cpuacct" || c == "freezer") && best == Hybrid {
+				continue
+			}
+			h.useV1(c, filepath.Join(parent(mt), o.Base))
+		}
+	}
+	e := h.Enforces()
+	for _, w := range []struct {
+		ok   bool
+		text string
+	}{{e.Memory, "memory"}, {e.Pids, "process"}, {e.Cores, "core"}, {e.Devices, "device"}} {
+		if !w.ok {
+			h.note("%s limits are not enforced on this host", w.text)
+		}
+	}
+	return nil
+}
+
+// useV1 prepares our folder of one v1 controller, or notes why not.
+func (h *Host) useV1(controller, dir string) {
+	if err := probe(dir); err != nil {
+		h.note("controller %s is not usable: %v", controller, err)
+		return
+	}
+	if controller == "cpuset" {
+		if err := copyCPUSet(dir); err != nil {
+			h.note("controller cpuset is not usable: %v", err)
+			return
+		}
+	}
+	h.v1[controller] = dir
+}
+
+// copyCPUSet gives our v1 cpuset folder its parent's CPUs and memory nodes:
+// the kernel makes it empty, and an empty set cannot hold processes.
+func copyCPUSet(dir string) error {
+	for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
+		b, err := os.ReadFile(filepath.Join(filepath.Dir(dir), f))
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(dir, f), strings.TrimSpace(string(b))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe makes the folder and shows that groups can be made in it.
+func probe(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make control group: %w", err)
+	}
+	child := filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid()))
+	if err := os.Mkdir(child, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make control group: %w", err)
+	}
+	return os.Remove(child)
+}
+
+// enableV2 hands the controllers down to our groups, level by level.
+func (h *Host) enableV2(parent string) {
+	if _, err := os.Stat(filepath.Join(parent, "cgroup.type")); err == nil {
+		// Not the root of the hierarchy: it may hold no process itself.
+		leaf := filepath.Join(parent, supervisor)
+		err := os.MkdirAll(leaf, 0o755)
+		if err == nil {
+			err = writeFile(filepath.Join(leaf, "cgroup.procs"), "0")
+		}
+		if err != nil {
+			h.note("the shepherd could not move to its own group: %v", err)
+		}
+	}
+	have, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
+	if err != nil {
+		h.note("controllers cannot be read: %v", err)
+		return
+	}
+	for _, c := range strings.Fields(string(have)) {
+		if !slices.Contains([]string{"memory", "pids", "cpuset", "cpu", "io"}, c) {
+			continue
+		}
+		err := writeFile(filepath.Join(parent, "cgroup.subtree_control"), "+"+c)
+		if err == nil {
+			err = writeFile(filepath.Join(h.track, "cgroup.subtree_control"), "+"+c)
+		}
+		if err != nil {
+			h.note("controller %s is not usable below %s: %v", c, parent, err)
+			continue
+		}
+		h.v2[c] = true
+	}
+}
+
+// Names lists the groups that exist, of this shepherd or of one before it.
+func (h *Host) Names() ([]string, error) {
+	if h.mode == None {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(h.track)
+	if err != nil {
+		return nil, fmt.Errorf("list control groups: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// Close removes our folders where no group is left in them.
+func (h *Host) Close() {
+	if h.mode == None {
+		return
+	}
+	_ = os.Remove(h.track)
+	for _, d := range h.v1 {
+		_ = os.Remove(d)
+	}
+}

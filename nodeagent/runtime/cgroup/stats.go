@@ -1,0 +1,192 @@
+//go:build linux
+
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// Stats are a group's counters. HasMemory tells that Peak and OOMKills were measured.
+type Stats struct {
+	CPU, User, System spec.Span
+	Peak              int64 // bytes, page cache included
+	OOMKills          int64
+	HasMemory         bool
+}
+
+// Stats reads the counters; of a nil Group they are zero.
+func (g *Group) Stats() (Stats, error) {
+	var s Stats
+	if g == nil {
+		return s, nil
+	}
+	if g.host.mode == V1 {
+		g.cpuV1(&s)
+	} else {
+		b, err := readFile(filepath.Join(g.dir, "cpu.stat"))
+		if err != nil {
+			return s, fmt.Errorf("read usage: %w", err)
+		}
+		s.CPU = spec.Span(field(b, "usage_usec")) * spec.Microsecond
+		s.User = spec.Span(field(b, "user_usec")) * spec.Microsecond
+		s.System = spec.Span(field(b, "system_usec")) * spec.Microsecond
+	}
+	switch {
+	case g.mem == "":
+	case g.host.mode == V2:
+		s.Peak = number(filepath.Join(g.mem, "memory.peak"))
+		b, err := readFile(filepath.Join(g.mem, "memory.events"))
+		s.OOMKills, s.HasMemory = field(b, "oom_kill"), err == nil
+	default:
+		s.Peak = number(filepath.Join(g.mem, "memory.max_usage_in_bytes"))
+		b, err := readFile(filepath.Join(g.mem, "memory.oom_control"))
+		s.OOMKills, s.HasMemory = field(b, "oom_kill"), err == nil
+	}
+	return s, nil
+}
+
+func (g *Group) cpuV1(s *Stats) {
+	base := g.host.v1["cpuacct"]
+	if base == "" {
+		return
+	}
+	d := filepath.Join(base, g.name)
+	s.CPU = spec.Span(number(filepath.Join(d, "cpuacct.usage")))
+	s.User = spec.Span(number(filepath.Join(d, "cpuacct.usage_user")))
+	s.System = spec.Span(number(filepath.Join(d, "cpuacct.usage_sys")))
+}
+
+// field finds "name value" in a flat-keyed file; 0 if it is not there.
+func field(b []byte, name string) int64 {
+	for len(b) > 0 {
+		line, rest, _ := bytes.Cut(b, []byte("\n"))
+		if v, ok := bytes.CutPrefix(line, []byte(name)); ok && len(v) > 0 && v[0] == ' ' {
+			n, _ := strconv.ParseInt(string(bytes.TrimSpace(v)), 10, 64)
+			return n
+		}
+		b = rest
+	}
+	return 0
+}
+
+func number(file string) int64 {
+	b, err := readFile(file)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n
+}
+
+func writeFile(file, text string) error {
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for {
+		_, err = unix.Write(fd, []byte(text))
+		// The memory controller gives up at any signal, and the Go runtime
+		// signals its own threads.
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return &os.PathError{Op: "write " + text + " to", Path: file, Err: err}
+		}
+	}
+}
+
+// readFile reads a small file of the kernel with three system calls: the
+// library's way adds the poller, and this is done for each job.
+func readFile(file string) ([]byte, error) {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	b := make([]byte, 0, 4096)
+	for {
+		n, err := unix.Read(fd, b[len(b):cap(b)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: file, Err: err}
+		case n == 0:
+			return b, nil
+		default:
+			b = slices.Grow(b[:len(b)+n], 512)
+		}
+	}
+}
+
+// cpuList folds CPU numbers into the kernel's list form (0-3,8).
+func cpuList(cpus []int32) string {
+	s := slices.Clone(cpus)
+	slices.Sort(s)
+	s = slices.Compact(s)
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		j := i
+		for j+1 < len(s) && s[j+1] == s[j]+1 {
+			j++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%d", s[i])
+		if j > i {
+			fmt.Fprintf(&b, "-%d", s[j])
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// nvidiaMajor is the character device major of NVIDIA's GPUs. Minors from
+// nvidiaControl on are the control devices that every GPU program opens.
+const (
+	nvidiaMajor   = 195
+	nvidiaControl = 254
+)
+
+// fence lets the group open, of NVIDIA's GPU devices, only those named. The v1
+// controller cannot except one device from a forbidden range, so each other
+// minor is forbidden by itself, also of devices that appear later.
+func fence(dir string, devices []string) error {
+	var allowed [nvidiaControl]bool
+	for _, dev := range devices {
+		var st unix.Stat_t
+		if err := unix.Stat(dev, &st); err != nil {
+			return &os.PathError{Op: "allow device", Path: dev, Err: err}
+		}
+		if minor := unix.Minor(st.Rdev); st.Mode&unix.S_IFMT == unix.S_IFCHR && unix.Major(st.Rdev) == nvidiaMajor && minor < nvidiaControl {
+			allowed[minor] = true
+		}
+	}
+	file := filepath.Join(dir, "devices.deny")
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for minor, ok := range allowed {
+		if ok {
+			continue
+		}
+		if _, err := unix.Write(fd, fmt.Appendf(nil, "c %d:%d rwm", nvidiaMajor, minor)); err != nil {
+			return &os.PathError{Op: "write to", Path: file, Err: err}
+		}
+	}
+	return nil
+}

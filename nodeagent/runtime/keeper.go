@@ -1,0 +1,325 @@
+//go:build linux
+
+package runtime
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// ErrDown means that no shepherd of this release answers at the moment; the
+// Keeper is bringing one up.
+var ErrDown = errors.New("the shepherd is down; it is being restarted")
+
+// Keeper keeps a shepherd running and stays connected to it and to those of
+// older releases that still have runs.
+type Keeper struct {
+	cfg    Config
+	log    *slog.Logger
+	events func([]plan.Event)
+
+	// deliver lets one batch of news through at a time, whoever it is from.
+	deliver sync.Mutex
+
+	mu      sync.Mutex
+	clients map[string]*Client     // by release
+	owner   map[plan.RunKey]string // release that has a run; only for others than our own
+	wg      sync.WaitGroup
+}
+
+// Keep starts or finds the shepherd and begins the news. It fails if the first
+// start fails; later it retries for ever. Everything ends with the context,
+// but for the shepherd itself.
+func Keep(ctx context.Context, cfg Config, log *slog.Logger, events func([]plan.Event)) (*Keeper, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	k := &Keeper{cfg: cfg, log: log, events: events, clients: map[string]*Client{}, owner: map[plan.RunKey]string{}}
+	// Older shepherds first: ours drains them as soon as it starts, and an
+	// empty one is gone then.
+	k.findOthers(ctx)
+	c, err := Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.attach(ctx, cfg.Release, c); err != nil {
+		return nil, err
+	}
+	k.wg.Go(func() { k.keep(ctx, c) })
+	return k, nil
+}
+
+// Wait returns when the context has ended and all connections are closed.
+func (k *Keeper) Wait() { k.wg.Wait() }
+
+// keep replaces the connection whenever it ends.
+func (k *Keeper) keep(ctx context.Context, c *Client) {
+	const first, longest = 50 * time.Millisecond, 5 * time.Second
+	wait := first
+	for {
+		select {
+		case <-ctx.Done():
+			c.Close()
+			return
+		case <-c.Done():
+		}
+		k.detach(k.cfg.Release, c)
+		k.log.Warn("the shepherd is gone; starting it again")
+		for {
+			next, err := Start(ctx, k.cfg)
+			if err == nil {
+				if err = k.attach(ctx, k.cfg.Release, next); err == nil {
+					c, wait = next, first
+					break
+				}
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			k.log.Error("shepherd", "err", err, "retry_in", wait)
+			timer := time.NewTimer(wait)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+			}
+			wait = min(2*wait, longest)
+		}
+		k.findOthers(ctx)
+	}
+}
+
+// attach makes a connection known and begins its news.
+func (k *Keeper) attach(ctx context.Context, release string, c *Client) error {
+	k.mu.Lock()
+	k.clients[release] = c
+	k.mu.Unlock()
+	err := c.Subscribe(ctx, func(batch []plan.Event) {
+		k.deliver.Lock()
+		defer k.deliver.Unlock()
+		k.own(release, batch)
+		k.events(batch)
+	})
+	if err != nil {
+		k.detach(release, c)
+		c.Close()
+	}
+	return err
+}
+
+func (k *Keeper) detach(release string, c *Client) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.clients[release] == c {
+		delete(k.clients, release)
+	}
+	for key, r := range k.owner {
+		if r == release {
+			delete(k.owner, key)
+		}
+	}
+}
+
+// own remembers which older shepherd a run belongs to.
+func (k *Keeper) own(release string, batch []plan.Event) {
+	if release == k.cfg.Release {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range batch {
+		if e.Exited != nil {
+			k.owner[e.Exited.Key] = release
+		} else if e.Started != nil {
+			k.owner[e.Started.Key] = release
+		}
+	}
+}
+
+// findOthers connects to the shepherds of other releases that answer. When
+// such a connection ends, our own shepherd has inherited what was left.
+func (k *Keeper) findOthers(ctx context.Context) {
+	entries, err := os.ReadDir(k.cfg.Dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		release := e.Name()
+		k.mu.Lock()
+		known := k.clients[release] != nil
+		k.mu.Unlock()
+		if _, err := os.Stat(filepath.Join(k.cfg.Dir, release, "sock")); err != nil || known || release == k.cfg.Release {
+			continue
+		}
+		c, err := Dial(ctx, Socket(k.cfg.Dir, release))
+		if err != nil {
+			continue // dead: our shepherd takes its runs over
+		}
+		if err := k.attach(ctx, release, c); err != nil {
+			k.log.Warn("older shepherd", "release", release, "err", err)
+			continue
+		}
+		k.log.Info("listening to an older shepherd", "release", release)
+		k.wg.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-c.Done():
+			}
+			k.detach(release, c)
+			c.Close()
+		})
+	}
+}
+
+// Client gives the connection to our own release's shepherd.
+func (k *Keeper) Client() (*Client, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.clients[k.cfg.Release]; c != nil {
+		return c, nil
+	}
+	return nil, ErrDown
+}
+
+// all gives every connection, ours first, then by release.
+func (k *Keeper) all() ([]*Client, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	own := k.clients[k.cfg.Release]
+	if own == nil {
+		return nil, ErrDown
+	}
+	out := []*Client{own}
+	var names []string
+	for r := range k.clients {
+		if r != k.cfg.Release {
+			names = append(names, r)
+		}
+	}
+	slices.Sort(names)
+	for _, r := range names {
+		out = append(out, k.clients[r])
+	}
+	return out, nil
+}
+
+// Hello asks our shepherd what it says of itself now.
+func (k *Keeper) Hello(ctx context.Context) (plan.Hello, error) {
+	c, err := k.Client()
+	if err != nil {
+		return plan.Hello{}, err
+	}
+	return c.Greet(ctx)
+}
+
+// Launch asks our shepherd for runs.
+func (k *Keeper) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error) {
+	c, err := k.Client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Launch(ctx, runs)
+}
+
+// List gives the runs of all shepherds, in the order of keys.
+func (k *Keeper) List(ctx context.Context) ([]plan.Observed, error) {
+	clients, err := k.all()
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.Observed
+	for i, c := range clients {
+		runs, err := c.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			k.mu.Lock()
+			for _, o := range runs {
+				k.owner[o.Key] = c.Hello().Release
+			}
+			k.mu.Unlock()
+		}
+		out = append(out, runs...)
+	}
+	slices.SortFunc(out, func(a, b plan.Observed) int { return a.Key.Compare(b.Key) })
+	return out, nil
+}
+
+// each asks the shepherds in turn until one knows the run.
+func (k *Keeper) each(fn func(*Client) error) error {
+	clients, err := k.all()
+	if err != nil {
+		return err
+	}
+	for _, c := range clients {
+		if err = fn(c); !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return err
+}
+
+// Signal sends one signal to the processes that the scope names.
+func (k *Keeper) Signal(ctx context.Context, key plan.RunKey, sig int32, scope plan.Scope) error {
+	return k.each(func(c *Client) error { return c.Signal(ctx, key, sig, scope) })
+}
+
+// Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.
+func (k *Keeper) Terminate(ctx context.Context, t plan.Terminate) error {
+	return k.each(func(c *Client) error { return c.Terminate(ctx, t) })
+}
+
+// Usage gives the use so far of the named runs; without keys, of all.
+func (k *Keeper) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error) {
+	clients, err := k.all()
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.Usage
+	for _, c := range clients {
+		u, err := c.Usage(ctx, keys...)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u...)
+	}
+	return out, nil
+}
+
+// Ack tells the shepherds to forget runs whose exits are recorded elsewhere.
+func (k *Keeper) Ack(ctx context.Context, keys []plan.RunKey) error {
+	by := map[string][]plan.RunKey{}
+	k.mu.Lock()
+	for _, key := range keys {
+		r, other := k.owner[key]
+		if !other {
+			r = k.cfg.Release
+		}
+		by[r] = append(by[r], key)
+		delete(k.owner, key)
+	}
+	clients := map[string]*Client{}
+	for r := range by {
+		clients[r] = k.clients[r]
+	}
+	k.mu.Unlock()
+	var errs []error
+	for r, list := range by {
+		if clients[r] == nil {
+			errs = append(errs, ErrDown)
+			continue
+		}
+		errs = append(errs, clients[r].Ack(ctx, list))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,234 @@
+//go:build linux
+
+// Package proc reads /proc: who a process is, what it uses, and which
+// processes belong together when no control group tells.
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stat is one process as /proc/PID/stat has it.
+type Stat struct {
+	PID, PPID, Session int
+	State              byte   // R S D Z T ...
+	User, System       uint64 // clock ticks of 10 ms, without children
+	ChildUser          uint64
+	ChildSystem        uint64
+	MinFaults          uint64
+	MajFaults          uint64
+	StartTicks         uint64 // clock ticks after boot; with the pid it names a process for ever
+	RSSPages           int64
+}
+
+// ReadStat reads /proc/PID/stat.
+func ReadStat(pid int) (Stat, error) {
+	b, err := readSmall("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Stat{}, err
+	}
+	return parseStat(b)
+}
+
+// parseStat splits after the last parenthesis: a process may put spaces and
+// parentheses into its own name.
+func parseStat(b []byte) (Stat, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 1 || end < open {
+		return Stat{}, fmt.Errorf("proc: stat line %.40q has no name", b)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:open])))
+	f := strings.Fields(string(b[end+1:]))
+	if err != nil || len(f) < 22 {
+		return Stat{}, fmt.Errorf("proc: stat line %.40q is short", b)
+	}
+	num := func(i int) uint64 { // field numbers as in proc(5)
+		n, e := strconv.ParseUint(f[i-3], 10, 64)
+		if e != nil {
+			err = e
+		}
+		return n
+	}
+	s := Stat{PID: pid, State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
+		MinFaults: num(10), MajFaults: num(12), User: num(14), System: num(15),
+		ChildUser: num(16), ChildSystem: num(17), StartTicks: num(22), RSSPages: int64(num(24))}
+	if err != nil {
+		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", b, err)
+	}
+	return s, nil
+}
+
+// All reads every process that exists; those that vanish meanwhile are left out.
+func All() ([]Stat, error) {
+	pids, err := numbers("/proc")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Stat, 0, len(pids))
+	for _, pid := range pids {
+		if s, err := ReadStat(pid); err == nil {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// Tree gives the processes of all that are the root, in its session, below
+// any such process, or accepted by mark. A root of 1 or less names nothing,
+// and neither init nor self nor, through them, their children ever belong:
+// what Tree gives gets killed.
+func Tree(all []Stat, root, self int, mark func(pid int) bool) []Stat {
+	member := map[int]bool{}
+	never := func(s Stat) bool { return s.PID <= 1 || s.PID == self }
+	for _, s := range all {
+		if !never(s) && (root > 1 && (s.PID == root || s.Session == root) || mark(s.PID)) {
+			member[s.PID] = true
+		}
+	}
+	for grew := true; grew; {
+		grew = false
+		for _, s := range all {
+			if !never(s) && !member[s.PID] && member[s.PPID] {
+				member[s.PID], grew = true, true
+			}
+		}
+	}
+	var out []Stat
+	for _, s := range all {
+		if member[s.PID] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// HasEnv tells whether the process was started with NAME=value in its
+// environment. Without the right to look it says no.
+func HasEnv(pid int, entry string) bool {
+	name, value, _ := strings.Cut(entry, "=")
+	return Env(pid, name) == value
+}
+
+// Env gives a variable of the environment that the process was started with;
+// empty without the right to look.
+func Env(pid int, name string) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	for len(b) > 0 {
+		one, rest, _ := bytes.Cut(b, []byte{0})
+		if v, ok := bytes.CutPrefix(one, []byte(name)); ok && len(v) > 0 && v[0] == '=' {
+			return string(v[1:])
+		}
+		b = rest
+	}
+	return ""
+}
+
+// Children lists the direct children of this process, over all its threads.
+func Children() ([]int, error) {
+	tids, err := numbers("/proc/self/task")
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	read := false
+	for _, tid := range tids {
+		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/children")
+		if err != nil {
+			continue // the thread has ended
+		}
+		read = true
+		for f := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				out = append(out, pid)
+			}
+		}
+	}
+	if !read {
+		return nil, errors.New("this kernel does not list children (CONFIG_PROC_CHILDREN)")
+	}
+	return out, nil
+}
+
+// IO reads the bytes a process has read from and written to storage; zero
+// without the right to look.
+func IO(pid int) (read, written int64) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		n, _ := strconv.ParseInt(value, 10, 64)
+		switch name {
+		case "read_bytes":
+			read = n
+		case "write_bytes":
+			written = n
+		}
+	}
+	return read, written
+}
+
+// BootID names this boot of the machine.
+func BootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// BootClock is the time since boot in nanoseconds; it never jumps and is the
+// same for every process.
+func BootClock() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return ts.Nano()
+}
+
+// numbers lists the entries of a folder that are numbers.
+func numbers(dir string) ([]int, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = d.Close() }()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, n := range names {
+		if v, err := strconv.Atoi(n); err == nil {
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}
+
+// readSmall reads a file of at most 4 KiB with three system calls.
+func readSmall(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	b := make([]byte, 4096)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		return nil, err
+	}
+	return b[:n], nil
+}

@@ -1,0 +1,189 @@
+// Package protocol is what the agent and the shepherd say to each other over
+// their unix socket: frames of a four byte little-endian length and one CBOR
+// message. Requests carry a number and may overlap; the answer carries the
+// same number. Frames numbered zero are pushed news.
+//
+// Both sides come from different releases during an upgrade, so fields only
+// ever grow and Version says what is understood.
+package protocol
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// Version of the protocol. A shepherd answers every version up to its own.
+const Version uint32 = 1
+
+// MaxFrame is the largest message in bytes.
+const MaxFrame = 64 << 20
+
+// ErrFrame means that the peer sent something that is not a message.
+var ErrFrame = errors.New("malformed message on the shepherd's socket")
+
+// Op is what a message is about.
+type Op uint8
+
+// The operations; Events is only pushed.
+const (
+	OpHello Op = iota + 1
+	OpLaunch
+	OpSignal
+	OpTerminate
+	OpList
+	OpUsage
+	OpSubscribe
+	OpAck
+	OpDrain
+	OpEvents
+)
+
+// Message is one frame's content.
+type Message struct {
+	ID   uint64          `cbor:"1,keyasint,omitempty"`
+	Op   Op              `cbor:"2,keyasint"`
+	Body cbor.RawMessage `cbor:"3,keyasint,omitempty"`
+	Err  *Error          `cbor:"4,keyasint,omitempty"`
+}
+
+// Code is the kind of an Error.
+type Code uint8
+
+// The kinds of errors.
+const (
+	CodeInternal Code = iota + 1
+	CodeBadRequest
+	CodeNotFound
+)
+
+// Error is a refusal that crosses the socket.
+type Error struct {
+	Code Code   `cbor:"1,keyasint"`
+	Text string `cbor:"2,keyasint,omitempty"`
+}
+
+// Error gives the text.
+func (e *Error) Error() string { return "shepherd: " + e.Text }
+
+// Is compares by code, so that errors.Is(err, ErrNotFound) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Text == "" && t.Code == e.Code
+}
+
+// ErrNotFound matches the answer that names no run.
+var ErrNotFound error = &Error{Code: CodeNotFound}
+
+// Launch asks for runs; the answer is a LaunchReply in the same order.
+type Launch struct {
+	Runs []plan.RunSpec `cbor:"1,keyasint"`
+}
+
+// LaunchReply answers a Launch.
+type LaunchReply struct {
+	Results []plan.LaunchResult `cbor:"1,keyasint"`
+}
+
+// Signal asks for one signal.
+type Signal struct {
+	Key    plan.RunKey `cbor:"1,keyasint"`
+	Signal int32       `cbor:"2,keyasint"`
+	Scope  plan.Scope  `cbor:"3,keyasint"`
+}
+
+// Keys names runs: those to acknowledge, or to read the usage of (none means all).
+type Keys struct {
+	Keys []plan.RunKey `cbor:"1,keyasint"`
+}
+
+// ListReply is every run the shepherd has.
+type ListReply struct {
+	Runs []plan.Observed `cbor:"1,keyasint"`
+}
+
+// UsageReply is the use so far of running runs.
+type UsageReply struct {
+	Usage []plan.Usage `cbor:"1,keyasint"`
+}
+
+// DrainReply names every run that the drained shepherd has or remembers.
+type DrainReply struct {
+	Known []plan.RunKey `cbor:"1,keyasint"`
+	Busy  int32         `cbor:"2,keyasint"` // runs and exits that keep it alive
+}
+
+// Events are news, oldest first.
+type Events struct {
+	Events []plan.Event `cbor:"1,keyasint"`
+}
+
+// Encode gives the frame of a message. body may be nil.
+func Encode(m Message, body any) ([]byte, error) {
+	if body != nil {
+		b, err := cbor.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode message: %w", err)
+		}
+		m.Body = b
+	}
+	b, err := cbor.Marshal(&m)
+	if err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	if len(b) > MaxFrame {
+		return nil, fmt.Errorf("message of %d bytes is larger than %d", len(b), MaxFrame)
+	}
+	frame := make([]byte, 4, 4+len(b))
+	binary.LittleEndian.PutUint32(frame, uint32(len(b)))
+	return append(frame, b...), nil
+}
+
+// Reader reads frames.
+type Reader struct {
+	r   *bufio.Reader
+	dec cbor.DecMode
+}
+
+// NewReader reads frames from r.
+func NewReader(r io.Reader) (*Reader, error) {
+	dec, err := cbor.DecOptions{MaxArrayElements: 1 << 22, MaxMapPairs: 1 << 12}.DecMode()
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), dec: dec}, nil
+}
+
+// Next reads one message; io.EOF at a clean end.
+func (r *Reader) Next() (Message, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+		return Message{}, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n == 0 || n > MaxFrame {
+		return Message{}, fmt.Errorf("%w: length %d", ErrFrame, n)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r.r, b); err != nil {
+		return Message{}, fmt.Errorf("%w: cut off", ErrFrame)
+	}
+	var m Message
+	if err := r.dec.Unmarshal(b, &m); err != nil {
+		return Message{}, fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	return m, nil
+}
+
+// Decode reads a message's body.
+func (r *Reader) Decode(m Message, into any) error {
+	if err := r.dec.Unmarshal(m.Body, into); err != nil {
+		return fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	return nil
+}

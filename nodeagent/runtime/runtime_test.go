@@ -1,0 +1,471 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+func TestExitCodesAndSignals(t *testing.T) {
+	l := newLab(t)
+	for _, c := range []struct {
+		script string
+		code   int32
+		signal int32
+	}{
+		{"exit 0", 0, 0}, {"exit 1", 1, 0}, {"exit 7", 7, 0}, {"exit 127", 127, 0}, {"exit 255", 255, 0}, {"exit 300", 44, 0},
+		{"kill -TERM $$", 0, 15}, {"kill -SEGV $$", 0, 11}, {"kill -KILL $$", 0, 9}, {"kill -ABRT $$", 0, 6}, {"kill -INT $$", 0, 2},
+	} {
+		x, out := l.run(l.job(c.script))
+		if x.Code != c.code || x.Signal != c.signal || x.Failure != plan.None || !x.Started {
+			t.Errorf("%s: %+v\n%s", c.script, x, out)
+		}
+		if x.Start == 0 || x.End < x.Start || x.Elapsed <= 0 || x.Usage.PeakRSS == 0 {
+			t.Errorf("%s: times or usage missing: %+v", c.script, x)
+		}
+	}
+}
+
+func TestTheScriptSeesWhatSlurmGives(t *testing.T) {
+	l := newLab(t)
+	sp := l.job(`echo "$0"; pwd; umask; id -u; id -g; id -G; echo "$SLURM_JOB_ID ${MUSTER_RUN%/*}"; test "$SLURM_TASK_PID" = $$ && echo pid; ls -ld "$0" | cut -c1-10; nice; ulimit -n; echo "$1-$2"; readlink /proc/$$/fd/0`)
+	sp.Argv = []string{"a b", "c"}
+	sp.Umask = 0o027
+	sp.Nice = 3
+	sp.Rlimits = []plan.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 77, Hard: plan.RlimitKeep}}
+	want := []string{filepath.Join(l.cfg.Dir, "r1/spool", fmt.Sprintf("job%05d", sp.JobID), "slurm_script"), l.work, "0027",
+		"65534", "65534", "65534 4 5", fmt.Sprintf("%d %s", sp.JobID, sp.Key), "pid", "-r-x------", "3", "77", "a b-c", "/dev/null"}
+	if os.Geteuid() == 0 {
+		sp.Groups = []uint32{4, 5}
+	} else {
+		want[3], want[4], want[5] = fmt.Sprint(os.Geteuid()), fmt.Sprint(os.Getegid()), ""
+	}
+	x, out := l.run(sp)
+	got := strings.Split(strings.TrimSpace(out), "\n")
+	for i, w := range want {
+		if w != "" && (i >= len(got) || got[i] != w) {
+			t.Errorf("line %d is not %q:\n%s", i, w, out)
+		}
+	}
+	if x.Code != 0 {
+		t.Errorf("%+v", x)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(l.work, sp.Stdout), &st); err != nil || st.Mode&0o777 != 0o640 || st.Uid != sp.UID {
+		t.Errorf("output file %o of %d, %v", st.Mode&0o777, st.Uid, err)
+	}
+	if _, err := os.Stat(filepath.Dir(want[0])); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the spool folder is left behind: %v", err)
+	}
+}
+
+func TestCommandsAreSearchedInTheirPath(t *testing.T) {
+	l := newLab(t)
+	sp := l.job("")
+	sp.Script, sp.Argv = nil, []string{"sh", "-c", "echo ran; exit 3"}
+	sp.Key.Step = 0
+	if x, out := l.run(sp); x.Code != 3 || out != "ran\n" {
+		t.Errorf("%+v %q", x, out)
+	}
+	sp = l.job("")
+	sp.Script, sp.Argv = nil, []string{"no-such-command"}
+	if x, out := l.run(sp); x.Code != int32(unix.ENOENT) || x.Failure != plan.FailExec || !strings.Contains(out, "cannot execute no-such-command: No such file") {
+		t.Errorf("%+v %q", x, out)
+	}
+}
+
+func TestOutputModes(t *testing.T) {
+	l := newLab(t)
+	first := l.job("echo one; echo err >&2")
+	l.run(first)
+	second := l.job("echo two")
+	second.Stdout, second.Append = first.Stdout, true
+	if _, out := l.run(second); out != "one\nerr\ntwo\n" {
+		t.Errorf("appended: %q", out)
+	}
+	third := l.job("echo three")
+	third.Stdout = first.Stdout
+	if _, out := l.run(third); out != "three\n" {
+		t.Errorf("truncated: %q", out)
+	}
+	split := l.job("cat; echo err >&2")
+	split.Stderr, split.Stdin = "split.err", "split.in"
+	if err := os.WriteFile(filepath.Join(l.work, "split.in"), []byte("from stdin\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, out := l.run(split)
+	errText, err := os.ReadFile(filepath.Join(l.work, "split.err"))
+	if out != "from stdin\n" || string(errText) != "err\n" || err != nil {
+		t.Errorf("split: %q %q %v", out, errText, err)
+	}
+}
+
+func TestFilesThatCannotBeOpenedFailTheJobAsInSlurm(t *testing.T) {
+	l := newLab(t)
+	out := l.job("echo never")
+	out.Stdout = "no/such/folder/out"
+	in := l.job("echo never")
+	in.Stdin = "no-such-input"
+	fifo := l.job("echo never")
+	fifo.Stdout = l.fifo("nobody-reads")
+	for _, c := range []struct {
+		sp   plan.RunSpec
+		fail plan.Failure
+	}{{out, plan.FailOutput}, {in, plan.FailInput}, {fifo, plan.FailOutput}} {
+		x, _ := l.run(c.sp)
+		if x.Failure != c.fail || x.Code != 0 || x.Signal != plan.IOErrorSignal || x.Message == "" || x.Started || x.Failure.NodeFault() {
+			t.Errorf("%+v", x)
+		}
+	}
+	if os.Geteuid() == 0 {
+		forbidden := l.job("echo never")
+		forbidden.Stdout = "/etc/muster-test-must-not-exist"
+		if x, _ := l.run(forbidden); x.Failure != plan.FailOutput || !strings.Contains(x.Message, "Permission denied") {
+			t.Errorf("the file was opened with root's rights: %+v", x)
+		}
+	}
+}
+
+func TestMissingWorkDirectoryRunsInTmpAndSaysSo(t *testing.T) {
+	l := newLab(t)
+	sp := l.job("pwd")
+	sp.WorkDir = filepath.Join(l.work, "missing")
+	sp.Stdout = filepath.Join(l.work, "missing.out")
+	l.launch(sp)
+	x := l.exit(sp.Key)
+	b, err := os.ReadFile(sp.Stdout)
+	want := "slurmstepd-n1: error: cannot enter work directory " + sp.WorkDir + ": No such file or directory; running in /tmp\n/tmp\n"
+	if x.Code != 0 || err != nil || string(b) != want {
+		t.Errorf("%+v %v %q", x, err, b)
+	}
+}
+
+func TestScriptsThatCannotBeExecuted(t *testing.T) {
+	l := newLab(t)
+	bad := l.job("")
+	bad.Script = []byte("#!/nonexist/interp\n")
+	if x, out := l.run(bad); x.Code != 2 || x.Failure != plan.FailExec ||
+		out != "slurmstepd-n1: error: cannot execute the script: bad interpreter (/nonexist/interp): No such file or directory\n" {
+		t.Errorf("%+v %q", x, out)
+	}
+	none := l.job("")
+	none.Script = []byte("no shebang\n")
+	if x, out := l.run(none); x.Code != int32(unix.ENOEXEC) || !strings.Contains(out, "Exec format error") {
+		t.Errorf("%+v %q", x, out)
+	}
+}
+
+func TestLimitsThatCannotBeHadAreCutAloud(t *testing.T) {
+	l := newLab(t)
+	sp := l.job("ulimit -Hn; ulimit -Sn")
+	sp.Rlimits = []plan.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 5000, Hard: 100}}
+	if _, out := l.run(sp); !strings.Contains(out, "5000 is above this node's 100") || !strings.HasSuffix(out, "100\n100\n") {
+		t.Errorf("%q", out)
+	}
+}
+
+func TestLaunchingTwiceStartsOnce(t *testing.T) {
+	l := newLab(t)
+	sp := l.job("echo x >> side-effect; read a < " + l.fifo("gate"))
+	if res, err := l.client.Launch(context.Background(), []plan.RunSpec{sp, sp}); err != nil || res[0].Status != plan.Accepted || res[1].Status != plan.Known {
+		t.Fatalf("%+v %v", res, err)
+	}
+	l.begun(sp.Key)
+	if res, err := l.client.Launch(context.Background(), []plan.RunSpec{sp}); err != nil || res[0].Status != plan.Known {
+		t.Fatalf("%+v %v", res, err)
+	}
+	openGate(t, filepath.Join(l.work, "gate"))
+	l.exit(sp.Key)
+	again := func() plan.LaunchStatus {
+		res, err := l.client.Launch(context.Background(), []plan.RunSpec{sp})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res[0].Status
+	}
+	if st := again(); st != plan.Known {
+		t.Errorf("after the exit: %v", st)
+	}
+	if err := l.client.Ack(context.Background(), []plan.RunKey{sp.Key}); err != nil {
+		t.Fatal(err)
+	}
+	if st := again(); st != plan.Ended {
+		t.Errorf("after the acknowledgement: %v", st)
+	}
+	l.killShepherd()
+	l.connect()
+	if st := again(); st != plan.Ended {
+		t.Errorf("after the shepherd's death: %v", st)
+	}
+	if b, err := os.ReadFile(filepath.Join(l.work, "side-effect")); err != nil || string(b) != "x\n" {
+		t.Errorf("side effect %q, %v", b, err)
+	}
+}
+
+// openGate lets jobs that read from the pipe go on.
+func openGate(t testing.TB, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = f.WriteString("go\n")
+	_ = f.Close()
+}
+
+// killShepherd kills it as nothing can be prepared for.
+func (l *lab) killShepherd() {
+	l.t.Helper()
+	end(l.t, int(l.client.Hello().PID), syscall.SIGKILL)
+	<-l.client.Done()
+	l.client.Close()
+}
+
+func TestTheWholeTreeIsKilled(t *testing.T) {
+	for _, mode := range []string{"", "v1", "none"} {
+		t.Run("mode="+mode, func(t *testing.T) {
+			l := newLab(t, "--cgroup-mode", mode)
+			t.Logf("control groups: %s", l.client.Hello().CgroupMode)
+			gate := l.fifo("gate")
+			// A background child, a daemon that left session and parent, and one
+			// that ignores SIGTERM; the leader too.
+			sp := l.job(`trap "" TERM; sleep 1000 & setsid sh -c 'trap "" TERM; (sleep 1001 & sleep 1002) & echo up > ` + gate + `' & wait; sleep 1003`)
+			l.launch(sp)
+			waitGate(t, gate)
+			for len(alive(t, sp.Key)) < 4 { // the kernel shows no environment during an exec
+			}
+			if err := l.client.Terminate(context.Background(), plan.Terminate{Key: sp.Key, Scope: plan.ScopeRun, Grace: 100 * spec.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+			x := l.exit(sp.Key)
+			if x.Signal != int32(unix.SIGKILL) || x.Elapsed < 100*spec.Millisecond {
+				t.Errorf("%+v", x)
+			}
+			if left := alive(t, sp.Key); len(left) > 0 {
+				t.Errorf("left over: %v", left)
+			}
+		})
+	}
+}
+
+func waitGate(t testing.TB, path string) {
+	t.Helper()
+	if _, err := os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDaemonsEndWithTheirJob(t *testing.T) {
+	for _, mode := range []string{"", "v1", "none"} {
+		t.Run("mode="+mode, func(t *testing.T) {
+			l := newLab(t, "--cgroup-mode", mode)
+			x, _ := l.run(l.job("setsid sh -c '(sleep 1000 &) ; (sleep 1000 &)'; exit 5"))
+			if x.Code != 5 || x.Signal != 0 {
+				t.Errorf("%+v", x)
+			}
+			if left := alive(t, x.Key); len(left) > 0 {
+				t.Errorf("left over: %v", left)
+			}
+		})
+	}
+}
+
+func TestTerminateGivesTimeAndWritesTheNoticeFirst(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	sp := l.job("trap 'echo got term; exit 0' TERM; echo up > " + gate + "; sleep 1000 & wait")
+	l.launch(sp)
+	waitGate(t, gate)
+	notice := "*** JOB 1 ON n1 CANCELLED AT 2026-11-21T01:50:17 DUE TO TIME LIMIT ***"
+	if err := l.client.Terminate(context.Background(), plan.Terminate{Key: sp.Key, Scope: plan.ScopeJob, Grace: spec.Hour, Notice: notice}); err != nil {
+		t.Fatal(err)
+	}
+	x := l.exit(sp.Key)
+	out, err := os.ReadFile(filepath.Join(l.work, sp.Stdout))
+	if x.Code != 0 || err != nil || string(out) != "slurmstepd-n1: error: "+notice+"\ngot term\n" {
+		t.Errorf("%+v %q %v", x, out, err)
+	}
+}
+
+func TestSignalScopes(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	trap := "trap 'echo usr1' USR1; trap 'exit 9' USR2; echo up > " + gate + "; while :; do sleep 1000 & wait; done"
+	batch, step := l.job(trap), l.job("")
+	step.Key = plan.Key(batch.Key.Job, 0, 0)
+	step.Script, step.Argv = nil, []string{"sh", "-c", trap}
+	l.launch(batch)
+	waitGate(t, gate)
+	l.launch(step)
+	waitGate(t, gate)
+	send := func(sig unix.Signal, scope plan.Scope) {
+		t.Helper()
+		if err := l.client.Signal(context.Background(), batch.Key, int32(sig), scope); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(unix.SIGUSR2, plan.ScopeSteps)
+	if x := l.exit(step.Key); x.Code != 9 {
+		t.Errorf("step: %+v", x)
+	}
+	runs, err := l.client.List(context.Background())
+	if err != nil || len(runs) != 2 || runs[0].Key != batch.Key || runs[0].State != plan.Running {
+		t.Fatalf("the batch script was hit too: %+v %v", runs, err)
+	}
+	send(unix.SIGUSR2, plan.ScopeLeader)
+	if x := l.exit(batch.Key); x.Code != 9 {
+		t.Errorf("batch: %+v", x)
+	}
+	err = l.client.Signal(context.Background(), plan.Key(1<<60, 0, 0), 15, plan.ScopeRun)
+	if !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("an unknown run: %v", err)
+	}
+	if err := l.client.Signal(context.Background(), batch.Key, 99, plan.ScopeRun); err == nil {
+		t.Error("signal 99 was taken")
+	}
+}
+
+func TestFiveHundredAtOnce(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	var specs []plan.RunSpec
+	for i := range 500 {
+		// Opening the pipe for reading blocks until the gate opens.
+		specs = append(specs, l.job(fmt.Sprintf("echo %d; exec 3< %s; exit %d", i, gate, i%200)))
+	}
+	l.launch(specs...)
+	l.await(func() bool { return len(l.started) == 500 })
+	u, err := l.client.Usage(context.Background())
+	if err != nil || len(u) != 500 {
+		t.Fatalf("%d usages, %v", len(u), err)
+	}
+	f, err := os.OpenFile(gate, os.O_RDWR, 0) // both ends: nobody blocks any more
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for i, sp := range specs {
+		x := l.exit(sp.Key)
+		out, err := os.ReadFile(filepath.Join(l.work, sp.Stdout))
+		if int(x.Code) != i%200 || string(out) != fmt.Sprintf("%d\n", i) || err != nil {
+			t.Fatalf("run %d: %+v %q %v", i, x, out, err)
+		}
+	}
+}
+
+func TestUsageWhileRunningAndAtTheEnd(t *testing.T) {
+	for _, mode := range []string{"", "v1", "none"} {
+		t.Run("mode="+mode, func(t *testing.T) {
+			l := newLab(t, "--cgroup-mode", mode)
+			gate, hold := l.fifo("gate"), l.fifo("hold")
+			// The work is done by a child that nobody waits for.
+			sp := l.job("(a=$(head -c 30000000 /dev/zero | tr '\\0' x); i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo up > " + gate + "; read x < " + hold + "; echo ${#a}) & wait")
+			l.launch(sp)
+			waitGate(t, gate)
+			u, err := l.client.Usage(context.Background(), sp.Key)
+			if err != nil || len(u) != 1 || u[0].RSS < 30_000_000 || u[0].UserCPU+u[0].SystemCPU < 10*spec.Millisecond || u[0].Procs < 2 {
+				t.Fatalf("%+v %v", u, err)
+			}
+			openGate(t, hold)
+			x := l.exit(sp.Key)
+			if x.Usage.UserCPU+x.Usage.SystemCPU < u[0].UserCPU+u[0].SystemCPU-10*spec.Millisecond || x.Usage.PeakRSS < 30_000_000 {
+				t.Errorf("at the end %+v, before %+v", x.Usage, u[0])
+			}
+		})
+	}
+}
+
+func TestOutOfMemoryIsReported(t *testing.T) {
+	l := newLab(t)
+	if !l.client.Hello().Enforces.Memory {
+		t.Skip("memory limits are not enforced on this machine")
+	}
+	sp := l.job("a=$(head -c 200000000 /dev/zero | tr '\\0' x); echo survived")
+	sp.Limits = plan.Limits{MemoryBytes: 32 << 20, SwapBytes: plan.NoSwap}
+	x, out := l.run(sp)
+	if !x.OOM || x.Usage.OOMKills == 0 || !strings.Contains(out, "oom_kill") {
+		t.Errorf("%+v %q", x, out)
+	}
+}
+
+func TestAgentDiesAndHearsEveryExitUntilAcknowledged(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	var keys []plan.RunKey
+	var specs []plan.RunSpec
+	for range 20 {
+		sp := l.job("exec 3< " + gate)
+		specs, keys = append(specs, sp), append(keys, sp.Key)
+	}
+	l.launch(specs...)
+	l.await(func() bool { return len(l.started) == 20 })
+	l.client.Close() // as when the agent is killed
+	f, err := os.OpenFile(gate, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for range 3 {
+		l.mu.Lock()
+		clear(l.exits)
+		l.mu.Unlock()
+		l.connect()
+		for _, k := range keys {
+			l.exit(k)
+		}
+		if err := l.client.Ack(context.Background(), keys[:5]); err != nil {
+			t.Fatal(err)
+		}
+		keys = keys[5:]
+		l.client.Close()
+	}
+	l.connect()
+	runs, err := l.client.List(context.Background())
+	if err != nil || len(runs) != 5 {
+		t.Fatalf("%d runs left, %v", len(runs), err)
+	}
+	for _, r := range runs {
+		if r.State != plan.Exited || r.Exit == nil {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestSpecsThatCannotBeCarriedOutAreRefused(t *testing.T) {
+	l := newLab(t)
+	empty := l.job("")
+	empty.Script = nil
+	relative := l.job("true")
+	relative.WorkDir = "work"
+	zero := l.job("true")
+	zero.Env = append(zero.Env, "A=\x00")
+	res, err := l.client.Launch(context.Background(), []plan.RunSpec{empty, relative, zero})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range res {
+		if r.Status != plan.Refused || r.Code != plan.RefusedSpec || r.Reason == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestBinaryScriptsOfAnySizePass(t *testing.T) {
+	l := newLab(t)
+	sp := l.job("")
+	sp.Script = append([]byte("#!/bin/sh\nexit 6\n#"), bytes.Repeat([]byte("x"), 4<<20)...)
+	if x, _ := l.run(sp); x.Code != 6 {
+		t.Errorf("%+v", x)
+	}
+}

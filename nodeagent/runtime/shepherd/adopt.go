@@ -1,0 +1,282 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/journal"
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// restore reads our own journal and takes its runs up again.
+func (s *Shepherd) restore() error {
+	h := newHistory()
+	jr, torn, err := journal.Open(filepath.Join(s.dir, journalName), h.apply)
+	if err != nil {
+		return err
+	}
+	s.jr = jr
+	if torn > 0 {
+		s.log.Warn("the journal's last record was torn and is dropped", "bytes", torn)
+	}
+	b, err := (&record{Boot: s.hello.BootID}).encode()
+	if err != nil {
+		return err
+	}
+	if _, err := jr.AppendReserved(b); err != nil {
+		return err
+	}
+	for _, k := range h.acked {
+		s.ended.add(k)
+	}
+	s.resume(h)
+	s.clearStrays()
+	s.tidySpool()
+	return nil
+}
+
+// resume makes runs of a history's entries and finds their processes.
+func (s *Shepherd) resume(h *history) {
+	var marks map[string]int
+	for _, k := range h.order {
+		p := h.runs[k]
+		if p == nil {
+			continue
+		}
+		if p.started == nil && p.begun && marks == nil {
+			marks = leadersByMark()
+		}
+		r := s.revive(p, marks)
+		s.mu.Lock()
+		s.runs[k] = r
+		if r.exit != nil {
+			s.unspool(r)
+		} else if r.Spool != "" {
+			s.spools[r.Spool] = true
+		}
+		s.mu.Unlock()
+		switch {
+		case r.exit != nil:
+		case p.boot != s.hello.BootID:
+			s.lose(r, "the node restarted while it ran")
+		case !p.begun:
+			s.conclude(r, &plan.Exit{Key: k, Code: 1, Failure: plan.NotBegun, Message: "the shepherd died before it began"})
+		default:
+			s.adopt(r)
+		}
+	}
+}
+
+// revive makes a run of what the journal tells; nobody else knows it yet.
+func (s *Shepherd) revive(p *past, marks map[string]int) *run {
+	r := &run{launchRecord: p.launch, pidfd: -1, adopted: true, begun: p.begun, state: plan.Running}
+	if p.started != nil {
+		r.startedRecord = *p.started
+	}
+	switch {
+	case p.exit != nil:
+		r.state, r.exit = plan.Exited, p.exit
+	case p.boot == s.hello.BootID:
+		r.group = s.host.Open(r.Key.String())
+		if p.started == nil && p.begun {
+			s.findUnregistered(r, marks[s.mark(r.Key)])
+		}
+	}
+	return r
+}
+
+// leadersByMark finds the first processes of runs whose start was not
+// recorded: they lead their session and carry our mark.
+func leadersByMark() map[string]int {
+	out := map[string]int{}
+	all, err := proc.All()
+	if err != nil {
+		return out
+	}
+	for _, p := range all {
+		if p.PID == p.Session {
+			if v := proc.Env(p.PID, markName); v != "" {
+				out[v] = p.PID
+			}
+		}
+	}
+	return out
+}
+
+// findUnregistered fills in what the missing record of the start would say.
+func (s *Shepherd) findUnregistered(r *run, pid int) {
+	if pid == 0 {
+		return
+	}
+	st, err := proc.ReadStat(pid)
+	if err != nil {
+		return
+	}
+	r.startedRecord = startedRecord{RunKey: r.Key, PID: pid, Ticks: st.StartTicks}
+	r.StartBoot = int64(st.StartTicks) * int64(tickLength)
+	r.Start = now().Add(-spec.Span(proc.BootClock() - r.StartBoot))
+	_ = s.save(record{Started: &r.startedRecord})
+}
+
+// adopt watches a run's first process, if it is still that process; else the
+// run's end was not seen.
+func (s *Shepherd) adopt(r *run) {
+	st, err := proc.ReadStat(r.PID)
+	if r.PID == 0 || err != nil || st.StartTicks != r.Ticks {
+		s.lose(r, "it ended while no shepherd was there to see it")
+		return
+	}
+	fd, err := unix.PidfdOpen(r.PID, 0)
+	if err == nil {
+		// The number may have passed on between the look and the open.
+		if again, e := proc.ReadStat(r.PID); e != nil || again.StartTicks != r.Ticks {
+			closeFD(fd)
+			s.lose(r, "it ended while no shepherd was there to see it")
+			return
+		}
+		err = s.watch.add(fd, r)
+	}
+	if err != nil {
+		s.log.Error("run cannot be watched", "run", r.Key.String(), "pid", r.PID, "err", err)
+		closeFD(fd)
+		s.lose(r, "its process cannot be watched: "+err.Error())
+		return
+	}
+	s.mu.Lock()
+	r.pidfd = fd
+	s.mu.Unlock()
+	s.log.Info("run adopted", "run", r.Key.String(), "pid", r.PID)
+}
+
+// lose ends a run whose end nobody saw; what is left of it is killed first.
+func (s *Shepherd) lose(r *run, why string) {
+	s.conclude(r, &plan.Exit{Key: r.Key, Failure: plan.Lost, Started: true, Message: why})
+}
+
+// clearStrays ends groups that no run owns: their launch was refused after
+// all, or their end was recorded but not yet carried out.
+func (s *Shepherd) clearStrays() {
+	if s.othersExist() {
+		return
+	}
+	names, err := s.host.Names()
+	if err != nil {
+		s.log.Warn("old control groups", "err", err)
+		return
+	}
+	for _, name := range names {
+		k, err := plan.ParseRunKey(name)
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		r := s.runs[k]
+		s.mu.Unlock()
+		if r != nil && r.state != plan.Exited {
+			continue
+		}
+		g := s.host.Open(name)
+		s.wg.Go(func() {
+			s.clear(&run{launchRecord: launchRecord{Key: k}, pidfd: -1, group: g, state: plan.Ending, stray: true}, &plan.Exit{Key: k})
+		})
+	}
+}
+
+// watcher waits for the ends of processes that are not our children.
+type watcher struct {
+	s      *Shepherd
+	epoll  int
+	wakeup int
+}
+
+func newWatcher(s *Shepherd) (*watcher, error) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("watch processes: %w", err)
+	}
+	ev, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		_ = unix.Close(ep)
+		return nil, fmt.Errorf("watch processes: %w", err)
+	}
+	w := &watcher{s: s, epoll: ep, wakeup: ev}
+	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, ev, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(ev)}); err != nil {
+		return nil, fmt.Errorf("watch processes: %w", err)
+	}
+	return w, nil
+}
+
+// add watches the process behind the descriptor; the event carries its pid.
+func (w *watcher) add(fd int, r *run) error {
+	w.s.mu.Lock()
+	w.s.pids[r.PID] = r
+	w.s.mu.Unlock()
+	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: int32(r.PID)})
+}
+
+func (w *watcher) stop() { _, _ = unix.Write(w.wakeup, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+
+func (w *watcher) run() {
+	events := make([]unix.EpollEvent, 64)
+	for {
+		n, err := unix.EpollWait(w.epoll, events, -1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			w.s.log.Error("watch processes", "err", err)
+			return
+		}
+		for i := range max(n, 0) {
+			if events[i].Fd == int32(w.wakeup) {
+				return
+			}
+			_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, int(events[i].Fd), nil)
+			w.s.mu.Lock()
+			r := w.s.pids[int(events[i].Pad)]
+			delete(w.s.pids, int(events[i].Pad))
+			w.s.mu.Unlock()
+			if r != nil {
+				w.s.wg.Go(func() { w.s.adoptedEnded(r) })
+			}
+		}
+	}
+}
+
+// adoptedEnded finds out how a process ended that is not our child.
+func (s *Shepherd) adoptedEnded(r *run) {
+	if ws, ok := exitStatus(r.pidfd); ok {
+		x := &plan.Exit{Key: r.Key, Started: true}
+		setStatus(x, ws)
+		s.conclude(r, x)
+		return
+	}
+	s.lose(r, "it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) tells its status to nobody else")
+}
+
+// reapWait bounds the wait for init to reap a process: only then does the
+// kernel give its status away.
+const reapWait = 5 * time.Second
+
+// exitStatus asks the kernel for the wait status behind a pidfd.
+func exitStatus(fd int) (unix.WaitStatus, bool) {
+	deadline := time.Now().Add(reapWait)
+	for time.Now().Before(deadline) {
+		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+		err := unix.IoctlPidfdInfo(fd, &info)
+		if err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
+			return unix.WaitStatus(info.Exit_code), true
+		}
+		if slices.Contains([]error{unix.ENOTTY, unix.EINVAL, unix.ENOSYS}, err) {
+			return 0, false
+		}
+		// POLLHUP comes when it has been reaped.
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 100)
+	}
+	return 0, false
+}

@@ -1,0 +1,291 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"golang.org/x/sys/unix"
+)
+
+// scriptName is the name that a batch script sees in $0, as Slurm's.
+const scriptName = "slurm_script"
+
+// spool writes the script for its user, and for nobody else to read. The
+// folder stays root's, so that nothing of one user can be left in it for the
+// next, and it is kept for the next script: making one costs more than the
+// fork. The file is always a new one.
+func (s *Shepherd) spool(r *run) error {
+	if err := s.spoolFolder(r.Spool); err != nil {
+		return err
+	}
+	path := filepath.Join(r.Spool, scriptName)
+	fd, err := retry(func() (int, error) {
+		return unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o500)
+	})
+	if err != nil {
+		return &os.PathError{Op: "store script", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for b := r.spec.Script; len(b) > 0; {
+		n, err := retry(func() (int, error) { return unix.Write(fd, b) })
+		if err != nil {
+			return &os.PathError{Op: "store script", Path: path, Err: err}
+		}
+		b = b[n:]
+	}
+	if !s.root {
+		return nil
+	}
+	if err := unix.Fchown(fd, int(r.UID), int(r.GID)); err != nil {
+		return &os.PathError{Op: "give script to its user", Path: path, Err: err}
+	}
+	return nil
+}
+
+// spoolFolder renames a free folder to the name, or makes one.
+func (s *Shepherd) spoolFolder(name string) error {
+	s.mu.Lock()
+	free := ""
+	if n := len(s.freeSpools); n > 0 {
+		free, s.freeSpools = s.freeSpools[n-1], s.freeSpools[:n-1]
+	}
+	s.mu.Unlock()
+	if free != "" {
+		if err := unix.Rename(free, name); err == nil {
+			return nil
+		}
+		_ = os.RemoveAll(free)
+	}
+	err := unix.Mkdir(name, 0o711)
+	if errors.Is(err, unix.EEXIST) {
+		// Of a run that a dead shepherd could not clean up: no living run
+		// uses this name.
+		if err := os.RemoveAll(name); err != nil {
+			return err
+		}
+		err = unix.Mkdir(name, 0o711)
+	}
+	if err != nil {
+		return &os.PathError{Op: "make spool folder", Path: name, Err: err}
+	}
+	return nil
+}
+
+// maxFreeSpools bounds the folders kept for the next scripts.
+const maxFreeSpools = 256
+
+// unspool removes the script and keeps its folder. mu is held.
+func (s *Shepherd) unspool(r *run) {
+	if r.Spool == "" {
+		return
+	}
+	delete(s.spools, r.Spool)
+	if err := unix.Unlink(filepath.Join(r.Spool, scriptName)); err == nil && len(s.freeSpools) < maxFreeSpools && filepath.Dir(r.Spool) == s.cfg.Spool {
+		s.spoolSeq++
+		free := filepath.Join(s.cfg.Spool, fmt.Sprintf("free-%d-%d", os.Getpid(), s.spoolSeq))
+		if unix.Rename(r.Spool, free) == nil {
+			s.freeSpools = append(s.freeSpools, free)
+			return
+		}
+	}
+	if err := unix.Rmdir(r.Spool); err != nil && !errors.Is(err, unix.ENOENT) {
+		_ = os.RemoveAll(r.Spool)
+	}
+}
+
+// tidySpool removes what no run of ours needs, after a restart.
+func (s *Shepherd) tidySpool() {
+	entries, err := os.ReadDir(s.cfg.Spool)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(s.cfg.Spool, e.Name())
+		s.mu.Lock()
+		used := s.spools[path]
+		s.mu.Unlock()
+		if !used && (strings.HasPrefix(e.Name(), "job") || strings.HasPrefix(e.Name(), "free-")) {
+			_ = os.RemoveAll(path)
+		}
+	}
+}
+
+// retry repeats a system call that a signal interrupted: the Go runtime
+// signals its own threads.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// stdio are a run's three open files.
+type stdio struct{ in, out, err int }
+
+// fileError is a file of the run that cannot be opened.
+type fileError struct {
+	input bool
+	err   error
+}
+
+func (e *fileError) Error() string { return e.err.Error() }
+func (e *fileError) Unwrap() error { return e.err }
+
+func fileFailure(err error) plan.Failure {
+	var fe *fileError
+	switch {
+	case !errors.As(err, &fe):
+		return plan.FailSpawn
+	case fe.input:
+		return plan.FailInput
+	}
+	return plan.FailOutput
+}
+
+// openFiles enters the work directory and opens the run's files, all with the
+// rights of the calling thread, which are the user's. Files are relative to
+// the work directory even where that cannot be entered.
+func openFiles(sp *plan.RunSpec, prefix string) (*stdio, error) {
+	f := &stdio{in: -1, out: -1, err: -1}
+	_, enter := retry(func() (int, error) { return 0, unix.Chdir(sp.WorkDir) })
+	if enter != nil {
+		if err := unix.Chdir("/tmp"); err != nil {
+			return f, fmt.Errorf("enter /tmp: %w", err)
+		}
+	}
+	var err error
+	if f.in, err = openFile(sp, sp.Stdin, true); err != nil {
+		return f, err
+	}
+	if f.out, err = openFile(sp, sp.Stdout, false); err != nil {
+		return f, err
+	}
+	if sp.Stderr == "" || sp.Stderr == sp.Stdout {
+		f.err = f.out
+	} else if f.err, err = openFile(sp, sp.Stderr, false); err != nil {
+		return f, err
+	}
+	if enter != nil {
+		f.warn(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, sp.WorkDir, describe(enter)))
+	}
+	return f, nil
+}
+
+// openFile opens one file. It never waits for the other end of a pipe: a user
+// could hang every launch with one. Output is written at the end of the file
+// in both open modes, so that a line of the shepherd never overwrites the
+// job's own, nor one task's another's.
+func openFile(sp *plan.RunSpec, name string, input bool) (int, error) {
+	if name == "" {
+		name = "/dev/null"
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(sp.WorkDir, name)
+	}
+	flags, after := unix.O_RDONLY, 0
+	if !input {
+		flags, after = unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND, unix.O_APPEND
+		if !sp.Append {
+			flags |= unix.O_TRUNC
+		}
+	}
+	fd, err := retry(func() (int, error) {
+		return unix.Open(name, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o666)
+	})
+	if err != nil {
+		what := "output"
+		if input {
+			what = "input"
+		}
+		return -1, &fileError{input: input, err: fmt.Errorf("cannot open %s file %s: %w", what, name, describe(err))}
+	}
+	if fd < 3 {
+		high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		_ = unix.Close(fd)
+		if err != nil {
+			return -1, &fileError{input: input, err: err}
+		}
+		fd = high
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, after); err != nil {
+		_ = unix.Close(fd)
+		return -1, &fileError{input: input, err: err}
+	}
+	return fd, nil
+}
+
+// errnoText is an errno with the C library's text, which users search for.
+type errnoText struct{ errno unix.Errno }
+
+func (e errnoText) Error() string {
+	switch e.errno {
+	case unix.ENOENT:
+		return "No such file or directory"
+	case unix.EACCES:
+		return "Permission denied"
+	case unix.EISDIR:
+		return "Is a directory"
+	case unix.ENOTDIR:
+		return "Not a directory"
+	case unix.ENOEXEC:
+		return "Exec format error"
+	case unix.ENOSPC:
+		return "No space left on device"
+	case unix.EDQUOT:
+		return "Disk quota exceeded"
+	}
+	return e.errno.Error()
+}
+
+func (e errnoText) Unwrap() error { return e.errno }
+
+func describe(err error) error {
+	var no unix.Errno
+	if errors.As(err, &no) {
+		return errnoText{no}
+	}
+	return err
+}
+
+// warn writes one line into the run's standard error; a full disk there is
+// the user's affair.
+func (f *stdio) warn(line string) {
+	if f.err >= 0 {
+		_, _ = retry(func() (int, error) { return unix.Write(f.err, []byte(line+"\n")) })
+	}
+}
+
+func (f *stdio) close() {
+	if f == nil {
+		return
+	}
+	closeFD(f.in)
+	closeFD(f.out)
+	if f.err != f.out {
+		closeFD(f.err)
+	}
+	f.in, f.out, f.err = -1, -1, -1
+}
+
+// execMessage explains a failed execution; a missing interpreter is named,
+// because the kernel's answer reads as if the script were missing.
+func execMessage(r *run, errno unix.Errno) string {
+	if r.Spool == "" {
+		return fmt.Sprintf("cannot execute %s: %v", r.spec.Argv[0], describe(errno))
+	}
+	first, _, _ := strings.Cut(string(r.spec.Script), "\n")
+	if interp, ok := strings.CutPrefix(first, "#!"); ok && errno == unix.ENOENT {
+		if name := strings.Fields(strings.ReplaceAll(interp, "\r", "^M ")); len(name) > 0 {
+			return fmt.Sprintf("cannot execute the script: bad interpreter (%s): %v", name[0], describe(errno))
+		}
+	}
+	return fmt.Sprintf("cannot execute the script: %v", describe(errno))
+}

@@ -1,0 +1,247 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// targets gives the runs that a scope reaches, the named one first. Only
+// those that can still receive a signal are given.
+func (s *Shepherd) targets(k plan.RunKey, scope plan.Scope) ([]*run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	named := s.runs[k]
+	var out []*run
+	if named != nil && scope != plan.ScopeSteps {
+		out = append(out, named)
+	}
+	found := named != nil
+	if scope == plan.ScopeSteps || scope == plan.ScopeJob {
+		for _, r := range s.runs {
+			if r == named || !r.Key.SameAttempt(k) {
+				continue
+			}
+			found = true
+			if scope == plan.ScopeJob || r.Key.Step != plan.StepBatch {
+				out = append(out, r)
+			}
+		}
+	}
+	if !found {
+		return nil, &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + k.String() + " on this node"}
+	}
+	return slices.DeleteFunc(out, func(r *run) bool { return r.state == plan.Exited }), nil
+}
+
+// signal sends one signal.
+func (s *Shepherd) signal(q protocol.Signal) error {
+	if q.Signal < 1 || q.Signal > 64 || q.Scope < plan.ScopeRun || q.Scope > plan.ScopeJob {
+		return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("signal %d to scope %d is not possible", q.Signal, q.Scope)}
+	}
+	list, err := s.targets(q.Key, q.Scope)
+	if err != nil {
+		return err
+	}
+	scope := plan.ScopeRun
+	if q.Scope == plan.ScopeLeader {
+		scope = plan.ScopeLeader
+	}
+	for _, r := range list {
+		s.mu.Lock()
+		starting := r.state == plan.Starting
+		if starting {
+			r.pending = append(r.pending, pendingSig{unix.Signal(q.Signal), scope})
+		}
+		s.mu.Unlock()
+		if !starting {
+			s.deliver(r, unix.Signal(q.Signal), scope)
+		}
+	}
+	return nil
+}
+
+// deliver sends a signal to a run that has a process.
+func (s *Shepherd) deliver(r *run, sig unix.Signal, scope plan.Scope) {
+	if scope == plan.ScopeLeader {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		// The descriptor cannot mean another process, unlike the number.
+		if r.pidfd >= 0 {
+			_ = unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
+		} else if s.pids[r.PID] == r {
+			_ = unix.Kill(r.PID, sig)
+		}
+		return
+	}
+	if sig == unix.SIGKILL {
+		s.kill(r)
+		return
+	}
+	pids, err := s.members(r)
+	if err != nil {
+		s.log.Warn("signal not delivered", "run", r.Key.String(), "err", err)
+	}
+	for _, pid := range pids {
+		_ = unix.Kill(pid, sig)
+	}
+}
+
+// kill ends every process of a run at once.
+func (s *Shepherd) kill(r *run) {
+	s.mu.Lock()
+	if r.killSent == 0 {
+		r.killSent = now()
+	}
+	g := r.group
+	over := r.state == plan.Exited
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	if g == nil {
+		s.killTree(r)
+		return
+	}
+	if err := g.Kill(); err != nil {
+		s.log.Warn("kill", "run", r.Key.String(), "err", err)
+	}
+}
+
+// terminate sends SIGCONT and the signal now, and SIGKILL after the grace.
+func (s *Shepherd) terminate(t plan.Terminate) error {
+	if t.Scope < plan.ScopeRun || t.Scope > plan.ScopeJob || t.Grace < 0 {
+		return &protocol.Error{Code: protocol.CodeBadRequest, Text: "terminate: bad scope or grace"}
+	}
+	list, err := s.targets(t.Key, t.Scope)
+	if err != nil {
+		return err
+	}
+	deadline := now().Add(t.Grace)
+	var ready []*run
+	for _, r := range list {
+		t := t
+		s.mu.Lock()
+		if r.state == plan.Starting {
+			r.killed = r.killed || t.Grace == 0
+			r.term = &t // carried out when it has started, if it still does
+		} else {
+			ready = append(ready, r)
+		}
+		s.arm(r, t, deadline)
+		s.mu.Unlock()
+	}
+	for _, r := range ready {
+		s.strike(r, t)
+		t.Notice = "" // one line for each request
+	}
+	return nil
+}
+
+// strike carries a termination out on one run that has a process.
+func (s *Shepherd) strike(r *run, t plan.Terminate) {
+	if t.Notice != "" {
+		s.tell(r, t.Notice)
+	}
+	if t.Grace == 0 {
+		s.kill(r)
+		return
+	}
+	scope, sig := plan.ScopeRun, unix.SIGTERM
+	if t.Scope == plan.ScopeLeader {
+		scope = plan.ScopeLeader
+	}
+	if t.Signal != 0 {
+		sig = unix.Signal(t.Signal)
+	}
+	s.deliver(r, unix.SIGCONT, plan.ScopeRun)
+	s.deliver(r, sig, scope)
+}
+
+// arm starts the timer of the final kill; an earlier deadline stays. mu is held.
+func (s *Shepherd) arm(r *run, t plan.Terminate, deadline spec.Instant) {
+	if t.Grace == 0 || r.termUntil != 0 && r.termUntil <= deadline {
+		return
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.termUntil = deadline
+	r.timer = time.AfterFunc(time.Duration(t.Grace), func() { s.kill(r) })
+}
+
+// notice is one line for a run's standard error.
+type notice struct {
+	path string
+	cred *spawn.Cred
+	line string
+	done chan struct{}
+}
+
+// noticeWait bounds how long a signal waits for the line that explains it: a
+// file server that hangs must not keep a job alive.
+const noticeWait = time.Second
+
+// tell writes a line into the run's standard error, as its user.
+func (s *Shepherd) tell(r *run, text string) {
+	if r.Stderr == "" || r.Stderr == "/dev/null" {
+		return
+	}
+	n := notice{path: r.Stderr, cred: r.cred(s.root), line: s.cfg.Prefix + text + "\n", done: make(chan struct{})}
+	timer := time.NewTimer(noticeWait)
+	defer timer.Stop()
+	select {
+	case s.notes <- n:
+	case <-timer.C:
+		return
+	}
+	select {
+	case <-n.done:
+	case <-timer.C:
+	}
+}
+
+// writeNotices is the one goroutine that writes into the files of jobs.
+func (s *Shepherd) writeNotices(ctx context.Context) {
+	th, err := spawn.NewThread()
+	if err != nil {
+		s.log.Error("job output will miss the shepherd's lines", "err", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.gone:
+			return
+		case n := <-s.notes:
+			if err == nil {
+				if werr := th.As(n.cred, 0o022, func() error { return appendLine(n.path, n.line) }); werr != nil {
+					s.log.Warn("line for job output not written", "file", filepath.Base(n.path), "err", werr)
+				}
+			}
+			close(n.done)
+		}
+	}
+}
+
+func appendLine(path, line string) error {
+	fd, err := retry(func() (int, error) {
+		return unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = retry(func() (int, error) { return unix.Write(fd, []byte(line)) })
+	_ = unix.Close(fd)
+	return err
+}

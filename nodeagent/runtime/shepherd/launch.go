@@ -1,0 +1,419 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
+	"github.com/musterhpc/muster/nodeagent/runtime/journal"
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// launch records new runs. The second result finishes the work outside of the
+// reader's goroutine: it waits for the disk and starts the accepted runs.
+func (s *Shepherd) launch(specs []plan.RunSpec) ([]plan.LaunchResult, func()) {
+	results := make([]plan.LaunchResult, len(specs))
+	var fresh []*run
+	var index []int
+	var payloads [][]byte
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range specs {
+		res, r := s.admit(&specs[i])
+		results[i] = res
+		if r == nil {
+			continue
+		}
+		b, err := (&record{Launch: &r.launchRecord}).encode()
+		if err != nil {
+			results[i] = refused(r.Key, plan.RefusedSpec, err.Error())
+			s.forget(r)
+			continue
+		}
+		fresh, index, payloads = append(fresh, r), append(index, i), append(payloads, b)
+	}
+	if len(fresh) == 0 {
+		return results, func() {}
+	}
+	seq, err := s.jr.Append(payloads...)
+	if err != nil {
+		for n, r := range fresh {
+			s.forget(r)
+			results[index[n]] = refused(r.Key, plan.RefusedDisk, diskReason(err))
+		}
+		return results, func() {}
+	}
+	return results, func() {
+		if err := s.jr.Sync(seq); err != nil {
+			s.mu.Lock()
+			for n, r := range fresh {
+				s.forget(r)
+				results[index[n]] = refused(r.Key, plan.RefusedDisk, diskReason(err))
+			}
+			s.mu.Unlock()
+			return
+		}
+		for _, r := range fresh {
+			s.queue <- r
+		}
+	}
+}
+
+func diskReason(err error) string {
+	if errors.Is(err, journal.ErrFull) {
+		return "the disk of the node agent's state folder is full; launches resume when there is room: " + err.Error()
+	}
+	return err.Error()
+}
+
+func refused(k plan.RunKey, code plan.RefusalCode, why string) plan.LaunchResult {
+	return plan.LaunchResult{Key: k, Status: plan.Refused, Code: code, Reason: why}
+}
+
+// admit decides about one spec; it gives a run only if it is new and possible.
+func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
+	k := sp.Key
+	switch {
+	case s.runs[k] != nil:
+		return plan.LaunchResult{Key: k, Status: plan.Known}, nil
+	case s.ended.has(k):
+		return plan.LaunchResult{Key: k, Status: plan.Ended}, nil
+	case s.foreign[k] != "":
+		return plan.LaunchResult{Key: k, Status: plan.Known, Reason: "kept by the shepherd of release " + s.foreign[k]}, nil
+	case s.draining:
+		return refused(k, plan.RefusedDraining, "this shepherd is being replaced by a newer one"), nil
+	case !s.root && sp.UID != uint32(unix.Geteuid()):
+		return refused(k, plan.RefusedPrivilege, fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", sp.UID)), nil
+	case len(sp.Script) == 0 && len(sp.Argv) == 0:
+		return refused(k, plan.RefusedSpec, "neither a script nor a command is given"), nil
+	case hasZero(sp):
+		return refused(k, plan.RefusedSpec, "a path, argument or variable holds a zero byte"), nil
+	case !filepath.IsAbs(sp.WorkDir):
+		return refused(k, plan.RefusedSpec, fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir)), nil
+	}
+	r := &run{launchRecord: launchRecord{Key: k, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups},
+		spec: sp, state: plan.Starting, pidfd: -1}
+	r.Stderr = sp.Stderr
+	if r.Stderr == "" {
+		r.Stderr = sp.Stdout
+	}
+	if r.Stderr != "" && !filepath.IsAbs(r.Stderr) {
+		r.Stderr = filepath.Join(sp.WorkDir, r.Stderr)
+	}
+	if len(sp.Script) > 0 {
+		r.Spool = filepath.Join(s.cfg.Spool, fmt.Sprintf("job%05d", sp.JobID))
+		if s.spools[r.Spool] {
+			r.Spool += "." + k.String()
+		}
+		s.spools[r.Spool] = true
+	}
+	s.runs[k] = r
+	return plan.LaunchResult{Key: k, Status: plan.Accepted}, r
+}
+
+// hasZero finds what no process can be given.
+func hasZero(sp *plan.RunSpec) bool {
+	bad := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	return slices.ContainsFunc(sp.Env, bad) || slices.ContainsFunc(sp.Argv, bad) ||
+		slices.ContainsFunc([]string{sp.WorkDir, sp.Stdin, sp.Stdout, sp.Stderr}, bad)
+}
+
+// forget removes a run that never happened. mu is held.
+func (s *Shepherd) forget(r *run) {
+	delete(s.runs, r.Key)
+	delete(s.spools, r.Spool)
+}
+
+// addLauncher starts one more goroutine that starts processes.
+func (s *Shepherd) addLauncher() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.launchers++
+	go s.launcher(s.launchers)
+}
+
+// maxLaunchers bounds the threads that can hang in file servers.
+const maxLaunchers = 64
+
+// relieve adds a launcher when work waits and all have been at theirs for
+// long: a file server that does not answer must not stop the whole node.
+func (s *Shepherd) relieve() {
+	const long = 2 * time.Second
+	if len(s.queue) == 0 {
+		return
+	}
+	s.mu.Lock()
+	hung, total := 0, s.launchers
+	for _, since := range s.busy {
+		if time.Since(since) > long {
+			hung++
+		}
+	}
+	s.mu.Unlock()
+	if hung >= total && total < maxLaunchers {
+		s.log.Warn("all launchers hang, most likely in a file server; adding one", "launchers", total)
+		s.addLauncher()
+	}
+}
+
+// launcher starts runs on a thread of its own. A thread that cannot take back
+// its own identity dies with its goroutine, and another takes its place.
+func (s *Shepherd) launcher(n int) {
+	th, err := spawn.NewThread()
+	for r := range s.queue {
+		s.mu.Lock()
+		s.busy[n] = time.Now()
+		s.mu.Unlock()
+		if err != nil {
+			s.unstarted(r, plan.FailSpawn, err)
+		} else if startErr := s.start(th, r); startErr != nil {
+			s.log.Error("launch thread given up", "err", startErr)
+			go s.launcher(n)
+			return
+		}
+		s.mu.Lock()
+		delete(s.busy, n)
+		s.mu.Unlock()
+	}
+}
+
+// start carries one run from Starting to Running, or to its exit. It returns
+// an error only if the thread must not be used again.
+func (s *Shepherd) start(th *spawn.Thread, r *run) error {
+	s.mu.Lock()
+	canceled := r.term != nil
+	s.mu.Unlock()
+	if canceled {
+		s.unstarted(r, plan.FailCanceled, errors.New("terminated before it started"))
+		return nil
+	}
+	if failure, err := s.furnish(r); err != nil {
+		s.unstarted(r, failure, err)
+		return nil
+	}
+	var files *stdio
+	err := th.As(r.cred(s.root), int(r.spec.Umask&0o777), func() (err error) {
+		files, err = openFiles(r.spec, s.cfg.Prefix)
+		return err
+	})
+	if err == nil {
+		err = s.spawn(r, files)
+	} else {
+		s.unstarted(r, fileFailure(err), err)
+	}
+	files.close()
+	_ = unix.Chdir("/") // hold no mount
+	unix.Umask(0o022)
+	if errors.Is(err, spawn.ErrTainted) {
+		return err
+	}
+	return nil
+}
+
+// furnish makes what belongs to the node: the fence, the spooled script and
+// the control group.
+func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
+	sp := r.spec
+	if sp.FenceDevices && !s.hello.Enforces.Devices {
+		return plan.FailFence, errors.New("GPU devices cannot be fenced off on this node, and the job's allocation demands it")
+	}
+	if r.Spool != "" {
+		if err := s.spool(r); err != nil {
+			return plan.FailSpool, err
+		}
+	}
+	g, err := s.host.Create(r.Key.String(), cgroup.Settings{Limits: sp.Limits, CPUs: sp.CPUs, Devices: sp.Devices, Fence: sp.FenceDevices})
+	if err != nil {
+		return plan.FailCgroup, err
+	}
+	r.group = g
+	return plan.None, nil
+}
+
+// busyTries bounds the waiting for other launches to let go of a script that
+// was being written while they forked.
+const busyTries = 200
+
+// spawn makes the process and registers it. Errors end in the run's exit.
+func (s *Shepherd) spawn(r *run, files *stdio) error {
+	req, err := s.request(r, files)
+	if err != nil {
+		s.unstarted(r, plan.FailSpawn, err)
+		return nil
+	}
+	entry, err := r.group.Enter()
+	if err != nil {
+		s.unstarted(r, plan.FailCgroup, err)
+		return nil
+	}
+	defer entry.Close()
+	req.CgroupFD, req.JoinFDs = entry.CgroupFD, entry.Joins
+	s.mu.Lock()
+	s.spawning++
+	r.begun = true
+	err = s.save(record{Begun: &r.Key})
+	s.mu.Unlock()
+	if err != nil {
+		s.failedStart(r, files, err)
+		return nil
+	}
+	var child spawn.Child
+	var bootNow int64
+	for try := 0; ; try++ {
+		bootNow = proc.BootClock()
+		child, err = spawn.Start(req)
+		if !errors.Is(err, unix.ETXTBSY) || try == busyTries {
+			break
+		}
+		closeFD(child.PIDFD)
+		token(s.born)
+		//muster:sleep another launch holds the script open until its child has executed
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		closeFD(child.PIDFD)
+		s.failedStart(r, files, err)
+		return nil
+	}
+	st, _ := proc.ReadStat(child.PID)
+	s.started(r, child, startedRecord{RunKey: r.Key, PID: child.PID, Ticks: st.StartTicks, Start: now(), StartBoot: bootNow})
+	return nil
+}
+
+// request builds the process from the spec.
+func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
+	sp := r.spec
+	env := make([]string, 0, len(sp.Env)+2)
+	env = append(append(env, sp.Env...), markName+"="+s.mark(r.Key))
+	req := &spawn.Request{Env: env, PIDVar: "SLURM_TASK_PID", Stdin: files.in, Stdout: files.out, Stderr: files.err,
+		Cred: r.cred(s.root), Nice: int(sp.Nice), CPUs: sp.CPUs}
+	if r.Spool != "" {
+		script := filepath.Join(r.Spool, scriptName)
+		req.Paths, req.Argv = []string{script}, append([]string{script}, sp.Argv...)
+	} else {
+		req.Paths, req.Argv = searchPath(sp.Argv[0], sp.Env), sp.Argv
+	}
+	var warnings []string
+	req.Rlimits, warnings = s.limits.apply(sp.Rlimits)
+	for _, w := range warnings {
+		files.warn(s.cfg.Prefix + w)
+	}
+	return req, nil
+}
+
+// searchPath gives the files that a command name may mean.
+func searchPath(name string, env []string) []string {
+	if strings.Contains(name, "/") {
+		return []string{name}
+	}
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			path = v
+		}
+	}
+	var out []string
+	for _, d := range strings.Split(path, ":") {
+		out = append(out, filepath.Join(d, name))
+	}
+	return out
+}
+
+// started registers a running process and tells everyone.
+func (s *Shepherd) started(r *run, c spawn.Child, rec startedRecord) {
+	s.mu.Lock()
+	r.startedRecord = rec
+	r.state, r.pidfd, r.spec = plan.Running, c.PIDFD, nil
+	s.pids[c.PID] = r
+	end, over := s.early[c.PID]
+	if over {
+		delete(s.pids, c.PID)
+	}
+	s.endSpawning()
+	pending, term, killed := r.pending, r.term, r.killed
+	r.pending = nil
+	o := r.observed()
+	s.publish(plan.Event{Started: &o})
+	s.mu.Unlock()
+	token(s.born)
+	_ = s.save(record{Started: &rec})
+	for _, p := range pending {
+		s.deliver(r, p.sig, p.scope)
+	}
+	if killed {
+		s.kill(r)
+	} else if term != nil {
+		s.strike(r, *term)
+	}
+	if over {
+		s.leaderEnded(r, end)
+	}
+}
+
+// endSpawning ends one start. mu is held.
+func (s *Shepherd) endSpawning() {
+	s.spawning--
+	if s.spawning == 0 {
+		clear(s.early)
+	}
+}
+
+// failedStart ends a run whose process could not be made what it should be.
+func (s *Shepherd) failedStart(r *run, files *stdio, err error) {
+	token(s.born)
+	s.mu.Lock()
+	s.endSpawning()
+	s.mu.Unlock()
+	var se *spawn.Error
+	if errors.As(err, &se) && se.Stage == spawn.StageExec {
+		text := execMessage(r, se.Errno)
+		files.warn(s.cfg.Prefix + text)
+		s.conclude(r, &plan.Exit{Key: r.Key, Code: int32(se.Errno), Failure: plan.FailExec, Message: text})
+		return
+	}
+	s.unstarted(r, plan.FailSpawn, err)
+}
+
+// unstarted ends a run that never had a process.
+func (s *Shepherd) unstarted(r *run, f plan.Failure, err error) {
+	e := &plan.Exit{Key: r.Key, Failure: f, Message: err.Error()}
+	switch f {
+	case plan.FailInput, plan.FailOutput:
+		e.Signal = plan.IOErrorSignal
+	case plan.FailCanceled:
+		e.Signal = int32(unix.SIGTERM)
+		if s.wasKilled(r) {
+			e.Signal = int32(unix.SIGKILL)
+		}
+	default:
+		e.Code = 1
+	}
+	if f.NodeFault() {
+		s.log.Error("run not started", "run", r.Key.String(), "why", f.String(), "err", err)
+	}
+	s.conclude(r, e)
+}
+
+func (s *Shepherd) wasKilled(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return r.killed
+}
+
+func now() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
+
+func closeFD(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}

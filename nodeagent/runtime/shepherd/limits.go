@@ -1,0 +1,87 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// limits are the resource limits that jobs inherit from the shepherd.
+type limits struct {
+	own      [16]unix.Rlimit
+	mayRaise bool // CAP_SYS_RESOURCE: hard limits can be raised
+}
+
+func ownLimits() limits {
+	var l limits
+	for i := range l.own {
+		_ = unix.Getrlimit(i, &l.own[i])
+	}
+	// The Go runtime raises its own soft limit of open files. A program that
+	// the standard library starts gets the original back; ask one.
+	if out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output(); err == nil {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64); err == nil {
+			l.own[unix.RLIMIT_NOFILE].Cur = n
+		}
+	} else {
+		l.own[unix.RLIMIT_NOFILE].Cur = min(1024, l.own[unix.RLIMIT_NOFILE].Max)
+	}
+	if b, err := os.ReadFile("/proc/self/status"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
+				caps, _ := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+				l.mayRaise = caps&(1<<unix.CAP_SYS_RESOURCE) != 0
+			}
+		}
+	}
+	return l
+}
+
+// apply turns the wishes into limits that can be set, and warns of those that
+// had to be cut.
+func (l *limits) apply(want []plan.Rlimit) (out []spawn.Rlimit, warnings []string) {
+	nofile := spawn.Rlimit{Resource: unix.RLIMIT_NOFILE, Soft: l.own[unix.RLIMIT_NOFILE].Cur, Hard: l.own[unix.RLIMIT_NOFILE].Max}
+	for _, w := range want {
+		if w.Resource < 0 || int(w.Resource) >= len(l.own) {
+			warnings = append(warnings, fmt.Sprintf("resource limit %d is not known on this node", w.Resource))
+			continue
+		}
+		own := l.own[w.Resource]
+		r := spawn.Rlimit{Resource: int(w.Resource), Soft: w.Soft, Hard: w.Hard}
+		if r.Hard == plan.RlimitKeep {
+			r.Hard = own.Max
+		}
+		if r.Hard > own.Max && !l.mayRaise {
+			r.Hard = own.Max
+		}
+		if r.Soft == plan.RlimitKeep {
+			r.Soft = min(own.Cur, r.Hard)
+		}
+		if r.Soft > r.Hard {
+			warnings = append(warnings, fmt.Sprintf("resource limit %d: %s is above this node's %s, which is used instead",
+				w.Resource, limitText(r.Soft), limitText(r.Hard)))
+			r.Soft = r.Hard
+		}
+		if r.Resource == unix.RLIMIT_NOFILE {
+			nofile = r
+			continue
+		}
+		out = append(out, r)
+	}
+	return append(out, nofile), warnings
+}
+
+func limitText(v uint64) string {
+	if v == plan.RlimitInfinity {
+		return "unlimited"
+	}
+	return strconv.FormatUint(v, 10)
+}

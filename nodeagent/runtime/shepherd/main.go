@@ -1,0 +1,105 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+
+	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of Main.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitRunning = 3
+)
+
+// Main is the program: it reads the flags, serves until SIGTERM or the end of
+// a drain, and gives the exit code. Job processes outlive it.
+func Main(args []string, stderr io.Writer) int {
+	fs := flag.NewFlagSet("muster-shepherd", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	var cfg Config
+	var mode, level string
+	var ready int
+	fs.StringVar(&cfg.Dir, "dir", "", "state folder of the node agent's shepherds (required)")
+	fs.StringVar(&cfg.Node, "node", "", "node name (required)")
+	fs.StringVar(&cfg.Release, "release", Release(), "release, which names the socket's folder")
+	fs.StringVar(&cfg.Spool, "spool", "", "folder for batch scripts, of this shepherd alone (default DIR/RELEASE/spool)")
+	fs.StringVar(&cfg.Prefix, "prefix", "", "start of each line written into job output (default \"slurmstepd-NODE: error: \")")
+	fs.StringVar(&cfg.Cgroup.Under, "cgroup-under", "", "control group to make the jobs' groups in (default: the shepherd's own)")
+	fs.StringVar(&mode, "cgroup-mode", "", "v2, hybrid, v1 or none (default: the best that works)")
+	fs.IntVar(&cfg.Launchers, "launchers", 0, "processes started at the same time (default: by CPUs)")
+	fs.IntVar(&ready, "ready-fd", -1, "file descriptor that gets one byte when the socket is ready")
+	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	var lv slog.Level
+	if err := lv.UnmarshalText([]byte(level)); err != nil || fs.NArg() > 0 || cfg.Dir == "" || cfg.Node == "" {
+		fmt.Fprintln(stderr, "muster-shepherd: --dir and --node are required, --log-level is debug, info, warn or error, and there are no arguments")
+		return exitUsage
+	}
+	cfg.Cgroup.Force = cgroup.Mode(mode)
+	cfg.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: lv}))
+	return serve(cfg, ready)
+}
+
+func serve(cfg Config, ready int) int {
+	// Files that whoever started us forgot to close must not reach jobs.
+	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	// Taking these over also undoes an inherited "ignore", which jobs would inherit.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, unix.SIGHUP, unix.SIGPIPE)
+	s, err := Open(cfg)
+	if err != nil {
+		cfg.Log.Error("cannot start", "err", err)
+		if errors.Is(err, ErrRunning) {
+			return exitRunning
+		}
+		return exitFailed
+	}
+	if ready >= 0 {
+		_, _ = unix.Write(ready, []byte("r"))
+		_ = unix.Close(ready)
+	}
+	if err := s.Run(ctx); err != nil {
+		cfg.Log.Error("stopped", "err", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// Release names this build: the module's version, or the revision it was
+// built from.
+func Release() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "dev"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, kv := range info.Settings {
+		if kv.Key == "vcs.revision" && len(kv.Value) >= 12 {
+			return "dev-" + kv.Value[:12]
+		}
+	}
+	return "dev"
+}

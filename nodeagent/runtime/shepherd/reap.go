@@ -1,0 +1,228 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// reap waits for children for as long as the process lives: the runs' leaders
+// and the orphans that jobs leave behind.
+func (s *Shepherd) reap() {
+	for {
+		var e ended
+		pid, err := unix.Wait4(-1, &e.status, 0, &e.usage)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			<-s.born // no children now
+		default:
+			s.reaped(pid, e)
+		}
+	}
+}
+
+func (s *Shepherd) reaped(pid int, e ended) {
+	s.mu.Lock()
+	r := s.pids[pid]
+	if r == nil {
+		// An orphan, or a leader that was quicker than its registration.
+		if s.spawning > 0 {
+			s.early[pid] = e
+		}
+		s.mu.Unlock()
+		return
+	}
+	delete(s.pids, pid)
+	s.mu.Unlock()
+	s.leaderEnded(r, e)
+}
+
+// leaderEnded turns the wait status into the run's exit.
+func (s *Shepherd) leaderEnded(r *run, e ended) {
+	x := &plan.Exit{Key: r.Key, Started: true}
+	setStatus(x, e.status)
+	x.Usage = plan.Usage{Key: r.Key,
+		UserCPU: spec.Span(e.usage.Utime.Nano()), SystemCPU: spec.Span(e.usage.Stime.Nano()),
+		PeakRSS: e.usage.Maxrss << 10, MinFaults: e.usage.Minflt, MajFaults: e.usage.Majflt,
+		ReadB: e.usage.Inblock * 512, WriteB: e.usage.Oublock * 512,
+		VolSwitch: e.usage.Nvcsw, InvSwitch: e.usage.Nivcsw}
+	s.conclude(r, x)
+}
+
+func setStatus(x *plan.Exit, ws unix.WaitStatus) {
+	if ws.Signaled() {
+		x.Signal, x.Core = int32(ws.Signal()), ws.CoreDump()
+	} else {
+		x.Code = int32(ws.ExitStatus())
+	}
+}
+
+// conclude ends the rest of the tree, reads the counters and completes the
+// run. Only a run that left processes behind takes a goroutine.
+func (s *Shepherd) conclude(r *run, x *plan.Exit) {
+	x.Start, x.End, x.Adopted = r.Start, now(), r.adopted
+	if r.StartBoot != 0 {
+		x.Elapsed = spec.Span(proc.BootClock() - r.StartBoot)
+	}
+	s.mu.Lock()
+	r.state = plan.Ending
+	s.mu.Unlock()
+	if x.Started && s.leftovers(r) {
+		s.wg.Go(func() { s.clear(r, x) })
+		return
+	}
+	stats, _ := r.group.Stats()
+	if err := r.group.Remove(); err != nil {
+		s.wg.Go(func() { s.clear(r, x) })
+		return
+	}
+	s.complete(r, x, stats)
+}
+
+// leftovers tells whether the run may have living processes, cheaply: with a
+// control group its removal tells, so the answer is no.
+func (s *Shepherd) leftovers(r *run) bool {
+	if r.group != nil {
+		return false
+	}
+	if r.adopted {
+		return true // its orphans are children of init: only a full search finds them
+	}
+	kids, err := proc.Children()
+	if err != nil {
+		return true
+	}
+	// As we are the subreaper, the leader's orphans became our children when
+	// it ended; what they forked in turn goes with them.
+	mark := markName + "=" + s.mark(r.Key)
+	for _, pid := range kids {
+		s.mu.Lock()
+		leader := s.pids[pid] != nil
+		s.mu.Unlock()
+		if leader {
+			continue
+		}
+		if st, err := proc.ReadStat(pid); err == nil && (st.Session == r.PID || proc.HasEnv(pid, mark)) {
+			return true
+		}
+	}
+	return false
+}
+
+// clear kills what is left of the run's tree and waits until it is gone. A
+// process that cannot be killed keeps the run in state Ending, for as long as
+// it takes: its resources are not free.
+func (s *Shepherd) clear(r *run, x *plan.Exit) {
+	s.mu.Lock()
+	if r.killSent == 0 {
+		r.killSent = now()
+	}
+	s.mu.Unlock()
+	var stats cgroup.Stats
+	wait := time.Millisecond
+	for {
+		if r.group == nil {
+			if left := s.killTree(r); left == 0 {
+				break
+			}
+		} else {
+			if err := r.group.WaitEmpty(context.Background(), true); err != nil {
+				s.log.Error("processes of an ended run cannot be cleared", "run", r.Key.String(), "err", err)
+			}
+			stats, _ = r.group.Stats()
+			if err := r.group.Remove(); err == nil {
+				break
+			}
+		}
+		//muster:sleep a dying process tells nobody when its group empties
+		time.Sleep(wait)
+		wait = min(2*wait, 200*time.Millisecond)
+	}
+	s.complete(r, x, stats)
+}
+
+// killTree kills the living processes of an untracked run and says how many
+// it saw.
+func (s *Shepherd) killTree(r *run) int {
+	pids, err := s.members(r)
+	if err != nil {
+		s.log.Error("processes cannot be listed", "err", err)
+		return 1
+	}
+	for _, pid := range pids {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	return len(pids)
+}
+
+// complete writes the exit down and tells everyone.
+func (s *Shepherd) complete(r *run, x *plan.Exit, st cgroup.Stats) {
+	if r.stray {
+		return
+	}
+	u := &x.Usage
+	u.Key = r.Key
+	// rusage misses what daemons used; the group misses nothing but is coarser.
+	if st.CPU > u.UserCPU+u.SystemCPU {
+		u.UserCPU, u.SystemCPU = st.User, max(st.CPU-st.User, 0)
+	}
+	u.PeakRSS, u.PeakGroup, u.OOMKills = max(u.PeakRSS, r.peakRSS), st.Peak, st.OOMKills
+	if st.OOMKills > 0 {
+		x.OOM = true
+		text := fmt.Sprintf("Detected %d oom_kill event(s): the job used more memory than it was allocated", st.OOMKills)
+		x.Message = text
+		s.tell(r, text)
+	}
+	err := s.save(record{Exit: x})
+	s.mu.Lock()
+	r.state, r.exit, r.spec = plan.Exited, x, nil
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	closeFD(r.pidfd)
+	r.pidfd, r.group = -1, nil
+	if err != nil {
+		s.unsaved = append(s.unsaved, r)
+	}
+	s.unspool(r)
+	s.publish(plan.Event{Exited: x})
+	s.mu.Unlock()
+}
+
+// ack forgets runs whose exits the controller has.
+func (s *Shepherd) ack(keys []plan.RunKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var done []plan.RunKey
+	for _, k := range keys {
+		if r := s.runs[k]; r != nil && r.state == plan.Exited {
+			delete(s.runs, k)
+			s.ended.add(k)
+			done = append(done, k)
+		}
+	}
+	if len(done) > 0 {
+		// A lost acknowledgement only repeats the exit.
+		_ = s.save(record{Acked: done})
+	}
+	s.checkGone()
+}
+
+// checkGone ends a drained shepherd that has nothing left. mu is held.
+func (s *Shepherd) checkGone() {
+	if s.draining && len(s.runs) == 0 && !s.isGone {
+		s.isGone = true
+		close(s.gone)
+	}
+}

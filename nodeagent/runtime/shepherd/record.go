@@ -1,0 +1,192 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// record is one entry of the journal; exactly one field besides Boot is set.
+type record struct {
+	Boot    string         `cbor:"1,keyasint,omitempty"` // a shepherd began, on this boot
+	Launch  *launchRecord  `cbor:"2,keyasint,omitempty"`
+	Started *startedRecord `cbor:"3,keyasint,omitempty"`
+	Exit    *plan.Exit     `cbor:"4,keyasint,omitempty"`
+	Acked   []plan.RunKey  `cbor:"5,keyasint,omitempty"` // forget the runs, remember the keys
+	Void    []plan.RunKey  `cbor:"6,keyasint,omitempty"` // refused after all: never happened
+	Begun   *plan.RunKey   `cbor:"7,keyasint,omitempty"` // about to be forked: from here on it may have run
+}
+
+// launchRecord is what must be known of a run to find and end it again.
+type launchRecord struct {
+	Key    plan.RunKey `cbor:"1,keyasint"`
+	JobID  uint64      `cbor:"2,keyasint,omitempty"`
+	UID    uint32      `cbor:"3,keyasint,omitempty"`
+	GID    uint32      `cbor:"4,keyasint,omitempty"`
+	Groups []uint32    `cbor:"5,keyasint,omitempty"`
+	Stderr string      `cbor:"6,keyasint,omitempty"` // absolute
+	Spool  string      `cbor:"7,keyasint,omitempty"` // folder of the script
+}
+
+// startedRecord names the process.
+type startedRecord struct {
+	RunKey    plan.RunKey  `cbor:"1,keyasint"`
+	PID       int          `cbor:"2,keyasint"`
+	Ticks     uint64       `cbor:"3,keyasint,omitempty"` // start in clock ticks after boot; 0: it ended before it could be read
+	Start     spec.Instant `cbor:"4,keyasint,omitempty"`
+	StartBoot int64        `cbor:"5,keyasint,omitempty"` // nanoseconds after boot
+}
+
+func (r *record) encode() ([]byte, error) {
+	b, err := cbor.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode journal record: %w", err)
+	}
+	return b, nil
+}
+
+var errRecord = errors.New("journal record of an unknown kind: written by a newer shepherd?")
+
+// history is what the journal tells.
+type history struct {
+	boot  string
+	runs  map[plan.RunKey]*past
+	order []plan.RunKey
+	acked []plan.RunKey
+}
+
+// past is one run in the journal.
+type past struct {
+	boot    string
+	launch  launchRecord
+	begun   bool
+	started *startedRecord
+	exit    *plan.Exit
+}
+
+func newHistory() *history { return &history{runs: map[plan.RunKey]*past{}} }
+
+// apply folds one record.
+func (h *history) apply(b []byte) error {
+	var r record
+	if err := cbor.Unmarshal(b, &r); err != nil {
+		return fmt.Errorf("journal record: %w", err)
+	}
+	switch {
+	case r.Boot != "":
+		h.boot = r.Boot
+	case r.Launch != nil:
+		if h.runs[r.Launch.Key] == nil {
+			h.order = append(h.order, r.Launch.Key)
+		}
+		h.runs[r.Launch.Key] = &past{boot: h.boot, launch: *r.Launch}
+	case r.Begun != nil:
+		if p := h.runs[*r.Begun]; p != nil {
+			p.begun = true
+		}
+	case r.Started != nil:
+		if p := h.runs[r.Started.RunKey]; p != nil {
+			p.begun, p.started = true, r.Started
+		}
+	case r.Exit != nil:
+		if p := h.runs[r.Exit.Key]; p != nil {
+			p.exit = r.Exit
+		}
+	case r.Acked != nil:
+		for _, k := range r.Acked {
+			delete(h.runs, k)
+		}
+		h.acked = append(h.acked, r.Acked...)
+	case r.Void != nil:
+		for _, k := range r.Void {
+			delete(h.runs, k)
+		}
+	default:
+		return errRecord
+	}
+	return nil
+}
+
+// save appends a record that ends what was begun; what cannot be written is logged.
+func (s *Shepherd) save(r record) error {
+	b, err := r.encode()
+	if err == nil {
+		_, err = s.jr.AppendReserved(b)
+	}
+	if err != nil {
+		s.log.Error("journal", "err", err)
+		return err
+	}
+	token(s.dirty)
+	return nil
+}
+
+// compactAt is the size in bytes from which the journal is rewritten.
+const compactAt = 16 << 20
+
+// compact rewrites the journal with what is still true.
+func (s *Shepherd) compact() {
+	if s.jr.Size() < compactAt {
+		return
+	}
+	if err := s.rewrite(); err != nil {
+		s.log.Error("journal could not be shortened", "err", err)
+	}
+}
+
+func (s *Shepherd) rewrite() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jr.Rewrite(func(add func([]byte) error) error {
+		out := []record{{Boot: s.hello.BootID}}
+		keys := s.ended.oldestFirst()
+		for len(keys) > 0 {
+			n := min(len(keys), 8192)
+			out = append(out, record{Acked: keys[:n]})
+			keys = keys[n:]
+		}
+		for _, r := range s.runs {
+			out = append(out, record{Launch: &r.launchRecord})
+			if r.begun {
+				out = append(out, record{Begun: &r.Key})
+			}
+			if r.PID != 0 {
+				out = append(out, record{Started: &r.startedRecord})
+			}
+			if r.exit != nil {
+				out = append(out, record{Exit: r.exit})
+			}
+		}
+		for i := range out {
+			b, err := out[i].encode()
+			if err != nil {
+				return err
+			}
+			if err := add(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// retryUnsaved writes the exits that found no room.
+func (s *Shepherd) retryUnsaved() {
+	s.mu.Lock()
+	list := s.unsaved
+	s.unsaved = nil
+	s.mu.Unlock()
+	for i, r := range list {
+		if s.save(record{Exit: r.exit}) != nil {
+			s.mu.Lock()
+			s.unsaved = append(s.unsaved, list[i:]...)
+			s.mu.Unlock()
+			return
+		}
+	}
+}

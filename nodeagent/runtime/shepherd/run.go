@@ -1,0 +1,135 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"os"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// run is one run that the shepherd knows. Shepherd.mu guards it, except that
+// the goroutine which starts or concludes it owns spec, group and exit then.
+type run struct {
+	launchRecord
+	startedRecord
+	spec      *plan.RunSpec // until started
+	state     plan.State
+	begun     bool // the journal says that it may have run
+	pidfd     int  // -1 without
+	group     *cgroup.Group
+	adopted   bool
+	stray     bool            // only a group to clear, known to nobody
+	term      *plan.Terminate // asked for while starting
+	killed    bool            // SIGKILL was asked for while starting
+	pending   []pendingSig    // signals that came while starting
+	killSent  spec.Instant
+	termUntil spec.Instant
+	timer     *time.Timer
+	peakRSS   int64
+	exit      *plan.Exit
+}
+
+type pendingSig struct {
+	sig   unix.Signal
+	scope plan.Scope
+}
+
+// ended is what wait4 said.
+type ended struct {
+	status unix.WaitStatus
+	usage  unix.Rusage
+}
+
+// mark is the value of MUSTER_RUN in the environment of a run's processes: its
+// key and, because clusters can share a host or even run inside each other's
+// jobs, which state folder it belongs to.
+func (s *Shepherd) mark(k plan.RunKey) string { return k.String() + "/" + s.id }
+
+const markName = "MUSTER_RUN"
+
+func (r *run) cred(root bool) *spawn.Cred {
+	if !root {
+		return nil
+	}
+	return &spawn.Cred{UID: r.UID, GID: r.GID, Groups: r.Groups}
+}
+
+// observed is the run as List shows it.
+func (r *run) observed() plan.Observed {
+	return plan.Observed{Key: r.Key, JobID: r.JobID, State: r.state, PID: int32(r.PID), UID: r.UID, Start: r.Start,
+		Cgroup: r.group.Path(), Exit: r.exit, KillSent: r.killSent, Adopted: r.adopted, TermUntil: r.termUntil}
+}
+
+// members lists the living processes of the run's tree; none once its exit is
+// written down, since its numbers may belong to others then.
+func (s *Shepherd) members(r *run) ([]int, error) {
+	s.mu.Lock()
+	group, over := r.group, r.state == plan.Exited
+	s.mu.Unlock()
+	if over {
+		return nil, nil
+	}
+	if group != nil {
+		return group.Procs()
+	}
+	all, err := proc.All()
+	if err != nil {
+		return nil, err
+	}
+	mark, root := markName+"="+s.mark(r.Key), r.PID
+	s.mu.Lock()
+	if other := s.pids[root]; other != nil && other != r {
+		root = -1 // the number has passed on to another run
+	}
+	s.mu.Unlock()
+	var out []int
+	for _, p := range proc.Tree(all, root, os.Getpid(), func(pid int) bool { return proc.HasEnv(pid, mark) }) {
+		if p.State != 'Z' && p.State != 'X' {
+			out = append(out, p.PID)
+		}
+	}
+	return out, nil
+}
+
+// tombstones remember the newest keys that were acknowledged.
+type tombstones struct {
+	ring []plan.RunKey
+	next int
+	set  map[plan.RunKey]struct{}
+}
+
+const tombstoneLimit = 1 << 17
+
+func newTombstones(limit int) tombstones {
+	return tombstones{ring: make([]plan.RunKey, 0, limit), set: map[plan.RunKey]struct{}{}}
+}
+
+func (t *tombstones) add(k plan.RunKey) {
+	if t.has(k) {
+		return
+	}
+	if len(t.ring) < cap(t.ring) {
+		t.ring = append(t.ring, k)
+	} else {
+		delete(t.set, t.ring[t.next])
+		t.ring[t.next] = k
+		t.next = (t.next + 1) % len(t.ring)
+	}
+	t.set[k] = struct{}{}
+}
+
+func (t *tombstones) has(k plan.RunKey) bool { _, ok := t.set[k]; return ok }
+
+// oldestFirst lists the keys in the order in which they were added.
+func (t *tombstones) oldestFirst() []plan.RunKey {
+	out := make([]plan.RunKey, 0, len(t.ring))
+	out = append(out, t.ring[t.next:]...)
+	return append(out, t.ring[:t.next]...)
+}

@@ -1,0 +1,260 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"golang.org/x/sys/unix"
+)
+
+// conn is one connected agent.
+type conn struct {
+	s    *Shepherd
+	sock *net.UnixConn
+	r    *protocol.Reader
+	w    *protocol.Writer
+}
+
+// accept serves connections until the listener closes.
+func (s *Shepherd) accept() {
+	for {
+		sock, err := s.ln.AcceptUnix()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				s.log.Error("accept", "err", err)
+			}
+			return
+		}
+		if err := samePeer(sock); err != nil {
+			s.log.Warn("connection refused", "err", err)
+			_ = sock.Close()
+			continue
+		}
+		r, err := protocol.NewReader(sock)
+		if err != nil {
+			s.log.Error("accept", "err", err)
+			_ = sock.Close()
+			continue
+		}
+		c := &conn{s: s, sock: sock, r: r, w: protocol.NewWriter(sock)}
+		s.mu.Lock()
+		s.conns[c] = true
+		s.mu.Unlock()
+		s.wg.Go(c.serve)
+	}
+}
+
+// samePeer lets in only the shepherd's own user and root.
+func samePeer(sock *net.UnixConn) error {
+	raw, err := sock.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return credErr
+	}
+	if cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("process %d of user %d may not command this shepherd", cred.Pid, cred.Uid)
+	}
+	return nil
+}
+
+func (c *conn) serve() {
+	defer func() {
+		c.s.mu.Lock()
+		delete(c.s.conns, c)
+		delete(c.s.subs, c)
+		c.s.mu.Unlock()
+		_ = c.sock.Close()
+		c.w.Close()
+	}()
+	for {
+		m, err := c.r.Next()
+		if err != nil {
+			if errors.Is(err, protocol.ErrFrame) {
+				c.s.log.Warn("connection dropped", "err", err)
+			}
+			return
+		}
+		if !c.handle(m) {
+			return
+		}
+	}
+}
+
+// handle answers one message; false ends the connection. What may block runs
+// beside the reader, so that one hanging file never delays another request.
+func (c *conn) handle(m protocol.Message) bool {
+	s := c.s
+	switch m.Op {
+	case protocol.OpHello:
+		c.reply(m, s.greet(), nil)
+	case protocol.OpLaunch:
+		var q protocol.Launch
+		if !c.decode(m, &q) {
+			return false
+		}
+		results, finish := s.launch(q.Runs)
+		s.wg.Go(func() {
+			finish()
+			c.reply(m, protocol.LaunchReply{Results: results}, nil)
+		})
+	case protocol.OpSignal:
+		var q protocol.Signal
+		if !c.decode(m, &q) {
+			return false
+		}
+		s.wg.Go(func() { c.reply(m, nil, s.signal(q)) })
+	case protocol.OpTerminate:
+		var q plan.Terminate
+		if !c.decode(m, &q) {
+			return false
+		}
+		s.wg.Go(func() { c.reply(m, nil, s.terminate(q)) })
+	case protocol.OpList:
+		c.reply(m, protocol.ListReply{Runs: s.list()}, nil)
+	case protocol.OpUsage:
+		var q protocol.Keys
+		if !c.decode(m, &q) {
+			return false
+		}
+		s.wg.Go(func() { c.reply(m, protocol.UsageReply{Usage: s.usage(q.Keys)}, nil) })
+	case protocol.OpAck:
+		var q protocol.Keys
+		if !c.decode(m, &q) {
+			return false
+		}
+		s.ack(q.Keys)
+		c.reply(m, nil, nil)
+	case protocol.OpSubscribe:
+		c.subscribe(m)
+	case protocol.OpDrain:
+		c.reply(m, s.drain(), nil)
+	default:
+		c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest,
+			Text: fmt.Sprintf("operation %d is not known to release %s", m.Op, s.cfg.Release)})
+	}
+	return true
+}
+
+func (c *conn) decode(m protocol.Message, into any) bool {
+	if err := c.r.Decode(m, into); err != nil {
+		c.s.log.Warn("connection dropped", "err", err)
+		return false
+	}
+	return true
+}
+
+func (c *conn) reply(m protocol.Message, body any, err error) {
+	out := protocol.Message{ID: m.ID, Op: m.Op}
+	if err != nil {
+		body = nil
+		if !errors.As(err, &out.Err) {
+			out.Err = &protocol.Error{Code: protocol.CodeInternal, Text: err.Error()}
+		}
+	}
+	frame, err := protocol.Encode(out, body)
+	if err != nil {
+		c.s.log.Error("answer", "err", err)
+		return
+	}
+	_ = c.w.Send(frame) // a broken connection ends in the reader
+}
+
+func (s *Shepherd) greet() plan.Hello {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.hello
+	h.Draining = s.draining
+	for _, r := range s.runs {
+		if r.state == plan.Exited {
+			h.Unacked++
+		} else {
+			h.Runs++
+		}
+	}
+	if err := s.jr.Err(); err != nil {
+		h.Degraded = append(slices.Clone(h.Degraded), err.Error())
+	}
+	return h
+}
+
+// list gives every run, in the order of keys.
+func (s *Shepherd) list() []plan.Observed {
+	s.mu.Lock()
+	out := make([]plan.Observed, 0, len(s.runs))
+	for _, r := range s.runs {
+		out = append(out, r.observed())
+	}
+	s.mu.Unlock()
+	slices.SortFunc(out, func(a, b plan.Observed) int { return a.Key.Compare(b.Key) })
+	return out
+}
+
+// subscribe gives first every exit that waits for its acknowledgement, then
+// all news; nothing falls in between.
+func (c *conn) subscribe(m protocol.Message) {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var waiting []plan.Event
+	for _, r := range s.runs {
+		if r.state == plan.Exited {
+			waiting = append(waiting, plan.Event{Exited: r.exit})
+		}
+	}
+	slices.SortFunc(waiting, func(a, b plan.Event) int {
+		if a.Exited.End != b.Exited.End {
+			return int(min(1, max(-1, a.Exited.End-b.Exited.End)))
+		}
+		return a.Exited.Key.Compare(b.Exited.Key)
+	})
+	c.reply(m, nil, nil)
+	if len(waiting) > 0 {
+		c.push(waiting)
+	}
+	s.subs[c] = true
+}
+
+// publish sends news to every subscriber. mu is held, which keeps the order.
+func (s *Shepherd) publish(e plan.Event) {
+	for c := range s.subs {
+		c.push([]plan.Event{e})
+	}
+}
+
+func (c *conn) push(events []plan.Event) {
+	frame, err := protocol.Encode(protocol.Message{Op: protocol.OpEvents}, protocol.Events{Events: events})
+	if err != nil {
+		c.s.log.Error("news", "err", err)
+		return
+	}
+	_ = c.w.Send(frame)
+}
+
+// drain refuses launches from now on and names every key that is known here.
+func (s *Shepherd) drain() protocol.DrainReply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	d := protocol.DrainReply{Busy: int32(len(s.runs)), Known: s.ended.oldestFirst()}
+	for k := range s.runs {
+		d.Known = append(d.Known, k)
+	}
+	s.checkGone()
+	return d
+}

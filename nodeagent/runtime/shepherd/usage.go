@@ -1,0 +1,84 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"os"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/spec"
+)
+
+// tickLength is one clock tick of /proc: USER_HZ is 100 on every platform
+// that Linux's ABI knows.
+const tickLength = 10 * spec.Millisecond
+
+// usage gives the use so far of the named running runs, or of all.
+func (s *Shepherd) usage(keys []plan.RunKey) []plan.Usage {
+	s.mu.Lock()
+	var list []*run
+	if len(keys) == 0 {
+		for _, r := range s.runs {
+			list = append(list, r)
+		}
+	}
+	for _, k := range keys {
+		if r := s.runs[k]; r != nil {
+			list = append(list, r)
+		}
+	}
+	s.mu.Unlock()
+	var out []plan.Usage
+	for _, r := range list {
+		if u, ok := s.usageOf(r); ok {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// usageOf sums the tree. CPU time is the group's counter where there is one,
+// else that of the living processes and the children they have waited for.
+func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
+	s.mu.Lock()
+	group, state := r.group, r.state
+	if state == plan.Exited {
+		u := r.exit.Usage
+		s.mu.Unlock()
+		return u, true
+	}
+	s.mu.Unlock()
+	if state == plan.Starting {
+		return plan.Usage{}, false
+	}
+	pids, err := s.members(r)
+	if err != nil {
+		return plan.Usage{}, false
+	}
+	u := plan.Usage{Key: r.Key, Procs: int32(len(pids))}
+	page := int64(os.Getpagesize())
+	for _, pid := range pids {
+		st, err := proc.ReadStat(pid)
+		if err != nil {
+			continue
+		}
+		u.UserCPU += spec.Span(st.User+st.ChildUser) * tickLength
+		u.SystemCPU += spec.Span(st.System+st.ChildSystem) * tickLength
+		u.RSS += st.RSSPages * page
+		u.MinFaults += int64(st.MinFaults)
+		u.MajFaults += int64(st.MajFaults)
+		rd, wr := proc.IO(pid)
+		u.ReadB += rd
+		u.WriteB += wr
+	}
+	if st, err := group.Stats(); err == nil && group != nil {
+		u.UserCPU, u.SystemCPU = st.User, max(st.CPU-st.User, 0)
+		u.PeakGroup, u.OOMKills = st.Peak, st.OOMKills
+	}
+	s.mu.Lock()
+	r.peakRSS = max(r.peakRSS, u.RSS)
+	u.PeakRSS = r.peakRSS
+	s.mu.Unlock()
+	return u, true
+}

@@ -1,0 +1,115 @@
+//go:build linux
+
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// Config says which shepherd an agent keeps.
+type Config struct {
+	Binary  string // the muster-shepherd program
+	Dir     string // state folder, shared by all releases; users must be able to pass through it
+	Node    string
+	Release string   // of the shepherd to start; names its socket's folder
+	Args    []string // more flags for it
+	Env     []string // its environment; nil inherits the agent's
+}
+
+// Socket gives the path of a release's socket.
+func Socket(dir, release string) string { return filepath.Join(dir, release, "sock") }
+
+// logName is the file that a started shepherd logs to, in its own folder.
+const logName = "log"
+
+// exitRunning is the shepherd's exit code when another already serves.
+const exitRunning = 3
+
+// Start connects to the shepherd of the configured release and starts it if
+// none answers. A shepherd that it starts is in its own session, logs to
+// DIR/RELEASE/log, and outlives the caller. (A service manager that kills a
+// whole control group at a restart would kill it nevertheless: give it a unit
+// of its own, or set KillMode=process.)
+func Start(ctx context.Context, cfg Config) (*Client, error) {
+	socket := Socket(cfg.Dir, cfg.Release)
+	c, err := Dial(ctx, socket)
+	if err == nil {
+		return c, nil
+	}
+	if err := launchShepherd(ctx, cfg); err != nil {
+		return nil, err
+	}
+	return Dial(ctx, socket)
+}
+
+func launchShepherd(ctx context.Context, cfg Config) error {
+	folder := filepath.Join(cfg.Dir, cfg.Release)
+	if err := os.MkdirAll(folder, 0o711); err != nil {
+		return fmt.Errorf("start shepherd: %w", err)
+	}
+	logPath := filepath.Join(folder, logName)
+	logFile, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("start shepherd: %w", err)
+	}
+	defer func() { _ = logFile.Close() }()
+	began, err := logFile.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("start shepherd: %w", err)
+	}
+	ready, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start shepherd: %w", err)
+	}
+	defer func() { _ = ready.Close() }()
+	args := append([]string{"--dir", cfg.Dir, "--node", cfg.Node, "--release", cfg.Release, "--ready-fd", "3"}, cfg.Args...)
+	cmd := exec.Command(cfg.Binary, args...)
+	cmd.Stderr, cmd.Stdout, cmd.Env, cmd.Dir = logFile, logFile, cfg.Env, "/"
+	cmd.ExtraFiles = []*os.File{write}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = write.Close()
+	if err != nil {
+		return fmt.Errorf("start shepherd: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the shepherd
+	got := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(ready, make([]byte, 1))
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		if err == nil {
+			return nil
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err = <-ended
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == exitRunning {
+		return nil // another was quicker
+	}
+	return fmt.Errorf("the shepherd did not start (%w); it said: %s", err, said(logPath, began))
+}
+
+// said reads what the shepherd has logged since the offset.
+func said(path string, from int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	b := make([]byte, 2000)
+	n, _ := f.ReadAt(b, from)
+	return string(b[:n])
+}

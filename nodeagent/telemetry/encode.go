@@ -1,0 +1,341 @@
+package telemetry
+
+import (
+	"bytes"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
+	"github.com/musterhpc/muster/spec"
+)
+
+// scratch is the memory of one scrape.
+type scratch struct {
+	out    []byte
+	raw    bytes.Buffer
+	cursor []int
+}
+
+// encode prints a state into w.out.
+func (t *Telemetry) encode(w *scratch, s *state) {
+	w.out = w.out[:0]
+	t.fieldSeries(w, s)
+	t.gpuSeries(w, s)
+	t.jobSeries(w, s)
+	t.accountSeries(w, s)
+	t.nodeSeries(w, s)
+	t.gauges(w, s)
+	w.raw.Reset()
+	t.self.set.WritePrometheus(&w.raw)
+	t.annotate(w)
+	w.raw.Reset()
+	metrics.WriteGoMetrics(&w.raw)
+	metrics.WriteProcMetrics(&w.raw)
+	metrics.WriteFDMetrics(&w.raw)
+	t.annotate(w)
+}
+
+// head prints the HELP and TYPE lines of a family.
+func (w *scratch) head(name, help, kind string) {
+	w.out = append(w.out, "# HELP "...)
+	w.out = append(w.out, name...)
+	w.out = append(w.out, ' ')
+	w.out = append(w.out, help...)
+	w.out = append(w.out, "\n# TYPE "...)
+	w.out = append(w.out, name...)
+	w.out = append(w.out, ' ')
+	w.out = append(w.out, kind...)
+	w.out = append(w.out, '\n')
+}
+
+// series prints one sample whose value is n / 10^decimals.
+func (w *scratch) series(name, labels, more string, n int64, decimals int) {
+	w.out = append(w.out, name...)
+	w.out = append(w.out, '{')
+	w.out = append(w.out, labels...)
+	if more != "" {
+		w.out = append(w.out, ',')
+		w.out = append(w.out, more...)
+	}
+	w.out = append(w.out, '}', ' ')
+	w.out = appendFixed(w.out, n, decimals)
+	w.out = append(w.out, '\n')
+}
+
+// appendFixed prints n / 10^decimals without trailing zeros.
+func appendFixed(b []byte, n int64, decimals int) []byte {
+	u := uint64(n)
+	if n < 0 {
+		b = append(b, '-')
+		u = -u
+	}
+	scale := uint64(1)
+	for i := 0; i < decimals; i++ {
+		scale *= 10
+	}
+	b = strconv.AppendUint(b, u/scale, 10)
+	rest := u % scale
+	if rest == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for scale /= 10; rest > 0; scale /= 10 {
+		b = append(b, byte('0'+rest/scale))
+		rest %= scale
+	}
+	return b
+}
+
+// fieldSeries prints every field of every device: one series each.
+func (t *Telemetry) fieldSeries(w *scratch, s *state) {
+	w.cursor = append(w.cursor[:0], make([]int, len(s.entities))...)
+	for i := range t.fields {
+		f := &t.fields[i]
+		labelled := t.labelled(*f)
+		began := false
+		for j := range s.entities {
+			e := &s.entities[j]
+			if e.reading == nil {
+				continue
+			}
+			values := e.reading.Values // ascending, like t.fields
+			c := w.cursor[j]
+			for c < len(values) && values[c].Field < f.Field {
+				c++
+			}
+			w.cursor[j] = c
+			if c == len(values) || values[c].Field != f.Field {
+				continue
+			}
+			if !began {
+				w.head(f.Name, f.Help, f.Kind.String())
+				began = true
+			}
+			owner := ""
+			if labelled {
+				owner = e.owner
+			}
+			w.series(f.Name, e.labels, owner, values[c].N, f.Decimals)
+		}
+	}
+}
+
+// family prints a family of Muster's own: each calls emit for its series.
+func (t *Telemetry) family(w *scratch, name string, each func(emit func(labels, more string, n int64, decimals int))) {
+	began := false
+	each(func(labels, more string, n int64, decimals int) {
+		if !began {
+			m := t.listed[name]
+			w.head(name, m.Help, m.Type.String())
+			began = true
+		}
+		w.series(name, labels, more, n, decimals)
+	})
+}
+
+type emit = func(labels, more string, n int64, decimals int)
+
+// gpuSeries prints what joins devices and jobs.
+func (t *Telemetry) gpuSeries(w *scratch, s *state) {
+	t.family(w, "muster_gpu_up", func(put emit) {
+		for i := range s.entities {
+			if e := &s.entities[i]; e.reading != nil {
+				put(e.labels, "", int64(truth(!e.reading.Lost)), 0)
+			}
+		}
+	})
+	t.family(w, "muster_gpu_job_info", func(put emit) {
+		for i := range s.entities {
+			if e := &s.entities[i]; e.info != "" {
+				put(e.labels, e.info, 1, 0)
+			}
+		}
+	})
+	t.family(w, "muster_gpu_job_share_ratio", func(put emit) {
+		for i := range s.entities {
+			for _, sh := range s.entities[i].shares {
+				put(s.entities[i].labels, sh.labels, int64(sh.part), 3)
+			}
+		}
+	})
+}
+
+// jobSeries prints what the running jobs have used.
+func (t *Telemetry) jobSeries(w *scratch, s *state) {
+	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	each := func(name string, one func(j *JobOnNode, u *JobUsage, put emit)) {
+		t.family(w, name, func(put emit) {
+			for i := range s.jobs {
+				j := &s.jobs[i]
+				var u *JobUsage
+				if got, ok := s.usage[jobKey{j.UID, j.Attempt}]; ok {
+					u = &got
+				}
+				one(j, u, func(_, more string, n int64, decimals int) {
+					labels := s.jobText[i]
+					if more != "" {
+						labels += "," + more
+					}
+					put(node, labels, n, decimals)
+				})
+			}
+		})
+	}
+	used := func(name string, decimals int, get func(*JobUsage) int64) {
+		each(name, func(_ *JobOnNode, u *JobUsage, put emit) {
+			if u != nil {
+				put("", "", get(u), decimals)
+			}
+		})
+	}
+	each("muster_job_cpus", func(j *JobOnNode, _ *JobUsage, put emit) { put("", "", int64(j.CPUs), 0) })
+	each("muster_job_cpu_seconds_total", func(_ *JobOnNode, u *JobUsage, put emit) {
+		if u != nil {
+			put("", `mode="user"`, u.UserNS, 9)
+			put("", `mode="system"`, u.SystemNS, 9)
+		}
+	})
+	used("muster_job_memory_bytes", 0, func(u *JobUsage) int64 { return u.MemoryBytes })
+	used("muster_job_memory_peak_bytes", 0, func(u *JobUsage) int64 { return u.PeakBytes })
+	each("muster_job_memory_limit_bytes", func(j *JobOnNode, _ *JobUsage, put emit) {
+		if j.Memory > 0 {
+			put("", "", j.Memory, 0)
+		}
+	})
+	used("muster_job_oom_kills_total", 0, func(u *JobUsage) int64 { return u.OOMKills })
+	used("muster_job_io_read_bytes_total", 0, func(u *JobUsage) int64 { return u.ReadBytes })
+	used("muster_job_io_written_bytes_total", 0, func(u *JobUsage) int64 { return u.WriteBytes })
+	used("muster_job_processes", 0, func(u *JobUsage) int64 { return u.Processes })
+}
+
+// accountSeries prints what the jobs have done with their GPUs.
+func (t *Telemetry) accountSeries(w *scratch, s *state) {
+	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	type line struct {
+		labels string
+		a      *attrib.Account
+	}
+	var lines []line
+	for i := range s.accounts {
+		a := &s.accounts[i]
+		if j := s.find(jobKey{a.Job, a.Attempt}); j >= 0 {
+			gpu := pairs([]string{"gpu", "gpu_uuid"}, s.index(a.GPU), a.GPU)
+			lines = append(lines, line{s.jobText[j] + "," + gpu, a})
+		}
+	}
+	t.family(w, "muster_job_gpu_seconds_total", func(put emit) {
+		for _, l := range lines {
+			put(node, l.labels+`,state="no_process"`, l.a.NoProcess, 9)
+			put(node, l.labels+`,state="idle"`, l.a.Idle, 9)
+			put(node, l.labels+`,state="busy"`, l.a.Busy, 9)
+			put(node, l.labels+`,state="unobserved"`, l.a.Unobserved, 9)
+		}
+	})
+	t.family(w, "muster_job_gpu_energy_joules_total", func(put emit) {
+		for _, l := range lines {
+			if l.a.EnergySeen > 0 {
+				put(node, l.labels, l.a.EnergyMJ, 3)
+			}
+		}
+	})
+	t.family(w, "muster_job_gpu_memory_peak_bytes", func(put emit) {
+		for _, l := range lines {
+			put(node, l.labels, l.a.MemoryPeakMiB<<20, 0)
+		}
+	})
+}
+
+// nodeSeries prints the node's own figures.
+func (t *Telemetry) nodeSeries(w *scratch, s *state) {
+	n := s.node
+	if n == nil {
+		return
+	}
+	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	one := func(name string, v int64, decimals int) {
+		t.family(w, name, func(put emit) { put(node, "", v, decimals) })
+	}
+	one("muster_node_cpus", int64(n.CPUs), 0)
+	t.family(w, "muster_node_cpu_seconds_total", func(put emit) {
+		for _, m := range []struct {
+			mode string
+			ns   int64
+		}{{"user", n.UserNS}, {"nice", n.NiceNS}, {"system", n.SystemNS}, {"idle", n.IdleNS},
+			{"iowait", n.IOWaitNS}, {"irq", n.IRQNS}, {"softirq", n.SoftIRQNS}, {"steal", n.StealNS}} {
+			put(node, `mode="`+m.mode+`"`, m.ns, 9)
+		}
+	})
+	one("muster_node_memory_bytes", n.MemoryBytes, 0)
+	one("muster_node_memory_available_bytes", n.MemoryAvailable, 0)
+	t.family(w, "muster_node_load", func(put emit) {
+		for i, window := range []string{"1m", "5m", "15m"} {
+			put(node, `window="`+window+`"`, n.LoadCenti[i], 2)
+		}
+	})
+	one("muster_node_boot_time_seconds", int64(n.BootTime), 9)
+	if n.TmpDiskBytes > 0 {
+		one("muster_node_tmp_disk_bytes", n.TmpDiskBytes, 0)
+		one("muster_node_tmp_disk_available_bytes", n.TmpDiskAvailable, 0)
+	}
+}
+
+// gauges prints what follows from the state about the agent.
+func (t *Telemetry) gauges(w *scratch, s *state) {
+	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	one := func(name string, v int64, decimals int) {
+		t.family(w, name, func(put emit) { put(node, "", v, decimals) })
+	}
+	one("muster_agent_jobs", int64(len(s.jobs)+s.omitted), 0)
+	one("muster_agent_jobs_without_series", int64(s.omitted), 0)
+	at := spec.Instant(0)
+	if s.sample != nil {
+		at = s.sample.At
+	}
+	one("muster_agent_last_collection_time_seconds", int64(at), 9)
+}
+
+// annotate copies the series in w.raw to w.out with HELP and TYPE lines, and
+// leaves out the families that are not listed. The library groups series by
+// family but has no help texts.
+func (t *Telemetry) annotate(w *scratch) {
+	last := ""
+	for rest := w.raw.String(); rest != ""; {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		end := strings.IndexAny(line, "{ ")
+		if end <= 0 || line[0] == '#' {
+			continue
+		}
+		m, ok := t.lookup(line[:end])
+		if !ok {
+			continue
+		}
+		if m.Name != last {
+			w.head(m.Name, m.Help, m.Type.String())
+			last = m.Name
+		}
+		w.out = append(w.out, line...)
+		w.out = append(w.out, '\n')
+	}
+}
+
+// lookup finds the family of a series name.
+func (t *Telemetry) lookup(series string) (catalogue.Metric, bool) {
+	if m, ok := t.listed[series]; ok {
+		return m, true
+	}
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, cut := strings.CutSuffix(series, suffix); cut {
+			if m, ok := t.listed[base]; ok && m.Type == catalogue.Histogram {
+				return m, true
+			}
+		}
+	}
+	return catalogue.Metric{}, false
+}
+
+func goVersion() string { return runtime.Version() }

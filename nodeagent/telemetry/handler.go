@@ -1,0 +1,73 @@
+package telemetry
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// contentType is version 0.0.4 of the text format, which every scraper reads.
+const contentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Handler serves the metrics. It answers GET and HEAD, compressed where the
+// client asks for gzip.
+func (t *Telemetry) Handler() http.Handler { return http.HandlerFunc(t.serve) }
+
+func (t *Telemetry) serve(rw http.ResponseWriter, req *http.Request) {
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		rw.Header().Set("Allow", "GET, HEAD")
+		http.Error(rw, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	begin := time.Now()
+	w := t.pool.Get().(*scratch) //nolint:errcheck // the pool holds nothing else
+	defer t.pool.Put(w)
+	t.encode(w, t.state.Load())
+	t.self.scrapes.Inc()
+	t.self.scraped.UpdateDuration(begin)
+
+	rw.Header().Set("Content-Type", contentType)
+	rw.Header().Set("Vary", "Accept-Encoding")
+	if !wantsGzip(req.Header.Get("Accept-Encoding")) {
+		rw.Header().Set("Content-Length", strconv.Itoa(len(w.out)))
+		_, _ = rw.Write(w.out) // a client that left needs no answer
+		return
+	}
+	rw.Header().Set("Content-Encoding", "gzip")
+	z, ok := t.zips.Get().(*gzip.Writer)
+	if !ok {
+		z, _ = gzip.NewWriterLevel(rw, gzip.BestSpeed)
+	}
+	z.Reset(rw)
+	_, _ = z.Write(w.out)
+	_ = z.Close()
+	t.zips.Put(z)
+}
+
+// wantsGzip reads an Accept-Encoding header.
+func wantsGzip(accept string) bool {
+	for _, part := range strings.Split(accept, ",") {
+		coding, q, weighted := strings.Cut(strings.TrimSpace(part), ";")
+		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			continue
+		}
+		if !weighted {
+			return true
+		}
+		v, err := strconv.ParseFloat(strings.TrimPrefix(strings.ReplaceAll(q, " ", ""), "q="), 64)
+		return err == nil && v > 0
+	}
+	return false
+}
+
+// WriteTo prints the metrics as a scrape would get them now.
+func (t *Telemetry) WriteTo(out io.Writer) (int64, error) {
+	w := t.pool.Get().(*scratch) //nolint:errcheck // the pool holds nothing else
+	defer t.pool.Put(w)
+	t.encode(w, t.state.Load())
+	n, err := out.Write(w.out)
+	return int64(n), err
+}

@@ -1,0 +1,158 @@
+package telemetry
+
+import (
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+)
+
+// Endpoint is the catalogue's name of what Handler serves.
+const Endpoint = "muster-agent /metrics"
+
+// fieldSource marks the entries that come from device.Fields.
+const fieldSource = "GPU provider, one reading a collection"
+
+// Labels of the families, in the order they are printed.
+var (
+	deviceLabels = [...]string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "hostname", "GPU_I_PROFILE", "GPU_I_ID"}
+	jobLabels    = [...]string{"slurm_job_id", "user", "account", "partition"}
+	nodeLabels   = [...]string{"cluster", "node"}
+)
+
+func with(base []string, more ...string) []string {
+	return append(append([]string(nil), base...), more...)
+}
+
+// Metrics lists every metric that an agent can serve, with its labels under
+// JobLabelsAll. Field metrics (DCGM_*) come first, then Muster's own.
+func Metrics() []catalogue.Metric {
+	var out []catalogue.Metric
+	for _, f := range device.Fields() {
+		m := catalogue.Metric{
+			Name: f.Name, Type: catalogue.Gauge, Dialect: catalogue.DCGM, Endpoint: Endpoint, Help: f.Help,
+			Labels: with(deviceLabels[:], jobLabels[:]...), Source: fieldSource,
+			Cardinality: "GPUs and MIG instances of the node",
+		}
+		if f.Kind == device.Counter {
+			m.Type, m.Labels = catalogue.Counter, with(deviceLabels[:])
+		}
+		out = append(out, m)
+	}
+	out = append(out, gpuMetrics()...)
+	out = append(out, jobMetrics()...)
+	out = append(out, nodeMetrics()...)
+	out = append(out, agentMetrics()...)
+	return append(out, processMetrics()...)
+}
+
+// gpuMetrics join with the device series, so they have the device labels and
+// dcgm-exporter's spelling of them.
+func gpuMetrics() []catalogue.Metric {
+	gpu := func(name, help, source string, labels []string, typ catalogue.Type) catalogue.Metric {
+		return catalogue.Metric{Name: name, Type: typ, Dialect: catalogue.DCGM, Endpoint: Endpoint, Help: help, Labels: labels,
+			Source: source, Cardinality: "GPUs and MIG instances of the node"}
+	}
+	return []catalogue.Metric{
+		gpu("muster_gpu_up", "1 while the device answers, 0 when it is lost.", "GPU provider", with(deviceLabels[:]), catalogue.Gauge),
+		gpu("muster_gpu_job_info", "1 for each GPU that one job holds alone; joins counters to their job.", "allocation of the job",
+			with(deviceLabels[:], jobLabels[:]...), catalogue.Info),
+		gpu("muster_gpu_job_share_ratio", "Part of a shared GPU that the job was given.", "allocation of the job",
+			with(deviceLabels[:], jobLabels[:]...), catalogue.Gauge),
+	}
+}
+
+func jobMetrics() []catalogue.Metric {
+	labels := with(nodeLabels[:], jobLabels[:]...)
+	job := func(name string, typ catalogue.Type, unit catalogue.Unit, help, source string, more ...string) catalogue.Metric {
+		card := "jobs running on the node"
+		if len(more) > 0 {
+			card += " x their GPUs x 4 states"
+			if more[0] == "mode" {
+				card = "jobs running on the node x 2 modes"
+			}
+		}
+		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
+			Labels: with(labels, more...), Source: source, Cardinality: card}
+	}
+	kernel, account := "the job's cgroup", "GPU accounts of the agent"
+	return []catalogue.Metric{
+		job("muster_job_cpus", catalogue.Gauge, catalogue.None, "CPUs the job was given on this node.", "allocation of the job"),
+		job("muster_job_cpu_seconds_total", catalogue.Counter, catalogue.Seconds, "CPU time the job has used on this node.", kernel, "mode"),
+		job("muster_job_memory_bytes", catalogue.Gauge, catalogue.Bytes, "Memory the job holds now, page cache included.", kernel),
+		job("muster_job_memory_peak_bytes", catalogue.Gauge, catalogue.Bytes, "Most memory the job has held.", kernel),
+		job("muster_job_memory_limit_bytes", catalogue.Gauge, catalogue.Bytes, "Memory the job was given on this node.", "allocation of the job"),
+		job("muster_job_oom_kills_total", catalogue.Counter, catalogue.None, "Processes of the job that were killed for lack of memory.", kernel),
+		job("muster_job_io_read_bytes_total", catalogue.Counter, catalogue.Bytes, "Bytes the job has read from block devices.", kernel),
+		job("muster_job_io_written_bytes_total", catalogue.Counter, catalogue.Bytes, "Bytes the job has written to block devices.", kernel),
+		job("muster_job_processes", catalogue.Gauge, catalogue.None, "Processes of the job.", kernel),
+		job("muster_job_gpu_seconds_total", catalogue.Counter, catalogue.Seconds,
+			"Time a GPU was allocated to the job, by what was seen on it: no_process, idle, busy or unobserved.", account, "gpu", "gpu_uuid", "state"),
+		job("muster_job_gpu_energy_joules_total", catalogue.Counter, catalogue.Joules,
+			"Energy the GPU has used for the job, from the device's own counter.", account, "gpu", "gpu_uuid"),
+		job("muster_job_gpu_memory_peak_bytes", catalogue.Gauge, catalogue.Bytes, "Most GPU memory in use while the job held the GPU.", account, "gpu", "gpu_uuid"),
+	}
+}
+
+func nodeMetrics() []catalogue.Metric {
+	node := func(name string, typ catalogue.Type, unit catalogue.Unit, help, source string, more ...string) catalogue.Metric {
+		card := "1"
+		if len(more) > 0 {
+			card = "8 modes or 3 windows"
+		}
+		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
+			Labels: with(nodeLabels[:], more...), Source: source, Cardinality: card}
+	}
+	return []catalogue.Metric{
+		node("muster_node_cpus", catalogue.Gauge, catalogue.None, "CPUs online.", "/sys/devices/system/cpu"),
+		node("muster_node_cpu_seconds_total", catalogue.Counter, catalogue.Seconds, "CPU time of the node by mode.", "/proc/stat", "mode"),
+		node("muster_node_memory_bytes", catalogue.Gauge, catalogue.Bytes, "Memory of the node.", "/proc/meminfo"),
+		node("muster_node_memory_available_bytes", catalogue.Gauge, catalogue.Bytes, "Memory that programs could still get.", "/proc/meminfo"),
+		node("muster_node_load", catalogue.Gauge, catalogue.None, "Load average over so many minutes.", "/proc/loadavg", "window"),
+		node("muster_node_boot_time_seconds", catalogue.Gauge, catalogue.Seconds, "When the node was started, in seconds since 1970.", "/proc/stat"),
+		node("muster_node_tmp_disk_bytes", catalogue.Gauge, catalogue.Bytes, "Size of the file system of TmpFS.", "statfs"),
+		node("muster_node_tmp_disk_available_bytes", catalogue.Gauge, catalogue.Bytes, "Space on the file system of TmpFS that users could still get.", "statfs"),
+	}
+}
+
+func agentMetrics() []catalogue.Metric {
+	agent := func(name string, typ catalogue.Type, unit catalogue.Unit, help, card string, more ...string) catalogue.Metric {
+		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
+			Labels: with(nodeLabels[:], more...), Source: "the agent itself", Cardinality: card}
+	}
+	return []catalogue.Metric{
+		agent("muster_agent_up", catalogue.Gauge, catalogue.None, "1 while the agent serves metrics.", "1"),
+		agent("muster_agent_build_info", catalogue.Info, catalogue.None, "1, with the version of the agent.", "1", "version", "commit", "goversion"),
+		agent("muster_agent_gpu_provider_info", catalogue.Info, catalogue.None, "1, with where GPU readings come from.", "1", "provider"),
+		agent("muster_agent_jobs", catalogue.Gauge, catalogue.None, "Jobs running on the node.", "1"),
+		agent("muster_agent_jobs_without_series", catalogue.Gauge, catalogue.None, "Jobs running on the node beyond the number that gets series of its own.", "1"),
+		agent("muster_agent_shepherd_up", catalogue.Gauge, catalogue.None, "1 while the process that owns the jobs answers.", "1"),
+		agent("muster_agent_controller_connected", catalogue.Gauge, catalogue.None, "1 while the agent has a stream to the controller.", "1"),
+		agent("muster_agent_reports_total", catalogue.Counter, catalogue.None, "Reports sent to the controller and acknowledged.", "1"),
+		agent("muster_agent_report_errors_total", catalogue.Counter, catalogue.None, "Reports that could not be sent and are tried again.", "1"),
+		agent("muster_agent_reports_pending", catalogue.Gauge, catalogue.None, "Reports that wait to be acknowledged.", "1"),
+		agent("muster_agent_collections_total", catalogue.Counter, catalogue.None, "Collections done, by source.", "3 sources", "source"),
+		agent("muster_agent_collection_errors_total", catalogue.Counter, catalogue.None, "Collections that failed, by source.", "3 sources", "source"),
+		agent("muster_agent_collection_duration_seconds", catalogue.Histogram, catalogue.Seconds, "Time a collection took, by source.", "3 sources x buckets", "source"),
+		agent("muster_agent_last_collection_time_seconds", catalogue.Gauge, catalogue.Seconds,
+			"When the last GPU reading was taken, in seconds since 1970; 0 before the first.", "1"),
+		agent("muster_agent_gpu_events_total", catalogue.Counter, catalogue.None, "GPU events, by kind.", "6 kinds", "kind"),
+		agent("muster_agent_scrapes_total", catalogue.Counter, catalogue.None, "Scrapes served.", "1"),
+		agent("muster_agent_scrape_duration_seconds", catalogue.Histogram, catalogue.Seconds, "Time it took to print the metrics.", "buckets"),
+	}
+}
+
+// processMetrics are the few runtime metrics that are passed on, with the help
+// texts the Prometheus client library gives them.
+func processMetrics() []catalogue.Metric {
+	common := func(name string, typ catalogue.Type, unit catalogue.Unit, help string) catalogue.Metric {
+		return catalogue.Metric{Name: name, Type: typ, Dialect: catalogue.Common, Endpoint: Endpoint, Help: help, Unit: unit,
+			Source: "the process itself", Cardinality: "1"}
+	}
+	return []catalogue.Metric{
+		common("go_goroutines", catalogue.Gauge, catalogue.None, "Number of goroutines that currently exist."),
+		common("process_cpu_seconds_total", catalogue.Counter, catalogue.Seconds, "Total user and system CPU time spent in seconds."),
+		common("process_max_fds", catalogue.Gauge, catalogue.None, "Maximum number of open file descriptors."),
+		common("process_open_fds", catalogue.Gauge, catalogue.None, "Number of open file descriptors."),
+		common("process_resident_memory_bytes", catalogue.Gauge, catalogue.Bytes, "Resident memory size in bytes."),
+		common("process_start_time_seconds", catalogue.Gauge, catalogue.Seconds, "Start time of the process since unix epoch in seconds."),
+	}
+}

@@ -1,0 +1,163 @@
+package telemetry
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec"
+)
+
+// state is everything a scrape prints. It does not change once published.
+type state struct {
+	devices  []device.Device
+	sample   *device.Sample
+	jobs     []JobOnNode // by slurm_job_id; at most one attempt of each
+	omitted  int
+	usage    map[jobKey]JobUsage
+	accounts []attrib.Account
+	node     *NodeStats
+
+	entities []entity // one per device and MIG instance, in order
+	jobText  []string // labels of each of jobs
+}
+
+type jobKey struct {
+	uid     spec.JobUID
+	attempt uint32
+}
+
+// entity is a device or MIG instance as it is printed.
+type entity struct {
+	uuid    string
+	gpu     string // index of the device
+	labels  string // device labels
+	owner   string // job labels on gauges, or empty values
+	info    string // job labels of the job that holds it alone now; empty when there is none
+	shares  []share
+	reading *device.Reading // nil before the first collection
+}
+
+// share is one job's part of a shared entity.
+type share struct {
+	labels string
+	part   int
+}
+
+// claim is one job's hold on an entity.
+type claim struct {
+	job   int // index in state.jobs
+	share int
+}
+
+// derive fills what follows from the facts: who is printed on which entity.
+func (s *state) derive(describe describer) {
+	s.jobText = make([]string, len(s.jobs))
+	claims := map[string][]claim{}
+	for i := range s.jobs {
+		j := &s.jobs[i]
+		s.jobText[i] = pairs(jobLabels[:], strconv.FormatUint(uint64(j.ID), 10), j.User, j.Account, j.Partition)
+		for _, g := range j.GPUs {
+			part := g.Share
+			if part <= 0 || part > 1000 {
+				part = 1000
+			}
+			claims[g.UUID] = append(claims[g.UUID], claim{i, part})
+		}
+	}
+	s.entities = s.entities[:0:0]
+	for i := range s.devices {
+		d := &s.devices[i]
+		s.entities = append(s.entities, s.entity(d, nil, claims[d.UUID], describe))
+		for m := range d.MIG {
+			held := claims[d.MIG[m].UUID]
+			if len(held) == 0 {
+				held = claims[d.UUID] // the job holds the whole device
+			}
+			s.entities = append(s.entities, s.entity(d, &d.MIG[m], held, describe))
+		}
+	}
+}
+
+// describer gives the device labels of a device, or of one of its instances.
+type describer func(*device.Device, *device.MIG) string
+
+// describe is the describer of a telemetry. An instance keeps its device's
+// UUID, as dcgm-exporter has it; GPU_I_ID tells instances apart, and compute
+// instances that share a GPU instance by "GPU instance.compute instance".
+func (t *Telemetry) describe(d *device.Device, m *device.MIG) string {
+	profile, instance := "", ""
+	if m != nil {
+		profile, instance = m.Profile, strconv.Itoa(m.GPUInstance)
+		for i := range d.MIG {
+			if d.MIG[i].GPUInstance == m.GPUInstance && d.MIG[i].UUID != m.UUID {
+				instance = strconv.Itoa(m.GPUInstance) + "." + strconv.Itoa(m.ComputeInstance)
+			}
+		}
+	}
+	minor := d.Minor
+	if minor < 0 {
+		minor = d.Index
+	}
+	return pairs(t.labels, strconv.Itoa(d.Index), d.UUID, d.PCIBusID, "nvidia"+strconv.Itoa(minor), d.Model,
+		t.options.Node, profile, instance, d.Driver)
+}
+
+// entity makes the printed form of a device or of one of its instances.
+func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe describer) entity {
+	e := entity{uuid: d.UUID, gpu: strconv.Itoa(d.Index), owner: pairs(jobLabels[:], "", "", "", "")}
+	if m != nil {
+		e.uuid = m.UUID
+	}
+	e.labels = describe(d, m)
+	if s.sample != nil {
+		e.reading = s.sample.Find(e.uuid)
+	}
+	switch {
+	case len(claims) == 1 && claims[0].share == 1000:
+		i := claims[0].job
+		e.info = s.jobText[i]
+		if s.sample != nil && s.jobs[i].From <= s.sample.At {
+			e.owner = e.info
+		}
+	default:
+		for _, c := range claims {
+			e.shares = append(e.shares, share{labels: s.jobText[c.job], part: c.share})
+		}
+	}
+	return e
+}
+
+// admit orders the jobs, keeps the newest attempt of each and cuts the list at
+// most; the rest is counted.
+func admit(jobs []JobOnNode, most int) (kept []JobOnNode, omitted int) {
+	kept = slices.Clone(jobs)
+	slices.SortStableFunc(kept, func(a, b JobOnNode) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(b.From, a.From), cmp.Compare(b.Attempt, a.Attempt))
+	})
+	kept = slices.CompactFunc(kept, func(a, b JobOnNode) bool { return a.ID == b.ID })
+	for i := range kept {
+		kept[i].GPUs = slices.Clone(kept[i].GPUs)
+	}
+	if len(kept) > most {
+		omitted = len(kept) - most
+		kept = kept[:most]
+	}
+	return kept, omitted
+}
+
+// find gives the index of a running job, or -1.
+func (s *state) find(k jobKey) int {
+	return slices.IndexFunc(s.jobs, func(j JobOnNode) bool { return j.UID == k.uid && j.Attempt == k.attempt })
+}
+
+// index gives the device index of a device or instance, as text.
+func (s *state) index(uuid string) string {
+	i := slices.IndexFunc(s.entities, func(e entity) bool { return e.uuid == uuid })
+	if i < 0 {
+		return ""
+	}
+	return s.entities[i].gpu
+}

@@ -1,0 +1,114 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/nodeagent/telemetry/host"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ErrOption is wrapped by every error of New and of the readers of options.
+var ErrOption = errors.New("bad telemetry option")
+
+// JobLabels says which gauges carry the job's labels.
+type JobLabels uint8
+
+// The choices of telemetry.job_labels.
+const (
+	JobLabelsAll  JobLabels = iota // every gauge
+	JobLabelsCore                  // utilisation, memory, power, SM, tensor and engine activity
+	JobLabelsNone                  // none: join through muster_gpu_job_info
+)
+
+// ParseJobLabels reads all, core or none; empty means all.
+func ParseJobLabels(s string) (JobLabels, error) {
+	switch s {
+	case "", "all":
+		return JobLabelsAll, nil
+	case "core":
+		return JobLabelsCore, nil
+	case "none":
+		return JobLabelsNone, nil
+	}
+	return 0, fmt.Errorf("%w: telemetry.job_labels: %q: want all, core or none", ErrOption, s)
+}
+
+// Options of New.
+type Options struct {
+	Cluster  string // label of Muster's own series
+	Node     string // label node of Muster's own series, hostname of GPU series
+	Version  string
+	Commit   string
+	Provider string // where GPU readings come from; empty for a node without GPUs
+	// JobLabels bounds how often a change of jobs makes new series.
+	JobLabels JobLabels
+	// Counters is what ParseCounters read; nil exports the default set.
+	Counters *Counters
+	// MaxJobs bounds the jobs with series of their own; 0 means 1024. The jobs
+	// beyond it are counted in muster_agent_jobs_without_series.
+	MaxJobs int
+}
+
+// GPUShare is a part of a device or MIG instance.
+type GPUShare struct {
+	UUID  string
+	Share int // thousandths; 0 or 1000 is all of it
+}
+
+// JobOnNode is a job that runs on this node now.
+type JobOnNode struct {
+	UID       spec.JobUID
+	Attempt   uint32
+	ID        spec.JobID // slurm_job_id
+	User      string
+	Account   string
+	Partition string
+	From      spec.Instant // start on this node
+	CPUs      int
+	Memory    int64 // given on this node, bytes; 0 when not limited
+	GPUs      []GPUShare
+}
+
+// JobUsage is what a job's cgroup has counted so far.
+type JobUsage struct {
+	UID         spec.JobUID
+	Attempt     uint32
+	UserNS      int64
+	SystemNS    int64
+	MemoryBytes int64
+	PeakBytes   int64
+	ReadBytes   int64
+	WriteBytes  int64
+	OOMKills    int64
+	Processes   int64
+}
+
+// NodeStats is what the node says about itself; package host reads it.
+type NodeStats = host.Stats
+
+// escape writes a label's value as the exposition format wants it: one value
+// that is not UTF-8 would cost the whole scrape.
+func escape(s string) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if !strings.ContainsAny(s, "\\\"\n") {
+		return s
+	}
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+}
+
+// pairs gives name="value" for each name, joined by commas.
+func pairs(names []string, values ...string) string {
+	var b strings.Builder
+	for i, n := range names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(n)
+		b.WriteString(`="`)
+		b.WriteString(escape(values[i]))
+		b.WriteByte('"')
+	}
+	return b.String()
+}

@@ -1,0 +1,173 @@
+package scheduler
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Command is a wish. The types of this file are all there are.
+type Command interface{ command() string }
+
+// Submit asks for a job. The spec's user is who the channel says it is; the
+// dependency's jobs are still numbers.
+type Submit struct {
+	Spec *spec.JobSpec
+}
+
+// Target names what a job command is about: a record, or one task of it.
+type Target struct {
+	UID  spec.JobUID
+	Task int64 // a task still inside an array's record; else NoTask
+}
+
+// Cancel ends jobs, or sends them a signal.
+type Cancel struct {
+	Target Target
+	Signal int32 // 0 ends the job
+	Scope  event.SignalScope
+}
+
+// Hold keeps a pending job from starting.
+type Hold struct {
+	Target Target
+	By     spec.Hold
+}
+
+// Release ends a hold.
+type Release struct {
+	Target Target
+	Admin  bool // also one that an administrator set
+}
+
+// Requeue puts a running or finished job back into the queue.
+type Requeue struct {
+	Target Target
+	Hold   spec.Hold
+}
+
+// UpdateJob changes a job. Keys are scontrol's, in lower case.
+type UpdateJob struct {
+	Target  Target
+	Changes []spec.KeyValue
+	Admin   bool
+}
+
+// UpdateNode sets a node's administrative state.
+type UpdateNode struct {
+	Node   string
+	State  event.NodeAdminState
+	Reason string
+}
+
+// RegisterNode is an agent presenting its inventory.
+type RegisterNode struct {
+	Node      string
+	Inventory spec.Inventory
+}
+
+// Run is one attempt of a job as an agent knows it.
+type Run struct {
+	UID     spec.JobUID
+	Attempt uint32
+}
+
+// NodeSilent tells that a node's agent has not been heard of since LastSeen.
+type NodeSilent struct {
+	Node     string
+	LastSeen spec.Instant
+}
+
+// NodeHeard tells that a node that was taken for lost answers again.
+type NodeHeard struct{ Node string }
+
+// Report is a fact from a node about one attempt.
+type Report struct {
+	Node string
+	Run  Run
+	// Exactly one of these is set.
+	LaunchFailed *LaunchFailed
+	Done         *NodeDone
+	StepBegan    *event.StepStarted
+	StepOver     *event.StepEnded
+}
+
+// LaunchFailed tells that the batch script could not be started.
+type LaunchFailed struct {
+	Text  string
+	Drain bool // the fault is the node's
+	Again bool // it is nobody's fault, and certain that nothing of it ran: run it again
+}
+
+// NodeDone tells that nothing of the attempt is left on the node.
+type NodeDone struct {
+	Usage spec.Usage
+	Batch *event.StepResult // on the node that ran the script
+}
+
+// Configure adopts a configuration.
+type Configure struct{ Config *spec.Config }
+
+// Policy is a prepared change of accounts, users, associations or QOS.
+type Policy struct{ Events []event.Event }
+
+// SpendToken uses an enrolment token up. Of names the key it is spent on.
+type SpendToken struct {
+	Hash spec.Hash
+	Node string
+	Of   string
+}
+
+// Tick lets time pass: time limits, signals before the end, fences, purges.
+type Tick struct{}
+
+// Starts commits proposals of a pass.
+type Starts struct{ Outcome *Outcome }
+
+func (Submit) command() string       { return "submit" }
+func (Cancel) command() string       { return "cancel" }
+func (Hold) command() string         { return "hold" }
+func (Release) command() string      { return "release" }
+func (Requeue) command() string      { return "requeue" }
+func (UpdateJob) command() string    { return "update job" }
+func (UpdateNode) command() string   { return "update node" }
+func (RegisterNode) command() string { return "register" }
+func (NodeSilent) command() string   { return "silence" }
+func (NodeHeard) command() string    { return "heard" }
+func (Report) command() string       { return "report" }
+func (Configure) command() string    { return "configure" }
+func (Policy) command() string       { return "policy" }
+func (SpendToken) command() string   { return "enrol" }
+func (Tick) command() string         { return "tick" }
+func (Starts) command() string       { return "schedule" }
+
+// Result is what a command brought about, beyond its events.
+type Result struct {
+	UID spec.JobUID // of a submitted job
+	ID  spec.JobID
+	// Message is a line for the user, for example a warning.
+	Message string
+	// Stale counts reports and proposals that were no longer current.
+	Stale int
+	// Started counts the proposals that were committed.
+	Started int
+}
+
+// target finds the record of a job command; a task inside an array's record
+// is given a record of its own when split is set.
+func (d *decision) target(t Target, split bool) (*state.Job, error) {
+	j := d.t.Job(t.UID)
+	if j == nil {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if t.Task == spec.NoTask || !j.IsArrayRecord() {
+		return j, nil
+	}
+	if !j.Tasks.Has(t.Task) {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if !split {
+		return j, nil
+	}
+	return d.split(j, t.Task)
+}

@@ -1,0 +1,200 @@
+package scheduler
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// begin emits the events of a start and returns the record that runs: a task
+// of an array gets one of its own.
+func (d *decision) begin(s *Start) (spec.JobUID, error) {
+	j := d.t.Job(s.UID)
+	if s.Task != spec.NoTask {
+		var err error
+		if j, err = d.split(j, s.Task); err != nil {
+			return 0, err
+		}
+	}
+	return j.UID, d.emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: s.Alloc, Limit: s.Limit, Backfill: s.Backfill, Priority: s.Priority})
+}
+
+// commit turns a pass's proposals into events, dropping (and counting) those
+// that the head no longer allows.
+func (d *decision) commit(o *Outcome) error {
+	for _, uid := range o.Eligible {
+		if j := d.t.Job(uid); j != nil && j.State == spec.Pending && j.Eligible == 0 && j.Hold == spec.NotHeld {
+			if err := d.emit(&event.JobEligible{UID: uid}); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range o.Ends {
+		if j := d.t.Job(o.Ends[i].UID); j != nil && j.State == spec.Pending && d.stillOver(j, &o.Ends[i]) {
+			if err := d.emit(&o.Ends[i]); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range o.Starts {
+		if !d.current(&o.Starts[i]) {
+			d.res.Stale++
+			continue
+		}
+		if _, err := d.begin(&o.Starts[i]); err != nil {
+			return err
+		}
+		d.res.Started++
+	}
+	return d.commitReasons(o.Reasons)
+}
+
+// stillOver tells whether a pending job still can never run for the reason
+// that a pass found.
+func (d *decision) stillOver(j *state.Job, e *event.JobEnded) bool {
+	if e.State == spec.DeadlineMissed {
+		return missed(j, d.t.Now)
+	}
+	v, _ := dependency(d.t.State, j, d.t.Now)
+	return v == never && killInvalid(d.t.Config, j)
+}
+
+func (d *decision) commitReasons(list []event.JobReason) error {
+	ev := &event.ReasonsChanged{}
+	for _, r := range list {
+		if j := d.t.Job(r.UID); j != nil && j.State == spec.Pending && !j.Reason.Same(r.Reason) && (j.Hold == spec.NotHeld) == notHold(r.Reason.Code) {
+			ev.Jobs = append(ev.Jobs, r)
+		}
+	}
+	if len(ev.Jobs) == 0 {
+		return nil
+	}
+	return d.emit(ev)
+}
+
+func notHold(c spec.ReasonCode) bool {
+	switch c {
+	case spec.ReasonHeldUser, spec.ReasonHeldAdmin, spec.ReasonHoldMaxRequeue:
+		return false
+	}
+	return true
+}
+
+// current checks a proposal against the head: the job still waits and may
+// start, every node can still give what was chosen, and the limits hold.
+func (d *decision) current(s *Start) bool {
+	j := d.t.Job(s.UID)
+	if j == nil || j.State != spec.Pending || j.Hold != spec.NotHeld || j.Begin > d.t.Now {
+		return false
+	}
+	if j.IsArrayRecord() != (s.Task != spec.NoTask) || (s.Task != spec.NoTask && !j.Tasks.Has(s.Task)) {
+		return false
+	}
+	part := d.t.Parts.Find(s.Alloc.Partition)
+	if part == nil || !slices.Contains(j.Spec.Partitions, part.Spec.Name) || closed(d.t.State, part.Spec, j) != nil {
+		return false
+	}
+	caps := place.Caps(d.t.State)
+	for i := range s.Alloc.Nodes {
+		a := &s.Alloc.Nodes[i]
+		n := d.t.NodeByID(a.ID)
+		if !available(n, a, d.t.Config.Sched.Memory) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) {
+			return false
+		}
+	}
+	b := limits.Find(d.t.State, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc})
+	return b.Before(spec.TRES{}, s.Limit) == nil && b.After(s.Alloc) == nil && throttled(d.t.State, j) == nil &&
+		licences(d.t.State, j.Spec) == nil && d.dependencyHolds(j, s.Task)
+}
+
+func (d *decision) dependencyHolds(j *state.Job, task int64) bool {
+	if j.Spec.Queue.Dependency == nil {
+		return true
+	}
+	probe := *j
+	if task != spec.NoTask {
+		probe.Task, probe.Tasks = task, nil
+	}
+	v, _ := dependency(d.t.State, &probe, d.t.Now)
+	return v == holds
+}
+
+// underCap tells whether the partition's MaxCPUsPerNode leaves room for one
+// node's part of an allocation.
+func (d *decision) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc) bool {
+	for i := range caps {
+		if caps[i].Partition != alloc.Partition || alloc.Whole {
+			continue
+		}
+		left := caps[i].CPUs - int64(a.CPUs.Count())
+		for _, uid := range n.Jobs {
+			j := d.t.Job(uid)
+			if k := j.Alloc.Index(n.ID); j.Alloc.Partition == alloc.Partition && !j.Done.Has(k) {
+				left -= int64(j.Alloc.Nodes[k].CPUs.Count())
+			}
+		}
+		if left < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// available tells whether a node can still give a part of an allocation.
+func available(n *state.Node, a *spec.NodeAlloc, memory bool) bool {
+	if n == nil || n.Spec.Name != a.Name || !n.Usable() || n.UsedCPU.Intersects(a.CPUs) || (memory && a.Mem > n.FreeMem()) {
+		return false
+	}
+	if int64(a.CPUs.Last()) >= n.CPUs {
+		return false
+	}
+	for _, g := range a.GPUs {
+		if !gpuFree(n, g.UUID) {
+			return false
+		}
+	}
+	for _, c := range a.GRES {
+		if !sharedGRES(n, c) && typedAmount(n.GRES, c)-typedAmount(n.UsedGRES, c) < c.N {
+			return false
+		}
+	}
+	return true
+}
+
+func typedAmount(list []spec.Count, c spec.Count) int64 {
+	var n int64
+	for _, h := range list {
+		if h.Name == c.Name && h.Type == c.Type {
+			n += h.N
+		}
+	}
+	return n
+}
+
+// sharedGRES tells a resource that any number of jobs may use at once.
+func sharedGRES(n *state.Node, c spec.Count) bool {
+	return slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return g.Name == c.Name && g.NoConsume })
+}
+
+func gpuFree(n *state.Node, uuid string) bool {
+	for i := range n.GPUs {
+		if n.GPUs[i].UUID == uuid {
+			return !n.UsedGPU.Has(i)
+		}
+	}
+	return false
+}
+
+// TestOnly answers --test-only: when and where a job would start if it were
+// submitted now. Nothing is stored.
+func TestOnly(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Actor) (*Answer, error) {
+	return tryOut(st, js, now, actor)
+}
+
+// ErrNoStart tells that no start can be predicted for a job.
+var ErrNoStart = errors.New("no start can be predicted: the job waits for something other than resources")

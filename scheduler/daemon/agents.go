@@ -1,0 +1,259 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// AgentService serves the nodes' agents.
+type AgentService struct {
+	service.UnimplementedAgentsServer
+	C *Controller
+}
+
+// Enrol trades a single-use token for a certificate. The token's use is in
+// the ledger before the certificate leaves.
+func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*apiv1.EnrolReply, error) {
+	c := s.C
+	cert, err := c.deps.Access.Enrol(ctx, req.GetToken(), req.GetNode(), req.GetCsr(), tokens{c})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.recordCertificate(ctx, req.GetNode(), cert); err != nil {
+		return nil, err
+	}
+	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil
+}
+
+func (c *Controller) recordCertificate(ctx context.Context, node string, cert Certificate) error {
+	ev := &event.CertificateIssued{Serial: cert.Serial, Role: "agent", Name: node, Expires: cert.Expires}
+	return c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
+}
+
+// tokens are the ledger's open enrolment tokens.
+type tokens struct{ c *Controller }
+
+// Find implements Tokens.
+func (t tokens) Find(hash spec.Hash) (string, spec.Instant, bool) {
+	for _, tok := range t.c.View().State.Access.Tokens {
+		if tok.Hash == hash {
+			return tok.Node, tok.Expires, true
+		}
+	}
+	return "", 0, false
+}
+
+// Spend implements Tokens.
+func (t tokens) Spend(ctx context.Context, hash spec.Hash, node, of string) error {
+	return t.c.writer.do(ctx, &request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Of: of},
+		actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
+}
+
+// Renew gives a node that has a valid certificate a new one.
+func (s *AgentService) Renew(ctx context.Context, req *apiv1.RenewRequest) (*apiv1.EnrolReply, error) {
+	caller := s.C.deps.Identify(ctx)
+	if caller.Node == "" {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "only a node renews its certificate")
+	}
+	cert, err := s.C.deps.Access.Renew(ctx, caller.Node, req.GetCsr())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.C.recordCertificate(ctx, caller.Node, cert); err != nil {
+		return nil, err
+	}
+	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil
+}
+
+// Connect is an agent's stream for as long as it lives.
+func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
+	c := s.C
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	reg := first.GetRegistration()
+	caller := c.deps.Identify(ctx)
+	if reg.GetNode() == "" || (caller.Node != reg.GetNode() && !caller.Admin) {
+		return spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("this connection may not speak for node %q", reg.GetNode()))
+	}
+	actor := event.Actor{Kind: event.ActorNode, Name: reg.GetNode()}
+	cmd := scheduler.RegisterNode{Node: reg.GetNode(), Inventory: wire.ToInventory(reg.GetInventory())}
+	if rep := c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+		return rep.err
+	}
+	conn := newAgentConn(reg.GetNode())
+	v, desired := c.hub.attach(conn)
+	defer c.hub.detach(conn)
+	c.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())
+	welcome := &apiv1.Welcome{Cluster: v.State.ClusterName, ClusterUuid: v.State.UUID[:], Heartbeat: int64(c.hub.heartbeat()),
+		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired}
+	// The end of either direction, or of the agent's patience with its orders,
+	// ends the stream: when this returns, Send and Recv do too.
+	ended := make(chan error, 2)
+	go func() {
+		err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
+		if err == nil {
+			err = conn.sender(ctx, stream)
+		}
+		ended <- err
+	}()
+	go func() { ended <- c.receive(ctx, stream, conn, actor) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-conn.full:
+		c.deps.Logger.Warn("an agent does not read its orders and is cut off", "node", conn.node, "orders", maxOrders)
+		return spec.Refuse(spec.CodeSocketTimeout, "the agent does not read its orders: connect again")
+	}
+}
+
+// Bounds of one message of orders. A message may be somewhat larger than
+// maxOrderBytes, since an order is never cut.
+const (
+	maxOrderCount = 64
+	maxOrderBytes = 1 << 20
+)
+
+// firstMessage is how many of the orders leave in one message.
+func firstMessage(orders []*apiv1.Order) int {
+	n, size := 0, 0
+	for n < len(orders) && n < maxOrderCount && size < maxOrderBytes {
+		if size += proto.Size(orders[n]); n > 0 && size > maxOrderBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// sender writes the queue until the stream or the connection ends.
+func (a *agentConn) sender(ctx context.Context, stream service.Agents_ConnectServer) error {
+	for {
+		orders, acked, ackDue, bye := a.take()
+		if ackDue {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Ack{Ack: &apiv1.ReportAck{UpTo: acked}}}); err != nil {
+				return err
+			}
+		}
+		for len(orders) > 0 {
+			n := firstMessage(orders)
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Orders{Orders: &apiv1.Orders{Orders: orders[:n]}}}); err != nil {
+				return err
+			}
+			orders = orders[n:]
+		}
+		if bye != "" {
+			return stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Goodbye{Goodbye: &apiv1.Goodbye{Reason: bye}}})
+		}
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// receive turns what the agent says into commands. Reports are acknowledged
+// once they are durable, in order.
+func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectServer, conn *agentConn, actor event.Actor) error {
+	acks := make(chan pendingAck, 256)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.acknowledge(ctx, conn, acks)
+	}()
+	defer func() { close(acks); <-done }()
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) || ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		load, free := int64(-1), int64(-1)
+		if b := m.GetHeartbeat(); b != nil {
+			load, free = b.GetLoadMilli(), b.GetMemFree()
+		}
+		c.hub.heard(conn.node, load, free)
+		if n := c.View().State.Node(conn.node); n != nil && n.Lost {
+			_ = c.writer.do(ctx, &request{cmd: scheduler.NodeHeard{Node: conn.node}, actor: actor})
+		}
+		for _, r := range m.GetReports().GetReports() {
+			a := pendingAck{number: r.GetNumber()}
+			if cmd, ok := reportCommand(conn.node, r); ok {
+				a.req = &request{cmd: cmd, actor: actor}
+				if err := c.writer.send(ctx, a.req); err != nil {
+					return nil
+				}
+			}
+			select {
+			case acks <- a:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+type pendingAck struct {
+	number uint64
+	req    *request // nil: nothing to wait for
+}
+
+// acknowledge waits for each report's command in order. A report that could
+// not be made durable is not acknowledged, nor is any after it: the agent
+// sends them again when it reconnects.
+func (c *Controller) acknowledge(ctx context.Context, conn *agentConn, acks <-chan pendingAck) {
+	failed := false
+	for a := range acks {
+		if failed {
+			continue
+		}
+		if a.req != nil {
+			if rep := c.writer.await(ctx, a.req); rep.err != nil {
+				failed = true
+				if ctx.Err() == nil {
+					c.deps.Logger.Warn("a report could not be recorded", "node", conn.node, "error", rep.err)
+					conn.goodbye("reports cannot be recorded now: connect again")
+				}
+				continue
+			}
+		}
+		conn.ack(a.number)
+	}
+}
+
+// reportCommand is the command of a report; false for what is no fact.
+func reportCommand(node string, r *apiv1.Report) (scheduler.Report, bool) {
+	run := scheduler.Run{UID: spec.JobUID(r.GetRun().GetJobUid()), Attempt: r.GetRun().GetAttempt()}
+	out := scheduler.Report{Node: node, Run: run}
+	switch k := r.GetKind().(type) {
+	case *apiv1.Report_LaunchFailed:
+		out.LaunchFailed = &scheduler.LaunchFailed{Text: k.LaunchFailed.GetText(), Drain: k.LaunchFailed.GetDrainNode(),
+			Again: plan.Failure(k.LaunchFailed.GetCode()) == plan.NotBegun}
+	case *apiv1.Report_NodeDone:
+		out.Done = &scheduler.NodeDone{Usage: wire.ToUsage(k.NodeDone.GetUsage()), Batch: wire.ToStepResult(k.NodeDone.GetBatch())}
+		if b := k.NodeDone.GetBatch(); b.GetOom() {
+			out.Done.Usage.OOMKilled = true
+		}
+	default:
+		return out, false
+	}
+	return out, true
+}

@@ -1,0 +1,216 @@
+// Package daemon is the controller: the single writer of the ledger, the
+// passes of the scheduler, the streams of the agents and the services that
+// users call. Everything that decides is in the pure packages; here is only
+// when, and with whom.
+//
+// Who owns what: the writer's goroutine owns the head state; the settling
+// goroutine publishes views; the pass goroutine owns the plan; the hub owns
+// the agents' connections. Everyone else reads the published view.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Controller is one controller of a cluster.
+type Controller struct {
+	deps    Deps
+	machine *Machine
+	writer  *writer
+	hub     *hub
+	started spec.Instant
+	figures figures
+
+	mu      sync.Mutex // guards changed and the order of published views
+	changed chan struct{}
+	view    atomic.Pointer[view.View]
+
+	stopping chan struct{} // closed when the shutdown begins: nothing new is taken
+	stopped  chan struct{} // closed when the writer has answered all that it took
+	kick     chan struct{} // a pass is wanted at once
+	arrived  chan struct{} // there are new jobs
+}
+
+// figures are counters that are not in the ledger.
+type figures struct {
+	commands, batches, events, refused, stale atomic.Uint64
+	invariantFailures                         atomic.Uint64
+	appendLast, appendMax                     atomic.Int64
+}
+
+// New makes a controller over a machine whose log has been replayed.
+func New(deps Deps, machine *Machine) *Controller {
+	c := &Controller{deps: deps, machine: machine, started: deps.Clock.Now(), changed: make(chan struct{}),
+		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	c.hub = newHub(c)
+	c.writer = newWriter(c)
+	c.publish(func(v *view.View) { v.State = machine.Applied() })
+	return c
+}
+
+// Run serves until the context ends or something breaks for good. A cluster
+// that is new is created with config; a changed configuration is adopted.
+func (c *Controller) Run(ctx context.Context, create Create, ready chan<- struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make(chan error, 8)
+	var wg sync.WaitGroup
+	start := func(name string, f func(context.Context) error) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := f(ctx); err != nil {
+				errs <- fmt.Errorf("%s: %w", name, err)
+				cancel()
+			}
+		}()
+	}
+	start("writer", c.writer.run)
+	start("settle", c.writer.settle)
+	err := c.found(ctx, create)
+	if err == nil {
+		start("passes", c.passes)
+		start("ticks", c.ticks)
+		start("watch nodes", c.hub.watch)
+		close(ready)
+		<-ctx.Done()
+	}
+	cancel()
+	close(c.stopping)
+	c.hub.closeAll("the controller is shutting down")
+	wg.Wait()
+	close(c.stopped)
+	return errors.Join(err, firstOf(errs))
+}
+
+func firstOf(errs chan error) error {
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+// Create is what a new cluster starts with, and the configuration to adopt.
+type Create struct {
+	Config *spec.Config
+	UUID   [16]byte // for a new cluster
+	Admin  string   // user name of the administrator
+}
+
+// found creates a new cluster or adopts a changed configuration.
+func (c *Controller) found(ctx context.Context, create Create) error {
+	st := c.View().State
+	system := event.Actor{Kind: event.ActorSystem}
+	if st.Seq == 0 {
+		evs := []event.Event{
+			&event.ClusterCreated{UUID: create.UUID, Name: create.Config.ClusterName, Version: event.Version},
+			&event.QOSPut{QOS: spec.QOS{ID: 1, Name: "normal", Description: "Normal QOS default"}},
+			&event.AccountPut{Account: spec.Account{Name: "root", Description: "default root account", Organization: "root"}},
+			&event.AssociationPut{Association: spec.Association{ID: 1, Account: "root", Shares: 1, QOS: []string{"normal"}}},
+			&event.UserPut{User: spec.User{Name: "root", DefaultAccount: "root", AdminLevel: "Administrator"}},
+			&event.AssociationPut{Association: spec.Association{ID: 2, Account: "root", User: "root", Parent: 1, Shares: 1}},
+		}
+		if !create.Config.Enforce.Associations {
+			evs = append(evs, &event.AccountPut{Account: spec.Account{Name: "default", Description: "users without an account", Organization: "default", Parent: "root"}},
+				&event.AssociationPut{Association: spec.Association{ID: 3, Account: "default", Parent: 1, Shares: 1}})
+		}
+		if rep := c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: evs}, actor: system}); rep.err != nil {
+			return fmt.Errorf("create the cluster: %w", rep.err)
+		}
+		st = c.View().State
+	}
+	if st.ClusterName != create.Config.ClusterName {
+		return fmt.Errorf("the ledger belongs to cluster %q, the configuration says ClusterName=%s: use the right state folder or name", st.ClusterName, create.Config.ClusterName)
+	}
+	if sameConfig(st.Config, create.Config) {
+		return nil
+	}
+	rep := c.writer.do(ctx, &request{cmd: scheduler.Configure{Config: create.Config}, actor: system})
+	return rep.err
+}
+
+// View is the newest published snapshot.
+func (c *Controller) View() *view.View { return c.view.Load() }
+
+// Changed returns a channel that closes when a newer view than the one
+// returned with it is published.
+func (c *Controller) Changed() (*view.View, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.view.Load(), c.changed
+}
+
+// publish makes a new view out of the last one.
+func (c *Controller) publish(f func(v *view.View)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := view.View{}
+	if old := c.view.Load(); old != nil {
+		next = *old
+	}
+	f(&next)
+	next.Published = c.deps.Clock.Now()
+	c.view.Store(&next)
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// committed publishes a durable batch and carries its effects out.
+func (c *Controller) committed(f *flight) {
+	took := max(c.deps.Clock.Now().Sub(f.appended), 0) // the clock may have been set back
+	c.figures.batches.Add(1)
+	c.figures.events.Add(uint64(len(f.events)))
+	c.figures.appendLast.Store(int64(took))
+	if int64(took) > c.figures.appendMax.Load() {
+		c.figures.appendMax.Store(int64(took))
+	}
+	c.publish(func(v *view.View) {
+		v.State, v.Durable = f.state, f.state.Seq
+		v.Writer = view.WriterStats{Commands: c.figures.commands.Load(), Batches: c.figures.batches.Load(), Events: c.figures.events.Load(),
+			Refused: c.figures.refused.Load(), StaleReports: c.figures.stale.Load(), QueueLen: int64(len(c.writer.cmds)),
+			LogPosition: c.deps.Log.LastPosition(), AppendLast: took, AppendMax: spec.Span(c.figures.appendMax.Load()),
+			InvariantFailures: c.figures.invariantFailures.Load()}
+	})
+	c.hub.effects(f)
+	if c.deps.Committed != nil {
+		c.deps.Committed(f.state, f.events)
+	}
+	c.wantPass(f.events)
+}
+
+// SetAccounted notes how far accounting has confirmed the ledger.
+func (c *Controller) SetAccounted(seq uint64) {
+	c.publish(func(v *view.View) { v.AccountedSeq, v.AccountedAt = seq, c.deps.Clock.Now() })
+}
+
+// sleep waits, or tells that the context ended first.
+func (c *Controller) sleep(ctx context.Context, d spec.Span) bool {
+	fires, stop := c.deps.Clock.After(d)
+	defer stop()
+	select {
+	case <-fires:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// HeadSeq is the last event of the published state.
+func (c *Controller) HeadSeq() uint64 { return c.View().State.Seq }
+
+// Stopping is closed when the shutdown begins.
+func (c *Controller) Stopping() <-chan struct{} { return c.stopping }
+
+// Agents is the number of nodes with a stream to this controller.
+func (c *Controller) Agents() int { return c.hub.connected() }

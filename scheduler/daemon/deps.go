@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/spec"
+)
+
+// What the errors of a Log wrap where the writer must know them apart.
+var (
+	ErrDiskFull   = errors.New("the ledger's disk is full")
+	ErrLogStopped = errors.New("the ledger's log has stopped for good")
+)
+
+// Log is the ledger's log as the writer needs it. Appends are applied in
+// order; after a failure every later append fails until Resume.
+type Log interface {
+	Append(batch []byte) Pending
+	Resume(ctx context.Context) error
+	Low() (bool, error) // less room left than the reserve
+	LastPosition() uint64
+}
+
+// Pending is an append under way.
+type Pending interface {
+	// Wait returns when the batch is durable and applied.
+	Wait(ctx context.Context) error
+}
+
+// Archive keeps the whole history of events.
+type Archive interface {
+	Append(position, firstSeq, lastSeq uint64, events []byte) error
+}
+
+// Blobs keeps scripts and environments by their hash.
+type Blobs interface {
+	Has(spec.Hash) bool
+	Get(spec.Hash) ([]byte, error)
+	Put(data []byte) (spec.Hash, error)
+}
+
+// Clock is the time of the controller's machine.
+type Clock interface {
+	Now() spec.Instant
+	// After delivers once after d; stop frees it early.
+	After(d spec.Span) (fires <-chan struct{}, stop func())
+}
+
+// Directory knows the users of the site.
+type Directory interface {
+	// Groups returns the names of a user's primary group and the ids of all.
+	Groups(ctx context.Context, user string, gid uint32) (primary string, ids []uint32)
+}
+
+// Caller is who calls, as the channel proved it.
+type Caller struct {
+	UID, GID uint32
+	User     string // "" = not a user
+	Node     string // "" = not a node's agent
+	Admin    bool   // root or the cluster's own user
+	NoUID    bool   // UID and GID mean nothing: an administrator's certificate
+	Host     string // where the user is, when not here
+}
+
+// Access issues what lets agents and jobs in.
+type Access interface {
+	// Sign makes the credential with which an agent may start a run.
+	Sign(c credentials.Claims) ([]byte, error)
+	// Keys are the public keys that verify credentials, encoded.
+	Keys() [][]byte
+	// NewToken makes a single-use enrolment token; only its hash is stored.
+	NewToken(node string, expires spec.Instant) (text string, hash spec.Hash, err error)
+	// Enrol checks a token's text and a CSR, spends the token and issues a
+	// certificate.
+	Enrol(ctx context.Context, token, node string, csr []byte, tokens Tokens) (Certificate, error)
+	// Renew issues a new certificate to a node that has a valid one.
+	Renew(ctx context.Context, node string, csr []byte) (Certificate, error)
+}
+
+// Tokens are the enrolment tokens of the ledger.
+type Tokens interface {
+	// Find returns an unused token by its hash.
+	Find(hash spec.Hash) (node string, expires spec.Instant, ok bool)
+	// Spend uses a token up, durably before it returns, or refuses. of says
+	// for what: the public key that the certificate will be for.
+	Spend(ctx context.Context, hash spec.Hash, node, of string) error
+}
+
+// Certificate is what an agent gets: PEM, leaf first, and the authority.
+type Certificate struct {
+	PEM, CA []byte
+	Serial  string
+	Expires spec.Instant
+}
+
+// Settings are the controller's own: what slurm.conf does not say.
+type Settings struct {
+	Host      string // this machine's name
+	Version   string
+	Heartbeat spec.Span // of agents; 0 = a third of SlurmdTimeout
+	// MaxBatch bounds the commands of one batch of events.
+	MaxBatch int
+	// CheckEvery runs the invariants on every so many batches; 0 = never.
+	CheckEvery int
+}
+
+// Deps are the outside of the controller. All fields but Shutdown and
+// Committed are needed.
+type Deps struct {
+	Log       Log
+	Archive   Archive
+	Blobs     Blobs
+	Clock     Clock
+	Directory Directory
+	Access    Access
+	Codec     *event.Codec
+	Logger    *slog.Logger
+	Identify  func(ctx context.Context) Caller
+	// Reload reads the cluster's configuration again, for reconfigure.
+	Reload func() (*spec.Config, []string, error)
+	// Shutdown, if set, ends the process gracefully; it does not wait for that.
+	Shutdown func()
+	// Committed, if set, is told of every durable batch and the state after it,
+	// in order. It must not block.
+	Committed func(st *state.State, events []event.Envelope)
+	Settings  Settings
+}

@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"fmt"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/spec"
+)
+
+// effects sends the agents what a durable batch asks of them. Every order is
+// idempotent, and all can be derived again from the state when an agent
+// connects (reconcile): an order that is lost is only late.
+func (h *hub) effects(f *flight) {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	for i := range f.events {
+		switch e := f.events[i].Event.(type) {
+		case *event.JobStarted:
+			h.launch(f.state, e.UID, "")
+		case *event.JobEndRequested:
+			h.terminate(f.state, f.state.Job(e.UID), "")
+		case *event.JobEnded:
+			if j := f.state.Job(e.UID); j != nil && j.HoldsNodes() {
+				h.terminate(f.state, j, "")
+			}
+		case *event.JobSignalled:
+			h.signal(f.state.Job(e.UID))
+		}
+	}
+}
+
+// reconcile sends an agent everything its node should be running, and the end
+// of what should be ending. The agent's shepherd starts nothing twice.
+func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
+	n := v.State.Node(node)
+	if n == nil {
+		return nil
+	}
+	var desired []*apiv1.RunKey
+	for _, uid := range n.Jobs {
+		j := v.State.Job(uid)
+		if j == nil || j.Alloc == nil {
+			continue
+		}
+		desired = append(desired, runKey(j))
+		if j.State.Active() && j.Ending == nil {
+			h.launch(v.State, uid, node)
+		} else {
+			h.terminate(v.State, j, node)
+		}
+	}
+	return desired
+}
+
+func runKey(j *state.Job) *apiv1.RunKey {
+	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(spec.StepBatch)}
+}
+
+// launch orders a job's start on its nodes, or on one of them.
+func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
+	j := st.Job(uid)
+	if j == nil || !j.State.Active() || j.Ending != nil {
+		return
+	}
+	var proto *apiv1.Launch
+	for i := range j.Alloc.Nodes {
+		a := &j.Alloc.Nodes[i]
+		if (only != "" && a.Name != only) || j.Done.Has(i) {
+			continue
+		}
+		conn := h.conn(a.Name)
+		if conn == nil {
+			continue // it will be reconciled when it connects
+		}
+		if proto == nil {
+			var err error
+			if proto, err = h.launchOrder(st, j); err != nil {
+				h.launchImpossible(j, a.Name, err)
+				return
+			}
+		}
+		l := &apiv1.Launch{Job: proto.Job, Credential: proto.Credential, Groups: proto.Groups, NodeIndex: uint32(i), Batch: i == 0 && !j.Spec.Shell}
+		if l.Batch {
+			l.Script, l.Environment = proto.Script, proto.Environment
+		}
+		conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Launch{Launch: l}})
+	}
+}
+
+// launchOrder is what all nodes of a job get.
+func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) {
+	js := j.Spec
+	v := &view.View{State: st}
+	out := &apiv1.Launch{Job: wire.NewShower(v, h.c.deps.Clock.Now(), true).Job(j), Groups: js.Groups}
+	var err error
+	for _, b := range [...]struct {
+		hash spec.Hash
+		to   *[]byte
+	}{{js.Script, &out.Script}, {js.Env, &out.Environment}} {
+		if b.hash.IsZero() {
+			continue
+		}
+		if *b.to, err = h.c.deps.Blobs.Get(b.hash); err != nil {
+			return nil, fmt.Errorf("content %s of job %d: %w", b.hash, j.ID, err)
+		}
+	}
+	now := h.c.deps.Clock.Now()
+	out.Credential, err = h.c.deps.Access.Sign(credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: spec.StepBatch,
+		UID: js.UID, GID: js.GID, Groups: js.Groups, Nodes: j.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: js.Script})
+	return out, err
+}
+
+// launchImpossible ends an attempt whose content is gone.
+func (h *hub) launchImpossible(j *state.Job, node string, cause error) {
+	h.c.deps.Logger.Error("a job cannot be launched", "job", j.ID, "error", cause)
+	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt},
+		LaunchFailed: &scheduler.LaunchFailed{Text: cause.Error()}}, actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
+	select {
+	case h.c.writer.cmds <- r:
+	default: // the time limit will end it
+	}
+}
+
+// terminate orders an attempt's end on the nodes it still holds.
+func (h *hub) terminate(st *state.State, j *state.Job, only string) {
+	if j == nil || j.Alloc == nil {
+		return
+	}
+	t := &apiv1.Terminate{Grace: int64(killWait(st.Config))}
+	if j.Ending != nil {
+		t.Cause, t.Note = uint32(j.Ending.Cause), endNote(j)
+	}
+	for i := range j.Alloc.Nodes {
+		name := j.Alloc.Nodes[i].Name
+		if j.Done.Has(i) || (only != "" && name != only) {
+			continue
+		}
+		if conn := h.conn(name); conn != nil {
+			conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Terminate{Terminate: t}})
+		}
+	}
+}
+
+func killWait(cfg *spec.Config) spec.Span {
+	if cfg.Timing.KillWait > 0 {
+		return cfg.Timing.KillWait
+	}
+	return 30 * spec.Second
+}
+
+// endNote is the tail of the line that a job finds in its error output.
+func endNote(j *state.Job) string {
+	switch j.Ending.Cause {
+	case event.EndTimeLimit:
+		return "DUE TO TIME LIMIT"
+	case event.EndPreempt:
+		return "DUE TO PREEMPTION"
+	case event.EndNodeLost:
+		return "DUE TO NODE FAILURE"
+	case event.EndRequeue:
+		return "DUE TO JOB REQUEUE"
+	}
+	return ""
+}
+
+func (h *hub) signal(j *state.Job) {
+	if j == nil || j.Alloc == nil || j.LastSignal == nil {
+		return
+	}
+	s := &apiv1.SignalRun{Signal: j.LastSignal.Number, Scope: uint32(j.LastSignal.Scope), Seq: j.LastSignal.Seq}
+	for i := range j.Alloc.Nodes {
+		if conn := h.conn(j.Alloc.Nodes[i].Name); conn != nil && !j.Done.Has(i) {
+			conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: s}})
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// hub holds the agents' connections and what their heartbeats say. Nothing
+// of it is a fact of the ledger: it is rebuilt when agents connect again.
+type hub struct {
+	c *Controller
+	// turn is held while the orders of a batch, or those of a new connection,
+	// are queued: an agent never gets an older order after a newer one.
+	turn sync.Mutex
+	mu   sync.Mutex
+	// conns by node name; a newer connection replaces an older one.
+	conns  map[string]*agentConn
+	live   map[string]wire.NodeLive
+	grace  spec.Instant // before which no silence counts
+	closed string       // why there are no connections any more
+}
+
+// agentConn is the sending side of one agent's stream.
+type agentConn struct {
+	node   string
+	mu     sync.Mutex
+	orders []*apiv1.Order
+	acked  uint64
+	ackDue bool
+	bye    string
+	wake   chan struct{}
+	full   chan struct{} // closed when the agent has left too many orders unread
+}
+
+// maxOrders is how many orders may wait for an agent. A connection that has
+// more is cut: the next one begins with what is still to be done.
+const maxOrders = 16384
+
+func newHub(c *Controller) *hub {
+	return &hub{c: c, conns: map[string]*agentConn{}, live: map[string]wire.NodeLive{}}
+}
+
+func newAgentConn(node string) *agentConn {
+	return &agentConn{node: node, wake: make(chan struct{}, 1), full: make(chan struct{})}
+}
+
+func (a *agentConn) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// order queues an order for the agent; it leaves in one message with whatever
+// else is waiting.
+func (a *agentConn) order(o *apiv1.Order) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.full:
+		return
+	default:
+	}
+	if len(a.orders) >= maxOrders {
+		a.orders = nil
+		close(a.full)
+		return
+	}
+	a.orders = append(a.orders, o)
+	a.poke()
+}
+
+func (a *agentConn) ack(upTo uint64) {
+	a.mu.Lock()
+	a.acked, a.ackDue = max(a.acked, upTo), true
+	a.mu.Unlock()
+	a.poke()
+}
+
+func (a *agentConn) goodbye(why string) {
+	a.mu.Lock()
+	if a.bye == "" {
+		a.bye = why
+	}
+	a.mu.Unlock()
+	a.poke()
+}
+
+// take empties the queue.
+func (a *agentConn) take() (orders []*apiv1.Order, ack uint64, ackDue bool, bye string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	orders, ack, ackDue, bye = a.orders, a.acked, a.ackDue, a.bye
+	a.orders, a.ackDue = nil, false
+	return orders, ack, ackDue, bye
+}
+
+// attach makes a connection the one of its node and queues what the node
+// should be doing by the newest view. What is decided after that view follows.
+func (h *hub) attach(a *agentConn) (*view.View, []*apiv1.RunKey) {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	h.mu.Lock()
+	old, closed := h.conns[a.node], h.closed
+	h.conns[a.node] = a
+	h.mu.Unlock()
+	if old != nil {
+		old.goodbye("the node connected again")
+	}
+	if closed != "" {
+		a.goodbye(closed)
+	}
+	h.heard(a.node, -1, -1)
+	v := h.c.View()
+	return v, h.reconcile(v, a.node)
+}
+
+func (h *hub) detach(a *agentConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.conns[a.node] == a {
+		delete(h.conns, a.node)
+	}
+}
+
+func (h *hub) conn(node string) *agentConn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.conns[node]
+}
+
+// connected is the number of agents with a stream.
+func (h *hub) connected() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.conns)
+}
+
+func (h *hub) heard(node string, load, free int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.live[node]
+	l.LastSeen = h.c.deps.Clock.Now()
+	if _, known := h.live[node]; !known || load >= 0 {
+		l.LoadMilli, l.MemFree = load, free
+	}
+	h.live[node] = l
+}
+
+// nodeLive is what heartbeats told of a node.
+func (h *hub) nodeLive(node string) wire.NodeLive {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l, ok := h.live[node]; ok {
+		return l
+	}
+	return wire.NodeLive{LoadMilli: -1, MemFree: -1}
+}
+
+func (h *hub) closeAll(why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = why
+	for _, a := range h.conns {
+		a.goodbye(why)
+	}
+}
+
+// timeout is SlurmdTimeout; 0 would never call a node silent.
+func (h *hub) timeout() spec.Span {
+	if t := h.c.View().State.Config.Timing.NodeTimeout; t > 0 {
+		return t
+	}
+	return 300 * spec.Second
+}
+
+// heartbeat is how often agents report that they are alive.
+func (h *hub) heartbeat() spec.Span {
+	if b := h.c.deps.Settings.Heartbeat; b > 0 {
+		return b
+	}
+	return max(h.timeout()/3, spec.Second)
+}
+
+// watch tells the ledger of nodes that have been silent for SlurmdTimeout. A
+// controller that has just started, or has slept, gives every node that long
+// to be heard.
+func (h *hub) watch(ctx context.Context) error {
+	last := h.c.deps.Clock.Now()
+	for {
+		pause := min(h.timeout()/10, spec.Second)
+		if !h.c.sleep(ctx, pause) {
+			return nil
+		}
+		now := h.c.deps.Clock.Now()
+		h.stepped(last, now, pause)
+		last = now
+		for _, s := range h.silent(now) {
+			h.c.deps.Logger.Warn("a node does not respond", "node", s.Node, "last_seen", s.LastSeen.Unix())
+			if rep := h.c.writer.do(ctx, &request{cmd: s, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
+				h.c.deps.Logger.Warn("a node's silence could not be recorded", "node", s.Node, "error", rep.err)
+			}
+		}
+	}
+}
+
+// stepped notices that the clock was set, or that this machine slept: the
+// nodes were not silent then, nobody listened.
+func (h *hub) stepped(last, now spec.Instant, pause spec.Span) {
+	step := now.Sub(last) - pause
+	if step >= 0 && step < max(h.timeout()/3, spec.Second) {
+		return
+	}
+	h.c.deps.Logger.Warn("the clock stepped or the controller was stopped: every node gets SlurmdTimeout anew", "nanoseconds", int64(step))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.grace = now
+	for node, l := range h.live {
+		l.LastSeen = min(l.LastSeen, now)
+		h.live[node] = l
+	}
+}
+
+// silent lists the nodes that have not been heard of for too long.
+func (h *hub) silent(now spec.Instant) []scheduler.NodeSilent {
+	h.mu.Lock()
+	grace := max(h.grace, min(h.c.started, now))
+	h.mu.Unlock()
+	var out []scheduler.NodeSilent
+	h.c.View().State.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		if n.Inv == nil || n.Lost {
+			return true
+		}
+		if seen := max(h.nodeLive(n.Spec.Name).LastSeen, grace); now.Sub(seen) > h.timeout() {
+			out = append(out, scheduler.NodeSilent{Node: n.Spec.Name, LastSeen: seen})
+		}
+		return true
+	})
+	return out
+}

@@ -1,0 +1,185 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// sameConfig compares configurations.
+func sameConfig(a, b *spec.Config) bool { return reflect.DeepEqual(a, b) }
+
+// wantPass asks for a pass when something happened that may let a job start:
+// at once if something became free or was changed, soon if there are only new
+// jobs, which in a deep queue mostly have to wait behind the others.
+func (c *Controller) wantPass(events []event.Envelope) {
+	wanted := (chan struct{})(nil)
+	for i := range events {
+		switch events[i].Event.(type) {
+		case *event.ReasonsChanged, *event.JobEligible, *event.JobStarted, *event.JobSignalled, *event.ArrayTaskSplit,
+			*event.StepStarted, *event.StepEnded, *event.NodeLost, *event.TokenIssued, *event.CertificateIssued, *event.JobPurged:
+		case *event.JobSubmitted:
+			if wanted == nil {
+				wanted = c.arrived
+			}
+		default:
+			wanted = c.kick
+		}
+	}
+	if wanted != nil {
+		token(wanted)
+	}
+}
+
+func token(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// passes runs the scheduler whenever it is wanted, and at least each
+// sched_interval. A pass that took long is followed by a pause of the same
+// length, so that a deep queue never takes more than half of a core; where
+// only new jobs ask for the next one, of four times the length.
+func (c *Controller) passes(ctx context.Context) error {
+	wake := spec.FarFuture // when time alone changes something for a waiting job
+	var queue scheduler.Queue
+	var took spec.Span
+	for ctx.Err() == nil {
+		fires, stop := c.deps.Clock.After(c.passInterval(wake))
+		select {
+		case <-ctx.Done():
+		case <-c.kick:
+		case <-c.arrived:
+			c.gather(ctx, min(4*took, spec.Second))
+		case <-fires:
+		}
+		stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+		var err error
+		if took, wake, err = c.pass(ctx, &queue); err != nil {
+			return err
+		}
+		if took > 5*spec.Millisecond && !c.sleep(ctx, min(took, 2*spec.Second)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// passInterval is how long no pass is due if nothing happens.
+func (c *Controller) passInterval(wake spec.Instant) spec.Span {
+	st := c.View().State
+	interval := st.Config.Sched.Interval
+	if interval == 0 {
+		interval = 60 * spec.Second
+	}
+	if st.Waiting.Len() > 0 {
+		interval = min(interval, 30*spec.Second)
+	}
+	if wake != spec.FarFuture {
+		interval = min(interval, max(wake.Sub(c.deps.Clock.Now()), spec.Millisecond))
+	}
+	return interval
+}
+
+// deepQueue is from how many waiting records on new jobs are looked at together.
+const deepQueue = 500
+
+// gather lets new jobs come together after a pass that took long, until
+// something asks for a pass at once.
+func (c *Controller) gather(ctx context.Context, pause spec.Span) {
+	if pause < 4*spec.Millisecond || c.View().State.Waiting.Len() < deepQueue {
+		return
+	}
+	fires, stop := c.deps.Clock.After(pause)
+	defer stop()
+	select {
+	case <-fires:
+	case <-c.kick:
+	case <-ctx.Done():
+	}
+}
+
+// pass runs once over the newest view and sends what it proposes through the
+// writer. It returns how long that took and when to look again at the latest.
+func (c *Controller) pass(ctx context.Context, queue *scheduler.Queue) (spec.Span, spec.Instant, error) {
+	v := c.View()
+	if v.State.Waiting.Len() == 0 {
+		if v.Plan != nil && len(v.Plan.Jobs) > 0 {
+			c.publish(func(v *view.View) { v.Plan = nil })
+		}
+		return 0, spec.FarFuture, nil
+	}
+	began := c.deps.Clock.Now()
+	out, err := onePass(v, began, queue)
+	took := max(c.deps.Clock.Now().Sub(began), 0)
+	if err != nil { // jobs that run go on, and what is submitted is kept: no reason to stop
+		c.figures.invariantFailures.Add(1)
+		c.deps.Logger.Error("a scheduling pass failed", "error", err)
+		return max(took, spec.Second), spec.FarFuture, nil
+	}
+	dropped := 0
+	// Who sees the reasons of this pass must find its plan.
+	c.publish(func(v *view.View) { v.Plan = out.Plan })
+	if !out.Empty() {
+		rep := c.writer.do(ctx, &request{cmd: scheduler.Starts{Outcome: out}, actor: event.Actor{Kind: event.ActorSystem}})
+		if rep.err != nil {
+			if ctx.Err() == nil {
+				c.deps.Logger.Warn("a scheduling pass could not be committed", "error", rep.err)
+			}
+			return took, spec.FarFuture, nil
+		}
+		dropped = rep.res.Stale
+	}
+	c.publish(func(v *view.View) {
+		p := &v.Pass
+		p.Passes++
+		p.Last, p.Max, p.Total, p.LastAt = took, max(p.Max, took), p.Total+took, began
+		p.Depth, p.DepthTotal = out.Depth, p.DepthTotal+uint64(out.Depth)
+		p.Planned, p.Queue, p.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit
+		p.Dropped += uint64(dropped)
+	})
+	if dropped > 0 || out.Exit == "start limit" {
+		token(c.kick)
+	}
+	return took, out.Wake, nil
+}
+
+// onePass makes an error of a panic: it has only read a frozen state, and what
+// it remembers of the queue is dropped.
+func onePass(v *view.View, now spec.Instant, queue *scheduler.Queue) (out *scheduler.Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			*queue = scheduler.Queue{}
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return scheduler.Pass(v.State, now, scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: queue})
+}
+
+// ticks lets time pass in the ledger once a second, and watches the disk.
+func (c *Controller) ticks(ctx context.Context) error {
+	for c.sleep(ctx, spec.Second) {
+		low, err := c.deps.Log.Low()
+		if err != nil {
+			c.deps.Logger.Warn("free space of the ledger's disk is not known", "error", err)
+		} else if was := c.writer.low.Swap(low); was != low {
+			c.deps.Logger.Warn("the reserve of the ledger's disk changed", "reached", low)
+		}
+		r := &request{cmd: scheduler.Tick{}, actor: event.Actor{Kind: event.ActorSystem}}
+		if rep := c.writer.do(ctx, r); rep.err != nil && ctx.Err() == nil {
+			c.deps.Logger.Warn("time could not pass in the ledger", "error", rep.err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/explain"
+	"github.com/musterhpc/muster/scheduler/policy"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// ListNodes shows nodes.
+func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	now := s.C.deps.Clock.Now()
+	out := &apiv1.ListNodesReply{Now: int64(now)}
+	planned := map[spec.NodeID]bool{}
+	if v.Plan != nil {
+		for i := range v.Plan.Jobs {
+			for _, id := range v.Plan.Jobs[i].Nodes {
+				planned[id] = true
+			}
+		}
+	}
+	add := func(n *state.Node) {
+		out.Nodes = append(out.Nodes, wire.Node(v.State, n, s.C.hub.nodeLive(n.Spec.Name), planned[n.ID]))
+	}
+	if len(req.GetNodes()) == 0 {
+		v.State.Nodes.Range(func(_ uint64, n *state.Node) bool { add(n); return true })
+		return out, nil
+	}
+	for _, expr := range req.GetNodes() {
+		names, err := hostlist.Expand(expr)
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+		}
+		for _, name := range names {
+			if n := v.State.Node(name); n != nil {
+				add(n)
+			} else {
+				out.Unknown = append(out.Unknown, name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// nodeStates are the words of scontrol update state=.
+func nodeState(word string) (event.NodeAdminState, bool) {
+	switch strings.ToLower(word) {
+	case "drain":
+		return event.NodeDrain, true
+	case "resume", "undrain", "idle":
+		return event.NodeResume, true
+	case "down":
+		return event.NodeDown, true
+	case "fail":
+		return event.NodeFail, true
+	}
+	return 0, false
+}
+
+// UpdateNode drains, resumes or sets nodes down.
+func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRequest) (*apiv1.UpdateNodeReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	to, ok := nodeState(req.GetState())
+	if !ok {
+		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
+	}
+	names, err := hostlist.Expand(req.GetNodes())
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+	}
+	st := s.C.View().State
+	for _, name := range names {
+		if st.Node(name) == nil {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
+		}
+	}
+	for _, name := range names {
+		cmd := scheduler.UpdateNode{Node: name, State: to, Reason: req.GetReason()}
+		if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+			return nil, rep.err
+		}
+	}
+	return &apiv1.UpdateNodeReply{}, nil
+}
+
+// ListPartitions shows partitions.
+func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPartitionsRequest) (*apiv1.ListPartitionsReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	out := &apiv1.ListPartitionsReply{Now: int64(s.C.deps.Clock.Now())}
+	if len(req.GetPartitions()) == 0 {
+		for i := range st.Parts.List {
+			out.Partitions = append(out.Partitions, wire.Partition(st, &st.Parts.List[i]))
+		}
+		return out, nil
+	}
+	for _, name := range req.GetPartitions() {
+		if p := st.Parts.Find(name); p != nil {
+			out.Partitions = append(out.Partitions, wire.Partition(st, p))
+		} else {
+			out.Unknown = append(out.Unknown, name)
+		}
+	}
+	return out, nil
+}
+
+// GetConfig shows every key of the configuration in force.
+func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigRequest) (*apiv1.GetConfigReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	out := &apiv1.GetConfigReply{Cluster: st.ClusterName, Version: s.C.deps.Settings.Version, BootTime: int64(s.C.started),
+		Controller: s.C.deps.Settings.Host, Now: int64(s.C.deps.Clock.Now()), NextJobId: uint32(st.NextID)}
+	for _, kv := range st.Config.Raw {
+		out.Entries = append(out.Entries, &apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value})
+	}
+	return out, nil
+}
+
+// Reconfigure reads the configuration files again and adopts them whole, or
+// not at all.
+func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRequest) (*apiv1.ReconfigureReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	cfg, warnings, err := s.C.deps.Reload()
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	if cfg.ClusterName != s.C.View().State.ClusterName {
+		return nil, spec.Refuse(spec.CodeBadRequest, "ClusterName cannot change while the ledger lives")
+	}
+	if !sameConfig(s.C.View().State.Config, cfg) {
+		if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
+			return nil, rep.err
+		}
+	}
+	return &apiv1.ReconfigureReply{Warnings: warnings}, nil
+}
+
+// ChangePolicy is sacctmgr add, modify and delete.
+func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChangeRequest) (*apiv1.PolicyChangeReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: pairs(req.GetWhere()), Set: pairs(req.GetSet())}
+	events, names, err := policy.Plan(s.C.View().State, change)
+	if err != nil {
+		return nil, err
+	}
+	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
+		return nil, rep.err
+	}
+	return &apiv1.PolicyChangeReply{Changed: names}, nil
+}
+
+func pairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
+	out := make([]spec.KeyValue, len(list))
+	for i, e := range list {
+		out[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
+	}
+	return out
+}
+
+// GetPolicy shows accounts, users, associations and QOS.
+func (s *ClusterService) GetPolicy(ctx context.Context, _ *apiv1.PolicyRequest) (*apiv1.PolicyReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	out := wire.Policy(st.Policy)
+	out.Cluster, out.Now = st.ClusterName, int64(s.C.deps.Clock.Now())
+	return out, nil
+}
+
+// Diag shows the controller's figures.
+func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1.DiagReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	t := &v.State.Totals
+	running := int64(0)
+	v.State.Active.Range(func(uid uint64, _ struct{}) bool {
+		if v.State.Job(spec.JobUID(uid)).State.Active() {
+			running++
+		}
+		return true
+	})
+	return &apiv1.DiagReply{Now: int64(s.C.deps.Clock.Now()), Seq: v.State.Seq, StartedAt: int64(s.C.started),
+		JobsSubmitted: t.Submitted, JobsStarted: t.Started, JobsBackfilled: t.Backfilled, JobsCompleted: t.Ended[spec.Completed],
+		JobsCancelled: t.Ended[spec.Cancelled], JobsFailed: t.Ended[spec.Failed] + t.Ended[spec.NodeFailed] + t.Ended[spec.OutOfMemory] + t.Ended[spec.TimedOut],
+		Pending: int64(v.State.Waiting.Len()), Running: running,
+		Passes: v.Pass.Passes, PassLast: int64(v.Pass.Last), PassMax: int64(v.Pass.Max), PassTotal: int64(v.Pass.Total), PassDepth: v.Pass.Depth,
+		PassExit: v.Pass.Exit, DroppedProposals: v.Pass.Dropped, LogPosition: v.Writer.LogPosition, AppendLast: int64(v.Writer.AppendLast),
+		AccountedSeq: v.AccountedSeq, Agents: int64(s.C.hub.connected()), StaleReports: v.Writer.StaleReports}, nil
+}
+
+// Ping tells that the controller is there.
+func (s *ClusterService) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply, error) {
+	st := s.C.View().State
+	return &apiv1.PingReply{Host: s.C.deps.Settings.Host, Role: "leader", Version: s.C.deps.Settings.Version, Now: int64(s.C.deps.Clock.Now()),
+		Seq: st.Seq, Cluster: st.ClusterName, ClusterUuid: st.UUID[:]}, nil
+}
+
+// Shutdown ends the controller; jobs go on.
+func (s *ClusterService) Shutdown(ctx context.Context, _ *apiv1.ShutdownRequest) (*apiv1.ShutdownReply, error) {
+	who, _, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	if s.C.deps.Shutdown == nil {
+		return nil, spec.Refuse(spec.CodeDisabled, "this controller is stopped by what started it")
+	}
+	s.C.deps.Logger.Info("a shutdown was asked for", "by", who.User)
+	s.C.deps.Shutdown()
+	return &apiv1.ShutdownReply{}, nil
+}
+
+// defaultToken is how long an enrolment token lives.
+const defaultToken = spec.Day
+
+// CreateToken makes a single-use enrolment token for a node.
+func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	if s.C.View().State.Node(req.GetNode()) == nil {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q is not in the configuration", req.GetNode()))
+	}
+	life := spec.Span(req.GetLifetime())
+	if life <= 0 {
+		life = defaultToken
+	}
+	expires := s.C.deps.Clock.Now().Add(life)
+	text, hash, err := s.C.deps.Access.NewToken(req.GetNode(), expires)
+	if err != nil {
+		return nil, err
+	}
+	ev := &event.TokenIssued{Hash: hash, Node: req.GetNode(), Expires: expires}
+	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: actor}); rep.err != nil {
+		return nil, rep.err
+	}
+	return &apiv1.CreateTokenReply{Token: text, Expires: int64(expires)}, nil
+}
+
+// Why explains a job.
+func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	now := s.C.deps.Clock.Now()
+	list, err := targets(v.State, req.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	j := v.State.Job(list[0].UID)
+	show := wire.NewShower(v, now, true)
+	out := &apiv1.WhyReply{Job: s.show(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq}
+	if j.State != spec.Pending {
+		return out, nil
+	}
+	x, err := explain.Job(v, j, now)
+	if err != nil {
+		return nil, err
+	}
+	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
+	out.Ahead = int32(x.Ahead)
+	for _, n := range x.Nodes {
+		out.Nodes = append(out.Nodes, &apiv1.NodeVerdict{Nodes: hostlist.FoldSorted(n.Names), Count: uint32(len(n.Names)), Why: n.Why, Free: n.Free, Need: n.Need})
+	}
+	for _, uid := range x.Blockers {
+		if b := v.State.Job(uid); b != nil {
+			out.Blockers = append(out.Blockers, show.Job(b))
+		}
+	}
+	for _, a := range x.Advice {
+		out.Advice = append(out.Advice, &apiv1.Advice{Change: a.Change, Start: int64(a.Start), Gain: int64(a.Gain)})
+	}
+	return out, nil
+}

@@ -1,0 +1,496 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// ClusterService serves users, administrators and their tools.
+type ClusterService struct {
+	service.UnimplementedClusterServer
+	C *Controller
+}
+
+// caller refuses those who are nobody here.
+func (s *ClusterService) caller(ctx context.Context) (Caller, event.Actor, error) {
+	who := s.C.deps.Identify(ctx)
+	if who.User == "" {
+		return who, event.Actor{}, spec.Refuse(spec.CodeAccessDenied, "this connection proves no user")
+	}
+	return who, event.Actor{Kind: event.ActorUser, UID: who.UID, Name: who.User, Host: who.Host}, nil
+}
+
+// admin tells whether a caller may do what operators do.
+func (s *ClusterService) admin(who Caller) bool {
+	if who.Admin || (who.UID == 0 && who.User != "") {
+		return true
+	}
+	u := s.C.View().State.Policy.FindUser(who.User)
+	return u != nil && (u.AdminLevel == "Administrator" || u.AdminLevel == "Operator")
+}
+
+// may tells whether a caller may change a job: its owner, an operator, or a
+// coordinator of its account.
+func (s *ClusterService) may(who Caller, j *state.Job) bool {
+	if j.Spec.UID == who.UID || s.admin(who) {
+		return true
+	}
+	for name := j.Spec.Account; name != ""; {
+		a := s.C.View().State.Policy.FindAccount(name)
+		if a == nil {
+			return false
+		}
+		if slices.Contains(a.Coordinators, who.User) {
+			return true
+		}
+		name = a.Parent
+	}
+	return false
+}
+
+// maxScript is MaxScriptSize when the site sets none.
+const maxScript = 4 << 20
+
+// Bounds of one submission, whatever the site allows: what a message, an entry
+// of the log and an order to an agent can carry.
+const (
+	maxSpecBytes    = 1 << 20
+	maxContentBytes = 12 << 20
+)
+
+// submission makes a command of a request.
+func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.SubmitRequest) (*spec.JobSpec, []content, error) {
+	if who.NoUID {
+		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "an administrator's certificate names no user to run jobs as")
+	}
+	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetScript().GetData())+len(req.GetEnvironment().GetData()) > maxContentBytes {
+		return nil, nil, spec.Refuse(spec.CodeBadRequest, "the job's description, script or environment is too large")
+	}
+	js, err := wire.ToJobSpec(req.GetSpec())
+	if err != nil {
+		return nil, nil, err
+	}
+	js.UID, js.GID, js.User = who.UID, who.GID, who.User
+	js.Group, js.Groups = s.C.deps.Directory.Groups(ctx, who.User, who.GID)
+	if js.Queue.Nice < 0 && !s.admin(who) {
+		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
+	}
+	if js.Queue.Priority != 0 && !s.admin(who) {
+		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
+	}
+	limit := s.C.View().State.Config.Limits.MaxScript
+	if limit == 0 {
+		limit = maxScript
+	}
+	var blobs []content
+	for _, b := range [...]struct {
+		in *apiv1.Blob
+		to *spec.Hash
+	}{{req.GetScript(), &js.Script}, {req.GetEnvironment(), &js.Env}} {
+		if len(b.in.GetData()) == 0 && len(b.in.GetSha256()) == 0 {
+			continue
+		}
+		if int64(len(b.in.GetData())) > limit {
+			return nil, nil, spec.Refuse(spec.CodeBadRequest, "the script or environment is larger than max_script_size")
+		}
+		if *b.to, err = s.content(b.in); err != nil {
+			return nil, nil, err
+		}
+		if len(b.in.GetData()) > 0 {
+			blobs = append(blobs, content{*b.to, b.in.GetData()})
+		}
+	}
+	if js.Script.IsZero() && !js.Shell {
+		return nil, nil, spec.Refuse(spec.CodeNoScript, "")
+	}
+	return js, blobs, nil
+}
+
+// content is the hash of a blob that was sent, or that is known here.
+func (s *ClusterService) content(b *apiv1.Blob) (spec.Hash, error) {
+	if len(b.GetData()) > 0 {
+		return sum(b.GetData()), nil
+	}
+	var h spec.Hash
+	if len(b.GetSha256()) != len(h) {
+		return h, spec.Refuse(spec.CodeBadRequest, "a content hash has 32 bytes")
+	}
+	copy(h[:], b.GetSha256())
+	if !s.C.deps.Blobs.Has(h) {
+		return h, spec.Refuse(spec.CodeBadRequest, "content "+h.String()+" is not known here: send it whole")
+	}
+	return h, nil
+}
+
+// Submit accepts one job; the answer means that it is durable.
+func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	js, blobs, err := s.submission(ctx, who, req)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetTestOnly() {
+		return s.testOnly(js, actor)
+	}
+	rep := s.C.writer.do(ctx, &request{cmd: scheduler.Submit{Spec: js}, actor: actor, blobs: blobs, size: proto.Size(req)})
+	if rep.err != nil {
+		return nil, rep.err
+	}
+	return &apiv1.SubmitReply{Uid: uint64(rep.res.UID), JobId: uint32(rep.res.ID), Message: rep.res.Message, Tag: req.GetTag()}, nil
+}
+
+func (s *ClusterService) testOnly(js *spec.JobSpec, actor event.Actor) (*apiv1.SubmitReply, error) {
+	st := s.C.View().State
+	a, err := scheduler.TestOnly(st, js, s.C.deps.Clock.Now(), actor)
+	if errors.Is(err, scheduler.ErrNoStart) {
+		return nil, &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &a.Reason}
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(a.Nodes))
+	for _, id := range a.Nodes {
+		names = append(names, st.NodeByID(id).Spec.Name)
+	}
+	return &apiv1.SubmitReply{JobId: uint32(st.NextID), PlannedStart: int64(a.Start), PlannedNodes: hostlist.Fold(names),
+		PlannedPartition: a.Partition, PlannedCpus: uint32(a.CPUs)}, nil
+}
+
+// SubmitStream accepts jobs as they come and acknowledges each when it is
+// durable, in order. A refusal is an answer and does not end the stream.
+func (s *ClusterService) SubmitStream(stream service.Cluster_SubmitStreamServer) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	waiting := make(chan outstanding, 1024)
+	received := make(chan error, 1)
+	go func() {
+		defer close(waiting)
+		received <- s.receiveSubmissions(ctx, stream, who, actor, waiting)
+	}()
+	stopping := s.C.stopping
+	for {
+		select {
+		case o, ok := <-waiting:
+			if !ok {
+				return <-received
+			}
+			rep := reply{err: o.err}
+			if o.err == nil {
+				rep = s.C.writer.await(ctx, o.req)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := stream.Send(submitReply(o.tag, rep)); err != nil {
+				return err
+			}
+			if stopping == nil && len(waiting) == 0 { // all that was taken is answered
+				return spec.Refuse(spec.CodeStopping, "")
+			}
+		case <-stopping:
+			if stopping = nil; len(waiting) == 0 {
+				return spec.Refuse(spec.CodeStopping, "")
+			}
+		}
+	}
+}
+
+// outstanding is a submission of a stream that waits for its answer.
+type outstanding struct {
+	tag uint64
+	req *request
+	err error
+}
+
+// receiveSubmissions passes what a stream submits to the writer, until its end.
+func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.Cluster_SubmitStreamServer, who Caller, actor event.Actor, waiting chan<- outstanding) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		o := outstanding{tag: m.GetTag()}
+		js, blobs, err := s.submission(ctx, who, m)
+		switch {
+		case err != nil:
+			o.err = err
+		case m.GetTestOnly():
+			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
+		default:
+			o.req = &request{cmd: scheduler.Submit{Spec: js}, actor: actor, blobs: blobs, size: proto.Size(m)}
+			if err := s.C.writer.send(ctx, o.req); err != nil {
+				return err
+			}
+		}
+		select {
+		case waiting <- o:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func submitReply(tag uint64, rep reply) *apiv1.SubmitReply {
+	out := &apiv1.SubmitReply{Tag: tag, Uid: uint64(rep.res.UID), JobId: uint32(rep.res.ID), Message: rep.res.Message}
+	if rep.err == nil {
+		return out
+	}
+	var e *spec.Error
+	if !errors.As(rep.err, &e) {
+		e = spec.Refuse(spec.CodeBadRequest, rep.err.Error())
+	}
+	out.Error = wire.Error(e)
+	return out
+}
+
+// ListJobs shows jobs.
+func (s *ClusterService) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	now := s.C.deps.Clock.Now()
+	sel, unknown, err := newSelection(v.State, req.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	show := wire.NewShower(v, now, req.GetDetail())
+	out := &apiv1.ListJobsReply{Now: int64(now), Seq: v.State.Seq, Unknown: unknown}
+	shown := map[spec.JobUID]bool{}
+	sel.each(v.State, func(j *state.Job, _ scheduler.Target) {
+		if !shown[j.UID] {
+			shown[j.UID] = true
+			out.Jobs = append(out.Jobs, s.show(show, v, j))
+		}
+	})
+	return out, nil
+}
+
+// show adds the paths of a job's files, with their patterns expanded as far
+// as is known here.
+func (s *ClusterService) show(show *wire.Shower, v *view.View, j *state.Job) *apiv1.JobInfo {
+	out := show.Job(j)
+	out.Stdin, out.Stdout, out.Stderr = wire.Files(v.State, j)
+	return out
+}
+
+// WatchJob sends a job's record each time it changes, until its end.
+func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Cluster_WatchJobServer) error {
+	ctx := stream.Context()
+	if _, _, err := s.caller(ctx); err != nil {
+		return err
+	}
+	var last uint64 // when the record that was sent had changed
+	uid := spec.JobUID(req.GetUid())
+	for {
+		v, changed := s.C.Changed()
+		if uid == 0 {
+			if j := v.State.JobByID(spec.JobID(req.GetJobId())); j != nil {
+				uid = j.UID
+			} else if a := v.State.ArrayByID(spec.JobID(req.GetJobId())); a != nil {
+				uid = a.UID
+			}
+		}
+		j := v.State.Job(uid)
+		arr, _ := v.State.Arrays.Get(uint64(uid))
+		switch {
+		case j != nil:
+			over := jobOver(v.State, j)
+			if j.Changed != last && (over || !req.GetUntilEnd()) {
+				last = j.Changed
+				if err := stream.Send(s.show(wire.NewShower(v, s.C.deps.Clock.Now(), true), v, j)); err != nil {
+					return err
+				}
+			}
+			if over {
+				return nil
+			}
+		case arr != nil && arr.Ended < arr.Total: // its own record is forgotten already
+		case arr != nil || last != 0: // over, and forgotten since this was last looked at
+			return nil
+		default:
+			return spec.Refuse(spec.CodeInvalidJobID, "")
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		case <-s.C.stopping:
+			return spec.Refuse(spec.CodeStopping, "")
+		}
+	}
+}
+
+// jobOver tells whether a job, or the whole array it stands for, has ended.
+func jobOver(st *state.State, j *state.Job) bool {
+	if a := st.ArrayOf(j); a != nil && a.UID == j.UID {
+		return a.Ended >= a.Total
+	}
+	return j.State.Terminal() && !j.HoldsNodes()
+}
+
+// Cancel ends or signals the selected jobs.
+func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (*apiv1.JobResults, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	out := &apiv1.JobResults{}
+	sel, unknown, err := newSelection(v.State, req.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	for _, expr := range unknown {
+		out.Results = append(out.Results, &apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
+	}
+	if len(req.GetFilter().GetJobs()) > 0 { // by id also what has ended, to say so
+		f := cloneFilter(req.GetFilter())
+		f.AllStates = len(f.GetStates()) == 0
+		sel.f = f
+	}
+	scope := event.SignalSteps
+	switch {
+	case req.GetFull():
+		scope = event.SignalFull
+	case req.GetBatch():
+		scope = event.SignalBatch
+	}
+	var reqs []*request
+	sel.each(v.State, func(j *state.Job, t scheduler.Target) {
+		r := &apiv1.JobResult{Job: jobName(v.State, j, t), JobId: uint32(j.ID)}
+		out.Results = append(out.Results, r)
+		if !s.may(who, j) {
+			r.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
+			reqs = append(reqs, nil)
+			return
+		}
+		reqs = append(reqs, &request{cmd: scheduler.Cancel{Target: t, Signal: req.GetSignal(), Scope: scope}, actor: actor})
+	})
+	return out, s.sendAll(ctx, reqs, out.Results[len(unknown):])
+}
+
+func cloneFilter(f *apiv1.JobFilter) *apiv1.JobFilter {
+	return &apiv1.JobFilter{Jobs: f.GetJobs(), Users: f.GetUsers(), Accounts: f.GetAccounts(), Partitions: f.GetPartitions(),
+		States: f.GetStates(), Names: f.GetNames(), Qos: f.GetQos(), Nodes: f.GetNodes(), AllStates: f.GetAllStates(), Completing: f.GetCompleting()}
+}
+
+// sendAll passes commands to the writer together and waits for all answers.
+func (s *ClusterService) sendAll(ctx context.Context, reqs []*request, results []*apiv1.JobResult) error {
+	for _, r := range reqs {
+		if r != nil {
+			if err := s.C.writer.send(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	for i, r := range reqs {
+		if r == nil {
+			continue
+		}
+		rep := s.C.writer.await(ctx, r)
+		var e *spec.Error
+		if errors.As(rep.err, &e) {
+			results[i].Error = wire.Error(e)
+		} else if rep.err != nil {
+			return rep.err
+		}
+	}
+	return nil
+}
+
+// jobName is how people name a target.
+func jobName(st *state.State, j *state.Job, t scheduler.Target) string {
+	return wire.JobName(st, j, t.Task)
+}
+
+// ControlJobs holds, releases, requeues and updates jobs.
+func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobsRequest) (*apiv1.JobResults, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	out := &apiv1.JobResults{}
+	var reqs []*request
+	for _, expr := range req.GetJobs() {
+		list, err := targets(v.State, expr)
+		if err != nil {
+			out.Results = append(out.Results, &apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
+			reqs = append(reqs, nil)
+			continue
+		}
+		for _, t := range list {
+			j := v.State.Job(t.UID)
+			r := &apiv1.JobResult{Job: expr, JobId: uint32(j.ID)}
+			out.Results = append(out.Results, r)
+			cmd := s.control(req, t, who, j)
+			if !s.may(who, j) {
+				r.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
+			} else if cmd == nil {
+				r.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
+			}
+			if cmd == nil {
+				reqs = append(reqs, nil)
+				continue
+			}
+			reqs = append(reqs, &request{cmd: cmd, actor: actor})
+		}
+	}
+	return out, s.sendAll(ctx, reqs, out.Results)
+}
+
+// control makes the command of a verb. An administrator who holds another's
+// job holds it as one.
+func (s *ClusterService) control(req *apiv1.ControlJobsRequest, t scheduler.Target, who Caller, j *state.Job) scheduler.Command {
+	admin := s.admin(who)
+	by := spec.HeldByUser
+	if admin {
+		by = spec.HeldByAdmin
+	}
+	switch req.GetVerb() {
+	case apiv1.ControlJobsRequest_HOLD:
+		return scheduler.Hold{Target: t, By: by}
+	case apiv1.ControlJobsRequest_USER_HOLD:
+		return scheduler.Hold{Target: t, By: spec.HeldByUser}
+	case apiv1.ControlJobsRequest_RELEASE:
+		return scheduler.Release{Target: t, Admin: admin}
+	case apiv1.ControlJobsRequest_REQUEUE:
+		return scheduler.Requeue{Target: t}
+	case apiv1.ControlJobsRequest_REQUEUE_HOLD:
+		return scheduler.Requeue{Target: t, Hold: by}
+	case apiv1.ControlJobsRequest_UPDATE:
+		c := scheduler.UpdateJob{Target: t, Admin: admin}
+		for k, v := range req.GetChanges() {
+			c.Changes = append(c.Changes, spec.KeyValue{Key: strings.ToLower(k), Value: v})
+		}
+		slices.SortFunc(c.Changes, func(a, b spec.KeyValue) int { return strings.Compare(a.Key, b.Key) })
+		return c
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package daemon
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// targets finds what a job expression names: 12, 12_3, 12_[1-3,7]. For a
+// whole array these are all its live records.
+func targets(st *state.State, expr string) ([]scheduler.Target, error) {
+	num, tasks, isTask := strings.Cut(expr, "_")
+	n, err := strconv.ParseUint(num, 10, 32)
+	if err != nil || n == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	j, a := st.JobByID(spec.JobID(n)), st.ArrayByID(spec.JobID(n))
+	if j != nil {
+		a = st.ArrayOf(j)
+	}
+	if j == nil && a != nil { // its record is forgotten, some of its tasks are not
+		if isTask && tasks != "*" {
+			return taskTargets(st, a, tasks)
+		}
+		return arrayTargets(st, a), nil
+	}
+	if j == nil {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if !isTask || tasks == "*" {
+		if a == nil || a.ID != j.ID {
+			return []scheduler.Target{{UID: j.UID, Task: spec.NoTask}}, nil
+		}
+		return arrayTargets(st, a), nil
+	}
+	if a == nil {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	return taskTargets(st, a, tasks)
+}
+
+// taskTargets finds the named tasks of an array.
+func taskTargets(st *state.State, a *state.Array, tasks string) ([]scheduler.Target, error) {
+	set, err := taskSet(tasks)
+	if err != nil {
+		return nil, err
+	}
+	var out []scheduler.Target
+	rec := st.Job(a.UID)
+	for _, task := range set {
+		if uid, ok := a.Split.Get(uint64(task)); ok && st.Job(uid) != nil {
+			out = append(out, scheduler.Target{UID: uid, Task: spec.NoTask})
+		} else if rec != nil && rec.Tasks.Has(task) {
+			out = append(out, scheduler.Target{UID: rec.UID, Task: task})
+		}
+	}
+	if len(out) == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	return out, nil
+}
+
+// arrayTargets lists an array's records: what still waits together, then the
+// tasks of their own.
+func arrayTargets(st *state.State, a *state.Array) []scheduler.Target {
+	var out []scheduler.Target
+	if rec := st.Job(a.UID); rec != nil && rec.IsArrayRecord() {
+		out = append(out, scheduler.Target{UID: rec.UID, Task: spec.NoTask})
+	}
+	a.Split.Range(func(_ uint64, uid spec.JobUID) bool {
+		if st.Job(uid) != nil {
+			out = append(out, scheduler.Target{UID: uid, Task: spec.NoTask})
+		}
+		return true
+	})
+	return out
+}
+
+// taskSet reads "3", "[1-3,7]" or "[1-9:2]".
+func taskSet(s string) ([]int64, error) {
+	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
+	set, err := format.ParseArray(s)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, err.Error())
+	}
+	var out []int64
+	for _, r := range set.Ranges {
+		for i := r.First; i <= r.Last && len(out) < 1<<20; i += r.Step {
+			out = append(out, int64(i))
+		}
+	}
+	return out, nil
+}
+
+// selection is a job filter made ready for use.
+type selection struct {
+	f      *apiv1.JobFilter
+	states []spec.JobState
+	only   map[scheduler.Target]bool // nil = not restricted by id
+	nodes  []string
+}
+
+func newSelection(st *state.State, f *apiv1.JobFilter) (s selection, unknown []string, err error) {
+	s.f, s.nodes = f, f.GetNodes()
+	for _, n := range f.GetStates() {
+		s.states = append(s.states, spec.JobState(n))
+	}
+	if len(f.GetJobs()) == 0 {
+		return s, nil, nil
+	}
+	s.only = map[scheduler.Target]bool{}
+	for _, expr := range f.GetJobs() {
+		list, err := targets(st, expr)
+		if err != nil {
+			unknown = append(unknown, expr)
+			continue
+		}
+		for _, t := range list {
+			s.only[t] = true
+		}
+	}
+	return s, unknown, nil
+}
+
+// match tells whether a job passes everything but the list of ids.
+func (s *selection) match(j *state.Job) bool {
+	f := s.f
+	switch {
+	case !among(f.GetUsers(), j.Spec.User) && !among(f.GetUsers(), strconv.FormatUint(uint64(j.Spec.UID), 10)),
+		!among(f.GetAccounts(), j.Spec.Account),
+		!among(f.GetNames(), j.Spec.Name),
+		!among(f.GetQos(), j.Spec.QOS):
+		return false
+	}
+	if len(f.GetPartitions()) > 0 {
+		if j.Alloc != nil && j.State != spec.Pending {
+			if !slices.Contains(f.GetPartitions(), j.Alloc.Partition) {
+				return false
+			}
+		} else if !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(f.GetPartitions(), p) }) {
+			return false
+		}
+	}
+	if len(s.nodes) > 0 && (j.Alloc == nil || !slices.ContainsFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return slices.Contains(s.nodes, a.Name) })) {
+		return false
+	}
+	return s.stateMatch(j)
+}
+
+func (s *selection) stateMatch(j *state.Job) bool {
+	completing := j.Completing() || (j.State.Active() && j.Ending != nil)
+	switch {
+	case s.f.GetAllStates():
+		return true
+	case s.f.GetCompleting() && completing:
+		return true
+	case len(s.states) > 0:
+		return slices.Contains(s.states, j.State)
+	case s.f.GetCompleting():
+		return false
+	}
+	return !j.State.Terminal() || completing
+}
+
+func among(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
+
+// each calls f for the selected records in ascending order of uid.
+func (s *selection) each(st *state.State, f func(j *state.Job, t scheduler.Target)) {
+	if s.only != nil {
+		var list []scheduler.Target
+		for t := range s.only {
+			list = append(list, t)
+		}
+		slices.SortFunc(list, func(a, b scheduler.Target) int {
+			if a.UID != b.UID {
+				return int(int64(a.UID) - int64(b.UID))
+			}
+			return int(a.Task - b.Task)
+		})
+		for _, t := range list {
+			if j := st.Job(t.UID); j != nil && s.match(j) {
+				f(j, t)
+			}
+		}
+		return
+	}
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		if s.match(j) {
+			f(j, scheduler.Target{UID: j.UID, Task: spec.NoTask})
+		}
+		return true
+	})
+}

@@ -1,0 +1,440 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// request is a command on its way through the writer.
+type request struct {
+	cmd   scheduler.Command
+	actor event.Actor
+	blobs []content // that the command's spec names by hash
+	size  int       // of its blobs and texts in bytes, about
+	reply chan reply
+}
+
+// content is a script or an environment with its hash.
+type content struct {
+	hash spec.Hash
+	data []byte
+}
+
+// reply is what became of a request: durable and published, or an error.
+type reply struct {
+	res scheduler.Result
+	err error
+	seq uint64 // of the ledger after it
+}
+
+// flight is an appended batch waiting to become durable.
+type flight struct {
+	pending  Pending
+	state    *state.State // frozen, after the batch
+	events   []event.Envelope
+	requests []*request
+	results  []reply
+	appended spec.Instant
+	drained  chan struct{} // set: no batch, but the mark of a reset
+}
+
+// writer turns commands into events. Its goroutine owns the head state;
+// a second goroutine waits for durability, publishes and answers, so that
+// the next batch is decided while the last one is being synced.
+//
+// A command is answered exactly once, or never looked at: what the writer has
+// taken it decides, and what it has decided the settling goroutine answers,
+// also at a shutdown. What came too late for that is refused by await.
+type writer struct {
+	c       *Controller
+	head    *state.State
+	base    *state.State // frozen: the head before the batch being decided
+	cmds    chan *request
+	flights chan *flight
+	nonce   uint64
+	broken  atomic.Bool // an append failed: start again from what is applied
+	low     atomic.Bool // the disk's reserve is reached
+	batches uint64
+	failure error // of the append that broke it; the settling goroutine's own
+
+	checking atomic.Bool    // a sampled check is running
+	checks   sync.WaitGroup // waits for it
+}
+
+const (
+	defaultMaxBatch = 1024
+	maxFlights      = 8
+	maxBatchBytes   = 8 << 20
+	// lastAppends is how long a shutdown waits for the disk.
+	lastAppends = 5 * spec.Second
+)
+
+// The nonces begin anywhere, so that a batch of another life or another
+// controller is not taken for one of this writer's.
+func newWriter(c *Controller) *writer {
+	w := &writer{c: c, nonce: rand.Uint64(), cmds: make(chan *request, 4096), flights: make(chan *flight, maxFlights)}
+	w.head, w.base = c.machine.reset(), c.machine.Applied()
+	return w
+}
+
+// do sends a command through the writer and waits until it is durable.
+func (w *writer) do(ctx context.Context, r *request) reply {
+	if err := w.send(ctx, r); err != nil {
+		return reply{err: err}
+	}
+	return w.await(ctx, r)
+}
+
+// send enqueues a command; await gets the answer.
+func (w *writer) send(ctx context.Context, r *request) error {
+	if r.reply == nil {
+		r.reply = make(chan reply, 1)
+	}
+	select {
+	case <-w.c.stopping:
+		return spec.Refuse(spec.CodeStopping, "")
+	default:
+	}
+	select {
+	case w.cmds <- r:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.c.stopping:
+		return spec.Refuse(spec.CodeStopping, "")
+	}
+}
+
+// await waits for the answer to a command that was sent.
+func (w *writer) await(ctx context.Context, r *request) reply {
+	select {
+	case rep := <-r.reply:
+		return rep
+	case <-ctx.Done():
+		return reply{err: ctx.Err()}
+	case <-w.c.stopped:
+	}
+	select {
+	case rep := <-r.reply:
+		return rep
+	default: // it was never taken out of the queue
+		return reply{err: spec.Refuse(spec.CodeStopping, "")}
+	}
+}
+
+// run decides until the context ends, and then refuses what is still queued.
+func (w *writer) run(ctx context.Context) error {
+	defer w.checks.Wait()
+	defer close(w.flights)
+	defer func() { w.refuseWaiting(spec.Refuse(spec.CodeStopping, "")) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-w.cmds:
+			if w.broken.Load() {
+				if again, err := w.restart(ctx, r); err != nil {
+					return err
+				} else if !again {
+					continue
+				}
+			}
+			if err := w.batch(w.gather(r)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// gather takes what else is waiting, up to the size of a batch.
+func (w *writer) gather(first *request) []*request {
+	most := w.c.deps.Settings.MaxBatch
+	if most == 0 {
+		most = defaultMaxBatch
+	}
+	out, size := []*request{first}, first.size
+	for len(out) < most && size < maxBatchBytes {
+		select {
+		case r := <-w.cmds:
+			out = append(out, r)
+			size += r.size
+		default:
+			return out
+		}
+	}
+	return out
+}
+
+// batch decides some commands, appends their events as one entry and passes
+// it on. Commands that changed nothing are answered once everything before
+// them is durable. A command that would break a rule of the ledger is refused
+// and the batch decided again without it: such a bug must not stop a cluster.
+func (w *writer) batch(reqs []*request) error {
+	now := w.c.deps.Clock.Now()
+	f, blobs, bad, err := w.decide(reqs, now)
+	for ; err != nil; f, blobs, bad, err = w.decide(reqs, now) {
+		w.c.figures.invariantFailures.Add(1)
+		w.c.deps.Logger.Error("a command would break a rule of the ledger and is refused", "error", err, "command", fmt.Sprintf("%T", reqs[bad].cmd))
+		reqs[bad].reply <- reply{err: fmt.Errorf("the scheduler broke a rule of the ledger: %w", err)}
+		w.head = w.base.Fork()
+		reqs = slices.Delete(reqs, bad, bad+1)
+	}
+	if len(f.events) > 0 {
+		events, err := w.c.deps.Codec.Encode(f.events)
+		if err != nil {
+			refuseAll(reqs, err)
+			return err
+		}
+		w.nonce++
+		f.state = w.head.Freeze()
+		w.base = f.state
+		w.check(f.state)
+		w.c.machine.expect(folded{nonce: w.nonce, state: f.state, first: f.events[0].Seq, last: f.state.Seq})
+		f.pending = w.c.deps.Log.Append(frame(w.nonce, blobs, events))
+	}
+	w.flights <- f
+	return nil
+}
+
+// decide decides commands on the head, in order. If one breaks a rule (bad is
+// its index) the head is spoiled.
+func (w *writer) decide(reqs []*request, now spec.Instant) (f *flight, blobs [][]byte, bad int, err error) {
+	t := trial.On(w.head, now, event.Actor{}, "")
+	f = &flight{requests: reqs, results: make([]reply, len(reqs)), appended: now}
+	sent := map[spec.Hash]bool{}
+	for i, r := range reqs {
+		if err := w.refused(r); err != nil {
+			f.results[i].err = err
+			continue
+		}
+		t.Actor = r.actor
+		before := len(t.Events)
+		res, err := decideOne(t, r.cmd)
+		if err != nil && spec.CodeOf(err) == 0 {
+			return nil, nil, i, err
+		}
+		f.results[i] = reply{res: res, err: err, seq: t.Seq}
+		if err == nil && len(t.Events) > before {
+			blobs = w.newBlobs(blobs, r, sent)
+		}
+	}
+	f.events = t.Events
+	return f, blobs, 0, nil
+}
+
+// decideOne makes an error of a panic: the trial is dropped after both.
+func decideOne(t *trial.Trial, cmd scheduler.Command) (res scheduler.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return scheduler.Decide(t, cmd)
+}
+
+// refused stops submissions while the disk's reserve is reached; ends and
+// cancels go on.
+func (w *writer) refused(r *request) error {
+	if _, submit := r.cmd.(scheduler.Submit); submit && w.low.Load() {
+		return spec.Refuse(spec.CodeDiskReserve, "")
+	}
+	return nil
+}
+
+// newBlobs adds content that the store does not have yet.
+func (w *writer) newBlobs(list [][]byte, r *request, sent map[spec.Hash]bool) [][]byte {
+	for _, b := range r.blobs {
+		if !sent[b.hash] && !w.c.deps.Blobs.Has(b.hash) {
+			sent[b.hash] = true
+			list = append(list, b.data)
+		}
+	}
+	return list
+}
+
+// check runs the invariants on a sample of batches: a breach is logged and
+// counted, never a reason to stop a running cluster. It runs beside the
+// writer, one at a time, since a check of a deep queue takes a while; with a
+// sample of every batch (tests) the writer waits for it.
+func (w *writer) check(s *state.State) {
+	w.batches++
+	every := uint64(w.c.deps.Settings.CheckEvery)
+	if every == 0 || w.batches%every != 0 {
+		return
+	}
+	if every == 1 {
+		w.checkNow(s)
+		return
+	}
+	if !w.checking.CompareAndSwap(false, true) {
+		return
+	}
+	w.checks.Add(1)
+	go func() {
+		defer w.checks.Done()
+		defer w.checking.Store(false)
+		w.checkNow(s)
+	}()
+}
+
+func (w *writer) checkNow(s *state.State) {
+	if err := s.Check(); err != nil {
+		w.c.figures.invariantFailures.Add(1)
+		w.c.deps.Logger.Error("an invariant of the state does not hold", "error", err, "seq", s.Seq)
+	}
+}
+
+// restart waits until every batch under way has been answered, takes the
+// applied state for the new head and lets the log go on. Until then it refuses
+// what comes in, first of all the command that brought it here; it tells
+// whether that is still to be decided.
+func (w *writer) restart(ctx context.Context, first *request) (again bool, err error) {
+	mark := &flight{drained: make(chan struct{})}
+	w.flights <- mark
+	<-mark.drained
+	for wait := 50 * spec.Millisecond; ; wait = min(2*wait, 5*spec.Second) {
+		err := w.c.deps.Log.Resume(ctx)
+		if err == nil {
+			break
+		}
+		if first != nil {
+			first.reply <- reply{err: unwritable(err)}
+			first = nil
+		}
+		if ctx.Err() != nil {
+			return false, nil
+		}
+		if errors.Is(err, ErrLogStopped) {
+			return false, fmt.Errorf("the ledger cannot be written any more: %w", err)
+		}
+		w.c.deps.Logger.Warn("the ledger cannot be written yet", "error", err)
+		if !w.refuseFor(ctx, wait, err) {
+			return false, nil
+		}
+	}
+	w.head, w.base = w.c.machine.reset(), w.c.machine.Applied()
+	w.broken.Store(false)
+	w.c.deps.Logger.Info("the ledger is writable again", "seq", w.head.Seq)
+	return first != nil, nil
+}
+
+// refuseFor refuses what comes in for a while, so that nobody waits without
+// knowing why.
+func (w *writer) refuseFor(ctx context.Context, wait spec.Span, cause error) bool {
+	fires, stop := w.c.deps.Clock.After(wait)
+	defer stop()
+	for {
+		select {
+		case r := <-w.cmds:
+			r.reply <- reply{err: unwritable(cause)}
+		case <-fires:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// refuseWaiting answers what is queued.
+func (w *writer) refuseWaiting(err error) {
+	for {
+		select {
+		case r := <-w.cmds:
+			r.reply <- reply{err: err}
+		default:
+			return
+		}
+	}
+}
+
+func refuseAll(reqs []*request, err error) {
+	for _, r := range reqs {
+		r.reply <- reply{err: err}
+	}
+}
+
+// unwritable is what callers are told when the ledger does not take a batch.
+func unwritable(cause error) error {
+	var e *spec.Error
+	switch {
+	case errors.As(cause, &e):
+		return e
+	case errors.Is(cause, ErrDiskFull):
+		return spec.Refuse(spec.CodeDiskReserve, cause.Error())
+	case errors.Is(cause, ErrLogStopped):
+		return spec.Refuse(spec.CodeStopping, cause.Error())
+	case errors.Is(cause, context.Canceled), errors.Is(cause, context.DeadlineExceeded):
+		return spec.Refuse(spec.CodeStopping, "whether this was recorded shows after the next start")
+	}
+	return fmt.Errorf("the ledger does not take the batch: %w", cause)
+}
+
+// settle waits for batches in order, publishes what is durable, answers, and
+// carries the effects out, until the writer has ended. At a shutdown it waits
+// for the last appends, but not for ever.
+func (w *writer) settle(ctx context.Context) error {
+	last, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() {
+		fires, stop := w.c.deps.Clock.After(lastAppends)
+		defer stop()
+		select {
+		case <-fires:
+			giveUp()
+		case <-last.Done():
+		}
+	})()
+	for f := range w.flights {
+		if f.drained != nil {
+			close(f.drained)
+			continue
+		}
+		w.land(last, f)
+	}
+	return nil
+}
+
+func (w *writer) land(ctx context.Context, f *flight) {
+	if f.pending != nil {
+		if err := f.pending.Wait(ctx); err != nil {
+			if w.failure = err; !w.broken.Swap(true) {
+				w.c.deps.Logger.Error("the ledger refused a batch", "error", err, "commands", len(f.requests))
+			}
+			refuseAll(f.requests, unwritable(err))
+			return
+		}
+		w.count(f)
+		w.c.committed(f)
+	} else if w.broken.Load() { // decided on a state that never came to be
+		refuseAll(f.requests, unwritable(w.failure))
+		return
+	} else {
+		w.count(f)
+	}
+	for i, r := range f.requests {
+		r.reply <- f.results[i]
+	}
+}
+
+// count adds a batch's commands to the figures.
+func (w *writer) count(f *flight) {
+	for i := range f.results {
+		if f.results[i].err != nil {
+			w.c.figures.refused.Add(1)
+		}
+		w.c.figures.stale.Add(uint64(f.results[i].res.Stale))
+	}
+	w.c.figures.commands.Add(uint64(len(f.requests)))
+}

@@ -1,0 +1,132 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// decision is one command being decided.
+type decision struct {
+	t   *trial.Trial
+	res Result
+}
+
+// Decide turns a command into events, folded into the trial's state at once.
+// A refusal is a *spec.Error and leaves no event behind; any other error is a
+// broken rule, after which the trial must be dropped.
+func Decide(t *trial.Trial, cmd Command) (Result, error) {
+	t.Cause = event.Cause{Command: cmd.command()}
+	d := &decision{t: t}
+	before := len(t.Events)
+	err := d.dispatch(cmd)
+	if err != nil && spec.CodeOf(err) != 0 && len(t.Events) != before {
+		return d.res, fmt.Errorf("%s was refused after it had changed something: %v", cmd.command(), err)
+	}
+	return d.res, err
+}
+
+//muster:table one case for each command
+func (d *decision) dispatch(cmd Command) error {
+	switch c := cmd.(type) {
+	case Submit:
+		return d.submit(c.Spec)
+	case Cancel:
+		return d.cancel(c)
+	case Hold:
+		return d.hold(c)
+	case Release:
+		return d.release(c)
+	case Requeue:
+		return d.requeue(c)
+	case UpdateJob:
+		return d.updateJob(c)
+	case UpdateNode:
+		return d.updateNode(c)
+	case RegisterNode:
+		return d.register(c)
+	case NodeSilent:
+		return d.silent(c)
+	case NodeHeard:
+		return d.heard(c)
+	case Report:
+		return d.report(c)
+	case Configure:
+		return d.configure(c)
+	case Policy:
+		return d.policy(c)
+	case SpendToken:
+		return d.spendToken(c)
+	case Tick:
+		return d.tick()
+	case Starts:
+		return d.commit(c.Outcome)
+	}
+	return fmt.Errorf("unknown command %T", cmd)
+}
+
+func (d *decision) emit(ev event.Event) error { return d.t.Emit(ev) }
+
+// nextID is the next number to show: numbers in use are skipped and the
+// count starts again at FirstJobId beyond MaxJobId.
+func (d *decision) nextID() spec.JobID {
+	lim := &d.t.Config.Limits
+	first := spec.JobID(max(lim.FirstJobID, 1))
+	last := spec.JobID(lim.MaxJobID)
+	if last == 0 {
+		last = 0x03ff0000
+	}
+	id := max(d.t.NextID, first)
+	for tries := 0; tries <= d.t.Jobs.Len(); tries++ {
+		if id > last {
+			id = first
+		}
+		if !d.t.ByID.Has(uint64(id)) {
+			return id
+		}
+		id++
+	}
+	return id
+}
+
+// split gives an array's task a record of its own and returns it.
+func (d *decision) split(j *state.Job, task int64) (*state.Job, error) {
+	ev := &event.ArrayTaskSplit{Array: j.UID, Task: task, UID: j.UID, ID: j.ID}
+	if j.Tasks.Len() > 1 {
+		ev.UID, ev.ID = d.t.NextUID, d.nextID()
+	}
+	if err := d.emit(ev); err != nil {
+		return nil, err
+	}
+	return d.t.Job(ev.UID), nil
+}
+
+func (d *decision) configure(c Configure) error {
+	return d.emit(&event.ConfigAdopted{Config: c.Config})
+}
+
+// spendToken uses a token up; of several who try, one wins.
+func (d *decision) spendToken(c SpendToken) error {
+	for _, tok := range d.t.Access.Tokens {
+		if tok.Hash != c.Hash {
+			continue
+		}
+		if tok.Node != c.Node || tok.Expires < d.t.Now {
+			return spec.Refuse(spec.CodeBadCredential, "the token is for another node or has expired: make a new one with `muster token create`")
+		}
+		return d.emit(&event.CertificateIssued{Serial: c.Of, Role: "token", Name: c.Node, Expires: tok.Expires, Token: c.Hash})
+	}
+	return spec.Refuse(spec.CodeBadCredential, "the token is unknown or was used before: make a new one with `muster token create`")
+}
+
+func (d *decision) policy(c Policy) error {
+	for _, ev := range c.Events {
+		if err := d.emit(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}

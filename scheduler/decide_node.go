@@ -1,0 +1,256 @@
+package scheduler
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// updateNode sets the administrative state. DOWN takes the node's jobs away
+// at once: the administrator vouches that nothing runs there any more.
+func (d *decision) updateNode(c UpdateNode) error {
+	n := d.t.Node(c.Node)
+	if n == nil {
+		return spec.Refuse(spec.CodeInvalidNodeName, c.Node)
+	}
+	if c.Reason == "" && n.Reason == "" && (c.State == event.NodeDrain || c.State == event.NodeFail || c.State == event.NodeDown) {
+		return spec.Refuse(spec.CodeInvalidNodeState, "you must specify a reason when DOWNING or DRAINING a node")
+	}
+	if c.State == event.NodeResume && n.Admin == event.NodeResume {
+		return spec.Refuse(spec.CodeInvalidNodeState, "")
+	}
+	if c.Reason == "" {
+		c.Reason = n.Reason // an older one stands
+	}
+	if err := d.emit(&event.NodeStateSet{Node: c.Node, State: c.State, Reason: c.Reason}); err != nil {
+		return err
+	}
+	if c.State == event.NodeDown {
+		return d.loseJobs(c.Node, "node "+c.Node+" was set down")
+	}
+	return nil
+}
+
+// register takes an agent's inventory. A new boot id proves that the runs of
+// the old life are gone.
+func (d *decision) register(c RegisterNode) error {
+	n := d.t.Node(c.Node)
+	if n == nil || n.Removed {
+		return spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%s is not in the configuration", c.Node))
+	}
+	rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID
+	wasDown := n.Admin == event.NodeDown
+	if err := d.heard(NodeHeard{Node: c.Node}); err != nil {
+		return err
+	}
+	bad := invalid(n.Spec, &c.Inventory, d.t.Config.ConfigOverrides)
+	if n.Inv == nil || n.Invalid != bad || !reflect.DeepEqual(*n.Inv, c.Inventory) { // else an agent has only connected again
+		if err := d.emit(&event.NodeRegistered{Node: c.Node, Inventory: c.Inventory, Invalid: bad}); err != nil {
+			return err
+		}
+	}
+	if rebooted {
+		if err := d.loseJobs(c.Node, "node "+c.Node+" rebooted"); err != nil {
+			return err
+		}
+	}
+	if wasDown && n.ReasonBy.Kind == event.ActorSystem && d.t.Config.Timing.ReturnToService >= 1 {
+		return d.emit(&event.NodeStateSet{Node: c.Node, State: event.NodeResume})
+	}
+	return nil
+}
+
+// invalid says why an inventory does not fit the configuration, or "". With
+// config_overrides the configured size counts, whatever the node has; devices
+// must be there in any case.
+func invalid(ns *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
+	switch {
+	case overrides:
+	case inv.CPUs < ns.CPUs:
+		return fmt.Sprintf("Low CPUs: %d found, %d configured", inv.CPUs, ns.CPUs)
+	case inv.Mem < ns.Mem:
+		return fmt.Sprintf("Low RealMemory: %d MiB found, %d configured", inv.Mem, ns.Mem)
+	}
+	for _, g := range ns.GRES {
+		var have int64
+		if g.Name == "gpu" {
+			for i := range inv.GPUs {
+				if g.Type == "" || inv.GPUs[i].Type == g.Type {
+					have++
+				}
+			}
+		} else {
+			for _, c := range inv.GRES {
+				if c.Name == g.Name && (g.Type == "" || c.Type == g.Type) {
+					have += c.N
+				}
+			}
+		}
+		if have < g.N {
+			return fmt.Sprintf("gres/%s count too low: %d found, %d configured", g.Name, have, g.N)
+		}
+	}
+	return ""
+}
+
+func (d *decision) silent(c NodeSilent) error {
+	n := d.t.Node(c.Node)
+	if n == nil || n.Lost || n.Inv == nil {
+		return nil
+	}
+	return d.emit(&event.NodeLost{Node: c.Node, LastSeen: c.LastSeen})
+}
+
+func (d *decision) heard(c NodeHeard) error {
+	n := d.t.Node(c.Node)
+	if n == nil || !n.Lost {
+		return nil
+	}
+	return d.emit(&event.NodeReturned{Node: c.Node})
+}
+
+// loseJobs takes all jobs of a node away: nothing of them is left there.
+func (d *decision) loseJobs(node, why string) error {
+	n := d.t.Node(node)
+	for _, uid := range slices.Clone(n.Jobs) {
+		j := d.t.Job(uid)
+		if !holdsNode(j, node) {
+			continue
+		}
+		if j.State.Active() && j.Ending == nil {
+			again := !j.Spec.Shell && j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
+			if err := d.end(j, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
+				return err
+			}
+			j = d.t.Job(uid)
+		}
+		if err := d.nodeDone(j, node, &NodeDone{}, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tick lets time pass.
+func (d *decision) tick() error {
+	for _, step := range [...]func() error{d.tickRunning, d.tickFences, d.tickPurge} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tickRunning ends the attempts that are over their time limit, with
+// OverTimeLimit on top, or over their deadline, and sends the signal that a
+// job asked for before its end.
+func (d *decision) tickRunning() error {
+	var due []event.Event
+	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := d.t.Job(spec.JobUID(uid))
+		if j.State != spec.Running || j.Ending != nil {
+			return true
+		}
+		end := j.Deadline()
+		switch by := j.Spec.Time.Deadline; {
+		case end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:
+			due = append(due, d.ending(j, event.EndTimeLimit))
+		case by != 0 && by <= d.t.Now:
+			due = append(due, d.ending(j, event.EndDeadline))
+		case j.Spec.Time.Signal != 0 && !j.Warned && end != spec.FarFuture && end.Add(-j.Spec.Time.SignalBefore) <= d.t.Now:
+			scope := event.SignalSteps
+			if j.Spec.Time.SignalBatch {
+				scope = event.SignalBatch
+			}
+			due = append(due, &event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: j.Spec.Time.Signal, Scope: scope, Warning: true})
+		}
+		return true
+	})
+	for _, ev := range due {
+		if err := d.emit(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decision) ending(j *state.Job, cause event.EndCause) event.Event {
+	return &event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID}
+}
+
+func (d *decision) grace(j *state.Job) spec.Span {
+	if p := d.t.Parts.Find(j.Alloc.Partition); p != nil && p.Spec.OverTimeLimit > 0 {
+		return p.Spec.OverTimeLimit
+	}
+	return d.t.Config.Timing.OverTimeLimit
+}
+
+// lastStart is the latest start with which a pending job meets its deadline.
+func lastStart(j *state.Job) spec.Instant {
+	if l := j.Spec.Time.Limit; l != 0 && l != spec.Infinite {
+		return j.Spec.Time.Deadline.Add(-l)
+	}
+	return j.Spec.Time.Deadline
+}
+
+// missed tells a pending job that can no longer meet its deadline.
+func missed(j *state.Job, now spec.Instant) bool {
+	return j.Spec.Time.Deadline != 0 && (now >= j.Spec.Time.Deadline || now > lastStart(j))
+}
+
+// endOf is the verdict on a job that never runs (again).
+func endOf(j *state.Job, s spec.JobState, why spec.ReasonCode) *event.JobEnded {
+	return &event.JobEnded{UID: j.UID, Attempt: j.Attempt, State: s, Reason: spec.Reason{Code: why}}
+}
+
+// tickFences takes the jobs of silent nodes away where the site opted into a
+// lease (FenceAfter); otherwise a silent node keeps its jobs until it boots
+// again or an administrator sets it down.
+func (d *decision) tickFences() error {
+	lease := d.t.Config.Timing.FenceAfter
+	if lease == 0 {
+		return nil
+	}
+	var due []string
+	d.t.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		if n.Lost && len(n.Jobs) > 0 && n.LostAt.Add(lease) <= d.t.Now {
+			due = append(due, n.Spec.Name)
+		}
+		return true
+	})
+	for _, name := range due {
+		if err := d.loseJobs(name, "node "+name+" is silent and its lease has expired"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tickPurge forgets jobs that ended MinJobAge ago, but for those whose end
+// somebody still waits to learn.
+func (d *decision) tickPurge() error {
+	const maxPurge = 10_000 // of one event; the next tick goes on
+	age := d.t.Config.Timing.MinJobAge
+	if age == 0 {
+		return nil
+	}
+	ev := &event.JobPurged{}
+	d.t.Finished.Range(func(_ uint64, uid spec.JobUID) bool {
+		j := d.t.Job(uid)
+		if j.Ended.Add(age) > d.t.Now {
+			return false
+		}
+		if !awaited(d.t.State, j) {
+			ev.UIDs = append(ev.UIDs, uid)
+		}
+		return len(ev.UIDs) < maxPurge
+	})
+	if len(ev.UIDs) == 0 {
+		return nil
+	}
+	return d.emit(ev)
+}

@@ -1,0 +1,332 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// submit checks a job against everything that is known now, fills its
+// defaults in and accepts it. The given spec is not changed.
+func (d *decision) submit(asked *spec.JobSpec) error {
+	js := *asked
+	assoc, req, err := d.resolve(&js, nil)
+	if err != nil {
+		return err
+	}
+	count := int64(1)
+	if a := js.Queue.Array; a != nil {
+		count = a.Tasks.Len()
+	}
+	if err := d.room(); err != nil {
+		return err
+	}
+	if err := d.withinLimits(&js, assoc, req, count); err != nil {
+		return err
+	}
+	ev := &event.JobSubmitted{UID: d.t.NextUID, ID: d.nextID(), Spec: &js, Req: req, Assoc: assoc,
+		Reason: spec.Reason{Code: spec.ReasonNone}}
+	d.firstReason(ev)
+	if err := d.emit(ev); err != nil {
+		return err
+	}
+	d.res.UID, d.res.ID = ev.UID, ev.ID
+	return nil
+}
+
+// withinLimits checks the limits that refuse a submission, in each partition.
+func (d *decision) withinLimits(js *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
+	for _, name := range js.Partitions {
+		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: d.t.Parts.Find(name).Spec, Assoc: assoc})
+		if r := b.Submit(count, req, js.Time.Limit); r != nil {
+			return &spec.Error{Kind: spec.CodePolicyViolation, Prefix: string(r.Code), Reason: r}
+		}
+	}
+	return nil
+}
+
+// firstReason sets why a job waits from its first moment, and whether it is
+// eligible at once.
+func (d *decision) firstReason(ev *event.JobSubmitted) {
+	switch {
+	case ev.Spec.Queue.Hold != spec.NotHeld:
+		ev.Reason.Code = state.HoldReason(ev.Spec.Queue.Hold)
+	case ev.Spec.Time.Begin > d.t.Now:
+		ev.Reason = spec.Reason{Code: spec.ReasonBeginTime, Until: ev.Spec.Time.Begin}
+	case ev.Spec.Queue.Dependency != nil:
+		ev.Reason.Code = spec.ReasonDependency
+	default:
+		ev.Eligible = d.t.Now
+	}
+}
+
+// room refuses jobs beyond MaxJobCount. The tasks of an array count once: they
+// are one record until they start.
+func (d *decision) room() error {
+	most := int(d.t.Config.Limits.MaxJobCount)
+	if most == 0 {
+		most = 10000
+	}
+	if d.t.Jobs.Len() >= most {
+		return spec.Refuse(spec.CodeTooManyJobs, fmt.Sprintf("%d of %d", d.t.Jobs.Len(), most))
+	}
+	return nil
+}
+
+// resolve validates a spec and fills in account, QOS, partitions and time
+// limit. old is the job being updated, nil for a new one.
+func (d *decision) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req spec.TRES, err error) {
+	for _, check := range [...]func(*spec.JobSpec) error{d.checkBounds, d.refuseUnsupported} {
+		if err := check(js); err != nil {
+			return 0, req, err
+		}
+	}
+	if err := d.resolvePartitions(js); err != nil {
+		return 0, req, err
+	}
+	if assoc, err = d.resolveAccount(js); err != nil {
+		return 0, req, err
+	}
+	if err := d.resolveQOS(js, assoc); err != nil {
+		return 0, req, err
+	}
+	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime} {
+		if err := check(js); err != nil {
+			return 0, req, err
+		}
+	}
+	if err := d.resolveDependency(js, old); err != nil {
+		return 0, req, err
+	}
+	if req, err = d.checkFit(js, assoc); err != nil {
+		return 0, req, err
+	}
+	return assoc, req, nil
+}
+
+// refuseUnsupported names what this release cannot do: an option is
+// implemented or refused, never accepted and ignored.
+func (d *decision) refuseUnsupported(js *spec.JobSpec) error {
+	for _, o := range [...]struct {
+		used bool
+		name string
+	}{
+		{js.Place.Prefer != "", "--prefer"},
+		{js.Place.Contiguous, "--contiguous"},
+		{js.Place.Spread, "--spread-job"},
+		{js.Place.Switches != 0, "--switches"},
+		{js.Place.Sharing == spec.ExclusiveUser, "--exclusive=user"},
+		{js.Place.Sharing == spec.ExclusiveMCS, "--exclusive=mcs"},
+		{js.Place.Sharing == spec.ExclusiveTopo, "--exclusive=topo"},
+		{js.Size.CoreSpec != 0, "--core-spec"},
+		{js.Size.ThreadsPerCore != 0, "--threads-per-core"},
+		{js.Size.TasksPerSocket != 0, "--ntasks-per-socket"},
+		{js.Size.TasksPerCore > 1, "--ntasks-per-core"},
+		{len(js.Size.PerSocket) > 0, "--gpus-per-socket"},
+		{js.Queue.Reboot, "--reboot"},
+		{js.Queue.ImmediateOnly, "--immediate"},
+		{js.Time.Min != 0, "--time-min"},
+	} {
+		if o.used {
+			return spec.Refuse(spec.CodeDisabled, o.name+" is not implemented in this release")
+		}
+	}
+	if js.Place.Reservation != "" {
+		return spec.Refuse(spec.CodeInvalidReservation, js.Place.Reservation)
+	}
+	return nil
+}
+
+func (d *decision) resolvePartitions(js *spec.JobSpec) error {
+	if len(js.Partitions) == 0 {
+		p := d.t.Parts.Default()
+		if p == nil {
+			return spec.Refuse(spec.CodeNoPartition, "")
+		}
+		js.Partitions = []string{p.Spec.Name}
+	}
+	for _, name := range js.Partitions {
+		p := d.t.Parts.Find(name)
+		if p == nil {
+			return &spec.Error{Kind: spec.CodeInvalidPartition, Prefix: "invalid partition specified: " + name}
+		}
+		switch p.Spec.State {
+		case spec.PartitionInactive, spec.PartitionDrain:
+			return spec.Refuse(spec.CodePartitionUnavailable, "")
+		}
+	}
+	return nil
+}
+
+// resolveAccount finds the account and its association. Without enforcement
+// an unknown user may submit, under the account asked for or "default".
+func (d *decision) resolveAccount(js *spec.JobSpec) (uint32, error) {
+	pol := d.t.Policy
+	user := pol.FindUser(js.User)
+	if js.Account == "" && user != nil {
+		js.Account = user.DefaultAccount
+	}
+	enforce := d.t.Config.Enforce.Associations
+	if js.Account == "" && !enforce {
+		js.Account = "default"
+	}
+	a := pol.FindAssoc(js.Account, js.User, js.Partitions[0])
+	if a == nil && !enforce {
+		if own := pol.FindAssoc(js.Account, "", ""); own != nil {
+			return own.ID, nil
+		}
+		return 0, nil
+	}
+	if a == nil {
+		return 0, spec.Refuse(spec.CodeInvalidAccount, "")
+	}
+	return a.ID, nil
+}
+
+// resolveQOS fills in the default QOS and, where QOS are enforced, checks that
+// the association may use it: one of its list or the nearest list above it.
+// Where there is no list at all, only the QOS normal is allowed.
+func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
+	pol := d.t.Policy
+	var allowed []string
+	for _, a := range pol.Chain(assoc) {
+		if js.QOS == "" {
+			js.QOS = a.DefaultQOS
+		}
+		if len(allowed) == 0 {
+			allowed = a.QOS
+		}
+	}
+	if len(allowed) == 0 {
+		allowed = []string{defaultQOS}
+	}
+	if js.QOS == "" && len(allowed) == 1 {
+		js.QOS = allowed[0]
+	}
+	if js.QOS == "" {
+		js.QOS = defaultQOS
+	}
+	switch {
+	case pol.FindQOS(js.QOS) == nil && js.QOS == defaultQOS:
+		js.QOS = "" // a cluster without any QOS
+	case pol.FindQOS(js.QOS) == nil, d.t.Config.Enforce.QOS && !slices.Contains(allowed, js.QOS):
+		return spec.Refuse(spec.CodeInvalidQOS, "")
+	}
+	return nil
+}
+
+const defaultQOS = "normal"
+
+func (d *decision) checkArray(js *spec.JobSpec) error {
+	a := js.Queue.Array
+	if a == nil {
+		return nil
+	}
+	most := int64(d.t.Config.Limits.MaxArraySize)
+	if most == 0 {
+		most = 1001
+	}
+	if len(a.Tasks) == 0 || a.Tasks.Min() < 0 || a.Tasks.Max() >= most {
+		return spec.Refuse(spec.CodeInvalidArray, "")
+	}
+	return nil
+}
+
+// checkSize refuses counts that no cluster could give.
+func (d *decision) checkSize(js *spec.JobSpec) error {
+	for _, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob} {
+		for _, c := range list {
+			if !slices.Contains(d.t.Config.GresTypes, c.Name) || c.N < 0 {
+				return spec.Refuse(spec.CodeInvalidGRES, "")
+			}
+		}
+	}
+	for _, l := range js.Licenses {
+		if l.N <= 0 || l.N > amount(d.t.Config.Licenses, l.Name) {
+			return spec.Refuse(spec.CodeInvalidLicense, "")
+		}
+	}
+	if most := d.t.Config.Limits.MaxTasksPerNode; most > 0 && js.Size.TasksPerNode > most {
+		return spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks on a node; MaxTasksPerNode is %d", js.Size.TasksPerNode, most))
+	}
+	if js.Size.MaxNodes > 0 && js.Size.MaxNodes < js.Size.MinNodes {
+		return spec.Refuse(spec.CodeNodeCountInvalid, "")
+	}
+	return nil
+}
+
+// checkTime refuses a deadline that cannot be met even by an immediate start.
+func (d *decision) checkTime(js *spec.JobSpec) error {
+	if by := js.Time.Deadline; by != 0 && (by <= d.t.Now || d.t.Now.Add(js.Time.Limit) > by) {
+		return spec.Refuse(spec.CodeInvalidTime, "the job cannot end before its deadline")
+	}
+	return nil
+}
+
+// checkFit refuses what no configured node of the partitions could ever give,
+// and what bars the job from its partitions, as EnforcePartLimits says: ALL
+// refuses if any partition does not take the job, ANY if none does, NO only
+// what will never change. It computes what the job counts as.
+func (d *decision) checkFit(js *spec.JobSpec, assoc uint32) (spec.TRES, error) {
+	var req spec.TRES
+	var bars, fits []error
+	enforce := d.t.Config.Limits.EnforcePart
+	for i, name := range js.Partitions {
+		p := d.t.Parts.Find(name)
+		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: p.Spec, Assoc: assoc})
+		dem := demandOf(d.t.State, p, js, &b)
+		if i == 0 {
+			req = leastOf(&dem, p.Spec, js)
+		}
+		if b := barred(p, js, &dem, d.t.Config); b != nil && (b.always || enforce == "ALL" || enforce == "ANY") {
+			bars = append(bars, &spec.Error{Kind: b.code, Reason: &b.reason})
+			continue
+		}
+		if err := d.partitionFit(js, p, &dem); err != nil {
+			fits = append(fits, err)
+		}
+	}
+	bad := append(bars, fits...)
+	if len(bad) == len(js.Partitions) || (enforce == "ALL" && len(bad) > 0) {
+		return req, bad[0]
+	}
+	return req, nil
+}
+
+// partitionFit looks for a node of a partition that could take a task of the
+// job if it were idle. How many nodes and tasks there can be is not asked
+// here: such a job waits with the partition's reason.
+func (d *decision) partitionFit(js *spec.JobSpec, p *state.Partition, dem *place.Demand) error {
+	allowed, err := allowedNodes(d.t.State, p, js)
+	if err != nil {
+		return err
+	}
+	shapes := place.Shapes{Caps: place.Caps(d.t.State)}
+	var worst place.Lack
+	onlyMem := true
+	for id := allowed.set.Next(0); id >= 0; id = allowed.set.Next(id + 1) {
+		n := d.t.NodeByID(spec.NodeID(id))
+		if n == nil {
+			continue
+		}
+		s := shapes.Configured(n)
+		free := s.Whole()
+		tasks, lack := dem.Fits(s, &free)
+		if tasks > 0 {
+			return nil
+		}
+		worst = lack
+		onlyMem = onlyMem && lack.What == "mem"
+	}
+	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
+	e.Reason = &spec.Reason{Code: spec.ReasonBadConstraints, TRES: worst.What, Limit: worst.Free, Asked: worst.Need, Subject: "partition/" + p.Spec.Name}
+	if onlyMem && worst.What != "" {
+		e.Prefix = "Memory specification can not be satisfied"
+	}
+	return e
+}

@@ -1,0 +1,127 @@
+// Package explain answers why a job waits, in data: for each node of its
+// partitions what is missing, which jobs are in the way, how many are ahead,
+// and which smaller request would start earlier.
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Explanation is what is known about a pending job.
+type Explanation struct {
+	Nodes    []Verdict
+	Blockers []spec.JobUID
+	Ahead    int // jobs that the scheduler looks at before it
+	Advice   []Advice
+}
+
+// Verdict groups nodes that cannot take the job for the same reason.
+type Verdict struct {
+	Names []string
+	Why   string // cpu, mem, gres/gpu, state:drained, …; "fits" if its share of the job could start there
+	Free  int64
+	Need  int64
+}
+
+// Job explains a pending job of a view. The work is a few passes at most.
+func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
+	x := &Explanation{Nodes: nodes(v.State, j)}
+	if j.Reason.Blocker != 0 && v.State.Job(j.Reason.Blocker) != nil {
+		x.Blockers = append(x.Blockers, j.Reason.Blocker)
+	}
+	if pl := v.Plan.Of(j.UID); pl != nil {
+		for _, uid := range pl.Blockers {
+			if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) && v.State.Job(uid) != nil {
+				x.Blockers = append(x.Blockers, uid)
+			}
+		}
+	}
+	x.Ahead = scheduler.Ahead(v.State, now, j.UID)
+	var err error
+	x.Advice, err = advise(v, j, now)
+	return x, err
+}
+
+const maxBlockers = 8
+
+// nodes judges every node of the job's partitions, grouped by verdict.
+func nodes(st *state.State, j *state.Job) []Verdict {
+	groups := map[string]*Verdict{}
+	seen := map[spec.NodeID]bool{}
+	shapes := place.Shapes{Caps: place.Caps(st)}
+	for _, name := range j.Spec.Partitions {
+		p := st.Parts.Find(name)
+		if p == nil {
+			continue
+		}
+		d := place.Resolve(st.Config, p.Spec, j.Spec)
+		may, must, err := scheduler.Nodes(st, p, j.Spec)
+		for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
+			n := st.NodeByID(spec.NodeID(id))
+			if n == nil || seen[n.ID] {
+				continue
+			}
+			seen[n.ID] = true
+			var g Verdict
+			switch {
+			case err != nil || !may.Has(id):
+				g.Why = "request:excluded by --exclude or --constraint"
+			case !must.Empty() && int64(must.Count()) >= d.MaxNodes && !must.Has(id):
+				g.Why = "request:not in --nodelist"
+			default:
+				g = verdict(st, &d, &shapes, n)
+			}
+			key := fmt.Sprintf("%s/%d/%d", g.Why, g.Free, g.Need)
+			if groups[key] == nil {
+				groups[key] = &g
+			}
+			groups[key].Names = append(groups[key].Names, n.Spec.Name)
+		}
+	}
+	out := make([]Verdict, 0, len(groups))
+	//muster:unordered the verdicts are sorted below
+	for _, g := range groups {
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b Verdict) int {
+		if c := strings.Compare(a.Why, b.Why); c != 0 {
+			return c
+		}
+		return int(min(max(a.Free-b.Free, -1), 1))
+	})
+	return out
+}
+
+// verdict says why a node cannot take its share of the job now.
+func verdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.Node) Verdict {
+	switch {
+	case n.Inv == nil:
+		return Verdict{Why: "state:not registered"}
+	case n.Admin == event.NodeDown:
+		return Verdict{Why: "state:down"}
+	case n.Admin == event.NodeFail:
+		return Verdict{Why: "state:failing"}
+	case n.Admin == event.NodeDrain:
+		return Verdict{Why: "state:drained"}
+	case n.Lost:
+		return Verdict{Why: "state:not responding"}
+	case n.Invalid != "":
+		return Verdict{Why: "state:invalid (" + n.Invalid + ")"}
+	}
+	s := shapes.Of(n)
+	f := s.NowIn(st, n)
+	lack := d.Lacks(s, &f)
+	if lack.What == "" {
+		return Verdict{Why: "fits"}
+	}
+	return Verdict{Why: lack.What, Free: lack.Free, Need: lack.Need}
+}

@@ -1,0 +1,214 @@
+package scheduler
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Explorer is a pass that has come to one job: all jobs before it are started
+// or planned, and it can be asked when other requests would start in the
+// job's place.
+type Explorer struct {
+	p *pass
+	j *state.Job
+}
+
+// Explore runs a pass up to a pending job. It is nil if the pass does not
+// come to it: the job is held, waits for its begin or a dependency, or a pass
+// of the whole queue would start it.
+func Explore(st *state.State, now spec.Instant, uid spec.JobUID, opt PassOptions) (*Explorer, error) {
+	p := newPass(st, now, opt)
+	p.stop = uid
+	if err := p.run(); err != nil {
+		return nil, err
+	}
+	w := p.queue.jobs[uid]
+	if w == nil || w.kin == nil || len(w.kin.lots) == 0 {
+		return nil, nil
+	}
+	return &Explorer{p, w.job}, nil
+}
+
+// Sure tells that a whole pass would come to the job in the same state.
+func (x *Explorer) Sure() bool { return !x.p.moved }
+
+// Start tells when and where a request would start, given the job's place in
+// the queue, or why it would not. Starts later than until are not looked for.
+func (x *Explorer) Start(js *spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+	at, reason := spec.FarFuture, (*spec.Reason)(nil)
+	var nodes []spec.NodeID
+	for _, name := range js.Partitions {
+		part := x.p.st.Parts.Find(name)
+		if part == nil {
+			continue
+		}
+		slot, r := x.in(part, js, min(until, at-1))
+		if r != nil {
+			reason = r
+		} else if slot.Start < at {
+			at, nodes = slot.Start, partNodes(slot.Parts)
+		}
+	}
+	if at == spec.FarFuture {
+		if reason == nil {
+			reason = &spec.Reason{Code: spec.ReasonPartitionDown}
+		}
+		return 0, nil, reason
+	}
+	return at, nodes, nil
+}
+
+// in asks about one partition.
+func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instant) (reserve.Slot, *spec.Reason) {
+	p := x.p
+	job := *x.j
+	job.Spec = js
+	bound := limits.Find(p.t.State, limits.Subject{Job: js, Part: part.Spec, Assoc: x.j.Assoc})
+	d := demandOf(p.st, part, js, &bound)
+	if missed(&job, p.now) {
+		return reserve.Slot{}, &spec.Reason{Code: spec.ReasonDeadLine}
+	}
+	if r := closed(p.st, part.Spec, &job); r != nil {
+		return reserve.Slot{}, r
+	}
+	if b := barred(part, js, &d, p.cfg); b != nil {
+		return reserve.Slot{}, &b.reason
+	}
+	nodes, err := allowedNodes(p.st, part, js)
+	if err != nil {
+		return reserve.Slot{}, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
+	}
+	if r := bound.Before(leastOf(&d, part.Spec, js), d.Limit); r != nil {
+		return reserve.Slot{}, r
+	}
+	if r := licences(p.t.State, js); r != nil {
+		return reserve.Slot{}, r
+	}
+	if r := throttled(p.t.State, x.j); r != nil {
+		return reserve.Slot{}, r
+	}
+	ask := p.line.Ask(d, nodes.set, place.Options{Must: nodes.must, LLN: p.cfg.Sched.LLN || part.Spec.LLN})
+	for i := range p.st.Parts.List {
+		if !p.cfg.Sched.Backfill && &p.st.Parts.List[i] == part && p.head[i] != 0 {
+			ask.NotBefore(max(p.fifo[i], p.now+1)) // nothing may overtake
+		}
+	}
+	slot, ok := p.line.Earliest(ask, until, nil)
+	if !ok {
+		return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + part.Spec.Name}
+	}
+	if late(&job, p.now, &slot, d.Limit) {
+		return slot, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}
+	}
+	if slot.Start == p.now {
+		alloc := place.Allocate(p.fresh(slot.Parts), &d, part.Spec.BillingWeights)
+		if alloc == nil {
+			return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + part.Spec.Name}
+		}
+		if r := bound.After(alloc); r != nil {
+			return slot, r
+		}
+	}
+	return slot, nil
+}
+
+// Confirm runs a whole pass in which a job asks for something else, and tells
+// when the job would start; false if that cannot be told.
+func Confirm(st *state.State, now spec.Instant, uid spec.JobUID, js *spec.JobSpec, opt PassOptions) (spec.Instant, bool) {
+	t := trial.On(st.Fork(), now, event.Actor{}, "explain")
+	j := t.Job(uid)
+	part := t.Parts.Find(js.Partitions[0])
+	if j == nil || part == nil {
+		return 0, false
+	}
+	b := limits.Find(t.State, limits.Subject{Job: js, Part: part.Spec, Assoc: j.Assoc})
+	d := demandOf(t.State, part, js, &b)
+	changed := *js
+	changed.Queue.Hold, changed.Time.Begin = j.Hold, j.Begin
+	if t.Emit(&event.JobUpdated{UID: uid, Spec: &changed, Req: leastOf(&d, part.Spec, js), Assoc: j.Assoc}) != nil {
+		return 0, false
+	}
+	out, err := Pass(t.Freeze(), t.Now, opt)
+	if err != nil {
+		return 0, false
+	}
+	for i := range out.Starts {
+		if out.Starts[i].UID == uid {
+			return t.Now, true
+		}
+	}
+	if p := out.Plan.Of(uid); p != nil {
+		return p.Start, true
+	}
+	return 0, false
+}
+
+// Rank compares the place in the queue that a changed request would have with
+// the job's own: negative if it would come earlier.
+func (x *Explorer) Rank(js *spec.JobSpec) int {
+	changed := *x.j
+	changed.Spec = js
+	best := func(j *state.Job) uint64 {
+		out := ^uint64(0)
+		for _, name := range j.Spec.Partitions {
+			if part := x.p.st.Parts.Find(name); part != nil {
+				b := limits.Find(x.p.st, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc})
+				d := demandOf(x.p.st, part, j.Spec, &b)
+				c := *j
+				c.Req = leastOf(&d, part.Spec, j.Spec)
+				out = min(out, rankOf(order.Tier(part.Spec), x.p.ctx.Of(&c, part.Spec).Total))
+			}
+		}
+		return out
+	}
+	a, b := best(&changed), best(x.j)
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Nodes tells which nodes of a partition a request may use, and which it must.
+func Nodes(st *state.State, part *state.Partition, js *spec.JobSpec) (may, must spec.Bitset, err error) {
+	n, err := allowedNodes(st, part, js)
+	return n.set, n.must, err
+}
+
+// Ahead counts the jobs that a pass would look at before a pending one in one
+// of its partitions: those that are not held and wait for nothing else.
+func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int {
+	p := newPass(st, now, PassOptions{})
+	w := p.queue.jobs[uid]
+	if w == nil || w.kin == nil {
+		return 0
+	}
+	ahead := map[spec.JobUID]bool{}
+	me := memberOf(w.job, p.queue.rule)
+	for _, own := range w.kin.lots {
+		rank := rankOf(order.Tier(own.part.Spec), p.ctx.Of(w.job, own.part.Spec).Total)
+		for _, l := range p.queue.lots {
+			if l.pi != own.pi || l.empty() {
+				continue
+			}
+			for l.begin(p.ctx); l.pos < len(l.members); l.next(p.ctx) {
+				m := l.current()
+				if l.rank > rank || (l.rank == rank && !m.before(&me)) {
+					break // nor do those behind it
+				}
+				if m.uid != uid {
+					ahead[m.uid] = true
+				}
+			}
+		}
+	}
+	return len(ahead)
+}

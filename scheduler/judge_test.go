@@ -1,0 +1,313 @@
+package scheduler_test
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/spec"
+)
+
+// The judge holds what a pass proposes to rules written down independently:
+// it counts usage from the jobs, not from the counters, and knows nothing of
+// lots, timelines or indexes.
+
+// judgeStarts: only jobs that may start, only on nodes in service (S8), whole
+// (S3), within limits (S6).
+func (w *world) judgeStarts(before *state.State, out *scheduler.Outcome) {
+	w.rt.Helper()
+	seen := map[[2]int64]bool{}
+	for i := range out.Starts {
+		s := &out.Starts[i]
+		j := before.Job(s.UID)
+		key := [2]int64{int64(s.UID), s.Task}
+		switch {
+		case j == nil || j.State != spec.Pending || j.Hold != spec.NotHeld || j.Begin > w.now:
+			w.rt.Fatalf("job %d must not start: %+v", s.UID, j)
+		case seen[key]:
+			w.rt.Fatalf("job %d task %d starts twice", s.UID, s.Task)
+		case s.Limit <= 0:
+			w.rt.Fatalf("job %d starts with the time limit %d", s.UID, s.Limit)
+		case !slices.Contains(j.Spec.Partitions, s.Alloc.Partition):
+			w.rt.Fatalf("job %d starts in partition %s, of %v", s.UID, s.Alloc.Partition, j.Spec.Partitions)
+		}
+		seen[key] = true
+		w.judgeAlloc(before, j, s)
+	}
+}
+
+func (w *world) judgeAlloc(before *state.State, j *state.Job, s *scheduler.Start) {
+	w.rt.Helper()
+	part := before.Parts.Find(s.Alloc.Partition)
+	tasks := int64(0)
+	for i := range s.Alloc.Nodes {
+		a := &s.Alloc.Nodes[i]
+		n := before.NodeByID(a.ID)
+		if n == nil || !n.Usable() || !part.Nodes.Has(int(a.ID)) {
+			w.rt.Fatalf("job %d starts on node %s, which must get nothing", j.ID, a.Name)
+		}
+		if i > 0 && s.Alloc.Nodes[i-1].ID >= a.ID {
+			w.rt.Fatalf("job %d: nodes are not in order", j.ID)
+		}
+		tasks += int64(a.Tasks)
+		sz := &j.Spec.Size
+		if cpus := int64(a.CPUs.Count()); cpus < int64(a.Tasks)*max(int64(sz.CPUsPerTask), 1) || cpus == 0 {
+			w.rt.Fatalf("job %d has %d CPUs for %d tasks on %s", j.ID, cpus, a.Tasks, a.Name)
+		}
+		for _, c := range sz.PerNode {
+			if c.Name == "gpu" && int64(countGPUs(a, c.Type)) < c.N {
+				w.rt.Fatalf("job %d has %d of %d GPUs on %s", j.ID, countGPUs(a, c.Type), c.N, a.Name)
+			}
+		}
+		if sz.MemPerNode > 0 && a.Mem < sz.MemPerNode {
+			w.rt.Fatalf("job %d has %d of %d MiB on %s", j.ID, a.Mem, sz.MemPerNode, a.Name)
+		}
+	}
+	sz := &j.Spec.Size
+	nodes := len(s.Alloc.Nodes)
+	least := int64(sz.MinNodes)
+	if sz.Tasks > 0 {
+		least = min(least, int64(sz.Tasks)) // no more nodes than tasks
+	}
+	if nodes < int(least) || (sz.MaxNodes > 0 && nodes > int(max(sz.MaxNodes, sz.MinNodes))) {
+		w.rt.Fatalf("job %d asked for %d-%d nodes and got %d", j.ID, sz.MinNodes, sz.MaxNodes, nodes)
+	}
+	if tasks < int64(sz.Tasks) {
+		w.rt.Fatalf("job %d asked for %d tasks and got %d", j.ID, sz.Tasks, tasks)
+	}
+	for _, c := range sz.PerJob {
+		got := 0
+		for i := range s.Alloc.Nodes {
+			got += countGPUs(&s.Alloc.Nodes[i], c.Type)
+		}
+		if int64(got) < c.N {
+			w.rt.Fatalf("job %d asked for %d GPUs and got %d", j.ID, c.N, got)
+		}
+	}
+}
+
+func countGPUs(a *spec.NodeAlloc, typ string) int {
+	n := 0
+	for _, g := range a.GPUs {
+		if typ == "" || g.Type == typ {
+			n++
+		}
+	}
+	return n
+}
+
+// sum is what a set of running jobs holds.
+type sum struct {
+	jobs  int64
+	tres  map[string]int64
+	nodes map[string]bool
+}
+
+func (w *world) sum(keep func(j *state.Job) bool) sum {
+	s := sum{tres: map[string]int64{}, nodes: map[string]bool{}}
+	for _, j := range w.jobs(func(j *state.Job) bool { return j.State.Active() && keep(j) }) {
+		s.jobs++
+		for i := range j.Alloc.Nodes {
+			a := &j.Alloc.Nodes[i]
+			s.nodes[a.Name] = true
+			s.tres["cpu"] += int64(a.CPUs.Count())
+			s.tres["mem"] += a.Mem
+			s.tres["gres/gpu"] += int64(len(a.GPUs))
+		}
+	}
+	return s
+}
+
+// judgeLimits: what runs stays within every limit that binds it. Limits are
+// only changed by nobody here, so they hold at all times, not just at starts.
+func (w *world) judgeLimits() {
+	w.rt.Helper()
+	inQOS := func(j *state.Job, name string) bool {
+		p := w.head.Parts.Find(j.Alloc.Partition)
+		return j.Spec.QOS == name || p.Spec.QOS == name
+	}
+	for i := range w.head.Policy.QOS {
+		q := &w.head.Policy.QOS[i]
+		all := w.sum(func(j *state.Job) bool { return inQOS(j, q.Name) })
+		w.within(q.Name+" GrpJobs", q.GrpJobs, all.jobs)
+		w.withinTRES(q.Name+" GrpTRES", q.GrpTRES, all)
+		for _, user := range []string{"alice", "bob", "carol"} {
+			// The job's own QOS may hide the limit of the partition's
+			// (OverPartQOS), so only jobs bound by this QOS alone are counted.
+			u := w.sum(func(j *state.Job) bool { return inQOS(j, q.Name) && j.Spec.User == user && j.Spec.QOS != "loose" })
+			w.within(q.Name+" MaxJobsPU", q.MaxJobsPerUser, u.jobs)
+			w.withinTRES(q.Name+" MaxTRESPU", q.MaxTRESPerUser, u)
+		}
+	}
+	for i := range w.head.Policy.Assocs {
+		a := &w.head.Policy.Assocs[i]
+		below := w.sum(func(j *state.Job) bool {
+			return slices.ContainsFunc(w.head.Policy.Chain(j.Assoc), func(c *spec.Association) bool { return c.ID == a.ID })
+		})
+		w.withinTRES("association "+a.Account+a.User, a.GrpTRES, below)
+	}
+}
+
+func (w *world) within(what string, limit *int64, have int64) {
+	w.rt.Helper()
+	if limit != nil && have > *limit {
+		w.rt.Fatalf("%s: %d of %d", what, have, *limit)
+	}
+}
+
+func (w *world) withinTRES(what string, limits spec.Limits, s sum) {
+	w.rt.Helper()
+	for _, l := range limits {
+		have := s.tres[l.Name]
+		if l.Name == "node" {
+			have = int64(len(s.nodes))
+		}
+		if have > l.N {
+			w.rt.Fatalf("%s: %s is %d of %d", what, l.Name, have, l.N)
+		}
+	}
+}
+
+// judgeCaps: the jobs of a partition with MaxCPUsPerNode hold no more CPUs of
+// any node, but for those that have the node to themselves.
+func (w *world) judgeCaps() {
+	w.rt.Helper()
+	for i := range w.head.Config.Partitions {
+		p := &w.head.Config.Partitions[i]
+		held := map[string]int64{}
+		for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && j.Alloc.Partition == p.Name && !j.Alloc.Whole }) {
+			for k := range j.Alloc.Nodes {
+				if a := &j.Alloc.Nodes[k]; !j.Done.Has(k) {
+					if held[a.Name] += int64(a.CPUs.Count()); p.MaxCPUsPerNode > 0 && held[a.Name] > p.MaxCPUsPerNode {
+						w.rt.Fatalf("partition %s holds %d CPUs of node %s, of %d", p.Name, held[a.Name], a.Name, p.MaxCPUsPerNode)
+					}
+				}
+			}
+		}
+	}
+}
+
+// judgePlan: predictions are of jobs that still wait, in the future, on nodes
+// in service.
+func (w *world) judgePlan(out *scheduler.Outcome) {
+	w.rt.Helper()
+	if w.kind.limits {
+		w.judgeLimits()
+	}
+	w.judgeCaps()
+	for i := range out.Plan.Jobs {
+		p := &out.Plan.Jobs[i]
+		j := w.head.Job(p.UID)
+		if j == nil || j.State != spec.Pending || p.Start <= w.now || p.End <= p.Start || len(p.Nodes) == 0 {
+			w.rt.Fatalf("planned at %d: %+v, of %+v", w.now, p, j)
+		}
+		for _, id := range p.Nodes {
+			if !w.head.NodeByID(id).Usable() {
+				w.rt.Fatalf("job %d is planned on node %d, which is not in service", j.ID, id)
+			}
+		}
+	}
+}
+
+// judgeReasons: every pending job has a reason, and it is true (S13).
+func (w *world) judgeReasons(out *scheduler.Outcome) {
+	w.rt.Helper()
+	ctx := order.NewContext(w.head, w.now)
+	w.newly = out.Eligible
+	idle := len(w.jobs(func(j *state.Job) bool { return j.HoldsNodes() })) == 0
+	for _, j := range w.jobs(func(j *state.Job) bool { return j.State == spec.Pending }) {
+		bad := func(why string) {
+			w.rt.Helper()
+			w.rt.Fatalf("job %s waits for %s (%+v): %s\nspec %+v", w.title(j), j.Reason, j.Reason, why, j.Spec)
+		}
+		r := j.Reason
+		if (j.Hold != spec.NotHeld) != (r.Code == state.HoldReason(j.Hold) && r.Code != spec.ReasonNone) {
+			bad("the hold says otherwise")
+		}
+		switch r.Code {
+		case spec.ReasonNone, "":
+			bad("that is none")
+		case spec.ReasonBeginTime:
+			if j.Begin <= w.now {
+				bad("it has begun")
+			}
+		case spec.ReasonPriority:
+			if w.firstOf(func(a *state.Job) bool { return a.State == spec.Pending && w.comesBefore(ctx, a, j) }) == nil {
+				bad("no job comes before it")
+			}
+		case spec.ReasonResources:
+			if idle && len(out.Plan.Jobs) == 0 && !w.anyNodeOut() {
+				bad("the cluster is idle and nothing else is planned")
+			}
+		case spec.ReasonArrayTaskLimit:
+			if a := w.head.ArrayOf(j); a.Running < int64(j.Spec.Queue.Array.Throttle) {
+				bad("fewer tasks run")
+			}
+		case spec.ReasonLicenses:
+			if held := w.licences(); held+j.Spec.Licenses[0].N <= 3 {
+				bad("there are licences")
+			}
+		case spec.ReasonReqNodeNotAvail:
+			if !w.anyNodeOut() {
+				bad("all nodes are in service")
+			}
+		case spec.ReasonQOSMaxJobsUser, spec.ReasonQOSGrpJobs, spec.ReasonAssocMaxJobs:
+			if r.Used+r.Asked <= r.Limit {
+				bad("the numbers say otherwise")
+			}
+		}
+		if r.Limit != 0 && r.TRES != "" && r.Used+r.Asked <= r.Limit && r.Code != spec.ReasonPartitionNodeLimit {
+			bad("the limit is not exceeded")
+		}
+	}
+}
+
+func (w *world) firstOf(keep func(j *state.Job) bool) *state.Job {
+	if list := w.jobs(keep); len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
+func (w *world) comesBefore(ctx *order.Context, a, b *state.Job) bool {
+	for _, name := range b.Spec.Partitions {
+		p := w.head.Parts.Find(name)
+		if !slices.Contains(a.Spec.Partitions, name) {
+			continue
+		}
+		x, y := ctx.Of(a, p.Spec).Total, ctx.Of(b, p.Spec).Total
+		if x > y || (x == y && w.older(a, b)) {
+			return true
+		}
+	}
+	return false
+}
+
+// older breaks ties of priority: by age where that counts, submission, number.
+func (w *world) older(a, b *state.Job) bool {
+	if na, nb := slices.Contains(w.newly, a.UID), slices.Contains(w.newly, b.UID); !w.kind.fifo && na != nb {
+		return nb // what became eligible in this pass is the youngest
+	}
+	if !w.kind.fifo && a.Eligible != b.Eligible {
+		return a.Eligible < b.Eligible
+	}
+	if a.Submitted != b.Submitted {
+		return a.Submitted < b.Submitted
+	}
+	return a.UID < b.UID
+}
+
+func (w *world) anyNodeOut() bool {
+	return slices.ContainsFunc(w.names(), func(name string) bool { return !w.head.Node(name).Usable() })
+}
+
+func (w *world) licences() int64 {
+	var n int64
+	for _, j := range w.jobs(func(j *state.Job) bool { return j.State.Active() }) {
+		for _, l := range j.Alloc.Licenses {
+			n += l.N
+		}
+	}
+	return n
+}

@@ -1,0 +1,282 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// model is placement in slow and obvious: each node is a list of spans with
+// what they take, and a job starts at the first instant of all at which
+// enough nodes have room for it until its limit ends. It knows jobs on a
+// fixed number of nodes with the same on each.
+type model struct {
+	now   spec.Instant
+	nodes []*modelNode
+}
+
+type modelNode struct {
+	id             spec.NodeID
+	cpu, mem, gpu  int64
+	threads        int64
+	memory, byCore bool
+	taken          []modelSpan
+}
+
+type modelSpan struct {
+	from, to      spec.Instant
+	cpu, mem, gpu int64
+}
+
+func newModel(st *state.State, now spec.Instant) *model {
+	m := &model{now: now}
+	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		if !n.Usable() {
+			return true
+		}
+		mn := &modelNode{id: n.ID, cpu: n.CPUs, mem: n.Mem, gpu: int64(len(n.GPUs)), threads: n.Spec.ThreadsPerCore,
+			memory: st.Config.Sched.Memory, byCore: st.Config.Sched.Cores}
+		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+			if j.HoldsNodes() {
+				for i := range j.Alloc.Nodes {
+					if a := &j.Alloc.Nodes[i]; a.ID == n.ID && !j.Done.Has(i) {
+						mn.taken = append(mn.taken, modelSpan{0, j.Started.Add(j.Limit), int64(a.CPUs.Count()), a.Mem, int64(len(a.GPUs))})
+					}
+				}
+			}
+			return true
+		})
+		m.nodes = append(m.nodes, mn)
+		return true
+	})
+	return m
+}
+
+// need is what a job takes of this node.
+func (n *modelNode) need(js *spec.JobSpec) modelSpan {
+	s := modelSpan{cpu: max(int64(js.Size.TasksPerNode), 1) * max(int64(js.Size.CPUsPerTask), 1)}
+	if n.byCore {
+		for s.cpu%n.threads != 0 {
+			s.cpu++
+		}
+	}
+	if s.mem = js.Size.MemPerNode; s.mem == 0 {
+		s.mem = 100 * s.cpu
+	}
+	for _, c := range js.Size.PerNode {
+		s.gpu += c.N
+	}
+	return s
+}
+
+// room tells whether a node can take a need throughout [at, at+limit).
+func (n *modelNode) room(need modelSpan, at spec.Instant, limit spec.Span) bool {
+	check := []spec.Instant{at}
+	for _, s := range n.taken {
+		if s.from > at && s.from < at.Add(limit) {
+			check = append(check, s.from)
+		}
+	}
+	for _, t := range check {
+		cpu, mem, gpu := n.cpu-need.cpu, n.mem-need.mem, n.gpu-need.gpu
+		for _, s := range n.taken {
+			if s.from <= t && t < s.to {
+				cpu, mem, gpu = cpu-s.cpu, mem-s.mem, gpu-s.gpu
+			}
+		}
+		if cpu < 0 || gpu < 0 || (n.memory && mem < 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// earliest tries every instant at which anything ends.
+func (m *model) earliest(js *spec.JobSpec, limit spec.Span) spec.Instant {
+	instants := []spec.Instant{m.now}
+	for _, n := range m.nodes {
+		for _, s := range n.taken {
+			if s.to > m.now {
+				instants = append(instants, s.to)
+			}
+		}
+	}
+	slices.Sort(instants)
+	for _, at := range instants {
+		fits := 0
+		for _, n := range m.nodes {
+			if n.room(n.need(js), at, limit) {
+				fits++
+			}
+		}
+		if fits >= max(int(js.Size.MinNodes), 1) {
+			return at
+		}
+	}
+	return spec.FarFuture
+}
+
+// take puts a job on nodes.
+func (m *model) take(js *spec.JobSpec, at spec.Instant, limit spec.Span, ids []spec.NodeID) error {
+	for _, n := range m.nodes {
+		if !slices.Contains(ids, n.id) {
+			continue
+		}
+		need := n.need(js)
+		if !n.room(need, at, limit) {
+			return fmt.Errorf("node %d has no room for %+v at %d", n.id, need, at)
+		}
+		need.from, need.to = at, at.Add(limit)
+		n.taken = append(n.taken, need)
+	}
+	return nil
+}
+
+// Every start of a pass, at once or planned, is the earliest that there is
+// given what was started or planned for the jobs before it; what is not
+// planned has no start at all.
+func TestPlannedStartsAreEarliest(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, worldKind{fifo: true, backfill: true, depth: 1000})
+		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
+			for range rapid.IntRange(1, 12).Draw(rt, "jobs") {
+				w.submit(w.request())
+			}
+			w.compare()
+			w.now = w.now.Add(spec.Span(w.n("advance", 0, 40)) * spec.Minute)
+			for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() }) {
+				if j.Deadline() <= w.now || w.chance("early", 4) {
+					w.finish(j, 0)
+				}
+			}
+		}
+	})
+}
+
+// compare runs a pass and the model side by side.
+func (w *world) compare() {
+	w.rt.Helper()
+	frozen := w.head.Freeze()
+	m := newModel(frozen, w.now)
+	pending := w.jobs(func(j *state.Job) bool { return j.State == spec.Pending })
+	out := w.passAll()
+	for _, j := range pending { // first come, first served
+		limit := j.Spec.Time.Limit
+		if limit == 0 {
+			limit = 30 * spec.Minute
+		}
+		at, nodes := spec.FarFuture, []spec.NodeID(nil)
+		for i := range out.Starts {
+			if out.Starts[i].UID == j.UID {
+				at = w.now
+				for k := range out.Starts[i].Alloc.Nodes {
+					nodes = append(nodes, out.Starts[i].Alloc.Nodes[k].ID)
+				}
+			}
+		}
+		if p := out.Plan.Of(j.UID); p != nil {
+			at, nodes = p.Start, p.Nodes
+		}
+		if want := m.earliest(j.Spec, limit); want != at {
+			w.rt.Fatalf("job %d starts at %s, but could at %s\n%+v", j.ID, when(at), when(want), j.Spec.Size)
+		}
+		if at != spec.FarFuture {
+			if err := m.take(j.Spec, at, limit, nodes); err != nil {
+				w.rt.Fatalf("job %d at %s on %v: %v", j.ID, when(at), nodes, err)
+			}
+		}
+	}
+}
+
+// passAll is one pass without a bound, committed.
+func (w *world) passAll() *scheduler.Outcome {
+	w.rt.Helper()
+	out, err := scheduler.Pass(w.head.Freeze(), w.now, scheduler.PassOptions{Plan: w.plan})
+	if err != nil {
+		w.rt.Fatal(err)
+	}
+	w.user = "root"
+	if res := w.must(scheduler.Starts{Outcome: out}); res.Stale > 0 {
+		w.rt.Fatalf("%d proposals are stale", res.Stale)
+	}
+	w.check()
+	w.plan = out.Plan
+	return out
+}
+
+// Backfill delays no promise (S7): while every job runs exactly to its limit
+// and later jobs have less priority, no planned start moves back, and every
+// job starts when it was promised at the latest.
+func TestPromisesAreKept(t *testing.T) {
+	for _, k := range []struct {
+		name string
+		kind worldKind
+	}{
+		{"even", worldKind{fifo: true, backfill: true, depth: 1000}},
+		{"any", worldKind{fifo: true, backfill: true, odd: true, depth: 1000}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { keepPromises(newWorld(rt, k.kind)) })
+		})
+	}
+}
+
+func keepPromises(w *world) {
+	type who struct {
+		uid  spec.JobUID
+		task int64
+	}
+	promised := map[who]spec.Instant{}
+	for step := range w.n("steps", 1, 25) {
+		for range w.n("jobs", 0, max(6-step, 1)) {
+			js := w.request()
+			js.Licenses, js.Place.Nodes = nil, "" // licences are not planned
+			if js.Size.MaxNodes > js.Size.MinNodes {
+				js.Size.MaxNodes = js.Size.MinNodes // nor are nodes beyond the least
+			}
+			if w.chance("array", 5) {
+				js.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: 0, Last: int64(w.n("tasks of array", 0, 4)), Step: 1}}, 0)
+			}
+			w.submit(js)
+		}
+		out := w.passAll()
+		for i := range out.Starts {
+			s := &out.Starts[i]
+			if p, ok := promised[who{s.UID, s.Task}]; ok && w.now > p {
+				w.rt.Fatalf("job %d task %d starts at %s, promised was %s", s.UID, s.Task, when(w.now), when(p))
+			}
+		}
+		next := spec.FarFuture
+		for i := range out.Plan.Jobs {
+			p := &out.Plan.Jobs[i]
+			k := who{p.UID, p.Task}
+			if p.Estimate {
+				continue
+			}
+			if old, ok := promised[k]; ok && p.Start > old {
+				w.rt.Fatalf("job %d task %d is planned at %s, promised was %s\n%+v", p.UID, p.Task, when(p.Start), when(old), w.head.Job(p.UID).Spec.Size)
+			}
+			promised[k] = p.Start
+			next = min(next, p.Start)
+		}
+		running := w.jobs(func(j *state.Job) bool { return j.HoldsNodes() })
+		for _, j := range running {
+			next = min(next, j.Deadline())
+		}
+		if next == spec.FarFuture {
+			continue
+		}
+		w.now = next
+		for _, j := range running {
+			if j.Deadline() <= w.now {
+				w.finish(j, 0)
+			}
+		}
+	}
+}

@@ -1,0 +1,419 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Start is a proposal: this record (or task of it) starts with this
+// allocation.
+type Start struct {
+	UID      spec.JobUID
+	Task     int64 // of an array's record, or NoTask
+	Alloc    *spec.Allocation
+	Limit    spec.Span
+	Backfill bool
+	Priority uint32
+}
+
+// Outcome is what a pass proposes. It was computed on a snapshot; committing
+// it (Starts) checks each part against the head.
+type Outcome struct {
+	Starts   []Start
+	Reasons  []event.JobReason // only those that changed
+	Eligible []spec.JobUID
+	Ends     []event.JobEnded // pending jobs that can never run any more
+	Plan     *view.Plan
+	Depth    int64 // jobs and tasks that were tried
+	Queue    int64 // pending records
+	Exit     string
+	// Wake is when time alone changes something for a waiting job: its begin
+	// time, a delayed dependency, its deadline. FarFuture if nothing does.
+	Wake spec.Instant
+}
+
+// Empty tells that there is nothing to commit.
+func (o *Outcome) Empty() bool {
+	return len(o.Starts)+len(o.Reasons)+len(o.Eligible)+len(o.Ends) == 0
+}
+
+// PassOptions bound and guide a pass.
+type PassOptions struct {
+	// Starts is the most jobs to start; 0 = no bound, negative = none. A
+	// bound keeps one batch of events small; the next pass goes on.
+	Starts int
+	// Plan is the plan of the pass before: a job that cannot start earlier
+	// than it promised keeps the nodes it promised. Without it promises to
+	// jobs behind the first may move.
+	Plan *view.Plan
+	// Queue remembers the waiting jobs between passes. It makes a pass
+	// cheaper and nothing else.
+	Queue *Queue
+}
+
+const (
+	defaultDepth = 500 // bf_max_job_test
+	exitEnd      = "end of job queue"
+	exitDepth    = "bf_max_job_test"
+	exitStarts   = "start limit"
+)
+
+// pass is one run over the queue.
+type pass struct {
+	st  *state.State // the snapshot
+	t   *trial.Trial // a fork: starts are folded in, so that limits see them
+	cfg *spec.Config
+	now spec.Instant
+	opt PassOptions
+
+	queue *Queue
+	ctx   *order.Context
+	line  *reserve.Timeline
+	out   *Outcome
+	plan  []view.Planned
+	depth int64 // reservations that may still be made
+
+	marks map[spec.JobUID]mark
+	multi map[spec.JobUID]*spec.Reason // of jobs in several partitions
+	head  []spec.JobUID                // by partition: the first job that waits for resources
+	fifo  []spec.Instant               // by partition: the last start that was planned
+	moved bool                         // a job started that had a reservation in another partition
+	stop  spec.JobUID                  // look no further than this job; 0 = look at all
+}
+
+// mark is what happened to a job in the pass.
+type mark uint8
+
+const (
+	touched  mark = 1 << iota // some of it started: the snapshot's record is old
+	reserved                  // it has a reservation in one of its partitions
+)
+
+// Pass runs over the whole queue of a frozen state in order of priority:
+// starts what fits, reserves the earliest start for what does not (a lower
+// job starts only if it delays none of these), and says why each job waits.
+func Pass(st *state.State, now spec.Instant, opt PassOptions) (*Outcome, error) {
+	p := newPass(st, now, opt)
+	if err := p.run(); err != nil {
+		return nil, err
+	}
+	if p.moved {
+		return p.again()
+	}
+	return p.finish(), nil
+}
+
+// again repeats a pass in which a job started in one of its partitions after
+// it had got a reservation in another: with its starts made, without that
+// reservation.
+func (p *pass) again() (*Outcome, error) {
+	first := p.out
+	opt := p.opt
+	if opt.Starts > 0 {
+		if opt.Starts -= len(first.Starts); opt.Starts <= 0 {
+			opt.Starts = -1
+		}
+	}
+	opt.Queue = nil
+	out, err := Pass(p.t.Freeze(), p.now, opt)
+	if err != nil {
+		return nil, err
+	}
+	out.Starts = append(first.Starts, out.Starts...)
+	out.Eligible, out.Ends, out.Queue, out.Depth = first.Eligible, first.Ends, first.Queue, first.Depth+out.Depth
+	out.Wake, out.Plan.Seq = min(out.Wake, first.Wake), p.st.Seq
+	return out, nil
+}
+
+func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
+	p := &pass{st: st, t: trial.On(st.Fork(), now, event.Actor{}, "schedule"), cfg: st.Config, now: max(now, st.At), opt: opt, queue: opt.Queue,
+		out: &Outcome{Exit: exitEnd, Wake: spec.FarFuture, Queue: int64(st.Waiting.Len())}, marks: map[spec.JobUID]mark{},
+		multi: map[spec.JobUID]*spec.Reason{}, head: make([]spec.JobUID, len(st.Parts.List)), fifo: make([]spec.Instant, len(st.Parts.List))}
+	if p.queue == nil {
+		p.queue = &Queue{}
+	}
+	p.ctx = order.NewContext(st, p.now)
+	if p.depth = int64(p.cfg.Sched.BFMaxJobTest); p.depth == 0 {
+		p.depth = defaultDepth
+	}
+	p.collect()
+	return p
+}
+
+func (p *pass) finish() *Outcome {
+	p.settleReasons()
+	p.out.Plan = view.NewPlan(p.now, p.st.Seq, p.plan, p.out.Exit == exitDepth)
+	return p.out
+}
+
+// collect brings the queue up to date and looks at the jobs that wait for
+// more than their turn.
+func (p *pass) collect() {
+	q := p.queue
+	q.refresh(p.st, p.now)
+	watched := q.watch // what is added meanwhile needs no look
+	watched.Range(func(uid uint64, _ struct{}) bool {
+		w := q.jobs[spec.JobUID(uid)]
+		if r := p.notYet(w.job); r != nil {
+			q.leave(w)
+			p.refuse(w.job, r)
+			return true
+		}
+		q.join(p.st, w)
+		if w.kin.gone > 0 {
+			p.refuse(w.job, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"})
+		}
+		return true
+	})
+	q.fresh.Range(func(uid uint64, _ struct{}) bool {
+		p.out.Eligible = append(p.out.Eligible, spec.JobUID(uid))
+		return true
+	})
+}
+
+func (p *pass) wake(t spec.Instant) {
+	if t > p.now {
+		p.out.Wake = min(p.out.Wake, t)
+	}
+}
+
+// notYet is why a job is not considered at all, or nil. A job that can never
+// run is proposed to be ended.
+func (p *pass) notYet(j *state.Job) *spec.Reason {
+	if d := j.Spec.Time.Deadline; d != 0 {
+		if missed(j, p.now) {
+			p.out.Ends = append(p.out.Ends, *endOf(j, spec.DeadlineMissed, spec.ReasonDeadLine))
+			return &spec.Reason{Code: spec.ReasonDeadLine}
+		}
+		p.wake(lastStart(j) + 1)
+	}
+	if j.Begin > p.now {
+		p.wake(j.Begin)
+		return &spec.Reason{Code: spec.ReasonBeginTime, Until: j.Begin}
+	}
+	if j.Spec.Queue.Dependency == nil {
+		return nil
+	}
+	v, until := dependency(p.st, j, p.now)
+	switch v {
+	case waits:
+		p.wake(until)
+		return &spec.Reason{Code: spec.ReasonDependency}
+	case never:
+		if killInvalid(p.cfg, j) {
+			p.out.Ends = append(p.out.Ends, *endOf(j, spec.Cancelled, spec.ReasonDependencyNever))
+		}
+		return &spec.Reason{Code: spec.ReasonDependencyNever}
+	}
+	return nil
+}
+
+// run looks at jobs in order until nothing can start or be planned.
+func (p *pass) run() error {
+	heap := p.queue.begin(p.ctx)
+	var nodes spec.Bitset
+	for _, l := range heap {
+		nodes = nodes.Or(l.part.Nodes)
+	}
+	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
+	for len(heap) > 0 {
+		l := heap[0]
+		m := l.current()
+		if m.uid == p.stop || (p.opt.Starts != 0 && len(p.out.Starts) >= max(p.opt.Starts, 0)) {
+			p.out.Exit = exitStarts
+			return nil
+		}
+		next, r, err := p.try(l, m)
+		if err != nil {
+			return err
+		}
+		if next == nextLot && p.stop != 0 {
+			next = nextMember // the job looked for may be one of the lot
+		}
+		more := true
+		switch next {
+		case nextMember:
+			if r != nil {
+				p.refuse(m.job, r)
+			}
+			more = l.next(p.ctx)
+		case nextLot:
+			p.refuseAll(l, r)
+			more = false
+		}
+		if !more {
+			heap = heap.drop()
+		}
+		if len(heap) > 0 {
+			heap.sink(0)
+		}
+	}
+	return nil
+}
+
+// next says how a pass goes on after it has tried a job.
+type next uint8
+
+const (
+	nextMember next = iota // with the one after it
+	sameMember             // a task of its record started: with the next task
+	nextLot                // what holds it up holds up the rest of its lot
+)
+
+// try starts a job, or one task of a record, or says why not.
+func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
+	j := m.job
+	if p.marks[m.uid]&touched != 0 {
+		if j = p.t.Job(m.uid); j.State != spec.Pending {
+			return nextMember, nil, nil // it started, or started in another partition
+		}
+	}
+	p.out.Depth++
+	if !l.ready {
+		if r := p.prepare(l, j); r != nil {
+			return nextLot, r, nil
+		}
+		l.ready = true
+	}
+	if r := l.bound.Before(l.least, l.demand.Limit); r != nil {
+		return nextLot, r, nil
+	}
+	if r := licences(p.t.State, j.Spec); r != nil {
+		return nextLot, r, nil
+	}
+	if r := throttled(p.t.State, j); r != nil {
+		return nextMember, r, nil
+	}
+	task := spec.NoTask
+	if j.IsArrayRecord() {
+		var r *spec.Reason
+		if task, r = p.nextTask(j); r != nil {
+			return nextMember, r, nil
+		}
+	}
+	slot, r := p.find(l, m, j, task)
+	if r != nil {
+		return nextLot, r, nil
+	}
+	if late(j, p.now, &slot, l.demand.Limit) {
+		return nextMember, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}, nil
+	}
+	if slot.Start > p.now {
+		return nextMember, p.promise(l, m, j, slot), nil
+	}
+	r, err := p.start(l, m, task, slot.Parts)
+	switch {
+	case err != nil || r != nil:
+		return nextLot, r, err
+	case task != spec.NoTask:
+		return sameMember, nil, nil
+	}
+	return nextMember, nil, nil
+}
+
+// prepare works out what all jobs of a lot have in common; a reason bars
+// them all.
+func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
+	l.bound = limits.Find(p.t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc})
+	l.demand = demandOf(p.st, l.part, j.Spec, &l.bound)
+	l.least = leastOf(&l.demand, l.part.Spec, j.Spec)
+	if r := closed(p.st, l.part.Spec, j); r != nil {
+		return r
+	}
+	if b := barred(l.part, j.Spec, &l.demand, p.cfg); b != nil {
+		return &b.reason
+	}
+	nodes, err := allowedNodes(p.st, l.part, j.Spec)
+	if err != nil {
+		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
+	}
+	if q := p.st.Policy.FindQOS(j.Spec.QOS); q != nil {
+		l.noReserve = q.HasFlag("NoReserve")
+	}
+	l.ask = p.line.Ask(l.demand, nodes.set, place.Options{Must: nodes.must, LLN: p.cfg.Sched.LLN || l.part.Spec.LLN})
+	if un := p.unavailable(nodes.must); un != "" {
+		return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + un}
+	}
+	return nil
+}
+
+// nextTask is the lowest task of a record that may start now.
+func (p *pass) nextTask(j *state.Job) (int64, *spec.Reason) {
+	dep := j.Spec.Queue.Dependency
+	if dep == nil {
+		return j.Tasks.Min(), nil
+	}
+	out := spec.NoTask
+	j.Tasks.Each(func(task int64) bool {
+		probe := *j
+		probe.Task, probe.Tasks = task, nil
+		if v, _ := dependency(p.t.State, &probe, p.now); v == holds {
+			out = task
+		}
+		return out == spec.NoTask
+	})
+	if out != spec.NoTask {
+		return out, nil
+	}
+	if v, _ := dependency(p.t.State, j, p.now); v == never {
+		return out, &spec.Reason{Code: spec.ReasonDependencyNever}
+	}
+	return out, &spec.Reason{Code: spec.ReasonDependency}
+}
+
+// start allocates, checks the limits that need exact numbers, and folds the
+// start into the pass's own state.
+func (p *pass) start(l *lot, m *member, task int64, parts []place.Part) (*spec.Reason, error) {
+	j := p.t.Job(m.uid)
+	alloc := place.Allocate(p.fresh(parts), &l.demand, l.part.Spec.BillingWeights)
+	if alloc == nil {
+		return &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}, nil
+	}
+	alloc.Licenses = j.Spec.Licenses
+	for _, c := range alloc.Licenses {
+		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
+	}
+	if r := l.bound.After(alloc); r != nil {
+		return r, nil
+	}
+	f := l.fixed
+	p.ctx.Complete(&f, j)
+	s := Start{UID: j.UID, Task: task, Alloc: alloc, Limit: l.demand.Limit, Backfill: p.head[l.pi] != 0, Priority: f.Total}
+	d := &decision{t: p.t}
+	uid, err := d.begin(&s)
+	if err != nil {
+		return nil, fmt.Errorf("pass: job %d: %w", j.ID, err)
+	}
+	p.moved = p.moved || p.marks[m.uid]&reserved != 0
+	p.marks[m.uid] |= touched
+	p.line.Promise(parts, p.now, l.demand.Limit, uid)
+	p.out.Starts = append(p.out.Starts, s)
+	return nil, nil
+}
+
+// fresh gives the parts the nodes of the pass's own state, which know what
+// this pass has started already.
+func (p *pass) fresh(parts []place.Part) []place.Part {
+	out := append([]place.Part(nil), parts...)
+	for i := range out {
+		out[i].Node = p.t.NodeByID(out[i].Node.ID)
+	}
+	return out
+}
+
+func nodeIDs(a *spec.Allocation) []spec.NodeID {
+	out := make([]spec.NodeID, len(a.Nodes))
+	for i := range a.Nodes {
+		out[i] = a.Nodes[i].ID
+	}
+	return out
+}

@@ -1,0 +1,264 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// find asks the timeline for the earliest start of a job, as far ahead as it
+// may be reserved. A reason means that no job of the lot can start now, nor be
+// planned.
+func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, *spec.Reason) {
+	blocked := p.head[l.pi] != 0 && p.head[l.pi] != m.uid
+	inOrder := blocked && !p.cfg.Sched.Backfill // nothing may overtake
+	plan := p.depth > 0 && !l.noReserve && p.marks[m.uid]&reserved == 0
+	until := p.now
+	switch {
+	case plan:
+		until = spec.FarFuture
+	case p.depth <= 0:
+		p.out.Exit = exitDepth
+	}
+	if inOrder {
+		if !plan {
+			return reserve.Slot{}, p.waiting(l, m)
+		}
+		l.ask.NotBefore(max(p.fifo[l.pi], p.now+1))
+	}
+	slot, ok := p.line.Earliest(l.ask, until, p.hint(j.UID, task))
+	switch {
+	case ok:
+		return slot, nil
+	case plan:
+		return slot, p.impossible(l, j)
+	}
+	return slot, p.waiting(l, m)
+}
+
+// late tells that a planned start would not leave the time limit until the
+// job's deadline.
+func late(j *state.Job, now spec.Instant, slot *reserve.Slot, limit spec.Span) bool {
+	d := j.Spec.Time.Deadline
+	return d != 0 && slot.Start > now && slot.Start.Add(limit) > d
+}
+
+// hint is what the plan before promised to a job.
+func (p *pass) hint(uid spec.JobUID, task int64) *reserve.Hint {
+	pl := p.opt.Plan.OfTask(uid, task)
+	if pl == nil {
+		return nil
+	}
+	return &reserve.Hint{Start: pl.Start, Nodes: pl.Nodes}
+}
+
+// waiting is the reason of a job that does not fit now: Resources for the
+// first in a partition, Priority behind it.
+func (p *pass) waiting(l *lot, m *member) *spec.Reason {
+	r := &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}
+	if head := p.head[l.pi]; head != 0 && head != m.uid {
+		r.Code, r.Blocker = spec.ReasonPriority, head
+	}
+	return r
+}
+
+// impossible is the reason of a job that no end of other jobs would let
+// start: nodes are missing that could take it, or there are none.
+func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
+	who := "partition/" + l.part.Spec.Name
+	nodes, err := allowedNodes(p.st, l.part, j.Spec)
+	if err != nil {
+		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
+	}
+	shapes := place.Shapes{Caps: place.Caps(p.st)}
+	var cands []place.Candidate
+	var missing []string
+	for id := nodes.set.Next(0); id >= 0; id = nodes.set.Next(id + 1) {
+		n := p.st.NodeByID(spec.NodeID(id))
+		if n == nil {
+			continue
+		}
+		s := shapes.Configured(n)
+		cands = append(cands, place.Candidate{Node: n, Shape: s, Free: s.Whole()})
+		if !n.Usable() {
+			missing = append(missing, n.Spec.Name)
+		}
+	}
+	if place.Pick(&l.demand, cands, place.Options{Must: nodes.must}) == nil {
+		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
+	}
+	if missing == nil {
+		return &spec.Reason{Code: spec.ReasonResources, Subject: who, Detail: ""}
+	}
+	return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + hostlist.Fold(missing)}
+}
+
+// promise reserves a start that was found, for an array's record as many
+// tasks exactly as bf_max_job_array_resv allows, and returns the reason.
+func (p *pass) promise(l *lot, m *member, j *state.Job, slot reserve.Slot) *spec.Reason {
+	r := p.waiting(l, m)
+	r.Until = slot.Start
+	tasks := []int64{spec.NoTask}
+	if j.IsArrayRecord() {
+		tasks = p.planTasks(j)
+	}
+	made := 0
+	for ok := true; ok; {
+		blockers := p.line.Blockers(slot.Parts, slot.Start, j.UID)
+		if made == 0 && r.Blocker == 0 && len(blockers) > 0 {
+			r.Blocker = blockers[0]
+		}
+		p.line.Promise(slot.Parts, slot.Start, l.demand.Limit, j.UID)
+		p.plan = append(p.plan, view.Planned{UID: j.UID, Task: tasks[made], Start: slot.Start, End: slot.Start.Add(l.demand.Limit),
+			Nodes: partNodes(slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: blockers})
+		p.depth--
+		p.fifo[l.pi] = slot.Start
+		if made++; made == len(tasks) || p.depth <= 0 {
+			break
+		}
+		slot, ok = p.line.Earliest(l.ask, spec.FarFuture, p.hint(j.UID, tasks[made]))
+	}
+	if j.IsArrayRecord() && int64(made) < j.Tasks.Len() {
+		last := p.plan[len(p.plan)-1]
+		last.Task, last.Estimate = spec.NoTask, true
+		p.plan = append(p.plan, last)
+	}
+	p.marks[m.uid] |= reserved
+	if p.head[l.pi] == 0 {
+		p.head[l.pi] = m.uid
+	}
+	return r
+}
+
+// planTasks are the tasks of a record that get reservations of their own.
+func (p *pass) planTasks(j *state.Job) []int64 {
+	most := int64(p.cfg.Sched.ArrayResv)
+	if most == 0 {
+		most = defaultArrayResv
+	}
+	if a := p.t.ArrayOf(j); a != nil && j.Spec.Queue.Array.Throttle > 0 {
+		most = min(most, int64(j.Spec.Queue.Array.Throttle)-a.Running)
+	}
+	var out []int64
+	j.Tasks.Each(func(task int64) bool {
+		out = append(out, task)
+		return int64(len(out)) < most
+	})
+	return out
+}
+
+const defaultArrayResv = 20 // bf_max_job_array_resv
+
+func partNodes(parts []place.Part) []spec.NodeID {
+	out := make([]spec.NodeID, len(parts))
+	for i := range parts {
+		out[i] = parts[i].Node.ID
+	}
+	return out
+}
+
+// unavailable lists the explicitly required nodes that cannot be used at all.
+func (p *pass) unavailable(must spec.Bitset) string {
+	var names []string
+	for id := must.Next(0); id >= 0; id = must.Next(id + 1) {
+		if n := p.st.NodeByID(spec.NodeID(id)); n == nil || !n.Usable() {
+			names = append(names, nodeName(n, id))
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return hostlist.Fold(names)
+}
+
+func nodeName(n *state.Node, id int) string {
+	if n == nil {
+		return strconv.Itoa(id)
+	}
+	return n.Spec.Name
+}
+
+// refuse notes why a job waits. Of a job in several partitions the reason
+// stands that is nearest to a start: resources before limits and the like, and
+// those before what keeps it out of a partition altogether.
+func (p *pass) refuse(j *state.Job, r *spec.Reason) {
+	if len(j.Spec.Partitions) == 1 {
+		p.reason(j, r)
+		return
+	}
+	if old := p.multi[j.UID]; old == nil || nearness(r.Code) > nearness(old.Code) {
+		p.multi[j.UID] = r
+	}
+}
+
+// reason proposes a reason that differs from what the ledger knows.
+func (p *pass) reason(j *state.Job, r *spec.Reason) {
+	if !j.Reason.Same(*r) {
+		p.out.Reasons = append(p.out.Reasons, event.JobReason{UID: j.UID, Reason: *r})
+	}
+}
+
+// refuseAll notes why the rest of a lot waits. Where the ledger says so of all
+// of them already, only the odd ones are looked at.
+func (p *pass) refuseAll(l *lot, r *spec.Reason) {
+	rest := l.members[l.pos:]
+	if len(l.kin.like.Spec.Partitions) > 1 {
+		for i := range rest {
+			if rest[i].job != nil {
+				p.refuse(rest[i].job, r)
+			}
+		}
+		return
+	}
+	if l.settled != nil && l.settled.Same(*r) {
+		//muster:unordered the reasons are sorted when the pass is over
+		for uid, j := range l.odd {
+			if m := memberOf(j, p.queue.rule); uid == l.current().uid || l.current().before(&m) {
+				p.reason(j, r)
+			}
+		}
+		return
+	}
+	l.settled, l.odd = r, map[spec.JobUID]*state.Job{}
+	for i := range l.members {
+		j := l.members[i].job
+		if j == nil || j.Reason.Same(*r) {
+			continue
+		}
+		l.odd[j.UID] = j
+		if i >= l.pos {
+			p.reason(j, r)
+		}
+	}
+}
+
+func nearness(c spec.ReasonCode) int {
+	switch c {
+	case spec.ReasonResources, spec.ReasonPriority:
+		return 2
+	case spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionDown,
+		spec.ReasonPartitionInactive, spec.ReasonAccountNotAllowed, spec.ReasonQOSNotAllowed, reasonMaxMem:
+		return 0
+	}
+	return 1
+}
+
+// settleReasons adds the reasons of jobs in several partitions, and puts all
+// in order. A job that the pass did not get to keeps its own.
+func (p *pass) settleReasons() {
+	//muster:unordered the reasons are sorted below
+	for uid, r := range p.multi {
+		if p.marks[uid]&touched == 0 || p.t.Job(uid).State == spec.Pending {
+			p.reason(p.st.Job(uid), r)
+		}
+	}
+	slices.SortFunc(p.out.Reasons, func(a, b event.JobReason) int { return cmp.Compare(a.UID, b.UID) })
+}

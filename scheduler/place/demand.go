@@ -1,0 +1,281 @@
+// Package place decides where a job fits: what it needs of each node, which
+// nodes can give it, which of them to take, and which CPUs and devices there.
+// Placement is all or nothing; everything is integer arithmetic.
+package place
+
+import (
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Demand is a job's request in a partition with every default resolved.
+type Demand struct {
+	Partition          string
+	MinNodes, MaxNodes int64
+	// Stretch is how many nodes the job likes to have when it does not say how
+	// many tasks: as many as are free, up to this; 0 = MinNodes.
+	Stretch      int64
+	Tasks        int64
+	TasksPerNode int64 // 0 = no bound
+	CPUsPerTask  int64
+	CPUsPerGPU   int64
+	MinCPUs      int64 // per node
+	MemPerNode   int64 // MiB; -1 = all of the node
+	MemPerCPU    int64
+	MemPerGPU    int64
+	PerNode      []spec.Count // GRES of each node
+	PerTask      []spec.Count
+	PerJob       []spec.Count // spread over the nodes
+	TmpDisk      int64
+	Exclusive    bool
+	Cores        bool      // whole cores only
+	Memory       bool      // memory is counted
+	Limit        spec.Span // time limit asked for, in this partition
+}
+
+// Resolve fills a job's demand in a partition from the partition's and the
+// cluster's defaults.
+func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand {
+	sz := &j.Size
+	d := Demand{
+		Partition: part.Name, MinNodes: int64(sz.MinNodes), MaxNodes: int64(sz.MaxNodes), Tasks: int64(sz.Tasks),
+		TasksPerNode: int64(sz.TasksPerNode), CPUsPerTask: max(int64(sz.CPUsPerTask), 1),
+		CPUsPerGPU: int64(sz.CPUsPerGPU), MinCPUs: int64(sz.MinCPUsPerNode),
+		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
+		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk,
+		Exclusive: j.Place.Sharing == spec.Exclusive || part.OverSubscribe == "EXCLUSIVE",
+		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit,
+	}
+	if d.CPUsPerGPU == 0 {
+		d.CPUsPerGPU = first(part.DefCPUPerGPU, cfg.Limits.DefCPUPerGPU)
+	}
+	d.resolveGPUs(sz)
+	d.resolveCounts(j, part)
+	d.resolveMemory(cfg, part, sz)
+	d.boundMemory(first(part.MaxMemPerCPU, cfg.Limits.MaxMemPerCPU))
+	if d.Limit == 0 {
+		d.Limit = spec.Span(first(int64(part.DefaultTime), int64(part.MaxTime), int64(spec.Infinite)))
+	}
+	return d
+}
+
+// some drops entries that ask for nothing: --gres=gpu:0.
+func some(list []spec.Count) []spec.Count {
+	for _, c := range list {
+		if c.N > 0 {
+			continue
+		}
+		var out []spec.Count
+		for _, c := range list {
+			if c.N > 0 {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	return list
+}
+
+// resolveGPUs derives tasks from GPUs and the other way round: --gpus with
+// --gpus-per-node says how many nodes, with --gpus-per-task how many tasks;
+// --ntasks-per-gpu ties tasks to GPUs.
+func (d *Demand) resolveGPUs(sz *spec.Size) {
+	all, node, task := gpus(d.PerJob), gpus(d.PerNode), gpus(d.PerTask)
+	if all > 0 && node > 0 && all%node == 0 {
+		d.MinNodes, d.MaxNodes, d.PerJob = all/node, all/node, without(d.PerJob, "gpu")
+	}
+	if all > 0 && task > 0 && all%task == 0 {
+		d.Tasks, d.PerJob = all/task, without(d.PerJob, "gpu")
+	}
+	per := int64(sz.TasksPerGPU)
+	switch {
+	case per == 0:
+	case d.Tasks > 0 && all+node+task == 0:
+		d.PerJob = append(d.PerJob[:len(d.PerJob):len(d.PerJob)], spec.Count{Name: "gpu", N: ceil(d.Tasks, per)})
+	case d.Tasks == 0 && all > 0:
+		d.Tasks = per * all
+	case d.Tasks == 0 && node > 0:
+		d.TasksPerNode = per * node
+	}
+}
+
+func without(list []spec.Count, name string) []spec.Count {
+	var out []spec.Count
+	for _, c := range list {
+		if c.Name != name {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// resolveCounts settles nodes and tasks. Nodes that are named are the least
+// there are; more nodes than tasks are not used; the partition's own bounds
+// apply where the job leaves room for them.
+func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
+	named := int64(0)
+	if j.Place.Nodes != "" {
+		if list, err := hostlist.Expand(j.Place.Nodes); err == nil {
+			named = int64(len(list))
+		}
+	}
+	given := d.MinNodes > 0
+	d.MinNodes = max(d.MinNodes, named)
+	if d.MaxNodes > 0 {
+		d.MaxNodes = max(d.MaxNodes, d.MinNodes)
+	}
+	if d.Tasks == 0 {
+		d.Tasks = max(d.MinNodes, 1) * max(d.TasksPerNode, 1)
+		if len(d.PerJob) == 0 && d.MaxNodes > max(d.MinNodes, 1) {
+			d.Stretch, d.MaxNodes = d.MaxNodes, max(d.MinNodes, 1)
+		}
+	}
+	d.Tasks = max(d.Tasks, named)
+	d.MinNodes = max(min(d.MinNodes, d.Tasks), 1)
+	if d.TasksPerNode > 0 && given && ceil(d.Tasks, d.TasksPerNode) > max(d.MaxNodes, d.MinNodes) {
+		d.TasksPerNode = 0 // the numbers of nodes and tasks rule
+	}
+	if d.TasksPerNode > 0 {
+		d.MinNodes = max(d.MinNodes, ceil(d.Tasks, d.TasksPerNode))
+	}
+	if d.MaxNodes == 0 {
+		if d.MaxNodes = d.Tasks; given {
+			d.MaxNodes = d.MinNodes
+		}
+	}
+	d.MaxNodes = max(min(d.MaxNodes, d.Tasks), d.MinNodes)
+	for _, most := range [...]int64{int64(len(part.NodeNames)), int64(part.MaxNodes)} {
+		if most > 0 && d.MinNodes <= most {
+			d.MaxNodes, d.Stretch = min(d.MaxNodes, most), min(d.Stretch, most)
+		}
+	}
+	if least := int64(part.MinNodes); least <= d.MaxNodes {
+		d.MinNodes = max(d.MinNodes, least)
+	}
+}
+
+func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, sz *spec.Size) {
+	if sz.AllMem {
+		d.MemPerNode, d.MemPerCPU, d.MemPerGPU = -1, 0, 0
+		return
+	}
+	if d.MemPerNode > 0 || d.MemPerCPU > 0 || d.MemPerGPU > 0 {
+		return
+	}
+	lim := &cfg.Limits
+	switch {
+	case part.DefMemPerCPU > 0:
+		d.MemPerCPU = part.DefMemPerCPU
+	case part.DefMemPerNode > 0:
+		d.MemPerNode = part.DefMemPerNode
+	case part.DefMemPerGPU > 0 && d.WantsGPU():
+		d.MemPerGPU = part.DefMemPerGPU
+	case lim.DefMemPerCPU > 0:
+		d.MemPerCPU = lim.DefMemPerCPU
+	case lim.DefMemPerNode > 0:
+		d.MemPerNode = lim.DefMemPerNode
+	case lim.DefMemPerGPU > 0 && d.WantsGPU():
+		d.MemPerGPU = lim.DefMemPerGPU
+	case d.Memory:
+		d.MemPerNode = -1 // without a default a job gets the node's memory
+	}
+}
+
+// boundMemory applies MaxMemPerCPU: a job that wants more memory per CPU gets
+// as many CPUs as that memory is worth.
+func (d *Demand) boundMemory(most int64) {
+	if most <= 0 {
+		return
+	}
+	if d.MemPerCPU > most {
+		times := ceil(d.MemPerCPU, most)
+		d.CPUsPerTask, d.MemPerCPU = d.CPUsPerTask*times, ceil(d.MemPerCPU, times)
+	}
+	if d.MemPerNode > most {
+		d.MinCPUs = max(d.MinCPUs, ceil(d.MemPerNode, most))
+	}
+}
+
+// WantsGPU tells whether any GPU is asked for.
+func (d *Demand) WantsGPU() bool { return gpus(d.PerNode)+gpus(d.PerTask)+gpus(d.PerJob) > 0 }
+
+func gpus(list []spec.Count) int64 {
+	var n int64
+	for _, c := range list {
+		if c.Name == "gpu" {
+			n += c.N
+		}
+	}
+	return n
+}
+
+// Even is the number of tasks that every node gets when the demand leaves no
+// choice: a fixed number of nodes with the same number of tasks each, and
+// nothing to be spread over them. It is false when placement must find out.
+func (d *Demand) Even() (tasks int64, ok bool) {
+	if d.MinNodes != d.MaxNodes || (d.MinNodes > 1 && len(d.PerJob) > 0) || d.Tasks%d.MinNodes != 0 {
+		return 0, false
+	}
+	tasks = d.Tasks / d.MinNodes
+	return tasks, d.MinNodes == 1 || tasks == 1 || tasks == d.TasksPerNode
+}
+
+// Least is the smallest vector that satisfies the demand, with billing: what
+// a pending job is counted as. Typed GRES count under both names.
+func (d *Demand) Least(weights []spec.Weight) spec.TRES {
+	nodes := d.MinNodes
+	t := spec.TRES{Node: nodes, CPU: max(d.Tasks*d.CPUsPerTask, d.MinCPUs*nodes, nodes)}
+	for _, c := range d.PerNode {
+		t = addGRES(t, c, nodes)
+	}
+	for _, c := range d.PerTask {
+		t = addGRES(t, c, d.Tasks)
+	}
+	for _, c := range d.PerJob {
+		t = addGRES(t, c, 1)
+	}
+	g := t.Get("gres/gpu")
+	t.CPU = max(t.CPU, g*d.CPUsPerGPU)
+	switch {
+	case d.MemPerNode > 0:
+		t.Mem = d.MemPerNode * nodes
+	case d.MemPerGPU > 0 && g > 0:
+		t.Mem = d.MemPerGPU * g
+	case d.MemPerCPU > 0:
+		t.Mem = d.MemPerCPU * t.CPU
+	}
+	t.Billing = Billing(t, weights)
+	return t
+}
+
+func addGRES(t spec.TRES, c spec.Count, times int64) spec.TRES {
+	t = t.With(c.TRES(), t.Get(c.TRES())+c.N*times)
+	if typed := c.TypedTRES(); typed != "" {
+		t = t.With(typed, t.Get(typed)+c.N*times)
+	}
+	return t
+}
+
+// Billing is the sum of amounts times TRESBillingWeights; one per CPU without
+// weights. Memory weighs per MiB, as Slurm's weights do without a suffix.
+func Billing(t spec.TRES, weights []spec.Weight) int64 {
+	if len(weights) == 0 {
+		return t.CPU
+	}
+	var micro int64
+	for _, w := range weights {
+		micro += t.Get(w.TRES) * w.Micro / max(w.Per, 1)
+	}
+	return micro / 1_000_000
+}
+
+func first(values ...int64) int64 {
+	for _, v := range values {
+		if v != 0 {
+			return v
+		}
+	}
+	return 0
+}
+
+func ceil(a, b int64) int64 { return (a + b - 1) / b }

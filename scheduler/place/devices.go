@@ -1,0 +1,186 @@
+package place
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Allocate turns a placement by amount into an allocation by identity: CPU
+// ids and device UUIDs. It returns nil when the nodes no longer have them.
+func Allocate(parts []Part, d *Demand, weights []spec.Weight) *spec.Allocation {
+	a := &spec.Allocation{Partition: d.Partition, Whole: d.Exclusive, Nodes: make([]spec.NodeAlloc, len(parts))}
+	for i := range parts {
+		if !allocateNode(&a.Nodes[i], &parts[i], d.Cores) {
+			return nil
+		}
+		a.Tasks += a.Nodes[i].Tasks
+		addNode(&a.TRES, &a.Nodes[i])
+	}
+	a.TRES.Billing = Billing(a.TRES, weights)
+	return a
+}
+
+func addNode(t *spec.TRES, na *spec.NodeAlloc) {
+	t.CPU += int64(na.CPUs.Count())
+	t.Mem += na.Mem
+	t.Node++
+	for i := 0; i < len(na.GPUs); {
+		typ, n := na.GPUs[i].Type, i
+		for i < len(na.GPUs) && na.GPUs[i].Type == typ {
+			i++
+		}
+		*t = addGRES(*t, spec.Count{Name: "gpu", Type: typ, N: int64(i - n)}, 1)
+	}
+	for _, c := range na.GRES {
+		*t = addGRES(*t, c, 1)
+	}
+}
+
+func allocateNode(na *spec.NodeAlloc, p *Part, cores bool) bool {
+	n := p.Node
+	na.ID, na.Name, na.Mem, na.Tasks = n.ID, n.Spec.Name, p.Mem, uint32(p.Tasks)
+	for _, c := range p.GRES {
+		if c.Name != "gpu" {
+			na.GRES = append(na.GRES, c)
+			continue
+		}
+		refs := chooseGPUs(n, na.GPUs, c)
+		if refs == nil {
+			return false
+		}
+		na.GPUs = append(na.GPUs, refs...)
+	}
+	slices.SortFunc(na.GPUs, func(a, b spec.GPURef) int { return int(a.Index) - int(b.Index) })
+	na.CPUs = chooseCPUs(n, p.Use.CPU, near(n, na.GPUs), cores)
+	return na.CPUs != nil
+}
+
+// near is the set of CPUs close to the chosen devices.
+func near(n *state.Node, refs []spec.GPURef) spec.Bitset {
+	var out spec.Bitset
+	for _, r := range refs {
+		for i := range n.GPUs {
+			if n.GPUs[i].UUID == r.UUID && len(n.GPUs[i].CPUs) > 0 {
+				out = out.Or(n.GPUs[i].CPUs)
+			}
+		}
+	}
+	return out
+}
+
+// chooseGPUs picks free devices of a type: the set whose members are best
+// linked to each other, grown greedily from each possible first device; ties
+// go to the lowest indices.
+func chooseGPUs(n *state.Node, taken []spec.GPURef, c spec.Count) []spec.GPURef {
+	free := make([]int, 0, len(n.GPUs))
+	for i := range n.GPUs {
+		if !n.UsedGPU.Has(i) && (c.Type == "" || n.GPUs[i].Type == c.Type) && !named(taken, n.GPUs[i].UUID) {
+			free = append(free, i)
+		}
+	}
+	if int64(len(free)) < c.N {
+		return nil
+	}
+	best, bestScore := free[:c.N], int64(-1)
+	if c.N > 1 && int64(len(free)) > c.N && linked(n) {
+		for _, seed := range free {
+			if set, score := grow(n, free, seed, int(c.N)); score > bestScore {
+				best, bestScore = set, score
+			}
+		}
+	}
+	refs := make([]spec.GPURef, 0, len(best))
+	for _, i := range best {
+		refs = append(refs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: n.GPUs[i].Type})
+	}
+	return refs
+}
+
+func linked(n *state.Node) bool {
+	return slices.ContainsFunc(n.GPUs, func(g spec.GPU) bool { return len(g.Links) > 0 })
+}
+
+func grow(n *state.Node, free []int, seed, want int) ([]int, int64) {
+	set := []int{seed}
+	var score int64
+	for len(set) < want {
+		best, gain := -1, int64(-1)
+		for _, i := range free {
+			if slices.Contains(set, i) {
+				continue
+			}
+			var g int64
+			for _, k := range set {
+				g += link(n, i, k)
+			}
+			if g > gain {
+				best, gain = i, g
+			}
+		}
+		set = append(set, best)
+		score += gain
+	}
+	sort.Ints(set)
+	return set, score
+}
+
+func link(n *state.Node, a, b int) int64 {
+	if l := n.GPUs[a].Links; b < len(l) {
+		return int64(l[b])
+	}
+	return 0
+}
+
+func named(refs []spec.GPURef, uuid string) bool {
+	return slices.ContainsFunc(refs, func(r spec.GPURef) bool { return r.UUID == uuid })
+}
+
+// chooseCPUs picks free CPU ids, the lowest of those near the devices first;
+// with whole cores it takes all threads of each core it touches. The threads
+// of core k are the CPUs k*threads to k*threads+threads-1. It is nil if there
+// are not enough.
+func chooseCPUs(n *state.Node, want int64, prefer spec.Bitset, cores bool) spec.Bitset {
+	step := 1
+	if cores {
+		step = int(max(n.Spec.ThreadsPerCore, 1))
+	}
+	out := make(spec.Bitset, (n.CPUs+63)/64)
+	left := want
+	if !prefer.Empty() {
+		left = takeCores(n, out, prefer, step, left)
+	}
+	if left > 0 {
+		left = takeCores(n, out, nil, step, left)
+	}
+	if left > 0 {
+		return nil
+	}
+	return out
+}
+
+// takeCores adds free cores to out until nothing is left to take, only those
+// that begin in within unless that is nil, and returns what is still missing.
+func takeCores(n *state.Node, out, within spec.Bitset, step int, left int64) int64 {
+	for core := 0; core+step <= int(n.CPUs) && left > 0; core += step {
+		if (within != nil && !within.Has(core)) || out.Has(core) || !coreFree(n, core, step) {
+			continue
+		}
+		for k := core; k < core+step; k++ {
+			out[k>>6] |= 1 << (k & 63)
+		}
+		left -= int64(step)
+	}
+	return left
+}
+
+func coreFree(n *state.Node, core, step int) bool {
+	for k := core; k < core+step; k++ {
+		if n.UsedCPU.Has(k) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,382 @@
+package place
+
+import (
+	"github.com/musterhpc/muster/spec"
+)
+
+// Lack is what a node is short of.
+type Lack struct {
+	What string // cpu, mem, gres/gpu, tmp, or "" when nothing
+	Free int64
+	Need int64
+}
+
+// amounts is what a number of tasks needs of one node in CPUs, memory and
+// GPUs; more is the node's part of --gpus.
+func (d *Demand) amounts(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
+	if d.Exclusive {
+		cpus, gpu = s.CPUs, s.GPUs
+	} else {
+		gpu = gpus(d.PerNode) + tasks*gpus(d.PerTask) + more
+		cpus = max(tasks*d.CPUsPerTask, d.MinCPUs, gpu*d.CPUsPerGPU, 1)
+		if d.Cores && s.Threads > 1 {
+			cpus = ceil(cpus, s.Threads) * s.Threads
+		}
+	}
+	switch {
+	case d.MemPerNode < 0 && d.Memory:
+		mem = s.Mem
+	case d.MemPerNode > 0:
+		mem = d.MemPerNode
+	case d.MemPerGPU > 0 && gpu > 0:
+		mem = d.MemPerGPU * gpu
+	case d.MemPerCPU > 0:
+		mem = d.MemPerCPU * cpus
+	}
+	return cpus, mem, gpu
+}
+
+// lack names the first thing that a node with f free is short of for a number
+// of tasks, or returns the zero Lack.
+func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
+	solo := int64(0)
+	if d.MaxNodes == 1 {
+		solo = gpus(d.PerJob)
+	}
+	cpus, mem, gpu := d.amounts(s, tasks, solo)
+	asked := max(tasks*d.CPUsPerTask, d.MinCPUs)
+	switch {
+	case cpus > f.CPU:
+		return Lack{"cpu", f.CPU, cpus}
+	case asked > s.CPUs:
+		return Lack{"cpu", s.CPUs, asked} // an exclusive job is bound by the node's size alone
+	case d.Memory && mem > f.Mem:
+		return Lack{"mem", f.Mem, mem}
+	case d.TmpDisk > s.Tmp:
+		return Lack{"tmp", s.Tmp, d.TmpDisk}
+	case gpu > f.GPU:
+		return Lack{"gres/gpu", f.GPU, gpu}
+	}
+	for i := range s.Kinds {
+		if k := &s.Kinds[i]; k.Cap && k.Name == d.Partition && !d.Exclusive && cpus > f.More[i] {
+			return Lack{"cpu", f.More[i], cpus}
+		}
+	}
+	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
+		for _, c := range list {
+			if have, want := f.amount(s, c), d.wanted(c, tasks); have < want {
+				return Lack{c.TRES(), have, want}
+			}
+		}
+	}
+	if d.Exclusive && !f.Holds(d.whole(s)) {
+		return Lack{"exclusive", f.CPU, s.CPUs}
+	}
+	return Lack{}
+}
+
+// wanted is how much of one GRES a number of tasks needs of one node, all
+// entries of the same name and type together. What is asked for the job as a
+// whole may come from other nodes if there can be any.
+func (d *Demand) wanted(c spec.Count, tasks int64) int64 {
+	n := sumOf(d.PerNode, c) + tasks*sumOf(d.PerTask, c)
+	if d.MaxNodes == 1 {
+		n += sumOf(d.PerJob, c)
+	}
+	return n
+}
+
+func sumOf(list []spec.Count, c spec.Count) int64 {
+	var n int64
+	for _, o := range list {
+		if o.Name == c.Name && o.Type == c.Type {
+			n += o.N
+		}
+	}
+	return n
+}
+
+// amount is how much of a GRES is free. Of a resource in several types an
+// untyped request may use all of them together.
+func (f *Free) amount(s *Shape, c spec.Count) int64 {
+	if c.Name == "gpu" {
+		switch {
+		case !s.hasKind("gpu"):
+			if c.Type != "" && c.Type != s.GPUType {
+				return 0
+			}
+			return f.GPU
+		case c.Type == "":
+			return min(f.GPU, f.sum(s, "gpu"))
+		}
+	}
+	for _, o := range s.Shared {
+		if o.Name == c.Name && (c.Type == "" || o.Type == c.Type) {
+			return o.N
+		}
+	}
+	if c.Type == "" {
+		return f.sum(s, c.Name)
+	}
+	for i := range s.Kinds {
+		if k := &s.Kinds[i]; !k.Cap && k.Name == c.Name && k.Type == c.Type {
+			return f.More[i]
+		}
+	}
+	return 0
+}
+
+func (f *Free) sum(s *Shape, name string) int64 {
+	var n int64
+	for i := range s.Kinds {
+		if k := &s.Kinds[i]; !k.Cap && k.Name == name {
+			n += f.More[i]
+		}
+	}
+	return n
+}
+
+// whole is what an exclusive job takes of a node: everything but memory, of
+// which it takes what it asked for.
+func (d *Demand) whole(s *Shape) *Free {
+	f := s.Whole()
+	_, f.Mem, _ = d.amounts(s, 1, 0)
+	if !d.Memory {
+		f.Mem = 0
+	}
+	for i := range s.Kinds {
+		if k := &s.Kinds[i]; k.Cap {
+			f.More[i] = 0
+			if k.Name == d.Partition {
+				f.More[i] = min(k.N, s.CPUs)
+			}
+		}
+	}
+	return &f
+}
+
+// Fits tells how many tasks a node with f free can take; 0 = none. The Lack
+// names what is missing for the first task.
+func (d *Demand) Fits(s *Shape, f *Free) (tasks int64, lack Lack) {
+	most := d.Tasks
+	if d.TasksPerNode > 0 {
+		most = min(most, d.TasksPerNode)
+	}
+	if d.lack(s, f, most).What == "" {
+		return most, Lack{}
+	}
+	if lack = d.lack(s, f, 1); lack.What != "" {
+		return 0, lack
+	}
+	low, high := int64(1), most // low fits, high does not
+	for high-low > 1 {
+		if mid := (low + high) / 2; d.lack(s, f, mid).What == "" {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low, Lack{}
+}
+
+// Lacks tells what a node with f free is short of for its share of the
+// demand: the tasks that every node gets, or one where that is left open.
+func (d *Demand) Lacks(s *Shape, f *Free) Lack {
+	tasks, even := d.Even()
+	if !even {
+		tasks = 1
+	}
+	return d.lack(s, f, tasks)
+}
+
+// room is how much of a GRES that is asked for the job as a whole a node can
+// give: the devices that it also has the CPUs and the memory for.
+func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
+	n := max(f.amount(s, c)-sumOf(d.PerNode, c)-sumOf(d.PerTask, c), 0)
+	if c.Name != "gpu" || d.Exclusive {
+		return n
+	}
+	for ; n > 0; n-- {
+		if cpus, mem, _ := d.amounts(s, 1, n); cpus <= f.CPU && (!d.Memory || mem <= f.Mem) {
+			break
+		}
+	}
+	return n
+}
+
+// Need is the part of a demand that one node carries: what it takes, and what
+// the allocation says about it.
+type Need struct {
+	Use  Free
+	Mem  int64 // MiB, also where memory is not counted
+	GRES []spec.Count
+}
+
+// Need computes what a node of a shape gives to a number of tasks with its
+// part of the GRES asked for the job as a whole. Untyped requests for a
+// resource in several types are taken from where most is free. It is false if
+// the node cannot give it.
+func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Need, bool) {
+	gres := append([]spec.Count(nil), d.PerNode...)
+	for _, c := range d.PerTask {
+		c.N *= tasks
+		gres = append(gres, c)
+	}
+	gres = merge(append(gres, part...))
+	var n Need
+	if d.Exclusive {
+		for _, c := range gres {
+			if free.amount(s, c) < c.N {
+				return n, false
+			}
+		}
+		n.Use, n.GRES = *d.whole(s), everything(s, gres)
+		_, n.Mem, _ = d.amounts(s, tasks, 0)
+		return n, free.Holds(&n.Use)
+	}
+	cpus, mem, gpu := d.amounts(s, tasks, gpus(part))
+	n.Use, n.Mem = Free{CPU: cpus, GPU: gpu}, mem
+	if d.Memory {
+		n.Use.Mem = mem
+	}
+	if len(s.Kinds) > 0 {
+		n.Use.More = make([]int64, len(s.Kinds))
+		for i := range s.Kinds {
+			if k := &s.Kinds[i]; k.Cap && k.Name == d.Partition {
+				n.Use.More[i] = cpus
+			}
+		}
+	}
+	for _, typed := range [...]bool{true, false} {
+		for _, c := range gres {
+			if (c.Type != "") == typed && !n.take(s, free, c) {
+				return n, false
+			}
+		}
+	}
+	return n, free.Holds(&n.Use)
+}
+
+// take adds one GRES to a need.
+func (n *Need) take(s *Shape, free *Free, c spec.Count) bool {
+	if shared(s, c) || (c.Name == "gpu" && !s.hasKind("gpu")) {
+		if free.amount(s, c) < c.N {
+			return false
+		}
+		if c.Name == "gpu" {
+			c.Type = s.GPUType
+		}
+		n.GRES = append(n.GRES, c)
+		return true
+	}
+	for c.N > 0 {
+		best := -1
+		for i := range s.Kinds {
+			k := &s.Kinds[i]
+			left := free.More[i] - n.Use.More[i]
+			if !k.Cap && k.Name == c.Name && (c.Type == "" || k.Type == c.Type) && left > 0 && (best < 0 || left > free.More[best]-n.Use.More[best]) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return false
+		}
+		k := &s.Kinds[best]
+		got := min(c.N, free.More[best]-n.Use.More[best])
+		n.Use.More[best] += got
+		n.GRES = append(n.GRES, spec.Count{Name: k.Name, Type: k.Type, N: got})
+		c.N -= got
+	}
+	return true
+}
+
+func shared(s *Shape, c spec.Count) bool {
+	for _, o := range s.Shared {
+		if o.Name == c.Name && (c.Type == "" || o.Type == c.Type) {
+			return true
+		}
+	}
+	return false
+}
+
+// everything is the GRES of an exclusive job: all that the node has.
+func everything(s *Shape, asked []spec.Count) []spec.Count {
+	var out []spec.Count
+	if s.GPUs > 0 && !s.hasKind("gpu") {
+		out = append(out, spec.Count{Name: "gpu", Type: s.GPUType, N: s.GPUs})
+	}
+	for i := range s.Kinds {
+		if k := &s.Kinds[i]; !k.Cap && k.N > 0 {
+			out = append(out, spec.Count{Name: k.Name, Type: k.Type, N: k.N})
+		}
+	}
+	for _, c := range asked {
+		if shared(s, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Loose tells a demand whose use of a node is not known before its free
+// amounts are: an untyped request for what the node has in several types.
+func (d *Demand) Loose(s *Shape) bool {
+	if d.Exclusive {
+		return false
+	}
+	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
+		for _, c := range list {
+			if c.Type != "" || shared(s, c) {
+				continue
+			}
+			kinds := 0
+			for i := range s.Kinds {
+				if s.Kinds[i].Name == c.Name && !s.Kinds[i].Cap {
+					kinds++
+				}
+			}
+			if kinds > 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Fixed is what an Even demand takes of every node of a shape, whatever else
+// is free there. ok is false when such a node can never give it; loose when
+// it depends on what is free.
+func (d *Demand) Fixed(s *Shape, tasks int64) (n Need, ok, loose bool) {
+	if d.Loose(s) {
+		return Need{}, true, true
+	}
+	all := s.Whole()
+	if d.lack(s, &all, tasks).What != "" {
+		return Need{}, false, false
+	}
+	n, ok = d.Need(s, &all, tasks, d.PerJob)
+	return n, ok, false
+}
+
+// merge adds up entries of the same name and type.
+func merge(list []spec.Count) []spec.Count {
+	var out []spec.Count
+next:
+	for _, c := range list {
+		if c.N == 0 {
+			continue
+		}
+		for i := range out {
+			if out[i].Name == c.Name && out[i].Type == c.Type {
+				out[i].N += c.N
+				continue next
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// Room is how much of the first GRES that is asked for the job as a whole a
+// node with f free can give.
+func (d *Demand) Room(s *Shape, f *Free) int64 { return d.room(s, f, d.PerJob[0]) }

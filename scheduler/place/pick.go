@@ -1,0 +1,287 @@
+package place
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Part is one node's part of a placement, by amount.
+type Part struct {
+	Node  *state.Node
+	Tasks int64
+	Need
+}
+
+// Candidate is a node that may be considered, with what it can give.
+type Candidate struct {
+	Node  *state.Node
+	Shape *Shape
+	Free  Free
+	must  bool  // named by --nodelist
+	fit   int64 // tasks
+	room  int64 // of the first GRES asked for the job as a whole
+}
+
+// Options restrict and order the candidates.
+type Options struct {
+	Must spec.Bitset // nodes that have to be part of it
+	LLN  bool        // least loaded first
+}
+
+// Pick chooses nodes for a demand, or returns nil when the candidates cannot
+// give it. If one node can take all tasks, the best fitting is taken: lowest
+// weight, then least left over. Otherwise nodes of the lowest weight and then
+// those that take most tasks come first, so that few are used; where that
+// order finds none, weight does not count.
+func Pick(d *Demand, cands []Candidate, opt Options) []Part {
+	usable := make([]Candidate, 0, len(cands))
+	musts := 0
+	for i := range cands {
+		c := &cands[i]
+		c.fit, _ = d.Fits(c.Shape, &c.Free)
+		c.must = opt.Must.Has(int(c.Node.ID))
+		if c.fit == 0 {
+			if c.must {
+				return nil
+			}
+			continue
+		}
+		if len(d.PerJob) > 0 {
+			c.room = d.room(c.Shape, &c.Free, d.PerJob[0])
+		}
+		if c.must {
+			musts++
+		}
+		usable = append(usable, *c)
+	}
+	if musts < opt.Must.Count() {
+		return nil
+	}
+	for _, by := range [...]func(a, b *Candidate) int{byFit(d, opt), byTasks, byRoom} {
+		slices.SortStableFunc(usable, func(a, b Candidate) int { return by(&a, &b) })
+		if parts := d.assemble(slices.Clone(usable), musts); parts != nil {
+			return parts
+		}
+	}
+	if len(d.PerJob) == 0 {
+		return nil // by most tasks is the best there is
+	}
+	if chosen := d.combine(usable); chosen != nil {
+		return d.assemble(chosen, musts)
+	}
+	return nil
+}
+
+// maxCombine bounds the table of combine.
+const maxCombine = 1 << 20
+
+// combine looks for nodes that give enough tasks and enough of the GRES asked
+// for the job as a whole where no simple order finds them: for each number of
+// nodes and each amount of the GRES it keeps the most tasks, node by node. It
+// gives up, and returns nil, where that table would be too large.
+func (d *Demand) combine(cs []Candidate) []Candidate {
+	nodes, most := int(min(d.MaxNodes, int64(len(cs)))), int(d.PerJob[0].N)
+	if nodes == 0 || len(cs)*(nodes+1)*(most+1) > maxCombine {
+		return nil
+	}
+	at := func(k, g int) int { return k*(most+1) + g }
+	width := at(nodes, most) + 1
+	tasks, taken := make([]int64, width), make([]bool, len(cs)*width)
+	for i := range tasks {
+		tasks[i] = -1
+	}
+	var out []Candidate // begins with the nodes that have to be part of it
+	have, sum := 0, int64(0)
+	for i := range cs {
+		if cs[i].must {
+			out = append(out, cs[i])
+			have, sum = min(have+int(cs[i].room), most), sum+cs[i].fit
+		}
+	}
+	if len(out) > nodes {
+		return nil
+	}
+	for g := 0; g <= have; g++ {
+		tasks[at(len(out), g)] = sum
+	}
+	for i := range cs {
+		for k := nodes; k > 0 && !cs[i].must; k-- {
+			for g := most; g >= 0; g-- {
+				old := tasks[at(k-1, max(g-int(cs[i].room), 0))]
+				if to := at(k, g); old >= 0 && old+cs[i].fit > tasks[to] {
+					tasks[to], taken[i*width+to] = old+cs[i].fit, true
+				}
+			}
+		}
+	}
+	for k := max(int(d.MinNodes), len(out)); k <= nodes; k++ {
+		if tasks[at(k, most)] < d.Tasks {
+			continue
+		}
+		left := k - len(out)
+		for i, g := len(cs)-1, most; i >= 0 && left > 0; i-- {
+			if taken[i*width+at(k, g)] {
+				out = append(out, cs[i])
+				g, left, k = max(g-int(cs[i].room), 0), left-1, k-1
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// byFit is the preferred order.
+func byFit(d *Demand, opt Options) func(a, b *Candidate) int {
+	single := d.MinNodes == 1
+	return func(a, b *Candidate) int {
+		if a.must != b.must {
+			return last(b.must)
+		}
+		if c := cmp.Compare(a.Node.Spec.Weight, b.Node.Spec.Weight); c != 0 {
+			return c
+		}
+		if single && (a.fit >= d.Tasks) != (b.fit >= d.Tasks) {
+			return last(b.fit >= d.Tasks)
+		}
+		if !single && a.fit != b.fit {
+			return cmp.Compare(b.fit, a.fit)
+		}
+		return d.Compare(a, b, opt.LLN)
+	}
+}
+
+// last orders a pair of which one has a quality: after, if it is the second.
+func last(second bool) int {
+	if second {
+		return 1
+	}
+	return -1
+}
+
+func byTasks(a, b *Candidate) int {
+	switch {
+	case a.must != b.must:
+		return last(b.must)
+	case a.fit != b.fit:
+		return cmp.Compare(b.fit, a.fit)
+	}
+	return cmp.Compare(a.Node.ID, b.Node.ID)
+}
+
+func byRoom(a, b *Candidate) int {
+	switch {
+	case a.must != b.must:
+		return last(b.must)
+	case a.room != b.room:
+		return cmp.Compare(b.room, a.room)
+	}
+	return byTasks(a, b)
+}
+
+// Compare orders nodes of equal weight that can all take the demand: GPUs are
+// kept for those who want them, and the fullest node comes first (the emptiest
+// with LLN), so that large gaps stay whole.
+func (d *Demand) Compare(a, b *Candidate, lln bool) int {
+	switch {
+	case lln && a.Free.CPU != b.Free.CPU:
+		return cmp.Compare(b.Free.CPU, a.Free.CPU)
+	case (a.Shape.GPUs == 0) != (b.Shape.GPUs == 0) && !d.WantsGPU():
+		return last(b.Shape.GPUs == 0)
+	case a.Free.GPU != b.Free.GPU:
+		return cmp.Compare(a.Free.GPU, b.Free.GPU)
+	case a.Free.CPU != b.Free.CPU:
+		return cmp.Compare(a.Free.CPU, b.Free.CPU)
+	}
+	return cmp.Compare(a.Node.ID, b.Node.ID)
+}
+
+// assemble takes nodes in order until tasks, node count and per-job GRES are
+// satisfied, then spreads the tasks: every node at least one.
+func (d *Demand) assemble(cs []Candidate, musts int) []Part {
+	limit := min(int(d.MaxNodes), len(cs))
+	if musts > limit || int64(len(cs)) < d.MinNodes {
+		return nil
+	}
+	var fit int64
+	n := 0
+	for n < limit && (int64(n) < d.MinNodes || fit < d.Tasks || n < musts || !d.jobGRESFits(cs[:n])) {
+		fit += cs[n].fit
+		n++
+	}
+	if int64(n) < d.MinNodes || fit < d.Tasks || !d.jobGRESFits(cs[:n]) {
+		return nil
+	}
+	chosen := cs[:n]
+	slices.SortStableFunc(chosen, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
+	tasks, shares := d.spread(chosen), d.spreadGRES(chosen)
+	parts := make([]Part, n)
+	for i := range chosen {
+		c := &chosen[i]
+		need, ok := d.Need(c.Shape, &c.Free, tasks[i], shares[i])
+		if !ok {
+			return nil
+		}
+		parts[i] = Part{Node: c.Node, Tasks: tasks[i], Need: need}
+	}
+	return parts
+}
+
+func (d *Demand) jobGRESFits(cs []Candidate) bool {
+	for _, c := range d.PerJob {
+		var have int64
+		for i := range cs {
+			have += d.room(cs[i].Shape, &cs[i].Free, c)
+		}
+		if have < c.N {
+			return false
+		}
+	}
+	return true
+}
+
+// spread gives each node one task, then fills them in order (block).
+func (d *Demand) spread(cs []Candidate) []int64 {
+	out := make([]int64, len(cs))
+	left := d.Tasks
+	for i := range cs {
+		if left > 0 {
+			out[i], left = 1, left-1
+		}
+	}
+	for i := range cs {
+		more := max(min(left, cs[i].fit-out[i]), 0)
+		out[i] += more
+		left -= more
+	}
+	return out
+}
+
+// spreadGRES divides --gpus and the like over the nodes: one each, then as
+// much as fits in order.
+func (d *Demand) spreadGRES(cs []Candidate) [][]spec.Count {
+	out := make([][]spec.Count, len(cs))
+	for _, c := range d.PerJob {
+		got, room := make([]int64, len(cs)), make([]int64, len(cs))
+		left := c.N
+		for i := range cs {
+			room[i] = d.room(cs[i].Shape, &cs[i].Free, c)
+			if left > 0 && room[i] > 0 {
+				got[i], left = 1, left-1
+			}
+		}
+		for i := range cs {
+			more := max(min(left, room[i]-got[i]), 0)
+			got[i] += more
+			left -= more
+		}
+		for i, n := range got {
+			if n > 0 {
+				out[i] = append(out[i], spec.Count{Name: c.Name, Type: c.Type, N: n})
+			}
+		}
+	}
+	return out
+}

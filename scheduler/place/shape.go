@@ -1,0 +1,298 @@
+package place
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Shape is what nodes of one kind offer when nothing runs on them. Nodes that
+// share a Shape are measured with the same Kinds, so that what they have free
+// can be compared number by number.
+type Shape struct {
+	CPUs, Mem, Tmp int64 // Mem and Tmp in MiB
+	Threads        int64 // per core, at least 1
+	GPUs           int64 // devices of any type
+	GPUType        string
+	// Kinds are counted beside CPUs, memory and GPUs: other generic resources,
+	// GPUs by type where a node has several types, and the CPUs that a
+	// partition with MaxCPUsPerNode may use.
+	Kinds []Kind
+	// Shared are resources that any number of jobs may use at once.
+	Shared []spec.Count
+}
+
+// Kind is one further counter of a Shape. Type "" of a resource that comes in
+// several types counts them all.
+type Kind struct {
+	Name, Type string
+	N          int64
+	Cap        bool // Name is a partition, N its MaxCPUsPerNode
+}
+
+// Cap is a partition whose jobs may use only some of the CPUs of each node.
+type Cap struct {
+	Partition string
+	Nodes     spec.Bitset
+	CPUs      int64
+}
+
+// Caps lists the partitions with MaxCPUsPerNode.
+func Caps(st *state.State) []Cap {
+	var out []Cap
+	for i := range st.Parts.List {
+		if p := &st.Parts.List[i]; p.Spec.MaxCPUsPerNode > 0 {
+			out = append(out, Cap{p.Spec.Name, p.Nodes, p.Spec.MaxCPUsPerNode})
+		}
+	}
+	return out
+}
+
+// Shapes finds the shape of nodes; equal ones are one. The zero value has no
+// partitions with MaxCPUsPerNode.
+type Shapes struct {
+	Caps []Cap
+	list []*Shape
+	last *Shape
+	buf  Shape
+}
+
+// Of returns a node's shape as it is now: by its inventory.
+func (s *Shapes) Of(n *state.Node) *Shape {
+	b := &s.buf
+	b.measure(n)
+	for i := range n.GPUs {
+		b.countGPU(n.GPUs[i].Type, 1)
+	}
+	return s.intern(n)
+}
+
+// Configured returns the shape that a node will have once it has registered
+// with all that its configuration declares.
+func (s *Shapes) Configured(n *state.Node) *Shape {
+	b := &s.buf
+	b.measure(n)
+	for _, g := range n.Spec.GRES {
+		if g.Name == "gpu" {
+			b.countGPU(g.Type, g.N)
+		}
+	}
+	return s.intern(n)
+}
+
+// measure begins a shape: everything but GPUs.
+func (b *Shape) measure(n *state.Node) {
+	*b = Shape{CPUs: n.CPUs, Mem: n.Mem, Tmp: n.Spec.TmpDisk, Threads: max(n.Spec.ThreadsPerCore, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0]}
+	for _, g := range n.Spec.GRES {
+		if g.NoConsume {
+			b.Shared = append(b.Shared, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+		}
+	}
+	for _, c := range n.GRES {
+		b.Kinds = append(b.Kinds, Kind{Name: c.Name, Type: c.Type, N: c.N})
+	}
+}
+
+// countGPU adds devices. The types become kinds when a second one appears.
+func (b *Shape) countGPU(typ string, n int64) {
+	switch {
+	case b.GPUs == 0:
+		b.GPUType = typ
+	case b.GPUType != typ && !b.hasKind("gpu"):
+		b.Kinds = append(b.Kinds, Kind{Name: "gpu", Type: b.GPUType, N: b.GPUs})
+		b.GPUType = ""
+	}
+	b.GPUs += n
+	if !b.hasKind("gpu") {
+		return
+	}
+	for i := range b.Kinds {
+		if b.Kinds[i].Name == "gpu" && b.Kinds[i].Type == typ {
+			b.Kinds[i].N += n
+			return
+		}
+	}
+	b.Kinds = append(b.Kinds, Kind{Name: "gpu", Type: typ, N: n})
+}
+
+func (b *Shape) hasKind(name string) bool {
+	return slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Name == name && !k.Cap })
+}
+
+// Mixed tells a shape that counts one resource by several types.
+func (b *Shape) Mixed() bool {
+	for i := range b.Kinds {
+		if slices.ContainsFunc(b.Kinds[:i], func(k Kind) bool { return !k.Cap && !b.Kinds[i].Cap && k.Name == b.Kinds[i].Name }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Shapes) intern(n *state.Node) *Shape {
+	b := &s.buf
+	for i := range s.Caps {
+		if s.Caps[i].Nodes.Has(int(n.ID)) {
+			b.Kinds = append(b.Kinds, Kind{Name: s.Caps[i].Partition, N: s.Caps[i].CPUs, Cap: true})
+		}
+	}
+	if s.last != nil && s.last.equal(b) {
+		return s.last
+	}
+	for _, known := range s.list {
+		if known.equal(b) {
+			s.last = known
+			return known
+		}
+	}
+	c := *b
+	c.Kinds, c.Shared = slices.Clone(b.Kinds), slices.Clone(b.Shared)
+	s.list, s.last = append(s.list, &c), &c
+	return &c
+}
+
+func (b *Shape) equal(o *Shape) bool {
+	return b.CPUs == o.CPUs && b.Mem == o.Mem && b.Tmp == o.Tmp && b.Threads == o.Threads && b.GPUs == o.GPUs && b.GPUType == o.GPUType &&
+		slices.Equal(b.Kinds, o.Kinds) && slices.Equal(b.Shared, o.Shared)
+}
+
+// Free is what a node can still give, or what is taken from it: amounts in
+// the order of its Shape.
+type Free struct {
+	CPU, Mem, GPU int64
+	More          []int64 // by position in Kinds; nil = nothing of them
+}
+
+// Whole is everything the shape offers.
+func (b *Shape) Whole() Free {
+	f := Free{CPU: b.CPUs, Mem: b.Mem, GPU: b.GPUs}
+	if len(b.Kinds) > 0 {
+		f.More = make([]int64, len(b.Kinds))
+		for i := range b.Kinds {
+			f.More[i] = b.Kinds[i].N
+		}
+	}
+	return f
+}
+
+// Now is what a node can give at this moment. The CPUs that capped
+// partitions hold are not known from the node alone: see TakeCap.
+func (b *Shape) Now(n *state.Node) Free {
+	f := b.Whole()
+	f.CPU, f.Mem = n.FreeCPUs(), n.FreeMem()
+	f.GPU -= int64(n.UsedGPU.Count())
+	for i := range b.Kinds {
+		k := &b.Kinds[i]
+		switch {
+		case k.Cap:
+		case k.Name == "gpu":
+			for g := range n.GPUs {
+				if n.GPUs[g].Type == k.Type && n.UsedGPU.Has(g) {
+					f.More[i]--
+				}
+			}
+		default:
+			for _, u := range n.UsedGRES {
+				if u.Name == k.Name && u.Type == k.Type {
+					f.More[i] -= u.N
+				}
+			}
+		}
+	}
+	return f
+}
+
+// NowIn is Now with the CPUs that the jobs of capped partitions hold.
+func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
+	f := b.Now(n)
+	if !slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Cap }) {
+		return f
+	}
+	for _, uid := range n.Jobs {
+		j := st.Job(uid)
+		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) {
+			b.TakeCap(&f, j.Alloc.Partition, int64(j.Alloc.Nodes[i].CPUs.Count()))
+		}
+	}
+	return f
+}
+
+// Held is what one node's part of an allocation takes.
+func (b *Shape) Held(a *spec.NodeAlloc, partition string) Free {
+	f := Free{CPU: int64(a.CPUs.Count()), Mem: a.Mem, GPU: int64(len(a.GPUs))}
+	if len(b.Kinds) == 0 {
+		return f
+	}
+	f.More = make([]int64, len(b.Kinds))
+	for i := range b.Kinds {
+		k := &b.Kinds[i]
+		switch {
+		case k.Cap && k.Name == partition:
+			f.More[i] = f.CPU
+		case k.Cap:
+		case k.Name == "gpu":
+			for _, g := range a.GPUs {
+				if g.Type == k.Type {
+					f.More[i]++
+				}
+			}
+		default:
+			for _, c := range a.GRES {
+				if c.Name == k.Name && c.Type == k.Type {
+					f.More[i] += c.N
+				}
+			}
+		}
+	}
+	return f
+}
+
+// TakeCap counts CPUs that a job of a partition holds on the node.
+func (b *Shape) TakeCap(f *Free, partition string, cpus int64) {
+	for i := range b.Kinds {
+		if b.Kinds[i].Cap && b.Kinds[i].Name == partition {
+			f.More[i] -= cpus
+		}
+	}
+}
+
+// Clone copies the amounts.
+func (f Free) Clone() Free {
+	if f.More != nil {
+		f.More = slices.Clone(f.More)
+	}
+	return f
+}
+
+// Add adds sign times another node's part.
+func (f *Free) Add(g *Free, sign int64) {
+	f.CPU += sign * g.CPU
+	f.Mem += sign * g.Mem
+	f.GPU += sign * g.GPU
+	for i, n := range g.More {
+		f.More[i] += sign * n
+	}
+}
+
+// Min lowers every amount to that of another Free of the same shape.
+func (f *Free) Min(g *Free) {
+	f.CPU, f.Mem, f.GPU = min(f.CPU, g.CPU), min(f.Mem, g.Mem), min(f.GPU, g.GPU)
+	for i, n := range g.More {
+		f.More[i] = min(f.More[i], n)
+	}
+}
+
+// Holds tells whether all of a need is there. Without a need of memory it does
+// not matter how much there is: it may not be counted at all.
+func (f *Free) Holds(need *Free) bool {
+	if f.CPU < need.CPU || f.GPU < need.GPU || (need.Mem > 0 && f.Mem < need.Mem) {
+		return false
+	}
+	for i, n := range need.More {
+		if f.More[i] < n {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,155 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/state/pmap"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Queue is what passes remember of the waiting jobs from one to the next: the
+// lots they are in. It is brought up to date by what differs between two
+// states, so that a pass over a deep queue in which little happened is cheap.
+// It never changes what a pass proposes. The zero value is ready; it belongs
+// to one caller at a time.
+type Queue struct {
+	st    *state.State // as of which the rest is
+	now   spec.Instant
+	rule  rule
+	jobs  map[spec.JobUID]*waiter
+	kins  map[uint64][]*kin
+	last  *kin
+	lots  []*lot
+	own   *pmap.Owner
+	watch state.Set // jobs that time or other jobs make ready, or end
+	fresh state.Set // ready jobs that the ledger does not call eligible yet
+}
+
+// waiter is a waiting job that is not held.
+type waiter struct {
+	job *state.Job
+	kin *kin // nil: in no lot
+}
+
+// refresh brings the queue up to date.
+func (q *Queue) refresh(st *state.State, now spec.Instant) {
+	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy || q.st.Parts != st.Parts || now < q.now {
+		*q = Queue{st: &state.State{}, rule: ruleOf(&st.Config.Priority), jobs: make(map[spec.JobUID]*waiter, st.Waiting.Len()),
+			kins: map[uint64][]*kin{}, own: new(pmap.Owner)}
+	}
+	pmap.Diff(&q.st.Jobs, &st.Jobs, func(key uint64, was *state.Job, _ bool, is *state.Job, _ bool) {
+		if was == is {
+			return
+		}
+		if w := q.jobs[spec.JobUID(key)]; w != nil {
+			q.leave(w)
+			q.watch.Delete(q.own, key)
+			delete(q.jobs, w.job.UID)
+		}
+		if is != nil && is.State == spec.Pending && is.Hold == spec.NotHeld {
+			q.enter(st, is, now)
+		}
+	})
+	q.st, q.now = st, now
+	q.lots = slices.DeleteFunc(q.lots, func(l *lot) bool {
+		if !slices.ContainsFunc(l.kin.lots, func(o *lot) bool { return !o.empty() }) {
+			q.forget(l.kin)
+			return true
+		}
+		return false
+	})
+}
+
+// forget drops a request that nobody makes any more.
+func (q *Queue) forget(k *kin) {
+	list := slices.DeleteFunc(q.kins[k.hash], func(o *kin) bool { return o == k })
+	if q.kins[k.hash] = list; len(list) == 0 {
+		delete(q.kins, k.hash)
+	}
+	if q.last == k {
+		q.last = nil
+	}
+}
+
+// enter takes a job in; one that waits for more than its turn is watched.
+func (q *Queue) enter(st *state.State, j *state.Job, now spec.Instant) {
+	w := &waiter{job: j}
+	q.jobs[j.UID] = w
+	if j.Begin > now || j.Spec.Queue.Dependency != nil || j.Spec.Time.Deadline != 0 {
+		q.watch.Set(q.own, uint64(j.UID), struct{}{})
+		return
+	}
+	q.join(st, w)
+}
+
+// join puts a job into its lots.
+func (q *Queue) join(st *state.State, w *waiter) {
+	if w.kin != nil {
+		return
+	}
+	w.kin = q.kinOf(st, w.job)
+	for _, l := range w.kin.lots {
+		l.add(memberOf(w.job, q.rule))
+	}
+	if w.job.Eligible == 0 {
+		q.fresh.Set(q.own, uint64(w.job.UID), struct{}{})
+	}
+	if w.kin.gone > 0 {
+		q.watch.Set(q.own, uint64(w.job.UID), struct{}{})
+	}
+}
+
+// leave takes a job out of its lots.
+func (q *Queue) leave(w *waiter) {
+	if w.kin == nil {
+		return
+	}
+	m := memberOf(w.job, q.rule)
+	for _, l := range w.kin.lots {
+		l.remove(&m)
+	}
+	w.kin = nil
+	q.fresh.Delete(q.own, uint64(w.job.UID))
+}
+
+// kinOf finds the lots of a job.
+func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
+	if q.last != nil && sameAsk(q.last.like, j) {
+		return q.last
+	}
+	h := askHash(j)
+	for _, k := range q.kins[h] {
+		if sameAsk(k.like, j) {
+			q.last = k
+			return k
+		}
+	}
+	k := &kin{like: j, hash: h}
+	for nth, name := range j.Spec.Partitions {
+		i := slices.IndexFunc(st.Parts.List, func(p state.Partition) bool { return p.Spec.Name == name })
+		if i < 0 {
+			k.gone++
+			continue
+		}
+		l := &lot{part: &st.Parts.List[i], pi: i, nth: nth, kin: k}
+		k.lots = append(k.lots, l)
+		q.lots = append(q.lots, l)
+	}
+	q.kins[h] = append(q.kins[h], k)
+	q.last = k
+	return k
+}
+
+// begin prepares all lots that have members for a pass.
+func (q *Queue) begin(ctx *order.Context) lotHeap {
+	h := make(lotHeap, 0, len(q.lots))
+	for _, l := range q.lots {
+		if !l.empty() {
+			l.begin(ctx)
+			h = append(h, l)
+		}
+	}
+	return newLotHeap(h)
+}

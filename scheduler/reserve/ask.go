@@ -1,0 +1,229 @@
+package reserve
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Ask is one class of identical requests in one pass. What is found out for
+// one of them holds for the next.
+type Ask struct {
+	Demand  place.Demand
+	allowed spec.Bitset // node ids
+	ids     []int32     // those of them that the timeline has
+	options place.Options
+
+	wantsGPU bool
+	even     bool   // every node gets the same: each
+	nodes    int64  // of the even form; 0 = there is none
+	each     int64  // tasks of a node in the even form
+	form     *index // of the even form
+	one      *index // of a single task; only if not even
+	reduced  place.Demand
+	// from is an instant before which no start exists any more.
+	from spec.Instant
+}
+
+// Ask prepares the questions about a demand on the allowed nodes.
+func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options) *Ask {
+	a := &Ask{Demand: d, allowed: allowed, options: opt, from: t.now, wantsGPU: d.WantsGPU()}
+	if n := opt.Must.Count(); n > 0 && int64(n) == d.MaxNodes {
+		a.allowed, a.options.Must = opt.Must.And(allowed), nil
+	}
+	a.ids = t.list(a.allowed)
+	loose := t.mixed && slices.ContainsFunc(a.ids, func(id int32) bool { return d.Loose(t.lanes[id].shape) })
+	tasks, even := d.Even()
+	a.even = even && !loose && a.options.Must.Empty()
+	if form, each, ok := evenForm(&d); ok && !loose && a.options.Must.Empty() {
+		a.nodes, a.each, a.form = d.MinNodes, each, t.index(form, each)
+	}
+	if a.even {
+		a.each = tasks
+		return a
+	}
+	a.reduced = d
+	a.reduced.PerJob = nil
+	a.one = t.index(&a.reduced, 1)
+	return a
+}
+
+// evenForm is a demand on the fewest nodes with the same for each of them; it
+// satisfies the demand, but there may be other ways to do that.
+func evenForm(d *place.Demand) (form *place.Demand, tasks int64, ok bool) {
+	if d.Tasks%d.MinNodes != 0 {
+		return nil, 0, false
+	}
+	tasks = d.Tasks / d.MinNodes
+	if d.TasksPerNode > 0 && tasks > d.TasksPerNode {
+		return nil, 0, false
+	}
+	f := *d
+	f.MaxNodes, f.PerJob = 1, nil // of one node: its share of what the job as a whole gets
+	for _, c := range d.PerJob {
+		if c.N%d.MinNodes != 0 {
+			return nil, 0, false
+		}
+		c.N /= d.MinNodes
+		f.PerJob = append(f.PerJob, c)
+	}
+	return &f, tasks, true
+}
+
+// Slot is a start that was found.
+type Slot struct {
+	Start spec.Instant
+	Parts []place.Part
+}
+
+// Hint is where a job was promised to start before: the same nodes are taken
+// again unless it can start earlier.
+type Hint struct {
+	Start spec.Instant
+	Nodes []spec.NodeID
+}
+
+// Earliest finds the first start, or false when there is none up to until.
+func (t *Timeline) Earliest(a *Ask, until spec.Instant, hint *Hint) (Slot, bool) {
+	if a.from > until {
+		return Slot{}, false
+	}
+	at := spec.FarFuture
+	if a.form != nil {
+		at = a.form.earliest(a.ids, a.nodes, a.from, a.Demand.Limit)
+	}
+	if !a.even {
+		if parts, sooner := t.uneven(a, min(at, until.Add(1)), hint); parts != nil {
+			a.from = sooner
+			return Slot{sooner, parts}, true
+		}
+	}
+	if at == spec.FarFuture || at > until {
+		if !a.even {
+			at = min(at, until.Add(1)) // beyond that nobody looked
+		}
+		a.from = max(a.from, at)
+		return Slot{}, false
+	}
+	a.from = at
+	return Slot{at, t.choose(a, at, hint)}, true
+}
+
+// Never tells that no start exists in this pass, however late.
+func (a *Ask) Never() bool { return a.from == spec.FarFuture }
+
+// NotNow tells that no start at an instant exists any more.
+func (a *Ask) NotNow(now spec.Instant) bool { return a.from > now }
+
+// choose takes the best of the nodes that fit the even form at an instant.
+func (t *Timeline) choose(a *Ask, at spec.Instant, hint *Hint) []place.Part {
+	x, limit := a.form, a.Demand.Limit
+	want := int(a.nodes)
+	if hint != nil && len(hint.Nodes) == want && a.Demand.Stretch == 0 && t.again(a, at, hint) {
+		return t.parts(a, hint.Nodes)
+	}
+	t.ranks = t.ranks[:0]
+	for _, id := range a.ids {
+		if x.fits(id, at, limit) {
+			t.ranks = append(t.ranks, rank{id: id})
+		}
+	}
+	if at == t.now && a.even {
+		want = max(want, min(int(a.Demand.Stretch), len(t.ranks)))
+	}
+	if want < len(t.ranks) {
+		for i := range t.ranks {
+			t.ranks[i].order = t.order(a, t.lanes[t.ranks[i].id], at)
+		}
+		least(t.ranks, want)
+	}
+	out := make([]spec.NodeID, want)
+	for i := range out {
+		out[i] = spec.NodeID(t.ranks[i].id)
+	}
+	slices.Sort(out)
+	return t.parts(a, out)
+}
+
+// rank orders a node among those that can all take a demand.
+type rank struct {
+	order uint64
+	id    int32
+}
+
+func (r rank) before(q rank) bool {
+	return r.order < q.order || (r.order == q.order && r.id < q.id)
+}
+
+// order is place.Demand's order of nodes in one number: weight, then (with
+// LLN) the emptiest, then GPUs kept for those who want them, then the fullest.
+func (t *Timeline) order(a *Ask, l *lane, at spec.Instant) uint64 {
+	f := &l.segs[0].free
+	if at != t.now {
+		f = &l.segs[l.at(at)].free
+	}
+	cpu, gpu := uint64(min(max(f.CPU, 0), 1<<16-1)), uint64(min(max(f.GPU, 0), 1<<15-1))
+	if l.shape.GPUs > 0 && !a.wantsGPU {
+		gpu |= 1 << 15
+	}
+	if a.options.LLN {
+		return uint64(l.node.Spec.Weight)<<32 | (1<<16-1-cpu)<<16 | gpu
+	}
+	return uint64(l.node.Spec.Weight)<<32 | gpu<<16 | cpu
+}
+
+// least brings the first k of a list to its front, in any order.
+func least(list []rank, k int) {
+	lo, hi := 0, len(list)-1
+	for lo < hi {
+		pivot := list[int(uint(lo+hi)>>1)]
+		i, j := lo, hi
+		for i <= j {
+			for list[i].before(pivot) {
+				i++
+			}
+			for pivot.before(list[j]) {
+				j--
+			}
+			if i <= j {
+				list[i], list[j] = list[j], list[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case k-1 <= j:
+			hi = j
+		case k-1 >= i:
+			lo = i
+		default:
+			return
+		}
+	}
+}
+
+// again tells whether a promise can be kept on the same nodes.
+func (t *Timeline) again(a *Ask, at spec.Instant, hint *Hint) bool {
+	if hint.Start > at {
+		return false
+	}
+	for _, id := range hint.Nodes {
+		if !t.Usable(id) || !a.allowed.Has(int(id)) || !a.form.fits(int32(id), at, a.Demand.Limit) {
+			return false
+		}
+	}
+	return true
+}
+
+// parts is the even form on nodes in order of their ids.
+func (t *Timeline) parts(a *Ask, ids []spec.NodeID) []place.Part {
+	out := make([]place.Part, len(ids))
+	for i, id := range ids {
+		l := t.lanes[id]
+		out[i] = place.Part{Node: l.node, Tasks: a.each, Need: a.form.need(l.shape).Need}
+	}
+	return out
+}
+
+// NotBefore rules out starts before an instant.
+func (a *Ask) NotBefore(t spec.Instant) { a.from = max(a.from, t) }

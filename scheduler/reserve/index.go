@@ -1,0 +1,299 @@
+package reserve
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// key names what makes two demands need the same of a node.
+type key struct {
+	partition                               string
+	tasks, cpusPerTask, cpusPerGPU, minCPUs int64
+	perNode, perCPU, perGPU, tmp            int64
+	exclusive                               bool
+	gres                                    string
+}
+
+func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
+	k := key{tasks: tasks, cpusPerTask: d.CPUsPerTask, cpusPerGPU: d.CPUsPerGPU, minCPUs: d.MinCPUs,
+		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive}
+	if len(t.shapes.Caps) > 0 {
+		k.partition = d.Partition
+	}
+	if len(d.PerNode)+len(d.PerTask)+len(d.PerJob) == 0 {
+		return k
+	}
+	var b strings.Builder
+	for i, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
+		for _, c := range list {
+			b.WriteString(strconv.Itoa(i) + c.Name + ":" + c.Type + ":" + strconv.FormatInt(c.N, 10) + ",")
+		}
+	}
+	k.gres = b.String()
+	return k
+}
+
+// index knows, for one need, when each node can give it: as spans of time, of
+// which the last may be endless.
+type index struct {
+	t      *Timeline
+	demand place.Demand
+	tasks  int64
+	needs  map[*place.Shape]*shapeNeed
+	spans  [][]window     // by node: those that end
+	tail   []spec.Instant // by node: when the endless one begins; FarFuture = never
+	hole   []spec.Span    // by node: the longest of spans
+	seen   int            // changes of the timeline that are accounted for
+	built  bool
+}
+
+// shapeNeed is the need on nodes of one shape.
+type shapeNeed struct {
+	place.Need
+	ok    bool // such a node can give it when idle
+	loose bool // what is taken depends on what is free: Need is the least
+}
+
+// window is a span of time.
+type window struct{ from, to spec.Instant }
+
+// index finds or makes the index of what tasks of a demand need of a node.
+func (t *Timeline) index(d *place.Demand, tasks int64) *index {
+	k := t.keyOf(d, tasks)
+	x := t.indexes[k]
+	if x == nil {
+		x = &index{t: t, demand: *d, tasks: tasks, needs: map[*place.Shape]*shapeNeed{}}
+		t.indexes[k] = x
+	}
+	return x
+}
+
+func (x *index) need(s *place.Shape) *shapeNeed {
+	n := x.needs[s]
+	if n == nil {
+		n = &shapeNeed{}
+		n.Need, n.ok, n.loose = x.demand.Fixed(s, x.tasks)
+		x.needs[s] = n
+	}
+	return n
+}
+
+// update accounts for the promises made since the last question.
+func (x *index) update() {
+	if !x.built {
+		n := len(x.t.lanes)
+		x.spans, x.tail, x.hole = make([][]window, n), make([]spec.Instant, n), make([]spec.Span, n)
+		for id, l := range x.t.lanes {
+			x.tail[id] = spec.FarFuture
+			if l != nil {
+				x.rebuild(id, l)
+			}
+		}
+		x.built, x.seen = true, len(x.t.changed)
+		return
+	}
+	if x.seen == len(x.t.changed) {
+		return
+	}
+	x.t.epoch++
+	for _, id := range x.t.changed[x.seen:] {
+		if x.t.stamp[id] != x.t.epoch {
+			x.t.stamp[id] = x.t.epoch
+			x.rebuild(int(id), x.t.lanes[id])
+		}
+	}
+	x.seen = len(x.t.changed)
+}
+
+// rebuild derives a node's spans from its lane.
+func (x *index) rebuild(id int, l *lane) {
+	n := x.need(l.shape)
+	spans, hole := x.spans[id][:0], spec.Span(0)
+	open, since := false, spec.Instant(0)
+	if n.ok {
+		for i := range l.segs {
+			holds := l.segs[i].free.Holds(&n.Use)
+			switch {
+			case holds && !open:
+				open, since = true, l.segs[i].from
+			case !holds && open:
+				open = false
+				spans = append(spans, window{since, l.segs[i].from})
+				hole = max(hole, l.segs[i].from.Sub(since))
+			}
+		}
+	}
+	x.spans[id], x.hole[id] = spans, hole
+	if x.tail[id] = spec.FarFuture; open {
+		x.tail[id] = since
+	}
+}
+
+// first is the earliest start on one node, or FarFuture.
+func (x *index) first(id int32, from spec.Instant, limit spec.Span) spec.Instant {
+	if x.hole[id] >= limit {
+		for _, w := range x.spans[id] {
+			if s := max(w.from, from); w.to.Sub(s) >= limit {
+				return s
+			}
+		}
+	}
+	if x.tail[id] == spec.FarFuture {
+		return spec.FarFuture
+	}
+	return max(x.tail[id], from)
+}
+
+// fits tells whether one node can give it throughout [at, at+limit).
+func (x *index) fits(id int32, at spec.Instant, limit spec.Span) bool {
+	if x.tail[id] <= at {
+		return true
+	}
+	if x.hole[id] >= limit {
+		for _, w := range x.spans[id] {
+			if w.from > at {
+				return false
+			}
+			if w.to.Sub(at) >= limit {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// earliest is the first instant not before from at which n of the listed nodes
+// can give it for the whole limit, or FarFuture.
+func (x *index) earliest(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+	x.update()
+	if n == 1 {
+		best := spec.FarFuture
+		for _, id := range ids {
+			if best = min(best, x.first(id, from, limit)); best == from {
+				break
+			}
+		}
+		return best
+	}
+	t := x.t
+	t.tails = t.tails[:0]
+	holes := false
+	for _, id := range ids {
+		if x.tail[id] != spec.FarFuture {
+			t.tails = append(t.tails, max(x.tail[id], from))
+		}
+		holes = holes || x.hole[id] >= limit
+	}
+	latest := spec.FarFuture
+	if int64(len(t.tails)) >= n {
+		latest = nth(t.tails, int(n)-1)
+	}
+	if !holes || latest == from {
+		return latest
+	}
+	return x.withHoles(ids, n, window{from, latest}, limit)
+}
+
+// withHoles is earliest where spans that end may help: it counts, at the
+// beginning of each span, how many nodes can start then. An answer not later
+// than within.to is known from the endless spans alone.
+func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) spec.Instant {
+	t := x.t
+	t.windows = t.windows[:0]
+	for _, id := range ids {
+		if x.hole[id] >= limit {
+			for _, w := range x.spans[id] {
+				if s := max(w.from, within.from); w.to.Sub(s) >= limit && s <= within.to {
+					t.windows = append(t.windows, window{s, w.to.Add(-limit)})
+				}
+			}
+		}
+		if s := max(x.tail[id], within.from); x.tail[id] != spec.FarFuture && s <= within.to {
+			t.windows = append(t.windows, window{s, spec.FarFuture})
+		}
+	}
+	slices.SortFunc(t.windows, func(a, b window) int { return cmp.Compare(a.from, b.from) })
+	t.tails = t.tails[:0] // a heap of the last starts of the windows that are open
+	for i := 0; i < len(t.windows); {
+		at := t.windows[i].from
+		for ; i < len(t.windows) && t.windows[i].from == at; i++ {
+			t.tails = push(t.tails, t.windows[i].to)
+		}
+		for len(t.tails) > 0 && t.tails[0] < at {
+			t.tails = pop(t.tails)
+		}
+		if int64(len(t.tails)) >= n {
+			return at
+		}
+	}
+	return within.to
+}
+
+// push and pop keep a slice as a heap with the least first.
+func push(h []spec.Instant, v spec.Instant) []spec.Instant {
+	h = append(h, v)
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if h[up] <= h[i] {
+			break
+		}
+		h[up], h[i] = h[i], h[up]
+		i = up
+	}
+	return h
+}
+
+func pop(h []spec.Instant) []spec.Instant {
+	n := len(h) - 1
+	h[0] = h[n]
+	h = h[:n]
+	for i := 0; ; {
+		kid := 2*i + 1
+		if kid >= n {
+			return h
+		}
+		if kid+1 < n && h[kid+1] < h[kid] {
+			kid++
+		}
+		if h[i] <= h[kid] {
+			return h
+		}
+		h[i], h[kid] = h[kid], h[i]
+		i = kid
+	}
+}
+
+// nth is the k-th smallest of a list, counted from 0. The list is reordered.
+func nth(list []spec.Instant, k int) spec.Instant {
+	lo, hi := 0, len(list)-1
+	for lo < hi {
+		pivot := list[int(uint(lo+hi)>>1)]
+		i, j := lo, hi
+		for i <= j {
+			for list[i] < pivot {
+				i++
+			}
+			for list[j] > pivot {
+				j--
+			}
+			if i <= j {
+				list[i], list[j] = list[j], list[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case k <= j:
+			hi = j
+		case k >= i:
+			lo = i
+		default:
+			return list[k]
+		}
+	}
+	return list[lo]
+}

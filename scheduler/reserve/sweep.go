@@ -1,0 +1,124 @@
+package reserve
+
+import (
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// sweep walks through time for demands that leave placement a choice. For
+// each node it keeps what fits there from an instant on and until which
+// instant that stays so.
+type sweep struct {
+	fit   []int64 // tasks
+	room  []int64 // of the first GRES asked for the job as a whole
+	until []spec.Instant
+	ids   []int32
+
+	nodes, tasks, gres int64 // sums
+	better             bool  // something fits at this instant that did not before
+}
+
+// uneven finds the first start before an instant, in any distribution, or
+// returns nil and the instant that no start precedes.
+func (t *Timeline) uneven(a *Ask, before spec.Instant, hint *Hint) ([]place.Part, spec.Instant) {
+	at := a.one.earliest(a.ids, a.Demand.MinNodes, a.from, a.Demand.Limit)
+	if at >= before {
+		return nil, before
+	}
+	s := &t.sweep
+	s.begin(t, a)
+	for at < before {
+		next := s.step(t, a, at)
+		if s.better && s.nodes >= a.Demand.MinNodes && s.tasks >= a.Demand.Tasks && (len(a.Demand.PerJob) == 0 || s.gres >= a.Demand.PerJob[0].N) {
+			if parts := t.pick(a, at, hint); parts != nil {
+				return parts, at
+			}
+		}
+		at = next
+	}
+	return nil, before
+}
+
+func (s *sweep) begin(t *Timeline, a *Ask) {
+	s.ids, s.fit, s.room, s.until = s.ids[:0], s.fit[:0], s.room[:0], s.until[:0]
+	s.nodes, s.tasks, s.gres = 0, 0, 0
+	for _, id := range a.ids {
+		if a.one.need(t.lanes[id].shape).ok {
+			s.ids, s.fit, s.room, s.until = append(s.ids, id), append(s.fit, 0), append(s.room, 0), append(s.until, 0)
+		}
+	}
+}
+
+// step brings the sums up to an instant and returns the next one at which
+// they may change.
+func (s *sweep) step(t *Timeline, a *Ask, at spec.Instant) spec.Instant {
+	next := spec.FarFuture
+	s.better = false
+	for i, id := range s.ids {
+		if s.until[i] <= at {
+			s.measure(t, a, i, t.lanes[id], at)
+		}
+		next = min(next, s.until[i])
+	}
+	return next
+}
+
+func (s *sweep) measure(t *Timeline, a *Ask, i int, l *lane, at spec.Instant) {
+	end := at.Add(a.Demand.Limit)
+	f := l.over(at, end)
+	fit, _ := a.reduced.Fits(l.shape, &f)
+	room := int64(0)
+	if len(a.Demand.PerJob) > 0 && fit > 0 {
+		room = a.Demand.Room(l.shape, &f)
+	}
+	s.tasks += fit - s.fit[i]
+	s.gres += room - s.room[i]
+	s.nodes += bit(fit) - bit(s.fit[i])
+	s.better = s.better || fit > s.fit[i] || room > s.room[i]
+	s.fit[i], s.room[i] = fit, room
+	k := l.at(at) + 1
+	s.until[i] = spec.FarFuture
+	if k < len(l.segs) {
+		s.until[i] = l.segs[k].from
+		if end != spec.FarFuture {
+			if k = l.at(end-1) + 1; k < len(l.segs) {
+				s.until[i] = min(s.until[i], l.segs[k].from.Add(-a.Demand.Limit)+1)
+			}
+		}
+	}
+}
+
+func bit(n int64) int64 {
+	if n > 0 {
+		return 1
+	}
+	return 0
+}
+
+// pick places a demand at an instant on the nodes that have anything for it.
+// A promise is kept on its nodes if they still do.
+func (t *Timeline) pick(a *Ask, at spec.Instant, hint *Hint) []place.Part {
+	t.cands = t.cands[:0]
+	end := at.Add(a.Demand.Limit)
+	for i, id := range t.sweep.ids {
+		if l := t.lanes[id]; t.sweep.fit[i] > 0 {
+			t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: l.over(at, end)})
+		}
+	}
+	if hint != nil && hint.Start <= at && len(hint.Nodes) > 0 {
+		var old spec.Bitset
+		for _, id := range hint.Nodes {
+			old = old.Set(int(id))
+		}
+		var same []place.Candidate
+		for i := range t.cands {
+			if old.Has(int(t.cands[i].Node.ID)) {
+				same = append(same, t.cands[i])
+			}
+		}
+		if parts := place.Pick(&a.Demand, same, a.options); parts != nil {
+			return parts
+		}
+	}
+	return place.Pick(&a.Demand, t.cands, a.options)
+}

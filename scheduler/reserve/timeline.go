@@ -1,0 +1,225 @@
+// Package reserve keeps the timeline of a pass: what every node can give from
+// now on, given when running jobs end and what was promised to jobs of higher
+// priority. A job gets the earliest span in which enough nodes can hold it
+// for its whole time limit; taking that span promises it.
+//
+// Promises only ever take away, so whatever was found not to fit in a pass
+// does not fit later in that pass either. Everything here that is remembered
+// between two questions (the indexes, Ask.from) rests on that.
+package reserve
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Timeline is the future of a set of nodes. It belongs to one pass.
+type Timeline struct {
+	st      *state.State
+	now     spec.Instant
+	shapes  place.Shapes
+	mixed   bool    // some shape counts one resource by several types
+	lanes   []*lane // by node id; nil = not usable
+	changed []uint32
+	indexes map[key]*index
+	lists   map[*uint64][]int32 // node sets that were listed before, by where they are stored
+
+	// Scratch space of one question.
+	tails   []spec.Instant
+	windows []window
+	cands   []place.Candidate
+	ranks   []rank
+	sweep   sweep
+	stamp   []uint32
+	epoch   uint32
+}
+
+// lane is one node's future: segments that begin at from and last until the
+// next one; the last lasts for ever.
+type lane struct {
+	node  *state.Node
+	shape *place.Shape
+	segs  []segment
+}
+
+type segment struct {
+	from spec.Instant
+	// after names the job whose end begins the segment, for explanations.
+	after spec.JobUID
+	free  place.Free
+}
+
+// New builds the timeline of the usable nodes among those given: every
+// running job gives its part back when its time limit ends; one that overruns
+// it, or is ending already, after a tick.
+func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *Timeline {
+	size := len(st.NodeIDs)
+	t := &Timeline{st: st, now: now, lanes: make([]*lane, size), stamp: make([]uint32, size), indexes: map[key]*index{},
+		lists: map[*uint64][]int32{}}
+	t.shapes.Caps = place.Caps(st)
+	store := make([]lane, 0, min(nodes.Count(), size))
+	var ends []ending
+	for id := nodes.Next(0); id >= 0 && id < size; id = nodes.Next(id + 1) {
+		n := st.NodeByID(spec.NodeID(id))
+		if n == nil || !n.Usable() {
+			continue
+		}
+		store = append(store, lane{node: n, shape: t.shapes.Of(n)})
+		t.lanes[id] = &store[len(store)-1]
+		t.mixed = t.mixed || t.lanes[id].shape.Mixed()
+		ends = t.fill(t.lanes[id], tick, ends[:0])
+	}
+	return t
+}
+
+// list gives the nodes of a set that the timeline has. Sets that nobody
+// changes are listed once.
+func (t *Timeline) list(set spec.Bitset) []int32 {
+	if len(set) == 0 {
+		return nil
+	}
+	ids, ok := t.lists[&set[0]]
+	if !ok {
+		for id := set.Next(0); id >= 0 && id < len(t.lanes); id = set.Next(id + 1) {
+			if t.lanes[id] != nil {
+				ids = append(ids, int32(id))
+			}
+		}
+		t.lists[&set[0]] = ids
+	}
+	return ids
+}
+
+// ending is when a running job gives its part of a node back.
+type ending struct {
+	at   spec.Instant
+	uid  spec.JobUID
+	part place.Free
+}
+
+// fill derives a lane's segments from the jobs on its node.
+func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending) []ending {
+	n := l.node
+	f := l.shape.Now(n)
+	for _, uid := range n.Jobs {
+		j := t.st.Job(uid)
+		i := j.Alloc.Index(n.ID)
+		if i < 0 || j.Done.Has(i) {
+			continue
+		}
+		part := l.shape.Held(&j.Alloc.Nodes[i], j.Alloc.Partition)
+		l.shape.TakeCap(&f, j.Alloc.Partition, part.CPU)
+		end := j.Deadline()
+		if j.Completing() || j.Ending != nil || end <= t.now {
+			end = t.now.Add(tick)
+		}
+		if end != spec.FarFuture {
+			ends = append(ends, ending{end, uid, part})
+		}
+	}
+	slices.SortFunc(ends, func(a, b ending) int {
+		if c := cmp.Compare(a.at, b.at); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.uid, b.uid)
+	})
+	l.segs = make([]segment, 1, len(ends)+4)
+	l.segs[0] = segment{from: t.now, free: f}
+	for i := range ends {
+		last := &l.segs[len(l.segs)-1]
+		if last.from != ends[i].at {
+			l.segs = append(l.segs, segment{from: ends[i].at, after: ends[i].uid, free: last.free.Clone()})
+			last = &l.segs[len(l.segs)-1]
+		}
+		last.free.Add(&ends[i].part, 1)
+	}
+	return ends
+}
+
+// at is the index of the segment that an instant lies in.
+func (l *lane) at(t spec.Instant) int {
+	lo, hi := 0, len(l.segs)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); l.segs[mid].from <= t {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return max(lo-1, 0)
+}
+
+// split makes a segment begin at an instant and returns its index.
+func (l *lane) split(at spec.Instant) int {
+	i := l.at(at)
+	if l.segs[i].from >= at {
+		return i
+	}
+	l.segs = slices.Insert(l.segs, i+1, segment{from: at, free: l.segs[i].free.Clone()})
+	return i + 1
+}
+
+// over is the least that the lane can give throughout [from, to). The result
+// may share memory with the lane.
+func (l *lane) over(from, to spec.Instant) place.Free {
+	i := l.at(from)
+	f := l.segs[i].free
+	if i+1 >= len(l.segs) || l.segs[i+1].from >= to {
+		return f
+	}
+	f = f.Clone()
+	for i++; i < len(l.segs) && l.segs[i].from < to; i++ {
+		f.Min(&l.segs[i].free)
+	}
+	return f
+}
+
+// Promise takes a placement out of the timeline for [start, start+limit), for
+// the job that is named where its end makes room.
+func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Span, uid spec.JobUID) {
+	start = max(start, t.now)
+	end := start.Add(limit)
+	for i := range parts {
+		id := parts[i].Node.ID
+		l := t.lanes[id]
+		first, last := l.split(start), len(l.segs)
+		if end != spec.FarFuture {
+			if last = l.split(end); l.segs[last].after == 0 {
+				l.segs[last].after = uid
+			}
+		}
+		for k := first; k < last; k++ {
+			l.segs[k].free.Add(&parts[i].Use, -1)
+		}
+		t.changed = append(t.changed, uint32(id))
+	}
+}
+
+// Blockers names the other jobs whose end a start waits for: on each node the
+// last one that ends by then.
+func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUID) []spec.JobUID {
+	var out []spec.JobUID
+	for i := range parts {
+		l := t.lanes[parts[i].Node.ID]
+		for k := l.at(at); k > 0 && len(out) < maxBlockers; k-- {
+			if uid := l.segs[k].after; uid != 0 && uid != self {
+				if !slices.Contains(out, uid) {
+					out = append(out, uid)
+				}
+				break
+			}
+		}
+	}
+	return out
+}
+
+const maxBlockers = 8
+
+// Usable tells whether the timeline has a node.
+func (t *Timeline) Usable(id spec.NodeID) bool {
+	return int(id) < len(t.lanes) && t.lanes[id] != nil
+}

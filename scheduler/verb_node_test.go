@@ -1,0 +1,114 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// register presents the inventory of nodes, by default what is configured.
+// boot= is another life of the machine; cpus=, mem= and gpus= differ from the
+// configuration; links=4 puts GPUs into groups of four that are linked.
+//
+//	$ register n[1-2] boot=2
+func register(s *session, args []string) error {
+	opt := map[string]string{"boot": "1"}
+	for _, a := range args[2:] {
+		k, v, _ := strings.Cut(a, "=")
+		opt[k] = v
+	}
+	names, err := hostlist.Expand(args[1])
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := s.decide(scheduler.RegisterNode{Node: name, Inventory: s.inventory(name, opt)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) inventory(name string, opt map[string]string) spec.Inventory {
+	inv := spec.Inventory{BootID: opt["boot"]}
+	n := s.head.Node(name)
+	if n == nil {
+		return inv
+	}
+	inv.CPUs, inv.Mem, inv.ThreadsPerCore = n.Spec.CPUs, n.Spec.Mem, n.Spec.ThreadsPerCore
+	for _, g := range n.Spec.GRES {
+		if g.Name != "gpu" {
+			inv.GRES = append(inv.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+			continue
+		}
+		for range g.N {
+			i := len(inv.GPUs)
+			inv.GPUs = append(inv.GPUs, spec.GPU{Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%s-%d", name, opt["boot"], i), Type: g.Type})
+		}
+	}
+	number := func(key string, to func(n int)) {
+		if v, ok := opt[key]; ok {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			to(n)
+		}
+	}
+	number("cpus", func(n int) { inv.CPUs = int64(n) })
+	number("mem", func(n int) { inv.Mem = int64(n) })
+	number("gpus", func(n int) { inv.GPUs = inv.GPUs[:n] })
+	number("links", func(n int) {
+		for i := range inv.GPUs {
+			inv.GPUs[i].Links = make([]int32, len(inv.GPUs))
+			for k := range inv.GPUs {
+				if i/n == k/n && i != k {
+					inv.GPUs[i].Links[k] = 1
+				}
+			}
+		}
+	})
+	return inv
+}
+
+// setNode is drain, resume and down: nodes, then the reason.
+//
+//	$ drain n1 'gpu xid 79'
+func setNode(s *session, args []string) error {
+	to := map[string]event.NodeAdminState{"drain": event.NodeDrain, "resume": event.NodeResume, "down": event.NodeDown}[args[0]]
+	return s.eachNode(args[1], func(name string) scheduler.Command {
+		return scheduler.UpdateNode{Node: name, State: to, Reason: strings.Join(args[2:], " ")}
+	})
+}
+
+// lost tells that nodes have gone silent.
+//
+//	$ lost n1
+func lost(s *session, args []string) error {
+	return s.eachNode(args[1], func(name string) scheduler.Command { return scheduler.NodeSilent{Node: name, LastSeen: s.now} })
+}
+
+// returned tells that nodes answer again.
+//
+//	$ return n1
+func returned(s *session, args []string) error {
+	return s.eachNode(args[1], func(name string) scheduler.Command { return scheduler.NodeHeard{Node: name} })
+}
+
+func (s *session) eachNode(expr string, cmd func(name string) scheduler.Command) error {
+	names, err := hostlist.Expand(expr)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := s.decide(cmd(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

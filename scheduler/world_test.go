@@ -1,0 +1,398 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// world is a random cluster under random commands. It is a session whose
+// every command is followed by the invariants of the state, and whose passes
+// are held to the properties of judge.
+type world struct {
+	*session
+	rt    *rapid.T
+	kind  worldKind
+	boots map[string]int
+	queue scheduler.Queue
+	newly []spec.JobUID
+}
+
+// worldKind says what a world has beside nodes and jobs.
+type worldKind struct {
+	limits     bool // QOS and associations with limits
+	partitions bool // a second partition, with another tier and a cap of CPUs
+	odd        bool // typed GPUs, licences, requests that leave placement a choice
+	fifo       bool // priority by submission alone
+	backfill   bool // always
+	depth      uint32
+}
+
+func newWorld(rt *rapid.T, kind worldKind) *world {
+	w := &world{session: newSession(rt), rt: rt, kind: kind, boots: map[string]int{}}
+	w.must(scheduler.Configure{Config: w.config()})
+	if kind.limits {
+		w.policy()
+	}
+	for _, name := range w.names() {
+		w.user = "root"
+		w.must(scheduler.RegisterNode{Node: name, Inventory: w.inventory(name, map[string]string{"boot": "0"})})
+	}
+	w.check()
+	return w
+}
+
+func (w *world) n(label string, low, high int) int {
+	return rapid.IntRange(low, high).Draw(w.rt, label)
+}
+func (w *world) chance(label string, oneIn int) bool {
+	return rapid.IntRange(1, oneIn).Draw(w.rt, label) == oneIn
+}
+
+func pick[T any](w *world, label string, list ...T) T {
+	return rapid.SampledFrom(list).Draw(w.rt, label)
+}
+
+func (w *world) names() []string {
+	var out []string
+	for i := range w.head.Config.Nodes {
+		out = append(out, w.head.Config.Nodes[i].Name)
+	}
+	return out
+}
+
+func (w *world) config() *spec.Config {
+	c := &spec.Config{ClusterName: "test", GresTypes: []string{"gpu", "nic"}}
+	c.Sched = spec.SchedConfig{Backfill: w.kind.backfill || !w.chance("builtin", 8), Memory: !w.chance("no memory", 6), Cores: w.chance("cores", 3), BFMaxJobTest: w.kind.depth,
+		ArrayResv: uint32(w.n("array resv", 1, 5))}
+	if w.kind.backfill {
+		c.Sched.ArrayResv = 20 // more tasks than any array here has
+	}
+	c.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 100, MaxBatchRequeue: 3, KillInvalidDep: w.chance("kill invalid", 2)}
+	c.Priority = spec.PriorityConfig{Basic: w.kind.fifo, Age: 1000, JobSize: uint32(w.n("size weight", 0, 500)), QOS: 100, Partition: 10, MaxAge: spec.Day}
+	c.Timing.MinJobAge = 10 * spec.Minute
+	if w.chance("fence", 3) {
+		c.Timing.FenceAfter = 5 * spec.Minute
+	}
+	c.Enforce.Limits, c.Enforce.Associations = w.kind.limits, w.kind.limits
+	c.Licenses = []spec.Count{{Name: "lic", N: 3}}
+	threads := pick[int64](w, "threads", 1, 2)
+	var names []string
+	for i := range w.n("nodes", 1, 4) {
+		n := spec.NodeSpec{Name: fmt.Sprintf("n%d", i), ThreadsPerCore: threads, CPUs: threads * int64(w.n("cores", 1, 4)), Mem: int64(100 * w.n("mem", 2, 12)), Weight: uint32(w.n("weight", 0, 1))}
+		for _, typ := range []string{"a", "b"} {
+			if g := w.n("gpus", 0, 3); g > 0 && (typ == "a" || w.kind.odd) {
+				n.GRES = append(n.GRES, spec.GRESSpec{Name: "gpu", Type: typ, N: int64(g)})
+			}
+		}
+		if w.kind.odd {
+			n.GRES = append(n.GRES, spec.GRESSpec{Name: "nic", N: int64(w.n("nics", 0, 2)), NoConsume: w.chance("no consume", 3)})
+		}
+		c.Nodes = append(c.Nodes, n)
+		names = append(names, n.Name)
+	}
+	c.Partitions = []spec.PartitionSpec{{Name: "p", NodeNames: names, Default: true, DefaultTime: 30 * spec.Minute, MaxTime: 4 * spec.Hour, State: spec.PartitionUp}}
+	if w.kind.partitions {
+		some := names[:w.n("of second", 1, len(names))]
+		c.Partitions = append(c.Partitions, spec.PartitionSpec{Name: "q", NodeNames: some, PriorityTier: 2, DefaultTime: 10 * spec.Minute, MaxTime: spec.Hour,
+			State: spec.PartitionUp, MaxCPUsPerNode: int64(w.n("cap", 0, 3)), QOS: pick(w, "part qos", "", "tight")})
+	}
+	return c
+}
+
+// policy adds users, accounts and QOS with limits.
+func (w *world) policy() {
+	w.user = "root"
+	limit := func(label string) string { return fmt.Sprint(w.n(label, 1, 4)) }
+	for _, line := range []string{
+		"sacctmgr add qos tight MaxJobsPerUser=" + limit("a") + " MaxTRESPerUser=cpu=" + limit("b") + ",gres/gpu=" + limit("c") + " GrpTRES=node=" + limit("d"),
+		"sacctmgr add qos loose GrpJobs=" + limit("e") + " MaxTRESPerJob=cpu=" + limit("f") + " MaxTRESPerAccount=mem=" + limit("g") + "00 flags=OverPartQOS",
+		"sacctmgr add account lab GrpTRES=cpu=" + fmt.Sprint(w.n("h", 2, 9)),
+		"sacctmgr add account team parent=lab MaxJobs=" + limit("i"),
+		"sacctmgr add user alice account=team", "sacctmgr add user bob account=lab", "sacctmgr add user carol account=lab MaxTRESPerNode=cpu=" + limit("j"),
+	} {
+		if err := sacctmgr(w.session, words(line)); err != nil {
+			w.rt.Fatal(err)
+		}
+	}
+}
+
+// request draws what a job asks for.
+func (w *world) request() *spec.JobSpec {
+	js := &spec.JobSpec{Name: pick(w, "name", "a", "b"), User: pick(w, "user", "alice", "bob", "carol"), GID: 100}
+	js.UID = uidOf(js.User)
+	sz := &js.Size
+	if !w.kind.odd || w.chance("fixed nodes", 2) {
+		n := w.n("nodes", 1, 3)
+		sz.MinNodes, sz.MaxNodes = uint32(n), uint32(n)
+		sz.TasksPerNode = uint32(w.n("per node", 0, 3))
+	} else if w.chance("uneven", 2) {
+		sz.MinNodes = uint32(w.n("min nodes", 0, 2))
+		sz.MaxNodes = sz.MinNodes * uint32(w.n("stretch", 1, 2))
+	}
+	if w.kind.odd && sz.TasksPerNode == 0 {
+		sz.Tasks = uint32(w.n("tasks", 0, 6))
+	}
+	sz.CPUsPerTask = uint32(w.n("cpus", 0, 2))
+	sz.MemPerNode = int64(100 * w.n("mem", 0, 6))
+	if g := w.n("gpus", -3, 3); g > 0 {
+		c := spec.Count{Name: "gpu", N: int64(g)}
+		if w.kind.odd && w.chance("typed", 3) {
+			c.Type = pick(w, "type", "a", "b")
+		}
+		switch {
+		case w.kind.odd && w.chance("per job", 3):
+			sz.PerJob = append(sz.PerJob, c)
+		case w.kind.odd && w.chance("per task", 4):
+			c.N = 1
+			sz.PerTask = append(sz.PerTask, c)
+		default:
+			sz.PerNode = append(sz.PerNode, c)
+		}
+	}
+	js.Time.Limit = spec.Span(w.n("minutes", 0, 12)) * 5 * spec.Minute
+	if w.kind.odd {
+		w.oddities(js)
+	}
+	if w.kind.limits {
+		js.QOS = pick(w, "qos", "normal", "tight", "loose")
+	}
+	if w.kind.partitions {
+		js.Partitions = pick(w, "partitions", nil, []string{"p"}, []string{"q"}, []string{"q", "p"}, []string{"p", "q"})
+	}
+	return js
+}
+
+func (w *world) oddities(js *spec.JobSpec) {
+	switch w.n("oddity", 0, 12) {
+	case 0:
+		js.Licenses = []spec.Count{{Name: "lic", N: int64(w.n("licences", 1, 3))}}
+	case 1:
+		js.Place.Sharing = spec.Exclusive
+	case 2:
+		js.Place.Nodes = pick(w, "nodelist", w.names()...)
+	case 3:
+		js.Place.Exclude = pick(w, "exclude", w.names()...)
+	case 4:
+		js.Size.AllMem, js.Size.MemPerNode = true, 0
+	case 5:
+		js.Size.PerNode = append(js.Size.PerNode, spec.Count{Name: "nic", N: 1})
+	case 6:
+		js.Size.CPUsPerGPU = uint32(w.n("cpus per gpu", 1, 2))
+	case 7:
+		js.Size.MemPerGPU, js.Size.MemPerNode = int64(100*w.n("mem per gpu", 1, 3)), 0
+	case 8:
+		js.Time.Signal, js.Time.SignalBefore = 10, spec.Minute
+	}
+}
+
+// queueing draws what a job says about its place in the queue.
+func (w *world) queueing(js *spec.JobSpec) {
+	switch w.n("queueing", 0, 9) {
+	case 0:
+		js.Queue.Hold = spec.HeldByUser
+	case 1:
+		js.Time.Begin = w.now.Add(spec.Span(w.n("begin", 1, 30)) * spec.Minute)
+	case 2:
+		js.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: 0, Last: int64(w.n("tasks of array", 0, 6)), Step: 1}}, uint32(w.n("throttle", 0, 3)))
+	case 3, 4:
+		d := &spec.Dependency{Any: w.chance("any", 3)}
+		for range w.n("terms", 1, 2) {
+			kind := pick(w, "kind", spec.After, spec.AfterAny, spec.AfterOK, spec.AfterNotOK, spec.AfterCorr, spec.Singleton)
+			t := spec.DependencyTerm{Kind: kind, Task: spec.NoTask}
+			if kind != spec.Singleton {
+				t.Job = spec.JobID(w.n("parent", 1, int(max(w.head.NextID, 2))))
+			}
+			d.Terms = append(d.Terms, t)
+		}
+		js.Queue.Dependency = d
+	case 5:
+		js.Queue.Nice = int32(w.n("nice", 0, 100))
+	case 6:
+		js.Queue.Requeue = spec.No
+	case 7:
+		js.Time.Deadline = w.now.Add(spec.Span(w.n("deadline", 10, 90)) * spec.Minute)
+	}
+}
+
+func (w *world) submit(js *spec.JobSpec) {
+	w.user = js.User
+	res, err := w.decide(scheduler.Submit{Spec: js})
+	if err == nil {
+		j := w.head.Job(res.UID)
+		if j == nil || j.Reason.Code == "" || j.ID != res.ID {
+			w.rt.Fatalf("submitted job %+v", j)
+		}
+	}
+	w.user = "root"
+}
+
+// some draws one of the jobs that a condition holds for, or nil.
+func (w *world) some(label string, keep func(j *state.Job) bool) *state.Job {
+	list := w.jobs(keep)
+	if len(list) == 0 {
+		return nil
+	}
+	return list[w.n(label, 0, len(list)-1)]
+}
+
+func (w *world) targetOf(j *state.Job) scheduler.Target {
+	t := scheduler.Target{UID: j.UID, Task: spec.NoTask}
+	if j.IsArrayRecord() && w.chance("one task", 2) {
+		t.Task = j.Tasks.Min()
+	}
+	return t
+}
+
+// pass runs the scheduler, judges what it proposes, and commits.
+func (w *world) pass() *scheduler.Outcome {
+	w.rt.Helper()
+	frozen := w.head.Freeze()
+	opt := scheduler.PassOptions{Plan: w.plan}
+	if w.chance("bounded", 6) {
+		opt.Starts = w.n("starts", 1, 3)
+	}
+	out, err := scheduler.Pass(frozen, w.now, opt)
+	if err != nil {
+		w.rt.Fatalf("pass: %v", err)
+	}
+	opt.Queue = &w.queue // which remembers the passes before
+	if again, _ := scheduler.Pass(frozen, w.now, opt); !reflect.DeepEqual(out, again) {
+		w.rt.Fatalf("the same pass twice proposes\n%+v\n%+v", out, again)
+	}
+	w.judgeStarts(frozen, out)
+	w.user = "root"
+	res := w.must(scheduler.Starts{Outcome: out})
+	w.check()
+	if res.Stale != 0 || res.Started != len(out.Starts) {
+		w.rt.Fatalf("of %d proposals on an unchanged head %d were stale, %d started", len(out.Starts), res.Stale, res.Started)
+	}
+	w.judgePlan(out)
+	if out.Exit != "start limit" {
+		w.judgeReasons(out)
+	}
+	w.plan = out.Plan
+	return out
+}
+
+// step does one random thing.
+func (w *world) step() {
+	switch w.n("step", 0, 21) {
+	case 0, 1, 2, 3, 4, 5:
+		js := w.request()
+		w.queueing(js)
+		w.submit(js)
+	case 6, 7, 8, 9, 10:
+		w.pass()
+	case 11, 12, 13:
+		if j := w.some("ends", func(j *state.Job) bool { return j.HoldsNodes() }); j != nil {
+			w.finish(j, pick[int32](w, "code", 0, 0, 0, 1))
+		}
+	case 14, 15:
+		w.now = w.now.Add(spec.Span(w.n("advance", 1, 20)) * spec.Minute)
+		w.must(scheduler.Tick{})
+	case 16, 17:
+		w.control()
+	case 18:
+		if j := w.some("partly", func(j *state.Job) bool { return j.HoldsNodes() && len(j.Alloc.Nodes) > 1 }); j != nil {
+			i := j.Alloc.Nodes[len(j.Alloc.Nodes)-1-w.n("which", 0, len(j.Alloc.Nodes)-1)]
+			w.must(scheduler.Report{Node: i.Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt - uint32(w.n("stale", 0, 1))}, Done: &scheduler.NodeDone{}})
+		}
+	default:
+		w.fault()
+	}
+	w.check()
+}
+
+// finish reports the end of a run from every node.
+func (w *world) finish(j *state.Job, code int32) {
+	for i := range j.Alloc.Nodes {
+		done := &scheduler.NodeDone{}
+		if i == 0 {
+			done.Batch = &event.StepResult{Exit: spec.ExitStatus{Code: code}}
+		}
+		w.must(scheduler.Report{Node: j.Alloc.Nodes[i].Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Done: done})
+	}
+}
+
+// control is what users and operators do to jobs. Any refusal is fine.
+func (w *world) control() {
+	live := func(j *state.Job) bool { return !j.State.Terminal() }
+	j := w.some("job", live)
+	if j == nil {
+		return
+	}
+	switch w.n("control", 0, 6) {
+	case 0:
+		w.decide(scheduler.Cancel{Target: w.targetOf(j)})
+	case 1:
+		w.decide(scheduler.Hold{Target: w.targetOf(j), By: pick(w, "by", spec.HeldByUser, spec.HeldByAdmin)})
+	case 2:
+		w.decide(scheduler.Release{Target: w.targetOf(j)})
+	case 3:
+		w.decide(scheduler.Requeue{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}, Hold: pick(w, "hold", spec.NotHeld, spec.HeldByAdmin)})
+	case 4:
+		key := pick(w, "key", "timelimit", "numtasks", "nice", "dependency", "arraytaskthrottle", "priority", "comment")
+		w.decide(scheduler.UpdateJob{Target: w.targetOf(j), Admin: true, Changes: []spec.KeyValue{{Key: key, Value: pick(w, "value", "1", "2", "15", "afterany:1")}}})
+	case 5:
+		if j.HoldsNodes() {
+			w.decide(scheduler.Report{Node: j.Alloc.Nodes[0].Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt},
+				LaunchFailed: &scheduler.LaunchFailed{Text: "no", Drain: w.chance("drain", 2)}})
+		}
+	case 6:
+		w.decide(scheduler.Cancel{Target: w.targetOf(j), Signal: 10})
+	}
+}
+
+// fault is what happens to nodes.
+func (w *world) fault() {
+	name := pick(w, "node", w.names()...)
+	switch w.n("fault", 0, 7) {
+	case 0:
+		w.decide(scheduler.UpdateNode{Node: name, State: event.NodeDrain, Reason: "test"})
+	case 1, 2:
+		w.decide(scheduler.UpdateNode{Node: name, State: event.NodeResume})
+	case 3:
+		w.decide(scheduler.UpdateNode{Node: name, State: event.NodeDown, Reason: "test"})
+	case 4:
+		w.decide(scheduler.NodeSilent{Node: name, LastSeen: w.now})
+	case 5:
+		w.decide(scheduler.NodeHeard{Node: name})
+	case 6:
+		w.boots[name]++
+		w.decide(scheduler.RegisterNode{Node: name, Inventory: w.inventory(name, map[string]string{"boot": fmt.Sprint(w.boots[name])})})
+	case 7:
+		c := *w.head.Config
+		c.Partitions = slices.Clone(c.Partitions)
+		c.Partitions[0].State = pick(w, "partition", spec.PartitionUp, spec.PartitionUp, spec.PartitionDown, spec.PartitionDrain)
+		c.Sched.Cores = w.chance("whole cores", 2)
+		w.decide(scheduler.Configure{Config: &c})
+	}
+}
+
+// heal ends all faults: nodes answer and are in service, the partition is up,
+// nothing is held.
+func (w *world) heal() {
+	w.user = "root"
+	c := *w.head.Config
+	c.Partitions = slices.Clone(c.Partitions)
+	c.Partitions[0].State = spec.PartitionUp
+	w.must(scheduler.Configure{Config: &c})
+	for _, name := range w.names() {
+		w.must(scheduler.NodeHeard{Node: name})
+		if w.head.Node(name).Admin != event.NodeResume {
+			w.must(scheduler.UpdateNode{Node: name, State: event.NodeResume})
+		}
+	}
+	for _, j := range w.jobs(func(j *state.Job) bool { return j.Hold != spec.NotHeld && j.State == spec.Pending }) {
+		w.must(scheduler.Release{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}})
+	}
+	w.check()
+}

@@ -1,0 +1,291 @@
+package sim
+
+import (
+	"bytes"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// controller is the single writer over a simulated disk: batches that are
+// decided but not yet synced are lost when it dies.
+type controller struct {
+	w       *World
+	up      bool
+	life    int // counts restarts: things of an earlier life are void
+	st      *state.State
+	log     [][]byte // durable batches
+	snap    []byte   // an encoded state …
+	snapAt  int      // … after this many batches
+	flying  []*batch
+	crashes int
+	heard   map[string]spec.Instant
+}
+
+type batch struct {
+	bytes  []byte
+	events []event.Envelope
+	after  *state.State
+	acks   []func(error)
+}
+
+func newController(w *World) *controller {
+	return &controller{w: w, up: true, st: state.New(), heard: map[string]spec.Instant{}}
+}
+
+// found creates the cluster.
+func (c *controller) found() {
+	p := c.w.profile
+	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu"}, Licenses: []spec.Count{{Name: "l", N: 3}}}
+	cfg.Sched = spec.SchedConfig{Backfill: true, Memory: true}
+	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
+	cfg.Timing = spec.Timing{KillWait: 5 * spec.Second, MinJobAge: 2 * spec.Minute, NodeTimeout: 30 * spec.Second, ReturnToService: 2}
+	cfg.Enforce.Limits = true
+	for i := range p.Nodes {
+		ns := spec.NodeSpec{Name: nodeName(i), CPUs: int64(p.CPUs), Mem: 1000}
+		if p.GPUs > 0 {
+			ns.GRES = []spec.GRESSpec{{Name: "gpu", N: int64(p.GPUs)}}
+		}
+		cfg.Nodes = append(cfg.Nodes, ns)
+	}
+	names := make([]string, p.Nodes)
+	for i := range names {
+		names[i] = nodeName(i)
+	}
+	cfg.Partitions = []spec.PartitionSpec{{Name: "main", NodeNames: names, Default: true, DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour}}
+	q := spec.QOS{ID: 1, Name: "normal"}
+	if p.QOSCap {
+		q.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(p.CPUs)}}
+	}
+	c.do(event.Actor{}, scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: q}}}, nil)
+	c.do(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
+}
+
+// do decides a command; ack is called when it is durable, with the refusal if
+// it was refused, and never if the controller dies first.
+func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(scheduler.Result, error)) {
+	if !c.up {
+		return
+	}
+	t := trial.On(c.st, c.w.now, actor, "")
+	res, err := scheduler.Decide(t, cmd)
+	if err != nil && spec.CodeOf(err) == 0 {
+		c.w.fail("%T: %v", cmd, err)
+		return
+	}
+	if err := c.st.Check(); err != nil {
+		c.w.fail("after %T: %v", cmd, err)
+		return
+	}
+	b := &batch{events: t.Events}
+	if ack != nil {
+		b.acks = append(b.acks, func(lost error) {
+			if lost == nil {
+				ack(res, err)
+			}
+		})
+	}
+	if len(t.Events) > 0 {
+		if b.bytes, err = c.w.codec.Encode(t.Events); err != nil {
+			c.w.fail("encode: %v", err)
+			return
+		}
+	}
+	b.after = c.st.Freeze()
+	c.flying = append(c.flying, b)
+	life := c.life
+	c.w.after(c.w.upTo(c.w.profile.Sync), func() { c.landed(life, b) })
+}
+
+// landed makes everything up to a batch durable.
+func (c *controller) landed(life int, b *batch) {
+	if life != c.life {
+		return
+	}
+	for len(c.flying) > 0 {
+		f := c.flying[0]
+		c.flying = c.flying[1:]
+		if len(f.events) > 0 {
+			c.log = append(c.log, f.bytes)
+			if c.w.rng.IntN(50) == 0 {
+				c.snapshot(f.after)
+			}
+			c.effects(f)
+		}
+		for _, ack := range f.acks {
+			ack(nil)
+		}
+		if f == b {
+			return
+		}
+	}
+}
+
+func (c *controller) snapshot(s *state.State) {
+	var buf bytes.Buffer
+	if err := s.Encode(&buf); err != nil {
+		c.w.fail("snapshot: %v", err)
+	}
+	c.snap, c.snapAt = buf.Bytes(), len(c.log)
+}
+
+// crash kills the controller. Of what was flying, a prefix may have reached
+// the disk; nothing of it was acknowledged.
+func (c *controller) crash() {
+	if !c.up {
+		return
+	}
+	c.up = false
+	c.crashes++
+	c.life++
+	for _, f := range c.flying[:c.w.rng.IntN(len(c.flying)+1)] {
+		if len(f.events) > 0 {
+			c.log = append(c.log, f.bytes)
+		}
+	}
+	c.flying = nil
+	c.w.note("controller dies")
+	for _, n := range c.w.nodes {
+		n.lostController()
+	}
+	c.w.after(c.w.upTo(3*spec.Second), c.restart)
+}
+
+// restart folds snapshot and tail, and compares with a fold of everything.
+func (c *controller) restart() {
+	st := state.New()
+	from := 0
+	if c.snap != nil && c.w.rng.IntN(4) > 0 {
+		var err error
+		if st, err = state.Decode(bytes.NewReader(c.snap)); err != nil {
+			c.w.fail("decode the snapshot: %v", err)
+			return
+		}
+		from = c.snapAt
+	}
+	c.fold(st, c.log[from:])
+	full := state.New()
+	c.fold(full, c.log)
+	if c.w.err == nil && st.Hash() != full.Hash() {
+		c.w.fail("snapshot and tail give another state than the whole log")
+	}
+	c.st, c.up = st, true
+	c.heard = map[string]spec.Instant{}
+	for _, n := range c.w.nodes {
+		c.heard[n.name] = c.w.now
+	}
+	c.w.note("controller back at event %d", st.Seq)
+}
+
+func (c *controller) fold(st *state.State, log [][]byte) {
+	for _, b := range log {
+		envs, err := c.w.codec.Decode(b)
+		if err != nil {
+			c.w.fail("decode: %v", err)
+			return
+		}
+		for i := range envs {
+			if err := st.Apply(&envs[i]); err != nil {
+				c.w.fail("replay: %v", err)
+				return
+			}
+		}
+	}
+}
+
+// clockwork lets time pass and runs passes, each on a snapshot that may be
+// old by the time it is committed.
+func (c *controller) clockwork() {
+	var tick, pass func()
+	tick = func() {
+		c.do(event.Actor{}, scheduler.Tick{}, nil)
+		for _, n := range c.w.nodes {
+			if seen := c.heard[n.name]; c.up && c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
+				c.do(event.Actor{}, scheduler.NodeSilent{Node: n.name, LastSeen: seen}, nil)
+			}
+		}
+		c.w.after(spec.Second, tick)
+	}
+	pass = func() {
+		if c.up {
+			life, snap := c.life, c.st.Freeze()
+			out, err := scheduler.Pass(snap, c.w.now, scheduler.PassOptions{})
+			if err != nil {
+				c.w.fail("pass: %v", err)
+				return
+			}
+			c.w.after(c.w.upTo(300*spec.Millisecond), func() {
+				if life == c.life {
+					c.do(event.Actor{}, scheduler.Starts{Outcome: out}, nil)
+				}
+			})
+		}
+		c.w.after(c.w.upTo(2*spec.Second), pass)
+	}
+	c.w.after(spec.Second, tick)
+	c.w.after(spec.Second, pass)
+}
+
+// effects orders what a durable batch asks of the nodes.
+func (c *controller) effects(b *batch) {
+	for i := range b.events {
+		switch e := b.events[i].Event.(type) {
+		case *event.JobStarted:
+			c.truthAttempt(b.after, e)
+			c.order(b.after.Job(e.UID), "")
+		case *event.JobEndRequested:
+			c.order(b.after.Job(e.UID), "")
+		case *event.JobEnded:
+			if j := b.after.Job(e.UID); j != nil && j.HoldsNodes() {
+				c.order(j, "")
+			}
+		}
+	}
+}
+
+func (c *controller) truthAttempt(st *state.State, e *event.JobStarted) {
+	j := st.Job(e.UID)
+	if j != nil {
+		c.w.truth.attempts[run{e.UID, e.Attempt}] = true
+	}
+}
+
+// order sends the launch or the end of an attempt to its nodes, or one.
+func (c *controller) order(j *state.Job, only string) {
+	if j == nil || j.Alloc == nil {
+		return
+	}
+	ending := !j.State.Active() || j.Ending != nil
+	for i := range j.Alloc.Nodes {
+		name := j.Alloc.Nodes[i].Name
+		if j.Done.Has(i) || (only != "" && name != only) {
+			continue
+		}
+		n, r, batchHost := c.w.node(name), run{j.UID, j.Attempt}, i == 0
+		life, session := c.life, n.session
+		c.w.send(func() {
+			if life != c.life || session != n.session || !n.connected {
+				return // the connection on which it was sent is gone
+			}
+			if ending {
+				n.terminate(r)
+			} else {
+				n.launch(r, batchHost)
+			}
+		})
+	}
+}
+
+// reconcile sends a node that connected everything that concerns it.
+func (c *controller) reconcile(name string) {
+	n := c.st.Node(name)
+	if n == nil {
+		return
+	}
+	for _, uid := range n.Jobs {
+		c.order(c.st.Job(uid), name)
+	}
+}

@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// run names one attempt.
+type run struct {
+	uid     spec.JobUID
+	attempt uint32
+}
+
+// node is a machine: its shepherd's journal (what was ever started, what
+// ended and is not acknowledged) survives everything but a reboot.
+type node struct {
+	w         *World
+	name      string
+	boot      int
+	session   int // counts connections
+	connected bool
+	cut       bool // the network is down
+	dead      bool // powered off
+	journal   map[run]*process
+}
+
+// process is one attempt's part on a node.
+type process struct {
+	batch  bool // runs the script
+	alive  bool
+	ended  bool // waits for its acknowledgement
+	exit   spec.ExitStatus
+	report int // counts sendings
+}
+
+func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
+
+func newNode(w *World, i int) *node {
+	n := &node{w: w, name: nodeName(i), journal: map[run]*process{}}
+	var beat func()
+	beat = func() {
+		n.heartbeat()
+		w.after(10*spec.Second, beat)
+	}
+	w.after(w.upTo(10*spec.Second), beat)
+	return n
+}
+
+func (w *World) node(name string) *node {
+	for _, n := range w.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// send delivers a message after a while, sometimes twice.
+func (w *World) send(deliver func()) {
+	w.after(w.upTo(w.profile.Slow), deliver)
+	if w.rng.IntN(100) < w.profile.Duplicate {
+		w.after(w.upTo(3*w.profile.Slow), deliver)
+	}
+}
+
+func (n *node) reachable() bool { return !n.cut && !n.dead && n.w.ctl.up }
+
+// connectSoon registers the node again after a while.
+func (n *node) connectSoon() {
+	n.w.after(n.w.upTo(2*spec.Second), func() {
+		if n.connected || n.dead {
+			return
+		}
+		if !n.reachable() {
+			n.connectSoon()
+			return
+		}
+		inv := spec.Inventory{BootID: fmt.Sprintf("%s-%d", n.name, n.boot), CPUs: int64(n.w.profile.CPUs), Mem: 1000}
+		for g := range uint32(n.w.profile.GPUs) {
+			inv.GPUs = append(inv.GPUs, spec.GPU{Index: g, UUID: fmt.Sprintf("%s-g%d", n.name, g)})
+		}
+		n.session++
+		session := n.session
+		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, scheduler.RegisterNode{Node: n.name, Inventory: inv}, func(_ scheduler.Result, err error) {
+			if err != nil {
+				n.w.fail("register %s: %v", n.name, err)
+			}
+			if session != n.session || !n.reachable() {
+				return
+			}
+			n.connected = true
+			n.w.ctl.heard[n.name] = n.w.now
+			n.w.ctl.reconcile(n.name)
+			n.resend()
+		})
+		n.w.after(5*spec.Second, func() {
+			if session == n.session && !n.connected {
+				n.connectSoon()
+			}
+		})
+	})
+}
+
+// lostController breaks the connection from the other side.
+func (n *node) lostController() {
+	n.connected = false
+	n.session++
+	n.connectSoon()
+}
+
+func (n *node) heartbeat() {
+	if !n.connected || !n.reachable() {
+		return
+	}
+	n.w.ctl.heard[n.name] = n.w.now
+	if s := n.w.ctl.st.Node(n.name); s != nil && s.Lost {
+		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, scheduler.NodeHeard{Node: n.name}, nil)
+	}
+	n.resend()
+}
+
+// launch starts an attempt's part, once ever.
+func (n *node) launch(r run, batch bool) {
+	if n.dead || n.journal[r] != nil {
+		return
+	}
+	p := &process{batch: batch, alive: true}
+	n.journal[r] = p
+	n.w.truth.begins(n.w, n.name, r)
+	if !batch {
+		return // an allocated node without the script waits for its end
+	}
+	if n.w.rng.IntN(10) == 0 {
+		p.exit.Code = 1
+	}
+	boot := n.boot
+	n.w.after(n.w.upTo(2*spec.Minute), func() {
+		if boot == n.boot && p.alive {
+			n.ended(r, p)
+		}
+	})
+}
+
+// terminate ends an attempt's part; one that was never started here is
+// reported as done at once, and never started later.
+func (n *node) terminate(r run) {
+	if n.dead {
+		return
+	}
+	p := n.journal[r]
+	if p == nil {
+		p = &process{ended: true}
+		n.journal[r] = p
+		n.report(r, p)
+		return
+	}
+	if !p.alive {
+		n.report(r, p)
+		return
+	}
+	boot := n.boot
+	n.w.after(n.w.upTo(5*spec.Second), func() {
+		if boot == n.boot && p.alive {
+			p.exit = spec.ExitStatus{Signal: 15}
+			n.ended(r, p)
+		}
+	})
+}
+
+func (n *node) ended(r run, p *process) {
+	p.alive, p.ended = false, true
+	n.w.truth.ends(n.w, n.name, r)
+	n.report(r, p)
+}
+
+// report tells the controller that nothing of an attempt is left here, again
+// and again until it is acknowledged.
+func (n *node) report(r run, p *process) {
+	if !p.ended || !n.connected || !n.reachable() {
+		return
+	}
+	done := &scheduler.NodeDone{}
+	if p.batch {
+		done.Batch = &event.StepResult{Exit: p.exit}
+	}
+	boot, life := n.boot, n.w.ctl.life
+	n.w.send(func() {
+		if boot != n.boot || life != n.w.ctl.life || n.cut {
+			return
+		}
+		cmd := scheduler.Report{Node: n.name, Run: scheduler.Run{UID: r.uid, Attempt: r.attempt}, Done: done}
+		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, cmd, func(scheduler.Result, error) {
+			if boot == n.boot {
+				p.ended = false // acknowledged; the journal still knows the key
+			}
+		})
+	})
+}
+
+func (n *node) resend() {
+	for _, r := range n.w.truth.order {
+		if p := n.journal[r]; p != nil && p.ended {
+			n.report(r, p)
+		}
+	}
+}
+
+// reboot kills everything on the machine; a new boot id proves it.
+func (n *node) reboot() {
+	if n.dead {
+		return
+	}
+	n.w.note("%s reboots", n.name)
+	for _, r := range n.w.truth.order {
+		if p := n.journal[r]; p != nil && p.alive {
+			n.w.truth.ends(n.w, n.name, r)
+		}
+	}
+	n.boot++
+	n.session++
+	n.connected, n.dead = false, true
+	n.journal = map[run]*process{}
+	n.w.after(n.w.upTo(90*spec.Second), func() {
+		n.dead = false
+		n.connectSoon()
+	})
+}

@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// World is one simulated cluster.
+type World struct {
+	seed    uint64
+	rng     *rand.Rand
+	now     spec.Instant
+	todo    agenda
+	serial  uint64
+	codec   *event.Codec
+	profile Profile
+
+	ctl   *controller
+	nodes []*node
+	truth *truth
+	calm  bool // the second phase: no more faults or submissions
+	err   error
+	steps int
+	trace []string
+}
+
+// Profile is what a seed draws first: which faults, how often, what cluster.
+type Profile struct {
+	Nodes, CPUs, GPUs int
+	Jobs              int
+	CrashEvery        spec.Span // controller; 0 = never
+	RebootEvery       spec.Span // some node
+	SilenceEvery      spec.Span // some node's network
+	AgentEvery        spec.Span // restart of some agent
+	DrainEvery        spec.Span
+	Duplicate         int       // percent of messages delivered twice
+	Slow              spec.Span // most a message takes
+	Sync              spec.Span // most a batch takes to be durable
+	QOSCap            bool
+}
+
+func drawProfile(r *rand.Rand) Profile {
+	every := func(likely int, lo, hi spec.Span) spec.Span {
+		if r.IntN(100) >= likely {
+			return 0
+		}
+		return lo + spec.Span(r.Int64N(int64(hi-lo)))
+	}
+	return Profile{
+		Nodes: 1 + r.IntN(4), CPUs: 1 + r.IntN(8), GPUs: r.IntN(5), Jobs: 5 + r.IntN(60),
+		CrashEvery: every(60, 5*spec.Second, 120*spec.Second), RebootEvery: every(50, 20*spec.Second, 300*spec.Second),
+		SilenceEvery: every(50, 20*spec.Second, 200*spec.Second), AgentEvery: every(50, 10*spec.Second, 100*spec.Second),
+		DrainEvery: every(40, 20*spec.Second, 200*spec.Second), Duplicate: r.IntN(30),
+		Slow: spec.Millisecond * spec.Span(1+r.IntN(2000)), Sync: spec.Millisecond * spec.Span(1+r.IntN(50)), QOSCap: r.IntN(2) == 0,
+	}
+}
+
+// happening is one thing on the agenda.
+type happening struct {
+	at  spec.Instant
+	seq uint64
+	do  func()
+}
+
+type agenda []happening
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || (a[i].at == a[j].at && a[i].seq < a[j].seq)
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+
+// Push implements heap.Interface.
+func (a *agenda) Push(x any) { *a = append(*a, x.(happening)) }
+
+// Pop implements heap.Interface.
+func (a *agenda) Pop() any {
+	old := *a
+	h := old[len(old)-1]
+	*a = old[:len(old)-1]
+	return h
+}
+
+// after puts something on the agenda.
+func (w *World) after(d spec.Span, do func()) {
+	w.serial++
+	heap.Push(&w.todo, happening{w.now.Add(d), w.serial, do})
+}
+
+// upTo draws a span in [1 ms, most].
+func (w *World) upTo(most spec.Span) spec.Span {
+	return spec.Millisecond + spec.Span(w.rng.Int64N(int64(max(most, spec.Millisecond))))
+}
+
+// every repeats something at random intervals around a mean, in the first
+// phase only.
+func (w *World) every(mean spec.Span, do func()) {
+	if mean == 0 {
+		return
+	}
+	var again func()
+	again = func() {
+		if w.calm {
+			return
+		}
+		do()
+		w.after(w.upTo(2*mean), again)
+	}
+	w.after(w.upTo(2*mean), again)
+}
+
+func (w *World) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf("seed %d, %d ms: %s", w.seed, int64(w.now)/int64(spec.Millisecond), fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *World) note(format string, args ...any) {
+	if len(w.trace) < 5000 {
+		w.trace = append(w.trace, fmt.Sprintf("%9d %s", int64(w.now)/int64(spec.Millisecond), fmt.Sprintf(format, args...)))
+	}
+}
+
+// Result is what a run came to.
+type Result struct {
+	Seed     uint64
+	Profile  Profile
+	Events   uint64   // in the ledger
+	Crashes  int      // of the controller
+	Hash     [32]byte // of the final state
+	Attempts int
+	Trace    []string
+}
+
+// Run simulates one seed. The error names the seed and what was violated.
+func Run(seed uint64) (Result, error) {
+	codec, err := event.NewCodec()
+	if err != nil {
+		return Result{}, err
+	}
+	w := &World{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6d7573746572)), now: spec.AtUnix(1_700_000_000), codec: codec, truth: newTruth()}
+	w.profile = drawProfile(w.rng)
+	w.ctl = newController(w)
+	w.ctl.found()
+	for i := range w.profile.Nodes {
+		w.nodes = append(w.nodes, newNode(w, i))
+	}
+	for _, n := range w.nodes {
+		n.connectSoon()
+	}
+	w.people()
+	w.faults()
+	w.ctl.clockwork()
+	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
+	w.runUntil(w.now.Add(storm))
+	w.heal()
+	end := w.now.Add(bound)
+	for w.err == nil && w.now < end && !w.settled() {
+		w.runUntil(w.now.Add(10 * spec.Second))
+	}
+	if w.err == nil {
+		w.finalChecks()
+	}
+	res := Result{Seed: seed, Profile: w.profile, Events: w.ctl.st.Seq, Crashes: w.ctl.crashes, Hash: w.ctl.st.Hash(), Attempts: len(w.truth.attempts), Trace: w.trace}
+	return res, w.err
+}
+
+// runUntil lets things happen up to an instant.
+func (w *World) runUntil(t spec.Instant) {
+	for w.err == nil && len(w.todo) > 0 && w.todo[0].at <= t {
+		h := heap.Pop(&w.todo).(happening)
+		w.now = h.at
+		h.do()
+		if w.steps++; w.steps > 2_000_000 {
+			w.fail("the run does not come to an end")
+		}
+	}
+	w.now = max(w.now, t)
+}

@@ -1,0 +1,147 @@
+package spec
+
+// Allocation is what a job attempt holds, node by node. It is decided once
+// and never edited; releases are facts of their own.
+type Allocation struct {
+	Partition string      `cbor:"1,keyasint"`
+	Nodes     []NodeAlloc `cbor:"2,keyasint"`           // in the order of node ids; the first is the batch host
+	TRES      TRES        `cbor:"3,keyasint"`           // the sum, with billing
+	Licenses  []Count     `cbor:"4,keyasint,omitempty"` // held for the job's life
+	Tasks     uint32      `cbor:"5,keyasint,omitempty"`
+	Whole     bool        `cbor:"6,keyasint,omitempty"` // exclusive: all CPUs of each node
+}
+
+// NodeAlloc is one node's part of an allocation.
+type NodeAlloc struct {
+	ID    NodeID   `cbor:"1,keyasint"`
+	Name  string   `cbor:"2,keyasint"`
+	CPUs  Bitset   `cbor:"3,keyasint"`           // which CPU ids
+	Mem   int64    `cbor:"4,keyasint,omitempty"` // MiB
+	GPUs  []GPURef `cbor:"5,keyasint,omitempty"`
+	GRES  []Count  `cbor:"6,keyasint,omitempty"` // other generic resources, by count
+	Tasks uint32   `cbor:"7,keyasint,omitempty"`
+}
+
+// GPURef names an allocated device: its UUID is the fact, index and type save
+// a look-up.
+type GPURef struct {
+	UUID  string `cbor:"1,keyasint"`
+	Index uint32 `cbor:"2,keyasint"`
+	Type  string `cbor:"3,keyasint,omitempty"`
+}
+
+// NodeNames lists the allocated nodes in order.
+func (a *Allocation) NodeNames() []string {
+	out := make([]string, len(a.Nodes))
+	for i := range a.Nodes {
+		out[i] = a.Nodes[i].Name
+	}
+	return out
+}
+
+// Index finds a node's part of the allocation; -1 if it has none.
+func (a *Allocation) Index(id NodeID) int {
+	lo, hi := 0, len(a.Nodes)
+	for lo < hi { // they are in order of their ids
+		if mid := (lo + hi) / 2; a.Nodes[mid].ID < id {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(a.Nodes) && a.Nodes[lo].ID == id {
+		return lo
+	}
+	return -1
+}
+
+// GPUCount is the number of devices in the allocation.
+func (a *Allocation) GPUCount() int {
+	n := 0
+	for i := range a.Nodes {
+		n += len(a.Nodes[i].GPUs)
+	}
+	return n
+}
+
+// Usage is what an attempt, or its part on one node, really used: integers,
+// accumulated at the source. Zero in a Peak or Energy field with its Has flag
+// false means "not measured".
+type Usage struct {
+	UserCPU   Span  `cbor:"1,keyasint,omitempty"`
+	SystemCPU Span  `cbor:"2,keyasint,omitempty"`
+	PeakRSS   int64 `cbor:"3,keyasint,omitempty"` // bytes, largest on one node
+	HasRSS    bool  `cbor:"4,keyasint,omitempty"`
+	ReadB     int64 `cbor:"5,keyasint,omitempty"` // bytes
+	WriteB    int64 `cbor:"6,keyasint,omitempty"` // bytes
+	EnergyMJ  int64 `cbor:"7,keyasint,omitempty"` // millijoules
+	HasEnergy bool  `cbor:"8,keyasint,omitempty"`
+	MajFaults int64 `cbor:"9,keyasint,omitempty"`
+	MemMiBS   int64 `cbor:"10,keyasint,omitempty"` // MiB-seconds of resident memory
+	OOMKilled bool  `cbor:"11,keyasint,omitempty"`
+
+	GPUs []GPUUsage `cbor:"12,keyasint,omitempty"`
+}
+
+// GPUUsage is one device's part of a Usage. Allocated time is the sum of the
+// three states, always.
+type GPUUsage struct {
+	UUID      string `cbor:"1,keyasint"`
+	NoProcess Span   `cbor:"2,keyasint,omitempty"`
+	Idle      Span   `cbor:"3,keyasint,omitempty"` // a process, but no work
+	Busy      Span   `cbor:"4,keyasint,omitempty"`
+	UtilNS    Span   `cbor:"5,keyasint,omitempty"` // integral of utilisation over time
+	SMNS      Span   `cbor:"6,keyasint,omitempty"` // integral of SM activity
+	TensorNS  Span   `cbor:"7,keyasint,omitempty"`
+	PeakMem   int64  `cbor:"8,keyasint,omitempty"`  // bytes
+	MemMiBS   int64  `cbor:"9,keyasint,omitempty"`  // MiB-seconds
+	EnergyMJ  int64  `cbor:"10,keyasint,omitempty"` // millijoules
+	Throttled Span   `cbor:"11,keyasint,omitempty"`
+	XIDs      int64  `cbor:"12,keyasint,omitempty"`
+	Has       bool   `cbor:"13,keyasint,omitempty"` // measured at all
+}
+
+// Add sums two parts of one attempt: times and energies add, peaks take the
+// larger, GPUs are told apart by UUID.
+func (u Usage) Add(v Usage) Usage {
+	u.UserCPU += v.UserCPU
+	u.SystemCPU += v.SystemCPU
+	u.PeakRSS = max(u.PeakRSS, v.PeakRSS)
+	u.HasRSS = u.HasRSS || v.HasRSS
+	u.ReadB += v.ReadB
+	u.WriteB += v.WriteB
+	u.EnergyMJ += v.EnergyMJ
+	u.HasEnergy = u.HasEnergy || v.HasEnergy
+	u.MajFaults += v.MajFaults
+	u.MemMiBS += v.MemMiBS
+	u.OOMKilled = u.OOMKilled || v.OOMKilled
+	gpus := append([]GPUUsage(nil), u.GPUs...)
+	for _, g := range v.GPUs {
+		gpus = addGPU(gpus, g)
+	}
+	u.GPUs = gpus
+	return u
+}
+
+func addGPU(gpus []GPUUsage, g GPUUsage) []GPUUsage {
+	for i := range gpus {
+		if gpus[i].UUID != g.UUID {
+			continue
+		}
+		s := &gpus[i]
+		s.NoProcess += g.NoProcess
+		s.Idle += g.Idle
+		s.Busy += g.Busy
+		s.UtilNS += g.UtilNS
+		s.SMNS += g.SMNS
+		s.TensorNS += g.TensorNS
+		s.PeakMem = max(s.PeakMem, g.PeakMem)
+		s.MemMiBS += g.MemMiBS
+		s.EnergyMJ += g.EnergyMJ
+		s.Throttled += g.Throttled
+		s.XIDs += g.XIDs
+		s.Has = s.Has || g.Has
+		return gpus
+	}
+	return append(gpus, g)
+}

@@ -1,0 +1,142 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ArrayAsk is --array: the task indices and how many may run at once.
+type ArrayAsk struct {
+	Tasks    TaskSet `cbor:"1,keyasint"`
+	Throttle uint32  `cbor:"2,keyasint,omitempty"` // 0 = no throttle
+	// Min, Max, Count and Step describe the array as submitted, for the job's
+	// environment; they do not change as tasks start.
+	Min   int64 `cbor:"3,keyasint,omitempty"`
+	Max   int64 `cbor:"4,keyasint,omitempty"`
+	Count int64 `cbor:"5,keyasint,omitempty"`
+	Step  int64 `cbor:"6,keyasint,omitempty"`
+}
+
+// NewArrayAsk describes an array of the given tasks.
+func NewArrayAsk(tasks TaskSet, throttle uint32) *ArrayAsk {
+	a := &ArrayAsk{Tasks: tasks, Throttle: throttle, Count: tasks.Len(), Step: 1}
+	if len(tasks) > 0 {
+		a.Min, a.Max = tasks[0].First, tasks.Max()
+		if len(tasks) == 1 {
+			a.Step = tasks[0].Step
+		}
+	}
+	return a
+}
+
+// TaskSet is a set of array task indices as ascending, disjoint ranges: a
+// million tasks cost one range. It is a value: methods never change it.
+type TaskSet []TaskRange
+
+// TaskRange is First, First+Step, … up to Last, which belongs to it.
+type TaskRange struct {
+	First int64 `cbor:"1,keyasint"`
+	Last  int64 `cbor:"2,keyasint"`
+	Step  int64 `cbor:"3,keyasint"`
+}
+
+func (r TaskRange) len() int64 { return (r.Last-r.First)/r.Step + 1 }
+
+func (r TaskRange) has(i int64) bool { return i >= r.First && i <= r.Last && (i-r.First)%r.Step == 0 }
+
+// Valid tells a set whose ranges are well formed, ascend and do not overlap.
+// Every other method expects that.
+func (s TaskSet) Valid() bool {
+	for i, r := range s {
+		if r.First < 0 || r.Last < r.First || r.Step < 1 || (r.Last-r.First)%r.Step != 0 || (i > 0 && r.First <= s[i-1].Last) {
+			return false
+		}
+	}
+	return true
+}
+
+// Len is the number of tasks.
+func (s TaskSet) Len() int64 {
+	var n int64
+	for _, r := range s {
+		n += r.len()
+	}
+	return n
+}
+
+// Has tells whether a task is in the set.
+func (s TaskSet) Has(i int64) bool {
+	for _, r := range s {
+		if r.has(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// Min returns the lowest index; the set must not be empty.
+func (s TaskSet) Min() int64 { return s[0].First }
+
+// Max returns the highest index; the set must not be empty.
+func (s TaskSet) Max() int64 {
+	m := s[0].Last
+	for _, r := range s {
+		m = max(m, r.Last)
+	}
+	return m
+}
+
+// Without returns the set less one task.
+func (s TaskSet) Without(i int64) TaskSet {
+	out := make(TaskSet, 0, len(s)+1)
+	for _, r := range s {
+		if !r.has(i) {
+			out = append(out, r)
+			continue
+		}
+		if i > r.First {
+			out = append(out, normalRange(r.First, i-r.Step, r.Step))
+		}
+		if i < r.Last {
+			out = append(out, normalRange(i+r.Step, r.Last, r.Step))
+		}
+	}
+	return out
+}
+
+func normalRange(first, last, step int64) TaskRange {
+	if first == last {
+		step = 1
+	}
+	return TaskRange{First: first, Last: last, Step: step}
+}
+
+// Each calls f for every task in range order until f returns false.
+func (s TaskSet) Each(f func(int64) bool) {
+	for _, r := range s {
+		for i := r.First; i <= r.Last; i += r.Step {
+			if !f(i) {
+				return
+			}
+		}
+	}
+}
+
+// String prints the set as Slurm does: 1-5,7,10-20:5.
+func (s TaskSet) String() string {
+	var b strings.Builder
+	for i, r := range s {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		switch {
+		case r.First == r.Last:
+			fmt.Fprintf(&b, "%d", r.First)
+		case r.Step == 1:
+			fmt.Fprintf(&b, "%d-%d", r.First, r.Last)
+		default:
+			fmt.Fprintf(&b, "%d-%d:%d", r.First, r.Last, r.Step)
+		}
+	}
+	return b.String()
+}

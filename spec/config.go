@@ -1,0 +1,190 @@
+package spec
+
+// Config is the cluster as its administrator wrote it: parsed, defaulted and
+// validated. It enters the ledger as one event, so a follower and a replay
+// never read a file.
+type Config struct {
+	ClusterName string          `cbor:"1,keyasint"`
+	Nodes       []NodeSpec      `cbor:"2,keyasint,omitempty"`
+	Partitions  []PartitionSpec `cbor:"3,keyasint,omitempty"`
+	Priority    PriorityConfig  `cbor:"4,keyasint"`
+	Limits      JobLimits       `cbor:"5,keyasint"`
+	Timing      Timing          `cbor:"6,keyasint"`
+	Sched       SchedConfig     `cbor:"7,keyasint"`
+	Enforce     Enforce         `cbor:"8,keyasint"`
+	GresTypes   []string        `cbor:"9,keyasint,omitempty"`
+	Licenses    []Count         `cbor:"10,keyasint,omitempty"`
+	TRES        []string        `cbor:"11,keyasint,omitempty"` // AccountingStorageTRES beyond the built-in ones
+	// Raw holds every key as written, in order, for scontrol show config.
+	Raw []KeyValue `cbor:"12,keyasint,omitempty"`
+	// JobCompFile is the path of the jobcomp/filetxt file, or empty.
+	JobCompFile string `cbor:"13,keyasint,omitempty"`
+	// ConfigOverrides: a node keeps its configured size where its agent reports
+	// less (SlurmdParameters=config_overrides).
+	ConfigOverrides bool `cbor:"14,keyasint,omitempty"`
+	// SlurmUser is the account whose owner is an administrator, besides root.
+	SlurmUser string `cbor:"15,keyasint,omitempty"`
+}
+
+// KeyValue is one line of a configuration file.
+type KeyValue struct {
+	Key   string `cbor:"1,keyasint"`
+	Value string `cbor:"2,keyasint"`
+}
+
+// PartitionState says what a partition does with jobs.
+type PartitionState uint8
+
+// The states of a partition.
+const (
+	PartitionUp       PartitionState = iota + 1 // accepts and starts
+	PartitionDown                               // accepts, starts nothing
+	PartitionDrain                              // starts, accepts nothing
+	PartitionInactive                           // neither
+)
+
+// String gives Slurm's name.
+func (s PartitionState) String() string {
+	switch s {
+	case PartitionUp:
+		return "UP"
+	case PartitionDown:
+		return "DOWN"
+	case PartitionDrain:
+		return "DRAIN"
+	case PartitionInactive:
+		return "INACTIVE"
+	}
+	return "UNKNOWN"
+}
+
+// PartitionSpec is a partition as configured.
+type PartitionSpec struct {
+	Name              string         `cbor:"1,keyasint"`
+	Nodes             string         `cbor:"2,keyasint,omitempty"` // as written, for display
+	NodeNames         []string       `cbor:"3,keyasint,omitempty"` // expanded, in order
+	Default           bool           `cbor:"4,keyasint,omitempty"`
+	State             PartitionState `cbor:"5,keyasint,omitempty"` // 0 = UP
+	MaxTime           Span           `cbor:"6,keyasint,omitempty"` // 0 = Infinite
+	DefaultTime       Span           `cbor:"7,keyasint,omitempty"` // 0 = MaxTime
+	MinNodes          uint32         `cbor:"8,keyasint,omitempty"`
+	MaxNodes          uint32         `cbor:"9,keyasint,omitempty"`  // 0 = no limit
+	PriorityTier      uint32         `cbor:"10,keyasint,omitempty"` // 0 = 1
+	PriorityJobFactor uint32         `cbor:"11,keyasint,omitempty"` // 0 = 1
+	QOS               string         `cbor:"12,keyasint,omitempty"`
+	AllowAccounts     []string       `cbor:"13,keyasint,omitempty"`
+	DenyAccounts      []string       `cbor:"14,keyasint,omitempty"`
+	AllowQOS          []string       `cbor:"15,keyasint,omitempty"`
+	DenyQOS           []string       `cbor:"16,keyasint,omitempty"`
+	AllowGroups       []string       `cbor:"17,keyasint,omitempty"`
+	DefMemPerCPU      int64          `cbor:"18,keyasint,omitempty"` // MiB
+	DefMemPerNode     int64          `cbor:"19,keyasint,omitempty"`
+	DefMemPerGPU      int64          `cbor:"20,keyasint,omitempty"`
+	MaxMemPerCPU      int64          `cbor:"21,keyasint,omitempty"`
+	MaxMemPerNode     int64          `cbor:"22,keyasint,omitempty"`
+	DefCPUPerGPU      int64          `cbor:"23,keyasint,omitempty"`
+	MaxCPUsPerNode    int64          `cbor:"24,keyasint,omitempty"`
+	OverSubscribe     string         `cbor:"25,keyasint,omitempty"` // NO, YES[:n], FORCE[:n], EXCLUSIVE
+	Hidden            bool           `cbor:"26,keyasint,omitempty"`
+	RootOnly          bool           `cbor:"27,keyasint,omitempty"`
+	DisableRootJobs   bool           `cbor:"28,keyasint,omitempty"`
+	ReqResv           bool           `cbor:"29,keyasint,omitempty"`
+	LLN               bool           `cbor:"30,keyasint,omitempty"`
+	BillingWeights    []Weight       `cbor:"31,keyasint,omitempty"`
+	PreemptMode       string         `cbor:"32,keyasint,omitempty"`
+	GraceTime         Span           `cbor:"33,keyasint,omitempty"`
+	OverTimeLimit     Span           `cbor:"34,keyasint,omitempty"`
+	ExclusiveUser     bool           `cbor:"35,keyasint,omitempty"`
+	Alternate         string         `cbor:"36,keyasint,omitempty"`
+}
+
+// Weight is a per-TRES weight in millionths.
+type Weight struct {
+	TRES  string `cbor:"1,keyasint"`
+	Micro int64  `cbor:"2,keyasint"`
+	// Per is how many units the weight is for: Mem=0.25G is 250000 per 1024
+	// MiB; 0 = 1. Kept apart because 0.25/1024 is no whole number of millionths.
+	Per int64 `cbor:"3,keyasint,omitempty"`
+}
+
+// PriorityConfig holds the multifactor weights.
+type PriorityConfig struct {
+	Basic      bool     `cbor:"1,keyasint,omitempty"` // priority/basic: first come, first served
+	Age        uint32   `cbor:"2,keyasint,omitempty"`
+	Assoc      uint32   `cbor:"3,keyasint,omitempty"`
+	FairShare  uint32   `cbor:"4,keyasint,omitempty"`
+	JobSize    uint32   `cbor:"5,keyasint,omitempty"`
+	Partition  uint32   `cbor:"6,keyasint,omitempty"`
+	QOS        uint32   `cbor:"7,keyasint,omitempty"`
+	TRES       []Weight `cbor:"8,keyasint,omitempty"`
+	MaxAge     Span     `cbor:"9,keyasint,omitempty"` // 0 = 7 days
+	FavorSmall bool     `cbor:"10,keyasint,omitempty"`
+	HalfLife   Span     `cbor:"11,keyasint,omitempty"` // 0 = never decays
+	CalcPeriod Span     `cbor:"12,keyasint,omitempty"`
+	UsageReset string   `cbor:"13,keyasint,omitempty"`
+	Flags      []string `cbor:"14,keyasint,omitempty"`
+}
+
+// JobLimits bounds what the controller accepts.
+type JobLimits struct {
+	MaxJobCount     uint32 `cbor:"1,keyasint,omitempty"` // live records; 0 = 10000
+	MaxArraySize    uint32 `cbor:"2,keyasint,omitempty"` // 0 = 1001
+	MaxJobID        uint32 `cbor:"3,keyasint,omitempty"` // 0 = 67108863
+	FirstJobID      uint32 `cbor:"4,keyasint,omitempty"` // 0 = 1
+	MaxScript       int64  `cbor:"5,keyasint,omitempty"` // bytes; 0 = 4 MiB
+	MaxTasksPerNode uint32 `cbor:"6,keyasint,omitempty"`
+	EnforcePart     string `cbor:"7,keyasint,omitempty"` // NO, ANY, ALL
+	DefMemPerCPU    int64  `cbor:"8,keyasint,omitempty"` // MiB
+	DefMemPerNode   int64  `cbor:"9,keyasint,omitempty"`
+	DefMemPerGPU    int64  `cbor:"10,keyasint,omitempty"`
+	MaxMemPerCPU    int64  `cbor:"11,keyasint,omitempty"`
+	MaxMemPerNode   int64  `cbor:"12,keyasint,omitempty"`
+	DefCPUPerGPU    int64  `cbor:"13,keyasint,omitempty"`
+	MaxBatchRequeue uint32 `cbor:"14,keyasint,omitempty"` // 0 = 5
+	JobRequeue      bool   `cbor:"15,keyasint,omitempty"`
+	JobFileAppend   bool   `cbor:"16,keyasint,omitempty"`
+	KillInvalidDep  bool   `cbor:"17,keyasint,omitempty"`
+}
+
+// Timing holds the intervals that users notice.
+type Timing struct {
+	KillWait          Span   `cbor:"1,keyasint,omitempty"`
+	MinJobAge         Span   `cbor:"2,keyasint,omitempty"`
+	NodeTimeout       Span   `cbor:"3,keyasint,omitempty"` // SlurmdTimeout
+	InactiveLimit     Span   `cbor:"4,keyasint,omitempty"`
+	OverTimeLimit     Span   `cbor:"5,keyasint,omitempty"`
+	UnkillableAfter   Span   `cbor:"6,keyasint,omitempty"`
+	ReturnToService   uint32 `cbor:"7,keyasint,omitempty"`
+	RequeueDelay      Span   `cbor:"8,keyasint,omitempty"`
+	ControllerTimeout Span   `cbor:"9,keyasint,omitempty"` // SlurmctldTimeout
+	// FenceAfter requeues the jobs of a silent node after this long without a
+	// fence; 0 = wait for a new boot id or an administrator.
+	FenceAfter Span `cbor:"10,keyasint,omitempty"`
+}
+
+// SchedConfig holds the scheduler's own settings.
+type SchedConfig struct {
+	Backfill     bool     `cbor:"1,keyasint,omitempty"`
+	BFWindow     Span     `cbor:"2,keyasint,omitempty"`
+	BFResolution Span     `cbor:"3,keyasint,omitempty"`
+	BFMaxJobTest uint32   `cbor:"4,keyasint,omitempty"`
+	BFInterval   Span     `cbor:"5,keyasint,omitempty"`
+	QueueDepth   uint32   `cbor:"6,keyasint,omitempty"`
+	Interval     Span     `cbor:"7,keyasint,omitempty"`
+	Cores        bool     `cbor:"8,keyasint,omitempty"` // CR_Core*: whole cores
+	Memory       bool     `cbor:"9,keyasint,omitempty"` // memory is a consumable resource
+	LLN          bool     `cbor:"10,keyasint,omitempty"`
+	Params       []string `cbor:"11,keyasint,omitempty"` // SchedulerParameters, as written
+	PreemptType  string   `cbor:"12,keyasint,omitempty"`
+	PreemptMode  string   `cbor:"13,keyasint,omitempty"`
+	ArrayResv    uint32   `cbor:"14,keyasint,omitempty"` // bf_max_job_array_resv
+}
+
+// Enforce is AccountingStorageEnforce.
+type Enforce struct {
+	Associations bool `cbor:"1,keyasint,omitempty"`
+	Limits       bool `cbor:"2,keyasint,omitempty"`
+	QOS          bool `cbor:"3,keyasint,omitempty"`
+	Safe         bool `cbor:"4,keyasint,omitempty"`
+	WCKeys       bool `cbor:"5,keyasint,omitempty"`
+}

@@ -1,0 +1,135 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrBadDependency tells a dependency that could not be read.
+var ErrBadDependency = errors.New("invalid dependency")
+
+var dependencyNames = [...]string{
+	After: "after", AfterAny: "afterany", AfterOK: "afterok", AfterNotOK: "afternotok",
+	AfterCorr: "aftercorr", AfterBurstBuffer: "afterburstbuffer", Singleton: "singleton",
+}
+
+// String gives the kind as users write it.
+func (k DependencyKind) String() string {
+	if k == 0 || int(k) >= len(dependencyNames) {
+		return "unknown"
+	}
+	return dependencyNames[k]
+}
+
+// ParseDependency reads "afterok:12:13_4,singleton" (all must hold) or the
+// same with ? (one must hold). An empty string is no dependency: nil.
+func ParseDependency(s string) (*Dependency, error) {
+	if s == "" {
+		return nil, nil
+	}
+	all, any := strings.Contains(s, ","), strings.Contains(s, "?")
+	if all && any {
+		return nil, fmt.Errorf("%w %q: , and ? cannot be mixed", ErrBadDependency, s)
+	}
+	d := &Dependency{Any: any}
+	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == '?' }) {
+		terms, err := parseTerm(part)
+		if err != nil {
+			return nil, err
+		}
+		d.Terms = append(d.Terms, terms...)
+	}
+	if len(d.Terms) == 0 {
+		return nil, fmt.Errorf("%w %q: no job is named", ErrBadDependency, s)
+	}
+	return d, nil
+}
+
+func parseTerm(part string) ([]DependencyTerm, error) {
+	word, ids, has := strings.Cut(part, ":")
+	var kind DependencyKind
+	for k := After; k <= Singleton; k++ {
+		if equalFold(word, dependencyNames[k]) {
+			kind = k
+		}
+	}
+	switch {
+	case kind == 0 && !has && word != "" && word[0] >= '0' && word[0] <= '9':
+		kind, ids, has = AfterAny, word, true // a bare number means afterany
+	case kind == 0:
+		return nil, fmt.Errorf("%w %q: unknown type %q", ErrBadDependency, part, word)
+	case kind == Singleton && !has:
+		return []DependencyTerm{{Kind: Singleton, Task: NoTask}}, nil
+	case kind == Singleton || !has:
+		return nil, fmt.Errorf("%w %q: expected %s", ErrBadDependency, part, map[bool]string{true: "no job id", false: "type:jobid"}[kind == Singleton])
+	}
+	var out []DependencyTerm
+	for _, id := range strings.Split(ids, ":") {
+		t := DependencyTerm{Kind: kind, Task: NoTask}
+		id, delay, delayed := strings.Cut(id, "+")
+		if delayed {
+			min, err := strconv.ParseUint(delay, 10, 31)
+			if err != nil || kind != After {
+				return nil, fmt.Errorf("%w %q: +minutes is a whole number and only for after", ErrBadDependency, part)
+			}
+			t.Delay = Span(min) * Minute
+		}
+		id, task, tasked := strings.Cut(id, "_")
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%w %q: %q is no job id", ErrBadDependency, part, id)
+		}
+		t.Job = JobID(n)
+		if tasked && task != "*" {
+			k, err := strconv.ParseUint(task, 10, 31)
+			if err != nil {
+				return nil, fmt.Errorf("%w %q: %q is no array task", ErrBadDependency, part, task)
+			}
+			t.Task = int64(k)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// Equal compares two dependencies; nil is none.
+func (d *Dependency) Equal(e *Dependency) bool {
+	if d == nil || e == nil {
+		return d == e
+	}
+	return d.Any == e.Any && slices.Equal(d.Terms, e.Terms)
+}
+
+// String writes a term as users do: afterok:12_3.
+func (t DependencyTerm) String() string {
+	if t.Kind == Singleton {
+		return "singleton"
+	}
+	s := fmt.Sprintf("%s:%d", t.Kind, t.Job)
+	if t.Task != NoTask {
+		s += fmt.Sprintf("_%d", t.Task)
+	}
+	if t.Delay != 0 {
+		s += fmt.Sprintf("+%d", int64(t.Delay/Minute))
+	}
+	return s
+}
+
+// String writes the dependency as users do.
+func (d *Dependency) String() string {
+	if d == nil {
+		return ""
+	}
+	sep := ","
+	if d.Any {
+		sep = "?"
+	}
+	parts := make([]string, len(d.Terms))
+	for i, t := range d.Terms {
+		parts[i] = t.String()
+	}
+	return strings.Join(parts, sep)
+}

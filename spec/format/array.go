@@ -1,0 +1,403 @@
+package format
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// MaxArrayIndex is the largest task index that any configuration allows.
+	MaxArrayIndex = 4_000_000
+	// maxRanges bounds the memory of one array: a set that needs more ranges
+	// than this is not what an array is for.
+	maxRanges = 10_000
+)
+
+// Range is the indices First, First+Step, … Last. A single index has
+// Last == First and Step 1.
+type Range struct {
+	First uint32 `cbor:"1,keyasint"`
+	Last  uint32 `cbor:"2,keyasint"`
+	Step  uint32 `cbor:"3,keyasint"`
+}
+
+// Array is the index expression of a job array, such as 0-15:4,20%2. Its size
+// does not depend on the number of tasks. Methods never change the receiver's
+// ranges in place, so copies may share them.
+type Array struct {
+	// Ranges ascend and their spans do not overlap; Last is an index itself.
+	Ranges []Range `cbor:"1,keyasint"`
+	// Throttle is the most tasks that run at once; 0 = no limit.
+	Throttle uint32 `cbor:"2,keyasint,omitempty"`
+}
+
+func (r Range) count() int64 { return int64((r.Last-r.First)/r.Step) + 1 }
+
+func (r Range) has(i uint32) bool {
+	return i >= r.First && i <= r.Last && (i-r.First)%r.Step == 0
+}
+
+// ParseArray reads 0-15, 0-15:4, 1,3,7-9, each with an optional %N, which
+// limits the whole array wherever it stands; brackets around all are allowed.
+// The caller checks Max against MaxArraySize.
+func ParseArray(s string) (Array, error) {
+	const what = "array index expression"
+	text := s
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		text = text[1 : len(text)-1]
+	}
+	if text == "" {
+		return Array{}, bad(what, s, "it is empty")
+	}
+	var a Array
+	throttled := false
+	for part := range strings.SplitSeq(text, ",") {
+		part, limit, percent := strings.Cut(part, "%")
+		if percent {
+			n, ok := digits(limit, MaxArrayIndex+1)
+			switch {
+			case !ok:
+				return Array{}, bad(what, s, "expected a number after %%, found %q", limit)
+			case throttled && uint32(n) != a.Throttle:
+				return Array{}, bad(what, s, "more than one %% limit")
+			}
+			a.Throttle, throttled = uint32(n), true
+		}
+		r, reason := parseRange(part)
+		if reason != "" {
+			return Array{}, bad(what, s, reason)
+		}
+		a.Ranges = append(a.Ranges, r)
+	}
+	ranges, ok := normal(a.Ranges)
+	if !ok {
+		return Array{}, bad(what, s, "its ranges overlap too often or are more than %d", maxRanges)
+	}
+	a.Ranges = ranges
+	return a, nil
+}
+
+func parseRange(s string) (r Range, reason string) {
+	span, step, stepped := strings.Cut(s, ":")
+	first, last, ranged := strings.Cut(span, "-")
+	if !ranged {
+		last = first
+	}
+	lo, ok1 := digits(first, MaxArrayIndex+1)
+	hi, ok2 := digits(last, MaxArrayIndex+1)
+	by, ok3 := int64(1), true
+	if stepped {
+		by, ok3 = digits(step, MaxArrayIndex+1)
+	}
+	switch {
+	case s == "":
+		return r, "an index is missing"
+	case !ok1 || !ok2 || !ok3:
+		return r, strconv.Quote(s) + " is not n, n-m or n-m:step with numbers up to " + strconv.Itoa(MaxArrayIndex)
+	case stepped && !ranged:
+		return r, strconv.Quote(s) + " has a step but no range"
+	case hi < lo:
+		return r, "range " + span + " runs backwards"
+	case by == 0:
+		return r, "the step of " + strconv.Quote(s) + " is 0"
+	}
+	return tidy(Range{uint32(lo), uint32(hi), uint32(by)}), ""
+}
+
+// tidy makes Last an index and gives single indices step 1.
+func tidy(r Range) Range {
+	r.Last -= (r.Last - r.First) % r.Step
+	if r.Last == r.First {
+		r.Step = 1
+	}
+	return r
+}
+
+// normal sorts ranges and removes overlap and duplicates. It reports false if
+// the result needs too many ranges.
+func normal(in []Range) ([]Range, bool) {
+	slices.SortFunc(in, func(a, b Range) int { return int(int64(a.First) - int64(b.First)) })
+	for i := 1; i < len(in); i++ {
+		if in[i].First <= in[i-1].Last {
+			return rebuild(in)
+		}
+	}
+	out := make([]Range, 0, min(len(in), maxRanges+2))
+	for _, r := range in {
+		if len(out) > maxRanges {
+			return nil, false
+		}
+		if r.count() <= 2 {
+			if out = extend(out, r.First); r.First != r.Last {
+				out = extend(out, r.Last)
+			}
+			continue
+		}
+		out = append(split(out), r)
+		for k := len(out) - 1; k > 0; k-- {
+			m, ok := join(out[k-1], out[k])
+			if !ok {
+				break
+			}
+			out = append(out[:k-1], m)
+		}
+	}
+	out = split(out)
+	return slices.Clip(out), len(out) <= maxRanges
+}
+
+// join makes one range of two neighbours if they continue each other.
+func join(a, b Range) (Range, bool) {
+	gap := b.First - a.Last
+	one, two := a.First == a.Last, b.First == b.Last
+	switch {
+	case one && two:
+		return Range{a.First, b.Last, 1}, gap == 1
+	case one:
+		return Range{a.First, b.Last, b.Step}, gap == b.Step
+	case two || a.Step == b.Step:
+		return Range{a.First, b.Last, a.Step}, gap == a.Step
+	}
+	return Range{}, false
+}
+
+// rebuild handles spans that overlap through a bitmap, which is at most
+// MaxArrayIndex bits and short-lived.
+func rebuild(in []Range) ([]Range, bool) {
+	top, work := uint32(0), int64(0)
+	for _, r := range in {
+		top = max(top, r.Last)
+		work += r.count()
+	}
+	if work > 8*MaxArrayIndex {
+		return nil, false // the same indices again and again: not what anyone means
+	}
+	set := make([]uint64, top/64+1)
+	for _, r := range in {
+		for i := r.First; i <= r.Last; i += r.Step {
+			set[i/64] |= 1 << (i % 64)
+		}
+	}
+	var out []Range
+	for i := uint32(0); i <= top; i++ {
+		if set[i/64]&(1<<(i%64)) == 0 {
+			continue
+		}
+		if out = extend(out, i); len(out) > maxRanges+2 {
+			return nil, false
+		}
+	}
+	out = split(out)
+	return out, len(out) <= maxRanges
+}
+
+// extend adds index i, larger than all before, to the last range if it fits.
+// While it grows, a pair of indices is a range whose step is their distance.
+func extend(out []Range, i uint32) []Range {
+	if k := len(out) - 1; k >= 0 {
+		r := &out[k]
+		switch {
+		case r.First == r.Last:
+			r.Last, r.Step = i, i-r.First
+			return out
+		case i-r.Last == r.Step:
+			r.Last = i
+			return out
+		case r.Last-r.First == r.Step && r.Step > 1:
+			// A pair that did not go on: its second index may start a range.
+			second := r.Last
+			r.Last, r.Step = r.First, 1
+			return append(out, Range{second, i, i - second})
+		}
+	}
+	return append(out, Range{i, i, 1})
+}
+
+// split turns a last pair that is no neighbourhood into two single indices.
+func split(out []Range) []Range {
+	if k := len(out) - 1; k >= 0 && out[k].Step > 1 && out[k].Last-out[k].First == out[k].Step {
+		last := out[k].Last
+		out[k].Last, out[k].Step = out[k].First, 1
+		out = append(out, Range{last, last, 1})
+	}
+	return out
+}
+
+// Count is the number of tasks.
+func (a Array) Count() int64 {
+	n := int64(0)
+	for _, r := range a.Ranges {
+		n += r.count()
+	}
+	return n
+}
+
+// Min is the smallest index; 0 if there is none.
+func (a Array) Min() uint32 {
+	if len(a.Ranges) == 0 {
+		return 0
+	}
+	return a.Ranges[0].First
+}
+
+// Max is the largest index; 0 if there is none.
+func (a Array) Max() uint32 {
+	if len(a.Ranges) == 0 {
+		return 0
+	}
+	return a.Ranges[len(a.Ranges)-1].Last
+}
+
+// Step is the distance of the indices if it is the same for all, else 1. It is
+// the value of SLURM_ARRAY_TASK_STEP.
+func (a Array) Step() uint32 {
+	if len(a.Ranges) == 1 {
+		return a.Ranges[0].Step
+	}
+	return 1
+}
+
+// Contains reports whether i is an index of the array.
+func (a Array) Contains(i uint32) bool {
+	k := a.at(i)
+	return k < len(a.Ranges) && a.Ranges[k].has(i)
+}
+
+// at is the first range whose Last is not below i.
+func (a Array) at(i uint32) int {
+	k, _ := slices.BinarySearchFunc(a.Ranges, i, func(r Range, i uint32) int { return int(int64(r.Last) - int64(i)) })
+	return k
+}
+
+// Next is the smallest index that is not below from.
+func (a Array) Next(from uint32) (uint32, bool) {
+	k := a.at(from)
+	if k == len(a.Ranges) {
+		return 0, false
+	}
+	r := a.Ranges[k]
+	if from <= r.First {
+		return r.First, true
+	}
+	return from + (r.Step-(from-r.First)%r.Step)%r.Step, true
+}
+
+// All yields the indices in ascending order.
+func (a Array) All() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for _, r := range a.Ranges {
+			for i := r.First; ; i += r.Step {
+				if !yield(i) {
+					return
+				}
+				if i == r.Last {
+					break
+				}
+			}
+		}
+	}
+}
+
+// Without is the array minus one index; taking the smallest or largest index
+// of a range does not add ranges.
+func (a Array) Without(i uint32) Array {
+	k := a.at(i)
+	if k == len(a.Ranges) || !a.Ranges[k].has(i) {
+		return a
+	}
+	r := a.Ranges[k]
+	out := make([]Range, 0, len(a.Ranges)+1)
+	out = append(out, a.Ranges[:k]...)
+	if i > r.First {
+		out = append(out, tidy(Range{r.First, i - r.Step, r.Step}))
+	}
+	if i < r.Last {
+		out = append(out, tidy(Range{i + r.Step, r.Last, r.Step}))
+	}
+	a.Ranges = append(out, a.Ranges[k+1:]...)
+	return a
+}
+
+// With is the array plus one index.
+func (a Array) With(i uint32) Array {
+	if a.Contains(i) {
+		return a
+	}
+	k := a.at(i)
+	out := make([]Range, 0, len(a.Ranges)+2)
+	out = append(out, a.Ranges[:k]...)
+	one := Range{i, i, 1}
+	if k < len(a.Ranges) && a.Ranges[k].First < i { // inside the span of a stepped range
+		r := a.Ranges[k]
+		below := i - (i-r.First)%r.Step
+		out = append(out, tidy(Range{r.First, below, r.Step}), one, tidy(Range{below + r.Step, r.Last, r.Step}))
+		k++
+	} else {
+		out = append(out, one)
+	}
+	out = append(out, a.Ranges[k:]...)
+	a.Ranges, _ = normal(out)
+	return a
+}
+
+// String prints the expression so that ParseArray gives the same array.
+func (a Array) String() string { return a.print(0) }
+
+// Display prints the indices as squeue does inside "_[…]": steps only if all
+// indices have the same distance, and not more than limit bytes (0 = no limit;
+// squeue cuts at 64) before "...".
+func (a Array) Display(limit int) string {
+	if limit <= 0 {
+		limit = 1 << 30
+	}
+	if len(a.Ranges) == 1 && a.Ranges[0].count() > 2 {
+		return a.print(limit)
+	}
+	flat := Array{Throttle: a.Throttle}
+	size := 0
+	for _, r := range a.Ranges {
+		if r.Step == 1 {
+			flat.Ranges = append(flat.Ranges, r)
+			continue
+		}
+		for i := r.First; i <= r.Last; i += r.Step {
+			flat.Ranges = append(flat.Ranges, Range{i, i, 1})
+			if size += 2; size > limit {
+				break
+			}
+		}
+	}
+	return flat.print(limit)
+}
+
+// print writes the ranges; with a limit it stops after the part that would
+// pass it, and says so.
+func (a Array) print(limit int) string {
+	var b []byte
+	for k, r := range a.Ranges {
+		mark := len(b)
+		if k > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(r.First), 10)
+		if r.Last != r.First {
+			b = append(b, '-')
+			b = strconv.AppendUint(b, uint64(r.Last), 10)
+			if r.Step > 1 {
+				b = append(b, ':')
+				b = strconv.AppendUint(b, uint64(r.Step), 10)
+			}
+		}
+		if limit > 0 && len(b) > limit && k > 0 {
+			b = append(b[:mark], ",..."...)
+			break
+		}
+	}
+	if a.Throttle > 0 {
+		b = append(b, '%')
+		b = strconv.AppendUint(b, uint64(a.Throttle), 10)
+	}
+	return string(b)
+}

@@ -1,0 +1,58 @@
+package format
+
+import (
+	"strconv"
+	"strings"
+)
+
+// maxPerNode bounds how many nodes a list may stand for.
+const maxPerNode = 1 << 18
+
+// PerNode prints one count per node with runs folded: 2(x3),1. It is the form
+// of SLURM_TASKS_PER_NODE and SLURM_JOB_CPUS_PER_NODE.
+func PerNode(counts []int64) string {
+	var b []byte
+	for i := 0; i < len(counts); {
+		j := i + 1
+		for j < len(counts) && counts[j] == counts[i] {
+			j++
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, counts[i], 10)
+		if j-i > 1 {
+			b = append(b, "(x"...)
+			b = append(strconv.AppendInt(b, int64(j-i), 10), ')')
+		}
+		i = j
+	}
+	return string(b)
+}
+
+// ParsePerNode reads 2(x3),1 back into 2,2,2,1.
+func ParsePerNode(s string) ([]int64, error) {
+	const what = "count per node"
+	var out []int64
+	for part := range strings.SplitSeq(s, ",") {
+		num, times, folded := strings.Cut(part, "(x")
+		n, ok := digits(num, maxAmount)
+		if !ok {
+			return nil, bad(what, s, "expected counts such as 2(x3),1")
+		}
+		reps := int64(1)
+		if folded {
+			body, closed := strings.CutSuffix(times, ")")
+			if reps, ok = digits(body, maxPerNode+1); !ok || !closed || reps == 0 {
+				return nil, bad(what, s, "expected counts such as 2(x3),1")
+			}
+		}
+		if int64(len(out))+reps > maxPerNode {
+			return nil, bad(what, s, "more than %d nodes", maxPerNode)
+		}
+		for range reps {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,267 @@
+package format
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Moment is what a time text is relative to.
+type Moment struct {
+	Now int64 // seconds since 1970
+	Loc *time.Location
+	// Past reads a time for a look back (sacct -S): a time of day is today's
+	// and a date without a year this year's, even if they are over. Otherwise
+	// (sbatch --begin) the next such moment is meant.
+	Past bool
+}
+
+const timeForms = "expected now[+N[unit]], HH:MM[:SS] [AM|PM], midnight, noon, fika, teatime, today, tomorrow, " +
+	"YYYY-MM-DD[THH:MM[:SS]], MMDD[YY] or MM/DD[/YY][-HH:MM[:SS]]"
+
+// ParseTime reads a point in time into seconds since 1970. A date alone means
+// its midnight. A local time that does not exist (summer time begins) is moved
+// forward, one that exists twice is the first.
+func ParseTime(s string, m Moment) (int64, error) {
+	text := lower(strings.TrimSpace(s))
+	if rest, ok := strings.CutPrefix(text, "now"); ok {
+		return parseNow(s, strings.ReplaceAll(rest, " ", ""), m.Now)
+	}
+	p := timeParser{now: time.Unix(m.Now, 0).In(m.Loc), hour: -1, year: -1, month: -1}
+	date, clock := cutTime(text)
+	reason := ""
+	switch {
+	case text == "":
+		reason = "it is empty"
+	case clock == "" && p.clock(date) == "": // a time of day alone
+	default:
+		if reason = p.date(date); reason == "" && clock != "" {
+			reason = p.clock(clock)
+		}
+	}
+	if reason != "" {
+		return 0, bad("time", s, "%s; %s", reason, timeForms)
+	}
+	return p.resolve(m.Past), nil
+}
+
+// cutTime separates date and time of day: 2026-11-21t10:00, 11/21/26-10:00,
+// "tomorrow 10:00". What has no date comes back as the first part.
+func cutTime(text string) (date, clock string) {
+	colon := strings.IndexByte(text, ':')
+	if at := strings.IndexByte(text, ' '); at >= 0 {
+		// "4:00 pm" is a time alone.
+		if colon < 0 || at < colon {
+			return text[:at], strings.TrimSpace(text[at:])
+		}
+		if strings.TrimSpace(text[at:]) == "am" || strings.TrimSpace(text[at:]) == "pm" {
+			return text, ""
+		}
+	}
+	if colon < 0 {
+		return text, ""
+	}
+	// The separator is the last t or - before the colon: "2026-11-21t10:00".
+	if at := strings.LastIndexAny(text[:colon], "t-"); at > 0 {
+		return text[:at], text[at+1:]
+	}
+	return text, ""
+}
+
+// parseNow reads what follows "now": nothing or ±N[unit].
+func parseNow(s, rest string, now int64) (int64, error) {
+	if rest == "" {
+		return now, nil
+	}
+	sign := int64(1)
+	switch rest[0] {
+	case '-':
+		sign = -1
+	case '+':
+	default:
+		return 0, bad("time", s, timeForms)
+	}
+	num := strings.TrimRight(rest[1:], "abcdefghijklmnopqrstuvwxyz")
+	n, ok := digits(num, maxField/604800)
+	if !ok {
+		return 0, bad("time", s, "expected a whole number after now%c", rest[0])
+	}
+	switch unit := rest[1+len(num):]; unit {
+	case "", "s", "sec", "secs", "second", "seconds":
+	case "min", "mins", "minute", "minutes":
+		n *= 60
+	case "h", "hr", "hrs", "hour", "hours":
+		n *= 3600
+	case "d", "day", "days":
+		n *= 86400
+	case "w", "week", "weeks":
+		n *= 604800
+	default:
+		return 0, bad("time", s, "unknown unit %q; use seconds, minutes, hours, days or weeks", unit)
+	}
+	return now + sign*n, nil
+}
+
+// timeParser collects the fields; -1 = not given.
+type timeParser struct {
+	now               time.Time
+	hour, min, sec    int
+	year, month, mday int
+}
+
+// clock reads a time of day; the result is a reason, empty on success.
+func (p *timeParser) clock(s string) string {
+	switch s {
+	case "midnight":
+		p.hour, p.min, p.sec = 0, 0, 0
+		return ""
+	case "noon":
+		p.hour, p.min, p.sec = 12, 0, 0
+		return ""
+	case "fika":
+		p.hour, p.min, p.sec = 15, 0, 0
+		return ""
+	case "teatime":
+		p.hour, p.min, p.sec = 16, 0, 0
+		return ""
+	}
+	body, half := s, ""
+	if strings.HasSuffix(s, "am") || strings.HasSuffix(s, "pm") {
+		body, half = strings.TrimSpace(s[:len(s)-2]), s[len(s)-2:]
+	}
+	parts := strings.Split(body, ":")
+	var f [3]int64
+	if len(parts) < 2 || len(parts) > 3 {
+		return strconv.Quote(s) + " is not a time of day"
+	}
+	for i, part := range parts {
+		limit, ok := int64(60), false
+		if i == 0 {
+			limit = 24
+		}
+		if f[i], ok = digits(part, limit); !ok || len(part) > 2 {
+			return strconv.Quote(s) + " is not a time of day"
+		}
+	}
+	if half != "" {
+		if f[0] < 1 || f[0] > 12 {
+			return strconv.Quote(s) + ": hours with AM or PM are 1 to 12"
+		}
+		f[0] %= 12
+		if half == "pm" {
+			f[0] += 12
+		}
+	}
+	p.hour, p.min, p.sec = int(f[0]), int(f[1]), int(f[2])
+	return ""
+}
+
+// date reads a day; the result is a reason, empty on success.
+func (p *timeParser) date(s string) string {
+	fail := strconv.Quote(s) + " is not a date"
+	switch s {
+	case "today":
+		p.setDay(p.now)
+		return ""
+	case "tomorrow":
+		p.setDay(p.now.AddDate(0, 0, 1))
+		return ""
+	}
+	if parts := strings.Split(s, "-"); len(parts) == 3 {
+		y, ok1 := digits(parts[0], 10000)
+		return p.ymd(y, parts[1], parts[2], fail, ok1 && len(parts[0]) == 4)
+	}
+	sep := "/"
+	if strings.Contains(s, ".") {
+		sep = "."
+	}
+	parts := strings.Split(s, sep)
+	if len(parts) == 1 && (len(s) == 4 || len(s) == 6) {
+		parts = []string{s[:2], s[2:4], s[4:]}
+		if len(s) == 4 {
+			parts = parts[:2]
+		}
+	}
+	switch len(parts) {
+	case 2:
+		return p.ymd(-1, parts[0], parts[1], fail, true)
+	case 3:
+		y, ok := digits(parts[2], 10000)
+		if len(parts[2]) == 2 {
+			y += 2000
+		}
+		return p.ymd(y, parts[0], parts[1], fail, ok && (len(parts[2]) == 2 || len(parts[2]) == 4))
+	}
+	return fail
+}
+
+func (p *timeParser) setDay(t time.Time) {
+	p.year, p.month, p.mday = t.Year(), int(t.Month()), t.Day()
+}
+
+func (p *timeParser) ymd(y int64, month, day, fail string, ok bool) string {
+	mo, ok1 := digits(month, 13)
+	d, ok2 := digits(day, 32)
+	if !ok || !ok1 || !ok2 || mo == 0 || d == 0 || len(month) > 2 || len(day) > 2 {
+		return fail
+	}
+	check := int(y)
+	if y < 0 {
+		check = 2024 // 29 February may be meant for the next leap year
+	}
+	if t := time.Date(check, time.Month(mo), int(d), 12, 0, 0, 0, time.UTC); t.Day() != int(d) {
+		return fail + ": the month has fewer days"
+	}
+	p.year, p.month, p.mday = int(y), int(mo), int(d)
+	return ""
+}
+
+// first gives the earlier of two moments that show the same local time, where
+// clocks are put back; package time does not say which one it chooses.
+func first(t time.Time) time.Time {
+	_, now := t.Zone()
+	_, before := t.Add(-4 * time.Hour).Zone()
+	if earlier := t.Add(time.Duration(now-before) * time.Second); now < before && earlier.Format(time.TimeOnly) == t.Format(time.TimeOnly) {
+		return earlier
+	}
+	return t
+}
+
+// resolve fills what was not given.
+func (p *timeParser) resolve(past bool) int64 {
+	at := func(y, mo, d int) int64 {
+		return first(time.Date(y, time.Month(mo), d, max(p.hour, 0), p.min, p.sec, 0, p.now.Location())).Unix()
+	}
+	now := p.now.Unix()
+	if p.month < 0 { // a time of day: today or, if that is over, tomorrow
+		day := p.now
+		if !past && at(day.Year(), int(day.Month()), day.Day()) <= now {
+			day = day.AddDate(0, 0, 1)
+		}
+		return at(day.Year(), int(day.Month()), day.Day())
+	}
+	if p.year >= 0 {
+		return at(p.year, p.month, p.mday)
+	}
+	year := p.now.Year()
+	if !past && at(year, p.month, p.mday) < now {
+		year++
+	}
+	for leap := 0; p.month == 2 && p.mday == 29 && leap < 8 && time.Date(year, 2, 29, 12, 0, 0, 0, time.UTC).Day() != 29; leap++ {
+		if past {
+			year--
+		} else {
+			year++
+		}
+	}
+	return at(year, p.month, p.mday)
+}
+
+// Time prints seconds since 1970 as Slurm's standard format,
+// 2026-11-21T10:00:00; 0 is "Unknown".
+func Time(sec int64, loc *time.Location) string {
+	if sec == 0 {
+		return "Unknown"
+	}
+	return time.Unix(sec, 0).In(loc).Format("2006-01-02T15:04:05")
+}

@@ -1,0 +1,238 @@
+package hostlist
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Parse reads an expression. The empty expression is the empty list; empty
+// elements between commas are skipped, as Slurm skips them. The error is a
+// *[SyntaxError].
+func Parse(expr string) (List, error) {
+	p := parser{expr: expr}
+	for p.pos < len(expr) {
+		if expr[p.pos] == ',' {
+			p.pos++
+			continue
+		}
+		if err := p.term(); err != nil {
+			return List{}, err
+		}
+	}
+	return p.list, nil
+}
+
+// CheckName says whether a plain host name can be part of a list.
+func CheckName(host string) error {
+	if host == "" {
+		return &SyntaxError{Expr: host, Reason: "empty host name"}
+	}
+	if len(host) > maxName {
+		return &SyntaxError{Expr: host, Pos: maxName, Reason: fmt.Sprintf("host name longer than %d characters", maxName)}
+	}
+	for i := range len(host) {
+		if !nameByte(host[i]) {
+			return &SyntaxError{Expr: host, Pos: i, Reason: badByte(host, i)}
+		}
+	}
+	return nil
+}
+
+// nameByte: what host names are made of; everything else would be read as
+// something else by a shell, by a configuration file or by this package.
+func nameByte(c byte) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', isDigit(c):
+		return true
+	}
+	return c == '-' || c == '_' || c == '.' || c == ':'
+}
+
+func badByte(s string, i int) string {
+	switch c := s[i]; c {
+	case ' ', '\t', '\n', '\r', '\v', '\f':
+		return "white space (separate hosts with commas only)"
+	case ']':
+		return "']' without '['"
+	case '[':
+		return "'[' inside a plain host name"
+	default:
+		if c < 0x20 || c >= 0x7f {
+			return fmt.Sprintf("character %#02x", c)
+		}
+		return fmt.Sprintf("character %q", c)
+	}
+}
+
+// parser walks the expression once; list grows as terms are read.
+type parser struct {
+	expr string
+	pos  int
+	list List
+}
+
+func (p *parser) fail(at int, format string, args ...any) error {
+	return &SyntaxError{Expr: p.expr, Pos: at, Reason: fmt.Sprintf(format, args...)}
+}
+
+// term reads one element up to its comma: literals and brackets in turn.
+func (p *parser) term() error {
+	start := p.pos
+	for p.pos < len(p.expr) && nameByte(p.expr[p.pos]) {
+		p.pos++
+	}
+	if p.pos == len(p.expr) || p.expr[p.pos] == ',' { // a plain name, the common case
+		if p.pos-start > maxName {
+			return p.fail(start+maxName, "host name longer than %d characters", maxName)
+		}
+		if p.list.count == MaxHosts {
+			return p.fail(start, "more than %d hosts", MaxHosts)
+		}
+		p.list.push(p.expr[start:p.pos])
+		return nil
+	}
+	p.pos = start
+	lits, sets, err := p.split()
+	if err != nil {
+		return err
+	}
+	// The size is known before anything is built.
+	size, length := 1, 0
+	for i, set := range sets {
+		n, width := 0, 0
+		for _, r := range set {
+			if r.hi-r.lo >= MaxHosts {
+				return p.fail(start, "more than %d hosts", MaxHosts)
+			}
+			n += r.count()
+			width = max(width, r.width, decimals(r.hi))
+		}
+		if n > MaxHosts || size*n > MaxHosts-p.list.count {
+			return p.fail(start, "more than %d hosts", MaxHosts)
+		}
+		size *= n
+		length += len(lits[i]) + width
+	}
+	if length+len(lits[len(sets)]) > maxName {
+		return p.fail(start, "host name longer than %d characters", maxName)
+	}
+	p.product("", lits, sets)
+	return nil
+}
+
+// split cuts a term into len(sets)+1 literals with the sets between them.
+func (p *parser) split() (lits []string, sets [][]run, err error) {
+	from := p.pos
+	for ; p.pos < len(p.expr); p.pos++ {
+		switch c := p.expr[p.pos]; {
+		case c == ',':
+			return append(lits, p.expr[from:p.pos]), sets, nil
+		case c == '[':
+			lits = append(lits, p.expr[from:p.pos])
+			set, err := p.bracket()
+			if err != nil {
+				return nil, nil, err
+			}
+			sets = append(sets, set)
+			from = p.pos + 1
+		case !nameByte(c):
+			return nil, nil, p.fail(p.pos, "%s", badByte(p.expr, p.pos))
+		}
+	}
+	return append(lits, p.expr[from:]), sets, nil
+}
+
+// bracket reads "[...]" and leaves pos on the ']'.
+func (p *parser) bracket() ([]run, error) {
+	open := p.pos
+	end := strings.IndexByte(p.expr[open:], ']')
+	if end < 0 {
+		end = 0
+	}
+	set := make([]run, 0, 1+strings.Count(p.expr[open:open+end], ","))
+	for {
+		p.pos++ // over '[' or ','
+		r, err := p.numbers(open)
+		if err != nil {
+			return nil, err
+		}
+		set = append(set, r)
+		if p.pos == len(p.expr) {
+			return nil, p.fail(open, "'[' without ']'")
+		}
+		switch c := p.expr[p.pos]; c {
+		case ']':
+			return set, nil
+		case ',':
+		default:
+			return nil, p.fail(p.pos, "expected ',', '-' or ']', found %s", badByte(p.expr, p.pos))
+		}
+	}
+}
+
+// numbers reads "7" or "001-003".
+func (p *parser) numbers(open int) (run, error) {
+	at := p.pos
+	lo, width, err := p.number(open)
+	if err != nil {
+		return run{}, err
+	}
+	r := run{lo: lo, hi: lo, width: width}
+	if p.pos < len(p.expr) && p.expr[p.pos] == '-' {
+		p.pos++
+		hi, hiWidth, err := p.number(open)
+		if err != nil {
+			return run{}, err
+		}
+		if hi < lo {
+			return run{}, p.fail(at, "range %s runs backwards", p.expr[at:p.pos])
+		}
+		// [001-3] is common and clear; [1-010] would lose the padding of its end.
+		if hiWidth > decimals(hi) && hiWidth != width {
+			return run{}, p.fail(at, "range %s is zero padded at its end only", p.expr[at:p.pos])
+		}
+		r.hi = hi
+	}
+	return r, nil
+}
+
+func (p *parser) number(open int) (n uint64, width int, err error) {
+	at := p.pos
+	for p.pos < len(p.expr) && isDigit(p.expr[p.pos]) {
+		p.pos++
+	}
+	if p.pos == at {
+		if at == len(p.expr) {
+			return 0, 0, p.fail(open, "'[' without ']'")
+		}
+		return 0, 0, p.fail(at, "a number is missing")
+	}
+	n, ok := number(p.expr[at:p.pos])
+	if !ok {
+		return 0, 0, p.fail(at, "number longer than %d digits", maxDigits)
+	}
+	return n, p.pos - at, nil
+}
+
+// product pushes every combination, the last bracket counting fastest. All
+// brackets but the last become literal prefixes; the last stays a range.
+func (p *parser) product(prefix string, lits []string, sets [][]run) {
+	prefix += lits[0]
+	if len(sets) == 1 {
+		p.list.runs = slices.Grow(p.list.runs, len(sets[0]))
+		for _, r := range sets[0] {
+			r.prefix, r.suffix = prefix, lits[1]
+			p.list.pushRange(r)
+		}
+		return
+	}
+	for _, r := range sets[0] {
+		for n := r.lo; ; n++ {
+			p.product(string(appendNumber([]byte(prefix), n, r.width)), lits[1:], sets[1:])
+			if n == r.hi {
+				break
+			}
+		}
+	}
+}

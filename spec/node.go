@@ -1,0 +1,96 @@
+package spec
+
+// NodeSpec is a node as the configuration describes it.
+type NodeSpec struct {
+	Name           string     `cbor:"1,keyasint"`
+	Hostname       string     `cbor:"2,keyasint,omitempty"`
+	Addr           string     `cbor:"3,keyasint,omitempty"`
+	Port           uint32     `cbor:"4,keyasint,omitempty"`
+	CPUs           int64      `cbor:"5,keyasint"`
+	Boards         int64      `cbor:"6,keyasint,omitempty"`
+	Sockets        int64      `cbor:"7,keyasint,omitempty"`
+	CoresPerSocket int64      `cbor:"8,keyasint,omitempty"`
+	ThreadsPerCore int64      `cbor:"9,keyasint,omitempty"`
+	Mem            int64      `cbor:"10,keyasint,omitempty"` // MiB, RealMemory
+	MemSpecLimit   int64      `cbor:"11,keyasint,omitempty"` // MiB kept from jobs
+	CoreSpecCount  int64      `cbor:"12,keyasint,omitempty"`
+	CPUSpecList    string     `cbor:"13,keyasint,omitempty"`
+	TmpDisk        int64      `cbor:"14,keyasint,omitempty"` // MiB
+	Weight         uint32     `cbor:"15,keyasint,omitempty"`
+	Features       []string   `cbor:"16,keyasint,omitempty"`
+	GRES           []GRESSpec `cbor:"17,keyasint,omitempty"`
+	State          string     `cbor:"18,keyasint,omitempty"` // initial: "", DOWN, DRAIN, FUTURE, CLOUD, FAIL
+	Reason         string     `cbor:"19,keyasint,omitempty"`
+}
+
+// GRESSpec is a kind of generic resource that a node declares.
+type GRESSpec struct {
+	Name  string `cbor:"1,keyasint"`           // gpu
+	Type  string `cbor:"2,keyasint,omitempty"` // h100
+	N     int64  `cbor:"3,keyasint"`
+	Files string `cbor:"4,keyasint,omitempty"` // File= expression of gres.conf, or empty
+	Cores string `cbor:"5,keyasint,omitempty"` // Cores= of gres.conf
+	Links string `cbor:"6,keyasint,omitempty"`
+	Flags string `cbor:"7,keyasint,omitempty"`
+	// NoConsume: any number of jobs may use it at once.
+	NoConsume bool `cbor:"8,keyasint,omitempty"`
+}
+
+// GPU is one device that can be allocated: the UUID is its identity, the index
+// its position on the node. MIG slices are GPUs with a Parent.
+type GPU struct {
+	Index    uint32  `cbor:"1,keyasint"`
+	UUID     string  `cbor:"2,keyasint"`
+	Type     string  `cbor:"3,keyasint,omitempty"`
+	Minor    int32   `cbor:"4,keyasint,omitempty"`
+	PCI      string  `cbor:"5,keyasint,omitempty"`
+	Model    string  `cbor:"6,keyasint,omitempty"`
+	Mem      int64   `cbor:"7,keyasint,omitempty"` // MiB
+	NUMA     int32   `cbor:"8,keyasint,omitempty"`
+	Path     string  `cbor:"9,keyasint,omitempty"`  // /dev/nvidia0
+	Parent   string  `cbor:"10,keyasint,omitempty"` // UUID of the MIG parent
+	Links    []int32 `cbor:"11,keyasint,omitempty"` // link class to each other index; higher is closer
+	CPUs     Bitset  `cbor:"12,keyasint,omitempty"` // near CPUs; empty = all
+	Provider string  `cbor:"13,keyasint,omitempty"` // dcgm, nvml, simulated
+}
+
+// Inventory is what a node's agent found and declares when it registers.
+type Inventory struct {
+	BootID         string  `cbor:"1,keyasint"`
+	BootedAt       Instant `cbor:"2,keyasint,omitempty"`
+	AgentStarted   Instant `cbor:"3,keyasint,omitempty"`
+	AgentVersion   string  `cbor:"4,keyasint,omitempty"`
+	Hostname       string  `cbor:"5,keyasint,omitempty"`
+	Addr           string  `cbor:"6,keyasint,omitempty"` // host:port of the agent's API
+	OS             string  `cbor:"7,keyasint,omitempty"`
+	Arch           string  `cbor:"8,keyasint,omitempty"`
+	CPUs           int64   `cbor:"9,keyasint"`
+	Sockets        int64   `cbor:"10,keyasint,omitempty"`
+	CoresPerSocket int64   `cbor:"11,keyasint,omitempty"`
+	ThreadsPerCore int64   `cbor:"12,keyasint,omitempty"`
+	Mem            int64   `cbor:"13,keyasint,omitempty"` // MiB
+	TmpDisk        int64   `cbor:"14,keyasint,omitempty"` // MiB
+	GPUs           []GPU   `cbor:"15,keyasint,omitempty"`
+	GRES           []Count `cbor:"16,keyasint,omitempty"` // other generic resources
+	MetricsAddr    string  `cbor:"17,keyasint,omitempty"` // host:port of /metrics
+	Degraded       string  `cbor:"18,keyasint,omitempty"` // what the agent cannot do here, or empty
+}
+
+// JobCPUs is the number of CPUs for jobs: all but the last CoreSpecCount
+// cores, which are kept for the system.
+func (n *NodeSpec) JobCPUs() int64 {
+	return max(n.CPUs-n.CoreSpecCount*max(n.ThreadsPerCore, 1), 0)
+}
+
+// NodeTRES is the whole capacity of a node for jobs, as a vector.
+func (n *NodeSpec) NodeTRES() TRES {
+	t := TRES{CPU: n.JobCPUs(), Mem: n.Mem - n.MemSpecLimit, Node: 1}
+	for _, g := range n.GRES {
+		c := Count{Name: g.Name, Type: g.Type}
+		t = t.With(c.TRES(), t.Get(c.TRES())+g.N)
+		if typed := c.TypedTRES(); typed != "" {
+			t = t.With(typed, t.Get(typed)+g.N)
+		}
+	}
+	return t
+}

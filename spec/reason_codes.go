@@ -1,0 +1,56 @@
+package spec
+
+// ReasonCodes lists every reason that Slurm 25.11 knows, in its order. Muster
+// sets some of them and a few of its own; clients may meet any.
+//
+//muster:table one entry for each name
+func ReasonCodes() []ReasonCode {
+	return []ReasonCode{
+		"None", "Prolog", "Priority", "Dependency", "Resources", "PartitionNodeLimit", "PartitionTimeLimit",
+		"PartitionDown", "PartitionInactive", "JobHeldAdmin", "JobHeldUser", "NvidiaImexChannels", "BeginTime", "Licenses",
+		"AssociationJobLimit", "AssociationResourceLimit", "AssociationTimeLimit", "Reservation", "ReqNodeNotAvail",
+		"SchedDefer", "NodeDown", "BadConstraints", "SystemFailure", "JobLaunchFailure", "NonZeroExitCode", "RaisedSignal",
+		"TimeLimit", "InactiveLimit", "InvalidAccount", "InvalidQOS", "QOSUsageThreshold", "QOSJobLimit",
+		"QOSResourceLimit", "QOSTimeLimit", "Cleaning", "QOSNotAllowed", "AccountNotAllowed", "DependencyNeverSatisfied",
+		"QOSGrpCpuLimit", "QOSGrpCPUMinutesLimit", "QOSGrpCPURunMinutesLimit", "QOSGrpJobsLimit", "QOSGrpMemLimit",
+		"QOSGrpNodeLimit", "QOSGrpSubmitJobsLimit", "QOSGrpWallLimit", "QOSMaxCpuPerJobLimit",
+		"QOSMaxCpuMinutesPerJobLimit", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerUserLimit",
+		"QOSMaxJobsPerUserLimit", "QOSMaxNodePerUserLimit", "QOSMaxSubmitJobPerUserLimit", "QOSMinCpuNotSatisfied",
+		"AssocGrpCpuLimit", "AssocGrpCPUMinutesLimit", "AssocGrpCPURunMinutesLimit", "AssocGrpJobsLimit",
+		"AssocGrpMemLimit", "AssocGrpNodeLimit", "AssocGrpSubmitJobsLimit", "AssocGrpWallLimit", "AssocMaxJobsLimit",
+		"AssocMaxCpuPerJobLimit", "AssocMaxCpuMinutesPerJobLimit", "AssocMaxNodePerJobLimit",
+		"AssocMaxWallDurationPerJobLimit", "AssocMaxSubmitJobLimit", "JobHoldMaxRequeue", "JobArrayTaskLimit",
+		"BurstBufferResources", "BurstBufferStageIn", "BurstBufferOperation", "AssocGrpUnknown", "AssocGrpUnknownMinutes",
+		"AssocGrpUnknownRunMinutes", "AssocMaxUnknownPerJob", "AssocMaxUnknownPerNode", "AssocMaxUnknownMinutesPerJob",
+		"AssocMaxCpuPerNode", "AssocGrpMemMinutes", "AssocGrpMemRunMinutes", "AssocMaxMemPerJob", "AssocMaxMemPerNode",
+		"AssocMaxMemMinutesPerJob", "AssocGrpNodeMinutes", "AssocGrpNodeRunMinutes", "AssocMaxNodeMinutesPerJob",
+		"AssocGrpEnergy", "AssocGrpEnergyMinutes", "AssocGrpEnergyRunMinutes", "AssocMaxEnergyPerJob",
+		"AssocMaxEnergyPerNode", "AssocMaxEnergyMinutesPerJob", "AssocGrpGRES", "AssocGrpGRESMinutes",
+		"AssocGrpGRESRunMinutes", "AssocMaxGRESPerJob", "AssocMaxGRESPerNode", "AssocMaxGRESMinutesPerJob",
+		"AssocGrpLicense", "AssocGrpLicenseMinutes", "AssocGrpLicenseRunMinutes", "AssocMaxLicensePerJob",
+		"AssocMaxLicenseMinutesPerJob", "AssocGrpBB", "AssocGrpBBMinutes", "AssocGrpBBRunMinutes", "AssocMaxBBPerJob",
+		"AssocMaxBBPerNode", "AssocMaxBBMinutesPerJob", "QOSGrpUnknown", "QOSGrpUnknownMinutes", "QOSGrpUnknownRunMinutes",
+		"QOSMaxUnknownPerJob", "QOSMaxUnknownPerNode", "QOSMaxUnknownPerUser", "QOSMaxUnknownMinutesPerJob",
+		"QOSMinUnknown", "QOSMaxCpuPerNode", "QOSGrpMemoryMinutes", "QOSGrpMemoryRunMinutes", "QOSMaxMemoryPerJob",
+		"QOSMaxMemoryPerNode", "QOSMaxMemoryPerUser", "QOSMaxMemoryMinutesPerJob", "QOSMinMemory", "QOSGrpNodeMinutes",
+		"QOSGrpNodeRunMinutes", "QOSMaxNodeMinutesPerJob", "QOSMinNode", "QOSGrpEnergy", "QOSGrpEnergyMinutes",
+		"QOSGrpEnergyRunMinutes", "QOSMaxEnergyPerJob", "QOSMaxEnergyPerNode", "QOSMaxEnergyPerUser",
+		"QOSMaxEnergyMinutesPerJob", "QOSMinEnergy", "QOSGrpGRES", "QOSGrpGRESMinutes", "QOSGrpGRESRunMinutes",
+		"QOSMaxGRESPerJob", "QOSMaxGRESPerNode", "QOSMaxGRESPerUser", "QOSMaxGRESMinutesPerJob", "QOSMinGRES",
+		"QOSGrpLicense", "QOSGrpLicenseMinutes", "QOSGrpLicenseRunMinutes", "QOSMaxLicensePerJob", "QOSMaxLicensePerUser",
+		"QOSMaxLicenseMinutesPerJob", "QOSMinLicense", "QOSGrpBB", "QOSGrpBBMinutes", "QOSGrpBBRunMinutes",
+		"QOSMaxBBPerJob", "QOSMaxBBPerNode", "QOSMaxBBPerUser", "QOSMinBB", "DeadLine", "MaxBBPerAccount",
+		"MaxCpuPerAccount", "MaxEnergyPerAccount", "MaxGRESPerAccount", "MaxNodePerAccount", "MaxLicensePerAccount",
+		"MaxMemoryPerAccount", "MaxUnknownPerAccount", "MaxJobsPerAccount", "MaxSubmitJobsPerAccount", "PartitionConfig",
+		"AccountingPolicy", "FedJobLock", "OutOfMemory", "MaxMemPerLimit", "AssocGrpBilling", "AssocGrpBillingMinutes",
+		"AssocGrpBillingRunMinutes", "AssocMaxBillingPerJob", "AssocMaxBillingPerNode", "AssocMaxBillingMinutesPerJob",
+		"QOSGrpBilling", "QOSGrpBillingMinutes", "QOSGrpBillingRunMinutes", "QOSMaxBillingPerJob", "QOSMaxBillingPerNode",
+		"QOSMaxBillingPerUser", "QOSMaxBillingMinutesPerJob", "MaxBillingPerAccount", "QOSMinBilling",
+		"ReservationDeleted", "ReservationInvalid", "Constraints", "MaxBBRunMinsPerAccount", "MaxBillingRunMinsPerAccount",
+		"MaxCpuRunMinsPerAccount", "MaxEnergyRunMinsPerAccount", "MaxGRESRunMinsPerAccount", "MaxNodeRunMinsPerAccount",
+		"MaxLicenseRunMinsPerAccount", "MaxMemoryRunMinsPerAccount", "MaxUnknownRunMinsPerAccount", "MaxBBRunMinsPerUser",
+		"MaxBillingRunMinsPerUser", "MaxCpuRunMinsPerUser", "MaxEnergyRunMinsPerUser", "MaxGRESRunMinsPerUser",
+		"MaxNodeRunMinsPerUser", "MaxLicenseRunMinsPerUser", "MaxMemoryRunMinsPerUser", "MaxUnknownRunMinsPerUser",
+		"MaxPoweredUpNodes", "MpiPortsBusy",
+	}
+}

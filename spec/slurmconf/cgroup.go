@@ -1,0 +1,137 @@
+package slurmconf
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Percent is a share in hundredths of a percent: 101.5 % is 10150.
+type Percent int64
+
+// Hundred is 100 %.
+const Hundred Percent = 10_000
+
+// Cgroup is a cgroup.conf.
+type Cgroup struct {
+	Name     string
+	Settings []Setting
+	// Plugin is autodetect, cgroup/v2, cgroup/v1 or disabled.
+	Plugin           string
+	Mountpoint       string
+	ConstrainCores   bool
+	ConstrainDevices bool
+	ConstrainRAM     bool
+	ConstrainSwap    bool
+	AllowedRAM       Percent // of the memory a job has
+	AllowedSwap      Percent // of the memory a job has, beyond it
+	MaxRAM           Percent // of the node's memory, for jobs without memory of their own
+	MaxSwap          Percent // of the node's memory, RAM and swap together
+	MinRAM           int64   // MiB that a job's limit is never below
+}
+
+func cgroupDefaults() *Cgroup {
+	return &Cgroup{Plugin: "autodetect", Mountpoint: "/sys/fs/cgroup", AllowedRAM: Hundred, MaxRAM: Hundred, MaxSwap: Hundred, MinRAM: 30}
+}
+
+func cgroupKeys() []key[Cgroup] {
+	const (
+		kmem    = "kernel memory counts as the job's memory"
+		systemd = "the agent uses the cgroup that it was started in and asks systemd for nothing"
+	)
+	percent := func(to func(*Cgroup) *Percent) func(*Cgroup, value) {
+		return func(c *Cgroup, v value) {
+			n, ok := micros(strings.TrimSuffix(v.Value, "%"))
+			if !ok || n < 0 || n > 1_000_000e6 || n%10_000 != 0 {
+				v.fail("%s is no percentage (with at most two decimals)", short(v.Value))
+				return
+			}
+			*to(c) = Percent(n / 10_000)
+		}
+	}
+	return []key[Cgroup]{
+		{"AllowedDevicesFile", meaningless, "", "Slurm removed it; devices that every program needs are always allowed", nil},
+		{"AllowedKmemSpace", meaningless, "", kmem, nil},
+		{"AllowedRAMSpace", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.AllowedRAM })},
+		{"AllowedSwapSpace", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.AllowedSwap })},
+		{"CgroupAutomount", meaningless, "", "cgroups are used where they are mounted", nil},
+		{"CgroupMountpoint", implemented, "", "", func(c *Cgroup, v value) {
+			if !strings.HasPrefix(v.Value, "/") {
+				v.fail("%s is no absolute path", short(v.Value))
+				return
+			}
+			c.Mountpoint = v.Value
+		}},
+		{"CgroupPlugin", implemented, "", "", oneOf("autodetect|cgroup/v1|cgroup/v2|disabled", func(c *Cgroup) *string { return &c.Plugin })},
+		{"CgroupReleaseAgentDir", meaningless, "", "Slurm removed it; the shepherd removes empty cgroups", nil},
+		{"CgroupSlice", unsupported, "", systemd, nil},
+		{"ConstrainCores", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainCores })},
+		{"ConstrainDevices", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainDevices })},
+		{"ConstrainKmemSpace", meaningless, "no|0|false", kmem, nil},
+		{"ConstrainRAMSpace", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainRAM })},
+		{"ConstrainSwapSpace", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainSwap })},
+		{"EnableControllers", meaningless, "", "the agent enables the controllers that it needs", nil},
+		{"EnableExtraControllers", unsupported, "", "only cpu, cpuset, io, memory and pids are enabled", nil},
+		{"IgnoreSystemd", meaningless, "", systemd, nil},
+		{"IgnoreSystemdOnFailure", meaningless, "", systemd, nil},
+		{"MaxKmemPercent", meaningless, "", kmem, nil},
+		{"MaxRAMPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxRAM })},
+		{"MaxSwapPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxSwap })},
+		{"MemorySwappiness", unsupported, "", "the kernel's own swappiness applies", nil},
+		{"MinKmemSpace", meaningless, "", kmem, nil},
+		{"MinRAMSpace", implemented, "", "", memory(func(c *Cgroup) *int64 { return &c.MinRAM })},
+		{"SignalChildrenProcesses", unsupported, "no|0|false", "signals go to the processes that Slurm's rules name", nil},
+		{"SystemdTimeout", meaningless, "", systemd, nil},
+		{"TaskAffinity", unsupported, "no|0|false", "Slurm replaced it by TaskPlugin=task/affinity in slurm.conf", nil},
+	}
+}
+
+// ReadCgroup reads cgroup.conf. The Cgroup is never nil; it must not be used
+// if the problems hold an Error.
+func ReadCgroup(fsys fs.FS, name string) (*Cgroup, Problems) {
+	var ps Problems
+	c := cgroupDefaults()
+	c.Name = name
+	recs, _ := lexFiles(fsys, name, &ps)
+	c.Settings = readFlat(c, newTable("cgroup.conf", cgroupKeys()), recs, &ps)
+	at := func(key string) Setting {
+		for _, s := range slices.Backward(c.Settings) {
+			if strings.EqualFold(s.Key, key) {
+				return s
+			}
+		}
+		return Setting{File: name, Key: key}
+	}
+	if c.ConstrainSwap && !c.ConstrainRAM {
+		// Slurm's rule: RAM and swap together cannot be limited without RAM.
+		c.ConstrainRAM = true
+		ps.add(at("ConstrainSwapSpace"), Note, "limits RAM as well, as if ConstrainRAMSpace=yes")
+	}
+	if c.ConstrainRAM && c.AllowedRAM < Hundred {
+		ps.add(at("AllowedRAMSpace"), Warning, "jobs get less memory than they are promised")
+	}
+	if c.Plugin == "disabled" && (c.ConstrainCores || c.ConstrainDevices || c.ConstrainRAM || c.ConstrainSwap) {
+		ps.add(at("CgroupPlugin"), Error, "disabled, but the file constrains jobs")
+	}
+	return c, ps.sort()
+}
+
+// readFlat reads a file of one setting a line.
+func readFlat[T any](to *T, t *table[T], recs []Record, ps *Problems) []Setting {
+	var all []Setting
+	seen := make(map[string]Setting)
+	for _, rec := range recs {
+		s := rec[0]
+		if len(rec) > 1 {
+			ps.add(rec[1], Error, "a line of this file holds one setting; %s stands on it already", s.Key)
+		}
+		low := strings.ToLower(s.Key)
+		if before, again := seen[low]; again {
+			ps.add(s, Warning, "is given again; this value replaces the one of %s", place(s, before))
+		}
+		seen[low] = s
+		all = append(all, s)
+		apply(to, t, s, ps)
+	}
+	return all
+}

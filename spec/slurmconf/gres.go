@@ -1,0 +1,363 @@
+package slurmconf
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Gres is a gres.conf.
+type Gres struct {
+	Name     string
+	Settings []Setting
+	// AutoDetect is the mechanism for nodes without a line of their own: nvml,
+	// off, or empty when the file does not say.
+	AutoDetect string
+	Lines      []GresLine
+}
+
+// GresLine is one line that names a resource or a node.
+type GresLine struct {
+	Setting
+	Nodes      hostlist.List // empty = every node
+	AutoDetect string        // for these nodes; empty = the file's
+	GRES       spec.GRESSpec // Name is empty on a line that only sets AutoDetect
+	Files      []string      // the devices, expanded
+	Multiple   bool          // all Files together are one device (MultipleFiles)
+}
+
+// For reports whether a line is about a node.
+func (g *GresLine) For(node string) bool { return g.Nodes.Len() == 0 || g.Nodes.Contains(node) }
+
+// gresDraft is a line while it is read.
+type gresDraft struct {
+	GresLine
+	count     int64
+	haveCount bool
+}
+
+// gresKeys are the keys of gres.conf.
+//
+//muster:table one row for each key
+func gresKeys() []key[gresDraft] {
+	files := func(multiple bool) func(*gresDraft, value) {
+		return func(d *gresDraft, v value) {
+			got, reason := devices(v.Value)
+			switch {
+			case reason != "":
+				v.fail("%s", reason)
+			case len(d.Files) > 0:
+				v.fail("File and MultipleFiles cannot be combined")
+			default:
+				d.Files, d.Multiple, d.GRES.Files = got, multiple, v.Value
+			}
+		}
+	}
+	return []key[gresDraft]{
+		{"AutoDetect", implemented, "", "", setAutoDetect},
+		{"Cores", implemented, "", "", func(d *gresDraft, v value) {
+			if _, err := format.ParseArray(v.Value); err != nil {
+				v.fail("%s is no list of cores such as 0-15", short(v.Value))
+				return
+			}
+			d.GRES.Cores = v.Value
+		}},
+		{"Count", implemented, "", "", func(d *gresDraft, v value) {
+			n, err := format.ParseCount(v.Value)
+			if err != nil {
+				v.fail("%s", err)
+				return
+			}
+			d.count, d.haveCount = n, true
+		}},
+		{"CPUs", implemented, "", "", func(_ *gresDraft, v value) {
+			v.fail("Slurm replaced it by Cores, which counts cores and not CPUs")
+		}},
+		{"File", implemented, "", "", files(false)},
+		{"Flags", implemented, "", "", func(d *gresDraft, v value) {
+			v.options(gresFlags(), nil)
+			d.GRES.Flags = v.Value
+			d.GRES.NoConsume = slices.ContainsFunc(v.items(), func(s string) bool { return strings.EqualFold(s, "no_consume") })
+		}},
+		{"Ignore", unsupported, "", "every line is read", nil},
+		{"Link", implemented, "", "", setLinks},
+		{"Links", implemented, "", "", setLinks},
+		{"MultipleFiles", implemented, "", "", files(true)},
+		{"Name", implemented, "", "", func(d *gresDraft, v value) {
+			switch {
+			case strings.EqualFold(v.Value, "mps") || strings.EqualFold(v.Value, "shard"):
+				v.fail("%s is not supported, and to ignore it would be unsafe: one GPU would be given both whole and in shares", v.Value)
+			case !gresName(v.Value):
+				v.fail("%s is no name for a resource", short(v.Value))
+			default:
+				d.GRES.Name = v.Value
+			}
+		}},
+		{"NodeName", implemented, "", "", func(d *gresDraft, v value) {
+			l, err := hostlist.Parse(v.Value)
+			if err != nil {
+				v.fail("%s", err)
+				return
+			}
+			d.Nodes = l
+		}},
+		{"Type", implemented, "", "", func(d *gresDraft, v value) {
+			if !gresName(v.Value) {
+				v.fail("%s is no name for a type", short(v.Value))
+				return
+			}
+			d.GRES.Type = v.Value
+		}},
+	}
+}
+
+func gresFlags() []option {
+	const env = "jobs see their GPUs in CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK and GPU_DEVICE_ORDINAL"
+	const share = "GPUs are not shared"
+	return []option{
+		{"all_sharing", unsupported, share},
+		{"amd_gpu_env", unsupported, env},
+		{"CountOnly", implemented, ""},
+		{"env_uuid", unsupported, env},
+		{"explicit", unsupported, "an exclusive job gets all resources of its nodes"},
+		{"intel_gpu_env", unsupported, env},
+		{"no_consume", implemented, ""},
+		{"no_gpu_env", unsupported, env},
+		{"nvidia_gpu_env", implemented, ""},
+		{"one_sharing", unsupported, share},
+		{"opencl_env", unsupported, env},
+	}
+}
+
+func setAutoDetect(d *gresDraft, v value) {
+	switch w, _ := v.word("nvml|nvidia|rsmi|oneapi|nrt|off"); w {
+	case "nvml", "off":
+		d.AutoDetect = w
+	case "nvidia":
+		v.note("NVIDIA's library is asked, as with nvml")
+		d.AutoDetect = "nvml"
+	case "rsmi", "oneapi", "nrt":
+		v.fail("%s is not supported: only NVIDIA's GPUs are found by themselves; write Name, Type and File", w)
+	}
+}
+
+func setLinks(d *gresDraft, v value) {
+	own := 0
+	for _, n := range v.items() {
+		inner := v
+		inner.Value = n
+		k, ok := inner.integer(-1, 1<<20)
+		if !ok {
+			return
+		}
+		if k == -1 {
+			own++
+		}
+	}
+	if own != 1 {
+		v.fail("%s: exactly one number must be -1, the device itself", short(v.Value))
+		return
+	}
+	d.GRES.Links = v.Value
+}
+
+// ReadGres reads gres.conf. The Gres is never nil; it must not be used if the
+// problems hold an Error.
+func ReadGres(fsys fs.FS, name string) (*Gres, Problems) {
+	var ps Problems
+	g := &Gres{Name: name}
+	t := newTable("a line of gres.conf", gresKeys())
+	recs, _ := lexFiles(fsys, name, &ps)
+	for _, rec := range recs {
+		g.Settings = append(g.Settings, rec...)
+		var d gresDraft
+		d.Setting = rec[0]
+		before := len(ps.AtLeast(Error))
+		if applyAll(&d, t, rec, &ps); len(ps.AtLeast(Error)) == before {
+			g.line(&d, &ps)
+		}
+	}
+	g.overlaps(&ps)
+	return g, ps.sort()
+}
+
+// line checks a line as a whole and keeps it.
+func (g *Gres) line(d *gresDraft, ps *Problems) {
+	at := d.Setting
+	at.Key = ""
+	n := len(d.Files)
+	if d.Multiple {
+		n = 1
+	}
+	switch {
+	case d.GRES.Name == "" && (n > 0 || d.haveCount || d.GRES.Type != "" || d.GRES.Cores != "" || d.GRES.Links != "" || d.GRES.Flags != ""):
+		ps.add(at, Error, "the line says what a resource is like, but Name is missing")
+		return
+	case d.GRES.Name == "" && d.Nodes.Len() == 0 && d.AutoDetect != "":
+		if g.AutoDetect != "" && g.AutoDetect != d.AutoDetect {
+			ps.add(d.Setting, Error, "is %s and %s for the same nodes", g.AutoDetect, d.AutoDetect)
+		}
+		g.AutoDetect = d.AutoDetect
+		return
+	case n > 0 && d.haveCount && d.count != int64(n):
+		ps.add(at, Error, "Count=%d, but the files are %d", d.count, n)
+		return
+	case d.GRES.Links != "" && n > 1:
+		ps.add(at, Error, "Links describes one device, but the files are %d: write one line for each", n)
+		return
+	}
+	switch {
+	case n > 0:
+		d.GRES.N = int64(n)
+	case d.haveCount:
+		d.GRES.N = d.count
+	case d.GRES.Name != "":
+		d.GRES.N = 1
+	}
+	g.Lines = append(g.Lines, d.GresLine)
+}
+
+// overlaps finds devices that two lines give to the same node.
+func (g *Gres) overlaps(ps *Problems) {
+	owner := make(map[string][]int)
+	for i := range g.Lines {
+		l := &g.Lines[i]
+		for _, f := range l.Files {
+			k := slices.IndexFunc(owner[f], func(other int) bool {
+				return l.GRES.Name == g.Lines[other].GRES.Name && meet(l.Nodes, g.Lines[other].Nodes)
+			})
+			if k >= 0 {
+				at := l.Setting
+				at.Key = "File"
+				ps.add(at, Error, "%s belongs to %s already", f, place(at, g.Lines[owner[f][k]].Setting))
+			}
+			owner[f] = append(owner[f], i)
+		}
+	}
+}
+
+// meet reports whether two node lists share a node; an empty one is all nodes.
+func meet(a, b hostlist.List) bool {
+	if a.Len() == 0 || b.Len() == 0 {
+		return true
+	}
+	if a.Len() > b.Len() {
+		a, b = b, a
+	}
+	for h := range a.All() {
+		if b.Contains(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// Detect is the detection mechanism for a node: nvml, off or empty.
+func (g *Gres) Detect(node string) string {
+	for i := range g.Lines {
+		if l := &g.Lines[i]; l.AutoDetect != "" && l.For(node) {
+			return l.AutoDetect
+		}
+	}
+	return g.AutoDetect
+}
+
+// Merge completes the declared resources of nodes (Gres= of slurm.conf) with
+// the devices, cores and links of gres.conf. A resource that several lines
+// describe becomes several entries, which add up.
+func (g *Gres) Merge(nodes []spec.NodeSpec) Problems {
+	var ps Problems
+	used := make([]bool, len(g.Lines))
+	for i := range nodes {
+		n := &nodes[i]
+		var out []spec.GRESSpec
+		for _, want := range n.GRES {
+			out = append(out, g.fill(n.Name, want, used, &ps)...)
+		}
+		n.GRES = out
+	}
+	for i := range g.Lines {
+		if l := &g.Lines[i]; !used[i] && l.GRES.Name != "" {
+			at := l.Setting
+			at.Key = ""
+			ps.add(at, Warning, "no node of this line has %s in its Gres= in slurm.conf, so the line is not used", label(l.GRES))
+		}
+	}
+	return ps.sort()
+}
+
+// fill describes one declared resource of a node by the lines about it.
+func (g *Gres) fill(node string, want spec.GRESSpec, used []bool, ps *Problems) []spec.GRESSpec {
+	var out []spec.GRESSpec
+	have, first := int64(0), Setting{}
+	for i := range g.Lines {
+		l := &g.Lines[i]
+		if l.GRES.Name != want.Name || !l.For(node) || (want.Type != "" && l.GRES.Type != "" && l.GRES.Type != want.Type) {
+			continue
+		}
+		used[i] = true
+		if first.File == "" {
+			first = l.Setting
+		}
+		part := l.GRES
+		if part.Type == "" {
+			part.Type = want.Type
+		}
+		part.NoConsume = part.NoConsume || want.NoConsume
+		have += part.N
+		out = append(out, part)
+	}
+	if first.File == "" {
+		return []spec.GRESSpec{want}
+	}
+	if have != want.N {
+		first.Key = ""
+		ps.add(first, Error, "%s has %d of %s by this file, but Gres= in slurm.conf says %d", node, have, label(want), want.N)
+	}
+	return out
+}
+
+func label(g spec.GRESSpec) string {
+	if g.Type == "" {
+		return g.Name
+	}
+	return g.Name + ":" + g.Type
+}
+
+// Cluster is slurm.conf with the files beside it.
+type Cluster struct {
+	*File
+	Gres   *Gres   // never nil
+	Cgroup *Cgroup // never nil; the defaults without a file
+}
+
+// ReadCluster reads slurm.conf, and gres.conf and cgroup.conf where they are
+// beside it, and completes the nodes' resources. It must not be used if the
+// problems hold an Error.
+func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
+	f, ps := Read(fsys, name)
+	c := &Cluster{File: f, Gres: &Gres{}, Cgroup: cgroupDefaults()}
+	dir := path.Dir(name)
+	if beside := path.Join(dir, "gres.conf"); exists(fsys, beside) {
+		g, more := ReadGres(fsys, beside)
+		c.Gres, ps = g, append(ps, more...)
+		if more.Err() == nil {
+			ps = append(ps, g.Merge(f.Config.Nodes)...)
+		}
+	}
+	if beside := path.Join(dir, "cgroup.conf"); exists(fsys, beside) {
+		g, more := ReadCgroup(fsys, beside)
+		c.Cgroup, ps = g, append(ps, more...)
+	}
+	return c, ps.sort()
+}
+
+func exists(fsys fs.FS, name string) bool {
+	_, err := fs.Stat(fsys, name)
+	return err == nil
+}

@@ -1,0 +1,324 @@
+package slurmconf
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxFile  = 16 << 20 // bytes of one file; a cluster of 10,000 nodes needs 1 MiB
+	maxFiles = 64       // files of one configuration
+	maxDepth = 8        // Include inside Include
+)
+
+// Setting is one key = value as it was written.
+type Setting struct {
+	Key   string // as written; the tables hold the spelling to print
+	Value string // without quotes; Secret where it is a password
+	File  string
+	Line  int
+}
+
+// Secret stands for the value of a password: it never leaves the file.
+const Secret = "(secret)"
+
+func (s Setting) secret() bool { return strings.HasSuffix(strings.ToLower(s.Key), "pass") }
+
+// Record is a line that describes one thing: NodeName=… and what follows it.
+// A line with one setting is a record of one.
+type Record []Setting
+
+// lexer turns files into records.
+type lexer struct {
+	fsys     fs.FS
+	base     string // folder of the main file: where relative includes are
+	open     []string
+	files    int
+	cluster  string // ClusterName so far, for %c in Include
+	records  []Record
+	modes    []fileMode
+	problems *Problems
+}
+
+type fileMode struct {
+	name string
+	mode fs.FileMode
+}
+
+// file reads one file and what it includes. from is the Include line, if any.
+func (l *lexer) file(name string, from Setting) {
+	at := from
+	if at.File == "" {
+		at = Setting{File: name}
+	}
+	if slices.Contains(l.open, name) {
+		l.problems.add(at, Error, "%s includes itself", name)
+		return
+	}
+	if l.files++; len(l.open) >= maxDepth || l.files > maxFiles {
+		l.problems.add(at, Error, "more than %d files or %d levels of Include", maxFiles, maxDepth)
+		return
+	}
+	data, mode, err := read(l.fsys, name)
+	if err != nil {
+		if from.File != "" {
+			l.problems.add(at, Error, "%s: %s", name, plain(err))
+		} else {
+			l.problems.add(at, Error, "%s", plain(err))
+		}
+		return
+	}
+	l.modes = append(l.modes, fileMode{name, mode})
+	l.open = append(l.open, name)
+	l.lines(name, strings.TrimPrefix(data, "\ufeff"))
+	l.open = l.open[:len(l.open)-1]
+}
+
+func read(fsys fs.FS, name string) (string, fs.FileMode, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return "", 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return "", 0, errors.New("is not a regular file")
+	}
+	if info.Size() > maxFile {
+		return "", 0, errors.New("is larger than 16 MiB")
+	}
+	data, err := fs.ReadFile(fsys, name)
+	return string(data), info.Mode(), err
+}
+
+// plain drops the path of an fs error: the problem names the file already.
+func plain(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "does not exist"
+	}
+	return err.Error()
+}
+
+// logical is a line with its continuations joined; piece k of it begins at
+// byte starts[k] and stood on physical line first+k.
+type logical struct {
+	text   string
+	first  int
+	starts []int
+}
+
+func (g *logical) line(at int) int {
+	k, found := slices.BinarySearch(g.starts, at)
+	if !found {
+		k--
+	}
+	return g.first + k
+}
+
+// lines joins continued lines and hands each to record.
+func (l *lexer) lines(name, data string) {
+	var g logical
+	quoted, n := false, 0
+	for line := range strings.SplitSeq(data, "\n") {
+		n++
+		var text string
+		text, quoted = uncomment(strings.TrimSuffix(line, "\r"), quoted)
+		if len(g.starts) == 0 {
+			g.first = n
+		}
+		g.starts = append(g.starts, len(g.text))
+		body, more := strings.CutSuffix(strings.TrimRight(text, " \t\v\f"), `\`)
+		if more {
+			g.text += body
+			continue
+		}
+		g.text += text
+		l.record(name, &g)
+		g, quoted = logical{}, false
+	}
+	if len(g.starts) > 0 {
+		l.problems.add(Setting{File: name, Line: n}, Error, `the file ends after a "\" that continues the line`)
+		l.record(name, &g)
+	}
+}
+
+// uncomment cuts a comment off, but not inside quotes; "\#" is a plain '#'.
+func uncomment(s string, quoted bool) (string, bool) {
+	if strings.IndexByte(s, '#') < 0 {
+		return s, quoted != (strings.Count(s, `"`)%2 == 1)
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s) && s[i+1] == '#':
+			b = append(b, '#')
+			i++
+			continue
+		case c == '"':
+			quoted = !quoted
+		case c == '#' && !quoted:
+			return string(b), quoted
+		}
+		b = append(b, s[i])
+	}
+	return string(b), quoted
+}
+
+// record splits one logical line into settings, or follows an Include.
+func (l *lexer) record(name string, g *logical) {
+	text := g.text
+	here := func(at int) Setting { return Setting{File: name, Line: g.line(at)} }
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
+			l.problems.add(here(i), Error, "control character %#02x", c)
+			return
+		}
+	}
+	if !utf8.ValidString(text) {
+		l.problems.add(here(0), Error, "the line is not UTF-8 text")
+		return
+	}
+	at := skip(text, 0)
+	if at == len(text) {
+		return
+	}
+	if word := text[at:keyEnd(text, at)]; strings.EqualFold(word, "include") && !strings.HasPrefix(strings.TrimLeft(text[at+len(word):], " \t"), "=") {
+		l.include(here(at), strings.TrimSpace(text[at+len(word):]))
+		return
+	}
+	var rec Record
+	for at < len(text) {
+		s, next, reason := setting(text, at)
+		s.File, s.Line = name, g.line(at)
+		if len(rec) > 0 && rec[0].secret() {
+			// What follows may be the rest of the password: name nothing of it.
+			s, reason = rec[0], "something follows the value; put a value with blanks in double quotes"
+		} else if reason != "" && s.secret() {
+			reason = "the value cannot be read; put a value with blanks in double quotes"
+		}
+		if reason != "" {
+			l.problems.add(s, Error, "%s", reason)
+			break
+		}
+		if s.secret() {
+			s.Value = Secret
+		}
+		rec = append(rec, s)
+		at = skip(text, next)
+	}
+	if len(rec) == 0 {
+		return
+	}
+	if strings.EqualFold(rec[0].Key, "ClusterName") {
+		l.cluster = rec[0].Value
+	}
+	l.records = append(l.records, rec)
+}
+
+// setting reads Key = Value at a position. A reason says why it is none.
+func setting(text string, at int) (s Setting, next int, reason string) {
+	end := keyEnd(text, at)
+	if end == at {
+		return s, at, "expected Key=value, found " + short(text[at:])
+	}
+	s.Key = text[at:end]
+	p := skip(text, end)
+	if p == len(text) || text[p] != '=' {
+		if p+1 < len(text) && strings.IndexByte("+-*/", text[p]) >= 0 && text[p+1] == '=' {
+			return s, p, "write the whole value with =, not a change with " + text[p:p+2]
+		}
+		if p == end && p < len(text) { // a strange character inside the word
+			return Setting{}, p, "expected Key=value, found " + short(text[at:])
+		}
+		return Setting{}, p, short(text[at:end]) + " has no value; expected Key=value (put a value with blanks in double quotes)"
+	}
+	p++
+	v := skip(text, p)
+	if v == len(text) {
+		return s, v, "its value is missing"
+	}
+	if text[v] == '"' {
+		q := strings.IndexByte(text[v+1:], '"')
+		if q < 0 {
+			return s, v, "a double quote is not closed"
+		}
+		s.Value = text[v+1 : v+1+q]
+		if next = v + q + 2; next < len(text) && text[next] != ' ' && text[next] != '\t' {
+			return s, next, "text follows the closing quote: " + short(text[next:])
+		}
+		return s, next, ""
+	}
+	for next = v; next < len(text) && text[next] != ' ' && text[next] != '\t'; next++ {
+		if text[next] == '"' {
+			return s, next, "a double quote must stand at the beginning of the value"
+		}
+	}
+	s.Value = text[v:next]
+	if k := keyEnd(s.Value, 0); v > p && k > 0 && k < len(s.Value) && s.Value[k] == '=' {
+		return s, next, "its value is missing: " + short(s.Value) + " is the next setting"
+	}
+	return s, next, ""
+}
+
+func skip(s string, at int) int {
+	for at < len(s) && (s[at] == ' ' || s[at] == '\t') {
+		at++
+	}
+	return at
+}
+
+func keyEnd(s string, at int) int {
+	for at < len(s) {
+		c := s[at]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_') {
+			break
+		}
+		at++
+	}
+	return at
+}
+
+// short quotes the beginning of a text for a message.
+func short(s string) string {
+	const most = 40
+	if len(s) > most {
+		cut := most
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "..."
+	}
+	return `"` + s + `"`
+}
+
+// include follows an Include line. %c is the cluster's name; a relative path
+// is looked up beside the main file.
+func (l *lexer) include(at Setting, arg string) {
+	at.Key = "Include"
+	if len(arg) > 1 && arg[0] == '"' && arg[len(arg)-1] == '"' {
+		arg = arg[1 : len(arg)-1]
+	}
+	switch {
+	case arg == "":
+		l.problems.add(at, Error, "the file name is missing")
+		return
+	case strings.Contains(arg, "%c") && l.cluster == "":
+		l.problems.add(at, Error, "%%c needs ClusterName, which must stand above this line")
+		return
+	}
+	arg = strings.ReplaceAll(arg, "%c", l.cluster)
+	name := path.Join(l.base, arg)
+	if strings.HasPrefix(arg, "/") {
+		name = strings.TrimPrefix(path.Clean(arg), "/")
+	}
+	if !fs.ValidPath(name) {
+		l.problems.add(at, Error, "%s is no usable path", short(arg))
+		return
+	}
+	l.file(name, at)
+}

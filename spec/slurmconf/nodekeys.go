@@ -1,0 +1,117 @@
+package slurmconf
+
+import "github.com/musterhpc/muster/spec"
+
+// nodeDraft is a NodeName record before it becomes nodes. DEFAULT records are
+// drafts that later ones start from, so slices here are replaced, never changed.
+type nodeDraft struct {
+	spec.NodeSpec
+	at              Setting
+	hosts, addrs    string
+	ports           string
+	socketsPerBoard int64
+	gres            []spec.GRESSpec
+	cpus            int64 // 0 = not given
+}
+
+func nodeKeys() []key[nodeDraft] {
+	num := func(to func(*nodeDraft) *int64) func(*nodeDraft, value) {
+		return func(d *nodeDraft, v value) {
+			if n, ok := v.integer(1, 1<<20); ok {
+				*to(d) = n
+			}
+		}
+	}
+	mib := func(to func(*nodeDraft) *int64) func(*nodeDraft, value) { return memory(to) }
+	features := func(d *nodeDraft, v value) { d.Features = v.items() }
+	return []key[nodeDraft]{
+		{"NodeName", implemented, "", "", func(d *nodeDraft, v value) { d.at, d.Name = v.Setting, v.Value }},
+		{"BcastAddr", unsupported, "", "there is no sbcast", nil},
+		{"Boards", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.Boards })},
+		{"CPUs", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.cpus })},
+		{"CPUSpecList", refused, "", "jobs would run on these CPUs; CoreSpecCount keeps the last cores of a node for the system", nil},
+		{"CoreSpecCount", implemented, "", "", func(d *nodeDraft, v value) {
+			if n, ok := v.integer(0, 1<<20); ok {
+				d.CoreSpecCount = n
+			}
+		}},
+		{"CoresPerSocket", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.CoresPerSocket })},
+		{"CpuBind", unsupported, "none", "tasks are bound to the cores of their job only", nil},
+		{"Feature", implemented, "", "", features},
+		{"Features", implemented, "", "", features},
+		{"Gres", implemented, "", "", func(d *nodeDraft, v value) { d.gres = parseGres(v) }},
+		{"GresConf", unsupported, "", "nodes cannot be added while the cluster runs; write gres.conf", nil},
+		{"MemSpecLimit", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.MemSpecLimit })},
+		{"NodeAddr", implemented, "", "", text(func(d *nodeDraft) *string { return &d.addrs })},
+		{"NodeHostname", implemented, "", "", text(func(d *nodeDraft) *string { return &d.hosts })},
+		{"Parameters", unsupported, "", "nodes have no parameters", nil},
+		{"Port", implemented, "", "", text(func(d *nodeDraft) *string { return &d.ports })},
+		{"Procs", implemented, "", "", func(d *nodeDraft, v value) {
+			v.note("old name of CPUs")
+			if n, ok := v.integer(1, 1<<20); ok {
+				d.cpus = n
+			}
+		}},
+		{"RealMemory", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.Mem })},
+		{"Reason", implemented, "", "", text(func(d *nodeDraft) *string { return &d.Reason })},
+		{"RestrictedCoresPerGPU", unsupported, "0", "jobs without GPUs may take all cores", nil},
+		{"Sockets", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.Sockets })},
+		{"SocketsPerBoard", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.socketsPerBoard })},
+		{"State", implemented, "", "", setNodeState},
+		{"ThreadsPerCore", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.ThreadsPerCore })},
+		{"TmpDisk", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.TmpDisk })},
+		{"Topology", unsupported, "", "nodes are chosen without regard to switches", nil},
+		{"Weight", implemented, "", "", func(d *nodeDraft, v value) {
+			if n, ok := v.integer(0, 1<<31); ok {
+				d.Weight = uint32(n)
+			}
+		}},
+	}
+}
+
+func setNodeState(d *nodeDraft, v value) {
+	if s, ok := v.word("UNKNOWN|IDLE|DOWN|DRAIN|FAIL|FAILING|FUTURE|CLOUD|EXTERNAL"); ok {
+		switch s {
+		case "UNKNOWN", "IDLE":
+			d.State = ""
+		case "FAILING":
+			d.State = "FAIL"
+		case "CLOUD":
+			v.warn("not supported: %s; the node is expected to run its agent", whyPower)
+			d.State = s
+		case "EXTERNAL":
+			v.fail("EXTERNAL nodes are not supported: every node runs an agent")
+		default:
+			d.State = s
+		}
+	}
+}
+
+// downDraft is a DownNodes record.
+type downDraft struct {
+	at            Setting
+	nodes, reason string
+	state         string
+}
+
+func downKeys() []key[downDraft] {
+	return []key[downDraft]{
+		{"DownNodes", implemented, "", "", func(d *downDraft, v value) { d.at, d.nodes = v.Setting, v.Value }},
+		{"Reason", implemented, "", "", text(func(d *downDraft) *string { return &d.reason })},
+		{"State", implemented, "", "", oneOf("DOWN|DRAIN|FAIL|FAILING|FUTURE", func(d *downDraft) *string { return &d.state })},
+	}
+}
+
+// setDraft is a NodeSet record.
+type setDraft struct {
+	at                   Setting
+	name, feature, nodes string
+}
+
+func setKeys() []key[setDraft] {
+	return []key[setDraft]{
+		{"NodeSet", implemented, "", "", func(d *setDraft, v value) { d.at, d.name = v.Setting, v.Value }},
+		{"Feature", implemented, "", "", text(func(d *setDraft) *string { return &d.feature })},
+		{"Nodes", implemented, "", "", text(func(d *setDraft) *string { return &d.nodes })},
+	}
+}

@@ -1,0 +1,149 @@
+package slurmconf
+
+import (
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// partDraft is a PartitionName record before its nodes are known.
+type partDraft struct {
+	spec.PartitionSpec
+	at, nodesAt Setting
+	nodes       string
+	haveTier    bool // PriorityTier, PriorityJobFactor: given under their own names
+	haveFactor  bool
+}
+
+// partKeys are the keys of a PartitionName record.
+//
+//muster:table one row for each key
+func partKeys() []key[partDraft] {
+	oversubscribe := func(d *partDraft, v value) { setOversubscribe(d, v) }
+	return []key[partDraft]{
+		{"PartitionName", implemented, "", "", func(d *partDraft, v value) { d.at, d.Name = v.Setting, v.Value }},
+		{"AllocNodes", refused, "ALL", "jobs could be submitted from any host", nil},
+		{"AllowAccounts", implemented, "", "", all(func(d *partDraft) *[]string { return &d.AllowAccounts })},
+		{"AllowGroups", implemented, "", "", all(func(d *partDraft) *[]string { return &d.AllowGroups })},
+		{"AllowQos", implemented, "", "", all(func(d *partDraft) *[]string { return &d.AllowQOS })},
+		{"Alternate", unsupported, "", "a job waits in the partition that it names", nil},
+		{"CpuBind", unsupported, "none", "tasks are bound to the cores of their job only", nil},
+		{"Default", implemented, "", "", truth(func(d *partDraft) *bool { return &d.Default })},
+		{"DefaultTime", implemented, "", "", func(d *partDraft, v value) {
+			if v.isOff("NONE") {
+				d.DefaultTime = 0
+				return
+			}
+			duration(func(d *partDraft) *spec.Span { return &d.DefaultTime })(d, v)
+		}},
+		{"DefCpuPerGPU", implemented, "", "", count(func(d *partDraft) *int64 { return &d.DefCPUPerGPU }, 0)},
+		{"DefMemPerCPU", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.DefMemPerCPU })},
+		{"DefMemPerGPU", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.DefMemPerGPU })},
+		{"DefMemPerNode", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.DefMemPerNode })},
+		{"DenyAccounts", implemented, "", "", list(func(d *partDraft) *[]string { return &d.DenyAccounts })},
+		{"DenyQos", implemented, "", "", list(func(d *partDraft) *[]string { return &d.DenyQOS })},
+		{"DisableRootJobs", implemented, "", "", truth(func(d *partDraft) *bool { return &d.DisableRootJobs })},
+		{"ExclusiveTopo", refused, "NO|0|false", "jobs would share a block of the topology", nil},
+		{"ExclusiveUser", refused, "NO|0|false", "jobs of several users would share a node", nil},
+		{"GraceTime", unsupported, "0", "jobs are not preempted", nil},
+		{"Hidden", implemented, "", "", truth(func(d *partDraft) *bool { return &d.Hidden })},
+		{"JobDefaults", implemented, "", "", setJobDefaults(func(d *partDraft) (gpuCPU, gpuMem *int64) { return &d.DefCPUPerGPU, &d.DefMemPerGPU })},
+		{"LLN", implemented, "", "", truth(func(d *partDraft) *bool { return &d.LLN })},
+		{"MaxCPUsPerNode", implemented, "", "", count(func(d *partDraft) *int64 { return &d.MaxCPUsPerNode }, 1)},
+		{"MaxCPUsPerSocket", refused, "UNLIMITED|INFINITE", "CPUs per socket would not be limited", nil},
+		{"MaxMemPerCPU", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.MaxMemPerCPU })},
+		{"MaxMemPerNode", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.MaxMemPerNode })},
+		{"MaxNodes", implemented, "", "", number(func(d *partDraft) *uint32 { return &d.MaxNodes }, 1, 1<<31, 0)},
+		{"MaxTime", implemented, "", "", duration(func(d *partDraft) *spec.Span { return &d.MaxTime })},
+		{"MinNodes", implemented, "", "", number(func(d *partDraft) *uint32 { return &d.MinNodes }, 0, 1<<31, noUnlimited)},
+		{"Nodes", implemented, "", "", func(d *partDraft, v value) { d.nodes, d.nodesAt = v.Value, v.Setting }},
+		{"OverSubscribe", implemented, "", "", oversubscribe},
+		{"OverTimeLimit", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.OverTimeLimit }, spec.Minute)},
+		{"PowerDownOnIdle", unsupported, "NO|0|false", whyPower, nil},
+		{"PreemptMode", implemented, "", "", func(d *partDraft, v value) {
+			if w, ok := v.word("OFF|CANCEL|REQUEUE|SUSPEND|GANG"); ok {
+				if d.PreemptMode = w; w != "OFF" {
+					v.warn("not supported: jobs are not preempted")
+				}
+			}
+		}},
+		{"Priority", implemented, "", "", setOldPriority},
+		{"PriorityJobFactor", implemented, "", "", func(d *partDraft, v value) {
+			if n, ok := v.integer(0, 65533); ok {
+				d.PriorityJobFactor, d.haveFactor = uint32(n), true
+			}
+		}},
+		{"PriorityTier", implemented, "", "", func(d *partDraft, v value) {
+			if n, ok := v.integer(0, 65533); ok {
+				d.PriorityTier, d.haveTier = uint32(n), true
+			}
+		}},
+		{"QOS", implemented, "", "", text(func(d *partDraft) *string { return &d.QOS })},
+		{"ReqResv", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ReqResv })},
+		{"ResumeTimeout", unsupported, "", whyPower, nil},
+		{"RootOnly", implemented, "", "", truth(func(d *partDraft) *bool { return &d.RootOnly })},
+		{"SelectTypeParameters", unsupported, "NONE", "SelectTypeParameters of the cluster apply", nil},
+		{"Shared", implemented, "", "", func(d *partDraft, v value) {
+			v.note("old name of OverSubscribe")
+			oversubscribe(d, v)
+		}},
+		{"State", implemented, "", "", func(d *partDraft, v value) {
+			switch w, _ := v.word("UP|DOWN|DRAIN|INACTIVE"); w {
+			case "UP":
+				d.State = spec.PartitionUp
+			case "DOWN":
+				d.State = spec.PartitionDown
+			case "DRAIN":
+				d.State = spec.PartitionDrain
+			case "INACTIVE":
+				d.State = spec.PartitionInactive
+			}
+		}},
+		{"SuspendTime", unsupported, "-1|INFINITE|NONE", whyPower, nil},
+		{"SuspendTimeout", unsupported, "", whyPower, nil},
+		{"Topology", unsupported, "", "nodes are chosen without regard to switches", nil},
+		{"TRESBillingWeights", implemented, "", "", func(d *partDraft, v value) { d.BillingWeights = v.weights(true, false) }},
+		{"TRESWeights", meaningless, "", "Slurm replaced it by TRESBillingWeights", nil},
+	}
+}
+
+// setOldPriority maps Priority, which Slurm split into two keys.
+func setOldPriority(d *partDraft, v value) {
+	n, ok := v.integer(0, 65533)
+	if !ok {
+		return
+	}
+	v.note("old name: read as PriorityTier=%d PriorityJobFactor=%d, unless they are given", n, n)
+	if !d.haveTier {
+		d.PriorityTier = uint32(n)
+	}
+	if !d.haveFactor {
+		d.PriorityJobFactor = uint32(n)
+	}
+}
+
+func setOversubscribe(d *partDraft, v value) {
+	word, times, counted := strings.Cut(v.Value, ":")
+	inner := v
+	inner.Value = word
+	w, ok := inner.word("NO|YES|FORCE|EXCLUSIVE")
+	if !ok {
+		return
+	}
+	if counted {
+		inner.Value = times
+		if w == "NO" || w == "EXCLUSIVE" {
+			v.fail("%s takes no count", w)
+			return
+		}
+		if _, ok := inner.integer(1, 65533); !ok {
+			return
+		}
+		w += ":" + times
+	}
+	if word = strings.ToUpper(word); word == "YES" || word == "FORCE" {
+		v.warn("not supported: no two jobs share a CPU; treated as NO")
+		w = "NO"
+	}
+	d.OverSubscribe = w
+}

@@ -1,0 +1,265 @@
+package slurmconf
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// File is a slurm.conf: everything as written, and what it means.
+type File struct {
+	Name     string
+	Settings []Setting // every setting in order, with those of included files
+	Config   spec.Config
+	Control  Control
+	Agent    Agent
+
+	// What several keys decide together.
+	disableRoot         bool
+	jobComp, jobCompLoc string
+	jobCompAt           Setting
+}
+
+// Control is what concerns the controller's own place.
+type Control struct {
+	Hosts     []Host // SlurmctldHost; the first is the controller
+	Port      uint32 // SlurmctldPort; 0 = not given
+	AgentPort uint32 // SlurmdPort; 0 = not given
+}
+
+// Agent is what node agents need from slurm.conf.
+type Agent struct {
+	TaskAffinity   bool      // TaskPlugin has task/affinity: bind tasks to cores
+	TaskCgroup     bool      // TaskPlugin has task/cgroup: apply cgroup.conf
+	SampleEvery    spec.Span // JobAcctGatherFrequency of tasks; 0 = do not sample
+	OverMemoryKill bool      // kill a job whose processes use more memory than it has
+}
+
+// Value finds the last value of a key as written, without regard to case.
+func (f *File) Value(key string) (string, bool) {
+	for i := len(f.Settings) - 1; i >= 0; i-- {
+		if strings.EqualFold(f.Settings[i].Key, key) {
+			return f.Settings[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// Read reads slurm.conf. The File is never nil; it must not be used if the
+// problems hold an Error.
+func Read(fsys fs.FS, name string) (*File, Problems) {
+	var ps Problems
+	f := &File{Name: name, Config: defaults(), Agent: Agent{SampleEvery: 30 * spec.Second}}
+	b := builder{file: f, problems: &ps, top: newTable("the main part of the file", topKeys()),
+		node: newTable("a NodeName record", nodeKeys()), part: newTable("a PartitionName record", partKeys()),
+		set: newTable("a NodeSet record", setKeys()), down: newTable("a DownNodes record", downKeys())}
+	b.top.also = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "Include"}
+	recs, _ := lexFiles(fsys, name, &ps)
+	for _, rec := range recs {
+		b.record(rec)
+	}
+	b.finish()
+	return f, ps.sort()
+}
+
+// lexFiles reads a file and its includes into records.
+func lexFiles(fsys fs.FS, name string, ps *Problems) ([]Record, []fileMode) {
+	l := lexer{fsys: fsys, base: path.Dir(name), problems: ps}
+	if !fs.ValidPath(name) {
+		ps.add(Setting{File: name}, Error, "is no path in a file system whose root is /; write it without the leading /")
+		return nil, nil
+	}
+	l.file(name, Setting{})
+	return l.records, l.modes
+}
+
+// defaults is what Slurm 25.11 does without a line.
+func defaults() spec.Config {
+	return spec.Config{
+		SlurmUser: "root",
+		Priority: spec.PriorityConfig{MaxAge: 7 * spec.Day, HalfLife: 7 * spec.Day, CalcPeriod: 5 * spec.Minute,
+			UsageReset: "NONE"},
+		Limits: spec.JobLimits{MaxJobCount: 10_000, MaxArraySize: 1001, MaxJobID: 67_043_328, FirstJobID: 1, MaxScript: 4 << 20,
+			MaxTasksPerNode: 512, EnforcePart: "NO", MaxBatchRequeue: 5, JobRequeue: true},
+		Timing: spec.Timing{KillWait: 30 * spec.Second, MinJobAge: 300 * spec.Second, NodeTimeout: 300 * spec.Second,
+			UnkillableAfter: 60 * spec.Second, ControllerTimeout: 120 * spec.Second},
+		Sched: spec.SchedConfig{Backfill: true, BFWindow: spec.Day, BFResolution: spec.Minute, BFMaxJobTest: 500,
+			BFInterval: 30 * spec.Second, QueueDepth: 100, Interval: 60 * spec.Second, Cores: true, Memory: true,
+			PreemptType: "preempt/none", PreemptMode: "OFF", ArrayResv: 20},
+	}
+}
+
+// builder turns records into a File.
+type builder struct {
+	file     *File
+	problems *Problems
+	top      *table[File]
+	node     *table[nodeDraft]
+	part     *table[partDraft]
+	set      *table[setDraft]
+	down     *table[downDraft]
+
+	seen      map[string]Setting // keys of the main part
+	nodeBase  nodeDraft          // the last NodeName=DEFAULT
+	partBase  partDraft
+	nodes     []nodeDraft
+	parts     []partDraft
+	sets      []setDraft
+	downs     []downDraft
+	lastKind  string // of the record before, to explain a stray key
+	lastStart Setting
+}
+
+func (b *builder) record(rec Record) {
+	first := rec[0]
+	b.file.Settings = append(b.file.Settings, rec...)
+	for _, s := range rec {
+		b.file.Config.Raw = append(b.file.Config.Raw, spec.KeyValue{Key: s.Key, Value: s.Value})
+	}
+	switch {
+	case strings.EqualFold(first.Key, "NodeName"):
+		d := b.nodeBase
+		applyAll(&d, b.node, rec, b.problems, b.part, b.set, b.top)
+		if strings.EqualFold(first.Value, "DEFAULT") {
+			b.nodeBase = d
+		} else {
+			b.nodes = append(b.nodes, d)
+		}
+	case strings.EqualFold(first.Key, "PartitionName"):
+		d := b.partBase
+		d.haveFactor, d.haveTier = false, false
+		applyAll(&d, b.part, rec, b.problems, b.node, b.set, b.top)
+		if strings.EqualFold(first.Value, "DEFAULT") {
+			b.partBase = d
+		} else {
+			b.parts = append(b.parts, d)
+		}
+	case strings.EqualFold(first.Key, "NodeSet"):
+		var d setDraft
+		applyAll(&d, b.set, rec, b.problems, b.node, b.part, b.top)
+		b.sets = append(b.sets, d)
+	case strings.EqualFold(first.Key, "DownNodes"):
+		d := downDraft{state: "DOWN"}
+		applyAll(&d, b.down, rec, b.problems, b.node, b.part, b.top)
+		b.downs = append(b.downs, d)
+	default:
+		b.main(rec)
+		return
+	}
+	b.lastKind, b.lastStart = first.Key, first
+}
+
+// applyAll gives each setting of a record to its key, and reports repetition.
+func applyAll[T any](to *T, t *table[T], rec Record, ps *Problems, others ...catalogue) {
+	for i, s := range rec {
+		for _, before := range rec[:i] {
+			if strings.EqualFold(before.Key, s.Key) {
+				ps.add(s, Error, "is given twice in this record; first on %s", place(s, before))
+			}
+		}
+		apply(to, t, s, ps, others...)
+	}
+}
+
+// main handles a line that is no record: one key, once.
+func (b *builder) main(rec Record) {
+	s := rec[0]
+	if len(rec) > 1 {
+		b.problems.add(rec[1], Error, "a line of this kind holds one setting; %s stands on it already", s.Key)
+	}
+	if b.stray(s) {
+		return
+	}
+	low := strings.ToLower(s.Key)
+	if before, again := b.seen[low]; again && low != "slurmctldhost" {
+		b.problems.add(s, Warning, "is given again; this value replaces the one of %s", place(s, before))
+	}
+	if b.seen == nil {
+		b.seen = make(map[string]Setting)
+	}
+	b.seen[low] = s
+	apply(b.file, b.top, s, b.problems, b.node, b.part)
+}
+
+// stray explains a record's key that stands alone, which mostly means that a
+// continuation ended early: in Slurm, too, a line that holds only a comment
+// ends it.
+func (b *builder) stray(s Setting) bool {
+	if _, ok := b.top.find(s.Key); ok || b.lastKind == "" || s.File != b.lastStart.File {
+		return false
+	}
+	_, inNode := b.node.find(s.Key)
+	_, inPart := b.part.find(s.Key)
+	if inNode && strings.EqualFold(b.lastKind, "NodeName") || inPart && strings.EqualFold(b.lastKind, "PartitionName") {
+		b.problems.add(s, Error, `belongs to the %s record of line %d, which has ended: every line of it but the last needs a "\" at its end, before any comment`, b.lastStart.Key, b.lastStart.Line)
+		return true
+	}
+	return false
+}
+
+// finish builds nodes and partitions and checks what spans lines.
+func (b *builder) finish() {
+	f, c := b.file, &b.file.Config
+	whole := Setting{File: f.Name}
+	names := b.buildNodes()
+	b.buildPartitions(names)
+	if len(*b.problems) > 0 && b.problems.missing(f.Name) {
+		return
+	}
+	if c.ClusterName == "" && !b.given("ClusterName") {
+		b.problems.add(whole, Error, "ClusterName is missing")
+	}
+	if len(b.nodes) == 0 {
+		b.problems.add(whole, Error, "no NodeName record: the cluster has no nodes")
+	}
+	if len(b.parts) == 0 {
+		b.problems.add(whole, Error, "no PartitionName record: jobs have nowhere to go")
+	}
+	for _, t := range c.TRES {
+		if kind, ok := strings.CutPrefix(t, "gres/"); ok {
+			kind, _, _ = strings.Cut(kind, ":")
+			if !slices.Contains(c.GresTypes, kind) {
+				b.problems.add(b.seen["accountingstoragetres"], Error, "gres/%s: GresTypes does not name %s", kind, kind)
+			}
+		}
+	}
+	b.exclusive("defmempercpu", "defmempernode", c.Limits.DefMemPerCPU != 0 && c.Limits.DefMemPerNode != 0)
+	b.exclusive("maxmempercpu", "maxmempernode", c.Limits.MaxMemPerCPU != 0 && c.Limits.MaxMemPerNode != 0)
+	if c.Limits.FirstJobID > c.Limits.MaxJobID {
+		b.problems.add(b.seen["firstjobid"], Error, "%d is above MaxJobId, %d", c.Limits.FirstJobID, c.Limits.MaxJobID)
+	}
+	// In Slurm 0 switches these off.
+	for _, s := range []*spec.Span{&c.Timing.MinJobAge, &c.Timing.NodeTimeout} {
+		if *s == 0 {
+			*s = spec.Infinite
+		}
+	}
+	if f.jobComp == "jobcomp/filetxt" {
+		if c.JobCompFile = f.jobCompLoc; c.JobCompFile == "" {
+			c.JobCompFile = "/var/log/slurm_jobcomp.log"
+		}
+		if !path.IsAbs(c.JobCompFile) {
+			b.problems.add(f.jobCompAt, Error, "jobcomp/filetxt needs JobCompLoc to be an absolute path, not %s", short(c.JobCompFile))
+		}
+	}
+}
+
+func (b *builder) given(key string) bool {
+	_, ok := b.seen[strings.ToLower(key)]
+	return ok
+}
+
+func (b *builder) exclusive(first, second string, both bool) {
+	if both {
+		b.problems.add(b.seen[second], Error, "cannot be combined with %s of %s", b.seen[first].Key, place(b.seen[second], b.seen[first]))
+	}
+}
+
+// missing tells that the main file itself could not be read; then nothing else
+// is worth saying.
+func (ps Problems) missing(name string) bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.File == name && p.Line == 0 && p.Key == "" })
+}

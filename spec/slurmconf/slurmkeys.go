@@ -1,0 +1,322 @@
+package slurmconf
+
+import (
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Reasons that several keys share.
+const (
+	whyDSN     = "accounting goes to the ClickHouse of muster.yaml"
+	whyMTLS    = "daemons authenticate with certificates made by muster init"
+	whyListen  = "addresses to listen on are in muster.yaml"
+	whyPid     = "daemons write no pid file; the service manager knows them"
+	whyLogs    = "daemons log to standard error; the level is in muster.yaml"
+	whyDirs    = "the daemons' folders are in muster.yaml"
+	whyStreams = "agents keep one stream to the controller; there is nothing to tune"
+	whyPower   = "nodes are not powered down and up"
+	whySteps   = "it concerns srun's own steps, which this release does not start"
+	whyBurst   = "there are no burst buffers"
+	whyEnergy  = "energy comes from the GPU library and is always collected"
+	whyGather  = "nothing collects it"
+	whyFed     = "clusters are not joined into federations"
+	whyJobComp = "only databases need it, and jobs are in ClickHouse already"
+	whyProlog  = "no prolog runs, so what it prepares or forbids would be missing"
+	whyEpilog  = "no epilog runs, so what it cleans up would stay for the next job"
+	whyTrigger = "no such program is run"
+	whyFreq    = "clock frequencies are left as they are"
+)
+
+// topKeys are the keys of slurm.conf outside of records.
+//
+//muster:table one row for each key
+func topKeys() []key[File] {
+	return []key[File]{
+		{"AccountingStorageBackupHost", meaningless, "", whyDSN, nil},
+		{"AccountingStorageEnforce", implemented, "", "", setEnforce},
+		{"AccountingStorageExternalHost", unsupported, "", "jobs are accounted in one place", nil},
+		{"AccountingStorageHost", meaningless, "", whyDSN, nil},
+		{"AccountingStorageParameters", meaningless, "", whyDSN, nil},
+		{"AccountingStoragePass", meaningless, "", whyMTLS, nil},
+		{"AccountingStoragePort", meaningless, "", whyDSN, nil},
+		{"AccountingStorageTRES", implemented, "", "", setTRES},
+		{"AccountingStorageType", implemented, "", "", setStorageType},
+		{"AccountingStorageUser", meaningless, "", whyDSN, nil},
+		{"AccountingStoreFlags", implemented, "", "", func(_ *File, v value) { v.options(storeFlags(), nil) }},
+		{"AccountingStoreJobComment", meaningless, "", "Slurm replaced it by AccountingStoreFlags=job_comment", nil},
+		{"AcctGatherEnergyType", meaningless, "acct_gather_energy/none", whyEnergy, nil},
+		{"AcctGatherFilesystemType", unsupported, "acct_gather_filesystem/none", whyGather, nil},
+		{"AcctGatherInfinibandType", unsupported, "acct_gather_infiniband/none", whyGather, nil},
+		{"AcctGatherInterconnectType", unsupported, "acct_gather_interconnect/none", whyGather, nil},
+		{"AcctGatherNodeFreq", meaningless, "0", "agents sample at the interval of muster.yaml", nil},
+		{"AcctGatherProfileType", unsupported, "acct_gather_profile/none", whyGather, nil},
+		{"AllowSpecResourcesUsage", unsupported, "no|0", "jobs cannot ask for cores that are kept for the system", nil},
+		{"AuthAltParameters", unsupported, "", "there are no JWT", nil},
+		{"AuthAltTypes", unsupported, "", "identity is the user of the local socket or the certificate; there are no JWT", nil},
+		{"AuthInfo", meaningless, "", "identity is the user of the local socket or the certificate", nil},
+		{"AuthType", implemented, "", "", setAuthType},
+		{"BackupAddr", unsupported, "", "further controllers join with muster init, not by configuration", nil},
+		{"BackupController", unsupported, "", "further controllers join with muster init, not by configuration", nil},
+		{"BatchStartTimeout", meaningless, "", "agents confirm each start; there is no fixed wait", nil},
+		{"BcastExclude", unsupported, "none", "there is no sbcast", nil},
+		{"BcastParameters", unsupported, "none", "there is no sbcast", nil},
+		{"BurstBufferParameters", unsupported, "", whyBurst, nil},
+		{"BurstBufferType", unsupported, "none|burst_buffer/none", whyBurst, nil},
+		{"CertgenParameters", meaningless, "", whyMTLS, nil},
+		{"CertgenType", meaningless, "", whyMTLS, nil},
+		{"CertmgrParameters", meaningless, "", whyMTLS, nil},
+		{"CertmgrType", meaningless, "", whyMTLS, nil},
+		{"CliFilterParameters", unsupported, "", "commands are not filtered", nil},
+		{"CliFilterPlugins", unsupported, "none", "commands are not filtered", nil},
+		{"ClusterName", implemented, "", "", setClusterName},
+		{"CommunicationParameters", meaningless, "", whyListen, nil},
+		{"CompleteWait", unsupported, "0", "freed nodes are used at once", nil},
+		{"ControlAddr", implemented, "", "", setControlAddr},
+		{"ControlMachine", implemented, "", "", setControlMachine},
+		{"CoreSpecPlugin", meaningless, "core_spec/none", "Slurm removed it", nil},
+		{"CpuFreqDef", unsupported, "", whyFreq, nil},
+		{"CpuFreqGovernors", unsupported, "", whyFreq, nil},
+		{"CredType", meaningless, "", "job credentials are always signed with Ed25519", nil},
+		{"CryptoType", meaningless, "", "job credentials are always signed with Ed25519", nil},
+		{"DataParserParameters", meaningless, "", "the data parser has no parameters", nil},
+		{"DebugFlags", meaningless, "none", whyLogs, nil},
+		{"DefCpuPerGPU", implemented, "", "", count(func(f *File) *int64 { return &f.Config.Limits.DefCPUPerGPU }, 0)},
+		{"DefMemPerCPU", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerCPU })},
+		{"DefMemPerGPU", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerGPU })},
+		{"DefMemPerNode", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerNode })},
+		{"DependencyParameters", implemented, "", "", setDependency},
+		{"DisableRootJobs", implemented, "", "", truth(func(f *File) *bool { return &f.disableRoot })},
+		{"EioTimeout", meaningless, "", whySteps, nil},
+		{"EnforcePartLimits", implemented, "", "", setEnforcePart},
+		{"Epilog", refused, "none|(null)", whyEpilog, nil},
+		{"EpilogMsgTime", meaningless, "", "ends of jobs are committed in batches; they need no spreading", nil},
+		{"EpilogSlurmctld", unsupported, "none|(null)", whyTrigger, nil},
+		{"EpilogTimeout", meaningless, "", "no epilog runs", nil},
+		{"ExtSensorsFreq", meaningless, "0", "Slurm removed it", nil},
+		{"ExtSensorsType", meaningless, "ext_sensors/none", "Slurm removed it", nil},
+		{"FairShareDampeningFactor", unsupported, "1", "fair share is not dampened", nil},
+		{"FastSchedule", meaningless, "", "Slurm replaced it by SlurmdParameters=config_overrides", nil},
+		{"FederationParameters", unsupported, "", whyFed, nil},
+		{"FirstJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
+		{"GetEnvTimeout", meaningless, "", "the environment of a job comes from its submission", nil},
+		{"GpuFreqDef", unsupported, "", whyFreq, nil},
+		{"GresTypes", implemented, "", "", setGresTypes},
+		{"GroupUpdateForce", meaningless, "", "groups are looked up when a job is submitted", nil},
+		{"GroupUpdateTime", meaningless, "", "groups are looked up when a job is submitted", nil},
+		{"HashPlugin", meaningless, "", "gRPC protects messages", nil},
+		{"HealthCheckInterval", unsupported, "0", "no health check program is run", nil},
+		{"HealthCheckNodeState", unsupported, "", "no health check program is run", nil},
+		{"HealthCheckProgram", unsupported, "none|(null)", "no health check program is run, so it cannot drain nodes", nil},
+		{"HttpParserType", meaningless, "", "HTTP is Go's own", nil},
+		{"InactiveLimit", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.InactiveLimit }, spec.Second)},
+		{"InteractiveStepOptions", unsupported, "", whySteps, nil},
+		{"JobAcctGatherFrequency", implemented, "", "", setGatherFrequency},
+		{"JobAcctGatherParams", implemented, "", "", func(f *File, v value) {
+			v.options(gatherParams(), func(name string, _ value) {
+				f.Agent.OverMemoryKill = f.Agent.OverMemoryKill || name == "OverMemoryKill"
+			})
+		}},
+		{"JobAcctGatherType", implemented, "", "", setGatherType},
+		{"JobCompHost", meaningless, "", whyJobComp, nil},
+		{"JobCompLoc", implemented, "", "", text(func(f *File) *string { return &f.jobCompLoc })},
+		{"JobCompParams", meaningless, "", whyJobComp, nil},
+		{"JobCompPass", meaningless, "", whyJobComp, nil},
+		{"JobCompPassScript", meaningless, "", whyJobComp, nil},
+		{"JobCompPort", meaningless, "", whyJobComp, nil},
+		{"JobCompType", implemented, "", "", setJobComp},
+		{"JobCompUser", meaningless, "", whyJobComp, nil},
+		{"JobContainerType", refused, "none|job_container/none", "jobs would share /tmp and /dev/shm", nil},
+		{"JobCredentialPrivateKey", meaningless, "", "the controller makes its own Ed25519 keys", nil},
+		{"JobCredentialPublicCertificate", meaningless, "", "the controller makes its own Ed25519 keys", nil},
+		{"JobDefaults", implemented, "", "", setJobDefaults(func(f *File) (gpuCPU, gpuMem *int64) {
+			return &f.Config.Limits.DefCPUPerGPU, &f.Config.Limits.DefMemPerGPU
+		})},
+		{"JobFileAppend", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobFileAppend })},
+		{"JobRequeue", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobRequeue })},
+		{"JobSubmitPlugins", refused, "none|(null)", "submissions would not be checked by it", nil},
+		{"KeepAliveTime", meaningless, "", whyStreams, nil},
+		{"KillOnBadExit", unsupported, "0|no", whySteps, nil},
+		{"KillWait", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.KillWait }, spec.Second)},
+		{"LaunchParameters", implemented, "", "", func(_ *File, v value) { v.options(launchParams(), nil) }},
+		{"LaunchType", meaningless, "launch/slurm", "Slurm removed it", nil},
+		{"Licenses", implemented, "", "", setLicenses},
+		{"LogTimeFormat", meaningless, "", whyLogs, nil},
+		{"MCSParameters", refused, "", "users would see each other's jobs and share their nodes", nil},
+		{"MCSPlugin", refused, "none|mcs/none", "users would see each other's jobs and share their nodes", nil},
+		{"MailDomain", unsupported, "", "no mail is sent", nil},
+		{"MailProg", unsupported, "none|(null)|/bin/true", "no mail is sent", nil},
+		{"MaxArraySize", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxArraySize }, 1, 4_000_001, noUnlimited)},
+		{"MaxBatchRequeue", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxBatchRequeue }, 1, 1<<20, noUnlimited)},
+		{"MaxDBDMsgs", meaningless, "", "the ledger is the buffer while accounting is away", nil},
+		{"MaxJobCount", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxJobCount }, 1, 1<<31, noUnlimited)},
+		{"MaxJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxJobID }, 1, 1<<31, noUnlimited)},
+		{"MaxMemPerCPU", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerCPU })},
+		{"MaxMemPerNode", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerNode })},
+		{"MaxNodeCount", unsupported, "", "nodes cannot be added while the cluster runs", nil},
+		{"MaxStepCount", meaningless, "", whySteps, nil},
+		{"MaxTasksPerNode", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxTasksPerNode }, 1, 65533, noUnlimited)},
+		{"MessageTimeout", meaningless, "", whyStreams, nil},
+		{"MetricsType", meaningless, "", "metrics are always served", nil},
+		{"MinJobAge", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.MinJobAge }, spec.Second)},
+		{"MpiDefault", implemented, "", "", setMPI},
+		{"MpiParams", unsupported, "none", "srun does not start MPI programs; use mpirun inside the allocation", nil},
+		{"NamespaceType", refused, "none|namespace/none", "jobs would share /tmp and /dev/shm", nil},
+		{"NodeFeaturesPlugins", unsupported, "none", "features are as configured; nodes are not rebooted to change them", nil},
+		{"OverTimeLimit", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.OverTimeLimit }, spec.Minute)},
+		{"PlugStackConfig", refused, "none|(null)", "SPANK plugins are not loaded, and they may isolate jobs", nil},
+		{"PluginDir", meaningless, "", "there are no plugins to load", nil},
+		{"PowerParameters", meaningless, "", "Slurm removed it", nil},
+		{"PowerPlugin", meaningless, "none|power/none", "Slurm removed it", nil},
+		{"PrEpParameters", refused, "", whyProlog, nil},
+		{"PrEpPlugins", refused, "none|prep/script", whyProlog, nil},
+		{"PreemptExemptTime", unsupported, "0|-1|00:00:00", "jobs are not preempted", nil},
+		{"PreemptMode", implemented, "", "", setPreemptMode},
+		{"PreemptParameters", unsupported, "", "jobs are not preempted", nil},
+		{"PreemptType", implemented, "", "", setPreemptType},
+		{"PriorityCalcPeriod", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.CalcPeriod })},
+		{"PriorityDecayHalfLife", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.HalfLife })},
+		{"PriorityFavorSmall", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Priority.FavorSmall })},
+		{"PriorityFlags", implemented, "", "", func(f *File, v value) {
+			v.options(priorityFlags(), nil)
+			f.Config.Priority.Flags = v.items()
+		}},
+		{"PriorityMaxAge", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.MaxAge })},
+		{"PriorityParameters", unsupported, "", "no site factor is computed", nil},
+		{"PrioritySiteFactorParameters", unsupported, "", "no site factor is computed", nil},
+		{"PrioritySiteFactorPlugin", unsupported, "none|site_factor/none", "no site factor is computed", nil},
+		{"PriorityType", implemented, "", "", func(f *File, v value) {
+			if w, ok := v.word("priority/multifactor|priority/basic"); ok {
+				f.Config.Priority.Basic = w == "priority/basic"
+			}
+		}},
+		{"PriorityUsageResetPeriod", implemented, "", "", oneOf("NONE|NOW|DAILY|WEEKLY|MONTHLY|QUARTERLY|YEARLY", func(f *File) *string { return &f.Config.Priority.UsageReset })},
+		{"PriorityWeightAge", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Age })},
+		{"PriorityWeightAssoc", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Assoc })},
+		{"PriorityWeightFairshare", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.FairShare })},
+		{"PriorityWeightJobSize", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.JobSize })},
+		{"PriorityWeightPartition", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Partition })},
+		{"PriorityWeightQOS", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.QOS })},
+		{"PriorityWeightTRES", implemented, "", "", func(f *File, v value) { f.Config.Priority.TRES = v.weights(false, true) }},
+		{"PrivateData", refused, "none", "users would see each other's jobs and usage", nil},
+		{"ProctrackType", implemented, "", "", setProctrack},
+		{"Prolog", refused, "none|(null)", whyProlog, nil},
+		{"PrologEpilogTimeout", meaningless, "", "no prolog or epilog runs", nil},
+		{"PrologFlags", unsupported, "none", "no prolog runs, and jobs without a batch script get no extern step", nil},
+		{"PrologSlurmctld", unsupported, "none|(null)", whyTrigger, nil},
+		{"PrologTimeout", meaningless, "", "no prolog runs", nil},
+		{"PropagatePrioProcess", unsupported, "0", "jobs start with the node's own nice value", nil},
+		{"PropagateResourceLimits", unsupported, "ALL", "all soft limits of the submitter are passed on", nil},
+		{"PropagateResourceLimitsExcept", unsupported, "NONE", "all soft limits of the submitter are passed on", nil},
+		{"RebootProgram", unsupported, "none|(null)", "nodes are not rebooted", nil},
+		{"ReconfigFlags", unsupported, "none", "a changed file replaces what scontrol changed before", nil},
+		{"RequeueExit", unsupported, "none", "exit codes do not requeue jobs", nil},
+		{"RequeueExitHold", unsupported, "none", "exit codes do not requeue jobs", nil},
+		{"ResumeFailProgram", unsupported, "none|(null)", whyPower, nil},
+		{"ResumeProgram", unsupported, "none|(null)", whyPower, nil},
+		{"ResumeRate", meaningless, "", whyPower, nil},
+		{"ResumeTimeout", meaningless, "", whyPower, nil},
+		{"ResvEpilog", unsupported, "none|(null)", whyTrigger, nil},
+		{"ResvOverRun", unsupported, "0", "jobs end with their reservation", nil},
+		{"ResvProlog", unsupported, "none|(null)", whyTrigger, nil},
+		{"ReturnToService", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Timing.ReturnToService }, 0, 2, noUnlimited)},
+		{"RoutePlugin", meaningless, "", whyStreams, nil},
+		{"SallocDefaultCommand", meaningless, "", "Slurm removed it", nil},
+		{"SbcastParameters", unsupported, "none", "there is no sbcast", nil},
+		{"SchedulerParameters", implemented, "", "", setSchedulerParameters},
+		{"SchedulerTimeSlice", meaningless, "", "jobs do not take turns on the same resources", nil},
+		{"SchedulerType", implemented, "", "", func(f *File, v value) {
+			if w, ok := v.word("sched/backfill|sched/builtin"); ok {
+				f.Config.Sched.Backfill = w == "sched/backfill"
+			}
+		}},
+		{"ScronParameters", unsupported, "none", "there is no scrontab", nil},
+		{"SelectType", implemented, "", "", setSelectType},
+		{"SelectTypeParameters", implemented, "", "", setSelectParameters},
+		{"SlurmSchedLogFile", meaningless, "", whyLogs, nil},
+		{"SlurmSchedLogLevel", meaningless, "", whyLogs, nil},
+		{"SlurmUser", implemented, "", "", text(func(f *File) *string { return &f.Config.SlurmUser })},
+		{"SlurmctldAddr", meaningless, "", whyListen, nil},
+		{"SlurmctldDebug", meaningless, "", whyLogs, nil},
+		{"SlurmctldHost", implemented, "", "", setControlHost},
+		{"SlurmctldLogFile", meaningless, "", whyLogs, nil},
+		{"SlurmctldParameters", implemented, "", "", func(_ *File, v value) { v.options(controllerParams(), nil) }},
+		{"SlurmctldPidFile", meaningless, "", whyPid, nil},
+		{"SlurmctldPlugstack", unsupported, "none|(null)", "there are no plugins to load", nil},
+		{"SlurmctldPort", implemented, "", "", setPort(func(f *File) *uint32 { return &f.Control.Port })},
+		{"SlurmctldPrimaryOffProg", unsupported, "none|(null)", whyTrigger, nil},
+		{"SlurmctldPrimaryOnProg", unsupported, "none|(null)", whyTrigger, nil},
+		{"SlurmctldSyslogDebug", meaningless, "", whyLogs, nil},
+		{"SlurmctldTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.ControllerTimeout }, spec.Second)},
+		{"SlurmdDebug", meaningless, "", whyLogs, nil},
+		{"SlurmdLogFile", meaningless, "", whyLogs, nil},
+		{"SlurmdParameters", implemented, "", "", func(f *File, v value) {
+			v.options(agentParams(), func(name string, _ value) {
+				f.Config.ConfigOverrides = f.Config.ConfigOverrides || name == "config_overrides"
+			})
+		}},
+		{"SlurmdPidFile", meaningless, "", whyPid, nil},
+		{"SlurmdPort", implemented, "", "", setPort(func(f *File) *uint32 { return &f.Control.AgentPort })},
+		{"SlurmdSpoolDir", meaningless, "", whyDirs, nil},
+		{"SlurmdSyslogDebug", meaningless, "", whyLogs, nil},
+		{"SlurmdTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.NodeTimeout }, spec.Second)},
+		{"SlurmdUser", unsupported, "root", "the agent runs as the user that starts it; jobs of other users need root", nil},
+		{"SrunEpilog", unsupported, "none|(null)", whySteps, nil},
+		{"SrunPortRange", meaningless, "0-0", "srun listens on no port; agents are dialled", nil},
+		{"SrunProlog", unsupported, "none|(null)", whySteps, nil},
+		{"StateSaveLocation", meaningless, "", whyDirs, nil},
+		{"SuspendExcNodes", meaningless, "", whyPower, nil},
+		{"SuspendExcParts", meaningless, "", whyPower, nil},
+		{"SuspendExcStates", meaningless, "", whyPower, nil},
+		{"SuspendProgram", unsupported, "none|(null)", whyPower, nil},
+		{"SuspendRate", meaningless, "", whyPower, nil},
+		{"SuspendTime", unsupported, "-1|0|INFINITE|NONE", whyPower, nil},
+		{"SuspendTimeout", meaningless, "", whyPower, nil},
+		{"SwitchParameters", unsupported, "", "no network is set up for jobs", nil},
+		{"SwitchType", unsupported, "none|switch/none", "no network is set up for jobs", nil},
+		{"TCPTimeout", meaningless, "", whyStreams, nil},
+		{"TLSParameters", meaningless, "", "connections between machines are always mTLS", nil},
+		{"TLSType", meaningless, "tls/s2n", "connections between machines are always mTLS", nil},
+		{"TaskEpilog", unsupported, "none|(null)", whySteps, nil},
+		{"TaskPlugin", implemented, "", "", setTaskPlugin},
+		{"TaskPluginParam", unsupported, "none", "tasks are bound to the cores of their job only", nil},
+		{"TaskProlog", unsupported, "none|(null)", whySteps, nil},
+		{"TmpFS", unsupported, "/tmp", "TmpDisk is measured at /tmp", nil},
+		{"TopologyParam", unsupported, "none", "nodes are chosen without regard to switches", nil},
+		{"TopologyPlugin", unsupported, "none|topology/none|topology/default|topology/flat", "nodes are chosen without regard to switches", nil},
+		{"TrackWCKey", unsupported, "no|0|false", "wckeys are not tracked", nil},
+		{"TreeWidth", meaningless, "", whyStreams, nil},
+		{"UnkillableStepProgram", unsupported, "none|(null)", whyTrigger, nil},
+		{"UnkillableStepTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.UnkillableAfter }, spec.Second)},
+		{"UrlParserType", meaningless, "", "HTTP is Go's own", nil},
+		{"UsePAM", refused, "0|no|false|down", "PAM's limits and rules would not apply to jobs", nil},
+		{"VSizeFactor", refused, "0", "virtual memory would not be limited", nil},
+		{"WaitTime", unsupported, "0", whySteps, nil},
+		{"X11Parameters", unsupported, "none", "X11 is not forwarded", nil},
+	}
+}
+
+// weight is a factor's weight in a job's priority.
+func weight(to func(*File) *uint32) func(*File, value) { return number(to, 0, 1<<31, noUnlimited) }
+
+// setJobDefaults reads DefCpuPerGPU=4,DefMemPerGPU=16000.
+func setJobDefaults[T any](to func(*T) (gpuCPU, gpuMem *int64)) func(*T, value) {
+	return func(t *T, v value) {
+		cpu, mem := to(t)
+		for _, item := range v.items() {
+			name, num, _ := strings.Cut(item, "=")
+			inner := v
+			inner.Value = num
+			switch strings.ToLower(name) {
+			case "defcpupergpu":
+				if n, ok := inner.integer(0, 1<<20); ok {
+					*cpu = n
+				}
+			case "defmempergpu":
+				memory(func(*T) *int64 { return mem })(t, inner)
+			default:
+				v.fail("%s is unknown; it may hold DefCpuPerGPU and DefMemPerGPU", short(name))
+			}
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package slurmconf
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// The set functions of keys in topKeys that need more than a type.
+
+func setClusterName(f *File, v value) {
+	if err := hostlist.CheckName(v.Value); err != nil || strings.ContainsAny(v.Value, ".:") || v.Value != strings.ToLower(v.Value) {
+		v.fail("%s: a cluster's name is lower case letters, digits, '-' and '_'", short(v.Value))
+		return
+	}
+	f.Config.ClusterName = v.Value
+}
+
+func setEnforce(f *File, v value) {
+	e := &f.Config.Enforce
+	v.options([]option{
+		{"all", implemented, ""}, {"associations", implemented, ""}, {"limits", implemented, ""},
+		{"none", implemented, ""},
+		{"nojobs", unsupported, "every job is recorded"}, {"nosteps", unsupported, "every step is recorded"},
+		{"qos", implemented, ""}, {"safe", implemented, ""},
+		{"wckeys", refused, "wckeys are not tracked"},
+	}, func(name string, _ value) {
+		switch name {
+		case "associations":
+			e.Associations = true
+		case "limits":
+			e.Associations, e.Limits = true, true
+		case "qos":
+			e.Associations, e.QOS = true, true
+		case "safe":
+			e.Associations, e.Limits, e.Safe = true, true, true
+		case "all":
+			e.Associations, e.Limits, e.QOS, e.Safe = true, true, true, true
+		}
+	})
+}
+
+func setTRES(f *File, v value) {
+	for _, item := range v.items() {
+		name := tresName(item)
+		switch {
+		case !spec.KnownTRES(name):
+			v.fail("%s is no TRES", short(item))
+		case !strings.Contains(name, "/"), name == "fs/disk":
+			// Tracked in any case.
+		default:
+			f.Config.TRES = append(f.Config.TRES, name)
+		}
+	}
+}
+
+func setStorageType(_ *File, v value) {
+	switch strings.ToLower(v.Value) {
+	case "accounting_storage/slurmdbd":
+	case "accounting_storage/none":
+		v.note("not used: jobs are always accounted in ClickHouse")
+	case "accounting_storage/mysql", "accounting_storage/pgsql", "accounting_storage/filetxt", "accounting_storage/ctld_relay":
+		v.warn("%s is not supported: accounting goes to ClickHouse (its DSN is in muster.yaml)", v.Value)
+	default:
+		v.fail("%s is unknown; it must be accounting_storage/slurmdbd", short(v.Value))
+	}
+}
+
+func setAuthType(_ *File, v value) {
+	switch w, _ := v.word("auth/munge|auth/slurm|auth/none"); w {
+	case "auth/munge":
+		v.note("MUNGE is not asked and need not run: identity is the user of the local socket, between machines a certificate made by muster init")
+	case "auth/slurm", "auth/none":
+		v.note("not used: identity is the user of the local socket, between machines a certificate made by muster init")
+	}
+}
+
+// Host is a controller: the name people use and, if given, its address.
+type Host struct{ Name, Addr string }
+
+func setControlHost(f *File, v value) {
+	h := Host{Name: v.Value}
+	if name, rest, ok := strings.Cut(v.Value, "("); ok {
+		addr, closed := strings.CutSuffix(rest, ")")
+		if !closed || addr == "" || name == "" {
+			v.fail("%s: expected host or host(address)", short(v.Value))
+			return
+		}
+		h = Host{name, addr}
+	}
+	for _, part := range []string{h.Name, h.Addr} {
+		if part != "" && hostlist.CheckName(part) != nil {
+			v.fail("%s is no host name", short(part))
+			return
+		}
+	}
+	if f.Control.Hosts = append(f.Control.Hosts, h); len(f.Control.Hosts) > 1 {
+		v.warn("not supported: further controllers join with muster init, not by configuration")
+	}
+}
+
+func setControlMachine(f *File, v value) {
+	v.note("old name of SlurmctldHost")
+	if len(f.Control.Hosts) == 0 {
+		setControlHost(f, v)
+	}
+}
+
+func setControlAddr(f *File, v value) {
+	v.note("old form of SlurmctldHost=name(address)")
+	if len(f.Control.Hosts) > 0 && f.Control.Hosts[0].Addr == "" {
+		f.Control.Hosts[0].Addr = v.Value
+	}
+}
+
+// setPort takes the first port of a range: one gRPC port serves all.
+func setPort(to func(*File) *uint32) func(*File, value) {
+	return func(f *File, v value) {
+		low, _, ranged := strings.Cut(v.Value, "-")
+		if ranged {
+			v.note("one port is enough; the first of the range is used")
+		}
+		v.Value = low
+		if n, ok := v.integer(1, 65535); ok {
+			*to(f) = uint32(n)
+		}
+	}
+}
+
+func setDependency(f *File, v value) {
+	v.options(dependencyParams(), func(name string, _ value) {
+		f.Config.Limits.KillInvalidDep = f.Config.Limits.KillInvalidDep || name == "kill_invalid_depend"
+	})
+}
+
+func setEnforcePart(f *File, v value) {
+	w, ok := v.word("NO|ANY|ALL|YES")
+	if !ok {
+		return
+	}
+	if w == "YES" {
+		w = "ALL"
+	}
+	f.Config.Limits.EnforcePart = w
+}
+
+func setGresTypes(f *File, v value) {
+	f.Config.GresTypes = nil
+	for _, name := range v.items() {
+		switch strings.ToLower(name) {
+		case "none", "(null)":
+			continue
+		case "mps", "shard":
+			v.fail("%s is not supported, and to ignore it would be unsafe: one GPU would be given both whole and in shares", name)
+			continue
+		}
+		if !gresName(name) {
+			v.fail("%s is no name for a resource", short(name))
+			continue
+		}
+		f.Config.GresTypes = append(f.Config.GresTypes, name)
+	}
+}
+
+// gresName allows what can stand in name:type:count and in TRES names.
+func gresName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func setGatherFrequency(f *File, v value) {
+	for _, item := range v.items() {
+		name, num, named := strings.Cut(item, "=")
+		if !named {
+			name, num = "task", item
+		}
+		inner := v
+		inner.Value = num
+		switch strings.ToLower(name) {
+		case "task":
+			if n, ok := inner.integer(0, 1<<20); ok {
+				f.Agent.SampleEvery = spec.Seconds(n)
+			}
+		case "energy", "filesystem", "network":
+			v.note("%s is not used: only the task interval is", name)
+		default:
+			v.fail("%s is unknown; it may hold task=, energy=, filesystem= and network=", short(name))
+		}
+	}
+}
+
+func setGatherType(_ *File, v value) {
+	switch w, _ := v.word("jobacct_gather/cgroup|jobacct_gather/linux|jobacct_gather/none"); w {
+	case "jobacct_gather/linux":
+		v.note("usage is read from the job's cgroup where there is one, else from its processes")
+	case "jobacct_gather/none":
+		v.note("not used: usage is always measured")
+	}
+}
+
+func setJobComp(f *File, v value) {
+	switch w := strings.ToLower(v.Value); w {
+	case "jobcomp/none", "jobcomp/filetxt":
+		f.jobComp = w
+		f.jobCompAt = v.Setting
+	case "jobcomp/mysql", "jobcomp/elasticsearch", "jobcomp/kafka", "jobcomp/lua", "jobcomp/script", "jobcomp/pgsql", "jobcomp/slurmdbd":
+		v.fail("%s is not supported; every job is a row of the table jobs in ClickHouse, and jobcomp/filetxt writes a file", w)
+	default:
+		v.word("jobcomp/none|jobcomp/filetxt")
+	}
+}
+
+func setLicenses(f *File, v value) {
+	f.Config.Licenses = nil
+	for _, item := range v.items() {
+		name, num, counted := strings.Cut(item, ":")
+		if !counted {
+			num = "1"
+		}
+		inner := v
+		inner.Value = num
+		n, ok := inner.integer(0, 1<<31)
+		switch {
+		case !ok:
+		case strings.Contains(name, "@") || !gresName(name):
+			v.fail("%s is no name for a local licence", short(name))
+		default:
+			f.Config.Licenses = append(f.Config.Licenses, spec.Count{Name: name, N: n})
+		}
+	}
+}
+
+func setMPI(_ *File, v value) {
+	switch w := strings.ToLower(v.Value); {
+	case w == "none":
+	case w == "pmi2" || w == "openmpi" || strings.HasPrefix(w, "pmix") || strings.HasPrefix(w, "cray"):
+		v.warn("%s is not supported: srun does not start MPI programs; use mpirun inside the allocation", v.Value)
+	default:
+		v.fail("%s is unknown; it may be none, pmi2 or pmix", short(v.Value))
+	}
+}
+
+func setPreemptMode(f *File, v value) {
+	for _, w := range v.items() {
+		inner := v
+		inner.Value = w
+		if _, ok := inner.word("OFF|CANCEL|REQUEUE|SUSPEND|GANG|PRIORITY|WITHIN"); !ok {
+			return
+		}
+	}
+	f.Config.Sched.PreemptMode = strings.ToUpper(strings.Join(v.items(), ","))
+	if f.Config.Sched.PreemptMode != "OFF" {
+		v.warn("not supported: jobs are not preempted")
+	}
+}
+
+func setPreemptType(f *File, v value) {
+	if w, ok := v.word("preempt/none|preempt/partition_prio|preempt/qos"); ok {
+		f.Config.Sched.PreemptType = w
+		if w != "preempt/none" {
+			v.warn("not supported: jobs are not preempted")
+		}
+	}
+}
+
+func setProctrack(_ *File, v value) {
+	switch w, _ := v.word("proctrack/cgroup|proctrack/linuxproc|proctrack/pgid"); w {
+	case "proctrack/linuxproc", "proctrack/pgid":
+		v.note("processes are tracked by cgroup where the agent may make them, else by the shepherd, from which they cannot escape by a new process group")
+	}
+}
+
+func setSelectType(_ *File, v value) {
+	switch w, _ := v.word("select/cons_tres|select/cons_res|select/linear|select/cray_aries"); w {
+	case "select/cons_res":
+		v.note("Slurm replaced it by select/cons_tres, which is what is used")
+	case "select/linear", "select/cray_aries":
+		v.fail("%s is not supported, and to ignore it would be unsafe: jobs would share nodes; set OverSubscribe=EXCLUSIVE on the partitions", w)
+	}
+}
+
+func setSelectParameters(f *File, v value) {
+	s := &f.Config.Sched
+	s.Cores, s.Memory, s.LLN = true, false, false
+	v.options(selectParams(), func(name string, _ value) {
+		switch name {
+		case "CR_CPU":
+			s.Cores = false
+		case "CR_CPU_Memory":
+			s.Cores, s.Memory = false, true
+		case "CR_Core_Memory", "CR_Memory":
+			s.Memory = true
+		case "CR_LLN":
+			s.LLN = true
+		}
+	})
+}
+
+func setTaskPlugin(f *File, v value) {
+	for _, item := range v.items() {
+		inner := v
+		inner.Value = item
+		switch w, _ := inner.word("task/none|task/affinity|task/cgroup"); w {
+		case "task/affinity":
+			f.Agent.TaskAffinity = true
+		case "task/cgroup":
+			f.Agent.TaskCgroup = true
+		case "task/none":
+			v.note("tasks are not bound to cores")
+		}
+	}
+}
+
+func setSchedulerParameters(f *File, v value) {
+	s := &f.Config.Sched
+	s.Params = v.items()
+	v.options(schedulerParams(), func(name string, v value) {
+		if v.Value == "" {
+			v.fail("a value is missing")
+			return
+		}
+		switch name {
+		case "bf_resolution":
+			seconds(v, &s.BFResolution, spec.Second)
+		case "sched_interval":
+			seconds(v, &s.Interval, spec.Second)
+		case "bf_max_job_test":
+			small(v, &s.BFMaxJobTest)
+		case "bf_max_job_array_resv":
+			small(v, &s.ArrayResv)
+		case "max_script_size":
+			if n, ok := v.integer(1, 512<<20); ok {
+				f.Config.Limits.MaxScript = n
+			}
+		}
+	})
+}
+
+func seconds(v value, to *spec.Span, unit spec.Span) {
+	if n, err := strconv.ParseInt(v.Value, 10, 32); err != nil || n < 1 {
+		v.fail("%s is not a whole number above 0", short(v.Value))
+	} else {
+		*to = spec.Span(n) * unit
+	}
+}
+
+func small(v value, to *uint32) {
+	if n, ok := v.integer(0, 1<<31); ok {
+		*to = uint32(n)
+	}
+}

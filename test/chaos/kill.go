@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// role is a kind of process that is killed.
+type role string
+
+const (
+	controller role = "controller"
+	engine     role = "engine" // the accounting service's child with the database in it
+	agent      role = "agent"
+	shepherd   role = "shepherd"
+)
+
+// victims reads the roles of the command line.
+func (o *options) victims() ([]role, error) {
+	var out []role
+	for _, name := range strings.Split(o.roles, ",") {
+		switch r := role(strings.TrimSpace(name)); r {
+		case controller, engine, agent, shepherd:
+			out = append(out, r)
+		default:
+			return nil, fmt.Errorf("-roles: unknown role %q: controller, engine, agent and shepherd are there", r)
+		}
+	}
+	return out, nil
+}
+
+// killer kills one process after the other.
+type killer struct {
+	o     *options
+	out   io.Writer
+	acked func() int
+	roles []role
+	rng   *rand.Rand
+	done  map[role]int
+}
+
+// plan is the roles in the order they die: each as often as the others, in
+// random order.
+func plan(kills int, roles []role, r *rand.Rand) []role {
+	out := make([]role, kills)
+	for i := range out {
+		out[i] = roles[i%len(roles)]
+	}
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// death is a process that was killed and is not back yet.
+type death struct {
+	role      role
+	node, pid string
+}
+
+// run kills, waits a little, and brings back what does not come by itself.
+// One time in four the next process dies, too, before anything is brought
+// back: a service manager is not always quicker than the next fault.
+func (k *killer) run(ctx context.Context) error {
+	k.done = map[role]int{}
+	var gone []death
+	for i, r := range plan(k.o.kills, k.roles, k.rng) {
+		d := death{role: r, node: fmt.Sprintf("node%d", 1+k.rng.IntN(k.o.nodes))}
+		wait := time.Duration(200+k.rng.IntN(800)) * time.Millisecond
+		apart := time.Duration(k.rng.IntN(700)) * time.Millisecond
+		together := k.rng.IntN(4) == 0 && i+1 < k.o.kills
+		if len(gone) == 0 {
+			if err := pause(ctx, wait); err != nil {
+				return k.tooLong(i, err)
+			}
+		}
+		var err error
+		if d.pid, err = k.once(ctx, d); err != nil {
+			// It died with the one before it, so that comes back first.
+			if err = k.allBack(ctx, &gone); err == nil {
+				d.pid, err = k.kill(ctx, d)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("kill %d of %d: %w", i+1, k.o.kills, err)
+		}
+		gone = append(gone, d)
+		k.done[r]++
+		fmt.Fprintf(k.out, "kill %d of %d: %s (pid %s); %d submissions acknowledged\n", i+1, k.o.kills, where(r, d.node), d.pid, k.acked())
+		if together {
+			continue
+		}
+		if err := pause(ctx, apart); err != nil {
+			return k.tooLong(i, err)
+		}
+		if err := k.allBack(ctx, &gone); err != nil {
+			return fmt.Errorf("after kill %d of %d: %w", i+1, k.o.kills, err)
+		}
+	}
+	return nil
+}
+
+// once kills the process if it is there.
+func (k *killer) once(ctx context.Context, d death) (pid string, err error) {
+	out, err := k.o.clusterOut(ctx, "kill", string(d.role), d.node)
+	return strings.TrimSpace(out), err
+}
+
+// allBack brings back everything that died: daemons first, for the others are
+// started by them.
+func (k *killer) allBack(ctx context.Context, gone *[]death) error {
+	slices.SortStableFunc(*gone, func(a, b death) int { return b.role.daemon() - a.role.daemon() })
+	for _, d := range *gone {
+		if err := k.back(ctx, d.role, d.node, d.pid); err != nil {
+			return err
+		}
+	}
+	*gone = nil
+	return nil
+}
+
+// daemon is 1 for what a service manager starts.
+func (r role) daemon() int {
+	if r == controller || r == agent {
+		return 1
+	}
+	return 0
+}
+
+func (k *killer) tooLong(i int, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("only %d of %d processes were killed within %s", i, k.o.kills, k.o.limit)
+	}
+	return err
+}
+
+func where(r role, node string) string {
+	if r == agent || r == shepherd {
+		return string(r) + " of " + node
+	}
+	return string(r)
+}
+
+// patience is how long a process may take to be there (again).
+const patience = 60 * time.Second
+
+// kill waits until the process is there and kills it.
+func (k *killer) kill(ctx context.Context, d death) (pid string, err error) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if pid, err = k.once(ctx, d); err == nil {
+			return pid, nil
+		}
+		if perr := pause(ctx, 50*time.Millisecond); perr != nil {
+			return "", perr
+		}
+	}
+	return "", fmt.Errorf("no %s to kill for %s: %w", where(d.role, d.node), patience, err)
+}
+
+// back starts controllers and agents again, as a service manager would. The
+// engine comes back through its supervisor and shepherds through their agent.
+func (k *killer) back(ctx context.Context, r role, node, old string) error {
+	if r.daemon() == 1 {
+		return k.o.cluster(ctx, "up")
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if pid, err := k.o.clusterOut(ctx, "pid", string(r), node); err == nil && strings.TrimSpace(pid) != old {
+			return nil
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the %s was killed and does not come back within %s", where(r, node), patience)
+}
+
+func (k *killer) summary() string {
+	var parts []string
+	n := 0
+	for _, r := range k.roles {
+		parts = append(parts, fmt.Sprintf("%s %d", r, k.done[r]))
+		n += k.done[r]
+	}
+	return fmt.Sprintf("%d processes killed (%s)", n, strings.Join(parts, ", "))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// cluster runs a step of cluster.sh.
+func (o *options) cluster(ctx context.Context, args ...string) error {
+	_, err := o.clusterOut(ctx, args...)
+	return err
+}
+
+func (o *options) clusterOut(ctx context.Context, args ...string) (string, error) {
+	return o.exec(ctx, o.script, args...)
+}
+
+// command runs one of the tools.
+func (o *options) command(ctx context.Context, name string, args ...string) (string, error) {
+	return o.exec(ctx, filepath.Join(o.bin, name), args...)
+}
+
+func (o *options) exec(ctx context.Context, path string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = slices.Concat(os.Environ(), []string{"CLUSTER_DIR=" + o.dir, fmt.Sprint("CLUSTER_NODES=", o.nodes)})
+	cmd.WaitDelay = time.Second
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(path), strings.Join(args, " "), err, bytes.TrimSpace(errOut.Bytes()))
+	}
+	return out.String(), nil
+}

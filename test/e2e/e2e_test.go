@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cluster is a lab of its own, up for the length of a test.
+type cluster struct {
+	t    *testing.T
+	dir  string
+	port int
+}
+
+func bin(name string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	return filepath.Join(wd, "..", "..", "bin", name)
+}
+
+// freePorts finds a start of twenty ports that are free together.
+func freePorts(t *testing.T) int {
+	t.Helper()
+next:
+	for start := 21000 + os.Getpid()%20000; start < 60000; start += 40 {
+		for p := start; p < start+20; p++ {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
+			if err != nil {
+				continue next
+			}
+			l.Close()
+		}
+		return start
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+func need(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"muster", "musterd", "muster-agent", "muster-shepherd"} {
+		if _, err := os.Stat(bin(name)); err != nil {
+			t.Skipf("%v: run `make build` first (`make e2e` does)", err)
+		}
+	}
+}
+
+// shortDir is a folder whose name leaves room for the names of sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Logf("%v", err)
+		}
+	})
+	return dir
+}
+
+func start(t *testing.T, conf ...string) *cluster {
+	t.Helper()
+	need(t)
+	c := &cluster{t: t, dir: shortDir(t), port: freePorts(t)}
+	args := []string{"init", "--dir", c.dir, "--nodes", "2", "--gpus", "8", "--port", strconv.Itoa(c.port)}
+	for _, line := range conf {
+		args = append(args, "--conf", line)
+	}
+	c.must(args...)
+	c.must("up", "--dir", c.dir)
+	t.Cleanup(func() {
+		c.run("down", "--dir", c.dir, "--jobs")
+		if t.Failed() {
+			for _, log := range []string{"musterd.log", "agent-node1.log"} {
+				data, _ := os.ReadFile(filepath.Join(c.dir, "run", log))
+				t.Logf("%s:\n%s", log, data[max(0, len(data)-4000):])
+			}
+		}
+	})
+	return c
+}
+
+// run runs a muster command and gives its output and exit code.
+func (c *cluster) run(args ...string) (stdout, stderr string, code int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin("muster"), args...)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+filepath.Join(c.dir, "run", "muster.sock"))
+	cmd.Dir = c.dir
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		c.t.Fatalf("muster %v: %v", args, err)
+	}
+	return out.String(), errb.String(), cmd.ProcessState.ExitCode()
+}
+
+func (c *cluster) must(args ...string) string {
+	c.t.Helper()
+	out, errs, code := c.run(args...)
+	if code != 0 {
+		c.t.Fatalf("muster %s: exit %d\n%s%s", strings.Join(args, " "), code, out, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// until asks again until the answer is the wanted one.
+func (c *cluster) until(want string, args ...string) {
+	c.t.Helper()
+	var got string
+	for range 2000 {
+		got = c.must(args...)
+		if got == want {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	c.t.Fatalf("muster %s\nsays  %q\nnot   %q", strings.Join(args, " "), got, want)
+}
+
+func (c *cluster) kill9(name string) {
+	c.t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.dir, "run", name+".pid"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	need(t)
+	cmd := exec.Command("../../deploy/lab/demo.sh")
+	cmd.Env = append(os.Environ(), "LAB="+filepath.Join(shortDir(t), "lab"), fmt.Sprintf("LAB_PORT=%d", freePorts(t)))
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatalf("the demo failed: %v", err)
+	}
+}
+
+func TestJobsSurviveTheDeathOfControllerAndAgent(t *testing.T) {
+	c := start(t)
+	id := c.must("sbatch", "--parsable", "--gres=gpu:1", "--wrap", "sleep 4; exit 7")
+	c.until("R", "squeue", "-h", "-j", id, "-o", "%t")
+	c.kill9("musterd")
+	c.kill9("agent-node1")
+	c.kill9("agent-node2")
+	if _, errs, code := c.run("squeue"); code != 1 || !strings.Contains(errs, "nable to contact") {
+		t.Errorf("squeue without a controller: exit %d, %q", code, errs)
+	}
+	c.must("up", "--dir", c.dir)
+	c.until("FAILED|7:0", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State,ExitCode")
+	if again := c.must("sbatch", "--parsable", "--wrap", "true"); again == id {
+		t.Errorf("job id %s was given twice", id)
+	}
+}
+
+func TestRefusalsAreClear(t *testing.T) {
+	c := start(t)
+	for _, r := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"sbatch", "--gres=gpu:16", "-N1", "--wrap", "true"}, 1, "sbatch: error: Batch job submission failed: Requested node configuration is not available"},
+		{[]string{"sbatch", "-p", "nosuch", "--wrap", "true"}, 1, "sbatch: error: Batch job submission failed: Invalid partition name specified"},
+		{[]string{"sbatch", "--qos=nosuch", "--wrap", "true"}, 1, "sbatch: error: Batch job submission failed: Invalid qos specification"},
+		{[]string{"squeue", "-j", "4711"}, 1, "slurm_load_jobs error: Invalid job id specified"},
+		{[]string{"sbatch", "--no-such-option"}, 255, "--no-such-option"},
+	} {
+		out, errs, code := c.run(r.args...)
+		if code != r.code || !strings.Contains(errs, r.text) {
+			t.Errorf("muster %s: exit %d, %q %q; expected %d and %q", strings.Join(r.args, " "), code, out, errs, r.code, r.text)
+		}
+	}
+}
+
+func TestOutputExitAndTimeLimit(t *testing.T) {
+	c := start(t, "KillWait=2")
+	id := c.must("sbatch", "--parsable", "-o", "out-%j.txt", "--wrap", "echo $SLURM_JOB_ID on $SLURM_JOB_NODELIST; echo err >&2")
+	c.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
+	data, err := os.ReadFile(filepath.Join(c.dir, "out-"+id+".txt"))
+	if err != nil || !strings.HasPrefix(string(data), id+" on node") || !strings.Contains(string(data), "err\n") {
+		t.Errorf("output %q, %v", data, err)
+	}
+	id = c.must("sbatch", "--parsable", "-t", "1", "--wrap", "sleep 300") // limits are whole minutes, as Slurm's
+	c.until("TIMEOUT", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
+	data, _ = os.ReadFile(filepath.Join(c.dir, "slurm-"+id+".out"))
+	if !strings.Contains(string(data), "DUE TO TIME LIMIT") {
+		t.Errorf("the job's output does not say why it ended: %q", data)
+	}
+	id = c.must("sbatch", "--parsable", "--wrap", "sleep 60")
+	c.until("R", "squeue", "-h", "-j", id, "-o", "%t")
+	c.must("scancel", id)
+	c.until(fmt.Sprintf("CANCELLED by %d", os.Getuid()), "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
+}
