@@ -110,6 +110,7 @@ func (c *controller) landed(life int, b *batch) {
 		c.flying = c.flying[1:]
 		if len(f.events) > 0 {
 			c.log = append(c.log, f.bytes)
+			c.durable(f)
 			if c.w.rng.IntN(50) == 0 {
 				c.snapshot(f.after)
 			}
@@ -144,6 +145,7 @@ func (c *controller) crash() {
 	for _, f := range c.flying[:c.w.rng.IntN(len(c.flying)+1)] {
 		if len(f.events) > 0 {
 			c.log = append(c.log, f.bytes)
+			c.durable(f)
 		}
 	}
 	c.flying = nil
@@ -234,7 +236,6 @@ func (c *controller) effects(b *batch) {
 	for i := range b.events {
 		switch e := b.events[i].Event.(type) {
 		case *event.JobStarted:
-			c.truthAttempt(b.after, e)
 			c.order(b.after.Job(e.UID), "")
 		case *event.JobEndRequested:
 			c.order(b.after.Job(e.UID), "")
@@ -246,10 +247,13 @@ func (c *controller) effects(b *batch) {
 	}
 }
 
-func (c *controller) truthAttempt(st *state.State, e *event.JobStarted) {
-	j := st.Job(e.UID)
-	if j != nil {
-		c.w.truth.attempts[run{e.UID, e.Attempt}] = true
+// durable tells the truth which attempts a batch on the disk has begun, also
+// one whose controller died before it could act on it.
+func (c *controller) durable(b *batch) {
+	for i := range b.events {
+		if e, ok := b.events[i].Event.(*event.JobStarted); ok {
+			c.w.truth.attempts[run{e.UID, e.Attempt}] = true
+		}
 	}
 }
 
