@@ -61,6 +61,7 @@ const (
 	methodShutdown       = "/muster.v1.Cluster/Shutdown"
 	methodAcctJobs       = "/muster.v1.Accounting/Jobs"
 	methodAcctReport     = "/muster.v1.Accounting/Report"
+	methodAcctReasons    = "/muster.v1.Accounting/Reasons"
 	methodAcctStatus     = "/muster.v1.Accounting/Status"
 )
 

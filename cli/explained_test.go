@@ -19,12 +19,34 @@ func (w *world) explained() {
 				Reason:   &apiv1.Reason{Code: "QOSMaxGRESPerUser", Tres: "gres/gpu", Limit: 4, Used: 4, Asked: 5, Subject: "qos/gpucap", Blocker: 16},
 				Blockers: []*apiv1.JobInfo{held},
 				Nodes:    []*apiv1.NodeVerdict{{Nodes: "node1", Count: 1, Why: "gres/gpu", Free: 4, Need: 5}, {Nodes: "node2", Count: 1, Why: "fits"}, {Nodes: "node[3-4]", Count: 2, Why: "state:drained"}},
-				Advice:   []*apiv1.Advice{{Change: "--gres=gpu:4", Start: at("02:45:47"), Gain: 4 * hour}, {Change: "--qos=normal", Start: w.now}},
-				History:  []*apiv1.ReasonPeriod{{Reason: &apiv1.Reason{Code: "Priority"}, From: at("01:25:50"), To: at("01:40:00")}, {Reason: &apiv1.Reason{Code: "QOSMaxGRESPerUser"}, From: at("01:40:00")}}}, nil
-		case "4":
+				Advice:   []*apiv1.Advice{{Change: "--gres=gpu:4", Start: at("02:45:47"), Gain: 4 * hour}, {Change: "--qos=normal", Start: w.now}}}, nil
+		case "4", "5":
 			return &apiv1.WhyReply{Job: labJob(4, "gpu-small", "alice", spec.Running, ran("01:44:41", "", "node1")), Now: w.now}, nil
 		}
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	w.reply[methodAcctReasons] = func(req proto.Message) (proto.Message, error) {
+		span := func(code, from, to string, asked int64, restarts uint32) *apiv1.ReasonPeriod {
+			p := &apiv1.ReasonPeriod{Reason: &apiv1.Reason{Code: code, Asked: asked}, From: at(from), Restarts: restarts}
+			if to != "" {
+				p.To = at(to)
+			}
+			return p
+		}
+		switch req.(*apiv1.ReasonsQuery).GetJob() {
+		case "22":
+			return &apiv1.ReasonsReply{Periods: []*apiv1.ReasonPeriod{span("Priority", "01:25:50", "01:40:00", 0, 0), span("QOSMaxGRESPerUser", "01:40:00", "", 0, 0)}}, nil
+		case "4":
+			return &apiv1.ReasonsReply{Periods: []*apiv1.ReasonPeriod{{From: at("01:25:50"), To: at("01:25:50") + second/2}, span("Priority", "01:25:50", "01:30:00", 0, 0), span("Resources", "01:30:00", "01:35:00", 1, 0),
+				span("Resources", "01:35:00", "01:40:00", 2, 0), span("BeginTime", "01:42:00", "01:44:41", 0, 1)}}, nil
+		case "2_1": // forgotten by the controller
+			return &apiv1.ReasonsReply{Now: w.now, Seq: 12, Run: &apiv1.AcctRow{JobId: 3, ArrayJobId: 2, ArrayTask: 1, Name: "sweep", User: "bob", State: "FAILED", ExitCode: 3,
+				Partition: "gpu", Submit: at("01:00:00"), Start: at("01:02:00"), End: at("01:10:00"), NodeList: "node1"},
+				Periods: []*apiv1.ReasonPeriod{span("Licenses", "01:00:00", "01:02:00", 0, 0)}}, nil
+		case "5":
+			return nil, spec.Refuse(spec.CodeDatabaseUnreachable, "accounting (db1:9000): connection refused")
+		}
+		return &apiv1.ReasonsReply{Now: w.now, Seq: 12}, nil
 	}
 	w.diag = &apiv1.DiagReply{Now: at("02:06:24"), StartedAt: at("02:05:51"), Seq: 120, AccountedSeq: 118, JobsSubmitted: 7, JobsStarted: 6, JobsCompleted: 5, Pending: 1, Running: 0, Passes: 4,
 		PassLast: 850_000, PassMax: 900_000, PassTotal: 3_400_000, PassDepth: 1, JobsBackfilled: 2, Agents: 2, LogPosition: 33, AppendLast: 2_000_000}

@@ -16,7 +16,7 @@ func whyCommand() *command {
 		name: "why", mixed: true,
 		summary: "explain why a job waits, when it will start and what would help",
 		usage:   []string{"[OPTIONS] JOB"},
-		about:   `Every line comes from the scheduler's last pass, not from a guess: the limit with its numbers, the jobs in the way, and for each node what is missing.`,
+		about:   `Every line comes from the scheduler's last pass, not from a guess: the limit with its numbers, the jobs in the way, and for each node what is missing. The reasons so far come from accounting, which also remembers jobs that ended long ago.`,
 		options: []opt.Option{
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
@@ -41,13 +41,13 @@ func runWhy(c *call) error {
 		every = n
 	}
 	for {
-		var rep apiv1.WhyReply
-		if err := c.ask(methodWhy, &apiv1.WhyRequest{Job: c.args[0]}, &rep); err != nil {
+		rep, missing, err := c.askWhy()
+		if err != nil {
 			r := explainError(err)
 			return fail(1, append(r.before("muster why"), "muster why: error: "+r.text)...)
 		}
 		waits := spec.JobState(rep.GetJob().GetState()) == spec.Pending
-		if err := c.writeWhy(&rep); err != nil || !c.opts.On("watch") || !waits {
+		if err := c.writeWhy(rep, missing); err != nil || !c.opts.On("watch") || !waits {
 			return err
 		}
 		if err := c.out.Flush(); err != nil {
@@ -60,9 +60,13 @@ func runWhy(c *call) error {
 	}
 }
 
-func (c *call) writeWhy(rep *apiv1.WhyReply) error {
+// writeWhy prints an explanation; missing says why its history is not whole.
+func (c *call) writeWhy(rep *apiv1.WhyReply, missing string) error {
 	if c.wantsTree() {
-		return c.structured(c.opts.On("json"), whyTree(rep))
+		return c.structured(c.opts.On("json"), append(whyTree(rep), tree.Member{Key: "history_missing", Value: missing}))
+	}
+	if missing != "" {
+		fmt.Fprintf(c.Stderr, "muster why: warning: the reasons so far are not shown: %s\n", missing)
 	}
 	v := &whyView{jobView: jobView{clock: c.clock(), env: c.Env}, asked: c.args[0], colour: c.Terminal(c.Stdout) && c.Getenv("NO_COLOR") == ""}
 	v.now = rep.GetNow()
@@ -93,7 +97,7 @@ func whyTree(rep *apiv1.WhyReply) tree.Object {
 		advice = append(advice, tree.Object{{Key: "change", Value: a.GetChange()}, {Key: "start", Value: a.GetStart() / second}, {Key: "gain_seconds", Value: a.GetGain() / second}})
 	}
 	for _, h := range rep.GetHistory() {
-		history = append(history, tree.Object{{Key: "reason", Value: reasonTree(h.GetReason())}, {Key: "from", Value: h.GetFrom() / second}, {Key: "to", Value: h.GetTo() / second}})
+		history = append(history, tree.Object{{Key: "reason", Value: reasonTree(h.GetReason())}, {Key: "from", Value: h.GetFrom() / second}, {Key: "to", Value: h.GetTo() / second}, {Key: "restarts", Value: int64(h.GetRestarts())}})
 	}
 	v := &whyView{}
 	v.now = rep.GetNow()
@@ -163,6 +167,10 @@ func (v *whyView) text(rep *apiv1.WhyReply) string {
 	var b strings.Builder
 	if spec.JobState(j.GetState()) != spec.Pending {
 		b.WriteString(v.notWaiting(head, j))
+		if past := v.historyLines(rep.GetHistory()); len(past) > 0 {
+			b.WriteByte('\n')
+			v.part(&b, "It waited", past)
+		}
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%s %s in partition %s for %s.\n\n", head, v.bold("waits"), strings.ReplaceAll(j.GetPartition(), ",", " or "), span(v.now-j.GetSubmit()))
@@ -172,7 +180,9 @@ func (v *whyView) text(rep *apiv1.WhyReply) string {
 	v.part(&b, "In the way", v.blockerLines(rep))
 	v.part(&b, "Nodes", v.nodeLines(rep))
 	v.part(&b, "Would help", v.adviceLines(rep))
-	v.part(&b, "So far", v.historyLines(rep))
+	if past := v.historyLines(rep.GetHistory()); len(past) > 1 {
+		v.part(&b, "So far", past)
+	}
 	return b.String()
 }
 
@@ -382,21 +392,6 @@ func (v *whyView) adviceLines(rep *apiv1.WhyReply) []string {
 			what += " (" + span(a.GetGain()) + " earlier)"
 		}
 		table = append(table, []string{tableRow + a.GetChange(), what})
-	}
-	return splitTable(table)
-}
-
-func (v *whyView) historyLines(rep *apiv1.WhyReply) []string {
-	if len(rep.GetHistory()) < 2 {
-		return nil
-	}
-	var table [][]string
-	for _, h := range rep.GetHistory() {
-		to := h.GetTo()
-		if to == 0 {
-			to = v.now
-		}
-		table = append(table, []string{tableRow + v.time(h.GetFrom()), span(to - h.GetFrom()), or(h.GetReason().GetCode(), "None")})
 	}
 	return splitTable(table)
 }

@@ -64,7 +64,7 @@ func requests() map[string]proto.Message {
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctJobs: &apiv1.AcctQuery{},
-		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{},
+		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{},
 	}
 }
 

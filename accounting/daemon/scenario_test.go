@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
@@ -101,6 +102,8 @@ func TestScenario(t *testing.T) {
 			return r.sacct(t, d)
 		case "report":
 			return r.report(t, d)
+		case "why":
+			return r.why(t, d)
 		}
 		return "unknown command"
 	})
@@ -122,6 +125,23 @@ func minutes(ns int64) string {
 		return fmt.Sprintf("%dns", at)
 	}
 	return fmt.Sprintf("%dm", at/spec.Minute)
+}
+
+// why prints the reasons of a job.
+func (r *rig) why(t *testing.T, d *datadriven.TestData) string {
+	reply, err := r.Service().Reasons(t.Context(), &apiv1.ReasonsQuery{Job: d.CmdArgs[0].Key})
+	if err != nil {
+		return err.Error()
+	}
+	if reply.GetRun() == nil {
+		return "not known"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s waited %s\n", reply.GetRun().GetName(), reply.GetRun().GetState(), minutes(reply.GetRun().GetPlanned()))
+	for _, p := range reply.GetPeriods() {
+		fmt.Fprintf(&b, "%s to %s: %s asked=%d restarts=%d\n", minutes(p.GetFrom()), minutes(p.GetTo()), wire.ToReason(p.GetReason()), p.GetReason().GetAsked(), p.GetRestarts())
+	}
+	return b.String()
 }
 
 func (r *rig) sacct(t *testing.T, d *datadriven.TestData) string {

@@ -1176,6 +1176,143 @@ func (*Cell_Float) isCell_Kind() {}
 
 func (*Cell_Null) isCell_Kind() {}
 
+// ReasonsQuery asks why one job waited, from its submission on.
+type ReasonsQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                      // 12, 36_7
+	MinSeq        uint64                 `protobuf:"varint,2,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"` // wait (up to 2 s) until this event is in
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReasonsQuery) Reset() {
+	*x = ReasonsQuery{}
+	mi := &file_accounting_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReasonsQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReasonsQuery) ProtoMessage() {}
+
+func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_accounting_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReasonsQuery.ProtoReflect.Descriptor instead.
+func (*ReasonsQuery) Descriptor() ([]byte, []int) {
+	return file_accounting_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReasonsQuery) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReasonsQuery) GetMinSeq() uint64 {
+	if x != nil {
+		return x.MinSeq
+	}
+	return 0
+}
+
+type ReasonsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *AcctRow               `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`         // the job's last run; unset = not known
+	Periods       []*ReasonPeriod        `protobuf:"bytes,2,rep,name=periods,proto3" json:"periods,omitempty"` // oldest first
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	Behind        uint64                 `protobuf:"varint,4,opt,name=behind,proto3" json:"behind,omitempty"`
+	Cluster       string                 `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReasonsReply) Reset() {
+	*x = ReasonsReply{}
+	mi := &file_accounting_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReasonsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReasonsReply) ProtoMessage() {}
+
+func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_accounting_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReasonsReply.ProtoReflect.Descriptor instead.
+func (*ReasonsReply) Descriptor() ([]byte, []int) {
+	return file_accounting_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReasonsReply) GetRun() *AcctRow {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *ReasonsReply) GetPeriods() []*ReasonPeriod {
+	if x != nil {
+		return x.Periods
+	}
+	return nil
+}
+
+func (x *ReasonsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ReasonsReply) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+func (x *ReasonsReply) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ReasonsReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
 type AccountingStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1184,7 +1321,7 @@ type AccountingStatusRequest struct {
 
 func (x *AccountingStatusRequest) Reset() {
 	*x = AccountingStatusRequest{}
-	mi := &file_accounting_proto_msgTypes[8]
+	mi := &file_accounting_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1333,7 @@ func (x *AccountingStatusRequest) String() string {
 func (*AccountingStatusRequest) ProtoMessage() {}
 
 func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_accounting_proto_msgTypes[8]
+	mi := &file_accounting_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1346,7 @@ func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusRequest.ProtoReflect.Descriptor instead.
 func (*AccountingStatusRequest) Descriptor() ([]byte, []int) {
-	return file_accounting_proto_rawDescGZIP(), []int{8}
+	return file_accounting_proto_rawDescGZIP(), []int{10}
 }
 
 type AccountingStatusReply struct {
@@ -1226,7 +1363,7 @@ type AccountingStatusReply struct {
 
 func (x *AccountingStatusReply) Reset() {
 	*x = AccountingStatusReply{}
-	mi := &file_accounting_proto_msgTypes[9]
+	mi := &file_accounting_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1375,7 @@ func (x *AccountingStatusReply) String() string {
 func (*AccountingStatusReply) ProtoMessage() {}
 
 func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_accounting_proto_msgTypes[9]
+	mi := &file_accounting_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1388,7 @@ func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusReply.ProtoReflect.Descriptor instead.
 func (*AccountingStatusReply) Descriptor() ([]byte, []int) {
-	return file_accounting_proto_rawDescGZIP(), []int{9}
+	return file_accounting_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AccountingStatusReply) GetSeq() uint64 {
@@ -1430,7 +1567,17 @@ const file_accounting_proto_rawDesc = "" +
 	"\x03int\x18\x02 \x01(\x03H\x00R\x03int\x12\x16\n" +
 	"\x05float\x18\x03 \x01(\x01H\x00R\x05float\x12\x14\n" +
 	"\x04null\x18\x04 \x01(\bH\x00R\x04nullB\x06\n" +
-	"\x04kind\"\x19\n" +
+	"\x04kind\"9\n" +
+	"\fReasonsQuery\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x17\n" +
+	"\amin_seq\x18\x02 \x01(\x04R\x06minSeq\"\xbd\x01\n" +
+	"\fReasonsReply\x12$\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.muster.v1.AcctRowR\x03run\x121\n" +
+	"\aperiods\x18\x02 \x03(\v2\x17.muster.v1.ReasonPeriodR\aperiods\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x16\n" +
+	"\x06behind\x18\x04 \x01(\x04R\x06behind\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\tR\acluster\x12\x10\n" +
+	"\x03now\x18\x06 \x01(\x03R\x03now\"\x19\n" +
 	"\x17AccountingStatusRequest\"\x92\x01\n" +
 	"\x15AccountingStatusReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x19\n" +
@@ -1452,7 +1599,7 @@ func file_accounting_proto_rawDescGZIP() []byte {
 	return file_accounting_proto_rawDescData
 }
 
-var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_accounting_proto_goTypes = []any{
 	(*AcctQuery)(nil),               // 0: muster.v1.AcctQuery
 	(*AcctReply)(nil),               // 1: muster.v1.AcctReply
@@ -1462,24 +1609,29 @@ var file_accounting_proto_goTypes = []any{
 	(*ReportColumn)(nil),            // 5: muster.v1.ReportColumn
 	(*ReportRow)(nil),               // 6: muster.v1.ReportRow
 	(*Cell)(nil),                    // 7: muster.v1.Cell
-	(*AccountingStatusRequest)(nil), // 8: muster.v1.AccountingStatusRequest
-	(*AccountingStatusReply)(nil),   // 9: muster.v1.AccountingStatusReply
-	(*Tres)(nil),                    // 10: muster.v1.Tres
-	(*Usage)(nil),                   // 11: muster.v1.Usage
+	(*ReasonsQuery)(nil),            // 8: muster.v1.ReasonsQuery
+	(*ReasonsReply)(nil),            // 9: muster.v1.ReasonsReply
+	(*AccountingStatusRequest)(nil), // 10: muster.v1.AccountingStatusRequest
+	(*AccountingStatusReply)(nil),   // 11: muster.v1.AccountingStatusReply
+	(*Tres)(nil),                    // 12: muster.v1.Tres
+	(*Usage)(nil),                   // 13: muster.v1.Usage
+	(*ReasonPeriod)(nil),            // 14: muster.v1.ReasonPeriod
 }
 var file_accounting_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
-	10, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
-	10, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
-	11, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
+	12, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
+	12, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
+	13, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
 	5,  // 4: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
 	6,  // 5: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
 	7,  // 6: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	2,  // 7: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
+	14, // 8: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_accounting_proto_init() }
@@ -1501,7 +1653,7 @@ func file_accounting_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_accounting_proto_rawDesc), len(file_accounting_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

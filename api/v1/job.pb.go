@@ -2643,12 +2643,14 @@ type WhyReply struct {
 	PlannedNodes    string                 `protobuf:"bytes,6,opt,name=planned_nodes,json=plannedNodes,proto3" json:"planned_nodes,omitempty"`
 	PlannedEstimate bool                   `protobuf:"varint,7,opt,name=planned_estimate,json=plannedEstimate,proto3" json:"planned_estimate,omitempty"`
 	Advice          []*Advice              `protobuf:"bytes,8,rep,name=advice,proto3" json:"advice,omitempty"`
-	History         []*ReasonPeriod        `protobuf:"bytes,9,rep,name=history,proto3" json:"history,omitempty"`
-	Ahead           int32                  `protobuf:"varint,10,opt,name=ahead,proto3" json:"ahead,omitempty"` // pending jobs of higher priority
-	Now             int64                  `protobuf:"varint,11,opt,name=now,proto3" json:"now,omitempty"`
-	Seq             uint64                 `protobuf:"varint,12,opt,name=seq,proto3" json:"seq,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The reasons so far. The controller leaves it empty, since it remembers only
+	// the last one: the history belongs to accounting, whose Reasons fills it in.
+	History       []*ReasonPeriod `protobuf:"bytes,9,rep,name=history,proto3" json:"history,omitempty"`
+	Ahead         int32           `protobuf:"varint,10,opt,name=ahead,proto3" json:"ahead,omitempty"` // pending jobs of higher priority
+	Now           int64           `protobuf:"varint,11,opt,name=now,proto3" json:"now,omitempty"`
+	Seq           uint64          `protobuf:"varint,12,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhyReply) Reset() {
@@ -2907,7 +2909,8 @@ type ReasonPeriod struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        *Reason                `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
-	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"` // 0 = until now
+	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`             // 0 = until now
+	Restarts      uint32                 `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"` // how often the job had been requeued before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2959,6 +2962,13 @@ func (x *ReasonPeriod) GetFrom() int64 {
 func (x *ReasonPeriod) GetTo() int64 {
 	if x != nil {
 		return x.To
+	}
+	return 0
+}
+
+func (x *ReasonPeriod) GetRestarts() uint32 {
+	if x != nil {
+		return x.Restarts
 	}
 	return 0
 }
@@ -3340,11 +3350,12 @@ const file_job_proto_rawDesc = "" +
 	"\x06Advice\x12\x16\n" +
 	"\x06change\x18\x01 \x01(\tR\x06change\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x12\n" +
-	"\x04gain\x18\x03 \x01(\x03R\x04gain\"]\n" +
+	"\x04gain\x18\x03 \x01(\x03R\x04gain\"y\n" +
 	"\fReasonPeriod\x12)\n" +
 	"\x06reason\x18\x01 \x01(\v2\x11.muster.v1.ReasonR\x06reason\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x03R\x02to\"W\n" +
+	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x1a\n" +
+	"\brestarts\x18\x04 \x01(\rR\brestarts\"W\n" +
 	"\x0fWatchJobRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x1b\n" +

@@ -55,11 +55,12 @@ const file_service_proto_rawDesc = "" +
 	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\x8b\x01\n" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
-	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xca\x01\n" +
+	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\x87\x02\n" +
 	"\n" +
 	"Accounting\x122\n" +
 	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\x128\n" +
-	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\x12N\n" +
+	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\x12;\n" +
+	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\x12N\n" +
 	"\x06Status\x12\".muster.v1.AccountingStatusRequest\x1a .muster.v1.AccountingStatusReplyB4Z2github.com/musterhpc/muster/api/v1/service;serviceb\x06proto3"
 
 var file_service_proto_goTypes = []any{
@@ -87,30 +88,32 @@ var file_service_proto_goTypes = []any{
 	(*v1.ConfirmRequest)(nil),          // 21: muster.v1.ConfirmRequest
 	(*v1.AcctQuery)(nil),               // 22: muster.v1.AcctQuery
 	(*v1.ReportQuery)(nil),             // 23: muster.v1.ReportQuery
-	(*v1.AccountingStatusRequest)(nil), // 24: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 25: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 26: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 27: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 28: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 29: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 30: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 31: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 32: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 33: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 34: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 35: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 36: muster.v1.PolicyReply
-	(*v1.DiagReply)(nil),               // 37: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 38: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 39: muster.v1.CreateTokenReply
-	(*v1.ShutdownReply)(nil),           // 40: muster.v1.ShutdownReply
-	(*v1.EnrolReply)(nil),              // 41: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 42: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 43: muster.v1.LedgerBatch
-	(*v1.ConfirmReply)(nil),            // 44: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 45: muster.v1.AcctReply
-	(*v1.ReportReply)(nil),             // 46: muster.v1.ReportReply
-	(*v1.AccountingStatusReply)(nil),   // 47: muster.v1.AccountingStatusReply
+	(*v1.ReasonsQuery)(nil),            // 24: muster.v1.ReasonsQuery
+	(*v1.AccountingStatusRequest)(nil), // 25: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 26: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 27: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 28: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 29: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 30: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 31: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 32: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 33: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 34: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 35: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 36: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 37: muster.v1.PolicyReply
+	(*v1.DiagReply)(nil),               // 38: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 39: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 40: muster.v1.CreateTokenReply
+	(*v1.ShutdownReply)(nil),           // 41: muster.v1.ShutdownReply
+	(*v1.EnrolReply)(nil),              // 42: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 43: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 44: muster.v1.LedgerBatch
+	(*v1.ConfirmReply)(nil),            // 45: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 46: muster.v1.AcctReply
+	(*v1.ReportReply)(nil),             // 47: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 48: muster.v1.ReasonsReply
+	(*v1.AccountingStatusReply)(nil),   // 49: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -138,35 +141,37 @@ var file_service_proto_depIdxs = []int32{
 	21, // 22: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
 	22, // 23: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
 	23, // 24: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	24, // 25: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	25, // 26: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	25, // 27: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	26, // 28: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	27, // 29: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	28, // 30: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	28, // 31: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	29, // 32: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	30, // 33: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	31, // 34: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	32, // 35: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	33, // 36: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	34, // 37: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	35, // 38: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	36, // 39: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	37, // 40: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	38, // 41: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	39, // 42: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	40, // 43: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	41, // 44: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	41, // 45: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	42, // 46: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	43, // 47: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	44, // 48: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	45, // 49: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	46, // 50: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	47, // 51: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	26, // [26:52] is the sub-list for method output_type
-	0,  // [0:26] is the sub-list for method input_type
+	24, // 25: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	25, // 26: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	26, // 27: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	26, // 28: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	27, // 29: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	28, // 30: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	29, // 31: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	29, // 32: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	30, // 33: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	31, // 34: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	32, // 35: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	33, // 36: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	34, // 37: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	35, // 38: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	36, // 39: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	37, // 40: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	38, // 41: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	39, // 42: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	40, // 43: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	41, // 44: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	42, // 45: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	42, // 46: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	43, // 47: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	44, // 48: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	45, // 49: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	46, // 50: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	47, // 51: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	48, // 52: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	49, // 53: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	27, // [27:54] is the sub-list for method output_type
+	0,  // [0:27] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

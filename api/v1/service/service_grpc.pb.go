@@ -1100,9 +1100,10 @@ var Ledger_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Accounting_Jobs_FullMethodName   = "/muster.v1.Accounting/Jobs"
-	Accounting_Report_FullMethodName = "/muster.v1.Accounting/Report"
-	Accounting_Status_FullMethodName = "/muster.v1.Accounting/Status"
+	Accounting_Jobs_FullMethodName    = "/muster.v1.Accounting/Jobs"
+	Accounting_Report_FullMethodName  = "/muster.v1.Accounting/Report"
+	Accounting_Reasons_FullMethodName = "/muster.v1.Accounting/Reasons"
+	Accounting_Status_FullMethodName  = "/muster.v1.Accounting/Status"
 )
 
 // AccountingClient is the client API for Accounting service.
@@ -1113,6 +1114,8 @@ const (
 type AccountingClient interface {
 	Jobs(ctx context.Context, in *v1.AcctQuery, opts ...grpc.CallOption) (*v1.AcctReply, error)
 	Report(ctx context.Context, in *v1.ReportQuery, opts ...grpc.CallOption) (*v1.ReportReply, error)
+	// Reasons tells why one job waited, over its whole life and after it.
+	Reasons(ctx context.Context, in *v1.ReasonsQuery, opts ...grpc.CallOption) (*v1.ReasonsReply, error)
 	Status(ctx context.Context, in *v1.AccountingStatusRequest, opts ...grpc.CallOption) (*v1.AccountingStatusReply, error)
 }
 
@@ -1144,6 +1147,16 @@ func (c *accountingClient) Report(ctx context.Context, in *v1.ReportQuery, opts 
 	return out, nil
 }
 
+func (c *accountingClient) Reasons(ctx context.Context, in *v1.ReasonsQuery, opts ...grpc.CallOption) (*v1.ReasonsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReasonsReply)
+	err := c.cc.Invoke(ctx, Accounting_Reasons_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountingClient) Status(ctx context.Context, in *v1.AccountingStatusRequest, opts ...grpc.CallOption) (*v1.AccountingStatusReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.AccountingStatusReply)
@@ -1162,6 +1175,8 @@ func (c *accountingClient) Status(ctx context.Context, in *v1.AccountingStatusRe
 type AccountingServer interface {
 	Jobs(context.Context, *v1.AcctQuery) (*v1.AcctReply, error)
 	Report(context.Context, *v1.ReportQuery) (*v1.ReportReply, error)
+	// Reasons tells why one job waited, over its whole life and after it.
+	Reasons(context.Context, *v1.ReasonsQuery) (*v1.ReasonsReply, error)
 	Status(context.Context, *v1.AccountingStatusRequest) (*v1.AccountingStatusReply, error)
 	mustEmbedUnimplementedAccountingServer()
 }
@@ -1178,6 +1193,9 @@ func (UnimplementedAccountingServer) Jobs(context.Context, *v1.AcctQuery) (*v1.A
 }
 func (UnimplementedAccountingServer) Report(context.Context, *v1.ReportQuery) (*v1.ReportReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+}
+func (UnimplementedAccountingServer) Reasons(context.Context, *v1.ReasonsQuery) (*v1.ReasonsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reasons not implemented")
 }
 func (UnimplementedAccountingServer) Status(context.Context, *v1.AccountingStatusRequest) (*v1.AccountingStatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -1239,6 +1257,24 @@ func _Accounting_Report_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Accounting_Reasons_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ReasonsQuery)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountingServer).Reasons(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Accounting_Reasons_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountingServer).Reasons(ctx, req.(*v1.ReasonsQuery))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Accounting_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.AccountingStatusRequest)
 	if err := dec(in); err != nil {
@@ -1271,6 +1307,10 @@ var Accounting_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Report",
 			Handler:    _Accounting_Report_Handler,
+		},
+		{
+			MethodName: "Reasons",
+			Handler:    _Accounting_Reasons_Handler,
 		},
 		{
 			MethodName: "Status",

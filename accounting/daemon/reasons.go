@@ -1,0 +1,158 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Reasons tells why a job waited, over its whole life. Accounting owns this
+// history, not the controller: the state holds only the last reason of a job,
+// and forgets the job some minutes after its end; the ledger's archive holds
+// every reason but is ordered by time, so that finding one job's would read
+// all that happened since its submission. The store has them by job.
+func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.ReasonsReply, error) {
+	ref, err := query.ParseJobRef(q.GetJob())
+	if err != nil || ref.Step != "" {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, q.GetJob())
+	}
+	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	if err != nil {
+		return nil, s.D.away(err)
+	}
+	ask := &query.Acct{Jobs: []query.JobRef{ref}, Allocations: true, Duplicates: true}
+	ask.Window(scope.Now, scope.Now)
+	a := answer{ask: ask, reply: &apiv1.AcctReply{}}
+	if err := s.D.cfg.Store.Query(ctx, ask.Runs(scope), a.every); err != nil {
+		return nil, s.D.away(err)
+	}
+	out := &apiv1.ReasonsReply{Seq: scope.Seq, Behind: behind, Cluster: s.D.name(), Now: int64(scope.Now)}
+	w := waits{ref: ref}
+	w.pick(a)
+	if w.last() == nil {
+		return out, nil
+	}
+	if err := s.D.cfg.Store.Query(ctx, query.Reasons(scope, w.uids()), w.read); err != nil {
+		return nil, s.D.away(err)
+	}
+	a.runs = []acctRun{{row: w.last()}}
+	a.assemble(scope.Now)
+	out.Run, out.Periods = w.last(), w.periods()
+	return out, nil
+}
+
+// every reads a row of Acct.Runs, also an array's record that stands no longer
+// for the task that was named.
+func (a *answer) every(scan func(...any) error) error {
+	named := a.ask
+	defer func() { a.ask = named }()
+	a.ask = &query.Acct{}
+	return a.run(scan)
+}
+
+// waits puts the reasons of one job together. A task of an array waits as part
+// of the array's record until it gets a record of its own, mostly at its start.
+type waits struct {
+	ref   query.JobRef
+	array *apiv1.AcctRow   // the array's record, where a task is asked for
+	runs  []*apiv1.AcctRow // of the job or task, oldest first
+	rows  []waitRow
+}
+
+type waitRow struct {
+	key    runKey
+	at     int64
+	reason *apiv1.Reason
+}
+
+// pick finds the record and the runs among all that the number names.
+func (w *waits) pick(a answer) {
+	for i := range a.runs {
+		r := a.runs[i].row
+		switch {
+		case w.ref.Task != spec.NoTask && r.GetArrayTask() < 0:
+			w.array = r
+		case w.ref.Task != spec.NoTask, r.GetJobId() == w.ref.ID:
+			w.runs = append(w.runs, r)
+		}
+	}
+	if len(w.runs) == 0 && w.array != nil && a.wanted(w.array) {
+		w.runs, w.array = []*apiv1.AcctRow{w.array}, nil
+	}
+}
+
+// last is the newest run; nil if there is none.
+func (w *waits) last() *apiv1.AcctRow {
+	if len(w.runs) == 0 {
+		return nil
+	}
+	return w.runs[len(w.runs)-1]
+}
+
+func (w *waits) uids() []uint64 {
+	out := []uint64{w.runs[0].GetUid()}
+	if w.array != nil {
+		out = append(out, w.array.GetUid())
+	}
+	return out
+}
+
+// read reads a row of query.Reasons.
+func (w *waits) read(scan func(...any) error) error {
+	row := waitRow{reason: &apiv1.Reason{}}
+	r := row.reason
+	if err := scan(&row.key.uid, &row.key.restarts, &row.at, &r.Code, &r.Tres, &r.Limit, &r.Used, &r.Asked, &r.Subject, &r.Blocker, &r.Detail); err != nil {
+		return err
+	}
+	row.at *= micro
+	w.rows = append(w.rows, row)
+	return nil
+}
+
+// periods makes spans of the rows: each lasts until the next of its run, or
+// until the run started or was over. Spans without length are left out.
+func (w *waits) periods() []*apiv1.ReasonPeriod {
+	var out []*apiv1.ReasonPeriod
+	add := func(r *apiv1.AcctRow, uid uint64, until int64) {
+		var open *apiv1.ReasonPeriod
+		shut := func(at int64) {
+			if open != nil && (at == 0 || at > open.From) {
+				open.To = at
+				out = append(out, open)
+			}
+		}
+		for _, row := range w.rows {
+			if row.key != (runKey{uid, r.GetRestarts()}) || (until != 0 && row.at >= until) {
+				continue
+			}
+			shut(row.at)
+			open = &apiv1.ReasonPeriod{Reason: row.reason, From: row.at, Restarts: r.GetRestarts()}
+		}
+		shut(until)
+	}
+	first := w.runs[0]
+	if w.array != nil {
+		at := over(first)
+		for _, row := range w.rows { // a record of its own that waits
+			if row.key.uid == first.GetUid() {
+				at = row.at
+				break
+			}
+		}
+		add(w.array, w.array.GetUid(), at)
+	}
+	for _, r := range w.runs {
+		add(r, r.GetUid(), over(r))
+	}
+	return out
+}
+
+// over is when a run waited no more; 0 = it still waits.
+func over(r *apiv1.AcctRow) int64 {
+	if r.GetStart() != 0 {
+		return r.GetStart()
+	}
+	return r.GetEnd()
+}
