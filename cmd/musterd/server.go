@@ -218,17 +218,13 @@ func (s *server) listen(ctx context.Context, spawn func(string, func(context.Con
 	if s.acct != nil {
 		service.RegisterAccountingServer(ep, s.acct.service)
 	}
-	local, err := listen.Unix(s.cfg.Socket, 0o666)
+	at, err := s.openDoors(ctx)
 	if err != nil {
 		return err
 	}
-	spawn("local socket", func(context.Context) error { return ep.Serve(local) })
-	if !s.cfg.Listen.GRPC.Off() {
-		l, err := listen.TCP(ctx, string(s.cfg.Listen.GRPC))
-		if err != nil {
-			return err
-		}
-		spawn("API", func(context.Context) error { return ep.Serve(l) })
+	spawn("local socket", func(context.Context) error { return ep.Serve(at.local) })
+	if at.api != nil {
+		spawn("API", func(context.Context) error { return ep.Serve(at.api) })
 	}
 	spawn("stop API", func(ctx context.Context) error {
 		<-ctx.Done()
@@ -236,14 +232,52 @@ func (s *server) listen(ctx context.Context, spawn func(string, func(context.Con
 		defer cancel()
 		return ep.Shutdown(stop)
 	})
-	if !s.cfg.Listen.Metrics.Off() {
-		l, err := listen.TCP(ctx, string(s.cfg.Listen.Metrics))
-		if err != nil {
-			return err
-		}
-		s.serveHTTP(l, spawn)
+	if at.metrics != nil {
+		s.serveHTTP(at.metrics, spawn)
 	}
 	return nil
+}
+
+// doors are the sockets on which the process is reached; one that is switched
+// off is nil.
+type doors struct {
+	local        net.Listener
+	api, metrics net.Listener
+}
+
+// openDoors opens all of them, or none: nobody is served by a process that
+// then finds a port taken.
+func (s *server) openDoors(ctx context.Context) (at doors, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, l := range [...]net.Listener{at.local, at.api, at.metrics} {
+			if l != nil {
+				err = errors.Join(err, l.Close())
+			}
+		}
+	}()
+	for _, tcp := range [...]struct {
+		key  string
+		addr conffile.Addr
+		to   *net.Listener
+	}{{"listen.grpc", s.cfg.Listen.GRPC, &at.api}, {"listen.metrics", s.cfg.Listen.Metrics, &at.metrics}} {
+		if tcp.addr.Off() {
+			continue
+		}
+		l, err := listen.TCP(ctx, string(tcp.addr))
+		if err != nil {
+			return at, fmt.Errorf("%s: %w (choose another in muster.yaml)", tcp.key, err)
+		}
+		*tcp.to = l
+	}
+	local, err := listen.Unix(s.cfg.Socket, 0o666)
+	if err != nil {
+		return at, err
+	}
+	at.local = local
+	return at, nil
 }
 
 // mayAttest lets a compute node speak for users that have a job there.

@@ -215,3 +215,20 @@ func TestOutputExitAndTimeLimit(t *testing.T) {
 	c.must("scancel", id)
 	c.until(fmt.Sprintf("CANCELLED by %d", os.Getuid()), "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
 }
+
+func TestABusyPortNamesItsOwner(t *testing.T) {
+	need(t)
+	c := &cluster{t: t, dir: shortDir(t), port: freePorts(t)}
+	c.must("init", "--dir", c.dir, "--nodes", "1", "--port", strconv.Itoa(c.port))
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(t.Context(), "tcp", ":"+strconv.Itoa(c.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, errs, code := c.run("up", "--dir", c.dir)
+	if want := fmt.Sprintf("is in use by process %d", os.Getpid()); code != 1 || !strings.Contains(errs, want) || !strings.Contains(errs, "listen.grpc") {
+		c.run("down", "--dir", c.dir)
+		t.Errorf("muster up with a busy port: exit %d, %q; expected the key and %q", code, errs, want)
+	}
+}
