@@ -178,7 +178,12 @@ func qosFields() []policyField {
 	return []policyField{
 		q("Name", 10, (*apiv1.Qos).GetName), q("Priority", 10, func(q *apiv1.Qos) string { return itoa(q.GetPriority()) }),
 		q("GraceTime", 10, func(q *apiv1.Qos) string { return format.Duration(q.GetGraceTime() / second) }),
-		q("Preempt", 10, func(q *apiv1.Qos) string { return strings.Join(q.GetPreempt(), ",") }), q("PreemptExemptTime", 19, func(*apiv1.Qos) string { return "" }),
+		q("Preempt", 10, func(q *apiv1.Qos) string { return strings.Join(q.GetPreempt(), ",") }), q("PreemptExemptTime", 19, func(q *apiv1.Qos) string {
+			if q.GetPreemptExempt() == 0 {
+				return ""
+			}
+			return format.Duration(q.GetPreemptExempt() / second)
+		}),
 		q("PreemptMode", 11, func(q *apiv1.Qos) string { return or(strings.ToLower(q.GetPreemptMode()), "cluster") }),
 		q("Flags", 20, func(q *apiv1.Qos) string { return strings.Join(q.GetFlags(), ",") }), q("UsageThres", 10, func(*apiv1.Qos) string { return "" }, "usagethreshold"),
 		q("UsageFactor", 11, func(q *apiv1.Qos) string { return micro(q.GetUsageFactor()) }),

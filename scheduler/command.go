@@ -150,7 +150,8 @@ type Result struct {
 	// Stale counts reports and proposals that were no longer current.
 	Stale int
 	// Started counts the proposals that were committed.
-	Started int
+	Started   int
+	Preempted int
 }
 
 // target finds the record of a job command; a task inside an array's record

@@ -41,6 +41,9 @@ func (d *decision) commit(o *Outcome) error {
 			}
 		}
 	}
+	if err := d.commitPreempts(o.Preempts); err != nil {
+		return err
+	}
 	for i := range o.Starts {
 		if !d.current(&o.Starts[i]) {
 			d.res.Stale++

@@ -4,7 +4,6 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/limits"
-	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/scheduler/trial"
@@ -162,7 +161,7 @@ func (x *Explorer) Rank(js *spec.JobSpec) int {
 				d := demandOf(x.p.st, part, j.Spec, &b)
 				c := *j
 				c.Req = leastOf(&d, part.Spec, j.Spec)
-				out = min(out, rankOf(order.Tier(part.Spec), x.p.ctx.Of(&c, part.Spec).Total))
+				out = min(out, rankOf(x.p.ctx.Standing(&c, part.Spec), x.p.ctx.Of(&c, part.Spec).Total))
 			}
 		}
 		return out
@@ -194,7 +193,7 @@ func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int {
 	ahead := map[spec.JobUID]bool{}
 	me := memberOf(w.job, p.queue.rule)
 	for _, own := range w.kin.lots {
-		rank := rankOf(order.Tier(own.part.Spec), p.ctx.Of(w.job, own.part.Spec).Total)
+		rank := rankOf(p.ctx.Standing(w.job, own.part.Spec), p.ctx.Of(w.job, own.part.Spec).Total)
 		for _, l := range p.queue.lots {
 			if l.pi != own.pi || l.empty() {
 				continue

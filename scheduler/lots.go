@@ -146,7 +146,7 @@ func (l *lot) next(ctx *order.Context) bool {
 		if j := l.members[l.pos].job; j != nil {
 			f := l.fixed
 			ctx.Complete(&f, j)
-			l.rank = rankOf(order.Tier(l.part.Spec), f.Total)
+			l.rank = rankOf(ctx.Standing(j, l.part.Spec), f.Total)
 			return true
 		}
 	}
@@ -169,8 +169,8 @@ func (l *lot) before(o *lot) bool {
 	return a.before(b)
 }
 
-// rankOf makes one number of tier and priority; the lower, the earlier.
-func rankOf(tier, priority uint32) uint64 { return ^(uint64(tier)<<32 | uint64(priority)) }
+// rankOf makes one number of standing and priority; the lower, the earlier.
+func rankOf(standing, priority uint32) uint64 { return ^(uint64(standing)<<32 | uint64(priority)) }
 
 // kin are the lots of one request, one for each of its partitions.
 type kin struct {

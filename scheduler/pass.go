@@ -9,6 +9,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/preempt"
 	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
@@ -29,6 +30,7 @@ type Start struct {
 // it (Starts) checks each part against the head.
 type Outcome struct {
 	Starts   []Start
+	Preempts []Preempt
 	Reasons  []event.JobReason // only those that changed
 	Eligible []spec.JobUID
 	Ends     []event.JobEnded // pending jobs that can never run any more
@@ -43,7 +45,7 @@ type Outcome struct {
 
 // Empty tells that there is nothing to commit.
 func (o *Outcome) Empty() bool {
-	return len(o.Starts)+len(o.Reasons)+len(o.Eligible)+len(o.Ends) == 0
+	return len(o.Starts)+len(o.Preempts)+len(o.Reasons)+len(o.Eligible)+len(o.Ends) == 0
 }
 
 // PassOptions bound and guide a pass.
@@ -88,14 +90,19 @@ type pass struct {
 	fifo  []spec.Instant               // by partition: the last start that was planned
 	moved bool                         // a job started that had a reservation in another partition
 	stop  spec.JobUID                  // look no further than this job; 0 = look at all
+
+	rules    *preempt.Rules // nil: nothing can be preempted
+	stuck    map[*lot]bool  // for which no victims are enough
+	searches int            // for victims
 }
 
 // mark is what happened to a job in the pass.
 type mark uint8
 
 const (
-	touched  mark = 1 << iota // some of it started: the snapshot's record is old
-	reserved                  // it has a reservation in one of its partitions
+	touched    mark = 1 << iota // some of it started: the snapshot's record is old
+	reserved                    // it has a reservation in one of its partitions
+	preempting                  // other jobs make room for it
 )
 
 // Pass runs over the whole queue of a frozen state in order of priority:
@@ -129,6 +136,7 @@ func (p *pass) again() (*Outcome, error) {
 		return nil, err
 	}
 	out.Starts = append(first.Starts, out.Starts...)
+	out.Preempts = append(first.Preempts, out.Preempts...)
 	out.Eligible, out.Ends, out.Queue, out.Depth = first.Eligible, first.Ends, first.Queue, first.Depth+out.Depth
 	out.Wake, out.Plan.Seq = min(out.Wake, first.Wake), p.st.Seq
 	return out, nil
@@ -145,6 +153,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	if p.depth = int64(p.cfg.Sched.BFMaxJobTest); p.depth == 0 {
 		p.depth = defaultDepth
 	}
+	p.rules, p.stuck = preempt.New(st, p.now), map[*lot]bool{}
 	p.collect()
 	return p
 }
@@ -277,6 +286,9 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 			return nextMember, nil, nil // it started, or started in another partition
 		}
 	}
+	if p.marks[m.uid]&preempting != 0 {
+		return nextMember, nil, nil // it starts where others make room for it
+	}
 	p.out.Depth++
 	if !l.ready {
 		if r := p.prepare(l, j); r != nil {
@@ -301,6 +313,11 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 		}
 	}
 	slot, r := p.find(l, m, j, task)
+	if room, ok, err := p.makeRoom(l, m, j, slot, r); err != nil {
+		return nextMember, nil, err
+	} else if ok {
+		slot, r = room, nil
+	}
 	if r != nil {
 		return nextLot, r, nil
 	}

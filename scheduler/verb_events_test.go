@@ -20,7 +20,7 @@ func events(s *session, _ []string) error {
 
 func (s *session) detail(ev event.Event) string {
 	causes := map[event.EndCause]string{event.EndCancel: "cancel", event.EndTimeLimit: "time limit", event.EndRequeue: "requeue", event.EndNodeLost: "node lost",
-		event.EndLaunchFailed: "launch failed", event.EndDeadline: "deadline"}
+		event.EndLaunchFailed: "launch failed", event.EndDeadline: "deadline", event.EndPreempt: "preempt"}
 	switch e := ev.(type) {
 	case *event.JobEndRequested:
 		return fmt.Sprintf(" %s %s", s.title(s.head.Job(e.UID)), causes[e.Cause])

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
@@ -25,10 +26,19 @@ func pass(s *session, _ []string) error {
 	s.user = "root"
 	res := s.must(scheduler.Starts{Outcome: out})
 	s.user = user
-	if res.Stale != 0 || res.Started != len(out.Starts) {
+	if res.Stale != 0 || res.Started != len(out.Starts) || res.Preempted != len(out.Preempts) {
 		s.t.Fatalf("of %d proposals on an unchanged head %d were dropped", len(out.Starts), res.Stale)
 	}
 	s.plan = out.Plan
+	for i := range s.last {
+		if e, ok := s.last[i].Event.(*event.JobEndRequested); ok && e.Cause == event.EndPreempt {
+			how := "cancelled"
+			if e.Requeue {
+				how = "requeued"
+			}
+			s.printf("%s is %s for %s, grace %s\n", s.title(s.head.Job(e.UID)), how, s.title(s.head.Job(e.For)), clock(e.Grace))
+		}
+	}
 	for _, e := range started(s.last) {
 		j := s.head.Job(e.UID)
 		note := ""

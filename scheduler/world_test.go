@@ -32,6 +32,7 @@ type worldKind struct {
 	odd        bool // typed GPUs, licences, requests that leave placement a choice
 	fifo       bool // priority by submission alone
 	backfill   bool // always
+	preempt    bool // by tier; only with partitions
 	depth      uint32
 }
 
@@ -78,6 +79,10 @@ func (w *world) config() *spec.Config {
 	c.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 100, MaxBatchRequeue: 3, KillInvalidDep: w.chance("kill invalid", 2)}
 	c.Priority = spec.PriorityConfig{Basic: w.kind.fifo, Age: 1000, JobSize: uint32(w.n("size weight", 0, 500)), QOS: 100, Partition: 10, MaxAge: spec.Day}
 	c.Timing.MinJobAge = 10 * spec.Minute
+	if w.kind.preempt {
+		c.Sched.PreemptType, c.Sched.PreemptMode = "preempt/partition_prio", pick(w, "preempt mode", "REQUEUE", "CANCEL")
+		c.Sched.PreemptStrict, c.Sched.PreemptExempt = w.chance("strict", 3), spec.Span(w.n("exempt", 0, 1))*spec.Minute
+	}
 	if w.chance("fence", 3) {
 		c.Timing.FenceAfter = 5 * spec.Minute
 	}
@@ -268,10 +273,11 @@ func (w *world) pass() *scheduler.Outcome {
 		w.rt.Fatalf("the same pass twice proposes\n%+v\n%+v", out, again)
 	}
 	w.judgeStarts(frozen, out)
+	w.judgePreempts(frozen, out)
 	w.user = "root"
 	res := w.must(scheduler.Starts{Outcome: out})
 	w.check()
-	if res.Stale != 0 || res.Started != len(out.Starts) {
+	if res.Stale != 0 || res.Started != len(out.Starts) || res.Preempted != len(out.Preempts) {
 		w.rt.Fatalf("of %d proposals on an unchanged head %d were stale, %d started", len(out.Starts), res.Stale, res.Started)
 	}
 	w.judgePlan(out)

@@ -178,6 +178,11 @@ type SchedConfig struct {
 	PreemptType  string   `cbor:"12,keyasint,omitempty"`
 	PreemptMode  string   `cbor:"13,keyasint,omitempty"`
 	ArrayResv    uint32   `cbor:"14,keyasint,omitempty"` // bf_max_job_array_resv
+	// Preemption, besides PreemptType and PreemptMode.
+	PreemptExempt     Span   `cbor:"40,keyasint,omitempty"` // no job is preempted before it ran this long
+	PreemptYoungest   bool   `cbor:"41,keyasint,omitempty"` // youngest_first
+	PreemptStrict     bool   `cbor:"42,keyasint,omitempty"` // strict_order
+	PreemptExemptPrio uint32 `cbor:"43,keyasint,omitempty"` // min_exempt_priority; 0 = none
 }
 
 // Enforce is AccountingStorageEnforce.

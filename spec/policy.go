@@ -29,6 +29,7 @@ type QOS struct {
 	PreemptMode      string   `cbor:"24,keyasint,omitempty"`
 	UsageFactor      int64    `cbor:"25,keyasint,omitempty"` // millionths; 0 = 1
 	MinPrio          *int64   `cbor:"26,keyasint,omitempty"`
+	PreemptExempt    Span     `cbor:"40,keyasint,omitempty"` // 0 = the cluster's
 }
 
 // HasFlag tells whether a flag is set, without regard to case.

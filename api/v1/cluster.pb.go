@@ -2133,6 +2133,7 @@ type Qos struct {
 	PreemptMode         string                 `protobuf:"bytes,24,opt,name=preempt_mode,json=preemptMode,proto3" json:"preempt_mode,omitempty"`
 	UsageFactor         int64                  `protobuf:"varint,25,opt,name=usage_factor,json=usageFactor,proto3" json:"usage_factor,omitempty"` // millionths
 	MinPrio             *OptionalInt           `protobuf:"bytes,26,opt,name=min_prio,json=minPrio,proto3" json:"min_prio,omitempty"`
+	PreemptExempt       int64                  `protobuf:"varint,60,opt,name=preempt_exempt,json=preemptExempt,proto3" json:"preempt_exempt,omitempty"` // nanoseconds; 0 = the cluster's
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2347,6 +2348,13 @@ func (x *Qos) GetMinPrio() *OptionalInt {
 		return x.MinPrio
 	}
 	return nil
+}
+
+func (x *Qos) GetPreemptExempt() int64 {
+	if x != nil {
+		return x.PreemptExempt
+	}
+	return 0
 }
 
 type Account struct {
@@ -3186,7 +3194,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x05 \x01(\tR\acluster\x12\x10\n" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\"#\n" +
 	"\vOptionalInt\x12\x14\n" +
-	"\x05value\x18\x01 \x01(\x03R\x05value\"\xf3\t\n" +
+	"\x05value\x18\x01 \x01(\x03R\x05value\"\x9a\n" +
+	"\n" +
 	"\x03Qos\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -3215,7 +3224,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\apreempt\x18\x17 \x03(\tR\apreempt\x12!\n" +
 	"\fpreempt_mode\x18\x18 \x01(\tR\vpreemptMode\x12!\n" +
 	"\fusage_factor\x18\x19 \x01(\x03R\vusageFactor\x121\n" +
-	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\"\x9f\x01\n" +
+	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\x12%\n" +
+	"\x0epreempt_exempt\x18< \x01(\x03R\rpreemptExempt\"\x9f\x01\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\"\n" +

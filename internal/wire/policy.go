@@ -34,7 +34,7 @@ func QOS(q *spec.QOS) *apiv1.Qos {
 		GrpTresMins: Limits(q.GrpTRESMins), GrpTresRunMins: Limits(q.GrpTRESRunMins), GrpWall: int64(q.GrpWall), GrpJobs: optional(q.GrpJobs),
 		GrpSubmitJobs: optional(q.GrpSubmitJobs), MaxJobsPerUser: optional(q.MaxJobsPerUser), MaxSubmitPerUser: optional(q.MaxSubmitPerUser),
 		MaxJobsPerAccount: optional(q.MaxJobsPerAcct), MaxSubmitPerAccount: optional(q.MaxSubmitPerAcct), GraceTime: int64(q.GraceTime),
-		Preempt: q.Preempt, PreemptMode: q.PreemptMode, UsageFactor: q.UsageFactor, MinPrio: optional(q.MinPrio)}
+		Preempt: q.Preempt, PreemptMode: q.PreemptMode, PreemptExempt: int64(q.PreemptExempt), UsageFactor: q.UsageFactor, MinPrio: optional(q.MinPrio)}
 }
 
 // Association writes an association.

@@ -403,7 +403,8 @@ func (s *State) applyEndRequested(env *event.Envelope, e *event.JobEndRequested)
 	}
 	// The first decision rules, but what would run again can still be ended.
 	if j.Ending == nil || (j.Ending.Requeue && !e.Requeue) {
-		j.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Requeue: e.Requeue, Hold: e.Hold, Detail: e.Detail, Seq: env.Seq}
+		j.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Requeue: e.Requeue, Hold: e.Hold, Detail: e.Detail, Seq: env.Seq,
+			For: e.For, Grace: e.Grace}
 	}
 	s.store(j)
 	return nil

@@ -61,6 +61,8 @@ type Ending struct {
 	Hold    spec.Hold      `cbor:"5,keyasint,omitempty"`
 	Detail  string         `cbor:"6,keyasint,omitempty"`
 	Seq     uint64         `cbor:"7,keyasint"`
+	For     spec.JobUID    `cbor:"8,keyasint,omitempty"` // the job that it makes room for
+	Grace   spec.Span      `cbor:"9,keyasint,omitempty"` // before the last signal; 0 = KillWait
 }
 
 // Signal is the last signal sent to an attempt without ending it.

@@ -135,6 +135,9 @@ func (h *hub) terminate(st *state.State, j *state.Job, only string) {
 	t := &apiv1.Terminate{Grace: int64(killWait(st.Config))}
 	if j.Ending != nil {
 		t.Cause, t.Note = uint32(j.Ending.Cause), endNote(j)
+		if j.Ending.Grace > 0 {
+			t.Grace = int64(j.Ending.Grace)
+		}
 	}
 	for i := range j.Alloc.Nodes {
 		name := j.Alloc.Nodes[i].Name

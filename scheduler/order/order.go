@@ -32,13 +32,14 @@ type Context struct {
 	maxAssoc   int64
 	maxAge     spec.Span
 	parts      map[string]partTotals
+	levels     map[string]uint32 // of QOS whose jobs may preempt others
 }
 
 type partTotals struct{ tres spec.TRES }
 
 // NewContext sums up the cluster once.
 func NewContext(st *state.State, now spec.Instant) *Context {
-	c := &Context{st: st, now: now, parts: map[string]partTotals{}, maxAge: st.Config.Priority.MaxAge}
+	c := &Context{st: st, now: now, parts: map[string]partTotals{}, levels: levels(st), maxAge: st.Config.Priority.MaxAge}
 	if c.maxAge == 0 {
 		c.maxAge = 7 * spec.Day
 	}
@@ -160,6 +161,34 @@ func muldiv(a, b, c int64) int64 {
 }
 
 func clamp(v, low int64) int64 { return max(min(v, math.MaxUint32), low) }
+
+// levels numbers the QOS so that one whose jobs may preempt those of another
+// stands above it; 0 are those that preempt nobody.
+func levels(st *state.State) map[string]uint32 {
+	if st.Config.Sched.PreemptType != "preempt/qos" {
+		return nil
+	}
+	out := map[string]uint32{}
+	for range st.Policy.QOS { // as often as a chain of them may be long
+		for i := range st.Policy.QOS {
+			q := &st.Policy.QOS[i]
+			for _, below := range q.Preempt {
+				if out[q.Name] <= out[below] && out[below] < maxLevel {
+					out[q.Name] = out[below] + 1
+				}
+			}
+		}
+	}
+	return out
+}
+
+const maxLevel = 1<<16 - 1
+
+// Standing is what comes before priority in the order of a pass: who may
+// preempt comes before whom that may hit, then the partition's tier.
+func (c *Context) Standing(j *state.Job, part *spec.PartitionSpec) uint32 {
+	return c.levels[j.Spec.QOS]<<16 | min(Tier(part), 1<<16-1)
+}
 
 // Tier is a partition's PriorityTier; 1 by default.
 func Tier(p *spec.PartitionSpec) uint32 { return max(p.PriorityTier, 1) }

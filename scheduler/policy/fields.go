@@ -21,6 +21,7 @@ func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) error {
 	fields := map[string]setter{
 		"description": text(&q.Description), "priority": number32(&q.Priority),
 		"maxwall": span(&q.MaxWall), "maxwalldurationperjob": span(&q.MaxWall), "grpwall": span(&q.GrpWall), "gracetime": seconds(&q.GraceTime),
+		"preempt": preempts(pol, q), "preemptmode": preemptMode(&q.PreemptMode), "preemptexempttime": span(&q.PreemptExempt),
 		"maxtres": tres(&q.MaxTRESPerJob), "maxtresperjob": tres(&q.MaxTRESPerJob), "maxtrespj": tres(&q.MaxTRESPerJob),
 		"maxtrespernode": tres(&q.MaxTRESPerNode), "maxtrespn": tres(&q.MaxTRESPerNode),
 		"maxtresperuser": tres(&q.MaxTRESPerUser), "maxtrespu": tres(&q.MaxTRESPerUser),
@@ -35,7 +36,7 @@ func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) error {
 		"name":  func(string, byte) error { return nil },
 	}
 	later := map[string]string{
-		"grptresmins": "", "grptresrunmins": "", "preempt": "", "preemptmode": "", "usagefactor": "", "usagethreshold": "",
+		"grptresmins": "", "grptresrunmins": "", "usagefactor": "", "usagethreshold": "",
 		"maxtresmins": "", "maxtresminsperjob": "", "limitfactor": "", "minpriothreshold": "", "grpjobsaccrue": "", "maxjobsaccrueperuser": "",
 	}
 	return apply("qos", fields, later, nil, set)

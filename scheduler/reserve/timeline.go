@@ -21,6 +21,7 @@ import (
 type Timeline struct {
 	st      *state.State
 	now     spec.Instant
+	tick    spec.Span // until what is ending is taken to have ended
 	shapes  place.Shapes
 	mixed   bool    // some shape counts one resource by several types
 	lanes   []*lane // by node id; nil = not usable
@@ -58,7 +59,7 @@ type segment struct {
 // it, or is ending already, after a tick.
 func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *Timeline {
 	size := len(st.NodeIDs)
-	t := &Timeline{st: st, now: now, lanes: make([]*lane, size), stamp: make([]uint32, size), indexes: map[key]*index{},
+	t := &Timeline{st: st, now: now, tick: tick, lanes: make([]*lane, size), stamp: make([]uint32, size), indexes: map[key]*index{},
 		lists: map[*uint64][]int32{}}
 	t.shapes.Caps = place.Caps(st)
 	store := make([]lane, 0, min(nodes.Count(), size))

@@ -45,7 +45,7 @@ func partKeys() []key[partDraft] {
 		{"DisableRootJobs", implemented, "", "", truth(func(d *partDraft) *bool { return &d.DisableRootJobs })},
 		{"ExclusiveTopo", refused, "NO|0|false", "jobs would share a block of the topology", nil},
 		{"ExclusiveUser", refused, "NO|0|false", "jobs of several users would share a node", nil},
-		{"GraceTime", unsupported, "0", "jobs are not preempted", nil},
+		{"GraceTime", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.GraceTime }, spec.Second)},
 		{"Hidden", implemented, "", "", truth(func(d *partDraft) *bool { return &d.Hidden })},
 		{"JobDefaults", implemented, "", "", setJobDefaults(func(d *partDraft) (gpuCPU, gpuMem *int64) { return &d.DefCPUPerGPU, &d.DefMemPerGPU })},
 		{"LLN", implemented, "", "", truth(func(d *partDraft) *bool { return &d.LLN })},
@@ -62,9 +62,8 @@ func partKeys() []key[partDraft] {
 		{"PowerDownOnIdle", unsupported, "NO|0|false", whyPower, nil},
 		{"PreemptMode", implemented, "", "", func(d *partDraft, v value) {
 			if w, ok := v.word("OFF|CANCEL|REQUEUE|SUSPEND|GANG"); ok {
-				if d.PreemptMode = w; w != "OFF" {
-					v.warn("not supported: jobs are not preempted")
-				}
+				d.PreemptMode = w
+				warnSuspend(w, v)
 			}
 		}},
 		{"Priority", implemented, "", "", setOldPriority},

@@ -170,9 +170,13 @@ func topKeys() []key[File] {
 		{"PowerPlugin", meaningless, "none|power/none", "Slurm removed it", nil},
 		{"PrEpParameters", refused, "", whyProlog, nil},
 		{"PrEpPlugins", refused, "none|prep/script", whyProlog, nil},
-		{"PreemptExemptTime", unsupported, "0|-1|00:00:00", "jobs are not preempted", nil},
+		{"PreemptExemptTime", implemented, "", "", func(f *File, v value) {
+			if v.Value != "-1" { // which is the default
+				duration(func(f *File) *spec.Span { return &f.Config.Sched.PreemptExempt })(f, v)
+			}
+		}},
 		{"PreemptMode", implemented, "", "", setPreemptMode},
-		{"PreemptParameters", unsupported, "", "jobs are not preempted", nil},
+		{"PreemptParameters", implemented, "", "", setPreemptParameters},
 		{"PreemptType", implemented, "", "", setPreemptType},
 		{"PriorityCalcPeriod", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.CalcPeriod })},
 		{"PriorityDecayHalfLife", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.HalfLife })},

@@ -256,17 +256,43 @@ func setPreemptMode(f *File, v value) {
 		}
 	}
 	f.Config.Sched.PreemptMode = strings.ToUpper(strings.Join(v.items(), ","))
-	if f.Config.Sched.PreemptMode != "OFF" {
-		v.warn("not supported: jobs are not preempted")
+	warnSuspend(f.Config.Sched.PreemptMode, v)
+}
+
+// warnSuspend names the modes of preemption that are not there.
+func warnSuspend(mode string, v value) {
+	if strings.Contains(mode, "SUSPEND") || strings.Contains(mode, "GANG") {
+		v.warn("%s is not supported: jobs are not suspended for others; CANCEL and REQUEUE are", mode)
 	}
+}
+
+func setPreemptParameters(f *File, v value) {
+	s := &f.Config.Sched
+	v.options([]option{
+		{"min_exempt_priority", implemented, ""},
+		{"reclaim_licenses", unsupported, "jobs are not preempted for licences"},
+		{"reorder_count", meaningless, "victims that are not needed are always left out"},
+		{"send_user_signal", unsupported, "preempted jobs get SIGCONT and SIGTERM"},
+		{"strict_order", implemented, ""},
+		{"suspend_grace_time", unsupported, "jobs are not suspended for others"},
+		{"youngest_first", implemented, ""},
+	}, func(name string, arg value) {
+		switch name {
+		case "min_exempt_priority":
+			if n, ok := arg.integer(1, 1<<32-1); ok {
+				s.PreemptExemptPrio = uint32(n)
+			}
+		case "strict_order":
+			s.PreemptStrict = true
+		case "youngest_first":
+			s.PreemptYoungest = true
+		}
+	})
 }
 
 func setPreemptType(f *File, v value) {
 	if w, ok := v.word("preempt/none|preempt/partition_prio|preempt/qos"); ok {
 		f.Config.Sched.PreemptType = w
-		if w != "preempt/none" {
-			v.warn("not supported: jobs are not preempted")
-		}
 	}
 }
 

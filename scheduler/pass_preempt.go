@@ -1,0 +1,171 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/preempt"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Preempt is a proposal: a running job is told to end, so that a waiting one
+// can start.
+type Preempt struct {
+	For       spec.JobUID
+	Partition string // where the waiting job is to start
+	Priority  uint32 // of the waiting job
+	Victim    preempt.Victim
+}
+
+// Bounds of the search for victims.
+const (
+	maxSearches = 200 // of one pass
+	maxSpared   = 64  // victims that are tried to be spared, of one search
+)
+
+// makeRoom looks for running jobs that a job may push out so that it can start
+// as soon as they are gone. slot is the start that it would have otherwise,
+// blocked why it has none. The job gets those nodes promised.
+func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, blocked *spec.Reason) (reserve.Slot, bool, error) {
+	at := p.line.Soon()
+	inOrder := !p.cfg.Sched.Backfill && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
+	if p.rules == nil || p.stuck[l] || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
+		return slot, false, nil
+	}
+	f := l.fixed
+	p.ctx.Complete(&f, j)
+	list, next := p.rules.Victims(j, l.part.Spec, f.Total)
+	p.wake(next)
+	list = slices.DeleteFunc(list, func(v preempt.Victim) bool {
+		r := p.t.Job(v.UID)
+		return r == nil || r.State != spec.Running || r.Ending != nil
+	})
+	p.searches++
+	victims, parts := p.fewest(l, at, list)
+	if parts == nil || p.inVain(l, j, victims, parts) {
+		p.stuck[l] = true
+		return slot, false, nil
+	}
+	for _, v := range victims {
+		pr := Preempt{For: j.UID, Partition: l.part.Spec.Name, Priority: f.Total, Victim: v}
+		if err := (&decision{t: p.t}).push(&pr); err != nil {
+			return slot, false, err
+		}
+		p.out.Preempts = append(p.out.Preempts, pr)
+	}
+	p.line.Relieve(at, p.records(victims))
+	p.marks[m.uid] |= preempting
+	return reserve.Slot{Start: at, Parts: parts}, true, nil
+}
+
+// records gives the victims' records as the pass found them.
+func (p *pass) records(list []preempt.Victim) []*state.Job {
+	out := make([]*state.Job, len(list))
+	for i := range list {
+		out[i] = p.st.Job(list[i].UID)
+	}
+	return out
+}
+
+// fewest takes victims from the front of a list until a demand fits, and then
+// spares those that are not needed, the dearest first. strict_order spares
+// only those on nodes that are not used.
+func (p *pass) fewest(l *lot, at spec.Instant, list []preempt.Victim) ([]preempt.Victim, []place.Part) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	fit := func(v []preempt.Victim) []place.Part { return p.line.Relieved(l.ask, at, p.records(v)) }
+	parts := fit(list)
+	if parts == nil {
+		return nil, nil
+	}
+	low, high := 0, len(list) // none is not enough, or the job would not be here
+	for high-low > 1 {
+		if mid := (low + high) / 2; fit(list[:mid]) != nil {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	parts = fit(list[:high])
+	used := spec.Bitset{}
+	for i := range parts {
+		used = used.Set(int(parts[i].Node.ID))
+	}
+	victims := slices.DeleteFunc(slices.Clone(list[:high]), func(v preempt.Victim) bool {
+		return !slices.ContainsFunc(p.st.Job(v.UID).Alloc.Nodes, func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) })
+	})
+	if again := fit(victims); again != nil {
+		parts = again
+	} else {
+		victims = slices.Clone(list[:high])
+	}
+	if p.cfg.Sched.PreemptStrict {
+		return victims, parts
+	}
+	for i, tried := len(victims)-1, 0; i >= 0 && len(victims) > 1 && tried < maxSpared; i, tried = i-1, tried+1 {
+		fewer := slices.Delete(slices.Clone(victims), i, i+1)
+		if again := fit(fewer); again != nil {
+			victims, parts = fewer, again
+		}
+	}
+	return victims, parts
+}
+
+// inVain tells that a limit would keep the job from starting even if its
+// victims were gone.
+func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []place.Part) bool {
+	t := trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule")
+	for _, v := range victims {
+		r := t.Job(v.UID)
+		if t.Emit(&event.JobEnded{UID: v.UID, Attempt: v.Attempt, State: spec.Preempted}) != nil {
+			return true
+		}
+		for i := range r.Alloc.Nodes {
+			if !r.Done.Has(i) && t.Emit(&event.JobNodeDone{UID: v.UID, Attempt: v.Attempt, Node: r.Alloc.Nodes[i].Name}) != nil {
+				return true
+			}
+		}
+	}
+	there := slices.Clone(parts)
+	for i := range there {
+		there[i].Node = t.NodeByID(there[i].Node.ID)
+	}
+	alloc := place.Allocate(there, &l.demand, l.part.Spec.BillingWeights)
+	if alloc == nil {
+		return false // other jobs are still ending there
+	}
+	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc})
+	return b.After(alloc) != nil
+}
+
+// push tells a victim to end.
+func (d *decision) push(pr *Preempt) error {
+	v := &pr.Victim
+	return d.emit(&event.JobEndRequested{UID: v.UID, Attempt: v.Attempt, Cause: event.EndPreempt, Requeue: v.Mode == preempt.Requeue,
+		For: pr.For, Grace: v.Grace})
+}
+
+// commitPreempts tells the victims of a pass to end, but for those that the
+// rules no longer name.
+func (d *decision) commitPreempts(list []Preempt) error {
+	for i := range list {
+		pr := &list[i]
+		j, part := d.t.Job(pr.For), d.t.Parts.Find(pr.Partition)
+		if j == nil || part == nil || j.State != spec.Pending || j.Hold != spec.NotHeld ||
+			!preempt.Allowed(d.t.State, d.t.Now, j, part.Spec, pr.Priority, pr.Victim) {
+			d.res.Stale++
+			continue
+		}
+		if err := d.push(pr); err != nil {
+			return err
+		}
+		d.res.Preempted++
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// preempts changes the list of QOS whose jobs a QOS may preempt. A list that
+// would let two QOS preempt each other's jobs in turn is refused.
+func preempts(pol *state.Policy, q *spec.QOS) setter {
+	return func(v string, mode byte) error {
+		var names []string
+		for _, n := range strings.Split(v, ",") {
+			if n = strings.TrimSpace(n); n == "" || n == "-1" {
+				continue
+			}
+			if n[0] == '+' || n[0] == '-' {
+				mode, n = n[0], n[1:]
+			}
+			if pol.FindQOS(n) == nil {
+				return fmt.Errorf("unknown QOS %q", n)
+			}
+			names = append(names, n)
+		}
+		out := slices.Clone(q.Preempt)
+		switch mode {
+		case '+':
+			for _, n := range names {
+				if !slices.Contains(out, n) {
+					out = append(out, n)
+				}
+			}
+		case '-':
+			out = slices.DeleteFunc(out, func(n string) bool { return slices.Contains(names, n) })
+		default:
+			out = names
+		}
+		for _, n := range out {
+			if n == q.Name || preemptsAt(pol, n, q.Name, map[string]bool{}) {
+				return spec.Refuse(spec.CodePreemptionLoop, "")
+			}
+		}
+		q.Preempt = out
+		return nil
+	}
+}
+
+// preemptsAt tells whether a QOS may preempt another, directly or in turn.
+func preemptsAt(pol *state.Policy, from, to string, seen map[string]bool) bool {
+	q := pol.FindQOS(from)
+	if q == nil || seen[from] {
+		return false
+	}
+	seen[from] = true
+	return slices.ContainsFunc(q.Preempt, func(n string) bool { return n == to || preemptsAt(pol, n, to, seen) })
+}
+
+// preemptMode is how the jobs of a QOS are preempted: cluster, off, cancel or
+// requeue, perhaps with within.
+func preemptMode(to *string) setter {
+	return func(v string, _ byte) error {
+		var words []string
+		for _, w := range strings.Split(strings.ToUpper(v), ",") {
+			switch w = strings.TrimSpace(w); w {
+			case "", "-1", "CLUSTER":
+			case "OFF", "CANCEL", "REQUEUE", "WITHIN":
+				words = append(words, w)
+			case "SUSPEND", "GANG":
+				return fmt.Errorf("%s is not implemented in this release (cluster, off, cancel, requeue and within are)", w)
+			default:
+				return fmt.Errorf("unknown mode %q", w)
+			}
+		}
+		*to = strings.Join(words, ",")
+		return nil
+	}
+}

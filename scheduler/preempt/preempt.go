@@ -1,0 +1,208 @@
+// Package preempt says whom a job may push out of its place: by the tier of
+// partitions or by QOS, in which way, after how long, and in which order
+// victims are taken. Which of them are enough is for the pass to find out.
+package preempt
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Mode is what happens to a victim.
+type Mode uint8
+
+// The modes. A job that cannot be requeued is cancelled instead.
+const (
+	Off Mode = iota
+	Cancel
+	Requeue
+)
+
+// Victim is a running job that may have to make room.
+type Victim struct {
+	UID     spec.JobUID
+	Attempt uint32
+	Mode    Mode
+	Grace   spec.Span // between the first signal and the last; 0 = KillWait
+}
+
+// Rules are the rules of a configuration applied to the jobs that run.
+type Rules struct {
+	st   *state.State
+	now  spec.Instant
+	byQ  bool // preempt/qos, else preempt/partition_prio
+	runs []run
+}
+
+// run is a job that runs, with what the rules look at.
+type run struct {
+	job   *state.Job
+	part  *spec.PartitionSpec
+	qos   *spec.QOS
+	tier  uint32
+	mode  Mode
+	words string
+	grace spec.Span
+	from  spec.Instant // exempt before
+}
+
+// New collects the jobs that can be preempted at all. It is nil where there
+// are none, or no preemption.
+func New(st *state.State, now spec.Instant) *Rules {
+	c := &st.Config.Sched
+	if c.PreemptType == "" || c.PreemptType == "preempt/none" {
+		return nil
+	}
+	r := &Rules{st: st, now: now, byQ: c.PreemptType == "preempt/qos"}
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		if x, ok := r.look(st.Job(spec.JobUID(uid))); ok {
+			r.runs = append(r.runs, x)
+		}
+		return true
+	})
+	if r.runs == nil {
+		return nil
+	}
+	slices.SortStableFunc(r.runs, r.cheaper(c.PreemptYoungest))
+	return r
+}
+
+// look applies the rules that depend on the victim alone.
+func (r *Rules) look(j *state.Job) (run, bool) {
+	c := &r.st.Config.Sched
+	if j.State != spec.Running || j.Ending != nil || j.Alloc == nil || (c.PreemptExemptPrio > 0 && j.StartPrio >= c.PreemptExemptPrio) {
+		return run{}, false
+	}
+	x := run{job: j, words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.Spec.QOS)}
+	if p := r.st.Parts.Find(j.Alloc.Partition); p != nil {
+		x.part, x.tier = p.Spec, order.Tier(p.Spec)
+	}
+	exempt := c.PreemptExempt
+	switch {
+	case !r.byQ && x.part != nil:
+		if x.grace = x.part.GraceTime; x.part.PreemptMode != "" {
+			x.words = x.part.PreemptMode
+		}
+	case r.byQ && x.qos != nil:
+		x.grace = x.qos.GraceTime
+		if own := x.qos.PreemptMode; modeOf(own) != Off || has(own, "OFF") {
+			x.words = own
+		} else if own != "" { // only a modifier of the cluster's mode
+			x.words += "," + own
+		}
+	}
+	if x.qos != nil && x.qos.PreemptExempt > 0 {
+		exempt = x.qos.PreemptExempt
+	}
+	if x.mode = modeOf(x.words); x.mode == Off {
+		return run{}, false
+	}
+	if x.mode == Requeue && (j.Spec.Shell || !j.Spec.Queue.Requeue.Or(r.st.Config.Limits.JobRequeue)) {
+		x.mode = Cancel
+	}
+	if exempt > 0 {
+		x.from = j.Started.Add(exempt)
+	}
+	return x, true
+}
+
+// modeOf finds the mode among the words of a PreemptMode.
+func modeOf(words string) Mode {
+	switch {
+	case has(words, "OFF"):
+		return Off
+	case has(words, "REQUEUE"):
+		return Requeue
+	case has(words, "CANCEL"):
+		return Cancel
+	}
+	return Off
+}
+
+func has(words, word string) bool { return slices.Contains(strings.Split(words, ","), word) }
+
+// cheaper orders victims: the lowest tier or priority of the QOS first, then
+// the lowest priority, then the youngest; with youngest_first that comes first.
+func (r *Rules) cheaper(youngest bool) func(a, b run) int {
+	rank := func(x *run) int64 {
+		if !r.byQ {
+			return int64(x.tier)
+		}
+		if x.qos == nil {
+			return 0
+		}
+		return int64(x.qos.Priority)
+	}
+	return func(a, b run) int {
+		young := cmp.Compare(b.job.Started, a.job.Started)
+		if youngest && young != 0 {
+			return young
+		}
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.job.StartPrio, b.job.StartPrio), young, cmp.Compare(b.job.UID, a.job.UID))
+	}
+}
+
+// Any tells whether a job of a QOS in a partition could ever preempt one of
+// those that run.
+func (r *Rules) Any(j *state.Job, part *spec.PartitionSpec) bool {
+	if r == nil {
+		return false
+	}
+	q := r.st.Policy.FindQOS(j.Spec.QOS)
+	return slices.ContainsFunc(r.runs, func(x run) bool { return r.outranks(q, part, &x) })
+}
+
+// outranks tells whether the rank of a job lets it preempt another: what does
+// not depend on priority and time.
+func (r *Rules) outranks(q *spec.QOS, part *spec.PartitionSpec, x *run) bool {
+	if !r.byQ {
+		return order.Tier(part) > x.tier
+	}
+	if q == nil || x.qos == nil {
+		return false
+	}
+	return slices.Contains(q.Preempt, x.qos.Name) || (q.Name == x.qos.Name && has(x.words, "WITHIN"))
+}
+
+// Victims lists the jobs that a job of a priority may preempt in a partition,
+// those that are taken first in front, and when the next job stops being
+// exempt; FarFuture if none is.
+func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32) ([]Victim, spec.Instant) {
+	var out []Victim
+	next := spec.FarFuture
+	q := r.st.Policy.FindQOS(j.Spec.QOS)
+	for i := range r.runs {
+		x := &r.runs[i]
+		within := r.byQ && q != nil && x.qos != nil && q.Name == x.qos.Name
+		if !r.outranks(q, part, x) || ((within || has(x.words, "PRIORITY")) && priority <= x.job.StartPrio) {
+			continue
+		}
+		if x.from > r.now {
+			next = min(next, x.from)
+			continue
+		}
+		out = append(out, Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: x.mode, Grace: x.grace})
+	}
+	return out, next
+}
+
+// Allowed tells whether the rules still name a job as a victim of another.
+func Allowed(st *state.State, now spec.Instant, j *state.Job, part *spec.PartitionSpec, priority uint32, v Victim) bool {
+	victim := st.Job(v.UID)
+	if victim == nil || victim.Attempt != v.Attempt {
+		return false
+	}
+	r := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos"}
+	x, ok := r.look(victim)
+	if !ok || st.Config.Sched.PreemptType == "preempt/none" {
+		return false
+	}
+	r.runs = []run{x}
+	list, _ := r.Victims(j, part, priority)
+	return slices.Contains(list, v)
+}

@@ -1,0 +1,113 @@
+package scheduler_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// judgePreempts: only jobs of a lower tier that ran for long enough are told
+// to make room, each once, and only for jobs that wait.
+func (w *world) judgePreempts(before *state.State, out *scheduler.Outcome) {
+	w.rt.Helper()
+	seen := map[spec.JobUID]bool{}
+	for i := range out.Preempts {
+		p := &out.Preempts[i]
+		victim, j := before.Job(p.Victim.UID), before.Job(p.For)
+		switch {
+		case !w.kind.preempt:
+			w.rt.Fatalf("job %d is preempted where there is no preemption", p.Victim.UID)
+		case seen[p.Victim.UID]:
+			w.rt.Fatalf("job %d is preempted twice", p.Victim.UID)
+		case j == nil || j.State != spec.Pending || j.Hold != spec.NotHeld:
+			w.rt.Fatalf("job %d makes room for job %d, which does not wait", p.Victim.UID, p.For)
+		case victim.State != spec.Running || victim.Ending != nil:
+			w.rt.Fatalf("job %d is preempted, but does not run or is ending", victim.ID)
+		case before.Parts.Find(victim.Alloc.Partition).Spec.PriorityTier >= before.Parts.Find(p.Partition).Spec.PriorityTier:
+			w.rt.Fatalf("job %d of partition %s is preempted for one in %s", victim.ID, victim.Alloc.Partition, p.Partition)
+		case w.now.Sub(victim.Started) < before.Config.Sched.PreemptExempt:
+			w.rt.Fatalf("job %d is preempted after %d", victim.ID, w.now.Sub(victim.Started))
+		}
+		seen[p.Victim.UID] = true
+	}
+}
+
+// Nobody is preempted in vain: once the victims are gone, the next pass starts
+// those for whom they had to go. Nor is anybody preempted for nothing: while any
+// one of the victims holds its place, the job does not start.
+func TestPreemption(t *testing.T) {
+	preempted := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, worldKind{odd: true, partitions: true, preempt: true, backfill: true})
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			w.step()
+		}
+		w.heal()
+		w.now = w.now.Add(2 * spec.Minute)
+		w.must(scheduler.Tick{})
+		for _, j := range w.jobs(func(j *state.Job) bool { return j.Ending != nil && j.HoldsNodes() }) {
+			w.finish(j, 0)
+		}
+		w.passAll()
+		js := w.request()
+		js.Partitions = []string{"q"}
+		w.submit(js)
+		out := w.pass()
+		if out.Exit == "start limit" {
+			return
+		}
+		if !w.head.Config.Sched.PreemptStrict {
+			w.judgeNeeded(out)
+		}
+		for i := range out.Preempts {
+			preempted++
+			if v := w.head.Job(out.Preempts[i].Victim.UID); v.HoldsNodes() {
+				w.finish(v, 0)
+			}
+		}
+		w.passAll()
+		for i := range out.Preempts {
+			j := w.head.Job(out.Preempts[i].For)
+			if j != nil && j.State == spec.Pending && !j.IsArrayRecord() {
+				rt.Fatalf("job %d was preempted for job %d, which still waits: %s\n%+v", out.Preempts[i].Victim.UID, j.ID, j.Reason, j.Spec)
+			}
+		}
+	})
+	if preempted == 0 {
+		t.Error("nobody was ever preempted: the test does not reach what it is for")
+	}
+}
+
+// judgeNeeded ends all victims of one job but one, for each of them, and sees
+// that the job does not start yet.
+func (w *world) judgeNeeded(out *scheduler.Outcome) {
+	w.rt.Helper()
+	for i := range out.Preempts {
+		if out.Preempts[i].For != out.Preempts[0].For {
+			return // what one victim leaves over may serve another job
+		}
+	}
+	whole := w.head.Freeze()
+	defer func() { w.head = whole.Fork() }()
+	for i := range out.Preempts {
+		w.head = whole.Fork()
+		for k := range out.Preempts {
+			if v := w.head.Job(out.Preempts[k].Victim.UID); k != i && v.HoldsNodes() {
+				w.finish(v, 0)
+			}
+		}
+		again, err := scheduler.Pass(w.head.Freeze(), w.now, scheduler.PassOptions{})
+		if err != nil {
+			w.rt.Fatal(err)
+		}
+		for k := range again.Starts {
+			if again.Starts[k].UID == out.Preempts[i].For {
+				w.rt.Fatalf("job %d starts although job %d, which had to make room for it, is still there", again.Starts[k].UID, out.Preempts[i].Victim.UID)
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package reserve
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Soon is when a job that is ending, or is told to end now, is taken to have
+// given its nodes back.
+func (t *Timeline) Soon() spec.Instant { return t.now.Add(t.tick) }
+
+// Relieved places a demand at an instant as if some of the jobs that run
+// ended by then, or returns nil. Promises that were made stand.
+func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.Part {
+	without := map[spec.NodeID][]*state.Job{}
+	for _, j := range gone {
+		for i := range j.Alloc.Nodes {
+			if !j.Done.Has(i) {
+				without[j.Alloc.Nodes[i].ID] = append(without[j.Alloc.Nodes[i].ID], j)
+			}
+		}
+	}
+	end := at.Add(a.Demand.Limit)
+	t.cands = t.cands[:0]
+	for _, id := range a.ids {
+		l := t.lanes[id]
+		free := l.over(at, end)
+		if list := without[spec.NodeID(id)]; list != nil {
+			copied := &lane{node: l.node, shape: l.shape, segs: slices.Clone(l.segs)}
+			for i := range copied.segs {
+				copied.segs[i].free = copied.segs[i].free.Clone()
+			}
+			for _, j := range list {
+				t.relieve(copied, j, at)
+			}
+			free = copied.over(at, end)
+		}
+		t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: free})
+	}
+	return place.Pick(&a.Demand, t.cands, a.options)
+}
+
+// Relieve gives the parts of jobs back from an instant on: they were told to
+// end. What was found not to fit before may fit later then; it is found in the
+// next pass.
+func (t *Timeline) Relieve(at spec.Instant, gone []*state.Job) {
+	for _, j := range gone {
+		for i := range j.Alloc.Nodes {
+			if id := j.Alloc.Nodes[i].ID; !j.Done.Has(i) && t.Usable(id) {
+				t.relieve(t.lanes[id], j, at)
+				t.changed = append(t.changed, uint32(id))
+			}
+		}
+	}
+}
+
+// relieve gives one job's part of a lane back between an instant and the end
+// at which it was to come back.
+func (t *Timeline) relieve(l *lane, j *state.Job, at spec.Instant) {
+	end := max(j.Deadline(), t.now.Add(t.tick))
+	if end <= at {
+		return
+	}
+	held := l.shape.Held(&j.Alloc.Nodes[j.Alloc.Index(l.node.ID)], j.Alloc.Partition)
+	first, last := l.split(at), len(l.segs)
+	if end != spec.FarFuture {
+		last = l.split(end)
+	}
+	l.segs[first].after = j.UID
+	for k := first; k < last; k++ {
+		l.segs[k].free.Add(&held, 1)
+	}
+}
