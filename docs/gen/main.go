@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/cli"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/dashboards"
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/internal/conffile/confdoc"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
@@ -42,13 +43,26 @@ func pages() []page {
 			return render(comments)
 		}
 	}
-	return []page{
+	return append([]page{
 		{"internal/conffile/default.yaml", conf(confdoc.Annotated)},
 		{"docs/muster.yaml.md", conf(confdoc.Markdown)},
 		{"docs/kpis.md", func() (string, error) { return kpi.Markdown(), nil }},
 		{"docs/metrics.md", metrics},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
+	}, grafana()...)
+}
+
+// grafana is a page for each dashboard.
+func grafana() []page {
+	files, err := dashboards.Files()
+	if err != nil {
+		return []page{{"dashboards/generated", func() (string, error) { return "", err }}}
 	}
+	var out []page
+	for _, f := range files {
+		out = append(out, page{"dashboards/generated/" + f.Name, func() (string, error) { return string(f.Data), nil }})
+	}
+	return out
 }
 
 // metrics is the catalogue of every metric that Muster serves.

@@ -1,0 +1,44 @@
+package dashboards
+
+func efficiency() Board {
+	fig := func(name, legend string) Query {
+		return Query{Expr: `muster_kpi_` + name + `{cluster="$cluster",by="cluster",window="1d"}`, Legend: legend}
+	}
+	by := func(title, about string, u Unit, name, dim string) Panel {
+		return bars(title, about, u, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+dim+`",window="7d"})`, "{{key}}").wide(8)
+	}
+	const in = ` WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition) `
+	return Board{UID: Efficiency, Title: "Muster / Efficiency", From: "now-7d", Vars: []Var{clusterVar(), partitionVar()},
+		Description: "How well what was given out is used, and by whom it is wasted. Every figure is defined once, in docs/kpis.md; `muster kpi` prints the same.",
+		Rows: []Row{
+			{Title: "The cluster, over a day", Panels: []Panel{
+				lines("Given out", "CPU and GPU time given to jobs, by what the cluster had.", Ratio, fig("utilisation_ratio", "CPUs"), fig("gpu_allocation_ratio", "GPUs")).top(1),
+				lines("Used of what was given out", "CPU efficiency and GPU occupancy of runs.", Ratio, fig("cpu_efficiency_ratio", "CPU"), fig("gpu_occupancy_ratio", "GPU")).top(1),
+				lines("Wasted", "Memory never touched, by memory allocated; runs that failed, by those that failed or completed.", Ratio, fig("memory_waste_ratio", "memory"), fig("failure_ratio", "runs failed")).top(1),
+				lines("GPU time idle and lost", "GPU time held without work, and of runs that failed, in the last day.", Seconds, fig("gpu_idle_seconds", "held but idle"), fig("lost_gpu_seconds", "lost to failures")),
+				lines("Throughput", "Runs that started and ended, a second, over the last day.", PerSec, fig("throughput_jobs_per_second", "runs")),
+				lines("Wait", "Exact quantiles of the runs that started in the last day.", Seconds, fig("wait_p50_seconds", "median"), fig("wait_p95_seconds", "p95"), fig("wait_p99_seconds", "p99")),
+			}},
+			{Title: "By partition, 7 days", Panels: []Panel{
+				by("GPU occupancy", "Utilisation weighted by time held.", Ratio, "gpu_occupancy_ratio", "partition").colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1),
+				by("CPU efficiency", "CPU time used by CPU time allocated.", Ratio, "cpu_efficiency_ratio", "partition").colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1),
+				by("Failed runs", "By those that failed or completed.", Ratio, "failure_ratio", "partition").colored(Green, Step{0.1, Yellow}, Step{0.3, Red}).top(1),
+			}},
+			{Title: "By user, 7 days", Panels: []Panel{
+				by("GPU time held but idle", "Who holds devices that do nothing.", Seconds, "gpu_idle_seconds", "user").linked(People, "user", "key"),
+				by("Memory wasted", "Byte-seconds allocated and never touched.", Count, "memory_waste_byte_seconds", "user").linked(People, "user", "key"),
+				by("GPU time lost to failures", "GPU seconds of runs that failed.", Seconds, "lost_gpu_seconds", "user").linked(People, "user", "key"),
+			}},
+			{Title: "In the dashboard's time (from the accounting store)", Panels: []Panel{
+				sqlTable("Use against waste, by user", "Who to help first: GPU-hours against the part of them without work, CPU-hours against the part used.",
+					`SELECT user, account, toInt64(sum(count)) AS runs, sum(alloc_gpus * elapsed_us) / 3.6e9 AS gpu_hours, sum(gpu_no_process_us + gpu_idle_us) / nullIf(sum(gpu_measured_us), 0) AS gpu_idle, sum(alloc_cpus * elapsed_us) / 3.6e9 AS cpu_hours, sumIf(user_cpu_us + system_cpu_us, measured) / nullIf(sumIf(alloc_cpus * elapsed_us, measured), 0) AS cpu_used, toInt64(sumIf(count, state IN ('FAILED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'BOOT_FAIL', 'DEADLINE'))) AS failed FROM jobs`+in+`GROUP BY user, account ORDER BY sum(gpu_no_process_us + gpu_idle_us) DESC, cpu_hours DESC LIMIT 50`).
+					units(map[string]Unit{"gpu_hours": GPUHours, "gpu_idle": Ratio, "cpu_hours": CPUHours, "cpu_used": Ratio}).linked(People, "user", "user"),
+				sqlTable("Runs that wasted most GPU time", "Runs by the GPU time they held without work.",
+					`SELECT job_id AS job, name, user, partition, state, alloc_gpus AS gpus, elapsed_us / 1e6 AS elapsed, (gpu_no_process_us + gpu_idle_us) / 3.6e9 AS idle_gpu_hours, gpu_util_us / nullIf(gpu_measured_us, 0) AS gpu_used FROM jobs`+in+`AND alloc_gpus > 0 ORDER BY idle_gpu_hours DESC LIMIT 30`).
+					units(map[string]Unit{"elapsed": Seconds, "idle_gpu_hours": GPUHours, "gpu_used": Ratio}).wide(12).linked(Job, "job", "job"),
+				sqlTable("Time limits", "How much of the time asked for was used, by partition. Far below 1: backfill cannot plan, and everybody waits longer.",
+					`SELECT partition, count() AS runs, avg(elapsed_us / limit_us) AS limit_used, quantileExact(0.5)(limit_us / 1e6) AS median_limit, quantileExact(0.5)(elapsed_us / 1e6) AS median_elapsed, countIf(state = 'TIMEOUT') AS timed_out, countIf(elapsed_us < 60e6) AS under_a_minute FROM jobs`+in+`AND limit_us > 0 GROUP BY partition ORDER BY runs DESC`).
+					units(map[string]Unit{"limit_used": Ratio, "median_limit": Seconds, "median_elapsed": Seconds}).wide(12),
+			}},
+		}}
+}

@@ -1,0 +1,27 @@
+package dashboards
+
+// shares are the accounts' shares of their level of the tree, now.
+const shares = `SELECT account, argMax(shares, seq) AS shares, argMax(removed, seq) AS removed FROM associations WHERE cluster = ${cluster:singlequote} AND user = '' AND account != 'root' GROUP BY account HAVING NOT removed`
+
+func fairshare() Board {
+	const used = `SELECT account, sum(alloc_cpus * elapsed_us) / 3.6e9 AS cpu_hours, sum(alloc_gpus * elapsed_us) / 3.6e9 AS gpu_hours FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} GROUP BY account`
+	return Board{UID: FairShare, Title: "Muster / Fair share and drift", From: "now-7d", Vars: []Var{clusterVar(), accountVar()},
+		Description: "What accounts were promised and what they got. Drift is the difference: above 0 more than its share, below 0 less.",
+		Rows: []Row{
+			{Title: "Use", Panels: []Panel{
+				stack("CPUs in use by account", "CPUs of running jobs by account.", Count, Query{Expr: `sum by (account) (slurm_account_cpu_count{cluster="$cluster",account=~"$account"})`, Legend: "{{account}}"}).empty("nothing runs"),
+				lines("Share of the CPUs, a day", "CPU time held in the last day by what the cluster had.", Ratio, Query{Expr: `muster_kpi_utilisation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"}`, Legend: "{{key}}"}),
+				lines("Share of the GPUs, a day", "GPU time held in the last day by what the cluster had.", Ratio, Query{Expr: `muster_kpi_gpu_allocation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"}`, Legend: "{{key}}"}),
+				lines("Part of all use, a day", "An account's CPU time by all accounts' CPU time, in the last day: what to hold against its part of the shares.", Ratio,
+					Query{Expr: `muster_kpi_utilisation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"} / on (cluster) group_left () sum by (cluster) (muster_kpi_utilisation_ratio{cluster="$cluster",by="account",window="1d"})`, Legend: "{{key}}"}).top(1),
+			}},
+			{Title: "Shares and drift (from the accounting store)", Panels: []Panel{
+				sqlTable("Drift", "Part of the shares, part of the CPU time, and their difference, of runs that ended in the dashboard's time. The lowest drift is who should be served next; a high one that stays says that shares do not bind.",
+					`SELECT s.account AS account, s.shares AS shares, s.shares / sum(s.shares) OVER () AS promised, ifNull(u.cpu_hours, 0) AS cpu_hours, ifNull(u.gpu_hours, 0) AS gpu_hours, ifNull(u.cpu_hours, 0) / nullIf(sum(ifNull(u.cpu_hours, 0)) OVER (), 0) AS got, got - promised AS drift FROM (`+shares+`) AS s LEFT JOIN (`+used+`) AS u ON s.account = u.account ORDER BY drift`).
+					units(map[string]Unit{"promised": Ratio, "got": Ratio, "drift": Ratio, "cpu_hours": CPUHours, "gpu_hours": GPUHours}).linked(People, "account", "account").
+					empty("the cluster has no account but root"),
+				sqlSeries("CPU-hours by account", "CPU-hours of runs, at the instant they ended.", CPUHours,
+					`SELECT $__timeInterval(end) AS time, account, sum(alloc_cpus * elapsed_us) / 3.6e9 AS cpu_hours FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} AND $__conditionalAll(account IN (${account:singlequote}), $account) GROUP BY time, account ORDER BY time`).wide(24),
+			}},
+		}}
+}

@@ -1,0 +1,100 @@
+package dashboards
+
+func gpus() Board {
+	const of = `hostname=~"$node"`
+	return Board{UID: GPUs, Title: "Muster / GPU fleet", Vars: []Var{clusterVar(), nodeVar()},
+		Description: "All devices: who holds them, whether they work, and whether they are well.",
+		Rows: []Row{
+			{Title: "Now", Panels: []Panel{
+				figure("GPUs", "Devices that answer.", Count, `count(muster_gpu_up{`+of+`} == 1)`),
+				figure("Lost", "Devices that do not answer. Each is a node to drain: see the runbook of GPUOffTheBus.", Count, `count(muster_gpu_up{`+of+`} == 0)`).colored(Green, Step{1, Red}).
+					empty("every device answers"),
+				figure("Held by jobs", "Share of the devices that a job holds.", Ratio, `count(muster_gpu_job_info{`+of+`}) / count(muster_gpu_up{`+of+`})`).top(1).empty("no job holds a GPU"),
+				figure("Held but idle", "Devices that a job holds and whose multiprocessors have done nothing for ten minutes.", Count,
+					`count(max_over_time(DCGM_FI_DEV_GPU_UTIL{`+of+`,slurm_job_id!=""}[10m]) == 0)`).colored(Green, Step{1, Orange}).empty("every device that is held works"),
+				figure("Utilisation of held devices", "Mean utilisation of the devices that jobs hold.", Ratio, `avg(DCGM_FI_DEV_GPU_UTIL{`+of+`,slurm_job_id!=""}) / 100`).
+					colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).empty("no job holds a GPU"),
+				figure("Power", "What they draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{`+of+`})`).linked(Energy, "", ""),
+			}},
+			{Title: "Use", Panels: gpuUse(of)},
+			{Title: "Health", Panels: gpuHealth(of)},
+			{Title: "History (from the accounting store)", Panels: []Panel{
+				sqlTable("Devices by idle time", "Devices by the time they were held without work, of runs that ended in the dashboard's time. One device far ahead of its neighbours may be broken rather than unused.",
+					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, count() AS runs, sum(busy_us) / 1e6 AS busy, sum(idle_us + no_process_us) / 1e6 AS held_idle, sum(util_us) / nullIf(sum(no_process_us + idle_us + busy_us), 0) AS utilisation, sum(energy_mj) / 1000 AS energy, sum(xids) AS xids FROM job_gpus WHERE $__timeFilter(to) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY held_idle DESC LIMIT 50`).
+					units(map[string]Unit{"busy": Seconds, "held_idle": Seconds, "utilisation": Ratio, "energy": Joules}).linked(Node, "node", "node"),
+			}},
+		}}
+}
+
+func gpuUse(of string) []Panel {
+	return []Panel{
+		{Title: "Utilisation of each device over time", Kind: HeatMap, Unit: Percent, Max: 100, Height: 10,
+			Description: "A line for each device. A dark line that the panel below names as held is an allocation that does nothing.",
+			Queries:     []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + of + `})`, Legend: "{{hostname}} {{gpu}}"}}},
+		{Title: "Held but idle", Kind: Table, Unit: Percent, Width: 12,
+			Description: "Devices that a job holds and whose utilisation was 0 for ten minutes, with who holds them.",
+			Queries:     []Query{{Expr: `max_over_time(DCGM_FI_DEV_GPU_UTIL{` + of + `,slurm_job_id!=""}[10m]) == 0`}},
+			Links:       []Link{{Job, "job", "slurm_job_id"}, {People, "user", "user"}}, MayBeEmpty: "every device that is held works"},
+		stack("By type and state", "Devices by type and what they are given to. One type full while another idles: jobs ask for the wrong one.", Count,
+			Query{Expr: `sum by (type, state) (muster_gpus{cluster="$cluster"})`, Legend: "{{type}} {{state}}"}),
+		lines("Multiprocessors and tensor cores", "Part of the cycles in which the multiprocessors, and the tensor cores, of held devices had work.", Ratio,
+			Query{Expr: `avg(DCGM_FI_PROF_SM_ACTIVE{` + of + `,slurm_job_id!=""})`, Legend: "SM active"},
+			Query{Expr: `avg(DCGM_FI_PROF_SM_OCCUPANCY{` + of + `,slurm_job_id!=""})`, Legend: "SM occupancy"},
+			Query{Expr: `avg(DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{` + of + `,slurm_job_id!=""})`, Legend: "tensor"},
+			Query{Expr: `avg(DCGM_FI_PROF_DRAM_ACTIVE{` + of + `,slurm_job_id!=""})`, Legend: "memory"}).top(1).empty("no job holds a GPU"),
+		stack("What is seen on held devices", "Devices by what was seen on them: no process, a process that did nothing, or work.", Count,
+			Query{Expr: `sum by (state) (rate(muster_job_gpu_seconds_total{cluster="$cluster",node=~"$node"}[$__rate_interval]))`, Legend: "{{state}}"}).empty("no job holds a GPU"),
+		lines("Memory in use", "Part of each node's GPU memory that is in use.", Ratio,
+			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of + `}) / sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of + `} + DCGM_FI_DEV_FB_FREE{` + of + `} + DCGM_FI_DEV_FB_RESERVED{` + of + `})`, Legend: "{{hostname}}"}).top(1),
+		lines("PCIe and NVLink", "Traffic of the devices.", ByteRate,
+			Query{Expr: `sum(DCGM_FI_PROF_PCIE_RX_BYTES{` + of + `} + DCGM_FI_PROF_PCIE_TX_BYTES{` + of + `})`, Legend: "PCIe"},
+			Query{Expr: `sum(DCGM_FI_PROF_NVLINK_RX_BYTES{` + of + `} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + of + `})`, Legend: "NVLink"}),
+		{Title: "MIG instances", Kind: Table, Unit: Count, Width: 12, Description: "How devices are cut up: instances by device and profile.",
+			Queries:    []Query{{Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` + of + `,GPU_I_PROFILE!=""})`}},
+			MayBeEmpty: "no device is cut into MIG instances"},
+	}
+}
+
+func gpuHealth(of string) []Panel {
+	return []Panel{
+		{Title: "Driver errors (XID)", Kind: Table, Unit: Count, Width: 12, Description: "The last XID of each device that has one, with the job it struck. 48, 63, 64, 79, 94, 95 are hardware: drain the node. 13, 31, 43 are mostly the program.",
+			Queries: []Query{{Expr: `DCGM_FI_DEV_XID_ERRORS{` + of + `} > 0`}}, Links: []Link{{Job, "job", "slurm_job_id"}, {Node, "node", "hostname"}}, MayBeEmpty: "no driver error has been seen"},
+		lines("GPU events seen by the agents", "Events by kind over ten minutes: errors, lost devices, throttling.", Count,
+			Query{Expr: `sum by (node, kind) (increase(muster_agent_gpu_events_total{cluster="$cluster",node=~"$node"}[10m]))`, Legend: "{{node}} {{kind}}"}),
+		lines("Temperature", "Hottest device of each node: core and memory.", Celsius,
+			Query{Expr: `max by (hostname) (DCGM_FI_DEV_GPU_TEMP{` + of + `})`, Legend: "{{hostname}} core"},
+			Query{Expr: `max by (hostname) (DCGM_FI_DEV_MEMORY_TEMP{` + of + `})`, Legend: "{{hostname}} memory"}).colored(Green, Step{80, Orange}, Step{90, Red}),
+		lines("Clocks held down", "Part of the time in which the clocks were held down by heat or by the power limit.", Ratio,
+			Query{Expr: `sum by (hostname) (rate(DCGM_FI_DEV_THERMAL_VIOLATION{` + of + `}[$__rate_interval])) / 1e9`, Legend: "{{hostname}} heat"},
+			Query{Expr: `sum by (hostname) (rate(DCGM_FI_DEV_POWER_VIOLATION{` + of + `}[$__rate_interval])) / 1e9`, Legend: "{{hostname}} power"}),
+		lines("Memory errors", "Double-bit errors and remapped rows over the life of the devices. Any increase of double-bit errors: drain the node.", Count,
+			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_ECC_DBE_AGG_TOTAL{` + of + `})`, Legend: "{{hostname}} double-bit"},
+			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_ECC_SBE_AGG_TOTAL{` + of + `})`, Legend: "{{hostname}} single-bit"},
+			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{` + of + `})`, Legend: "{{hostname}} rows remapped"}),
+		lines("NVLink and PCIe errors", "Errors on the links over an hour. Steady replay errors: a cable, a riser or a seat.", Count,
+			Query{Expr: `sum by (hostname) (increase(DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{` + of + `}[1h]))`, Legend: "{{hostname}} NVLink recoveries"},
+			Query{Expr: `sum by (hostname) (increase(DCGM_FI_DEV_PCIE_REPLAY_COUNTER{` + of + `}[1h]))`, Legend: "{{hostname}} PCIe replays"}),
+	}
+}
+
+func energy() Board {
+	const of = `cluster="$cluster"`
+	return Board{UID: Energy, Title: "Muster / Energy", From: "now-24h", Vars: []Var{clusterVar(), nodeVar()},
+		Description: "What the GPUs draw and for whom. From the devices' own counters; CPUs, fans and cooling are not in it.",
+		Rows: []Row{
+			{Title: "Power", Panels: []Panel{
+				stack("Power by node", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node"})`, Legend: "{{hostname}}"}),
+				stack("Power by account", "What the GPUs draw for the jobs of each account, from the jobs' energy counters.", Watts,
+					Query{Expr: `sum by (account) (rate(muster_job_gpu_energy_joules_total{` + of + `,node=~"$node"}[$__rate_interval]))`, Legend: "{{account}}"}).empty("no job holds a GPU"),
+				lines("Power against the limit", "What the devices draw, by their power limits.", Ratio, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node"}) / sum by (hostname) (DCGM_FI_DEV_POWER_MGMT_LIMIT{hostname=~"$node"})`, Legend: "{{hostname}}"}).top(1),
+				lines("Power of idle devices", "What devices draw that no job holds.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node",slurm_job_id=""})`, Legend: "{{hostname}}"}).
+					empty("every device is held"),
+			}},
+			{Title: "Energy", Panels: []Panel{
+				bars("Energy by node, dashboard's time", "From the devices' energy counters.", Joules, `sum by (hostname) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{hostname=~"$node"}[$__range])) / 1000`, "{{hostname}}"),
+				sqlTable("Energy by account and user", "Energy of the GPUs of runs that ended in the dashboard's time, and how much of it went into devices without work (shared out by time).",
+					`SELECT account, user, sum(energy_mj) / 3.6e9 AS kwh, sum(energy_mj * ((no_process_us + idle_us) / greatest(no_process_us + idle_us + busy_us, 1))) / 3.6e9 AS idle_kwh, count() AS devices FROM job_gpus WHERE $__timeFilter(to) AND measured AND cluster = ${cluster:singlequote} GROUP BY account, user ORDER BY kwh DESC LIMIT 50`).
+					units(map[string]Unit{"kwh": KWh, "idle_kwh": KWh}).wide(12).linked(People, "user", "user"),
+			}},
+		}}
+}

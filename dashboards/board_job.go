@@ -1,0 +1,79 @@
+package dashboards
+
+func job() Board {
+	const of = `cluster="$cluster",slurm_job_id=~"$job"`
+	const gpu = `slurm_job_id=~"$job"`
+	const sql = ` WHERE cluster = ${cluster:singlequote} AND toString(job_id) = ${job:singlequote} `
+	over := "the job is over, or has not started"
+	return Board{UID: Job, Title: "Muster / Job", From: "now-24h",
+		Vars:        []Var{clusterVar(), {Name: "job", Label: "Job id", Query: `label_values(muster_job_cpus{cluster="$cluster"}, slurm_job_id)`}},
+		Description: "One job: what it asked for, what it got, what it used, and why it waited. The list holds the jobs that run; type any other id. The figures by the minute are kept as long as Prometheus keeps them, the tables for good.",
+		Rows: []Row{
+			{Title: "What it is", Panels: []Panel{
+				sqlTable("Runs", "Every run of this job that is over: a requeued job has several.",
+					`SELECT job_id AS job, name, user, account, partition, qos, state, submit, start, end, elapsed_us / 1e6 AS elapsed, limit_us / 1e6 AS time_limit, alloc_cpus AS cpus, alloc_gpus AS gpus, alloc_mem_mib * 1048576 AS memory, node_list AS nodes, exit_code, end_reason FROM jobs`+sql+`ORDER BY end`).
+					units(map[string]Unit{"submit": When, "start": When, "end": When, "elapsed": Seconds, "time_limit": Seconds, "memory": Bytes}).
+					linked(People, "user", "user").tall(6).empty("no run of the job is over"),
+				figure("CPUs in use", "CPU time used a second, by the CPUs it was given. Far below 1: ask for fewer.", Ratio,
+					`sum(rate(muster_job_cpu_seconds_total{`+of+`}[$__rate_interval])) / sum(muster_job_cpus{`+of+`})`).colored(Red, Step{0.3, Orange}, Step{0.7, Green}).empty(over),
+				figure("Memory at its peak", "Most memory held, by what it was given. Near 1: it will be killed for lack of memory; far below: ask for less.", Ratio,
+					`max(muster_job_memory_peak_bytes{`+of+`} / muster_job_memory_limit_bytes{`+of+`})`).colored(Blue, Step{0.2, Green}, Step{0.95, Red}).empty(over),
+				figure("GPUs busy", "Utilisation of its GPUs, on average.", Ratio, `avg(DCGM_FI_DEV_GPU_UTIL{`+gpu+`}) / 100`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).
+					empty("the job has no GPU, or does not run"),
+				figure("GPU time idle so far", "Part of the GPU time so far in which there was no process on a device, or one that did nothing.", Ratio,
+					`sum(muster_job_gpu_seconds_total{`+of+`,state=~"no_process|idle"}) / (sum(muster_job_gpu_seconds_total{`+of+`}) > 0)`).colored(Green, Step{0.3, Orange}, Step{0.6, Red}).
+					empty("the job has no GPU, or does not run"),
+				figure("GPU energy so far", "Energy its GPUs have used for it.", Joules, `sum(muster_job_gpu_energy_joules_total{`+of+`})`).empty("the job has no GPU, or does not run"),
+				figure("Killed for lack of memory", "Processes of the job that the kernel killed for lack of memory.", Count, `sum(muster_job_oom_kills_total{`+of+`})`).colored(Green, Step{1, Red}).empty(over),
+			}},
+			{Title: "CPU and memory, node by node", Panels: []Panel{
+				lines("CPUs in use", "CPU seconds a second on each node, beside the CPUs given. A node far below the others is an imbalance.", Count,
+					Query{Expr: `sum by (node) (rate(muster_job_cpu_seconds_total{` + of + `}[$__rate_interval]))`, Legend: "{{node}} used"},
+					Query{Expr: `sum by (node) (muster_job_cpus{` + of + `})`, Legend: "{{node}} given"}).empty(over),
+				lines("Memory", "Memory held on each node (page cache included), beside what was given.", Bytes,
+					Query{Expr: `sum by (node) (muster_job_memory_bytes{` + of + `})`, Legend: "{{node}} held"},
+					Query{Expr: `sum by (node) (muster_job_memory_limit_bytes{` + of + `})`, Legend: "{{node}} given"}).empty(over),
+				lines("Disk read and written", "Block device traffic of the job. Network file systems do not count here.", ByteRate,
+					Query{Expr: `sum by (node) (rate(muster_job_io_read_bytes_total{` + of + `}[$__rate_interval]))`, Legend: "{{node}} read"},
+					Query{Expr: `sum by (node) (rate(muster_job_io_written_bytes_total{` + of + `}[$__rate_interval]))`, Legend: "{{node}} written"}).empty(over),
+				lines("Processes", "Processes of the job on each node.", Count, Query{Expr: `sum by (node) (muster_job_processes{` + of + `})`, Legend: "{{node}}"}).empty(over),
+			}},
+			{Title: "GPUs", Panels: jobGPUs(of, gpu)},
+			{Title: "History (from the accounting store)", Panels: []Panel{
+				sqlTable("Why it waited", "Each reason to wait, from when on, with its figures.",
+					`SELECT at, code AS reason, tres, limit, in_use, asked, subject, blocker, detail FROM pending_reasons`+sql+`ORDER BY at`).units(map[string]Unit{"at": When}).wide(12).empty("it never waited"),
+				sqlTable("Steps", "Steps that are over, with what they used.",
+					`SELECT step, name, state, exit_code, start, end, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_time, peak_rss AS peak_memory, node_list AS nodes FROM steps`+sql+`ORDER BY start, step`).
+					units(map[string]Unit{"start": When, "end": When, "cpu_time": Seconds, "peak_memory": Bytes}).wide(12).empty("no step is over"),
+				sqlTable("Nodes", "What it held and used on each node.",
+					`SELECT node, from, least(to, end) AS until, cpus, gpus, mem_mib * 1048576 AS memory, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_time, peak_rss AS peak_memory, lost FROM job_nodes`+sql+`ORDER BY node`).
+					units(map[string]Unit{"from": When, "until": When, "memory": Bytes, "cpu_time": Seconds, "peak_memory": Bytes}).wide(12).linked(Node, "node", "node").empty("no run of the job is over"),
+				sqlTable("Devices", "Which GPUs it held and what was seen on them.",
+					`SELECT node, gpu_index AS gpu, gpu_type AS type, util_us / greatest(no_process_us + idle_us + busy_us, 1) AS utilisation, no_process_us / 1e6 AS no_process, idle_us / 1e6 AS idle, busy_us / 1e6 AS busy, peak_mem AS peak_memory, energy_mj / 1000 AS energy, xids FROM job_gpus`+sql+`ORDER BY node, gpu`).
+					units(map[string]Unit{"utilisation": Ratio, "no_process": Seconds, "idle": Seconds, "busy": Seconds, "peak_memory": Bytes, "energy": Joules}).wide(12).empty("no run with a GPU is over"),
+				sqlTable("Events", "What the ledger says about the job, newest first.",
+					`SELECT at, kind, actor, host, command FROM events WHERE cluster = ${cluster:singlequote} AND uid IN (SELECT uid FROM jobs`+sql+`) AND uid != 0 ORDER BY seq DESC LIMIT 100`).
+					units(map[string]Unit{"at": When}).empty("no run of the job is over"),
+			}},
+		}}
+}
+
+func jobGPUs(of, gpu string) []Panel {
+	none := "the job has no GPU, or does not run"
+	return []Panel{
+		{Title: "Utilisation of each GPU over time", Kind: HeatMap, Unit: Percent, Max: 100, MayBeEmpty: none,
+			Description: "A line for each device. Dark lines among bright ones: a rank that waits for the others, or a device that the program does not use.",
+			Queries:     []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + gpu + `})`, Legend: "{{hostname}} {{gpu}}"}}},
+		lines("Multiprocessors and tensor cores", "Part of the cycles in which the multiprocessors, and the tensor cores, had work. Utilisation of 100 % with little of these is a program that waits on the device.", Ratio,
+			Query{Expr: `avg by (hostname) (DCGM_FI_PROF_SM_ACTIVE{` + gpu + `})`, Legend: "{{hostname}} SM"},
+			Query{Expr: `avg by (hostname) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{` + gpu + `})`, Legend: "{{hostname}} tensor"}).top(1).empty(none),
+		lines("GPU memory", "Memory in use on each device.", Bytes, Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_FB_USED{` + gpu + `}) * 1048576`, Legend: "{{hostname}} {{gpu}}"}).empty(none),
+		lines("Power", "What each device draws.", Watts, Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_POWER_USAGE{` + gpu + `})`, Legend: "{{hostname}} {{gpu}}"}).empty(none),
+		lines("Temperature", "Temperature of each device.", Celsius, Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{` + gpu + `})`, Legend: "{{hostname}} {{gpu}}"}).empty(none),
+		stack("What was seen on the GPUs", "GPUs by what was seen on them: no process, a process that did nothing, or work.", Count,
+			Query{Expr: `sum by (state) (rate(muster_job_gpu_seconds_total{` + of + `}[$__rate_interval]))`, Legend: "{{state}}"}).empty(none),
+		lines("PCIe and NVLink", "Traffic of its devices.", ByteRate,
+			Query{Expr: `sum by (hostname) (DCGM_FI_PROF_PCIE_RX_BYTES{` + gpu + `} + DCGM_FI_PROF_PCIE_TX_BYTES{` + gpu + `})`, Legend: "{{hostname}} PCIe"},
+			Query{Expr: `sum by (hostname) (DCGM_FI_PROF_NVLINK_RX_BYTES{` + gpu + `} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + gpu + `})`, Legend: "{{hostname}} NVLink"}).empty(none),
+	}
+}

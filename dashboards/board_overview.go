@@ -1,0 +1,66 @@
+package dashboards
+
+func overview() Board {
+	return Board{UID: Overview, Title: "Muster / Cluster overview", Vars: []Var{clusterVar()},
+		Description: "Is the cluster well, is it busy, and does the work that holds it do anything? Start here; every figure leads on.",
+		Rows: []Row{
+			{Title: "Now", Panels: overviewNow()},
+			{Title: "Jobs and nodes", Panels: []Panel{
+				stack("Jobs", "Live jobs by state; tasks of arrays count each. Pending that rises while running stands still is a queue that is stuck or full: open the queue dashboard.", Count,
+					Query{Expr: `sum by (state) (muster_jobs{cluster="$cluster"})`, Legend: "{{state}}"}).linked(Queue, "", ""),
+				stack("Nodes", "Nodes by state. Anything but idle, mixed and allocated is capacity that was bought and cannot be used.", Count,
+					Query{Expr: `sum by (state) (muster_nodes{cluster="$cluster"})`, Legend: "{{state}}"}).linked(Node, "", ""),
+				stack("GPUs", "GPUs by what they are given to. Unavailable ones belong to nodes that are down or drained.", Count,
+					Query{Expr: `sum by (state) (muster_gpus{cluster="$cluster"})`, Legend: "{{state}}"}).linked(GPUs, "", ""),
+				lines("GPUs given out and used", "Allocated is the share of the GPUs that jobs hold; used is how busy all devices are. A wide gap is money that idles: open the GPU dashboard.", Ratio,
+					Query{Expr: `sum(muster_gpus{cluster="$cluster",state="allocated"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`, Legend: "allocated"},
+					Query{Expr: `avg(DCGM_FI_DEV_GPU_UTIL) / 100`, Legend: "used"}).top(1).linked(GPUs, "", ""),
+				stack("CPUs", "CPUs by partition and what they are given to.", Count,
+					Query{Expr: `sum by (partition, state) (muster_partition_cpus{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
+				stack("Memory", "Memory by partition and what it is given to.", Bytes,
+					Query{Expr: `sum by (partition, state) (muster_partition_memory_bytes{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
+			}},
+			{Title: "Who and what is wrong", Panels: []Panel{
+				bars("CPUs by account", "CPUs of running jobs by account, largest first.", Count, `topk(15, sum by (account) (slurm_account_cpu_count{cluster="$cluster"}))`, "{{account}}").
+					linked(People, "account", "account"),
+				{Title: "Nodes out of service", Kind: Table, Unit: Seconds, Width: 12, Queries: []Query{{Expr: `time() - muster_node_drained_since_timestamp_seconds{cluster="$cluster"}`}},
+					Description: "Nodes that are drained or down, for how long and why. The oldest is the one that was forgotten: `scontrol show node NODE`.",
+					Links:       []Link{{Node, "node", "node"}}, MayBeEmpty: "no node is out of service"},
+			}},
+			{Title: "History (from the accounting store)", Panels: []Panel{
+				sqlSeries("Jobs ended", "Runs that ended, by final state.", Count,
+					`SELECT $__timeInterval(end) AS time, toString(state) AS state, toInt64(sum(count)) AS jobs FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} GROUP BY time, state ORDER BY time`),
+				sqlTable("GPU-hours by account", "What each account held over the dashboard's time, of runs that ended in it.",
+					`SELECT account, round(sum(alloc_gpus * elapsed_us) / 3.6e9, 2) AS gpu_hours, round(sum(alloc_cpus * elapsed_us) / 3.6e9, 2) AS cpu_hours, toInt64(sum(count)) AS jobs FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} GROUP BY account ORDER BY gpu_hours DESC, cpu_hours DESC LIMIT 20`).
+					wide(12).units(map[string]Unit{"gpu_hours": GPUHours, "cpu_hours": CPUHours}).linked(People, "account", "account"),
+			}},
+		}}
+}
+
+func overviewNow() []Panel {
+	return []Panel{
+		figure("Nodes in service", "Share of the nodes that can run jobs: neither down, drained, draining, failed nor unknown.", Ratio,
+			`sum(muster_nodes{cluster="$cluster",state=~"idle|mixed|allocated"}) / (sum(muster_nodes{cluster="$cluster"}) > 0)`).
+			colored(Red, Step{0.9, Orange}, Step{0.97, Green}).top(1).linked(Node, "", ""),
+		figure("Jobs running", "Jobs that run now; tasks of arrays count each.", Count, `sum(muster_jobs{cluster="$cluster",state="running"})`).linked(Queue, "", ""),
+		figure("Jobs pending", "Jobs that wait now. Why: the queue dashboard, or `muster why JOB`.", Count, `sum(muster_jobs{cluster="$cluster",state="pending"})`).linked(Queue, "", ""),
+		figure("GPUs allocated", "Share of the GPUs that jobs hold.", Ratio,
+			`sum(muster_gpus{cluster="$cluster",state="allocated"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`).top(1).linked(GPUs, "", ""),
+		figure("GPU utilisation of allocated", "Mean utilisation of the GPUs that jobs hold. Low means held but not used.", Ratio,
+			`avg(DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""}) / 100`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", "").
+			empty("no job holds a GPU"),
+		figure("Alerts firing", "Alerts that fire now.", Count, `count(ALERTS{alertstate="firing"})`).colored(Green, Step{1, Orange}, Step{5, Red}).linked(Alerts, "", "").
+			empty("no alert fires"),
+		figure("Wait, 95th percentile, last day", "Of the jobs that started in the last day, the wait that 5 % exceeded. From the accounting store, exact.", Seconds,
+			`muster_kpi_wait_p95_seconds{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{3600, Yellow}, Step{14400, Red}).linked(Queue, "", ""),
+		figure("Failed runs, last day", "Runs that failed, divided by those that failed or completed.", Ratio,
+			`muster_kpi_failure_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{0.05, Yellow}, Step{0.2, Red}).linked(Efficiency, "", ""),
+		figure("GPU occupancy, last day", "Utilisation averaged over the time that jobs held the devices.", Ratio,
+			`muster_kpi_gpu_occupancy_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", ""),
+		figure("CPU efficiency, last day", "CPU time used by CPU time allocated, of runs that are over.", Ratio,
+			`muster_kpi_cpu_efficiency_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", ""),
+		figure("GPU power", "What the GPUs draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE)`).linked(Energy, "", ""),
+		figure("Accounting behind", "Age of the oldest event that is not in the accounting store yet; what sacct shows is that old.", Seconds,
+			`muster_accounting_lag_seconds{cluster="$cluster"}`).colored(Green, Step{30, Yellow}, Step{300, Red}).linked(Pipeline, "", ""),
+	}
+}

@@ -1,0 +1,144 @@
+package dashboards
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Scope is what a dashboard is looked at with: the choices at its top and the
+// time. A variable that is missing stands for all of its values.
+type Scope struct {
+	Vars     map[string][]string
+	From, To time.Time
+	Step     time.Duration // distance of two points; 0: a minute
+}
+
+// rate is the window of rate() and increase(): Grafana takes at least four
+// scrapes.
+func (s Scope) rate() time.Duration { return max(4*15*time.Second, 4*s.step()) }
+
+func (s Scope) step() time.Duration {
+	if s.Step <= 0 {
+		return time.Minute
+	}
+	return s.Step
+}
+
+var variable = regexp.MustCompile(`\$\{([a-z_]+)(?::([a-z]+))?\}|\$([a-z_]+)`)
+
+// Expand turns a query as Grafana stores it into one that an engine runs, as
+// Grafana's data sources do it. Of PromQL: $name becomes a regular expression
+// in which label values mean themselves, $__rate_interval, $__interval and
+// $__range. Of SQL: ${name:singlequote} becomes quoted texts, and the macros
+// $__timeFilter(column), $__timeInterval(column), $__conditionalAll(condition,
+// $name), $__fromTime and $__toTime.
+func (s Scope) Expand(q Query) (string, error) {
+	if q.Lang == SQL {
+		return s.expandSQL(q.Expr)
+	}
+	text := strings.NewReplacer("$__rate_interval", promDuration(s.rate()), "$__interval", promDuration(s.step()),
+		"$__range", promDuration(s.To.Sub(s.From))).Replace(q.Expr)
+	return s.replace(text, func(values []string, format string) (string, error) {
+		switch {
+		case format != "":
+			return "", fmt.Errorf("PromQL has no variables in the format %q", format)
+		case values == nil:
+			return ".*", nil
+		}
+		escaped := make([]string, len(values))
+		for i, v := range values {
+			escaped[i] = promText(regexp.QuoteMeta(v))
+		}
+		if len(escaped) == 1 {
+			return escaped[0], nil
+		}
+		return "(" + strings.Join(escaped, "|") + ")", nil
+	})
+}
+
+// promText escapes what would end a PromQL text.
+func promText(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+}
+
+func promDuration(d time.Duration) string {
+	return fmt.Sprintf("%ds", max(1, int64(d/time.Second)))
+}
+
+// sqlText quotes a text for ClickHouse.
+func sqlText(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+// macro finds a call of a macro; its argument has no parentheses but one pair.
+var macro = regexp.MustCompile(`\$__([a-zA-Z]+)(?:\(((?:[^()]|\([^()]*\))*)\))?`)
+
+func (s Scope) expandSQL(text string) (string, error) {
+	var failed error
+	text = macro.ReplaceAllStringFunc(text, func(found string) string {
+		m := macro.FindStringSubmatch(found)
+		arg := strings.TrimSpace(m[2])
+		from, to := fmt.Sprintf("toDateTime(%d)", s.From.Unix()), fmt.Sprintf("toDateTime(%d)", s.To.Unix())
+		switch m[1] {
+		case "timeFilter":
+			return arg + " >= " + from + " AND " + arg + " <= " + to
+		case "timeInterval":
+			return fmt.Sprintf("toStartOfInterval(toDateTime(%s), INTERVAL %d second)", arg, max(1, int64(s.step()/time.Second)))
+		case "fromTime":
+			return from + arg
+		case "toTime":
+			return to + arg
+		case "conditionalAll":
+			condition, name, ok := cutLast(arg, ",")
+			if !ok || !strings.HasPrefix(strings.TrimSpace(name), "$") {
+				failed = fmt.Errorf("%s: want a condition and a variable", found)
+			}
+			if s.Vars[strings.TrimSpace(name)[1:]] == nil {
+				return "1 = 1"
+			}
+			return condition
+		}
+		failed = fmt.Errorf("%s is not a macro of the ClickHouse data source", found)
+		return found
+	})
+	if failed != nil {
+		return "", failed
+	}
+	return s.replace(text, func(values []string, format string) (string, error) {
+		if format != "singlequote" {
+			return "", fmt.Errorf("a variable in SQL needs :singlequote, or a value could end the text it stands in")
+		}
+		quoted := make([]string, len(values))
+		for i, v := range values {
+			quoted[i] = sqlText(v)
+		}
+		if len(quoted) == 0 {
+			return "''", nil
+		}
+		return strings.Join(quoted, ","), nil
+	})
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// replace puts something in place of each variable.
+func (s Scope) replace(text string, with func(values []string, format string) (string, error)) (string, error) {
+	var failed error
+	out := variable.ReplaceAllStringFunc(text, func(found string) string {
+		m := variable.FindStringSubmatch(found)
+		value, err := with(s.Vars[m[1]+m[3]], m[2])
+		if err != nil {
+			failed = fmt.Errorf("%s: %w", found, err)
+		}
+		return value
+	})
+	return out, failed
+}

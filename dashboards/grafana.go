@@ -1,0 +1,246 @@
+package dashboards
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/grafana/grafana-foundation-sdk/go/bargauge"
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
+	"github.com/grafana/grafana-foundation-sdk/go/statushistory"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+)
+
+// The data sources: each dashboard has a choice of them at its top.
+const (
+	promType  = "prometheus"
+	clickType = "grafana-clickhouse-datasource"
+	promVar   = "prometheus"
+	clickVar  = "clickhouse"
+)
+
+// File is one generated file.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Files renders every dashboard as Grafana's JSON.
+func Files() ([]File, error) {
+	var out []File
+	for _, b := range All() {
+		d, err := b.Grafana()
+		if err != nil {
+			return nil, fmt.Errorf("dashboard %s: %w", b.UID, err)
+		}
+		data, err := json.MarshalIndent(d, "", "  ")
+		if err != nil {
+			return nil, fmt.Errorf("dashboard %s: %w", b.UID, err)
+		}
+		out = append(out, File{b.UID + ".json", append(data, '\n')})
+	}
+	return out, nil
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// Grafana renders a dashboard with the SDK.
+func (b Board) Grafana() (dashboard.Dashboard, error) {
+	d := dashboard.NewDashboardBuilder(b.Title).Uid(b.UID).Description(b.Description).Tags([]string{"muster"}).
+		Time(orText(b.From, "now-6h"), "now").Refresh("30s").Timezone("browser").Tooltip(dashboard.DashboardCursorSyncCrosshair).Readonly().
+		Link(dashboard.NewDashboardLinkBuilder("Muster").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"muster"}).
+			AsDropdown(true).KeepTime(true).IncludeVars(true)).
+		WithVariable(dashboard.NewDatasourceVariableBuilder(promVar).Label("Metrics").Type(promType)).
+		WithVariable(dashboard.NewDatasourceVariableBuilder(clickVar).Label("Accounting store").Type(clickType))
+	for _, v := range b.Vars {
+		d.WithVariable(v.grafana())
+	}
+	id := uint32(0)
+	for _, r := range b.Rows {
+		d.WithRow(dashboard.NewRowBuilder(r.Title))
+		for _, p := range r.Panels {
+			id++
+			d.WithPanel(p.grafana(id))
+		}
+	}
+	return d.Build()
+}
+
+func orText(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// grafana renders a variable. "All" is everything, also where there is
+// nothing: a variable without values must not empty the dashboard.
+func (v Var) grafana() *dashboard.QueryVariableBuilder {
+	q := dashboard.NewQueryVariableBuilder(v.Name).Label(v.Label).Query(dashboard.StringOrMap{String: ptr(v.Query)}).Definition(v.Query).
+		Datasource(source(promType, promVar)).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).AllowCustomValue(true)
+	if v.Multi {
+		all := dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}
+		q.Multi(true).IncludeAll(true).AllValue(".*").Current(dashboard.VariableOption{Selected: ptr(true), Text: dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}}, Value: all})
+	}
+	return q
+}
+
+func source(kind, variable string) common.DataSourceRef {
+	return common.DataSourceRef{Type: ptr(kind), Uid: ptr("${" + variable + "}")}
+}
+
+// grafana renders a panel.
+func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
+	b := dashboard.NewPanelBuilder().Id(id).Title(p.Title).Description(p.Description).Span(uint32(p.width())).Height(uint32(p.height())).Unit(string(p.Unit))
+	if p.Max > 0 {
+		b.Min(0).Max(p.Max)
+	}
+	if p.MayBeEmpty != "" {
+		b.NoValue(p.MayBeEmpty)
+	}
+	ds := source(promType, promVar)
+	for i, q := range p.Queries {
+		ref := string(rune('A' + i))
+		if q.Lang == SQL {
+			ds = source(clickType, clickVar)
+			b.WithTarget(newClickHouse(ref, q))
+			continue
+		}
+		t := prometheus.NewDataqueryBuilder().RefId(ref).Expr(q.Expr).LegendFormat(orText(q.Legend, "__auto")).Datasource(ds).EditorMode(prometheus.QueryEditorModeCode)
+		switch p.Kind {
+		case Table:
+			t.Instant().Format(prometheus.PromQueryFormatTable)
+		case Stat, Bars:
+			t.Instant()
+		default:
+			t.Range()
+		}
+		b.WithTarget(t)
+	}
+	b.Datasource(ds)
+	p.thresholds(b)
+	p.links(b)
+	p.draw(b)
+	return b
+}
+
+// thresholds colours by value; without a judgement each series has a colour
+// of its own.
+func (p Panel) thresholds(b *dashboard.PanelBuilder) {
+	if p.Good == "" {
+		mode := dashboard.FieldColorModeIdPaletteClassicByName
+		if p.Kind == HeatMap {
+			mode = dashboard.FieldColorModeIdContinuousBlYlRd
+		}
+		b.ColorScheme(dashboard.NewFieldColorBuilder().Mode(mode))
+		return
+	}
+	steps := []dashboard.Threshold{{Color: p.Good}}
+	for _, s := range p.Steps {
+		steps = append(steps, dashboard.Threshold{Value: ptr(s.From), Color: s.Color})
+	}
+	b.Thresholds(dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps(steps))
+	if p.Kind != Lines {
+		b.ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds))
+	}
+}
+
+// links renders links: those with a variable stand at the values, the others
+// at the panel.
+func (p Panel) links(b *dashboard.PanelBuilder) {
+	byColumn := p.Kind == Table
+	var ofPanel, ofData []builder
+	for _, l := range p.Links {
+		link := dashboard.NewDashboardLinkBuilder(titleOf(l.Board)).Type(dashboard.DashboardLinkTypeLink)
+		if l.Var == "" {
+			ofPanel = append(ofPanel, link.Url("/d/"+l.Board+"?${cluster:queryparam}&${__url_time_range}"))
+			continue
+		}
+		value := "${__field.labels." + l.Label + "}"
+		if byColumn {
+			value = `${__data.fields["` + l.Label + `"]}`
+		}
+		link.Url("/d/" + l.Board + "?${cluster:queryparam}&var-" + l.Var + "=" + value + "&${__url_time_range}").Title(titleOf(l.Board) + ": " + value)
+		if !byColumn {
+			ofData = append(ofData, link)
+			continue
+		}
+		if built, err := link.Build(); err != nil {
+			b.RecordError("links", err)
+		} else {
+			b.OverrideByName(l.Label, []dashboard.DynamicConfigValue{{Id: "links", Value: []dashboard.DashboardLink{built}}})
+		}
+	}
+	if len(ofPanel) > 0 {
+		b.Links(ofPanel)
+	}
+	if len(ofData) > 0 {
+		b.DataLinks(ofData)
+	}
+}
+
+func titleOf(uid string) string {
+	for _, b := range All() {
+		if b.UID == uid {
+			return strings.TrimPrefix(b.Title, "Muster / ")
+		}
+	}
+	return uid
+}
+
+// draw sets what the kind of panel needs.
+func (p Panel) draw(b *dashboard.PanelBuilder) {
+	legend := common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}}
+	tooltip := common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending}
+	last := common.ReduceDataOptions{Calcs: []string{"lastNotNull"}, Fields: ptr(""), Values: ptr(false)}
+	switch p.Kind {
+	case Stat:
+		o := stat.NewOptions()
+		o.GraphMode, o.ColorMode, o.ReduceOptions = common.BigValueGraphModeNone, common.BigValueColorModeValue, last
+		b.Type("stat").Options(o)
+	case Bars:
+		o := bargauge.NewOptions()
+		o.Orientation, o.ReduceOptions, o.DisplayMode = common.VizOrientationHorizontal, last, common.BarGaugeDisplayModeGradient
+		b.Type("bargauge").Options(o)
+	case Table:
+		o := table.NewOptions()
+		o.Footer = nil
+		b.Type("table").Options(o)
+		for i := range p.Queries {
+			if p.Queries[i].Lang != SQL {
+				hidden := map[string]bool{"Time": true, "__name__": true, "cluster": true, "instance": true, "job": true, "pci_bus_id": true, "device": true, "UUID": true}
+				b.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{"excludeByName": hidden}})
+			}
+		}
+		for _, name := range sortedKeys(p.Units) {
+			b.OverrideByName(name, []dashboard.DynamicConfigValue{{Id: "unit", Value: string(p.Units[name])}})
+		}
+	case HeatMap:
+		o := statushistory.NewOptions()
+		o.Legend, o.Tooltip, o.ShowValue, o.PerPage = legend, tooltip, common.VisibilityModeNever, nil
+		o.Legend.ShowLegend = false
+		b.Type("status-history").Options(o)
+	case States:
+		o := statetimeline.NewOptions()
+		o.Legend, o.Tooltip, o.ShowValue = legend, tooltip, common.VisibilityModeNever
+		b.Type("state-timeline").Options(o)
+	case Lines, Stack:
+		o := timeseries.NewOptions()
+		o.Legend, o.Tooltip = legend, tooltip
+		c := timeseries.NewFieldConfig()
+		c.LineWidth, c.ShowPoints, c.FillOpacity = ptr(1.0), ptr(common.VisibilityModeNever), ptr(10.0)
+		if p.Kind == Stack {
+			c.FillOpacity = ptr(60.0)
+			c.Stacking = &common.StackingConfig{Mode: ptr(common.StackingModeNormal), Group: ptr("A")}
+		}
+		if len(p.Steps) > 0 {
+			c.ThresholdsStyle = &common.GraphThresholdsStyleConfig{Mode: common.GraphThresholdsStyleModeLine}
+		}
+		b.Type("timeseries").Options(o).Custom(c)
+	}
+}

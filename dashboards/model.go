@@ -1,0 +1,248 @@
+package dashboards
+
+// Board is one dashboard.
+type Board struct {
+	UID         string
+	Title       string
+	Description string
+	Vars        []Var
+	Rows        []Row
+	From        string // how far back it looks at first, as in now-6h; empty: now-6h
+}
+
+// Row is a heading with the panels below it.
+type Row struct {
+	Title  string
+	Panels []Panel
+}
+
+// Kind is how a panel draws its data.
+type Kind string
+
+// The kinds.
+const (
+	Stat    Kind = "stat"           // one large figure
+	Lines   Kind = "timeseries"     // a line for each series
+	Stack   Kind = "stack"          // areas on top of each other
+	Bars    Kind = "bargauge"       // one bar for each series, now
+	Table   Kind = "table"          // one line for each series or row, now
+	HeatMap Kind = "heatmap"        // one line for each series, coloured by value over time
+	States  Kind = "state-timeline" // one line for each series, coloured by threshold
+)
+
+// Unit is how a figure is written; the names are Grafana's.
+type Unit string
+
+// The units.
+const (
+	Count    Unit = "short"
+	Ratio    Unit = "percentunit"
+	Percent  Unit = "percent"
+	Seconds  Unit = "s"
+	Bytes    Unit = "bytes"
+	ByteRate Unit = "Bps"
+	PerSec   Unit = "ops"
+	Watts    Unit = "watt"
+	Joules   Unit = "joule"
+	Celsius  Unit = "celsius"
+	Hertz    Unit = "hertz"
+	When     Unit = "dateTimeAsIso"
+	GPUHours Unit = "suffix: GPU-h"
+	CPUHours Unit = "suffix: CPU-h"
+	GiBHours Unit = "suffix: GiB-h"
+	KWh      Unit = "kwatth"
+)
+
+// Language says which engine a query is for.
+type Language string
+
+// The languages. MetricsQL is VictoriaMetrics' own; what stands here under
+// that name is kept to what Prometheus understands too, so that a panel works
+// on both.
+const (
+	PromQL    Language = "promql"
+	MetricsQL Language = "metricsql"
+	SQL       Language = "sql"
+)
+
+// Query is one question of a panel. In an expression $name is a variable and
+// ${name:singlequote} its value as SQL text; Expand lists the macros.
+type Query struct {
+	Expr   string
+	Legend string   // {{label}} stands for a label's value
+	Lang   Language // empty: PromQL
+	Series bool     // of SQL: rows are points of a time series
+}
+
+// Step is the value from which a colour holds.
+type Step struct {
+	From  float64
+	Color string
+}
+
+// Panel is one picture.
+type Panel struct {
+	Title       string
+	Description string // what it shows and what to do about it
+	Kind        Kind
+	Unit        Unit
+	Units       map[string]Unit // of a table's columns
+	Queries     []Query
+	Width       int // of 24 columns; 0: what suits the kind
+	Height      int // 0: what suits the kind
+	// Good is the colour below the first step; empty is no judgement.
+	Good  string
+	Steps []Step
+	Max   float64 // top of the scale; 0: by the data
+	// Links lead from a value to another dashboard.
+	Links []Link
+	// MayBeEmpty says why a healthy cluster may have nothing to show here.
+	MayBeEmpty string
+}
+
+// Link leads to another dashboard, with one variable set from the label or
+// column that was clicked on.
+type Link struct {
+	Board string // UID
+	Var   string // of the target
+	Label string // label or column here
+}
+
+// Var is a variable of a dashboard: a choice at its top.
+type Var struct {
+	Name   string
+	Label  string
+	Query  string // a PromQL label_values(…); empty: a text box
+	Multi  bool   // several or all
+	Sample string // what a text box says at first
+}
+
+// Colours with a meaning, the same on every dashboard.
+const (
+	Green  = "green"
+	Yellow = "yellow"
+	Orange = "orange"
+	Red    = "red"
+	Blue   = "blue"
+)
+
+// The dashboards' UIDs, which links use.
+const (
+	Overview   = "muster-overview"
+	Queue      = "muster-queue"
+	Job        = "muster-job"
+	People     = "muster-people"
+	Node       = "muster-node"
+	GPUs       = "muster-gpus"
+	FairShare  = "muster-fairshare"
+	Internals  = "muster-internals"
+	Efficiency = "muster-efficiency"
+	Energy     = "muster-energy"
+	Pipeline   = "muster-pipeline"
+	Alerts     = "muster-alerts"
+)
+
+// All lists every dashboard, in the order in which people read them.
+func All() []Board {
+	return []Board{overview(), queue(), job(), people(), node(), gpus(), fairshare(), internals(), efficiency(), energy(), pipeline(), alerts()}
+}
+
+// The variables that several dashboards share.
+func clusterVar() Var {
+	return Var{Name: "cluster", Label: "Cluster", Query: "label_values(muster_nodes, cluster)"}
+}
+
+func partitionVar() Var {
+	return Var{Name: "partition", Label: "Partition", Query: `label_values(muster_jobs{cluster="$cluster"}, partition)`, Multi: true}
+}
+
+func nodeVar() Var {
+	return Var{Name: "node", Label: "Node", Query: `label_values(muster_agent_up{cluster="$cluster"}, node)`, Multi: true}
+}
+
+func accountVar() Var {
+	return Var{Name: "account", Label: "Account", Query: `label_values(muster_kpi_utilisation_ratio{cluster="$cluster",by="account"}, key)`, Multi: true}
+}
+
+func userVar() Var {
+	return Var{Name: "user", Label: "User", Query: `label_values(muster_kpi_utilisation_ratio{cluster="$cluster",by="user"}, key)`, Multi: true}
+}
+
+// figure, lines and the others make a panel with one query.
+func figure(title, about string, u Unit, expr string) Panel {
+	return Panel{Title: title, Description: about, Kind: Stat, Unit: u, Queries: []Query{{Expr: expr}}}
+}
+
+func lines(title, about string, u Unit, queries ...Query) Panel {
+	return Panel{Title: title, Description: about, Kind: Lines, Unit: u, Queries: queries}
+}
+
+func stack(title, about string, u Unit, queries ...Query) Panel {
+	p := lines(title, about, u, queries...)
+	p.Kind = Stack
+	return p
+}
+
+func bars(title, about string, u Unit, expr, legend string) Panel {
+	return Panel{Title: title, Description: about, Kind: Bars, Unit: u, Queries: []Query{{Expr: expr, Legend: legend}}}
+}
+
+func sqlTable(title, about, sql string) Panel {
+	return Panel{Title: title, Description: about, Kind: Table, Unit: Count, Queries: []Query{{Expr: sql, Lang: SQL}}}
+}
+
+func sqlSeries(title, about string, u Unit, sql string) Panel {
+	return Panel{Title: title, Description: about, Kind: Stack, Unit: u, Queries: []Query{{Expr: sql, Lang: SQL, Series: true}}}
+}
+
+// wide, tall, colored, linked, empty and units change a panel.
+func (p Panel) wide(n int) Panel { p.Width = n; return p }
+
+func (p Panel) tall(n int) Panel { p.Height = n; return p }
+
+func (p Panel) top(m float64) Panel { p.Max = m; return p }
+
+func (p Panel) colored(good string, steps ...Step) Panel {
+	p.Good, p.Steps = good, steps
+	return p
+}
+
+func (p Panel) linked(board, variable, label string) Panel {
+	p.Links = append(p.Links, Link{board, variable, label})
+	return p
+}
+
+func (p Panel) empty(why string) Panel { p.MayBeEmpty = why; return p }
+
+func (p Panel) units(u map[string]Unit) Panel { p.Units = u; return p }
+
+// lang sets the language of a panel's queries.
+func (p Panel) lang(l Language) Panel {
+	for i := range p.Queries {
+		p.Queries[i].Lang = l
+	}
+	return p
+}
+
+// width and height are a panel's size on Grafana's grid of 24 columns.
+func (p Panel) width() int {
+	switch {
+	case p.Width > 0:
+		return p.Width
+	case p.Kind == Stat:
+		return 4
+	case p.Kind == Table || p.Kind == HeatMap || p.Kind == States:
+		return 24
+	}
+	return 12
+}
+
+func (p Panel) height() int {
+	switch {
+	case p.Height > 0:
+		return p.Height
+	case p.Kind == Stat:
+		return 4
+	}
+	return 8
+}

@@ -1,0 +1,107 @@
+package dashboards_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/musterhpc/muster/accounting/clickhouse"
+	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/dashboards"
+)
+
+// TestMain lets the test binary be the engine process.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
+		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// engine starts the real ClickHouse engine with the schema and gives a way to
+// ask it.
+func engine(t *testing.T) func(sql string) (string, error) {
+	t.Helper()
+	if _, err := embedded.FindLibrary(); err != nil {
+		if os.Getenv("MUSTER_REQUIRE_ENGINE") != "" {
+			t.Fatalf("MUSTER_REQUIRE_ENGINE is set, but %v", err)
+		}
+		t.Skipf("NOT TESTED against the ClickHouse engine. %v", err)
+	}
+	dir, err := os.MkdirTemp("", "dash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	store, err := clickhouse.Open(clickhouse.Options{Socket: s.Socket(), Database: "muster"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if err := store.Migrate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.Socket())
+	}}}
+	t.Cleanup(c.CloseIdleConnections)
+	return func(sql string) (string, error) {
+		resp, err := c.Post("http://engine/?database=muster", "text/plain", strings.NewReader(sql+" FORMAT JSONCompact"))
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", resp.Status, body)
+		}
+		return string(body), err
+	}
+}
+
+// TestSQLRuns runs every SQL on the real engine over the real schema.
+func TestSQLRuns(t *testing.T) {
+	ask := engine(t)
+	n := 0
+	queries(t, func(t *testing.T, _ dashboards.Board, p dashboards.Panel, q dashboards.Query) {
+		if q.Lang != dashboards.SQL {
+			return
+		}
+		n++
+		for _, s := range []dashboards.Scope{scope, {From: scope.From, To: scope.To}} {
+			sql, err := s.Expand(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := ask(sql)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, sql)
+			}
+			for column := range p.Units {
+				if !strings.Contains(out, `"name": "`+column+`"`) {
+					t.Errorf("no column %s: %.300s", column, out)
+				}
+			}
+			for _, l := range p.Links {
+				if l.Label != "" && !strings.Contains(out, `"name": "`+l.Label+`"`) {
+					t.Errorf("a link reads the column %s: %.300s", l.Label, out)
+				}
+			}
+		}
+	})
+	if n < 20 {
+		t.Errorf("only %d SQL queries ran", n)
+	}
+}
