@@ -82,7 +82,7 @@ func runCommand(e *Env, cmd *command, args []string) int {
 	if cmd.program != nil {
 		return report(e, handOver(e, cmd, args), cmd.name, 1)
 	}
-	c := &call{Env: e, ctx: context.Background(), cmd: cmd, opts: opt.New(), out: bufio.NewWriterSize(e.Stdout, 32<<10)}
+	c := &call{Env: e, ctx: context.Background(), cmd: cmd, opts: opt.New(), out: bufio.NewWriterSize(e.Stdout, 8<<10)}
 	err := c.run(args)
 	if c.conn != nil {
 		if cerr := c.conn.Close(); cerr != nil && err == nil {

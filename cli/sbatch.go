@@ -38,8 +38,10 @@ When the job's number is printed, the job is on disk: a crash of the controller 
 		},
 		run: runSbatch,
 	}
-	for _, o := range jobOptions() {
-		c.options = append(c.options, o.Option)
+	all := jobOptions()
+	c.options = make([]opt.Option, len(all))
+	for i := range all {
+		c.options[i] = all[i].Option
 	}
 	return c
 }

@@ -97,7 +97,7 @@ func (c *command) set() *opt.Set {
 // allOptions adds help, usage, version and verbose where the table does not
 // say something of its own about them.
 func (c *command) allOptions() []opt.Option {
-	out := append([]opt.Option(nil), c.options...)
+	out := append(make([]opt.Option, 0, len(c.options)+4), c.options...)
 	taken := func(letter, long string) bool {
 		for _, o := range c.options {
 			if (letter != "" && o.Short == letter) || o.Long == long {

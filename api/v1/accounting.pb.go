@@ -59,6 +59,7 @@ func (x *AcctQuery) String() string {
 func (*AcctQuery) ProtoMessage() {}
 
 func (x *AcctQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -72,6 +73,7 @@ func (x *AcctQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctQuery.ProtoReflect.Descriptor instead.
 func (*AcctQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{0}
 }
 
@@ -205,6 +207,7 @@ func (x *AcctReply) String() string {
 func (*AcctReply) ProtoMessage() {}
 
 func (x *AcctReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -218,6 +221,7 @@ func (x *AcctReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctReply.ProtoReflect.Descriptor instead.
 func (*AcctReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{1}
 }
 
@@ -331,6 +335,7 @@ func (x *AcctRow) String() string {
 func (*AcctRow) ProtoMessage() {}
 
 func (x *AcctRow) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -344,6 +349,7 @@ func (x *AcctRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctRow.ProtoReflect.Descriptor instead.
 func (*AcctRow) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{2}
 }
 
@@ -758,6 +764,7 @@ func (x *ReportQuery) String() string {
 func (*ReportQuery) ProtoMessage() {}
 
 func (x *ReportQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -771,6 +778,7 @@ func (x *ReportQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportQuery.ProtoReflect.Descriptor instead.
 func (*ReportQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{3}
 }
 
@@ -886,6 +894,7 @@ func (x *ReportReply) String() string {
 func (*ReportReply) ProtoMessage() {}
 
 func (x *ReportReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -899,6 +908,7 @@ func (x *ReportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
 func (*ReportReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{4}
 }
 
@@ -981,6 +991,7 @@ func (x *ReportColumn) String() string {
 func (*ReportColumn) ProtoMessage() {}
 
 func (x *ReportColumn) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -994,6 +1005,7 @@ func (x *ReportColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportColumn.ProtoReflect.Descriptor instead.
 func (*ReportColumn) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{5}
 }
 
@@ -1039,6 +1051,7 @@ func (x *ReportRow) String() string {
 func (*ReportRow) ProtoMessage() {}
 
 func (x *ReportRow) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1052,6 +1065,7 @@ func (x *ReportRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRow.ProtoReflect.Descriptor instead.
 func (*ReportRow) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{6}
 }
 
@@ -1089,6 +1103,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1102,6 +1117,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{7}
 }
 
@@ -1199,6 +1215,7 @@ func (x *ReasonsQuery) String() string {
 func (*ReasonsQuery) ProtoMessage() {}
 
 func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1212,6 +1229,7 @@ func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonsQuery.ProtoReflect.Descriptor instead.
 func (*ReasonsQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{8}
 }
 
@@ -1255,6 +1273,7 @@ func (x *ReasonsReply) String() string {
 func (*ReasonsReply) ProtoMessage() {}
 
 func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1268,6 +1287,7 @@ func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonsReply.ProtoReflect.Descriptor instead.
 func (*ReasonsReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{9}
 }
 
@@ -1333,6 +1353,7 @@ func (x *AccountingStatusRequest) String() string {
 func (*AccountingStatusRequest) ProtoMessage() {}
 
 func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1346,6 +1367,7 @@ func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusRequest.ProtoReflect.Descriptor instead.
 func (*AccountingStatusRequest) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{10}
 }
 
@@ -1375,6 +1397,7 @@ func (x *AccountingStatusReply) String() string {
 func (*AccountingStatusReply) ProtoMessage() {}
 
 func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1388,6 +1411,7 @@ func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusReply.ProtoReflect.Descriptor instead.
 func (*AccountingStatusReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{11}
 }
 
@@ -1634,13 +1658,15 @@ var file_accounting_proto_depIdxs = []int32{
 	0,  // [0:9] is the sub-list for field type_name
 }
 
-func init() { file_accounting_proto_init() }
+// file_accounting_proto_init_once builds the descriptors at their first use.
+var file_accounting_proto_init_once = sync.OnceFunc(file_accounting_proto_init)
+
 func file_accounting_proto_init() {
 	if File_accounting_proto != nil {
 		return
 	}
-	file_job_proto_init()
-	file_agent_proto_init()
+	file_job_proto_init_once()
+	file_agent_proto_init_once()
 	file_accounting_proto_msgTypes[7].OneofWrappers = []any{
 		(*Cell_Text)(nil),
 		(*Cell_Int)(nil),

@@ -47,6 +47,7 @@ func (x *EnrolRequest) String() string {
 func (*EnrolRequest) ProtoMessage() {}
 
 func (x *EnrolRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -60,6 +61,7 @@ func (x *EnrolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrolRequest.ProtoReflect.Descriptor instead.
 func (*EnrolRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{0}
 }
 
@@ -106,6 +108,7 @@ func (x *EnrolReply) String() string {
 func (*EnrolReply) ProtoMessage() {}
 
 func (x *EnrolReply) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -119,6 +122,7 @@ func (x *EnrolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrolReply.ProtoReflect.Descriptor instead.
 func (*EnrolReply) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{1}
 }
 
@@ -157,6 +161,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -170,6 +175,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{2}
 }
 
@@ -207,6 +213,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -220,6 +227,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{3}
 }
 
@@ -303,6 +311,7 @@ func (x *Registration) String() string {
 func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -316,6 +325,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{4}
 }
 
@@ -385,6 +395,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -398,6 +409,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{5}
 }
 
@@ -550,6 +562,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -563,6 +576,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{6}
 }
 
@@ -610,6 +624,7 @@ func (x *RunKey) String() string {
 func (*RunKey) ProtoMessage() {}
 
 func (x *RunKey) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -623,6 +638,7 @@ func (x *RunKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunKey.ProtoReflect.Descriptor instead.
 func (*RunKey) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{7}
 }
 
@@ -670,6 +686,7 @@ func (x *Reports) String() string {
 func (*Reports) ProtoMessage() {}
 
 func (x *Reports) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -683,6 +700,7 @@ func (x *Reports) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reports.ProtoReflect.Descriptor instead.
 func (*Reports) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
@@ -722,6 +740,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -735,6 +754,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
@@ -845,6 +865,7 @@ func (x *Launched) String() string {
 func (*Launched) ProtoMessage() {}
 
 func (x *Launched) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -858,6 +879,7 @@ func (x *Launched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Launched.ProtoReflect.Descriptor instead.
 func (*Launched) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
@@ -898,6 +920,7 @@ func (x *LaunchFailed) String() string {
 func (*LaunchFailed) ProtoMessage() {}
 
 func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -911,6 +934,7 @@ func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchFailed.ProtoReflect.Descriptor instead.
 func (*LaunchFailed) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
@@ -963,6 +987,7 @@ func (x *RunEnded) String() string {
 func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -976,6 +1001,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
@@ -1052,6 +1078,7 @@ func (x *NodeDone) String() string {
 func (*NodeDone) ProtoMessage() {}
 
 func (x *NodeDone) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1065,6 +1092,7 @@ func (x *NodeDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDone.ProtoReflect.Descriptor instead.
 func (*NodeDone) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
@@ -1114,6 +1142,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1127,6 +1156,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
@@ -1247,6 +1277,7 @@ func (x *GpuUsage) String() string {
 func (*GpuUsage) ProtoMessage() {}
 
 func (x *GpuUsage) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1260,6 +1291,7 @@ func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuUsage.ProtoReflect.Descriptor instead.
 func (*GpuUsage) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
@@ -1382,6 +1414,7 @@ func (x *ControllerMessage) String() string {
 func (*ControllerMessage) ProtoMessage() {}
 
 func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1395,6 +1428,7 @@ func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControllerMessage.ProtoReflect.Descriptor instead.
 func (*ControllerMessage) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
@@ -1498,6 +1532,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1511,6 +1546,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
@@ -1594,6 +1630,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1607,6 +1644,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
@@ -1652,6 +1690,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1665,6 +1704,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
@@ -1703,6 +1743,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1716,6 +1757,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
@@ -1824,6 +1866,7 @@ func (x *Launch) String() string {
 func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1837,6 +1880,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
@@ -1912,6 +1956,7 @@ func (x *Terminate) String() string {
 func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1925,6 +1970,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
@@ -1972,6 +2018,7 @@ func (x *SignalRun) String() string {
 func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1985,6 +2032,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
@@ -2030,6 +2078,7 @@ func (x *ChangeLimit) String() string {
 func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2043,6 +2092,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
@@ -2074,6 +2124,7 @@ func (x *ReportAck) String() string {
 func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2087,6 +2138,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
@@ -2118,6 +2170,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2131,6 +2184,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
@@ -2164,6 +2218,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2177,6 +2232,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
@@ -2220,6 +2276,7 @@ func (x *LedgerBatch) String() string {
 func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2233,6 +2290,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
@@ -2292,6 +2350,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2305,6 +2364,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
@@ -2335,6 +2395,7 @@ func (x *ConfirmReply) String() string {
 func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
 	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2348,6 +2409,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
 	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
@@ -2628,13 +2690,15 @@ var file_agent_proto_depIdxs = []int32{
 	0,  // [0:31] is the sub-list for field type_name
 }
 
-func init() { file_agent_proto_init() }
+// file_agent_proto_init_once builds the descriptors at their first use.
+var file_agent_proto_init_once = sync.OnceFunc(file_agent_proto_init)
+
 func file_agent_proto_init() {
 	if File_agent_proto != nil {
 		return
 	}
-	file_job_proto_init()
-	file_cluster_proto_init()
+	file_job_proto_init_once()
+	file_cluster_proto_init_once()
 	file_agent_proto_msgTypes[3].OneofWrappers = []any{
 		(*AgentMessage_Registration)(nil),
 		(*AgentMessage_Heartbeat)(nil),

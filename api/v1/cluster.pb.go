@@ -59,10 +59,12 @@ func (x PolicyChangeRequest_Verb) String() string {
 }
 
 func (PolicyChangeRequest_Verb) Descriptor() protoreflect.EnumDescriptor {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_enumTypes[0].Descriptor()
 }
 
 func (PolicyChangeRequest_Verb) Type() protoreflect.EnumType {
+	file_cluster_proto_init_once()
 	return &file_cluster_proto_enumTypes[0]
 }
 
@@ -72,6 +74,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{20, 0}
 }
 
@@ -111,6 +114,7 @@ func (x *GpuInfo) String() string {
 func (*GpuInfo) ProtoMessage() {}
 
 func (x *GpuInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -124,6 +128,7 @@ func (x *GpuInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuInfo.ProtoReflect.Descriptor instead.
 func (*GpuInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{0}
 }
 
@@ -303,6 +308,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -316,6 +322,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{1}
 }
 
@@ -682,6 +689,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -695,6 +703,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{2}
 }
 
@@ -964,6 +973,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -977,6 +987,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{3}
 }
 
@@ -1010,6 +1021,7 @@ func (x *ListNodesReply) String() string {
 func (*ListNodesReply) ProtoMessage() {}
 
 func (x *ListNodesReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1023,6 +1035,7 @@ func (x *ListNodesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesReply.ProtoReflect.Descriptor instead.
 func (*ListNodesReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{4}
 }
 
@@ -1068,6 +1081,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1081,6 +1095,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{5}
 }
 
@@ -1114,6 +1129,7 @@ func (x *ListPartitionsReply) String() string {
 func (*ListPartitionsReply) ProtoMessage() {}
 
 func (x *ListPartitionsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1127,6 +1143,7 @@ func (x *ListPartitionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsReply.ProtoReflect.Descriptor instead.
 func (*ListPartitionsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{6}
 }
 
@@ -1174,6 +1191,7 @@ func (x *UpdateNodeRequest) String() string {
 func (*UpdateNodeRequest) ProtoMessage() {}
 
 func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1187,6 +1205,7 @@ func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateNodeRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{7}
 }
 
@@ -1232,6 +1251,7 @@ func (x *UpdateNodeReply) String() string {
 func (*UpdateNodeReply) ProtoMessage() {}
 
 func (x *UpdateNodeReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1245,6 +1265,7 @@ func (x *UpdateNodeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeReply.ProtoReflect.Descriptor instead.
 func (*UpdateNodeReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{8}
 }
 
@@ -1277,6 +1298,7 @@ func (x *ConfigEntry) String() string {
 func (*ConfigEntry) ProtoMessage() {}
 
 func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1290,6 +1312,7 @@ func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigEntry.ProtoReflect.Descriptor instead.
 func (*ConfigEntry) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{9}
 }
 
@@ -1327,6 +1350,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1340,6 +1364,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{10}
 }
 
@@ -1370,6 +1395,7 @@ func (x *GetConfigReply) String() string {
 func (*GetConfigReply) ProtoMessage() {}
 
 func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1383,6 +1409,7 @@ func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigReply.ProtoReflect.Descriptor instead.
 func (*GetConfigReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
@@ -1455,6 +1482,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1468,6 +1496,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
@@ -1498,6 +1527,7 @@ func (x *PingReply) String() string {
 func (*PingReply) ProtoMessage() {}
 
 func (x *PingReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1511,6 +1541,7 @@ func (x *PingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingReply.ProtoReflect.Descriptor instead.
 func (*PingReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
@@ -1583,6 +1614,7 @@ func (x *ReconfigureRequest) String() string {
 func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1596,6 +1628,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
@@ -1620,6 +1653,7 @@ func (x *ReconfigureReply) String() string {
 func (*ReconfigureReply) ProtoMessage() {}
 
 func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1633,6 +1667,7 @@ func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
 func (*ReconfigureReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
@@ -1663,6 +1698,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1676,6 +1712,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
@@ -1699,6 +1736,7 @@ func (x *ShutdownReply) String() string {
 func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1712,6 +1750,7 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
@@ -1737,6 +1776,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1750,6 +1790,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
@@ -1789,6 +1830,7 @@ func (x *CreateTokenReply) String() string {
 func (*CreateTokenReply) ProtoMessage() {}
 
 func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1802,6 +1844,7 @@ func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateTokenReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
@@ -1846,6 +1889,7 @@ func (x *PolicyChangeRequest) String() string {
 func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1859,6 +1903,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
@@ -1918,6 +1963,7 @@ func (x *PolicyChangeReply) String() string {
 func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1931,6 +1977,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
@@ -1961,6 +2008,7 @@ func (x *PolicyRequest) String() string {
 func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1974,6 +2022,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
@@ -2003,6 +2052,7 @@ func (x *PolicyReply) String() string {
 func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2016,6 +2066,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
@@ -2082,6 +2133,7 @@ func (x *OptionalInt) String() string {
 func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2095,6 +2147,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
@@ -2152,6 +2205,7 @@ func (x *Qos) String() string {
 func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2165,6 +2219,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{25}
 }
 
@@ -2382,6 +2437,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2395,6 +2451,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
@@ -2457,6 +2514,7 @@ func (x *AccountingUser) String() string {
 func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2470,6 +2528,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
@@ -2544,6 +2603,7 @@ func (x *Association) String() string {
 func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2557,6 +2617,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
@@ -2741,6 +2802,7 @@ func (x *DiagRequest) String() string {
 func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2754,6 +2816,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
@@ -2802,6 +2865,7 @@ func (x *DiagReply) String() string {
 func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
 	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2815,6 +2879,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
@@ -3396,12 +3461,14 @@ var file_cluster_proto_depIdxs = []int32{
 	0,  // [0:40] is the sub-list for field type_name
 }
 
-func init() { file_cluster_proto_init() }
+// file_cluster_proto_init_once builds the descriptors at their first use.
+var file_cluster_proto_init_once = sync.OnceFunc(file_cluster_proto_init)
+
 func file_cluster_proto_init() {
 	if File_cluster_proto != nil {
 		return
 	}
-	file_job_proto_init()
+	file_job_proto_init_once()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -61,10 +61,12 @@ func (x Tri) String() string {
 }
 
 func (Tri) Descriptor() protoreflect.EnumDescriptor {
+	file_job_proto_init_once()
 	return file_job_proto_enumTypes[0].Descriptor()
 }
 
 func (Tri) Type() protoreflect.EnumType {
+	file_job_proto_init_once()
 	return &file_job_proto_enumTypes[0]
 }
 
@@ -74,6 +76,7 @@ func (x Tri) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Tri.Descriptor instead.
 func (Tri) EnumDescriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{0}
 }
 
@@ -122,10 +125,12 @@ func (x ControlJobsRequest_Verb) String() string {
 }
 
 func (ControlJobsRequest_Verb) Descriptor() protoreflect.EnumDescriptor {
+	file_job_proto_init_once()
 	return file_job_proto_enumTypes[1].Descriptor()
 }
 
 func (ControlJobsRequest_Verb) Type() protoreflect.EnumType {
+	file_job_proto_init_once()
 	return &file_job_proto_enumTypes[1]
 }
 
@@ -135,6 +140,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{20, 0}
 }
 
@@ -162,6 +168,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -175,6 +182,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{0}
 }
 
@@ -225,6 +233,7 @@ func (x *Tres) String() string {
 func (*Tres) ProtoMessage() {}
 
 func (x *Tres) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -238,6 +247,7 @@ func (x *Tres) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tres.ProtoReflect.Descriptor instead.
 func (*Tres) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{1}
 }
 
@@ -305,6 +315,7 @@ func (x *NamedCount) String() string {
 func (*NamedCount) ProtoMessage() {}
 
 func (x *NamedCount) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -318,6 +329,7 @@ func (x *NamedCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedCount.ProtoReflect.Descriptor instead.
 func (*NamedCount) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{2}
 }
 
@@ -358,6 +370,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -371,6 +384,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{3}
 }
 
@@ -487,6 +501,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -500,6 +515,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{4}
 }
 
@@ -1023,6 +1039,7 @@ func (x *Blob) String() string {
 func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1036,6 +1053,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{5}
 }
 
@@ -1078,6 +1096,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1091,6 +1110,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{6}
 }
 
@@ -1158,6 +1178,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1171,6 +1192,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{7}
 }
 
@@ -1263,6 +1285,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1276,6 +1299,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{8}
 }
 
@@ -1343,6 +1367,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1356,6 +1381,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{9}
 }
 
@@ -1445,6 +1471,7 @@ func (x *GpuRef) String() string {
 func (*GpuRef) ProtoMessage() {}
 
 func (x *GpuRef) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1458,6 +1485,7 @@ func (x *GpuRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GpuRef.ProtoReflect.Descriptor instead.
 func (*GpuRef) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{10}
 }
 
@@ -1509,6 +1537,7 @@ func (x *NodeAlloc) String() string {
 func (*NodeAlloc) ProtoMessage() {}
 
 func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1522,6 +1551,7 @@ func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAlloc.ProtoReflect.Descriptor instead.
 func (*NodeAlloc) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{11}
 }
 
@@ -1645,6 +1675,7 @@ func (x *JobInfo) String() string {
 func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1658,6 +1689,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{12}
 }
 
@@ -2039,6 +2071,7 @@ func (x *StepInfo) String() string {
 func (*StepInfo) ProtoMessage() {}
 
 func (x *StepInfo) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2052,6 +2085,7 @@ func (x *StepInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepInfo.ProtoReflect.Descriptor instead.
 func (*StepInfo) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{13}
 }
 
@@ -2142,6 +2176,7 @@ func (x *JobFilter) String() string {
 func (*JobFilter) ProtoMessage() {}
 
 func (x *JobFilter) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2155,6 +2190,7 @@ func (x *JobFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobFilter.ProtoReflect.Descriptor instead.
 func (*JobFilter) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{14}
 }
 
@@ -2250,6 +2286,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2263,6 +2300,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{15}
 }
 
@@ -2304,6 +2342,7 @@ func (x *ListJobsReply) String() string {
 func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2317,6 +2356,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{16}
 }
 
@@ -2373,6 +2413,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2386,6 +2427,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{17}
 }
 
@@ -2447,6 +2489,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2460,6 +2503,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{18}
 }
 
@@ -2505,6 +2549,7 @@ func (x *JobResults) String() string {
 func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2518,6 +2563,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
@@ -2551,6 +2597,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2564,6 +2611,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
@@ -2609,6 +2657,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2622,6 +2671,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
@@ -2667,6 +2717,7 @@ func (x *WhyReply) String() string {
 func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2680,6 +2731,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
@@ -2793,6 +2845,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2806,6 +2859,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
@@ -2868,6 +2922,7 @@ func (x *Advice) String() string {
 func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2881,6 +2936,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
@@ -2929,6 +2985,7 @@ func (x *ReasonPeriod) String() string {
 func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2942,6 +2999,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
@@ -2996,6 +3054,7 @@ func (x *WatchJobRequest) String() string {
 func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
 	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3009,6 +3068,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
 	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
@@ -3460,7 +3520,9 @@ var file_job_proto_depIdxs = []int32{
 	0,  // [0:40] is the sub-list for field type_name
 }
 
-func init() { file_job_proto_init() }
+// file_job_proto_init_once builds the descriptors at their first use.
+var file_job_proto_init_once = sync.OnceFunc(file_job_proto_init)
+
 func file_job_proto_init() {
 	if File_job_proto != nil {
 		return

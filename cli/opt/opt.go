@@ -170,6 +170,9 @@ func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) 
 	fs.Usage = func() {}
 	for i := range s.Options {
 		o := &s.Options[i]
+		if !o.occurs(args) {
+			continue // pflag spends more on a flag than a short command has time
+		}
 		f := fs.VarPF(&value{opt: o, into: into, from: from}, o.Long, o.Short, o.Help)
 		if o.Arg == "" || o.Maybe {
 			f.NoOptDefVal = bare
@@ -179,6 +182,23 @@ func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) 
 		return nil, s.explain(err)
 	}
 	return fs.Args(), nil
+}
+
+// occurs tells whether some argument could be the option; all names are
+// written out in full.
+func (o *Option) occurs(args []string) bool {
+	for _, a := range args {
+		switch {
+		case len(a) < 2 || a[0] != '-':
+		case a[1] != '-':
+			if o.Short != "" && strings.Contains(a, o.Short) {
+				return true
+			}
+		case strings.HasPrefix(a[2:], o.Long) && (len(a) == 2+len(o.Long) || a[2+len(o.Long)] == '='):
+			return true
+		}
+	}
+	return false
 }
 
 // explain words pflag's errors as getopt does.

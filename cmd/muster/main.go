@@ -1,9 +1,3 @@
-// A tool lives for milliseconds: how many processors its control group allows
-// is not worth reading /proc at each start.
-//
-//go:debug containermaxprocs=0
-//go:debug updatemaxprocs=0
-
 // Command muster is the command line: muster itself and, through symlinks,
 // sbatch, squeue, sinfo, scancel, scontrol, sacct, sreport, sacctmgr and sdiag.
 package main

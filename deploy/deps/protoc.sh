@@ -36,6 +36,26 @@ protoc --plugin="$tools/protoc-gen-go" --plugin="$tools/protoc-gen-go-grpc" "$@"
 	--go_out="$into" --go_opt=module=$module --go-grpc_out="$into" --go-grpc_opt=module=$module \
 	$(find api -name '*.proto' | sort)
 
+# A command that lives for milliseconds and never touches the runtime must not pay for its start: the descriptors of a file are
+# built when the first of its messages, enums or descriptors is asked for, not when the program starts. (A file of services only
+# has none to ask for and stays as it is.)
+for f in $(cd "$into" && grep -rl --include='*.pb.go' '^	sync "sync"$' api); do
+	awk '
+		/^func init\(\) \{ file_[a-z0-9_]*_proto_init\(\) \}$/ { match($0, /file_[a-z0-9_]*_proto_init/); init = substr($0, RSTART, RLENGTH); next }
+		{ line[++n] = $0 }
+		END {
+			if (init == "") exit 1
+			for (i = 1; i <= n; i++) {
+				if (index(line[i], "func " init "() {") == 1)
+					print "// " init "_once builds the descriptors at their first use.\nvar " init "_once = sync.OnceFunc(" init ")\n"
+				if (line[i] ~ /^\tfile_[a-z0-9_]*_proto_init\(\)$/) sub(/_init\(\)/, "_init_once()", line[i])
+				print line[i]
+				if (line[i] ~ /^func \(.*\) (ProtoReflect|Descriptor|Type|EnumDescriptor)\(\) .*\{$/) print "\t" init "_once()"
+			}
+		}' "$into/$f" >"$into/$f.new" || { echo "generate: $f: where are its descriptors built?" >&2; exit 1; }
+	mv "$into/$f.new" "$into/$f"
+done
+
 [ "$into" != . ] || exit 0
 stale=0
 for f in $(cd "$into" && find . -name '*.pb.go' | sort); do

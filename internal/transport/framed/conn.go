@@ -276,7 +276,7 @@ func (k *Call) wake() {
 // read is the connection's reader; it ends when the connection does.
 func (c *Conn) read() {
 	defer close(c.done)
-	r := NewReader(c.conn, bufio.NewReaderSize(c.conn, ReadBuffer))
+	r := NewReader(c.conn, bufio.NewReader(c.conn))
 	for {
 		var f Frame
 		if _, err := r.Next(&f); err != nil {
