@@ -2,10 +2,12 @@ package collector
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/catalogue"
@@ -13,61 +15,106 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// endpoint is where these metrics are served, for the catalogue.
+// endpoint is the catalogue's name of what Handler serves.
 const endpoint = "musterd /metrics"
 
-// Source is what a scrape reads. View must be quick and never block; the
-// others may be nil where there is no such part in this process.
+// Source is what the exporter reads. All of it must be cheap: a scrape takes
+// no lock, forks nothing and queries nothing.
 type Source struct {
 	View    func() *view.View
 	Agents  func() int
-	KPIs    func() []kpi.Value
+	KPIs    func() []kpi.Value // figures of accounting, computed in the background; may be nil
 	Now     func() spec.Instant
 	Version string
 	// Accounting is the lag of the store behind the ledger.
 	Accounting func() AccountingLag
+	// Live is what the agents' heartbeats said last, by node; may be nil.
+	Live func() map[string]Live
+	// Raft is the state of the replicated log; may be nil.
+	Raft func() Raft
+	// Calls counts the API's calls; may be nil.
+	Calls *Calls
 }
 
-// AccountingLag is how far the store is behind.
+// Live is what a node's heartbeat says.
+type Live struct {
+	LoadMilli int64 // -1: not known
+	MemFree   int64 // MiB; -1: not known
+}
+
+// AccountingLag is how far accounting is behind.
 type AccountingLag struct {
 	Up      bool
 	Seq     uint64
 	Seconds float64
 }
 
-// family is one metric with how its samples are read from a view.
+// Raft is the state of the replicated log.
+type Raft struct {
+	Leader          bool
+	LeaderKnown     bool
+	Batches         uint64 // applied since the start
+	Bytes           uint64
+	Syncs           uint64 // group commits
+	SyncSeconds     float64
+	SyncFailures    uint64
+	Pending         int
+	FirstIndex      uint64
+	LastIndex       uint64
+	SnapshotIndex   uint64
+	Snapshots       uint64
+	FreeBytes       uint64 // of the ledger's disk
+	ReserveBytes    uint64
+	HeadroomUnknown bool
+}
+
+// family is one metric with what reads it.
 type family struct {
 	catalogue.Metric
 	read func(s *scrape)
 }
 
-// scrape is one reading: it gives the current family's samples.
+// scrape is one collection over one picture.
 type scrape struct {
-	src  *Source
-	v    *view.View
-	now  spec.Instant
-	jobs *jobCounts
-	send func(value float64, labels ...string)
-	hist func(count uint64, sum float64, buckets map[float64]uint64, labels ...string)
+	src *Source
+	v   *view.View // nil beside a Slurm
+	pic *picture
+	now spec.Instant
+
+	mem    *slab
+	family *dto.MetricFamily
+	def    *family
 }
 
-// exporter is a prometheus.Collector over the families.
-type exporter struct {
-	src      Source
-	families []family
-	descs    []*prometheus.Desc
+// pictures keeps the picture of the newest view.
+type pictures struct{ last atomic.Pointer[drawn] }
+
+type drawn struct {
+	v   *view.View
+	pic *picture
 }
 
-// families lists everything that is served on /metrics, by source.
+// of draws a view, or gives what was drawn for it before.
+func (p *pictures) of(v *view.View, live func() map[string]Live) *picture {
+	if d := p.last.Load(); d != nil && d.v == v {
+		return d.pic
+	}
+	d := &drawn{v, fromView(v, live)}
+	p.last.Store(d)
+	return d.pic
+}
+
+// families lists everything /metrics can serve for a Muster cluster.
 func families() []family {
 	var out []family
-	for _, list := range [...][]family{jobFamilies(), nodeFamilies(), schedulerFamilies(), ledgerFamilies(), accountingFamilies(), kpiFamilies(), guideFamilies()} {
+	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), schedulerFamilies(), ledgerFamilies(),
+		raftFamilies(), apiFamilies(), accountingFamilies(), kpiFamilies(), guideFamilies()} {
 		out = append(out, list...)
 	}
 	return out
 }
 
-// Metrics lists the catalogue entries of this room.
+// Metrics is the collector's part of the catalogue.
 func Metrics() []catalogue.Metric {
 	var out []catalogue.Metric
 	for _, f := range families() {
@@ -77,53 +124,39 @@ func Metrics() []catalogue.Metric {
 	return out
 }
 
-// Handler serves /metrics: Prometheus text or OpenMetrics, compressed where
-// the client asks for it.
-func Handler(src Source) http.Handler {
-	reg := prometheus.NewRegistry()
-	e := &exporter{src: src, families: families()}
-	for i := range e.families {
-		m := &e.families[i].Metric
-		e.descs = append(e.descs, prometheus.NewDesc(m.Name, m.Help, m.Labels, nil))
+// Mount serves every path of the exporter on a mux.
+func Mount(mux *http.ServeMux, src Source) {
+	shared := &pictures{}
+	draw := func() *scrape {
+		v := src.View()
+		if v == nil || v.State.Seq == 0 {
+			return nil // no cluster yet
+		}
+		return &scrape{src: &src, v: v, now: src.Now(), pic: shared.of(v, src.Live)}
 	}
-	// An error here is a duplicate name in our own list: a test holds that.
-	_ = reg.Register(e)
+	mux.Handle("GET /metrics", serve(newPage(families(), process(), draw)))
+}
+
+// Handler serves /metrics alone.
+func Handler(src Source) http.Handler {
+	mux := http.NewServeMux()
+	Mount(mux, src)
+	return mux
+}
+
+// process gathers what every Go program says about itself.
+func process() prometheus.Gatherer {
+	reg := prometheus.NewRegistry()
+	// Errors here are duplicate names in an empty registry.
 	_ = reg.Register(collectors.NewGoCollector())
 	_ = reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError})
+	return reg
 }
 
-// Describe implements prometheus.Collector.
-func (e *exporter) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range e.descs {
-		ch <- d
-	}
+func serve(p *page) http.Handler {
+	return promhttp.HandlerForTransactional(p, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError})
 }
 
-// Collect implements prometheus.Collector.
-func (e *exporter) Collect(ch chan<- prometheus.Metric) {
-	v := e.src.View()
-	if v == nil || v.State.Seq == 0 {
-		return
-	}
-	s := &scrape{src: &e.src, v: v, now: e.src.Now(), jobs: countJobs(v.State)}
-	for i := range e.families {
-		f, desc := &e.families[i], e.descs[i]
-		kind := prometheus.GaugeValue
-		if f.Type == catalogue.Counter {
-			kind = prometheus.CounterValue
-		}
-		s.send = func(value float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{v.State.ClusterName}, labels...)...)
-		}
-		s.hist = func(count uint64, sum float64, buckets map[float64]uint64, labels ...string) {
-			ch <- prometheus.MustNewConstHistogram(desc, count, sum, buckets, append([]string{v.State.ClusterName}, labels...)...)
-		}
-		f.read(s)
-	}
-}
-
-// gauge and counter make entries; every series carries the label cluster.
 func gauge(name, help string, unit catalogue.Unit, source, card string, labels ...string) catalogue.Metric {
 	return catalogue.Metric{Name: name, Type: catalogue.Gauge, Help: help, Unit: unit, Labels: append([]string{"cluster"}, labels...), Source: source, Cardinality: card}
 }
@@ -134,7 +167,6 @@ func counter(name, help string, unit catalogue.Unit, source, card string, labels
 	return m
 }
 
-// info marks a metric that is always 1 and whose labels are the news.
 func info(m catalogue.Metric) catalogue.Metric {
 	m.Type = catalogue.Info
 	return m

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/catalogue"
@@ -20,17 +21,18 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// lab is a cluster of two nodes with eight GPUs each, one of them drained,
+// lab is a cluster of three nodes with eight GPUs each, one drained, one lost,
 // one job running, one waiting for a node that is too small now, one ended.
 func lab(t *testing.T) *view.View {
 	t.Helper()
 	tr := trial.On(state.New(), spec.AtUnix(1_000_000), event.Actor{}, "")
 	cfg := &spec.Config{ClusterName: "lab", GresTypes: []string{"gpu"}, Sched: spec.SchedConfig{Backfill: true, Memory: true}}
 	cfg.Limits.DefMemPerCPU = 100
-	for _, name := range []string{"n1", "n2"} {
+	cfg.Licenses = []spec.Count{{Name: "matlab", N: 10}}
+	for _, name := range []string{"n1", "n2", "n3"} {
 		cfg.Nodes = append(cfg.Nodes, spec.NodeSpec{Name: name, CPUs: 8, Mem: 16000, GRES: []spec.GRESSpec{{Name: "gpu", Type: "h100", N: 8}}})
 	}
-	cfg.Partitions = []spec.PartitionSpec{{Name: "gpu", NodeNames: []string{"n1", "n2"}, Default: true, DefaultTime: spec.Hour}}
+	cfg.Partitions = []spec.PartitionSpec{{Name: "gpu", NodeNames: []string{"n1", "n2", "n3"}, Default: true, DefaultTime: spec.Hour}}
 	do := func(cmd scheduler.Command) scheduler.Result {
 		res, err := scheduler.Decide(tr, cmd)
 		if err != nil {
@@ -40,7 +42,9 @@ func lab(t *testing.T) *view.View {
 	}
 	do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "lab", Version: 1}}})
 	do(scheduler.Configure{Config: cfg})
-	for _, name := range []string{"n1", "n2"} {
+	six := int64(6)
+	do(scheduler.Policy{Events: []event.Event{&event.QOSPut{QOS: spec.QOS{ID: 9, Name: "normal", GrpJobs: &six, GrpTRES: spec.Limits{{Name: "gres/gpu", N: 12}}}}}})
+	for _, name := range []string{"n1", "n2", "n3"} {
 		inv := spec.Inventory{BootID: "b", CPUs: 8, Mem: 16000}
 		for i := range uint32(8) {
 			inv.GPUs = append(inv.GPUs, spec.GPU{Index: i, UUID: name + string(rune('0'+i)), Type: "h100"})
@@ -48,8 +52,9 @@ func lab(t *testing.T) *view.View {
 		do(scheduler.RegisterNode{Node: name, Inventory: inv})
 	}
 	do(scheduler.UpdateNode{Node: "n2", State: event.NodeDrain, Reason: "fan"})
+	do(scheduler.Policy{Events: []event.Event{&event.NodeLost{Node: "n3", LastSeen: tr.Now}}})
 	submit := func(gpus int64) {
-		do(scheduler.Submit{Spec: &spec.JobSpec{User: "alice", UID: 1000, Name: "j", Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: gpus}}}}})
+		do(scheduler.Submit{Spec: &spec.JobSpec{User: "alice", UID: 1000, Name: "j", QOS: "normal", Licenses: []spec.Count{{Name: "matlab", N: 2}}, Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: gpus}}}}})
 	}
 	submit(2)
 	submit(8)
@@ -66,7 +71,14 @@ func lab(t *testing.T) *view.View {
 }
 
 func source(v *view.View) Source {
-	return Source{View: func() *view.View { return v }, Agents: func() int { return 2 }, Now: func() spec.Instant { return v.State.At }, Version: "test",
+	calls := &Calls{}
+	calls.Observe("Cluster/Submit", "alice", 3*time.Millisecond, false)
+	calls.Observe("Cluster/Submit", "alice", time.Minute, true)
+	return Source{Calls: calls, Raft: func() Raft {
+		return Raft{Leader: true, LeaderKnown: true, Batches: 7, LastIndex: 9, FirstIndex: 2, SnapshotIndex: 4, FreeBytes: 1 << 30}
+	},
+		Live: func() map[string]Live { return map[string]Live{"n1": {MemFree: 15000}} },
+		View: func() *view.View { return v }, Agents: func() int { return 2 }, Now: func() spec.Instant { return v.State.At }, Version: "test",
 		Accounting: func() AccountingLag { return AccountingLag{Up: true, Seq: v.State.Seq - 2, Seconds: 1.5} },
 		KPIs: func() []kpi.Value {
 			out := []kpi.Value{{KPI: "wait_p95", By: kpi.ByCluster, Key: "lab", Window: "1d", Null: true}}

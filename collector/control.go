@@ -2,6 +2,7 @@ package collector
 
 import (
 	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -21,6 +22,14 @@ func schedulerFamilies() []family {
 		one(gauge("muster_scheduler_pass_last_seconds", "Time the last pass took.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return secs(s.v.Pass.Last) }),
 		one(gauge("muster_scheduler_pass_max_seconds", "Time the longest pass took.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return secs(s.v.Pass.Max) }),
 		one(gauge("muster_scheduler_pass_depth", "Jobs tried in the last pass.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Depth) }),
+		one(counter("muster_scheduler_pass_depth_total", "Jobs tried in all passes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.DepthTotal) }),
+		one(gauge("muster_scheduler_pass_last_timestamp_seconds", "When the last pass began; 0 before the first.", catalogue.Seconds, src, "1"),
+			func(s *scrape) float64 { return float64(s.v.Pass.LastAt.Unix()) }),
+		{counter("muster_scheduler_pass_exits_total", "Passes by how they ended: at the end of the queue, at the limit of jobs tried (depth), or of jobs started (starts).", catalogue.None, src, "3", "reason"), func(s *scrape) {
+			s.send(float64(s.v.Pass.ExitEnd), "end")
+			s.send(float64(s.v.Pass.ExitDepth), "depth")
+			s.send(float64(s.v.Pass.ExitStarts), "starts")
+		}},
 		one(gauge("muster_scheduler_planned_jobs", "Jobs with a predicted start in the plan.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Planned) }),
 		one(gauge("muster_scheduler_queue_records", "Pending job records at the last pass.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Queue) }),
 		one(counter("muster_scheduler_dropped_proposals_total", "Starts that a pass proposed and the writer dropped because the state had moved on.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Dropped) }),
@@ -41,8 +50,69 @@ func ledgerFamilies() []family {
 		one(counter("muster_controller_invariant_failures_total", "Sampled checks of the state's invariants that failed: always 0 unless there is a bug.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.InvariantFailures) }),
 		one(gauge("muster_controller_command_queue", "Commands waiting for the writer.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.QueueLen) }),
 		one(gauge("muster_agents_connected", "Node agents with a stream to this controller.", catalogue.None, "the controller's connections", "1"), func(s *scrape) float64 { return float64(s.src.Agents()) }),
+		{gauge("muster_agents", "Nodes by what the controller hears of their agents: in touch, silent, or never registered.", catalogue.None, "node records", "3", "state"), agents},
 		{info(gauge("muster_build_info", "Always 1; the label says which release serves this.", catalogue.None, "the program", "1", "version")), func(s *scrape) { s.send(1, s.src.Version) }},
 	}
+}
+
+// agents counts the nodes by whether their agent is heard.
+func agents(s *scrape) {
+	var up, silent, never float64
+	s.v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		switch {
+		case n.Inv == nil:
+			never++
+		case n.Lost:
+			silent++
+		default:
+			up++
+		}
+		return true
+	})
+	s.send(up, "connected")
+	s.send(silent, "silent")
+	s.send(never, "unregistered")
+}
+
+// raftFamilies show the replicated log below the ledger.
+//
+//muster:table one entry for each metric
+func raftFamilies() []family {
+	const src = "the log below the ledger, since the controller started"
+	at := func(m catalogue.Metric, f func(r Raft) float64) family {
+		return family{m, func(s *scrape) {
+			if s.src.Raft != nil {
+				s.send(f(s.src.Raft()))
+			}
+		}}
+	}
+	return []family{
+		at(gauge("muster_raft_leader", "1 while this controller leads.", catalogue.None, src, "1"), func(r Raft) float64 { return oneIf(r.Leader) }),
+		at(gauge("muster_raft_leader_known", "1 while the controllers agree on a leader.", catalogue.None, src, "1"), func(r Raft) float64 { return oneIf(r.LeaderKnown) }),
+		at(counter("muster_raft_applied_batches_total", "Batches applied from the log.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.Batches) }),
+		at(counter("muster_raft_applied_bytes_total", "Bytes of the batches applied from the log.", catalogue.Bytes, src, "1"), func(r Raft) float64 { return float64(r.Bytes) }),
+		at(counter("muster_raft_syncs_total", "Group commits, each with one sync of the disk.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.Syncs) }),
+		at(counter("muster_raft_sync_seconds_total", "Time spent in group commits.", catalogue.Seconds, src, "1"), func(r Raft) float64 { return r.SyncSeconds }),
+		at(counter("muster_raft_sync_failures_total", "Group commits that failed.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.SyncFailures) }),
+		at(gauge("muster_raft_pending_batches", "Batches appended and not answered yet.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.Pending) }),
+		at(gauge("muster_raft_log_entries", "Entries that the log keeps.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.LastIndex + 1 - min(r.FirstIndex, r.LastIndex+1)) }),
+		at(gauge("muster_raft_snapshot_lag_entries", "Entries since the newest snapshot of the state.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.LastIndex - min(r.SnapshotIndex, r.LastIndex)) }),
+		at(counter("muster_raft_snapshots_total", "Snapshots of the state taken.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.Snapshots) }),
+		{gauge("muster_ledger_disk_free_bytes", "Space left on the ledger's disk.", catalogue.Bytes, "statfs, once in 5 s", "1"), func(s *scrape) {
+			if s.src.Raft != nil && !s.src.Raft().HeadroomUnknown {
+				s.send(float64(s.src.Raft().FreeBytes))
+			}
+		}},
+		at(gauge("muster_ledger_disk_reserve_bytes", "Free space on the ledger's disk below which submissions are refused.", catalogue.Bytes, "ledger.reserve_bytes", "1"),
+			func(r Raft) float64 { return float64(r.ReserveBytes) }),
+	}
+}
+
+func oneIf(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 //muster:table one entry for each metric

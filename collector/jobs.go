@@ -1,95 +1,128 @@
 package collector
 
 import (
-	"sort"
 	"strings"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
-// jobCounts are the live jobs counted once for a scrape.
-type jobCounts struct {
-	byState   map[[2]string]int64 // partition, state
-	byReason  map[[2]string]int64 // partition, reason
-	byAccount map[[2]string]int64 // account, state
-	byQOS     map[[2]string]int64
-	reasons   map[string]int64 // reason, cluster-wide
-	demand    map[string]spec.TRES
-	cpusBy    map[string]int64 // account: CPUs of running jobs
-	memUsed   int64
+// liveStates are the states of jobs that are not over.
+func liveStates() []string { return []string{"pending", "running", "suspended", "completing"} }
+
+// live counts the jobs of one of liveStates.
+func (t *tally) live(state string) int64 {
+	switch state {
+	case "pending":
+		return t.shown[spec.Pending]
+	case "running":
+		return t.shown[spec.Running]
+	case "suspended":
+		return t.shown[spec.Suspended]
+	}
+	return t.closing
 }
 
-// countJobs walks the live jobs. A record that stands for several tasks
-// counts as that many.
-func countJobs(st *state.State) *jobCounts {
-	c := &jobCounts{byState: map[[2]string]int64{}, byReason: map[[2]string]int64{}, byAccount: map[[2]string]int64{},
-		byQOS: map[[2]string]int64{}, reasons: map[string]int64{}, demand: map[string]spec.TRES{}, cpusBy: map[string]int64{}}
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		name, n := liveState(j), j.Count()
-		if name == "" {
-			return true
+// eachLive sends the live jobs of every subject by state. Those that occur are
+// shown, so that a user's series ends with the last job.
+func eachLive(s *scrape, m tallies) {
+	for _, name := range sortedKeys(m) {
+		for _, st := range liveStates() {
+			if n := m[name].live(st); n > 0 {
+				s.send(float64(n), name, st)
+			}
 		}
-		part := j.Partition()
-		c.byState[[2]string{part, name}] += n
-		c.byAccount[[2]string{j.Spec.Account, name}] += n
-		c.byQOS[[2]string{j.Spec.QOS, name}] += n
-		switch {
-		case j.State == spec.Pending:
-			code := string(j.Reason.Code)
-			c.byReason[[2]string{part, code}] += n
-			c.reasons[code] += n
-			c.demand[part] = c.demand[part].Add(j.Req.Scale(n))
-		case j.State.Active():
-			c.cpusBy[j.Spec.Account] += j.Alloc.TRES.CPU
+	}
+}
+
+// eachTally gives one amount for every partition, also 0. A state, if any, is
+// the second label.
+func eachTally(s *scrape, amount func(t *tally) float64, state ...string) {
+	none := tally{}
+	for i := range s.pic.parts {
+		t := s.pic.byPart[s.pic.parts[i].Name]
+		if t == nil {
+			t = &none
 		}
-		return true
-	})
-	return c
-}
-
-// liveState is the state a live job is counted under; "" for one that is over.
-func liveState(j *state.Job) string {
-	switch {
-	case j.HoldsNodes() && (j.State.Terminal() || j.Ending != nil):
-		return "completing"
-	case j.State.Terminal():
-		return ""
-	}
-	return strings.ToLower(j.State.String())
-}
-
-// each calls f for the entries of a count in order.
-func each(m map[[2]string]int64, f func(a, b string, n int64)) {
-	keys := make([][2]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Slice(keys, func(i, j int) bool {
-		return keys[i][0] < keys[j][0] || (keys[i][0] == keys[j][0] && keys[i][1] < keys[j][1])
-	})
-	for _, k := range keys {
-		f(k[0], k[1], m[k])
+		if len(state) > 0 {
+			s.send(amount(t), s.pic.parts[i].Name, state[0])
+		} else {
+			s.send(amount(t), s.pic.parts[i].Name)
+		}
 	}
 }
 
+// jobFamilies need no ledger: they are served beside a Slurm too.
+//
 //muster:table one entry for each metric
 func jobFamilies() []family {
-	const live, totals = "live job records", "totals folded from the ledger"
+	const live = "live job records"
+	held := func(name, help string, unit catalogue.Unit, amount func(t *tally) float64) family {
+		return family{gauge(name, help, unit, live, "accounts with live jobs", "account"), func(s *scrape) {
+			for _, a := range sortedKeys(s.pic.byAcct) {
+				if v := amount(s.pic.byAcct[a]); v > 0 {
+					s.send(v, a)
+				}
+			}
+		}}
+	}
 	return []family{
 		{gauge("muster_jobs", "Live jobs by partition and state; tasks of arrays count each.", catalogue.None, live, "partitions x 4 states", "partition", "state"),
-			func(s *scrape) { each(s.jobs.byState, func(p, st string, n int64) { s.send(float64(n), p, st) }) }},
+			func(s *scrape) {
+				for _, st := range liveStates() {
+					eachTally(s, func(t *tally) float64 { return float64(t.live(st)) }, st)
+				}
+			}},
 		{gauge("muster_jobs_pending", "Pending jobs by partition and the reason they wait.", catalogue.None, live, "partitions x reasons in use (at most 216)", "partition", "reason"),
-			func(s *scrape) { each(s.jobs.byReason, func(p, r string, n int64) { s.send(float64(n), p, r) }) }},
+			func(s *scrape) {
+				for _, k := range sortedPairs(s.pic.why) {
+					s.send(float64(s.pic.why[k]), k.a, k.b)
+				}
+			}},
 		{gauge("muster_account_jobs", "Live jobs by account and state.", catalogue.None, live, "accounts with live jobs x 4 states", "account", "state"),
-			func(s *scrape) { each(s.jobs.byAccount, func(a, st string, n int64) { s.send(float64(n), a, st) }) }},
+			func(s *scrape) { eachLive(s, s.pic.byAcct) }},
 		{gauge("muster_qos_jobs", "Live jobs by QOS and state.", catalogue.None, live, "QOS with live jobs x 4 states", "qos", "state"),
-			func(s *scrape) { each(s.jobs.byQOS, func(q, st string, n int64) { s.send(float64(n), q, st) }) }},
+			func(s *scrape) { eachLive(s, s.pic.byQOS) }},
+		held("muster_account_cpus", "CPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.cpus) }),
+		held("muster_account_gpus", "GPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.gpus) }),
+		held("muster_account_memory_bytes", "Memory that an account's jobs hold.", catalogue.Bytes, func(t *tally) float64 { return float64(t.mem) * (1 << 20) }),
 		{gauge("muster_partition_pending_cpus", "CPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
-			func(s *scrape) { eachDemand(s, func(t spec.TRES) int64 { return t.CPU }) }},
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askCPU) }) }},
 		{gauge("muster_partition_pending_gpus", "GPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
-			func(s *scrape) { eachDemand(s, func(t spec.TRES) int64 { return t.Get("gres/gpu") }) }},
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askGPU) }) }},
+		{gauge("muster_partition_pending_nodes", "Nodes that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askNode) }) }},
+		{gauge("muster_partition_pending_memory_bytes", "Memory that pending jobs ask for.", catalogue.Bytes, live, "partitions", "partition"),
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askMem) * (1 << 20) }) }},
+		{gauge("muster_pending_gpus", "GPUs that pending jobs ask for, by the type they name; empty for any type.", catalogue.None, live, "GPU types + 1", "type"),
+			func(s *scrape) {
+				for _, k := range sortedKeys(s.pic.byType) {
+					s.send(float64(s.pic.byType[k]), k)
+				}
+			}},
+		{gauge("muster_partition_oldest_pending_seconds", "How long the job that has waited longest has been eligible; 0 when none waits.", catalogue.Seconds, live, "partitions", "partition"),
+			func(s *scrape) {
+				eachTally(s, func(t *tally) float64 {
+					if t.oldest == 0 {
+						return 0
+					}
+					return secs(max(s.now.Sub(t.oldest), 0))
+				})
+			}},
+		{gauge("muster_jobs_held", "Pending jobs that are held.", catalogue.None, live, "partitions", "partition"),
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.held) }) }},
+	}
+}
+
+// ledgerJobFamilies are counted by the ledger's fold and survive restarts.
+//
+//muster:table one entry for each metric
+func ledgerJobFamilies() []family {
+	const totals = "totals folded from the ledger"
+	return []family{
 		{counter("muster_jobs_submitted_total", "Jobs accepted since the cluster was created, by the partition asked for first.", catalogue.None, totals, "partitions", "partition"),
 			func(s *scrape) { eachPart(s, func(p *state.PartTotals) { s.send(float64(p.Submitted), p.Name) }) }},
 		{counter("muster_jobs_started_total", "Attempts started since the cluster was created.", catalogue.None, totals, "partitions", "partition"),
@@ -106,8 +139,8 @@ func jobFamilies() []family {
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Backfilled)) }},
 		{counter("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Requeued)) }},
-		histogram("muster_job_wait_seconds", "Time from submission to start of the attempts started so far.", func(p *state.PartTotals) *state.Histogram { return &p.Wait }),
-		histogram("muster_job_run_seconds", "Time from start to end of the attempts ended so far.", func(p *state.PartTotals) *state.Histogram { return &p.Run }),
+		histogram("muster_job_wait_seconds", "Time from submission to start of the attempts started so far.", func(t *state.SizeTotals) *state.Times { return &t.Wait }),
+		histogram("muster_job_run_seconds", "Time from start to end of the attempts ended so far.", func(t *state.SizeTotals) *state.Times { return &t.Run }),
 	}
 }
 
@@ -117,26 +150,56 @@ func eachPart(s *scrape, f func(p *state.PartTotals)) {
 	}
 }
 
-// eachDemand gives one amount for every partition, also 0.
-func eachDemand(s *scrape, amount func(t spec.TRES) int64) {
-	for i := range s.v.State.Parts.List {
-		name := s.v.State.Parts.List[i].Spec.Name
-		s.send(float64(amount(s.jobs.demand[name])), name)
-	}
-}
-
-func histogram(name, help string, of func(p *state.PartTotals) *state.Histogram) family {
-	m := gauge(name, help, catalogue.Seconds, "totals folded from the ledger", "partitions x 16 buckets", "partition")
+// histogram shows times with classic buckets, which every reader understands,
+// and with native ones for a scraper that asks for them (the protobuf format).
+func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) family {
+	m := gauge(name, help, catalogue.Seconds, "totals folded from the ledger", "partitions x size classes that occur (at most 8) x 18", "partition", "size")
 	m.Type = catalogue.Histogram
 	return family{m, func(s *scrape) {
 		eachPart(s, func(p *state.PartTotals) {
-			h := of(p)
-			buckets, sum := map[float64]uint64{}, uint64(0)
-			for i, bound := range state.HistogramBounds() {
-				sum += h.Buckets[i]
-				buckets[float64(bound)] = sum
+			for i := range p.Sizes {
+				if t := of(&p.Sizes[i]); t.Histogram.Count > 0 {
+					s.hist(timesHistogram(t), p.Name, p.Sizes[i].Class.String())
+				}
 			}
-			s.hist(h.Count, float64(h.Sum)/float64(spec.Second), buckets, p.Name)
 		})
 	}}
+}
+
+// timesHistogram writes the counts as the exposition wants them.
+func timesHistogram(t *state.Times) *dto.Histogram {
+	sum := secs(t.Histogram.Sum)
+	h := &dto.Histogram{SampleCount: &t.Histogram.Count, SampleSum: &sum}
+	bounds := state.HistogramBounds()
+	rows := make([]dto.Bucket, len(bounds))
+	uppers, counts := make([]float64, len(bounds)), make([]uint64, len(bounds))
+	total := uint64(0)
+	for i, bound := range bounds {
+		total += t.Histogram.Buckets[i]
+		uppers[i], counts[i] = float64(bound), total
+		rows[i].UpperBound, rows[i].CumulativeCount = &uppers[i], &counts[i]
+		h.Bucket = append(h.Bucket, &rows[i])
+	}
+	schema, threshold := int32(2), 1.0/128
+	h.Schema, h.ZeroThreshold, h.ZeroCount = &schema, &threshold, &t.Tiny
+	last, gap := int64(0), int32(state.FineFirst)
+	var span *dto.BucketSpan
+	for i := range t.Fine {
+		n := int64(t.Fine[i])
+		if n == 0 {
+			gap++
+			span = nil
+			continue
+		}
+		if span == nil {
+			offset, length := gap, uint32(0)
+			span = &dto.BucketSpan{Offset: &offset, Length: &length}
+			h.PositiveSpan = append(h.PositiveSpan, span)
+			gap = 0
+		}
+		*span.Length++
+		h.PositiveDelta = append(h.PositiveDelta, n-last)
+		last = n
+	}
+	return h
 }

@@ -1,102 +1,96 @@
 package collector
 
-import (
-	"sort"
-
-	"github.com/musterhpc/muster/internal/catalogue"
-	"github.com/musterhpc/muster/ledger/event"
-	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/spec"
-)
-
-// nodeState is the one word a node is counted under.
-func nodeState(n *state.Node) string {
-	busy := len(n.Jobs) > 0
-	switch {
-	case n.Inv == nil:
-		return "unknown"
-	case n.Lost || n.Admin == event.NodeDown:
-		return "down"
-	case n.Admin == event.NodeFail:
-		return "fail"
-	case n.Admin == event.NodeDrain || n.Invalid != "":
-		if busy {
-			return "draining"
-		}
-		return "drained"
-	case n.FreeCPUs() <= 0:
-		return "allocated"
-	case busy:
-		return "mixed"
-	}
-	return "idle"
-}
+import "github.com/musterhpc/muster/internal/catalogue"
 
 func nodeStates() []string {
 	return []string{"allocated", "mixed", "idle", "draining", "drained", "fail", "down", "unknown"}
 }
 
-// capacity is what the nodes of a partition (or all) have, in three parts:
-// held by jobs, free for jobs, and out of service.
+// capacity sums what a set of nodes offers.
 type capacity struct{ allocated, idle, out, total int64 }
 
-func (c *capacity) add(n *state.Node, used, total int64) {
+func (c *capacity) add(usable bool, used, total int64) {
 	c.total += total
 	c.allocated += used
-	if n.Usable() {
+	if usable {
 		c.idle += total - used
 	} else {
 		c.out += total - used
 	}
 }
 
-func (c *capacity) send(s *scrape, scale float64, labels ...string) {
-	for _, e := range [...]struct {
-		name string
-		n    int64
-	}{{"allocated", c.allocated}, {"idle", c.idle}, {"unavailable", c.out}} {
-		s.send(float64(e.n)*scale, append(append([]string(nil), labels...), e.name)...)
+// send shows allocated, idle and out of service after the given labels.
+func (c *capacity) send(s *scrape, scale float64, label string) {
+	s.send(float64(c.allocated)*scale, label, "allocated")
+	s.send(float64(c.idle)*scale, label, "idle")
+	s.send(float64(c.out)*scale, label, "unavailable")
+}
+
+// eachPartition calls f with the nodes of every partition.
+func eachPartition(s *scrape, f func(name string, nodes []int32)) {
+	for i := range s.pic.parts {
+		f(s.pic.parts[i].Name, s.pic.parts[i].nodes)
 	}
 }
 
-// sum adds up an amount of the nodes of each partition.
-func sum(s *scrape, scale float64, amount func(n *state.Node) (used, total int64)) {
-	for i := range s.v.State.Parts.List {
-		p := &s.v.State.Parts.List[i]
+// sum adds up an amount for each partition.
+func sum(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) {
+	eachPartition(s, func(name string, nodes []int32) {
 		var c capacity
-		for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
-			if n := s.v.State.NodeByID(spec.NodeID(id)); n != nil {
+		for _, k := range nodes {
+			n := &s.pic.nodes[k]
+			used, total := amount(n)
+			c.add(n.usable(), used, total)
+		}
+		c.send(s, scale, name)
+	})
+}
+
+func nodeCPUs(n *nodeRow) (int64, int64) { return n.CPUAlloc, n.CPUsForJobs }
+func nodeMem(n *nodeRow) (int64, int64)  { return n.MemAlloc, n.MemForJobs }
+func nodeGPUs(n *nodeRow) (int64, int64) { return n.GPUAlloc, n.GPUs }
+
+// largest finds the most that one node of each partition could give a job now.
+func largest(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) {
+	eachPartition(s, func(name string, nodes []int32) {
+		best := int64(0)
+		for _, k := range nodes {
+			if n := &s.pic.nodes[k]; n.usable() {
 				used, total := amount(n)
-				c.add(n, used, total)
+				best = max(best, total-used)
 			}
 		}
-		c.send(s, scale, p.Spec.Name)
-	}
+		s.send(float64(best)*scale, name)
+	})
 }
 
-func nodeCPUs(n *state.Node) (int64, int64) { return int64(n.UsedCPU.Count()), n.CPUs }
-func nodeMem(n *state.Node) (int64, int64)  { return n.UsedMem, n.Mem }
-func nodeGPUs(n *state.Node) (int64, int64) { return int64(n.UsedGPU.Count()), int64(len(n.GPUs)) }
-
+// nodeFamilies need no ledger: they are served beside a Slurm too.
+//
 //muster:table one entry for each metric
 func nodeFamilies() []family {
 	const src = "node records"
 	return []family{
 		{gauge("muster_nodes", "Nodes by state.", catalogue.None, src, "8 states", "state"), func(s *scrape) {
-			count := map[string]int{}
-			s.v.State.Nodes.Range(func(_ uint64, n *state.Node) bool { count[nodeState(n)]++; return true })
 			for _, st := range nodeStates() {
-				s.send(float64(count[st]), st)
+				s.send(float64(countNodes(s, st)), st)
 			}
 		}},
+		{gauge("muster_partition_nodes", "Nodes of a partition by state.", catalogue.None, src, "partitions x states that occur (at most 8)", "partition", "state"), partitionNodes},
 		{gauge("muster_node_drained_since_timestamp_seconds", "When a node was drained or set down, for each node that is.", catalogue.Seconds, src, "nodes out of service", "node", "reason"),
 			func(s *scrape) {
-				s.v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
-					if n.Admin != event.NodeResume && n.ReasonAt != 0 {
-						s.send(float64(n.ReasonAt.Unix()), n.Spec.Name, n.Reason)
+				for i := range s.pic.nodes {
+					if n := &s.pic.nodes[i]; n.ReasonAt != 0 && n.Flags&(nodeDrain|nodeFail|nodeDown|nodeInvalid) != 0 {
+						s.send(float64(n.ReasonAt.Unix()), n.Name, n.Reason)
 					}
-					return true
-				})
+				}
+			}},
+		{gauge("muster_node_lost_since_timestamp_seconds", "When a silent node was given up, for each node that is silent.", catalogue.Seconds, src, "silent nodes", "node"),
+			func(s *scrape) {
+				for i := range s.pic.nodes {
+					if n := &s.pic.nodes[i]; n.LostAt != 0 {
+						s.send(float64(n.LostAt.Unix()), n.Name)
+					}
+				}
 			}},
 		{gauge("muster_partition_cpus", "CPUs of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.None, src, "partitions x 3", "partition", "state"),
 			func(s *scrape) { sum(s, 1, nodeCPUs) }},
@@ -106,44 +100,85 @@ func nodeFamilies() []family {
 			func(s *scrape) { sum(s, 1, nodeGPUs) }},
 		{gauge("muster_gpus", "GPUs of the cluster by type: allocated to jobs, idle, or of nodes out of service.", catalogue.None, src, "GPU types x 3", "type", "state"), gpusByType},
 		{gauge("muster_partition_largest_idle_gpus", "GPUs that the partition's emptiest node could give one job now: large total, small largest means fragmentation.", catalogue.None, src, "partitions", "partition"),
-			func(s *scrape) {
-				for i := range s.v.State.Parts.List {
-					p, best := &s.v.State.Parts.List[i], int64(0)
-					for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
-						if n := s.v.State.NodeByID(spec.NodeID(id)); n != nil && n.Usable() {
-							used, total := nodeGPUs(n)
-							best = max(best, total-used)
-						}
-					}
-					s.send(float64(best), p.Spec.Name)
-				}
-			}},
+			func(s *scrape) { largest(s, 1, nodeGPUs) }},
+		{gauge("muster_partition_largest_idle_cpus", "CPUs that the partition's emptiest node could give one job now.", catalogue.None, src, "partitions", "partition"),
+			func(s *scrape) { largest(s, 1, nodeCPUs) }},
+		{gauge("muster_partition_largest_idle_memory_bytes", "Memory that the partition's emptiest node could give one job now.", catalogue.Bytes, src, "partitions", "partition"),
+			func(s *scrape) { largest(s, 1<<20, nodeMem) }},
+		{gauge("muster_partition_startable_nodes", "Nodes of the largest job that could start now if it asks for so many idle GPUs on each; 0 GPUs: whole idle nodes.", catalogue.None, src, "partitions x 5", "partition", "gpus_per_node"), startable},
+		{gauge("muster_licenses", "Licences: held by jobs, kept for reservations, or free.", catalogue.None, "licences of the configuration and of jobs", "licences x 3", "license", "state"), func(s *scrape) {
+			for i := range s.pic.lics {
+				l := &s.pic.lics[i]
+				s.send(float64(l.Used), l.Name, "used")
+				s.send(float64(l.Reserved), l.Name, "reserved")
+				s.send(float64(max(l.Total-l.Used-l.Reserved, 0)), l.Name, "free")
+			}
+		}},
 	}
+}
+
+func countNodes(s *scrape, states ...string) int {
+	n := 0
+	for i := range s.pic.nodes {
+		st := s.pic.nodes[i].state()
+		for _, want := range states {
+			if st == want {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func partitionNodes(s *scrape) {
+	eachPartition(s, func(name string, nodes []int32) {
+		for _, st := range nodeStates() {
+			n := 0
+			for _, k := range nodes {
+				if s.pic.nodes[k].state() == st {
+					n++
+				}
+			}
+			if n > 0 {
+				s.send(float64(n), name, st)
+			}
+		}
+	})
+}
+
+// startable counts, for some sizes of request, the nodes that could serve it
+// at once: the size of the largest job that is not held up by fragmentation.
+func startable(s *scrape) {
+	sizes := [...]struct {
+		gpus int64
+		name string
+	}{{0, "0"}, {1, "1"}, {2, "2"}, {4, "4"}, {8, "8"}}
+	eachPartition(s, func(name string, nodes []int32) {
+		for _, size := range sizes {
+			count := 0
+			for _, k := range nodes {
+				n := &s.pic.nodes[k]
+				if !n.usable() || (size.gpus == 0 && n.Busy) || (size.gpus > 0 && (n.gpuIdle() < size.gpus || n.cpuIdle() == 0)) {
+					continue
+				}
+				count++
+			}
+			s.send(float64(count), name, size.name)
+		}
+	})
 }
 
 func gpusByType(s *scrape) {
 	types := map[string]*capacity{}
-	s.v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		for i := range n.GPUs {
-			c := types[n.GPUs[i].Type]
-			if c == nil {
-				c = &capacity{}
-				types[n.GPUs[i].Type] = c
+	for i := range s.pic.nodes {
+		n := &s.pic.nodes[i]
+		for _, g := range n.GRES {
+			if g.Name == "gpu" {
+				entry(types, g.Type).add(n.usable(), g.Used, g.Total)
 			}
-			used := int64(0)
-			if n.UsedGPU.Has(i) {
-				used = 1
-			}
-			c.add(n, used, 1)
 		}
-		return true
-	})
-	names := make([]string, 0, len(types))
-	for t := range types {
-		names = append(names, t)
 	}
-	sort.Strings(names)
-	for _, t := range names {
+	for _, t := range sortedKeys(types) {
 		types[t].send(s, 1, t)
 	}
 }

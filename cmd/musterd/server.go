@@ -49,7 +49,8 @@ type server struct {
 	stop     chan struct{} // closed when a caller ends the process
 	stopOnce sync.Once
 
-	jobComp *jobComp // nil unless JobCompType=jobcomp/filetxt
+	calls   *collector.Calls // of the API, for metrics
+	jobComp *jobComp         // nil unless JobCompType=jobcomp/filetxt
 }
 
 func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
@@ -59,7 +60,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	if !s.has("controller") {
 		return errors.New("accounting in a process of its own comes with a later release: run both roles in one process")
 	}
-	s.stop = make(chan struct{})
+	s.stop, s.calls = make(chan struct{}), &collector.Calls{}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, dir := range [...]string{s.cfg.StateDir, s.cfg.RunDir} {
@@ -207,7 +208,7 @@ func (s *server) listen(ctx context.Context, spawn func(string, func(context.Con
 	ch := &channel.Server{TLS: tlsSource.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
 	admission := &channel.Admission{Revoked: tlsSource.Revoked, Now: time.Now, MayAttest: s.mayAttest, Names: names}
 	ep, err := grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Log: s.log,
-		Unary:  []grpc.UnaryServerInterceptor{guardUnary(uint32(os.Getuid()))},
+		Unary:  []grpc.UnaryServerInterceptor{timed(s.calls), guardUnary(uint32(os.Getuid()))},
 		Stream: []grpc.StreamServerInterceptor{guardStream(uint32(os.Getuid()))}})
 	if err != nil {
 		return err
@@ -285,33 +286,6 @@ func (s *server) mayAttest(node string, uid uint32) bool {
 	st := s.ctl.View().State
 	n := st.Node(node)
 	return n != nil && slices.ContainsFunc(n.Jobs, func(j spec.JobUID) bool { return st.Job(j).Spec.UID == uid })
-}
-
-// serveHTTP serves metrics and health.
-func (s *server) serveHTTP(l net.Listener, spawn func(string, func(context.Context) error)) {
-	mux := http.NewServeMux()
-	src := collector.Source{View: s.ctl.View, Agents: s.ctl.Agents, Now: clock.NewSystem().Now, Version: version}
-	if s.acct != nil {
-		src.Accounting, src.KPIs = s.acct.lag, s.acct.kpis
-	}
-	mux.Handle("GET /metrics", collector.Handler(src))
-	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
-	mux.HandleFunc("GET /livez", ok)
-	mux.HandleFunc("GET /healthz", s.health)
-	mux.HandleFunc("GET /readyz", s.health)
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	spawn("metrics", func(context.Context) error {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	spawn("stop metrics", func(ctx context.Context) error {
-		<-ctx.Done()
-		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		return srv.Shutdown(stop)
-	})
 }
 
 // health is ok when the controller takes submissions.

@@ -39,6 +39,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	p.Ended[e.State] += count
 	if wasActive {
 		p.Run.add(env.At.Sub(j.Started))
+		p.size(s.own, SizeOf(&j.Req)).Run.add(env.At.Sub(j.Started))
 	}
 	return nil
 }

@@ -324,6 +324,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	p := s.part(e.Alloc.Partition)
 	p.Started++
 	p.Wait.add(env.At.Sub(j.Submitted))
+	p.size(s.own, SizeOf(&j.Req)).Wait.add(env.At.Sub(j.Submitted))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package state
 import (
 	"slices"
 
+	"github.com/musterhpc/muster/ledger/state/pmap"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -22,8 +23,77 @@ type PartTotals struct {
 	Submitted uint64                       `cbor:"2,keyasint,omitempty"`
 	Started   uint64                       `cbor:"3,keyasint,omitempty"`
 	Ended     [spec.OutOfMemory + 1]uint64 `cbor:"4,keyasint"`
-	Wait      Histogram                    `cbor:"5,keyasint"` // start - submit, seconds
-	Run       Histogram                    `cbor:"6,keyasint"` // end - start, seconds
+	Wait      Histogram                    `cbor:"5,keyasint"`           // start - submit, seconds
+	Run       Histogram                    `cbor:"6,keyasint"`           // end - start, seconds
+	Sizes     []SizeTotals                 `cbor:"7,keyasint,omitempty"` // by class; those that occurred
+
+	sizesOwn *pmap.Owner // who may change Sizes in place
+}
+
+// SizeTotals are the times of the jobs of one size class in a partition.
+type SizeTotals struct {
+	Class SizeClass `cbor:"1,keyasint"`
+	Wait  Times     `cbor:"2,keyasint"` // start - submit
+	Run   Times     `cbor:"3,keyasint"` // end - start
+}
+
+// Times counts durations twice: in the fixed buckets of Histogram, and in
+// buckets that grow by the fourth root of two, for readers that understand
+// exponential histograms (Prometheus' schema 2).
+type Times struct {
+	Histogram Histogram           `cbor:"1,keyasint"`
+	Tiny      uint64              `cbor:"2,keyasint,omitempty"` // of at most 1/128 s
+	Fine      [FineBuckets]uint64 `cbor:"3,keyasint"`           // not cumulative; see FineFirst
+}
+
+// FineBuckets are four for each doubling between 1/128 s and 2^24 s (194
+// days); the last one also counts what is longer. Bucket i of Times.Fine ends
+// at 2 to the power of (FineFirst+i)/4 seconds.
+const (
+	FineBuckets = 124
+	FineFirst   = -27
+)
+
+// SizeClass groups jobs by what they ask for: by their GPUs, or by their CPUs
+// when they ask for none.
+type SizeClass uint8
+
+// The size classes. The values are stored.
+const (
+	SizeCPU1 SizeClass = iota + 1
+	SizeCPU16
+	SizeCPU128
+	SizeCPUMore
+	SizeGPU1
+	SizeGPU8
+	SizeGPU64
+	SizeGPUMore
+)
+
+// SizeOf gives the class of a request.
+func SizeOf(req *spec.TRES) SizeClass {
+	n, class := req.Get("gres/gpu"), SizeGPU1
+	bounds := [...]int64{1, 8, 64}
+	if n == 0 {
+		n, class, bounds = req.CPU, SizeCPU1, [...]int64{1, 16, 128}
+	}
+	for _, b := range bounds {
+		if n <= b {
+			break
+		}
+		class++
+	}
+	return class
+}
+
+// String names the class as metrics show it.
+func (c SizeClass) String() string {
+	names := [...]string{SizeCPU1: "cpu1", SizeCPU16: "cpu2-16", SizeCPU128: "cpu17-128", SizeCPUMore: "cpu129+",
+		SizeGPU1: "gpu1", SizeGPU8: "gpu2-8", SizeGPU64: "gpu9-64", SizeGPUMore: "gpu65+"}
+	if int(c) >= len(names) || names[c] == "" {
+		return "unknown"
+	}
+	return names[c]
 }
 
 // Histogram counts durations in fixed buckets.
@@ -48,6 +118,54 @@ func (h *Histogram) add(d spec.Span) {
 	h.Buckets[i]++
 	h.Count++
 	h.Sum += d
+}
+
+func (t *Times) add(d spec.Span) {
+	t.Histogram.add(d)
+	if i := fineBucket(max(d, 0)); i < 0 {
+		t.Tiny++
+	} else {
+		t.Fine[i]++
+	}
+}
+
+// fineBucket gives the index in Times.Fine of a duration; -1 for a tiny one.
+// The bounds within a doubling are 2^(1/4), 2^(2/4) and 2^(3/4), rounded to
+// the nanosecond, so that no floating point decides.
+func fineBucket(d spec.Span) int {
+	const shift = 7
+	n := uint64(d)
+	if n > uint64(spec.Second)<<24 {
+		return FineBuckets - 1
+	}
+	n <<= shift
+	if n <= uint64(spec.Second) {
+		return -1
+	}
+	octave := 0
+	for n > uint64(2*spec.Second)<<octave {
+		octave++
+	}
+	within := 0
+	for _, bound := range [...]uint64{1_189_207_115, 1_414_213_562, 1_681_792_831} {
+		if n <= bound<<octave {
+			break
+		}
+		within++
+	}
+	return 4*octave + within
+}
+
+// size returns the totals of a size class for a change.
+func (p *PartTotals) size(own *pmap.Owner, class SizeClass) *SizeTotals {
+	if p.sizesOwn != own {
+		p.Sizes, p.sizesOwn = slices.Clone(p.Sizes), own
+	}
+	i, ok := slices.BinarySearchFunc(p.Sizes, class, func(t SizeTotals, c SizeClass) int { return int(t.Class) - int(c) })
+	if !ok {
+		p.Sizes = slices.Insert(p.Sizes, i, SizeTotals{Class: class})
+	}
+	return &p.Sizes[i]
 }
 
 // part returns the totals of one partition for a change. The list is copied

@@ -99,6 +99,9 @@ type PassStats struct {
 	Queue       int64  // pending records at the last pass
 	Exit        string // why the last pass ended: end of queue, depth limit
 	Dropped     uint64 // proposals the writer dropped because the head had moved on
+	// How the passes ended, and sums over them, for means.
+	ExitEnd, ExitDepth, ExitStarts uint64
+	QueueTotal, PlannedTotal       uint64
 }
 
 // WriterStats describe the single writer.

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
@@ -214,3 +215,6 @@ func (c *Controller) Stopping() <-chan struct{} { return c.stopping }
 
 // Agents is the number of nodes with a stream to this controller.
 func (c *Controller) Agents() int { return c.hub.connected() }
+
+// Live is what the agents' heartbeats said last, by node.
+func (c *Controller) Live() map[string]wire.NodeLive { return c.hub.said() }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -142,6 +143,13 @@ func (h *hub) connected() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.conns)
+}
+
+// said copies what the heartbeats said.
+func (h *hub) said() map[string]wire.NodeLive {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.live)
 }
 
 func (h *hub) heard(node string, load, free int64) {

@@ -148,6 +148,15 @@ func (c *Controller) pass(ctx context.Context, queue *scheduler.Queue) (spec.Spa
 		p.Depth, p.DepthTotal = out.Depth, p.DepthTotal+uint64(out.Depth)
 		p.Planned, p.Queue, p.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit
 		p.Dropped += uint64(dropped)
+		p.QueueTotal, p.PlannedTotal = p.QueueTotal+uint64(max(p.Queue, 0)), p.PlannedTotal+uint64(p.Planned)
+		switch out.Exit {
+		case "bf_max_job_test":
+			p.ExitDepth++
+		case "start limit":
+			p.ExitStarts++
+		default:
+			p.ExitEnd++
+		}
 	})
 	if dropped > 0 || out.Exit == "start limit" {
 		token(c.kick)

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/ledger/log"
+)
+
+// figures is what a scrape shows and would have to take a lock or call the
+// system for: it is looked up every other second beside the scrapes.
+type figures struct {
+	agents int
+	live   map[string]collector.Live
+	raft   collector.Raft
+}
+
+const figuresEvery = 2 * time.Second
+
+// sampled keeps the figures.
+type sampled struct {
+	s    *server
+	last atomic.Pointer[figures]
+}
+
+func newSampled(s *server) *sampled {
+	f := &sampled{s: s}
+	f.sample()
+	return f
+}
+
+func (f *sampled) run(ctx context.Context) error {
+	tick := time.NewTicker(figuresEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			f.sample()
+		}
+	}
+}
+
+func (f *sampled) sample() {
+	now := &figures{agents: f.s.ctl.Agents(), live: map[string]collector.Live{}, raft: raftFigures(f.s.durable)}
+	for node, l := range f.s.ctl.Live() {
+		now.live[node] = collector.Live{LoadMilli: l.LoadMilli, MemFree: l.MemFree}
+	}
+	f.last.Store(now)
+}
+
+func raftFigures(d *log.Durable) collector.Raft {
+	st, lead := d.Stats(), d.Leader()
+	r := collector.Raft{Leader: lead.Self, LeaderKnown: lead.Known, Batches: st.Batches, Bytes: st.Bytes, Syncs: st.Groups,
+		SyncSeconds: float64(st.SyncNanos) / 1e9, SyncFailures: st.Failures, Pending: st.Pending, FirstIndex: st.FirstIndex,
+		LastIndex: st.LastIndex, SnapshotIndex: st.SnapshotIndex, Snapshots: st.Snapshots}
+	room, err := d.Headroom()
+	r.FreeBytes, r.ReserveBytes, r.HeadroomUnknown = room.Free, room.Reserve, err != nil
+	return r
+}
+
+// timed counts the API's calls by method and user.
+func timed(calls *collector.Calls) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		began := time.Now()
+		answer, err := handler(ctx, req)
+		service, method := path.Split(info.FullMethod)
+		service = path.Base(service)
+		if dot := path.Ext(service); dot != "" {
+			service = dot[1:]
+		}
+		calls.Observe(service+"/"+method, identity.From(ctx).User, time.Since(began), err != nil)
+		return answer, err
+	}
+}
+
+// exported is what the exporter reads.
+func (s *server) exported(f *sampled) collector.Source {
+	src := collector.Source{View: s.ctl.View, Agents: func() int { return f.last.Load().agents }, Now: clock.NewSystem().Now, Version: version,
+		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls}
+	if s.acct != nil {
+		src.Accounting, src.KPIs = s.acct.lag, s.acct.kpis
+	}
+	return src
+}
+
+// serveHTTP serves metrics and health.
+func (s *server) serveHTTP(l net.Listener, spawn func(string, func(context.Context) error)) {
+	mux := http.NewServeMux()
+	f := newSampled(s)
+	spawn("figures for metrics", f.run)
+	collector.Mount(mux, s.exported(f))
+	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+	mux.HandleFunc("GET /livez", ok)
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("GET /readyz", s.health)
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	spawn("metrics", func(context.Context) error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	spawn("stop metrics", func(ctx context.Context) error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return srv.Shutdown(stop)
+	})
+}

@@ -1,0 +1,124 @@
+package collector
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Calls counts the API's calls by method and by user. Methods are those of the
+// service and users at most maxCallers, so the series are bounded; counting
+// takes no lock once a name is known.
+type Calls struct {
+	methods sync.Map // string: *callStat
+	users   sync.Map
+	callers atomic.Int64
+}
+
+const (
+	maxCallers   = 500
+	otherCallers = "other users"
+)
+
+// callBounds are the upper bounds of the latency's buckets in seconds.
+func callBounds() [10]float64 {
+	return [10]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10}
+}
+
+type callStat struct {
+	count, failed, nanos atomic.Uint64
+	buckets              [10]atomic.Uint64
+}
+
+// Observe counts one call.
+func (c *Calls) Observe(method, user string, took time.Duration, failed bool) {
+	stat(&c.methods, method).add(took, failed)
+	if user == "" {
+		return
+	}
+	if _, known := c.users.Load(user); !known && c.callers.Add(1) > maxCallers {
+		c.callers.Add(-1)
+		user = otherCallers
+	}
+	stat(&c.users, user).add(took, failed)
+}
+
+func stat(m *sync.Map, name string) *callStat {
+	if v, ok := m.Load(name); ok {
+		return v.(*callStat)
+	}
+	v, _ := m.LoadOrStore(name, &callStat{})
+	return v.(*callStat)
+}
+
+func (s *callStat) add(took time.Duration, failed bool) {
+	s.count.Add(1)
+	s.nanos.Add(uint64(max(took, 0)))
+	if failed {
+		s.failed.Add(1)
+	}
+	for i, b := range callBounds() {
+		if took.Seconds() <= b {
+			s.buckets[i].Add(1)
+			return
+		}
+	}
+}
+
+// rows lists what was counted, by name.
+func rows(m *sync.Map) []rpcRow {
+	var out []rpcRow
+	m.Range(func(k, v any) bool {
+		s := v.(*callStat)
+		out = append(out, rpcRow{Name: k.(string), Count: s.count.Load(), Total: spec.Span(s.nanos.Load())})
+		return true
+	})
+	slices.SortFunc(out, func(a, b rpcRow) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// latency writes a method's times as a histogram. Its count is the sum of the
+// buckets as they were read, so that the two always agree.
+func (s *callStat) latency() *dto.Histogram {
+	bounds := callBounds()
+	h, total := &dto.Histogram{}, uint64(0)
+	for i := range bounds {
+		total += s.buckets[i].Load()
+		n := total
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &n})
+	}
+	count, seconds := max(s.count.Load(), total), float64(s.nanos.Load())/1e9
+	h.SampleCount, h.SampleSum = &count, &seconds
+	return h
+}
+
+//muster:table one entry for each metric
+func apiFamilies() []family {
+	const src, card = "the API's handlers, since the controller started", "methods of the API (at most 60)"
+	latency := gauge("muster_api_request_seconds", "Time the controller took for a call, by method; streams are not counted.", catalogue.Seconds, src, card+" x 12", "method")
+	latency.Type = catalogue.Histogram
+	each := func(s *scrape, f func(name string, st *callStat)) {
+		if s.src.Calls == nil {
+			return
+		}
+		for _, r := range rows(&s.src.Calls.methods) {
+			f(r.Name, stat(&s.src.Calls.methods, r.Name))
+		}
+	}
+	return []family{
+		{latency, func(s *scrape) { each(s, func(name string, st *callStat) { s.hist(st.latency(), name) }) }},
+		{counter("muster_api_errors_total", "Calls that were refused or failed, by method.", catalogue.None, src, card, "method"),
+			func(s *scrape) { each(s, func(name string, st *callStat) { s.send(float64(st.failed.Load()), name) }) }},
+	}
+}

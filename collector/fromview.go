@@ -1,0 +1,247 @@
+package collector
+
+import (
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/spec"
+)
+
+// fromView draws the picture of a published view.
+func fromView(v *view.View, live func() map[string]Live) *picture {
+	st := v.State
+	p := newPicture(st.ClusterName, st.At)
+	b := &viewBuilder{p: p, st: st, index: map[spec.NodeID]int32{}, memo: map[*spec.JobSpec]string{}}
+	b.jobs()
+	var beats map[string]Live
+	if live != nil {
+		beats = live()
+	}
+	b.nodes(v.Plan, beats)
+	b.parts()
+	for _, c := range st.Config.Licenses {
+		used := int64(0)
+		for _, u := range st.Licenses {
+			if u.Name == c.Name {
+				used = u.N
+			}
+		}
+		p.lics = append(p.lics, licenceRow{Name: c.Name, Total: c.N, Used: used})
+	}
+	p.sched = schedOf(v)
+	return p
+}
+
+type viewBuilder struct {
+	p     *picture
+	st    *state.State
+	index map[spec.NodeID]int32
+	memo  map[*spec.JobSpec]string // GPU type asked for
+	row   jobRow
+	eff   jobEff
+	named []string // by node index: partitions
+}
+
+func (b *viewBuilder) jobs() {
+	b.st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		b.fill(j)
+		b.p.addJob(&b.row)
+		return true
+	})
+}
+
+// fill turns a record into a row.
+func (b *viewBuilder) fill(j *state.Job) {
+	r := &b.row
+	*r = jobRow{Base: j.State, Held: j.Hold != spec.NotHeld && j.State == spec.Pending, Partition: j.Partition(), Account: j.Spec.Account, User: j.Spec.User,
+		QOS: j.Spec.QOS, Reason: string(j.Reason.Code), Count: j.Count(), Eligible: j.Eligible}
+	holds := j.HoldsNodes()
+	r.Completing = holds && (j.State.Terminal() || j.Ending != nil)
+	if j.Ending != nil && j.State.Active() {
+		r.Base = endOf(j.Ending.Cause)
+	}
+	if j.State == spec.Pending && j.Restarts > 0 {
+		r.Flags |= jobRequeued
+	}
+	t := &j.Req
+	if j.Alloc != nil && (holds || j.State.Terminal()) {
+		t = &j.Alloc.TRES
+		r.Nodes = int64(len(j.Alloc.Nodes))
+	} else {
+		r.Nodes = max(int64(j.Spec.Size.MinNodes), 1)
+	}
+	r.CPUs, r.Mem, r.GPUs = t.CPU, t.Mem, t.Get("gres/gpu")
+	if j.State == spec.Pending && r.GPUs > 0 {
+		r.GPUType = b.gpuType(j.Spec)
+	}
+	if j.State.Terminal() && j.Started != 0 && j.Alloc != nil {
+		wall := float64(j.Ended.Sub(j.Started)) / float64(spec.Second)
+		b.eff = jobEff{cpuUsed: secs(j.Usage.UserCPU + j.Usage.SystemCPU), cpuGiven: wall * float64(t.CPU),
+			memUsed: float64(j.Usage.PeakRSS), memGiven: float64(t.Mem) * (1 << 20) / float64(max(len(j.Alloc.Nodes), 1))}
+		r.Eff = &b.eff
+	}
+}
+
+// endOf is the state that a job being ended will have.
+func endOf(c event.EndCause) spec.JobState {
+	switch c {
+	case event.EndTimeLimit:
+		return spec.TimedOut
+	case event.EndPreempt:
+		return spec.Preempted
+	case event.EndNodeLost:
+		return spec.NodeFailed
+	case event.EndLaunchFailed:
+		return spec.Failed
+	case event.EndDeadline:
+		return spec.DeadlineMissed
+	case event.EndOutOfMemory:
+		return spec.OutOfMemory
+	case event.EndCancel, event.EndRequeue:
+	}
+	return spec.Cancelled
+}
+
+// gpuType is the type of GPU that a job asks for; empty for any.
+func (b *viewBuilder) gpuType(js *spec.JobSpec) string {
+	for _, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerJob, js.Size.PerTask, js.Size.PerSocket} {
+		for _, c := range list {
+			if c.Name == "gpu" && c.Type != "" {
+				return c.Type
+			}
+		}
+	}
+	return ""
+}
+
+func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
+	planned := map[spec.NodeID]bool{}
+	if plan != nil {
+		for i := range plan.Jobs {
+			for _, id := range plan.Jobs[i].Nodes {
+				planned[id] = true
+			}
+		}
+	}
+	b.p.nodes = make([]nodeRow, 0, b.st.Nodes.Len())
+	b.st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		b.index[n.ID] = int32(len(b.p.nodes))
+		row := nodeRow{Name: n.Spec.Name, Flags: flagsOf(b.st, n, planned[n.ID]), Busy: len(n.Jobs) > 0, Reason: n.Reason, ReasonAt: n.ReasonAt,
+			CPUs: n.Spec.CPUs, CPUsForJobs: n.CPUs, CPUAlloc: int64(n.UsedCPU.Count()), Mem: n.Spec.Mem, MemForJobs: n.Mem, MemAlloc: n.UsedMem, MemFree: -1,
+			GPUs: int64(len(n.GPUs)), GPUAlloc: int64(n.UsedGPU.Count()), Features: strings.Join(n.Spec.Features, ",")}
+		if n.Lost {
+			row.LostAt = n.LostAt
+		}
+		if n.Inv != nil {
+			row.Addr = n.Inv.MetricsAddr
+		}
+		if l, ok := beats[row.Name]; ok {
+			row.MemFree = l.MemFree
+		}
+		row.GRES = gresOf(n)
+		b.p.nodes = append(b.p.nodes, row)
+		return true
+	})
+}
+
+func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
+	var f nodeFlags
+	switch {
+	case n.Lost || n.Admin == event.NodeDown:
+		f = nodeDown
+	case n.Inv == nil:
+		f = nodeUnknown
+	case len(n.Jobs) > 0 && n.FreeCPUs() <= 0:
+		f = nodeAlloc
+	case len(n.Jobs) > 0:
+		f = nodeMixed
+	default:
+		f = nodeIdle
+		if planned {
+			f |= nodePlanned
+		}
+	}
+	if n.Admin == event.NodeDrain || n.Invalid != "" {
+		f |= nodeDrain
+	}
+	if n.Admin == event.NodeFail {
+		f |= nodeFail
+	}
+	if n.Invalid != "" {
+		f |= nodeInvalid
+	}
+	if n.Lost || n.Inv == nil {
+		f |= nodeNoResp
+	}
+	for _, uid := range n.Jobs {
+		if j := st.Job(uid); j != nil && (j.State.Terminal() || j.Ending != nil) {
+			f |= nodeCompleting
+			break
+		}
+	}
+	return f
+}
+
+// gresOf lists a node's generic resources by name and type.
+func gresOf(n *state.Node) []gresRow {
+	var out []gresRow
+	for i := range n.GPUs {
+		used := int64(0)
+		if n.UsedGPU.Has(i) {
+			used = 1
+		}
+		out = addGRES(out, "gpu", n.GPUs[i].Type, 1, used)
+	}
+	for _, c := range n.GRES {
+		out = addGRES(out, c.Name, c.Type, c.N, 0)
+	}
+	for _, c := range n.UsedGRES {
+		out = addGRES(out, c.Name, c.Type, 0, c.N)
+	}
+	return out
+}
+
+func addGRES(list []gresRow, name, typ string, total, used int64) []gresRow {
+	for i := range list {
+		if list[i].Name == name && list[i].Type == typ {
+			list[i].Total, list[i].Used = list[i].Total+total, list[i].Used+used
+			return list
+		}
+	}
+	return append(list, gresRow{name, typ, total, used})
+}
+
+func (b *viewBuilder) parts() {
+	b.p.parts = make([]partRow, len(b.st.Parts.List))
+	for i := range b.st.Parts.List {
+		src := &b.st.Parts.List[i]
+		row := &b.p.parts[i]
+		row.Name, row.nodes = src.Spec.Name, make([]int32, 0, src.Nodes.Count())
+		for id := src.Nodes.Next(0); id >= 0; id = src.Nodes.Next(id + 1) {
+			if k, ok := b.index[spec.NodeID(id)]; ok {
+				row.nodes = append(row.nodes, k)
+				b.p.nodes[k].Parts = append(b.p.nodes[k].Parts, row.Name)
+			}
+		}
+	}
+}
+
+// schedOf maps the controller's figures to what Slurm's sdiag prints. A pass
+// of Muster both starts jobs and plans the others, so the same figures answer
+// for the main scheduler and for backfill.
+func schedOf(v *view.View) schedRow {
+	t, ps := &v.State.Totals, &v.Pass
+	r := schedRow{ServerQueue: v.Writer.QueueLen, DBDQueue: int64(v.State.Seq - min(v.AccountedSeq, v.State.Seq)),
+		Cycles: ps.Passes, CycleDepth: ps.DepthTotal, CycleLast: ps.Last, CycleMax: ps.Max, CycleTotal: ps.Total, CycleQueue: ps.Queue,
+		BFCycles: ps.Passes, BFLast: ps.Last, BFMax: ps.Max, BFTotal: ps.Total, BFDepthTotal: ps.DepthTotal, BFTryTotal: ps.DepthTotal,
+		BFDepthLast: ps.Depth, BFTryLast: ps.Depth, BFQueue: ps.Queue, BFTable: ps.Planned, BFQueueTotal: ps.QueueTotal, BFTableTotal: ps.PlannedTotal,
+		BFWhen: ps.LastAt, Backfilled: t.Backfilled, BackfilledCycle: t.Backfilled,
+		Submitted: t.Submitted, Started: t.Started, Completed: t.Ended[spec.Completed], Cancelled: t.Ended[spec.Cancelled],
+		Failed:  t.Ended[spec.Failed] + t.Ended[spec.TimedOut] + t.Ended[spec.NodeFailed] + t.Ended[spec.OutOfMemory] + t.Ended[spec.BootFailed] + t.Ended[spec.DeadlineMissed],
+		Latency: v.Writer.AppendLast, StatesAt: v.State.At, Since: v.State.Created}
+	r.BFExits = map[string]uint64{"end": ps.ExitEnd, "max_job_start": ps.ExitStarts, "max_job_test": ps.ExitDepth}
+	r.Exits = map[string]uint64{"end": ps.ExitEnd, "max_job_start": ps.ExitStarts, "max_depth": ps.ExitDepth}
+	return r
+}

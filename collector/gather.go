@@ -1,0 +1,145 @@
+package collector
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/musterhpc/muster/internal/catalogue"
+)
+
+// page is one path of the exporter: its families, gathered into memory that
+// the next scrape uses again. promhttp's transactional gathering makes that
+// safe: what was gathered is not touched before the answer is written.
+type page struct {
+	families []family
+	runtime  prometheus.Gatherer // of the process, or nil
+	scrape   func() *scrape      // nil when there is nothing to show yet
+	spare    atomic.Pointer[slab]
+}
+
+// cell holds one series with everything it points to.
+type cell struct {
+	metric  dto.Metric
+	gauge   dto.Gauge
+	counter dto.Counter
+	value   float64
+	pairs   [maxLabels]dto.LabelPair
+	texts   [maxLabels]string
+	labels  [maxLabels]*dto.LabelPair
+}
+
+const (
+	maxLabels = 12
+	cellsEach = 512
+)
+
+// slab is the memory of one scrape.
+type slab struct {
+	cells    [][]cell
+	used     int
+	families []*dto.MetricFamily
+	out      []*dto.MetricFamily
+}
+
+// next gives a cell that nothing uses.
+func (s *slab) next() *cell {
+	block, i := s.used/cellsEach, s.used%cellsEach
+	if block == len(s.cells) {
+		s.cells = append(s.cells, make([]cell, cellsEach))
+	}
+	s.used++
+	return &s.cells[block][i]
+}
+
+func newPage(families []family, runtime prometheus.Gatherer, scrape func() *scrape) *page {
+	return &page{families: families, runtime: runtime, scrape: scrape}
+}
+
+// Gather implements prometheus.TransactionalGatherer.
+func (p *page) Gather() ([]*dto.MetricFamily, func(), error) {
+	mem := p.spare.Swap(nil)
+	if mem == nil {
+		mem = p.newSlab()
+	}
+	mem.used, mem.out = 0, mem.out[:0]
+	done := func() { p.spare.Store(mem) }
+	if s := p.scrape(); s != nil {
+		s.mem = mem
+		for i := range p.families {
+			f := mem.families[i]
+			f.Metric = f.Metric[:0]
+			s.family, s.def = f, &p.families[i]
+			p.families[i].read(s)
+			if len(f.Metric) > 0 {
+				mem.out = append(mem.out, f)
+			}
+		}
+	}
+	if p.runtime == nil {
+		return mem.out, done, nil
+	}
+	more, err := p.runtime.Gather()
+	return append(mem.out, more...), done, err
+}
+
+func (p *page) newSlab() *slab {
+	mem := &slab{families: make([]*dto.MetricFamily, len(p.families))}
+	for i := range p.families {
+		d := &p.families[i]
+		kind := dto.MetricType_GAUGE
+		switch d.Type {
+		case catalogue.Counter:
+			kind = dto.MetricType_COUNTER
+		case catalogue.Histogram:
+			kind = dto.MetricType_HISTOGRAM
+		case catalogue.Gauge, catalogue.Info:
+		}
+		mem.families[i] = &dto.MetricFamily{Name: &d.Name, Help: &d.Help, Type: &kind}
+	}
+	return mem
+}
+
+// cell starts a series of the present family with its labels.
+func (s *scrape) cell(values []string) *cell {
+	c := s.mem.next()
+	names := s.def.Labels
+	n := 0
+	for i := range names {
+		c.texts[i] = s.pic.cluster
+		if i > 0 {
+			c.texts[i] = validText(values[i-1])
+		}
+		c.pairs[i].Name, c.pairs[i].Value = &names[i], &c.texts[i]
+		c.labels[i] = &c.pairs[i]
+		n++
+	}
+	c.metric.Label, c.metric.Gauge, c.metric.Counter, c.metric.Histogram = c.labels[:n:n], nil, nil, nil
+	s.family.Metric = append(s.family.Metric, &c.metric)
+	return c
+}
+
+// send shows one series; the labels follow the cluster's, in the order of the
+// definition.
+func (s *scrape) send(value float64, labels ...string) {
+	c := s.cell(labels)
+	c.value = value
+	if s.def.Type == catalogue.Counter {
+		c.counter.Value = &c.value
+		c.metric.Counter = &c.counter
+		return
+	}
+	c.gauge.Value = &c.value
+	c.metric.Gauge = &c.gauge
+}
+
+// hist shows one histogram.
+func (s *scrape) hist(h *dto.Histogram, labels ...string) {
+	s.cell(labels).metric.Histogram = h
+}
+
+// validText makes a label's value one that every format can carry: bytes that
+// are not UTF-8 would cost the whole scrape.
+func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

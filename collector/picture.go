@@ -1,0 +1,412 @@
+package collector
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// picture is a cluster as the exporter counts it, whatever it was read from:
+// the ledger's view, or the commands of a Slurm. It is built once for each
+// view or snapshot and does not change afterwards, so that any number of
+// scrapes may read it.
+type picture struct {
+	cluster string
+	at      spec.Instant // of the state it shows
+	jobs    tally
+	parts   []partRow // in configuration order
+	nodes   []nodeRow // by id or name
+	byPart  tallies
+	byAcct  tallies
+	byUser  tallies
+	byQOS   tallies
+	pairs   map[pair]*tally // user and partition
+	reason  map[string]int64
+	why     map[pair]int64 // partition and reason
+	byType  map[string]int64
+	done    map[pair]*efficiency // account and user: jobs that ended and are still known
+	sched   schedRow
+	lics    []licenceRow
+	resvs   []reservationRow
+	shares  []shareRow
+}
+
+type pair struct{ a, b string }
+
+// jobRow is one job record as every dialect counts it.
+type jobRow struct {
+	Base       spec.JobState // as Slurm's base state: a job that is being ended already has that of its end
+	Completing bool          // nodes are not all given back
+	Held       bool
+	Flags      jobFlags
+	Partition  string
+	Account    string
+	User       string
+	QOS        string
+	Reason     string
+	Count      int64 // jobs that limits count the record as
+	CPUs       int64 // held, or asked for while pending, by each of Count
+	Mem        int64 // MiB
+	GPUs       int64
+	Nodes      int64
+	GPUType    string       // asked for or held, if it is one type
+	Eligible   spec.Instant // 0: not yet
+	Eff        *jobEff      // of a job that ended and ran
+}
+
+// jobEff is what a job that ended was given and has used.
+type jobEff struct {
+	cpuUsed, cpuGiven float64 // CPU-seconds
+	memUsed, memGiven float64 // bytes
+}
+
+// efficiency sums jobEff over the jobs of a user in an account.
+type efficiency struct {
+	jobs, withCPU, withMem    int64
+	cpuRatio, memRatio, hours float64
+}
+
+// jobFlags are the flags beside a job's base state.
+type jobFlags uint16
+
+const (
+	jobConfiguring jobFlags = 1 << iota
+	jobRequeued
+	jobResizing
+	jobRevoked
+	jobSignaling
+	jobStageOut
+	jobPowerUp
+	jobFedRequeued
+	jobExpediting
+	jobFlagCount = 9
+)
+
+const jobBases = int(spec.OutOfMemory) + 1
+
+// tally counts the jobs of one subject.
+type tally struct {
+	base    [jobBases]int64 // by base state
+	shown   [jobBases]int64 // the same without those that are completing
+	cores   [jobBases]int64 // their CPUs
+	flags   [jobFlagCount]int64
+	closing int64 // completing
+	all     int64
+	held    int64
+	waiting int64 // pending on a dependency
+	limited int64 // pending on a limit of the partition's nodes
+
+	cpus, mem, gpus, nodes          int64 // held now
+	askCPU, askMem, askGPU, askNode int64 // of pending jobs
+	minNodes, maxNodes              int64 // of one pending job
+	minNodesFree, maxNodesFree      int64 // the same without those that are held
+	oldest                          spec.Instant
+}
+
+func (t *tally) add(r *jobRow) {
+	n := r.Count
+	t.all += n
+	t.base[r.Base] += n
+	if r.Completing {
+		t.closing += n
+	} else {
+		t.shown[r.Base] += n
+		t.cores[r.Base] += r.CPUs * n
+	}
+	for i := range t.flags {
+		if r.Flags&(1<<i) != 0 {
+			t.flags[i] += n
+		}
+	}
+	if r.Base.Active() || r.Completing {
+		t.cpus, t.mem, t.gpus, t.nodes = t.cpus+r.CPUs, t.mem+r.Mem, t.gpus+r.GPUs, t.nodes+r.Nodes
+	}
+	if r.Base == spec.Pending {
+		t.addPending(r)
+	}
+}
+
+func (t *tally) addPending(r *jobRow) {
+	n := r.Count
+	t.askCPU, t.askMem, t.askGPU, t.askNode = t.askCPU+r.CPUs*n, t.askMem+r.Mem*n, t.askGPU+r.GPUs*n, t.askNode+r.Nodes*n
+	t.minNodes, t.maxNodes = least(t.minNodes, r.Nodes), max(t.maxNodes, r.Nodes)
+	if strings.HasPrefix(r.Reason, "Dependency") {
+		t.waiting += n
+	}
+	if r.Reason == string(spec.ReasonPartitionNodeLimit) {
+		t.limited += n
+	}
+	if r.Held {
+		t.held += n
+		return
+	}
+	t.minNodesFree, t.maxNodesFree = least(t.minNodesFree, r.Nodes), max(t.maxNodesFree, r.Nodes)
+	if r.Eligible != 0 && (t.oldest == 0 || r.Eligible < t.oldest) {
+		t.oldest = r.Eligible
+	}
+}
+
+// started are the jobs that have ever had an allocation in their present
+// attempt, as far as the states tell.
+func (t *tally) started() int64 {
+	return t.all - t.base[spec.Pending]
+}
+
+// finished have a verdict and hold nothing any more.
+func (t *tally) finished() int64 {
+	n := int64(0)
+	for s := spec.Completed; s <= spec.OutOfMemory; s++ {
+		n += t.shown[s]
+	}
+	return n
+}
+
+// least is the smaller of two amounts of which 0 means none yet.
+func least(a, b int64) int64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// tallies are counts by one key.
+type tallies map[string]*tally
+
+func (m tallies) of(key string) *tally { return entry(m, key) }
+
+// entry gives what a map holds under a key, made when it is missing.
+func entry[K comparable, V any](m map[K]*V, key K) *V {
+	v := m[key]
+	if v == nil {
+		v = new(V)
+		m[key] = v
+	}
+	return v
+}
+
+func newPicture(cluster string, at spec.Instant) *picture {
+	return &picture{cluster: cluster, at: at, byPart: tallies{}, byAcct: tallies{}, byUser: tallies{}, byQOS: tallies{}, pairs: map[pair]*tally{},
+		reason: map[string]int64{}, why: map[pair]int64{}, byType: map[string]int64{}, done: map[pair]*efficiency{}}
+}
+
+// addJob counts a job under everything it belongs to.
+func (p *picture) addJob(r *jobRow) {
+	p.jobs.add(r)
+	p.byPart.of(r.Partition).add(r)
+	p.byAcct.of(r.Account).add(r)
+	p.byUser.of(r.User).add(r)
+	p.byQOS.of(r.QOS).add(r)
+	entry(p.pairs, pair{r.User, r.Partition}).add(r)
+	if r.Base == spec.Pending {
+		p.reason[r.Reason] += r.Count
+		p.why[pair{r.Partition, r.Reason}] += r.Count
+		if r.GPUs > 0 {
+			p.byType[r.GPUType] += r.GPUs * r.Count
+		}
+	}
+	if r.Eff != nil {
+		entry(p.done, pair{r.Account, r.User}).add(r.Eff)
+	}
+}
+
+func (e *efficiency) add(j *jobEff) {
+	e.jobs++
+	e.hours += j.cpuGiven / 3600
+	if j.cpuGiven > 0 {
+		e.withCPU++
+		e.cpuRatio += j.cpuUsed / j.cpuGiven
+	}
+	if j.memGiven > 0 && j.memUsed > 0 {
+		e.withMem++
+		e.memRatio += j.memUsed / j.memGiven
+	}
+}
+
+// nodeFlags are the base states and flags of a node.
+type nodeFlags uint32
+
+const (
+	nodeIdle nodeFlags = 1 << iota
+	nodeAlloc
+	nodeMixed
+	nodeDown
+	nodeUnknown
+	nodeFuture
+	nodeError
+	nodeDrain // asked for; drained or draining by what runs
+	nodeFail
+	nodeCompleting
+	nodeNoResp
+	nodeInvalid
+	nodePlanned
+	nodeResv
+	nodeMaint
+	nodeCloud
+	nodeBlocked
+	nodeDynFuture
+	nodeDynNormal
+	nodeExternal
+	nodePowerDown
+	nodePowerUp
+	nodePoweredDown
+	nodePoweringDown
+	nodePoweringUp
+	nodeRebootIssued
+	nodeRebootRequested
+)
+
+// nodeRow is one node.
+type nodeRow struct {
+	Name, Addr  string // Addr: host:port of the agent's metrics, if known
+	Flags       nodeFlags
+	Busy        bool // jobs hold it
+	Reason      string
+	ReasonAt    spec.Instant
+	LostAt      spec.Instant
+	CPUs        int64 // configured
+	CPUsForJobs int64 // without those kept for the system
+	CPUAlloc    int64
+	Mem         int64 // MiB
+	MemForJobs  int64
+	MemAlloc    int64
+	MemFree     int64 // MiB the operating system calls free; -1 when it is not known
+	GPUs        int64
+	GPUAlloc    int64
+	GRES        []gresRow
+	Features    string
+	Parts       []string
+}
+
+// gresRow is one kind and type of generic resource of a node.
+type gresRow struct {
+	Name, Type  string
+	Total, Used int64
+}
+
+// usable tells whether new jobs may start on the node.
+func (n *nodeRow) usable() bool {
+	return n.Flags&(nodeDown|nodeUnknown|nodeFuture|nodeError|nodeDrain|nodeFail|nodeNoResp|nodeInvalid|nodePoweredDown|nodePoweringDown) == 0
+}
+
+// state is the one state muster_nodes counts the node under.
+func (n *nodeRow) state() string {
+	switch f := n.Flags; {
+	case f&(nodeUnknown|nodeFuture) != 0:
+		return "unknown"
+	case f&(nodeDown|nodeError) != 0:
+		return "down"
+	case f&nodeFail != 0:
+		return "fail"
+	case f&(nodeDrain|nodeInvalid) != 0:
+		if n.Busy {
+			return "draining"
+		}
+		return "drained"
+	case f&nodeAlloc != 0:
+		return "allocated"
+	case f&nodeMixed != 0:
+		return "mixed"
+	}
+	return "idle"
+}
+
+func (n *nodeRow) cpuIdle() int64 {
+	if !n.usable() {
+		return 0
+	}
+	return max(n.CPUsForJobs-n.CPUAlloc, 0)
+}
+
+// cpuOther are neither allocated nor idle.
+func (n *nodeRow) cpuOther() int64 { return max(n.CPUs-n.CPUAlloc-n.cpuIdle(), 0) }
+
+func (n *nodeRow) gpuIdle() int64 {
+	if !n.usable() {
+		return 0
+	}
+	return max(n.GPUs-n.GPUAlloc, 0)
+}
+
+// partRow is a partition with its nodes as indices into picture.nodes.
+type partRow struct {
+	Name  string
+	nodes []int32
+}
+
+// schedRow is what sdiag prints, with durations.
+type schedRow struct {
+	Threads, ServerQueue, DBDQueue, AgentThreads int64
+
+	Cycles, CycleDepth              uint64
+	CycleLast, CycleMax, CycleTotal spec.Span
+	CycleQueue                      int64
+	Since                           spec.Instant // what the figures cover
+	BFCycles                        uint64
+	BFLast, BFMax, BFTotal          spec.Span
+	BFDepthTotal, BFTryTotal        uint64
+	BFDepthLast, BFTryLast          int64
+	BFQueue, BFTable                int64
+	BFQueueTotal, BFTableTotal      uint64
+	BFWhen                          spec.Instant
+	BFActive                        bool
+	Backfilled, BackfilledCycle     uint64
+	BackfilledHet                   uint64
+	Submitted, Started, Completed   uint64
+	Cancelled, Failed               uint64
+	Exits, BFExits                  map[string]uint64 // by the native dialect's word
+	Latency                         spec.Span
+	StatesAt                        spec.Instant
+	RPCs, UserRPCs                  []rpcRow
+}
+
+// rpcRow is one operation's or user's calls.
+type rpcRow struct {
+	Name  string
+	Count uint64
+	Total spec.Span
+}
+
+type licenceRow struct {
+	Name                  string
+	Total, Used, Reserved int64
+}
+
+type reservationRow struct {
+	Name, State, Nodes, Partition, Flags string
+	Users, Accounts                      string
+	Start, End                           spec.Instant
+	NodeCount, Cores                     int64
+	members                              []int32
+}
+
+// shareRow is one association's place in fair-share.
+type shareRow struct {
+	Account, User string
+	RawShares     int64
+	NormShares    float64
+	RawUsage      float64 // TRES-seconds, decayed
+	NormUsage     float64
+	Factor        float64
+	HasFactor     bool
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+func sortedPairs[V any](m map[pair]V) []pair {
+	keys := make([]pair, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Slice(keys, func(i, j int) bool {
+		return keys[i].a < keys[j].a || (keys[i].a == keys[j].a && keys[i].b < keys[j].b)
+	})
+	return keys
+}
