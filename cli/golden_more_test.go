@@ -83,7 +83,8 @@ func (w *world) steps() {
 	batch := &apiv1.Tres{Cpu: 1, Mem: 500, Node: 1, Other: []*apiv1.NamedCount{{Name: "gres/gpu", N: 3}}}
 	w.acct = []*apiv1.AcctRow{job, row("batch", "batch", "COMPLETED", 0, 0), row("0", "hostname", "COMPLETED", 0, 0), row("1", "sh", "FAILED", 4, 0), row("2", "sh", "CANCELLED", 0, 9),
 		{Uid: 112, JobId: 112, ArrayTask: -1, Name: "gpuenv", ReqMem: 500, AllocTres: gpu, ReqTres: gpu}, {Uid: 112, JobId: 112, ArrayTask: -1, Step: "batch", AllocTres: batch}}
-	w.reply[methodAcctJobs] = func(req proto.Message) (proto.Message, error) {
+	w.scripts = &apiv1.AcctScriptReply{Scripts: []*apiv1.AcctScript{{Row: &apiv1.AcctRow{JobId: 112}, Missing: true}}}
+	w.reply[methodAcctRows] = func(req proto.Message) (proto.Message, error) {
 		out := &apiv1.AcctReply{Cluster: "peer"}
 		for _, r := range w.acct {
 			for _, j := range req.(*apiv1.AcctQuery).GetJobs() {
@@ -181,7 +182,7 @@ func moreScenarios() map[string]scenario {
 			"sacctmgr_del_missing.txt": {"sacctmgr -i delete user nosuch"},
 		}},
 		"steps": {(*world).steps, map[string][]string{"sacct_brief.txt": {"sacct -j 111 -b", "sacct -j 111 -n -o jobid,state", "sacct -j 111.1", "sacct -j 111 --parsable --delimiter=, -o jobid,state",
-			"sacct -j 999999", "sacct -j 111 -o nosuchfield", "sacct -s BADSTATE", "sacct -S notatime", "sacct -j 112 --units=G -o jobid,reqmem,alloctres%60"}}},
+			"sacct -j 999999", "sacct -j 111 -o nosuchfield", "sacct -s BADSTATE", "sacct -S notatime", "sacct -j 112 --units=G -o jobid,reqmem,alloctres%60", "sacct -j 112 -B", "sacct -c -j 112"}}},
 		"usage": {(*world).usage, map[string][]string{
 			"sreport_cluster_util.txt": {"sreport cluster utilization start=2026-11-21 end=2026-11-22", "sreport -t hours cluster utilization start=2026-11-21 end=2026-11-22",
 				"sreport -T cpu,gres/gpu -t minutes cluster utilization start=2026-11-21 end=2026-11-22"},

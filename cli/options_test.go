@@ -72,6 +72,7 @@ func samples() map[string]map[string]sample {
 			"all": on("scontrol show partition", ""), "clusters": s("other"), "details": s(""), "hide": on("scontrol --all show partition", ""), "json": s(""), "oneliner": s(""), "quiet": on("scontrol reconfigure", ""), "yaml": s(""),
 		},
 		"sacct": {
+			"associations": s("8"), "batch-script": with("", "-j 4"), "completion": s(""), "env-vars": with("", "-j 4"),
 			"accounts": s("ml"), "array": s(""), "allocations": s(""), "allusers": s(""), "brief": s(""), "clusters": s("other"), "constraints": s("x"), "delimiter": with(",", "-P"), "duplicates": s(""), "endtime": s("now"),
 			"flags": s("x"), "format": s("jobid"), "gid": s("5"), "group": s("g"), "helpformat": s(""), "jobs": s("4"), "json": s(""), "long": s(""), "name": s("x"), "ncpus": s("9"), "nnodes": s("9"),
 			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
@@ -111,6 +112,7 @@ func everything(t *testing.T) *world {
 	w.results = []*apiv1.JobResult{{Job: "87", Error: &apiv1.Error{Code: 2002, Text: spec.CodeAccessDenied.String()}}}
 	w.acct[0].TimeLimit, w.acct[0].ReqMem = 3*hour, 2048
 	w.acct = append(w.acct, &apiv1.AcctRow{JobId: 36, Uid: 36, ArrayJobId: 36, ArrayTask: -1, ArrayTasks: "5-9", State: "PENDING"})
+	w.scripts = &apiv1.AcctScriptReply{Scripts: []*apiv1.AcctScript{{Row: w.acct[0], Data: []byte("A=1\x00B=2\x00")}}}
 	w.behind = 3
 	w.changed = []string{"x"}
 	w.reply[methodWhy] = func(proto.Message) (proto.Message, error) {

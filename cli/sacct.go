@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,16 +51,16 @@ the jobs of this user (of all users for root and with -j). A job that was requeu
 			{Long: "allclusters", Short: "L", Help: "show all clusters", Always: noFederation},
 			{Long: "allocations", Short: "X", Help: "jobs only, without their steps"},
 			{Long: "allusers", Short: "a", Help: "jobs of all users"},
-			{Long: "associations", Short: "x", Arg: "<assoc_list>", Refused: "associations have no numbers for users; use -A and -u"},
-			{Long: "batch-script", Short: "B", Refused: "the service does not give scripts back yet"},
+			{Long: "associations", Short: "x", Arg: "<assoc_list>", Help: "only jobs of these associations, by number"},
+			{Long: "batch-script", Short: "B", Help: "print the batch script of each job of -j instead"},
 			{Long: "brief", Short: "b", Help: "jobid, state and exitcode"},
 			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "check that this is the cluster's name"},
-			{Long: "completion", Short: "c", Refused: "job completion files are not read; the accounting store has every job"},
+			{Long: "completion", Short: "c", Help: "read the job completion file: there is none, the accounting store has every job"},
 			{Long: "constraints", Short: "C", Arg: "<constraint_list>", Help: "only jobs with one of these constraints"},
 			{Long: "delimiter", Arg: "<characters>", Help: "what stands between fields with -p and -P"},
 			{Long: "duplicates", Short: "D", Help: "every attempt of a job that was requeued"},
 			{Long: "endtime", Short: "E", Arg: "<end_time>", Help: "jobs before this time"},
-			{Long: "env-vars", Refused: "the service does not give environments back yet"},
+			{Long: "env-vars", Help: "print the environment of each job of -j instead"},
 			{Long: "expand-patterns", Help: "fill in the patterns of file names", Always: "they are stored filled in"},
 			{Long: "federation", Env: "SACCT_FEDERATION", Refused: noFederation},
 			{Long: "file", Short: "f", Arg: "<file>", Refused: "job completion files are not read"},
@@ -91,7 +94,7 @@ the jobs of this user (of all users for root and with -j). A job that was requeu
 			{Long: "units", Arg: "[KMGTP]", Help: "print amounts in this unit"},
 			{Long: "use-local-uid", Help: "show this host's user numbers", Always: "jobs carry the number they ran with"},
 			{Long: "wckeys", Short: "W", Arg: "<wckey_list>", Help: "only jobs with one of these keys"},
-			{Long: "whole-hetjob", Arg: "yes|no", Maybe: true, Refused: "there are no heterogeneous jobs yet"},
+			{Long: "whole-hetjob", Arg: "yes|no", Maybe: true, Help: "show all components of a job", Always: "a job has one component: heterogeneous ones are refused at submission"},
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
 		},
 		env: []variable{{"SLURM_TIME_FORMAT", "how points in time are written: standard, relative or a strftime format"}},
@@ -118,6 +121,9 @@ func runSacct(c *call) error {
 	if c.opts.On("helpformat") {
 		return c.write(fieldHelp())
 	}
+	if c.opts.On("completion") {
+		return fail(1, "Slurm job completion is disabled")
+	}
 	fields, err := c.acctColumns()
 	if err != nil {
 		return err
@@ -129,20 +135,119 @@ func runSacct(c *call) error {
 	if err := c.checkClusters(); err != nil {
 		return err
 	}
-	var rep apiv1.AcctReply
-	if err := c.askFresh(methodAcctJobs, ask.req, &rep, func(seq uint64) { ask.req.MinSeq = seq }); err != nil {
-		return err
+	if c.opts.On("batch-script") || c.opts.On("env-vars") {
+		return c.acctScripts(ask.req.GetJobs())
 	}
-	c.warnBehind(rep.GetBehind())
-	rows := ask.rows(rep.GetRows(), c.opts.On("array"))
-	view := &acctView{clock: c.clock(), cluster: rep.GetCluster(), convert: format.Convert{Exact: true, Keep: c.opts.On("noconvert")}}
+	if !c.wantsTree() && len(ask.keep) == 0 {
+		ask.req.Fields = acctNeeds(fields)
+	}
+	return c.acctPrint(ask, fields)
+}
+
+// acctPrint prints the answer as it comes: text piece by piece, a document at
+// the end.
+func (c *call) acctPrint(ask *acctAsk, fields []acctColumn) error {
+	view := &acctView{clock: c.clock(), convert: format.Convert{Exact: true, Keep: c.opts.On("noconvert")}}
 	if u := c.opts.Text("units"); u != "" {
 		view.convert = format.Convert{To: strings.ToUpper(u)[0]}
 	}
-	if c.wantsTree() {
-		return c.structured(c.opts.On("json"), acctTree(c, view, rows))
+	style := c.tableStyle()
+	var kept []*apiv1.AcctRow
+	var buf []byte
+	first, behind := true, uint64(0)
+	err := c.acctStream(ask.req, func(rep *apiv1.AcctReply) error {
+		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
+		rows := ask.rows(rep.GetRows(), c.opts.On("array"))
+		if c.wantsTree() {
+			kept = append(kept, rows...)
+			return nil
+		}
+		buf = acctText(buf[:0], style, fields, rows, view, first)
+		first = false
+		return c.write(buf)
+	})
+	if err != nil {
+		return err
 	}
-	return c.write(acctText(c.tableStyle(), fields, rows, view))
+	c.warnBehind(behind)
+	if c.wantsTree() {
+		return c.structured(c.opts.On("json"), acctTree(c, view, kept))
+	}
+	return nil
+}
+
+// acctStream asks for rows that hold everything which happened before the
+// question, and hands each piece on.
+func (c *call) acctStream(req *apiv1.AcctQuery, each func(*apiv1.AcctReply) error) error {
+	var ping apiv1.PingReply
+	if err := c.ask(methodPing, &apiv1.PingRequest{}, &ping); err != nil {
+		return err
+	}
+	req.MinSeq = ping.GetSeq()
+	return stream(c, methodAcctRows, req, each)
+}
+
+// stream makes a call and hands each message of the answer on.
+func stream[M any, P interface {
+	*M
+	protoMessage
+}](c *call, method string, req protoMessage, each func(P) error) error {
+	conn, err := c.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	s, err := conn.Stream(ctx, method, req)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	began := c.Now()
+	for n := 0; ; n++ {
+		m := P(new(M))
+		switch err := s.Recv(m); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if n == 0 {
+			c.traced(method, began, req, m)
+		}
+		if err := each(m); err != nil {
+			return err
+		}
+	}
+}
+
+// acctScripts prints the scripts, or environments, of jobs.
+func (c *call) acctScripts(jobs []string) error {
+	env := c.opts.On("env-vars")
+	if len(jobs) == 0 {
+		return c.errorf("name the jobs with -j")
+	}
+	if env && c.opts.On("batch-script") {
+		return c.errorf("--batch-script and --env-vars exclude each other")
+	}
+	req := &apiv1.AcctScriptQuery{Jobs: jobs, Environment: env}
+	var rep apiv1.AcctScriptReply
+	if err := c.askFresh(methodAcctScripts, req, &rep, func(seq uint64) { req.MinSeq = seq }); err != nil {
+		return err
+	}
+	c.warnBehind(rep.GetBehind())
+	var b []byte
+	for _, s := range rep.GetScripts() {
+		title, text := "Batch Script for %d\n", string(s.GetData())
+		if env {
+			title, text = "Environment used for %d (must be batch to display)\n", strings.ReplaceAll(strings.TrimSuffix(text, "\x00"), "\x00", "\n")
+		}
+		if s.GetMissing() {
+			text = "NONE"
+		}
+		b = fmt.Appendf(b, title+reportRule+"%s\n\n", s.GetRow().GetJobId(), strings.TrimSuffix(text, "\n"))
+	}
+	return c.write(b)
 }
 
 // askFresh asks accounting for an answer that holds everything which happened
@@ -168,12 +273,15 @@ func (c *call) tableStyle() column.Style {
 		Delim: c.opts.Text("delimiter"), NoHeader: c.opts.On("noheader")}
 }
 
-func acctText(style column.Style, fields []acctColumn, rows []*apiv1.AcctRow, view *acctView) []byte {
+// acctText appends rows, under the header if they are the first.
+func acctText(b []byte, style column.Style, fields []acctColumn, rows []*apiv1.AcctRow, view *acctView, first bool) []byte {
 	heads := make([]column.Field, len(fields))
 	for i, f := range fields {
 		heads[i] = column.Field{Name: f.name, Width: f.width}
 	}
-	b := style.Header(nil, heads)
+	if first {
+		b = style.Header(b, heads)
+	}
 	texts := make([]string, len(fields))
 	for _, r := range rows {
 		for i, f := range fields {
@@ -269,6 +377,13 @@ func (c *call) acctQuery() (*acctAsk, error) {
 			return nil, c.errorf("%v", err)
 		}
 		q.Nodes = names
+	}
+	for _, id := range o.List("associations") {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, c.errorf("--associations=%s: expected numbers, as in the field AssocID", id)
+		}
+		q.Associations = append(q.Associations, uint32(n))
 	}
 	q.Users = append(o.List("uid"), o.List("user")...)
 	// Nobody named: the service shows the caller's own jobs.

@@ -168,6 +168,35 @@ func usageTRES(v *acctView, u *apiv1.Usage) string {
 	return strings.Join(append(parts, "pages="+itoa(u.GetMajFaults())), ",")
 }
 
+// usageWhere names the node, or the task, of the largest usage of each kind,
+// known where a step ran on one node or as one task.
+func usageWhere(task bool) func(*acctView, *apiv1.AcctRow) string {
+	return func(v *acctView, r *apiv1.AcctRow) string {
+		where := onNode(v, r)
+		if where == "" || (task && r.GetTasks() > 1) {
+			return ""
+		}
+		if task {
+			where = "0"
+		}
+		var parts []string
+		for p := range strings.SplitSeq(usageTRES(v, r.GetUsage()), ",") {
+			if name, _, _ := strings.Cut(p, "="); !task || name != "energy" {
+				parts = append(parts, name+"="+where)
+			}
+		}
+		return strings.Join(parts, ",")
+	}
+}
+
+// some0 is a number, or nothing for 0.
+func some0(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return itoa(n)
+}
+
 // gpuUsage is gres/gpumem (the largest sum) and gres/gpuutil in percent.
 func gpuUsage(u *apiv1.Usage) []string {
 	var mem, util, all int64
@@ -216,7 +245,7 @@ func acctFields() []acctField {
 	return []acctField{
 		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, empty},
 		{"AllocCPUS", 10, row(func(r *R) string { return itoa(allocCPUs(r)) })}, {"AllocNodes", 10, row(func(r *R) string { return itoa(allocNodes(r)) })},
-		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.tres(r.GetAllocTres()) }}, {"AssocID", 7, empty},
+		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.tres(r.GetAllocTres()) }}, {"AssocID", 7, row(func(r *R) string { return some0(r.GetAssocId()) })},
 		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, empty}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, empty},
 		{"BlockID", 16, empty}, {"Cluster", 10, func(v *acctView, _ *R) string { return v.cluster }}, {"Comment", 14, jobOnly((*R).GetComment)}, {"Constraints", 19, jobOnly((*R).GetConstraint)},
 		{"ConsumedEnergy", 14, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
@@ -238,7 +267,7 @@ func acctFields() []acctField {
 			}
 			return ""
 		}},
-		{"Licenses", 10, empty}, {"MaxDiskRead", 12, read}, {"MaxDiskReadNode", 15, onNode}, {"MaxDiskReadTask", 15, task}, {"MaxDiskWrite", 12, written}, {"MaxDiskWriteNode", 16, onNode},
+		{"Licenses", 10, jobOnly((*R).GetLicenses)}, {"MaxDiskRead", 12, read}, {"MaxDiskReadNode", 15, onNode}, {"MaxDiskReadTask", 15, task}, {"MaxDiskWrite", 12, written}, {"MaxDiskWriteNode", 16, onNode},
 		{"MaxDiskWriteTask", 16, task}, {"MaxPages", 8, pages}, {"MaxPagesNode", 12, onNode}, {"MaxPagesTask", 14, task}, {"MaxRSS", 10, rss}, {"MaxRSSNode", 10, onNode}, {"MaxRSSTask", 10, task},
 		{"MaxVMSize", 10, empty}, {"MaxVMSizeNode", 14, empty}, {"MaxVMSizeTask", 14, empty}, {"McsLabel", 12, empty}, {"MinCPU", 10, cpu}, {"MinCPUNode", 10, onNode}, {"MinCPUTask", 10, task},
 		{"NCPUS", 10, row(func(r *R) string { return itoa(allocCPUs(r)) })}, {"NNodes", 8, row(func(r *R) string { return itoa(allocNodes(r)) })},
@@ -282,12 +311,52 @@ func acctFields() []acctField {
 			return limit(r.GetTimeLimit(), func(sec int64) string { return itoa(sec / 60) })
 		})},
 		{"TotalCPU", 10, cpuTime(func(u *apiv1.Usage) int64 { return u.GetUserCpu() + u.GetSystemCpu() })},
-		{"TRESUsageInAve", 14, used(usageTRES)}, {"TRESUsageInMax", 14, used(usageTRES)}, {"TRESUsageInMaxNode", 18, empty}, {"TRESUsageInMaxTask", 18, empty},
-		{"TRESUsageInMin", 14, used(usageTRES)}, {"TRESUsageInMinNode", 18, empty}, {"TRESUsageInMinTask", 18, empty}, {"TRESUsageInTot", 14, used(usageTRES)},
+		{"TRESUsageInAve", 14, used(usageTRES)}, {"TRESUsageInMax", 14, used(usageTRES)}, {"TRESUsageInMaxNode", 18, usageWhere(false)}, {"TRESUsageInMaxTask", 18, usageWhere(true)},
+		{"TRESUsageInMin", 14, used(usageTRES)}, {"TRESUsageInMinNode", 18, usageWhere(false)}, {"TRESUsageInMinTask", 18, usageWhere(true)}, {"TRESUsageInTot", 14, used(usageTRES)},
 		{"TRESUsageOutAve", 15, empty}, {"TRESUsageOutMax", 15, empty}, {"TRESUsageOutMaxNode", 19, empty}, {"TRESUsageOutMaxTask", 19, empty}, {"TRESUsageOutMin", 15, empty},
 		{"TRESUsageOutMinNode", 19, empty}, {"TRESUsageOutMinTask", 19, empty}, {"TRESUsageOutTot", 15, used(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + itoa(u.GetWriteBytes()) })},
 		{"UID", 6, jobOnly(func(r *R) string { return itoa(r.GetUserId()) })}, {"User", 9, jobOnly((*R).GetUser)}, {"UserCPU", 10, cpuTime((*apiv1.Usage).GetUserCpu)},
 		{"WCKey", 10, jobOnly((*R).GetWckey)}, {"WCKeyID", 10, empty}, {"WorkDir", 20, jobOnly((*R).GetWorkDir)},
 		{"GPUUUIDs", 20, jobOnly((*R).GetGpuUuids)}, // Muster's own
 	}
+}
+
+// acctNeeds names what of a row the columns are made from; nil = everything.
+// What comes with every row is not named.
+//
+//muster:table one case for each column that a long listing is likely to have
+func acctNeeds(fields []acctColumn) []string {
+	out := []string{"submit"}
+	for _, f := range fields {
+		switch f.name {
+		case "JobID", "JobIDRaw", "DBIndex", "Elapsed", "ElapsedRaw", "Start", "End", "Submit", "Suspended", "Restarts", "Cluster":
+		case "State":
+			out = append(out, "cancelled_by")
+		case "ExitCode":
+			out = append(out, "exit_code")
+		case "AllocCPUS", "NCPUS", "AllocNodes", "NNodes", "CPUTime", "CPUTimeRAW":
+			out = append(out, "cpus", "req_nodes")
+		case "JobName":
+			out = append(out, "name")
+		case "User", "Account", "Partition", "QOS", "Reason", "Priority", "WCKey", "Comment", "Eligible":
+			out = append(out, strings.ToLower(f.name))
+		case "UID":
+			out = append(out, "user_id")
+		case "NodeList":
+			out = append(out, "node_list")
+		case "Timelimit", "TimelimitRaw":
+			out = append(out, "time_limit")
+		case "ReqMem", "ReqCPUS", "ReqTRES":
+			out = append(out, "req_tres")
+		case "AllocTRES":
+			out = append(out, "alloc_tres")
+		case "MaxRSS", "AveRSS", "TotalCPU", "UserCPU", "SystemCPU":
+			out = append(out, "usage", "cpus", "req_nodes")
+		case "WorkDir":
+			out = append(out, "work_dir")
+		default:
+			return nil
+		}
+	}
+	return out
 }

@@ -44,6 +44,8 @@ type fake struct {
 	config   *apiv1.GetConfigReply
 	acct     []*apiv1.AcctRow
 	report   *apiv1.ReportReply
+	scripts  *apiv1.AcctScriptReply
+	sql      *apiv1.SqlReply
 	diag     *apiv1.DiagReply
 	why      *apiv1.WhyReply
 	now      int64
@@ -63,7 +65,8 @@ func requests() map[string]proto.Message {
 		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
-		methodCreateToken: &apiv1.CreateTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctJobs: &apiv1.AcctQuery{},
+		methodCreateToken: &apiv1.CreateTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
+		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{},
 		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{},
 	}
 }
@@ -98,6 +101,13 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	}
 	if err != nil {
 		return err
+	}
+	if call.Method == methodAcctRows || call.Method == methodAcctSQL {
+		b, err := proto.Marshal(resp)
+		if err != nil {
+			return err
+		}
+		return call.Send(b)
 	}
 	return call.ReplyWith(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, resp) })
 }
@@ -162,6 +172,10 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 	case *apiv1.AcctQuery:
 		rows := slices.DeleteFunc(slices.Clone(f.acct), func(r *apiv1.AcctRow) bool { return q.GetAllocationsOnly() && r.GetStep() != "" })
 		return &apiv1.AcctReply{Rows: rows, Cluster: "peer", Now: f.now, Behind: f.behind}, nil
+	case *apiv1.AcctScriptQuery:
+		return f.scripts, nil
+	case *apiv1.SqlQuery:
+		return f.sql, nil
 	case *apiv1.ReportQuery:
 		return f.report, nil
 	case *apiv1.AccountingStatusRequest:

@@ -146,12 +146,12 @@ func BenchmarkQueries(b *testing.B) {
 			b.ReportMetric(float64(n), "rows")
 		})
 	}
-	acct := func(a query.Acct) query.Query { return a.Runs(sc) }
+	acct := func(a query.Acct) query.Query { return a.Runs(sc, all) }
 	run("sacct/one-job", acct(query.Acct{Jobs: []query.JobRef{{ID: 10500000, Task: -1}}, Start: 1, End: sc.Now}))
-	run("sacct/one-job-steps", (&query.Acct{Jobs: []query.JobRef{{ID: 10500000, Task: -1}}, Start: 1, End: sc.Now}).Steps(sc))
+	run("sacct/one-job-steps", (&query.Acct{}).Steps(sc, []query.RunKey{{UID: 500001}}, true, true))
 	run("sacct/user-day", acct(query.Acct{Users: []string{"u042"}, Start: day, End: day.Add(spec.Day)}))
 	run("sacct/all-day", acct(query.Acct{Start: day, End: day.Add(spec.Day)}))
-	run("sacct/all-day-steps", (&query.Acct{Start: day, End: day.Add(spec.Day)}).Steps(sc))
+	run("sacct/all-day-steps", (&query.Acct{}).Steps(sc, stretch(466_000, 500_000), false, false))
 	run("sacct/failed-month", acct(query.Acct{States: []uint32{uint32(spec.NodeFailed)}, Start: spec.AtUnix(month), End: sc.Now}))
 	r := query.Report{Start: spec.AtUnix(month), End: sc.Now}
 	used, err := r.Used(sc)
@@ -168,4 +168,13 @@ func BenchmarkQueries(b *testing.B) {
 		q, _ := query.KPIs(sc, src, 30*spec.Day)
 		run("kpi-30d/"+string(src), q)
 	}
+}
+
+// stretch names the runs of a range of jobs.
+func stretch(from, to uint64) []query.RunKey {
+	var out []query.RunKey
+	for uid := from; uid < to; uid++ {
+		out = append(out, query.RunKey{UID: uid})
+	}
+	return out
 }

@@ -15,6 +15,11 @@ func scopeOf(s *Store, w *Writer, now spec.Instant) query.Scope {
 	return query.Scope{Database: s.db, Ledger: tallytest.LedgerID, Seq: w.pos.Seq, Gen: w.pos.Gen, Now: now}
 }
 
+// all asks for every part of a run.
+func all(query.RunPart) bool { return true }
+
+var keys = []query.RunKey{{UID: 3}, {UID: 4, Restarts: 1}}
+
 func TestQueriesRun(t *testing.T) {
 	s := openStore(t, startEngine(t).Socket(), "q")
 	ta := tally.New()
@@ -25,7 +30,7 @@ func TestQueriesRun(t *testing.T) {
 	}
 	sc := scopeOf(s, w, log[len(log)-1].At)
 	a := query.Acct{Jobs: []query.JobRef{{ID: 3, Task: -1}, {ID: 4, Task: 2}}, Users: []string{"alice"}, Accounts: []string{"ml"}, Partitions: []string{"batch"}, QOS: []string{"normal"},
-		Names: []string{"train"}, Nodes: []string{"n1"}, States: []uint32{1, 2, 3, 4, 5, 100}, End: sc.Now}
+		Names: []string{"train"}, Assocs: []uint32{1, 2}, Nodes: []string{"n1"}, States: []uint32{1, 2, 3, 4, 5, 100}, End: sc.Now}
 	run := func(name string, q query.Query) {
 		n := 0
 		if err := s.Query(context.Background(), q, func(func(...any) error) error { n++; return nil }); err != nil {
@@ -33,10 +38,11 @@ func TestQueriesRun(t *testing.T) {
 		}
 		t.Log(name, n)
 	}
-	run("runs", a.Runs(sc))
-	run("steps", a.Steps(sc))
-	run("live steps", a.LiveSteps(sc))
-	run("all", (&query.Acct{End: sc.Now}).Runs(sc))
+	run("runs", a.Runs(sc, all))
+	run("steps", a.Steps(sc, keys, true, true))
+	run("submission", query.Submission(sc, 3))
+	run("live steps", a.LiveSteps(sc, keys))
+	run("all", (&query.Acct{End: sc.Now}).Runs(sc, all))
 	for _, tres := range []string{"cpu", "mem", "node", "gres/gpu", "gres/gpu:h100"} {
 		r := query.Report{Start: log[0].At, End: sc.Now, TRES: tres}
 		q, err := r.Used(sc)

@@ -82,6 +82,9 @@ type Config struct {
 	Identity func() (ledger [16]byte, cluster string)
 	// Confirm is called after every stored batch; nil = nobody asks.
 	Confirm func(Progress)
+	// Content gives a script or an environment by its hash, from the
+	// controller's content; nil = it cannot be had here.
+	Content func(ctx context.Context, hash spec.Hash) ([]byte, error)
 	// Identify tells who calls a service; nil = everyone is an administrator.
 	Identify func(ctx context.Context) Caller
 

@@ -4,41 +4,69 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/musterhpc/muster/accounting/query"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
+// chunk is how many runs are put together before they are handed on.
+const chunk = 4096
+
 // Jobs answers sacct: runs, and below each its steps.
 func (s Service) Jobs(ctx context.Context, q *apiv1.AcctQuery) (*apiv1.AcctReply, error) {
+	var out *apiv1.AcctReply
+	err := s.rows(ctx, q, func(part *apiv1.AcctReply) error {
+		if out == nil {
+			out = part
+		} else {
+			out.Rows = append(out.Rows, part.GetRows()...)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// JobRows is Jobs, some thousand rows at a time.
+func (s Service) JobRows(q *apiv1.AcctQuery, stream service.Accounting_JobRowsServer) error {
+	return s.rows(stream.Context(), q, stream.Send)
+}
+
+// rows hands the answer on in pieces, at least one; what is in a piece is not
+// kept.
+func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.AcctReply) error) error {
 	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
 	if err != nil {
-		return nil, s.D.away(err)
+		return s.D.away(err)
 	}
 	ask, err := s.ask(ctx, q, scope.Now)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a := answer{ask: ask, reply: &apiv1.AcctReply{Seq: scope.Seq, Behind: behind, Cluster: s.D.name(), Now: int64(scope.Now)}}
-	if err := s.D.cfg.Store.Query(ctx, ask.Runs(scope), a.run); err != nil {
-		return nil, s.D.away(err)
-	}
-	if !ask.Allocations && len(a.runs) > 0 {
-		a.steps = map[runKey][]*apiv1.AcctRow{}
-		if err := s.D.cfg.Store.Query(ctx, ask.Steps(scope), a.step); err != nil {
-			return nil, s.D.away(err)
+	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields())}
+	sc := newRunScan(a.want)
+	err = s.D.cfg.Store.Query(ctx, ask.Runs(scope, a.want), func(scan func(...any) error) error {
+		if err := scan(sc.dest...); err != nil {
+			return err
 		}
-		if err := s.D.cfg.Store.Query(ctx, ask.LiveSteps(scope), a.liveStep); err != nil {
-			return nil, s.D.away(err)
-		}
+		return a.run(sc.next())
+	})
+	if err == nil {
+		err = a.flush(true)
 	}
-	a.assemble(scope.Now)
-	return a.reply, nil
+	return s.D.away(err)
+}
+
+// wanted tells which parts of a run the fields of the answer need.
+func wanted(fields []string) func(query.RunPart) bool {
+	if len(fields) == 0 {
+		return func(p query.RunPart) bool { return p.Field != "cpus" && p.Field != "array_uid" }
+	}
+	return func(p query.RunPart) bool { return p.Field == "" || slices.Contains(fields, p.Field) }
 }
 
 // name is the cluster's.
@@ -55,7 +83,7 @@ func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, now spec.Instant) 
 		return nil, err
 	}
 	a := &query.Acct{Users: q.GetUsers(), Accounts: q.GetAccounts(), Partitions: q.GetPartitions(), QOS: q.GetQos(), Names: q.GetNames(),
-		States: q.GetStates(), Start: spec.Instant(q.GetStart()), End: spec.Instant(q.GetEnd()), Allocations: q.GetAllocationsOnly(),
+		States: q.GetStates(), Assocs: q.GetAssociations(), Start: spec.Instant(q.GetStart()), End: spec.Instant(q.GetEnd()), Allocations: q.GetAllocationsOnly(),
 		Duplicates: q.GetDuplicates()}
 	for _, text := range q.GetJobs() {
 		ref, err := query.ParseJobRef(text)
@@ -80,119 +108,109 @@ func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, now spec.Instant) 
 	return a, nil
 }
 
-type runKey struct {
-	uid      uint64
-	restarts uint32
-}
-
-// answer collects rows.
+// answer collects rows and hands them on.
 type answer struct {
-	ask   *query.Acct
-	reply *apiv1.AcctReply
+	s      Service
+	ctx    context.Context
+	scope  query.Scope
+	ask    *query.Acct
+	want   func(query.RunPart) bool
+	send   func(*apiv1.AcctReply) error
+	behind uint64
+	sent   bool
+
 	runs  []acctRun
-	steps map[runKey][]*apiv1.AcctRow
+	steps map[query.RunKey][]*apiv1.AcctRow
 }
 
 // acctRun is a run with what its row does not say.
 type acctRun struct {
 	row   *apiv1.AcctRow
-	key   runKey
+	key   query.RunKey
 	batch bool
 }
 
-// usage is what the store has of a run's or step's usage.
-type usage struct {
-	measured                             bool
-	user, system, mem, read, write, majf int64
-	rss, energy                          *int64
-}
-
-func (u *usage) dest() []any {
-	return []any{&u.measured, &u.user, &u.system, &u.rss, &u.mem, &u.read, &u.write, &u.energy, &u.majf}
-}
-
-func (u *usage) fill(row *apiv1.AcctRow) {
-	if !u.measured {
-		return
-	}
-	out := &apiv1.Usage{UserCpu: u.user * micro, SystemCpu: u.system * micro, ReadBytes: u.read, WriteBytes: u.write, MemMibS: u.mem, MajFaults: u.majf}
-	if u.rss != nil {
-		out.PeakRss, out.HasRss = *u.rss, true
-	}
-	if u.energy != nil {
-		out.EnergyMj, out.HasEnergy = *u.energy, true
-	}
-	row.Usage, row.HasUsage = out, true
-}
-
-// micro is a microsecond in the API's nanoseconds.
-const micro = int64(spec.Microsecond)
-
-// vector is a TRES vector as the store has it.
-type vector struct {
-	cpus, mem, nodes, gpus, billing int64
-	other                           map[string]int64
-}
-
-func (v *vector) dest() []any {
-	return []any{&v.cpus, &v.mem, &v.nodes, &v.gpus, &v.billing, &v.other}
-}
-
-func (v *vector) tres() *apiv1.Tres {
-	t := spec.TRES{CPU: v.cpus, Mem: v.mem, Node: v.nodes, Billing: v.billing}
-	for name, n := range v.other {
-		t = t.With(name, n)
-	}
-	return wire.TRES(t.With("gres/gpu", v.gpus))
-}
-
-// run reads a row of Acct.Runs.
-func (a *answer) run(scan func(...any) error) error {
-	r := &apiv1.AcctRow{}
-	var cancelledBy *uint32
-	var limit, suspended, submit, eligible, start, end int64
-	var req, alloc vector
-	var use usage
-	var backfill, batch bool
-	var gpus []string
-	dest := []any{&r.Uid, &r.Restarts, &r.Attempt, &r.JobId, &r.ArrayJobId, &r.ArrayTask, &r.ArrayTasks, &r.TasksCount, &r.Name, &r.User, &r.UserId,
-		&r.Group, &r.GroupId, &r.Account, &r.Partition, &r.Qos, &r.Wckey, &r.Comment, &r.State, &r.ExitCode, &r.ExitSignal, &r.DerivedCode,
-		&r.DerivedSignal, &cancelledBy, &r.Reason, &limit, &suspended}
-	dest = append(append(dest, req.dest()...), alloc.dest()...)
-	dest = append(dest, &r.ReqNodes, &r.Tasks, &r.NodeList, &r.Constraint, &r.Reservation, &r.Priority, &backfill, &batch, &r.WorkDir, &r.SubmitLine,
-		&r.Stdin, &r.Stdout, &r.Stderr)
-	dest = append(append(dest, use.dest()...), &submit, &eligible, &start, &end, &gpus)
-	if err := scan(dest...); err != nil {
-		return err
-	}
-	if !a.wanted(r) {
+// run takes the next run. Of a job's runs, which come one behind the other,
+// only the last stays, unless all are asked for.
+func (a *answer) run(run acctRun) error {
+	if !a.stands(run.row) {
 		return nil
 	}
-	if cancelledBy != nil {
-		r.Cancelled, r.CancelledBy = true, *cancelledBy
+	if n := len(a.runs); n > 0 && !a.ask.Duplicates && a.runs[n-1].key.UID == run.key.UID {
+		a.runs[n-1] = run
+		return nil
 	}
-	r.TimeLimit = wire.Unlimited
-	if limit >= 0 {
-		r.TimeLimit = limit * micro
-	}
-	r.Suspended, r.Submit, r.Eligible, r.Start, r.End = suspended*micro, submit*micro, eligible*micro, start*micro, end*micro
-	r.ReqTres, r.ReqCpus, r.ReqMem = req.tres(), uint32(req.cpus), req.mem
-	if start != 0 {
-		r.AllocTres = alloc.tres()
-		r.Flags = "SchedMain"
-		if backfill {
-			r.Flags = "SchedBackfill"
+	if len(a.runs) == chunk {
+		if err := a.flush(false); err != nil {
+			return err
 		}
 	}
-	r.GpuUuids = strings.Join(gpus, ",")
-	use.fill(r)
-	a.runs = append(a.runs, acctRun{row: r, key: runKey{r.GetUid(), r.GetRestarts()}, batch: batch})
+	a.runs = append(a.runs, run)
 	return nil
 }
 
-// wanted drops the record of an array that was found for a task which it does
+// flush puts the runs together with their steps and hands them on.
+func (a *answer) flush(last bool) error {
+	if len(a.runs) == 0 && (a.sent || !last) {
+		return nil
+	}
+	a.sent = true
+	if !a.ask.Allocations && len(a.runs) > 0 {
+		if err := a.findSteps(); err != nil {
+			return err
+		}
+	}
+	reply := &apiv1.AcctReply{Seq: a.scope.Seq, Behind: a.behind, Cluster: a.s.D.name(), Now: int64(a.scope.Now)}
+	a.assemble(reply)
+	a.runs, a.steps = a.runs[:0], nil
+	return a.send(reply)
+}
+
+// findSteps asks for the steps of the runs.
+func (a *answer) findSteps() error {
+	a.steps = make(map[query.RunKey][]*apiv1.AcctRow, len(a.runs))
+	keys := make([]query.RunKey, len(a.runs))
+	var open []query.RunKey
+	for i := range a.runs {
+		keys[i] = a.runs[i].key
+		a.steps[keys[i]] = nil
+		if r := a.runs[i].row; r.GetStart() != 0 && r.GetEnd() == 0 {
+			open = append(open, keys[i])
+		}
+	}
+	sc := newStepScan(a.want(query.RunPart{Field: "alloc_tres"}), a.want(query.RunPart{Field: "usage"}))
+	err := a.s.D.cfg.Store.Query(a.ctx, a.ask.Steps(a.scope, keys, sc.amounts, sc.usage), func(scan func(...any) error) error {
+		if err := scan(sc.dest...); err != nil {
+			return err
+		}
+		if k := (query.RunKey{UID: sc.uid, Restarts: sc.restarts}); a.asked(k) {
+			a.steps[k] = append(a.steps[k], sc.row())
+		}
+		return nil
+	})
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	return a.s.D.cfg.Store.Query(a.ctx, a.ask.LiveSteps(a.scope, open), func(scan func(...any) error) error {
+		r, err := liveStep(scan)
+		if err != nil {
+			return err
+		}
+		if k := (query.RunKey{UID: r.GetUid(), Restarts: r.GetRestarts()}); a.asked(k) {
+			a.steps[k] = append(a.steps[k], r)
+		}
+		return nil
+	})
+}
+
+func (a *answer) asked(k query.RunKey) bool {
+	_, ok := a.steps[k]
+	return ok
+}
+
+// stands drops the record of an array that was found for a task which it does
 // not stand for any more.
-func (a *answer) wanted(r *apiv1.AcctRow) bool {
+func (a *answer) stands(r *apiv1.AcctRow) bool {
 	if len(a.ask.Jobs) == 0 || r.GetArrayTasks() == "" {
 		return true
 	}
@@ -211,45 +229,9 @@ func (a *answer) wanted(r *apiv1.AcctRow) bool {
 	return false
 }
 
-// step reads a row of Acct.Steps.
-func (a *answer) step(scan func(...any) error) error {
-	r := &apiv1.AcctRow{ArrayTask: spec.NoTask, TasksCount: 1}
-	var id int32
-	var alloc vector
-	var use usage
-	var start, end int64
-	dest := []any{&r.Uid, &r.Restarts, &r.Attempt, &r.JobId, &id, &r.Name, &r.User, &r.Account, &r.State, &r.ExitCode, &r.ExitSignal, &r.Tasks, &r.NodeList}
-	dest = append(append(dest, alloc.dest()...), use.dest()...)
-	if err := scan(append(dest, &start, &end)...); err != nil {
-		return err
-	}
-	r.Step, r.Start, r.End, r.Submit = spec.StepID(id).String(), start*micro, end*micro, start*micro
-	r.AllocTres = alloc.tres()
-	use.fill(r)
-	a.addStep(r)
-	return nil
-}
-
-// liveStep reads a row of Acct.LiveSteps.
-func (a *answer) liveStep(scan func(...any) error) error {
-	r := &apiv1.AcctRow{ArrayTask: spec.NoTask, TasksCount: 1, State: spec.Running.String()}
-	var id int32
-	var start int64
-	if err := scan(&r.Uid, &r.Restarts, &r.Attempt, &r.JobId, &id, &r.Name, &start, &r.Tasks, &r.NodeList); err != nil {
-		return err
-	}
-	r.Step, r.Start, r.Submit = spec.StepID(id).String(), start*micro, start*micro
-	a.addStep(r)
-	return nil
-}
-
-func (a *answer) addStep(r *apiv1.AcctRow) {
-	k := runKey{r.GetUid(), r.GetRestarts()}
-	a.steps[k] = append(a.steps[k], r)
-}
-
 // assemble puts the rows in order: each run, its batch script, its steps.
-func (a *answer) assemble(now spec.Instant) {
+func (a *answer) assemble(reply *apiv1.AcctReply) {
+	now := a.scope.Now
 	for _, run := range a.runs {
 		r := run.row
 		until := r.GetEnd()
@@ -265,18 +247,18 @@ func (a *answer) assemble(now spec.Instant) {
 			r.Planned = max(waited-r.GetEligible(), 0)
 		}
 		steps := a.steps[run.key]
-		if !a.ask.Allocations && run.batch && r.GetStart() != 0 && !slices.ContainsFunc(steps, isBatch) {
+		if !a.ask.Allocations && run.batch && r.GetStart() != 0 && !hasBatch(steps) {
 			steps = slices.Insert(steps, 0, liveBatch(r))
 		}
 		if a.ask.Allocations || a.whole(r) {
-			a.reply.Rows = append(a.reply.Rows, r)
+			reply.Rows = append(reply.Rows, r)
 		}
 		for _, st := range steps {
 			if a.ask.Allocations || !a.named(r, st.GetStep()) {
 				continue
 			}
 			a.belong(r, st, until)
-			a.reply.Rows = append(a.reply.Rows, st)
+			reply.Rows = append(reply.Rows, st)
 		}
 	}
 }

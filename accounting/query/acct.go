@@ -21,6 +21,7 @@ type Acct struct {
 	Names       []string
 	Nodes       []string // host names
 	States      []uint32
+	Assocs      []uint32     // numbers of associations
 	Start, End  spec.Instant // both included
 	Allocations bool         // no steps
 	Duplicates  bool         // every run, not only the last
@@ -81,55 +82,118 @@ func (a *Acct) Window(now, midnight spec.Instant) {
 	}
 }
 
-// runColumns are the columns of a run, in the order of Run.
-var runColumns = []string{"uid", "restarts", "attempt", "job_id", "array_job_id", "array_task", "array_tasks", "count", "name", "user", "user_id",
-	"group", "group_id", "account", "partition", "qos", "wckey", "comment", "state", "exit_code", "exit_signal", "derived_code", "derived_signal",
-	"cancelled_by", "reason", "limit_us", "suspended_us", "req_cpus", "req_mem_mib", "req_nodes", "req_gpus", "req_billing", "req_tres",
-	"alloc_cpus", "alloc_mem_mib", "alloc_nodes", "alloc_gpus", "alloc_billing", "alloc_tres", "req_nodes_min", "tasks", "node_list", "constraint",
-	"reservation", "priority", "backfill", "batch", "work_dir", "submit_line", "stdin", "stdout", "stderr", "measured", "user_cpu_us",
-	"system_cpu_us", "peak_rss", "mem_mib_s", "read_bytes", "write_bytes", "energy_mj", "maj_faults"}
+// RunPart is what a question about runs can ask for: the columns behind one
+// field of the answer.
+type RunPart struct {
+	Field   string // "" = always
+	Columns []string
+}
 
-// instants are read as microseconds, 0 = not.
-const instants = "toUnixTimestamp64Micro(submit) AS submit_us, ifNull(toUnixTimestamp64Micro(eligible), 0) AS eligible_us, " +
-	"ifNull(toUnixTimestamp64Micro(start), 0) AS start_us"
+// RunParts lists the parts of a run in the order of their columns.
+//
+//muster:table one entry for each part
+func RunParts() []RunPart {
+	amounts := func(p string) []string {
+		return []string{p + "cpus", p + "mem_mib", p + "nodes", p + "gpus", p + "billing", p + "tres"}
+	}
+	return []RunPart{
+		{"", []string{"uid", "restarts", "attempt", "job_id", "array_job_id", "array_task", "array_tasks", "count", "state", "batch", "suspended_us",
+			"ifNull(toUnixTimestamp64Micro(start), 0) AS start_us", "ifNull(toUnixTimestamp64Micro(end), 0) AS end_us"}},
+		{"submit", []string{"toUnixTimestamp64Micro(submit) AS submit_us"}},
+		{"eligible", []string{"ifNull(toUnixTimestamp64Micro(eligible), 0) AS eligible_us"}},
+		{"name", []string{"name"}}, {"user", []string{"user"}}, {"user_id", []string{"user_id"}}, {"group", []string{"group", "group_id"}},
+		{"account", []string{"account"}}, {"assoc_id", []string{"assoc"}}, {"partition", []string{"partition"}}, {"qos", []string{"qos"}}, {"wckey", []string{"wckey"}},
+		{"comment", []string{"comment"}}, {"exit_code", []string{"exit_code", "exit_signal"}}, {"derived_code", []string{"derived_code", "derived_signal"}},
+		{"cancelled_by", []string{"cancelled_by"}}, {"reason", []string{"reason"}}, {"time_limit", []string{"limit_us"}},
+		{"req_tres", amounts("req_")}, {"alloc_tres", amounts("alloc_")},
+		{"req_nodes", []string{"req_nodes_min"}}, {"tasks", []string{"tasks"}}, {"node_list", []string{"node_list"}}, {"constraint", []string{"constraint"}},
+		{"reservation", []string{"reservation"}}, {"licenses", []string{"licenses"}}, {"priority", []string{"priority"}}, {"flags", []string{"backfill"}},
+		{"work_dir", []string{"work_dir"}}, {"submit_line", []string{"submit_line"}}, {"stdin", []string{"stdin"}}, {"stdout", []string{"stdout"}}, {"stderr", []string{"stderr"}},
+		{"usage", []string{"measured", "user_cpu_us", "system_cpu_us", "peak_rss", "mem_mib_s", "read_bytes", "write_bytes", "energy_mj", "maj_faults"}},
+		{"gpu_uuids", []string{"gpu_uuids"}},
+		{"array_uid", []string{"array_uid"}},
+		{"cpus", []string{"alloc_cpus AS cpus", "alloc_nodes AS nodes", "req_cpus AS cpus_asked"}}, // without the rest of the vectors
+	}
+}
 
-// Runs asks for the runs that match, in the order in which sacct shows them.
-// The row is: runColumns, then submit_us, eligible_us, start_us, end_us,
-// gpu_uuids, final (false = live).
-func (a *Acct) Runs(s Scope) Query {
+// Runs asks for the runs that match, with the parts that are wanted, in the
+// order in which sacct shows them. A job's runs stand next to each other, the
+// last one last: who wants only that one drops the others.
+func (a *Acct) Runs(s Scope, want func(RunPart) bool) Query {
 	b := begin(s)
-	return b.query("SELECT * FROM " + a.matching(b, "`"+strings.Join(runColumns, "`, `")+"`, "+instants+
-		", ifNull(toUnixTimestamp64Micro(end), 0) AS end_us, gpu_uuids") +
+	var columns []string
+	for _, p := range RunParts() {
+		if want(p) {
+			for _, c := range p.Columns {
+				if !strings.Contains(c, " ") {
+					c = "`" + c + "`"
+				}
+				columns = append(columns, c)
+			}
+		}
+	}
+	return b.query("SELECT * FROM " + b.runs(strings.Join(columns, ", "), a.where(b)) +
 		"\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts")
 }
 
-// matching is a subquery of the runs that match.
-func (a *Acct) matching(b *builder, columns string) string {
-	runs := b.runs(columns, a.where(b))
-	if a.Duplicates {
-		return runs
+// RunKey names a run.
+type RunKey struct {
+	UID      uint64
+	Restarts uint32
+}
+
+// stepKeys is how many runs are named to the store one by one; beyond it the
+// range of their uids is asked for, which may bring more.
+const stepKeys = 1000
+
+// uids is the condition on rows of runs.
+func uids(b *builder, runs []RunKey) string {
+	lo, hi := runs[0].UID, runs[0].UID
+	list := make([]uint64, 0, min(len(runs), stepKeys))
+	for _, r := range runs {
+		lo, hi = min(lo, r.UID), max(hi, r.UID)
+		if len(list) < stepKeys {
+			list = append(list, r.UID)
+		}
 	}
-	return "(SELECT * FROM " + runs + " ORDER BY uid, restarts DESC LIMIT 1 BY uid)"
+	text := "uid BETWEEN " + b.bind("lo", "UInt64", lo) + " AND " + b.bind("hi", "UInt64", hi)
+	if len(runs) <= stepKeys {
+		text += " AND uid IN " + b.bind("uids", "Array(UInt64)", list)
+	}
+	return text
 }
 
-// Steps asks for the ended steps of the runs that match.
-func (a *Acct) Steps(s Scope) Query {
+// Steps asks for the ended steps of runs, and perhaps of others: the reader
+// keeps those that it looks for. Without amounts and usage these columns are
+// empty.
+func (a *Acct) Steps(s Scope, runs []RunKey, amounts, usage bool) Query {
 	b := begin(s)
-	runs := a.matching(b, "uid, restarts")
-	return b.query("SELECT uid, restarts, attempt, job_id, step, name, user, account, state, exit_code, exit_signal, tasks, node_list, " +
-		"alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres, measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, " +
-		"read_bytes, write_bytes, energy_mj, maj_faults, " + us("start") + " AS start_us, " + us("end") + " AS end_us" +
-		"\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND (uid, restarts) IN (SELECT uid, restarts FROM " + runs + ")" +
-		"\nORDER BY uid, restarts, step")
+	columns := "uid, restarts, attempt, job_id, step, name, user, account, state, exit_code, exit_signal, tasks, node_list, " +
+		us("start") + " AS start_us, " + us("end") + " AS end_us, alloc_cpus, alloc_nodes"
+	if amounts {
+		columns += ", alloc_mem_mib, alloc_gpus, alloc_billing, alloc_tres"
+	}
+	if usage {
+		columns += ", measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, read_bytes, write_bytes, energy_mj, maj_faults"
+	}
+	return b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step")
 }
 
-// LiveSteps asks for the numbered steps that run now.
-func (a *Acct) LiveSteps(s Scope) Query {
+// LiveSteps asks for the numbered steps of runs that run now.
+func (a *Acct) LiveSteps(s Scope, runs []RunKey) Query {
 	b := begin(s)
-	where := a.where(b)
 	return b.query("SELECT uid, restarts, attempt, job_id, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
 		"\nFROM " + b.table("live") + " FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
-		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + where + "\nORDER BY uid, restarts, step_id")
+		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step_id")
+}
+
+// Submission asks for a job as it was submitted: who, and the hashes of the
+// script and the environment.
+func Submission(s Scope, uid uint64) Query {
+	b := begin(s)
+	p := b.bind("uid", "UInt64", uid)
+	return b.query("SELECT toUInt32(JSONExtractUInt(body, 'Spec', 'UID')), JSONExtractString(body, 'Spec', 'Script'), JSONExtractString(body, 'Spec', 'Env')" +
+		"\nFROM " + b.table("events") + "\nWHERE " + stored + " AND uid = " + p + " AND kind = 'JobSubmitted'")
 }
 
 // where is the condition on a run.
@@ -147,6 +211,9 @@ func (a *Acct) where(b *builder) string {
 	if len(a.Users) > 0 {
 		p := b.bind("users", "Array(String)", a.Users)
 		all = append(all, "(user IN "+p+" OR toString(user_id) IN "+p+")")
+	}
+	if len(a.Assocs) > 0 {
+		all = append(all, "assoc IN "+b.bind("assocs", "Array(UInt32)", a.Assocs))
 	}
 	list("account", "accounts", a.Accounts)
 	list("qos", "qos", a.QOS)

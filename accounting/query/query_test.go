@@ -13,6 +13,11 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
+// all asks for every part of a run.
+func all(query.RunPart) bool { return true }
+
+var keys = []query.RunKey{{UID: 3}, {UID: 4, Restarts: 1}}
+
 // TestNothingTyped: what a user types is bound, never part of the text; and
 // every place in the text has its parameter, once.
 func TestNothingTyped(t *testing.T) {
@@ -27,7 +32,7 @@ func TestNothingTyped(t *testing.T) {
 			a.Jobs = append(a.Jobs, query.JobRef{ID: rapid.Uint32().Draw(t, "id"), Task: rapid.Int64Range(-1, 9).Draw(t, "task")})
 		}
 		s := query.Scope{Database: "muster", Seq: 7, Gen: 1, Now: 1e18}
-		queries := []query.Query{a.Runs(s), a.Steps(s), a.LiveSteps(s)}
+		queries := []query.Query{a.Runs(s, all), a.Steps(s, keys, true, true), a.LiveSteps(s, keys)}
 		r := query.Report{End: 1e18, Accounts: typed("accounts"), Users: typed("users"), Partitions: typed("partitions"),
 			TRES: "gres/" + rapid.StringMatching(`tYpEd[ -~]{0,8}`).Draw(t, "tres")}
 		for _, make := range []func(query.Scope) (query.Query, error){r.Used, r.Utilization} {

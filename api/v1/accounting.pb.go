@@ -41,8 +41,12 @@ type AcctQuery struct {
 	Duplicates      bool                   `protobuf:"varint,13,opt,name=duplicates,proto3" json:"duplicates,omitempty"`                                  // -D
 	MinSeq          uint64                 `protobuf:"varint,14,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`                            // wait (up to 2 s) until this event is in
 	Zone            string                 `protobuf:"bytes,15,opt,name=zone,proto3" json:"zone,omitempty"`                                               // IANA
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What of each row is wanted, by the names of AcctRow's fields; empty =
+	// everything. What tells rows apart, their states and their times always come.
+	Fields        []string `protobuf:"bytes,16,rep,name=fields,proto3" json:"fields,omitempty"`
+	Associations  []uint32 `protobuf:"varint,17,rep,packed,name=associations,proto3" json:"associations,omitempty"` // numbers of associations
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcctQuery) Reset() {
@@ -59,7 +63,6 @@ func (x *AcctQuery) String() string {
 func (*AcctQuery) ProtoMessage() {}
 
 func (x *AcctQuery) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -73,7 +76,6 @@ func (x *AcctQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctQuery.ProtoReflect.Descriptor instead.
 func (*AcctQuery) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{0}
 }
 
@@ -182,6 +184,20 @@ func (x *AcctQuery) GetZone() string {
 	return ""
 }
 
+func (x *AcctQuery) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *AcctQuery) GetAssociations() []uint32 {
+	if x != nil {
+		return x.Associations
+	}
+	return nil
+}
+
 type AcctReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          []*AcctRow             `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
@@ -207,7 +223,6 @@ func (x *AcctReply) String() string {
 func (*AcctReply) ProtoMessage() {}
 
 func (x *AcctReply) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -221,7 +236,6 @@ func (x *AcctReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctReply.ProtoReflect.Descriptor instead.
 func (*AcctReply) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{1}
 }
 
@@ -317,6 +331,8 @@ type AcctRow struct {
 	Stdin         string                 `protobuf:"bytes,52,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	TasksCount    uint64                 `protobuf:"varint,53,opt,name=tasks_count,json=tasksCount,proto3" json:"tasks_count,omitempty"` // jobs this row stands for
 	Planned       int64                  `protobuf:"varint,54,opt,name=planned,proto3" json:"planned,omitempty"`                         // ns waited
+	AssocId       uint32                 `protobuf:"varint,55,opt,name=assoc_id,json=assocId,proto3" json:"assoc_id,omitempty"`
+	Licenses      string                 `protobuf:"bytes,56,opt,name=licenses,proto3" json:"licenses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -335,7 +351,6 @@ func (x *AcctRow) String() string {
 func (*AcctRow) ProtoMessage() {}
 
 func (x *AcctRow) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -349,7 +364,6 @@ func (x *AcctRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctRow.ProtoReflect.Descriptor instead.
 func (*AcctRow) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{2}
 }
 
@@ -731,6 +745,324 @@ func (x *AcctRow) GetPlanned() int64 {
 	return 0
 }
 
+func (x *AcctRow) GetAssocId() uint32 {
+	if x != nil {
+		return x.AssocId
+	}
+	return 0
+}
+
+func (x *AcctRow) GetLicenses() string {
+	if x != nil {
+		return x.Licenses
+	}
+	return ""
+}
+
+// AcctScriptQuery asks for the script, or the environment, of jobs. Only the
+// job's owner and administrators get it.
+type AcctScriptQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []string               `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"` // as in AcctQuery
+	Environment   bool                   `protobuf:"varint,2,opt,name=environment,proto3" json:"environment,omitempty"`
+	MinSeq        uint64                 `protobuf:"varint,3,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcctScriptQuery) Reset() {
+	*x = AcctScriptQuery{}
+	mi := &file_accounting_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcctScriptQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcctScriptQuery) ProtoMessage() {}
+
+func (x *AcctScriptQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_accounting_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcctScriptQuery.ProtoReflect.Descriptor instead.
+func (*AcctScriptQuery) Descriptor() ([]byte, []int) {
+	return file_accounting_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AcctScriptQuery) GetJobs() []string {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *AcctScriptQuery) GetEnvironment() bool {
+	if x != nil {
+		return x.Environment
+	}
+	return false
+}
+
+func (x *AcctScriptQuery) GetMinSeq() uint64 {
+	if x != nil {
+		return x.MinSeq
+	}
+	return 0
+}
+
+type AcctScriptReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Scripts       []*AcctScript          `protobuf:"bytes,1,rep,name=scripts,proto3" json:"scripts,omitempty"`
+	Behind        uint64                 `protobuf:"varint,2,opt,name=behind,proto3" json:"behind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcctScriptReply) Reset() {
+	*x = AcctScriptReply{}
+	mi := &file_accounting_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcctScriptReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcctScriptReply) ProtoMessage() {}
+
+func (x *AcctScriptReply) ProtoReflect() protoreflect.Message {
+	mi := &file_accounting_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcctScriptReply.ProtoReflect.Descriptor instead.
+func (*AcctScriptReply) Descriptor() ([]byte, []int) {
+	return file_accounting_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AcctScriptReply) GetScripts() []*AcctScript {
+	if x != nil {
+		return x.Scripts
+	}
+	return nil
+}
+
+func (x *AcctScriptReply) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+type AcctScript struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Row           *AcctRow               `protobuf:"bytes,1,opt,name=row,proto3" json:"row,omitempty"` // of whom
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Missing       bool                   `protobuf:"varint,3,opt,name=missing,proto3" json:"missing,omitempty"` // it is not kept any more, or there never was one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcctScript) Reset() {
+	*x = AcctScript{}
+	mi := &file_accounting_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcctScript) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcctScript) ProtoMessage() {}
+
+func (x *AcctScript) ProtoReflect() protoreflect.Message {
+	mi := &file_accounting_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcctScript.ProtoReflect.Descriptor instead.
+func (*AcctScript) Descriptor() ([]byte, []int) {
+	return file_accounting_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AcctScript) GetRow() *AcctRow {
+	if x != nil {
+		return x.Row
+	}
+	return nil
+}
+
+func (x *AcctScript) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *AcctScript) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
+// SqlQuery is a question in SQL. Every user sees the rows that he may see.
+type SqlQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sql           string                 `protobuf:"bytes,1,opt,name=sql,proto3" json:"sql,omitempty"`
+	Format        string                 `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"` // table, csv, json, parquet
+	MinSeq        uint64                 `protobuf:"varint,3,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`
+	Explain       string                 `protobuf:"bytes,4,opt,name=explain,proto3" json:"explain,omitempty"` // the name of a report: its SQL is the answer, and sql is not run
+	Views         bool                   `protobuf:"varint,5,opt,name=views,proto3" json:"views,omitempty"`    // the answer is a list of the views
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SqlQuery) Reset() {
+	*x = SqlQuery{}
+	mi := &file_accounting_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SqlQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SqlQuery) ProtoMessage() {}
+
+func (x *SqlQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_accounting_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SqlQuery.ProtoReflect.Descriptor instead.
+func (*SqlQuery) Descriptor() ([]byte, []int) {
+	return file_accounting_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SqlQuery) GetSql() string {
+	if x != nil {
+		return x.Sql
+	}
+	return ""
+}
+
+func (x *SqlQuery) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *SqlQuery) GetMinSeq() uint64 {
+	if x != nil {
+		return x.MinSeq
+	}
+	return 0
+}
+
+func (x *SqlQuery) GetExplain() string {
+	if x != nil {
+		return x.Explain
+	}
+	return ""
+}
+
+func (x *SqlQuery) GetViews() bool {
+	if x != nil {
+		return x.Views
+	}
+	return false
+}
+
+// SqlReply is a piece of the answer, as text or in the format.
+type SqlReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Behind        uint64                 `protobuf:"varint,2,opt,name=behind,proto3" json:"behind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SqlReply) Reset() {
+	*x = SqlReply{}
+	mi := &file_accounting_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SqlReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SqlReply) ProtoMessage() {}
+
+func (x *SqlReply) ProtoReflect() protoreflect.Message {
+	mi := &file_accounting_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SqlReply.ProtoReflect.Descriptor instead.
+func (*SqlReply) Descriptor() ([]byte, []int) {
+	return file_accounting_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SqlReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SqlReply) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
 // ReportQuery is what sreport and muster kpi ask.
 type ReportQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -746,13 +1078,20 @@ type ReportQuery struct {
 	By            string                 `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"` // kpi: cluster, partition, account, user, qos
 	Group         bool                   `protobuf:"varint,11,opt,name=group,proto3" json:"group,omitempty"`
 	MinSeq        uint64                 `protobuf:"varint,12,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`
+	Qos           []string               `protobuf:"bytes,13,rep,name=qos,proto3" json:"qos,omitempty"`
+	Wckeys        []string               `protobuf:"bytes,14,rep,name=wckeys,proto3" json:"wckeys,omitempty"`
+	Nodes         []string               `protobuf:"bytes,15,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Grouping      []int64                `protobuf:"varint,16,rep,packed,name=grouping,proto3" json:"grouping,omitempty"` // job sizes: the sizes at which a group begins
+	Count         bool                   `protobuf:"varint,17,opt,name=count,proto3" json:"count,omitempty"`              // job sizes: jobs instead of time
+	Flat          bool                   `protobuf:"varint,18,opt,name=flat,proto3" json:"flat,omitempty"`                // job sizes: each account by itself, not the tree's top
+	Jobs          []string               `protobuf:"bytes,19,rep,name=jobs,proto3" json:"jobs,omitempty"`                 // as in AcctQuery
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportQuery) Reset() {
 	*x = ReportQuery{}
-	mi := &file_accounting_proto_msgTypes[3]
+	mi := &file_accounting_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,8 +1103,7 @@ func (x *ReportQuery) String() string {
 func (*ReportQuery) ProtoMessage() {}
 
 func (x *ReportQuery) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[3]
+	mi := &file_accounting_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,8 +1116,7 @@ func (x *ReportQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportQuery.ProtoReflect.Descriptor instead.
 func (*ReportQuery) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{3}
+	return file_accounting_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReportQuery) GetReport() string {
@@ -866,6 +1203,55 @@ func (x *ReportQuery) GetMinSeq() uint64 {
 	return 0
 }
 
+func (x *ReportQuery) GetQos() []string {
+	if x != nil {
+		return x.Qos
+	}
+	return nil
+}
+
+func (x *ReportQuery) GetWckeys() []string {
+	if x != nil {
+		return x.Wckeys
+	}
+	return nil
+}
+
+func (x *ReportQuery) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ReportQuery) GetGrouping() []int64 {
+	if x != nil {
+		return x.Grouping
+	}
+	return nil
+}
+
+func (x *ReportQuery) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
+}
+
+func (x *ReportQuery) GetFlat() bool {
+	if x != nil {
+		return x.Flat
+	}
+	return false
+}
+
+func (x *ReportQuery) GetJobs() []string {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
 type ReportReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Columns       []*ReportColumn        `protobuf:"bytes,1,rep,name=columns,proto3" json:"columns,omitempty"`
@@ -882,7 +1268,7 @@ type ReportReply struct {
 
 func (x *ReportReply) Reset() {
 	*x = ReportReply{}
-	mi := &file_accounting_proto_msgTypes[4]
+	mi := &file_accounting_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,8 +1280,7 @@ func (x *ReportReply) String() string {
 func (*ReportReply) ProtoMessage() {}
 
 func (x *ReportReply) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[4]
+	mi := &file_accounting_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,8 +1293,7 @@ func (x *ReportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
 func (*ReportReply) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{4}
+	return file_accounting_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReportReply) GetColumns() []*ReportColumn {
@@ -979,7 +1363,7 @@ type ReportColumn struct {
 
 func (x *ReportColumn) Reset() {
 	*x = ReportColumn{}
-	mi := &file_accounting_proto_msgTypes[5]
+	mi := &file_accounting_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,8 +1375,7 @@ func (x *ReportColumn) String() string {
 func (*ReportColumn) ProtoMessage() {}
 
 func (x *ReportColumn) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[5]
+	mi := &file_accounting_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,8 +1388,7 @@ func (x *ReportColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportColumn.ProtoReflect.Descriptor instead.
 func (*ReportColumn) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{5}
+	return file_accounting_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReportColumn) GetName() string {
@@ -1039,7 +1421,7 @@ type ReportRow struct {
 
 func (x *ReportRow) Reset() {
 	*x = ReportRow{}
-	mi := &file_accounting_proto_msgTypes[6]
+	mi := &file_accounting_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,8 +1433,7 @@ func (x *ReportRow) String() string {
 func (*ReportRow) ProtoMessage() {}
 
 func (x *ReportRow) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[6]
+	mi := &file_accounting_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,8 +1446,7 @@ func (x *ReportRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRow.ProtoReflect.Descriptor instead.
 func (*ReportRow) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{6}
+	return file_accounting_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReportRow) GetCells() []*Cell {
@@ -1091,7 +1471,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_accounting_proto_msgTypes[7]
+	mi := &file_accounting_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,8 +1483,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[7]
+	mi := &file_accounting_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,8 +1496,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{7}
+	return file_accounting_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cell) GetKind() isCell_Kind {
@@ -1203,7 +1581,7 @@ type ReasonsQuery struct {
 
 func (x *ReasonsQuery) Reset() {
 	*x = ReasonsQuery{}
-	mi := &file_accounting_proto_msgTypes[8]
+	mi := &file_accounting_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,8 +1593,7 @@ func (x *ReasonsQuery) String() string {
 func (*ReasonsQuery) ProtoMessage() {}
 
 func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[8]
+	mi := &file_accounting_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,8 +1606,7 @@ func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonsQuery.ProtoReflect.Descriptor instead.
 func (*ReasonsQuery) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{8}
+	return file_accounting_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReasonsQuery) GetJob() string {
@@ -1261,7 +1637,7 @@ type ReasonsReply struct {
 
 func (x *ReasonsReply) Reset() {
 	*x = ReasonsReply{}
-	mi := &file_accounting_proto_msgTypes[9]
+	mi := &file_accounting_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,8 +1649,7 @@ func (x *ReasonsReply) String() string {
 func (*ReasonsReply) ProtoMessage() {}
 
 func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[9]
+	mi := &file_accounting_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,8 +1662,7 @@ func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonsReply.ProtoReflect.Descriptor instead.
 func (*ReasonsReply) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{9}
+	return file_accounting_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReasonsReply) GetRun() *AcctRow {
@@ -1341,7 +1715,7 @@ type AccountingStatusRequest struct {
 
 func (x *AccountingStatusRequest) Reset() {
 	*x = AccountingStatusRequest{}
-	mi := &file_accounting_proto_msgTypes[10]
+	mi := &file_accounting_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,8 +1727,7 @@ func (x *AccountingStatusRequest) String() string {
 func (*AccountingStatusRequest) ProtoMessage() {}
 
 func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[10]
+	mi := &file_accounting_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,8 +1740,7 @@ func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusRequest.ProtoReflect.Descriptor instead.
 func (*AccountingStatusRequest) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{10}
+	return file_accounting_proto_rawDescGZIP(), []int{15}
 }
 
 type AccountingStatusReply struct {
@@ -1385,7 +1757,7 @@ type AccountingStatusReply struct {
 
 func (x *AccountingStatusReply) Reset() {
 	*x = AccountingStatusReply{}
-	mi := &file_accounting_proto_msgTypes[11]
+	mi := &file_accounting_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,8 +1769,7 @@ func (x *AccountingStatusReply) String() string {
 func (*AccountingStatusReply) ProtoMessage() {}
 
 func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
-	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[11]
+	mi := &file_accounting_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,8 +1782,7 @@ func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusReply.ProtoReflect.Descriptor instead.
 func (*AccountingStatusReply) Descriptor() ([]byte, []int) {
-	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{11}
+	return file_accounting_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AccountingStatusReply) GetSeq() uint64 {
@@ -1461,7 +1831,7 @@ var File_accounting_proto protoreflect.FileDescriptor
 
 const file_accounting_proto_rawDesc = "" +
 	"\n" +
-	"\x10accounting.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\vagent.proto\"\x84\x03\n" +
+	"\x10accounting.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\vagent.proto\"\xc0\x03\n" +
 	"\tAcctQuery\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12\x14\n" +
 	"\x05users\x18\x02 \x03(\tR\x05users\x12\x1b\n" +
@@ -1482,13 +1852,15 @@ const file_accounting_proto_rawDesc = "" +
 	"duplicates\x18\r \x01(\bR\n" +
 	"duplicates\x12\x17\n" +
 	"\amin_seq\x18\x0e \x01(\x04R\x06minSeq\x12\x12\n" +
-	"\x04zone\x18\x0f \x01(\tR\x04zone\"\x89\x01\n" +
+	"\x04zone\x18\x0f \x01(\tR\x04zone\x12\x16\n" +
+	"\x06fields\x18\x10 \x03(\tR\x06fields\x12\"\n" +
+	"\fassociations\x18\x11 \x03(\rR\fassociations\"\x89\x01\n" +
 	"\tAcctReply\x12&\n" +
 	"\x04rows\x18\x01 \x03(\v2\x12.muster.v1.AcctRowR\x04rows\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06behind\x18\x03 \x01(\x04R\x06behind\x12\x18\n" +
 	"\acluster\x18\x04 \x01(\tR\acluster\x12\x10\n" +
-	"\x03now\x18\x05 \x01(\x03R\x03now\"\xe7\v\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\"\x9e\f\n" +
 	"\aAcctRow\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -1554,7 +1926,30 @@ const file_accounting_proto_rawDesc = "" +
 	"\x05stdin\x184 \x01(\tR\x05stdin\x12\x1f\n" +
 	"\vtasks_count\x185 \x01(\x04R\n" +
 	"tasksCount\x12\x18\n" +
-	"\aplanned\x186 \x01(\x03R\aplanned\"\x98\x02\n" +
+	"\aplanned\x186 \x01(\x03R\aplanned\x12\x19\n" +
+	"\bassoc_id\x187 \x01(\rR\aassocId\x12\x1a\n" +
+	"\blicenses\x188 \x01(\tR\blicenses\"`\n" +
+	"\x0fAcctScriptQuery\x12\x12\n" +
+	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12 \n" +
+	"\venvironment\x18\x02 \x01(\bR\venvironment\x12\x17\n" +
+	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\"Z\n" +
+	"\x0fAcctScriptReply\x12/\n" +
+	"\ascripts\x18\x01 \x03(\v2\x15.muster.v1.AcctScriptR\ascripts\x12\x16\n" +
+	"\x06behind\x18\x02 \x01(\x04R\x06behind\"`\n" +
+	"\n" +
+	"AcctScript\x12$\n" +
+	"\x03row\x18\x01 \x01(\v2\x12.muster.v1.AcctRowR\x03row\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
+	"\amissing\x18\x03 \x01(\bR\amissing\"}\n" +
+	"\bSqlQuery\x12\x10\n" +
+	"\x03sql\x18\x01 \x01(\tR\x03sql\x12\x16\n" +
+	"\x06format\x18\x02 \x01(\tR\x06format\x12\x17\n" +
+	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\x12\x18\n" +
+	"\aexplain\x18\x04 \x01(\tR\aexplain\x12\x14\n" +
+	"\x05views\x18\x05 \x01(\bR\x05views\"6\n" +
+	"\bSqlReply\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
+	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\xb2\x03\n" +
 	"\vReportQuery\x12\x16\n" +
 	"\x06report\x18\x01 \x01(\tR\x06report\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -1570,7 +1965,14 @@ const file_accounting_proto_rawDesc = "" +
 	"\x02by\x18\n" +
 	" \x01(\tR\x02by\x12\x14\n" +
 	"\x05group\x18\v \x01(\bR\x05group\x12\x17\n" +
-	"\amin_seq\x18\f \x01(\x04R\x06minSeq\"\xe8\x01\n" +
+	"\amin_seq\x18\f \x01(\x04R\x06minSeq\x12\x10\n" +
+	"\x03qos\x18\r \x03(\tR\x03qos\x12\x16\n" +
+	"\x06wckeys\x18\x0e \x03(\tR\x06wckeys\x12\x14\n" +
+	"\x05nodes\x18\x0f \x03(\tR\x05nodes\x12\x1a\n" +
+	"\bgrouping\x18\x10 \x03(\x03R\bgrouping\x12\x14\n" +
+	"\x05count\x18\x11 \x01(\bR\x05count\x12\x12\n" +
+	"\x04flat\x18\x12 \x01(\bR\x04flat\x12\x12\n" +
+	"\x04jobs\x18\x13 \x03(\tR\x04jobs\"\xe8\x01\n" +
 	"\vReportReply\x121\n" +
 	"\acolumns\x18\x01 \x03(\v2\x17.muster.v1.ReportColumnR\acolumns\x12(\n" +
 	"\x04rows\x18\x02 \x03(\v2\x14.muster.v1.ReportRowR\x04rows\x12\x14\n" +
@@ -1623,51 +2025,56 @@ func file_accounting_proto_rawDescGZIP() []byte {
 	return file_accounting_proto_rawDescData
 }
 
-var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_accounting_proto_goTypes = []any{
 	(*AcctQuery)(nil),               // 0: muster.v1.AcctQuery
 	(*AcctReply)(nil),               // 1: muster.v1.AcctReply
 	(*AcctRow)(nil),                 // 2: muster.v1.AcctRow
-	(*ReportQuery)(nil),             // 3: muster.v1.ReportQuery
-	(*ReportReply)(nil),             // 4: muster.v1.ReportReply
-	(*ReportColumn)(nil),            // 5: muster.v1.ReportColumn
-	(*ReportRow)(nil),               // 6: muster.v1.ReportRow
-	(*Cell)(nil),                    // 7: muster.v1.Cell
-	(*ReasonsQuery)(nil),            // 8: muster.v1.ReasonsQuery
-	(*ReasonsReply)(nil),            // 9: muster.v1.ReasonsReply
-	(*AccountingStatusRequest)(nil), // 10: muster.v1.AccountingStatusRequest
-	(*AccountingStatusReply)(nil),   // 11: muster.v1.AccountingStatusReply
-	(*Tres)(nil),                    // 12: muster.v1.Tres
-	(*Usage)(nil),                   // 13: muster.v1.Usage
-	(*ReasonPeriod)(nil),            // 14: muster.v1.ReasonPeriod
+	(*AcctScriptQuery)(nil),         // 3: muster.v1.AcctScriptQuery
+	(*AcctScriptReply)(nil),         // 4: muster.v1.AcctScriptReply
+	(*AcctScript)(nil),              // 5: muster.v1.AcctScript
+	(*SqlQuery)(nil),                // 6: muster.v1.SqlQuery
+	(*SqlReply)(nil),                // 7: muster.v1.SqlReply
+	(*ReportQuery)(nil),             // 8: muster.v1.ReportQuery
+	(*ReportReply)(nil),             // 9: muster.v1.ReportReply
+	(*ReportColumn)(nil),            // 10: muster.v1.ReportColumn
+	(*ReportRow)(nil),               // 11: muster.v1.ReportRow
+	(*Cell)(nil),                    // 12: muster.v1.Cell
+	(*ReasonsQuery)(nil),            // 13: muster.v1.ReasonsQuery
+	(*ReasonsReply)(nil),            // 14: muster.v1.ReasonsReply
+	(*AccountingStatusRequest)(nil), // 15: muster.v1.AccountingStatusRequest
+	(*AccountingStatusReply)(nil),   // 16: muster.v1.AccountingStatusReply
+	(*Tres)(nil),                    // 17: muster.v1.Tres
+	(*Usage)(nil),                   // 18: muster.v1.Usage
+	(*ReasonPeriod)(nil),            // 19: muster.v1.ReasonPeriod
 }
 var file_accounting_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
-	12, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
-	12, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
-	13, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
-	5,  // 4: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
-	6,  // 5: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
-	7,  // 6: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
-	2,  // 7: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
-	14, // 8: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	17, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
+	17, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
+	18, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
+	5,  // 4: muster.v1.AcctScriptReply.scripts:type_name -> muster.v1.AcctScript
+	2,  // 5: muster.v1.AcctScript.row:type_name -> muster.v1.AcctRow
+	10, // 6: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
+	11, // 7: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
+	12, // 8: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
+	2,  // 9: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
+	19, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
-// file_accounting_proto_init_once builds the descriptors at their first use.
-var file_accounting_proto_init_once = sync.OnceFunc(file_accounting_proto_init)
-
+func init() { file_accounting_proto_init() }
 func file_accounting_proto_init() {
 	if File_accounting_proto != nil {
 		return
 	}
-	file_job_proto_init_once()
-	file_agent_proto_init_once()
-	file_accounting_proto_msgTypes[7].OneofWrappers = []any{
+	file_job_proto_init()
+	file_agent_proto_init()
+	file_accounting_proto_msgTypes[12].OneofWrappers = []any{
 		(*Cell_Text)(nil),
 		(*Cell_Int)(nil),
 		(*Cell_Float)(nil),
@@ -1679,7 +2086,7 @@ func file_accounting_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_accounting_proto_rawDesc), len(file_accounting_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

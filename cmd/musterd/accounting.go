@@ -63,6 +63,7 @@ func (s *server) openAccounting(context.Context) (*accounting, error) {
 		},
 		Codec: codec, Clock: clockAdapter{clock.NewSystem()}, Log: s.log,
 		Identity: func() ([16]byte, string) { st := s.ctl.View().State; return st.UUID, st.ClusterName },
+		Content:  func(_ context.Context, h spec.Hash) ([]byte, error) { return s.blobs.Get(h) },
 		Confirm:  func(p acctd.Progress) { s.ctl.SetAccounted(p.Seq) },
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)

@@ -55,10 +55,13 @@ const file_service_proto_rawDesc = "" +
 	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\x8b\x01\n" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
-	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\x87\x02\n" +
+	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xb6\x03\n" +
 	"\n" +
 	"Accounting\x122\n" +
-	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\x128\n" +
+	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\x127\n" +
+	"\aJobRows\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply0\x01\x12A\n" +
+	"\aScripts\x12\x1a.muster.v1.AcctScriptQuery\x1a\x1a.muster.v1.AcctScriptReply\x121\n" +
+	"\x03Sql\x12\x13.muster.v1.SqlQuery\x1a\x13.muster.v1.SqlReply0\x01\x128\n" +
 	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\x12;\n" +
 	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\x12N\n" +
 	"\x06Status\x12\".muster.v1.AccountingStatusRequest\x1a .muster.v1.AccountingStatusReplyB4Z2github.com/musterhpc/muster/api/v1/service;serviceb\x06proto3"
@@ -87,33 +90,37 @@ var file_service_proto_goTypes = []any{
 	(*v1.SubscribeRequest)(nil),        // 20: muster.v1.SubscribeRequest
 	(*v1.ConfirmRequest)(nil),          // 21: muster.v1.ConfirmRequest
 	(*v1.AcctQuery)(nil),               // 22: muster.v1.AcctQuery
-	(*v1.ReportQuery)(nil),             // 23: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 24: muster.v1.ReasonsQuery
-	(*v1.AccountingStatusRequest)(nil), // 25: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 26: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 27: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 28: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 29: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 30: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 31: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 32: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 33: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 34: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 35: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 36: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 37: muster.v1.PolicyReply
-	(*v1.DiagReply)(nil),               // 38: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 39: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 40: muster.v1.CreateTokenReply
-	(*v1.ShutdownReply)(nil),           // 41: muster.v1.ShutdownReply
-	(*v1.EnrolReply)(nil),              // 42: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 43: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 44: muster.v1.LedgerBatch
-	(*v1.ConfirmReply)(nil),            // 45: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 46: muster.v1.AcctReply
-	(*v1.ReportReply)(nil),             // 47: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 48: muster.v1.ReasonsReply
-	(*v1.AccountingStatusReply)(nil),   // 49: muster.v1.AccountingStatusReply
+	(*v1.AcctScriptQuery)(nil),         // 23: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 24: muster.v1.SqlQuery
+	(*v1.ReportQuery)(nil),             // 25: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 26: muster.v1.ReasonsQuery
+	(*v1.AccountingStatusRequest)(nil), // 27: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 28: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 29: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 30: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 31: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 32: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 33: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 34: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 35: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 36: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 37: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 38: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 39: muster.v1.PolicyReply
+	(*v1.DiagReply)(nil),               // 40: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 41: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 42: muster.v1.CreateTokenReply
+	(*v1.ShutdownReply)(nil),           // 43: muster.v1.ShutdownReply
+	(*v1.EnrolReply)(nil),              // 44: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 45: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 46: muster.v1.LedgerBatch
+	(*v1.ConfirmReply)(nil),            // 47: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 48: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 49: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 50: muster.v1.SqlReply
+	(*v1.ReportReply)(nil),             // 51: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 52: muster.v1.ReasonsReply
+	(*v1.AccountingStatusReply)(nil),   // 53: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -140,38 +147,44 @@ var file_service_proto_depIdxs = []int32{
 	20, // 21: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
 	21, // 22: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
 	22, // 23: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	23, // 24: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	24, // 25: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	25, // 26: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	26, // 27: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	26, // 28: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	27, // 29: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	28, // 30: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	29, // 31: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	29, // 32: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	30, // 33: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	31, // 34: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	32, // 35: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	33, // 36: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	34, // 37: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	35, // 38: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	36, // 39: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	37, // 40: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	38, // 41: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	39, // 42: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	40, // 43: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	41, // 44: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	42, // 45: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	42, // 46: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	43, // 47: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	44, // 48: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	45, // 49: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	46, // 50: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	47, // 51: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	48, // 52: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	49, // 53: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	27, // [27:54] is the sub-list for method output_type
-	0,  // [0:27] is the sub-list for method input_type
+	22, // 24: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	23, // 25: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	24, // 26: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	25, // 27: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	26, // 28: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	27, // 29: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	28, // 30: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	28, // 31: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	29, // 32: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	30, // 33: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	31, // 34: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	31, // 35: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	32, // 36: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	33, // 37: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	34, // 38: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	35, // 39: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	36, // 40: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	37, // 41: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	38, // 42: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	39, // 43: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	40, // 44: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	41, // 45: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	42, // 46: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	43, // 47: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	44, // 48: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	44, // 49: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	45, // 50: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	46, // 51: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	47, // 52: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	48, // 53: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	48, // 54: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	49, // 55: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	50, // 56: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	51, // 57: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	52, // 58: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	53, // 59: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	30, // [30:60] is the sub-list for method output_type
+	0,  // [0:30] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -1101,6 +1101,9 @@ var Ledger_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Accounting_Jobs_FullMethodName    = "/muster.v1.Accounting/Jobs"
+	Accounting_JobRows_FullMethodName = "/muster.v1.Accounting/JobRows"
+	Accounting_Scripts_FullMethodName = "/muster.v1.Accounting/Scripts"
+	Accounting_Sql_FullMethodName     = "/muster.v1.Accounting/Sql"
 	Accounting_Report_FullMethodName  = "/muster.v1.Accounting/Report"
 	Accounting_Reasons_FullMethodName = "/muster.v1.Accounting/Reasons"
 	Accounting_Status_FullMethodName  = "/muster.v1.Accounting/Status"
@@ -1113,6 +1116,10 @@ const (
 // Accounting answers questions about the past.
 type AccountingClient interface {
 	Jobs(ctx context.Context, in *v1.AcctQuery, opts ...grpc.CallOption) (*v1.AcctReply, error)
+	// JobRows is Jobs for answers of any length: some thousand rows a message.
+	JobRows(ctx context.Context, in *v1.AcctQuery, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.AcctReply], error)
+	Scripts(ctx context.Context, in *v1.AcctScriptQuery, opts ...grpc.CallOption) (*v1.AcctScriptReply, error)
+	Sql(ctx context.Context, in *v1.SqlQuery, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.SqlReply], error)
 	Report(ctx context.Context, in *v1.ReportQuery, opts ...grpc.CallOption) (*v1.ReportReply, error)
 	// Reasons tells why one job waited, over its whole life and after it.
 	Reasons(ctx context.Context, in *v1.ReasonsQuery, opts ...grpc.CallOption) (*v1.ReasonsReply, error)
@@ -1136,6 +1143,54 @@ func (c *accountingClient) Jobs(ctx context.Context, in *v1.AcctQuery, opts ...g
 	}
 	return out, nil
 }
+
+func (c *accountingClient) JobRows(ctx context.Context, in *v1.AcctQuery, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.AcctReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Accounting_ServiceDesc.Streams[0], Accounting_JobRows_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.AcctQuery, v1.AcctReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Accounting_JobRowsClient = grpc.ServerStreamingClient[v1.AcctReply]
+
+func (c *accountingClient) Scripts(ctx context.Context, in *v1.AcctScriptQuery, opts ...grpc.CallOption) (*v1.AcctScriptReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.AcctScriptReply)
+	err := c.cc.Invoke(ctx, Accounting_Scripts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountingClient) Sql(ctx context.Context, in *v1.SqlQuery, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.SqlReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Accounting_ServiceDesc.Streams[1], Accounting_Sql_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.SqlQuery, v1.SqlReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Accounting_SqlClient = grpc.ServerStreamingClient[v1.SqlReply]
 
 func (c *accountingClient) Report(ctx context.Context, in *v1.ReportQuery, opts ...grpc.CallOption) (*v1.ReportReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -1174,6 +1229,10 @@ func (c *accountingClient) Status(ctx context.Context, in *v1.AccountingStatusRe
 // Accounting answers questions about the past.
 type AccountingServer interface {
 	Jobs(context.Context, *v1.AcctQuery) (*v1.AcctReply, error)
+	// JobRows is Jobs for answers of any length: some thousand rows a message.
+	JobRows(*v1.AcctQuery, grpc.ServerStreamingServer[v1.AcctReply]) error
+	Scripts(context.Context, *v1.AcctScriptQuery) (*v1.AcctScriptReply, error)
+	Sql(*v1.SqlQuery, grpc.ServerStreamingServer[v1.SqlReply]) error
 	Report(context.Context, *v1.ReportQuery) (*v1.ReportReply, error)
 	// Reasons tells why one job waited, over its whole life and after it.
 	Reasons(context.Context, *v1.ReasonsQuery) (*v1.ReasonsReply, error)
@@ -1190,6 +1249,15 @@ type UnimplementedAccountingServer struct{}
 
 func (UnimplementedAccountingServer) Jobs(context.Context, *v1.AcctQuery) (*v1.AcctReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Jobs not implemented")
+}
+func (UnimplementedAccountingServer) JobRows(*v1.AcctQuery, grpc.ServerStreamingServer[v1.AcctReply]) error {
+	return status.Error(codes.Unimplemented, "method JobRows not implemented")
+}
+func (UnimplementedAccountingServer) Scripts(context.Context, *v1.AcctScriptQuery) (*v1.AcctScriptReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Scripts not implemented")
+}
+func (UnimplementedAccountingServer) Sql(*v1.SqlQuery, grpc.ServerStreamingServer[v1.SqlReply]) error {
+	return status.Error(codes.Unimplemented, "method Sql not implemented")
 }
 func (UnimplementedAccountingServer) Report(context.Context, *v1.ReportQuery) (*v1.ReportReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
@@ -1238,6 +1306,46 @@ func _Accounting_Jobs_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Accounting_JobRows_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.AcctQuery)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AccountingServer).JobRows(m, &grpc.GenericServerStream[v1.AcctQuery, v1.AcctReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Accounting_JobRowsServer = grpc.ServerStreamingServer[v1.AcctReply]
+
+func _Accounting_Scripts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.AcctScriptQuery)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountingServer).Scripts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Accounting_Scripts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountingServer).Scripts(ctx, req.(*v1.AcctScriptQuery))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Accounting_Sql_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.SqlQuery)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AccountingServer).Sql(m, &grpc.GenericServerStream[v1.SqlQuery, v1.SqlReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Accounting_SqlServer = grpc.ServerStreamingServer[v1.SqlReply]
 
 func _Accounting_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.ReportQuery)
@@ -1305,6 +1413,10 @@ var Accounting_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Accounting_Jobs_Handler,
 		},
 		{
+			MethodName: "Scripts",
+			Handler:    _Accounting_Scripts_Handler,
+		},
+		{
 			MethodName: "Report",
 			Handler:    _Accounting_Report_Handler,
 		},
@@ -1317,6 +1429,17 @@ var Accounting_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Accounting_Status_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "JobRows",
+			Handler:       _Accounting_JobRows_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Sql",
+			Handler:       _Accounting_Sql_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "service.proto",
 }

@@ -1,0 +1,242 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/spec"
+)
+
+// micro is a microsecond in the API's nanoseconds.
+const micro = int64(spec.Microsecond)
+
+// usage is what the store has of a run's or step's usage.
+type usage struct {
+	measured                             bool
+	user, system, mem, read, write, majf int64
+	rss, energy                          *int64
+}
+
+func (u *usage) dest() []any {
+	return []any{&u.measured, &u.user, &u.system, &u.rss, &u.mem, &u.read, &u.write, &u.energy, &u.majf}
+}
+
+func (u *usage) fill(row *apiv1.AcctRow) {
+	if !u.measured {
+		return
+	}
+	out := &apiv1.Usage{UserCpu: u.user * micro, SystemCpu: u.system * micro, ReadBytes: u.read, WriteBytes: u.write, MemMibS: u.mem, MajFaults: u.majf}
+	if u.rss != nil {
+		out.PeakRss, out.HasRss = *u.rss, true
+	}
+	if u.energy != nil {
+		out.EnergyMj, out.HasEnergy = *u.energy, true
+	}
+	row.Usage, row.HasUsage = out, true
+}
+
+// vector is a TRES vector as the store has it.
+type vector struct {
+	cpus, mem, nodes, gpus, billing int64
+	other                           map[string]int64
+}
+
+func (v *vector) dest() []any {
+	return []any{&v.cpus, &v.mem, &v.nodes, &v.gpus, &v.billing, &v.other}
+}
+
+func (v *vector) tres() *apiv1.Tres {
+	t := spec.TRES{CPU: v.cpus, Mem: v.mem, Node: v.nodes, Billing: v.billing}
+	for name, n := range v.other {
+		t = t.With(name, n)
+	}
+	return wire.TRES(t.With("gres/gpu", v.gpus))
+}
+
+// runScan reads rows of Acct.Runs, one after the other.
+type runScan struct {
+	dest                                    []any
+	wantReq, wantAlloc, wantCPUs, wantFlags bool
+
+	uid                                               uint64
+	restarts, attempt, id, arrayID, uidOf, gid, assoc uint32
+	task                                              int64
+	tasks                                             string
+	count, arrayUID                                   uint64
+	state                                             string
+	batch, backfill                                   bool
+	suspended, start, end, submit, eligible, limit    int64
+	text                                              struct {
+		name, user, group, account, partition, qos, wckey, comment, reason, nodes, constraint, reservation, licenses,
+		workDir, line, stdin, stdout, stderr string
+	}
+	exit, signal, derived, derivedSignal int32
+	by                                   *uint32
+	req, alloc                           vector
+	reqNodes, ntasks, priority           uint32
+	use                                  usage
+	gpus                                 []string
+	cpus, nodes, cpusAsked               int64
+}
+
+// newRunScan prepares to read the parts that are wanted.
+func newRunScan(want func(query.RunPart) bool) *runScan {
+	has := func(field string) bool { return want(query.RunPart{Field: field}) }
+	s := &runScan{wantReq: has("req_tres"), wantAlloc: has("alloc_tres"), wantCPUs: has("cpus"), wantFlags: has("flags")}
+	for _, p := range query.RunParts() {
+		if want(p) {
+			s.dest = append(s.dest, s.part(p.Field)...)
+		}
+	}
+	return s
+}
+
+// part gives where a part's columns go, in their order.
+//
+//muster:table one case for each part
+func (s *runScan) part(field string) []any {
+	t := &s.text
+	switch field {
+	case "":
+		return []any{&s.uid, &s.restarts, &s.attempt, &s.id, &s.arrayID, &s.task, &s.tasks, &s.count, &s.state, &s.batch, &s.suspended, &s.start, &s.end}
+	case "submit":
+		return []any{&s.submit}
+	case "eligible":
+		return []any{&s.eligible}
+	case "user_id":
+		return []any{&s.uidOf}
+	case "group":
+		return []any{&t.group, &s.gid}
+	case "assoc_id":
+		return []any{&s.assoc}
+	case "exit_code":
+		return []any{&s.exit, &s.signal}
+	case "derived_code":
+		return []any{&s.derived, &s.derivedSignal}
+	case "cancelled_by":
+		return []any{&s.by}
+	case "time_limit":
+		return []any{&s.limit}
+	case "req_tres":
+		return s.req.dest()
+	case "alloc_tres":
+		return s.alloc.dest()
+	case "req_nodes":
+		return []any{&s.reqNodes}
+	case "tasks":
+		return []any{&s.ntasks}
+	case "priority":
+		return []any{&s.priority}
+	case "flags":
+		return []any{&s.backfill}
+	case "usage":
+		return s.use.dest()
+	case "gpu_uuids":
+		return []any{&s.gpus}
+	case "array_uid":
+		return []any{&s.arrayUID}
+	case "cpus":
+		return []any{&s.cpus, &s.nodes, &s.cpusAsked}
+	}
+	texts := map[string]*string{"name": &t.name, "user": &t.user, "account": &t.account, "partition": &t.partition, "qos": &t.qos, "wckey": &t.wckey,
+		"comment": &t.comment, "reason": &t.reason, "node_list": &t.nodes, "constraint": &t.constraint, "reservation": &t.reservation, "licenses": &t.licenses,
+		"work_dir": &t.workDir, "submit_line": &t.line, "stdin": &t.stdin, "stdout": &t.stdout, "stderr": &t.stderr}
+	return []any{texts[field]}
+}
+
+// next makes the row of the API of what was read.
+func (s *runScan) next() acctRun {
+	t := &s.text
+	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, Attempt: s.attempt, JobId: s.id, ArrayJobId: s.arrayID, ArrayTask: s.task, ArrayTasks: s.tasks,
+		TasksCount: s.count, Name: t.name, User: t.user, UserId: s.uidOf, Group: t.group, GroupId: s.gid, Account: t.account, Partition: t.partition,
+		Qos: t.qos, Wckey: t.wckey, Comment: t.comment, State: s.state, ExitCode: s.exit, ExitSignal: s.signal, DerivedCode: s.derived,
+		DerivedSignal: s.derivedSignal, Reason: t.reason, NodeList: t.nodes, Constraint: t.constraint, Reservation: t.reservation, Licenses: t.licenses,
+		AssocId: s.assoc, ReqNodes: s.reqNodes, Tasks: s.ntasks, Priority: s.priority, WorkDir: t.workDir, SubmitLine: t.line, Stdin: t.stdin,
+		Stdout: t.stdout, Stderr: t.stderr, Suspended: s.suspended * micro, Submit: s.submit * micro, Eligible: s.eligible * micro,
+		Start: s.start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ",")}
+	if s.by != nil {
+		r.Cancelled, r.CancelledBy = true, *s.by
+	}
+	r.TimeLimit = wire.Unlimited
+	if s.limit >= 0 {
+		r.TimeLimit = s.limit * micro
+	}
+	switch {
+	case s.wantReq:
+		r.ReqTres, r.ReqCpus, r.ReqMem = s.req.tres(), uint32(s.req.cpus), s.req.mem
+	case s.wantCPUs:
+		r.ReqCpus = uint32(s.cpusAsked)
+	}
+	if s.start != 0 {
+		switch {
+		case s.wantAlloc:
+			r.AllocTres = s.alloc.tres()
+		case s.wantCPUs:
+			r.AllocTres = &apiv1.Tres{Cpu: s.cpus, Node: s.nodes}
+		}
+		if s.wantFlags {
+			r.Flags = "SchedMain"
+			if s.backfill {
+				r.Flags = "SchedBackfill"
+			}
+		}
+	}
+	s.use.fill(r)
+	return acctRun{row: r, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, batch: s.batch}
+}
+
+// stepScan reads rows of Acct.Steps.
+type stepScan struct {
+	dest           []any
+	amounts, usage bool
+
+	uid                     uint64
+	restarts, attempt, id   uint32
+	step                    int32
+	name, user, acct, state string
+	exit, signal            int32
+	tasks                   uint32
+	nodes                   string
+	start, end              int64
+	alloc                   vector
+	use                     usage
+}
+
+func newStepScan(amounts, usage bool) *stepScan {
+	s := &stepScan{amounts: amounts, usage: usage}
+	s.dest = []any{&s.uid, &s.restarts, &s.attempt, &s.id, &s.step, &s.name, &s.user, &s.acct, &s.state, &s.exit, &s.signal, &s.tasks, &s.nodes,
+		&s.start, &s.end, &s.alloc.cpus, &s.alloc.nodes}
+	if amounts {
+		s.dest = append(s.dest, &s.alloc.mem, &s.alloc.gpus, &s.alloc.billing, &s.alloc.other)
+	}
+	if usage {
+		s.dest = append(s.dest, s.use.dest()...)
+	}
+	return s
+}
+
+// row makes the row of the API.
+func (s *stepScan) row() *apiv1.AcctRow {
+	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, Attempt: s.attempt, JobId: s.id, ArrayTask: spec.NoTask, TasksCount: 1,
+		Step: spec.StepID(s.step).String(), Name: s.name, User: s.user, Account: s.acct, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
+		Tasks: s.tasks, NodeList: s.nodes, Start: s.start * micro, End: s.end * micro, Submit: s.start * micro, AllocTres: s.alloc.tres()}
+	s.use.fill(r)
+	return r
+}
+
+// liveStep reads a row of Acct.LiveSteps.
+func liveStep(scan func(...any) error) (*apiv1.AcctRow, error) {
+	r := &apiv1.AcctRow{ArrayTask: spec.NoTask, TasksCount: 1, State: spec.Running.String()}
+	var id int32
+	var start int64
+	if err := scan(&r.Uid, &r.Restarts, &r.Attempt, &r.JobId, &id, &r.Name, &start, &r.Tasks, &r.NodeList); err != nil {
+		return nil, err
+	}
+	r.Step, r.Start, r.Submit = spec.StepID(id).String(), start*micro, start*micro
+	return r, nil
+}
+
+func hasBatch(steps []*apiv1.AcctRow) bool { return slices.ContainsFunc(steps, isBatch) }

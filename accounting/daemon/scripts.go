@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// scriptsAtOnce is how many jobs may be asked for their scripts in one call.
+const scriptsAtOnce = 1000
+
+// Scripts gives the scripts or environments of jobs to their owners and to
+// administrators. The store has only their hashes; the content is the
+// controller's, for as long as it keeps it.
+func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.AcctScriptReply, error) {
+	if len(q.GetJobs()) == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "name the jobs whose script or environment is asked for")
+	}
+	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	if err != nil {
+		return nil, s.D.away(err)
+	}
+	ask, err := s.ask(ctx, &apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true}, scope.Now)
+	if err != nil {
+		return nil, err
+	}
+	want := wanted([]string{"name", "user", "user_id", "array_uid"})
+	sc := newRunScan(want)
+	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: func(*apiv1.AcctReply) error { return nil }}
+	origin := map[uint64]uint64{}
+	err = s.D.cfg.Store.Query(ctx, ask.Runs(scope, want), func(scan func(...any) error) error {
+		if err := scan(sc.dest...); err != nil {
+			return err
+		}
+		if len(a.runs) >= scriptsAtOnce {
+			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("more than %d jobs: ask for fewer at once", scriptsAtOnce))
+		}
+		run := sc.next()
+		origin[run.key.UID] = run.key.UID
+		if sc.arrayUID != 0 {
+			origin[run.key.UID] = sc.arrayUID
+		}
+		return a.run(run)
+	})
+	if err != nil {
+		return nil, s.D.away(err)
+	}
+	out := &apiv1.AcctScriptReply{Behind: behind}
+	who := s.D.caller(ctx)
+	for _, run := range a.runs {
+		if !who.Admin && (who.User == "" || run.row.GetUser() != who.User) {
+			return nil, spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("job %d belongs to another user: its script and environment are his", run.row.GetJobId()))
+		}
+		one := &apiv1.AcctScript{Row: run.row}
+		if one.Data, err = s.content(ctx, scope, origin[run.key.UID], q.GetEnvironment()); err != nil {
+			return nil, s.D.away(err)
+		}
+		one.Missing = one.Data == nil
+		out.Scripts = append(out.Scripts, one)
+	}
+	return out, nil
+}
+
+// content is the script, or the environment, of a submission; nil if nobody
+// has it any more.
+func (s Service) content(ctx context.Context, scope query.Scope, uid uint64, environment bool) ([]byte, error) {
+	var script, env string
+	var owner uint32
+	err := s.D.cfg.Store.Query(ctx, query.Submission(scope, uid), func(scan func(...any) error) error { return scan(&owner, &script, &env) })
+	if err != nil {
+		return nil, err
+	}
+	if environment {
+		script = env
+	}
+	var h spec.Hash
+	if b, err := hex.DecodeString(script); err != nil || len(b) != len(h) {
+		return nil, nil
+	} else {
+		copy(h[:], b)
+	}
+	if h.IsZero() || s.D.cfg.Content == nil {
+		return nil, nil
+	}
+	data, err := s.D.cfg.Content(ctx, h)
+	if err != nil {
+		return nil, nil // swept: the job is long over
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, nil
+}
