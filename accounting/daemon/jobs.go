@@ -48,17 +48,22 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 		return err
 	}
 	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields())}
-	sc := newRunScan(a.want)
-	err = s.D.cfg.Store.Query(ctx, ask.Runs(scope, a.want), func(scan func(...any) error) error {
-		if err := scan(sc.dest...); err != nil {
-			return err
-		}
-		return a.run(sc.next())
-	})
+	err = s.eachRun(ctx, scope, ask, a.want, func(run acctRun, _ *runScan) error { return a.run(run) })
 	if err == nil {
 		err = a.flush(true)
 	}
 	return s.D.away(err)
+}
+
+// eachRun asks for runs, one after the other.
+func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun, *runScan) error) error {
+	sc := newRunScan(want)
+	return s.D.cfg.Store.Query(ctx, ask.Runs(scope, want), func(scan func(...any) error) error {
+		if err := scan(sc.dest...); err != nil {
+			return err
+		}
+		return each(sc.next(), sc)
+	})
 }
 
 // wanted tells which parts of a run the fields of the answer need.

@@ -24,8 +24,10 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	}
 	ask := &query.Acct{Jobs: []query.JobRef{ref}, Allocations: true, Duplicates: true}
 	ask.Window(scope.Now, scope.Now)
-	a := answer{ask: ask, reply: &apiv1.AcctReply{}}
-	if err := s.D.cfg.Store.Query(ctx, ask.Runs(scope), a.every); err != nil {
+	// Every run, also an array's record that stands no longer for the task that
+	// was named.
+	a := &answer{scope: scope, ask: ask}
+	if err := s.eachRun(ctx, scope, ask, wanted(nil), func(run acctRun, _ *runScan) error { a.runs = append(a.runs, run); return nil }); err != nil {
 		return nil, s.D.away(err)
 	}
 	out := &apiv1.ReasonsReply{Seq: scope.Seq, Behind: behind, Cluster: s.D.name(), Now: int64(scope.Now)}
@@ -38,18 +40,9 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 		return nil, s.D.away(err)
 	}
 	a.runs = []acctRun{{row: w.last()}}
-	a.assemble(scope.Now)
+	a.assemble(&apiv1.AcctReply{})
 	out.Run, out.Periods = w.last(), w.periods()
 	return out, nil
-}
-
-// every reads a row of Acct.Runs, also an array's record that stands no longer
-// for the task that was named.
-func (a *answer) every(scan func(...any) error) error {
-	named := a.ask
-	defer func() { a.ask = named }()
-	a.ask = &query.Acct{}
-	return a.run(scan)
 }
 
 // waits puts the reasons of one job together. A task of an array waits as part
@@ -62,13 +55,13 @@ type waits struct {
 }
 
 type waitRow struct {
-	key    runKey
+	key    query.RunKey
 	at     int64
 	reason *apiv1.Reason
 }
 
 // pick finds the record and the runs among all that the number names.
-func (w *waits) pick(a answer) {
+func (w *waits) pick(a *answer) {
 	for i := range a.runs {
 		r := a.runs[i].row
 		switch {
@@ -78,7 +71,7 @@ func (w *waits) pick(a answer) {
 			w.runs = append(w.runs, r)
 		}
 	}
-	if len(w.runs) == 0 && w.array != nil && a.wanted(w.array) {
+	if len(w.runs) == 0 && w.array != nil && a.stands(w.array) {
 		w.runs, w.array = []*apiv1.AcctRow{w.array}, nil
 	}
 }
@@ -103,7 +96,7 @@ func (w *waits) uids() []uint64 {
 func (w *waits) read(scan func(...any) error) error {
 	row := waitRow{reason: &apiv1.Reason{}}
 	r := row.reason
-	if err := scan(&row.key.uid, &row.key.restarts, &row.at, &r.Code, &r.Tres, &r.Limit, &r.Used, &r.Asked, &r.Subject, &r.Blocker, &r.Detail); err != nil {
+	if err := scan(&row.key.UID, &row.key.Restarts, &row.at, &r.Code, &r.Tres, &r.Limit, &r.Used, &r.Asked, &r.Subject, &r.Blocker, &r.Detail); err != nil {
 		return err
 	}
 	row.at *= micro
@@ -124,7 +117,7 @@ func (w *waits) periods() []*apiv1.ReasonPeriod {
 			}
 		}
 		for _, row := range w.rows {
-			if row.key != (runKey{uid, r.GetRestarts()}) || (until != 0 && row.at >= until) {
+			if row.key != (query.RunKey{UID: uid, Restarts: r.GetRestarts()}) || (until != 0 && row.at >= until) {
 				continue
 			}
 			shut(row.at)
@@ -136,7 +129,7 @@ func (w *waits) periods() []*apiv1.ReasonPeriod {
 	if w.array != nil {
 		at := over(first)
 		for _, row := range w.rows { // a record of its own that waits
-			if row.key.uid == first.GetUid() {
+			if row.key.UID == first.GetUid() {
 				at = row.at
 				break
 			}

@@ -29,17 +29,12 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 		return nil, err
 	}
 	want := wanted([]string{"name", "user", "user_id", "array_uid"})
-	sc := newRunScan(want)
-	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: func(*apiv1.AcctReply) error { return nil }}
+	a := &answer{ask: ask}
 	origin := map[uint64]uint64{}
-	err = s.D.cfg.Store.Query(ctx, ask.Runs(scope, want), func(scan func(...any) error) error {
-		if err := scan(sc.dest...); err != nil {
-			return err
-		}
+	err = s.eachRun(ctx, scope, ask, want, func(run acctRun, sc *runScan) error {
 		if len(a.runs) >= scriptsAtOnce {
 			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("more than %d jobs: ask for fewer at once", scriptsAtOnce))
 		}
-		run := sc.next()
 		origin[run.key.UID] = run.key.UID
 		if sc.arrayUID != 0 {
 			origin[run.key.UID] = sc.arrayUID
