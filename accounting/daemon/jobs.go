@@ -307,7 +307,7 @@ func firstHost(nodes string) string {
 // belong gives a step what it has of its run.
 func (a *answer) belong(r, st *apiv1.AcctRow, until int64) {
 	st.ArrayJobId, st.ArrayTask, st.ArrayTasks = r.GetArrayJobId(), r.GetArrayTask(), r.GetArrayTasks()
-	st.User, st.UserId, st.Account = r.GetUser(), r.GetUserId(), r.GetAccount()
+	st.User, st.UserId, st.Account, st.AssocId = r.GetUser(), r.GetUserId(), r.GetAccount(), r.GetAssocId()
 	st.TimeLimit = wire.Unlimited
 	if st.GetEnd() != 0 {
 		until = st.GetEnd()
