@@ -63,6 +63,7 @@ func (x *AcctQuery) String() string {
 func (*AcctQuery) ProtoMessage() {}
 
 func (x *AcctQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -76,6 +77,7 @@ func (x *AcctQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctQuery.ProtoReflect.Descriptor instead.
 func (*AcctQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{0}
 }
 
@@ -223,6 +225,7 @@ func (x *AcctReply) String() string {
 func (*AcctReply) ProtoMessage() {}
 
 func (x *AcctReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -236,6 +239,7 @@ func (x *AcctReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctReply.ProtoReflect.Descriptor instead.
 func (*AcctReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{1}
 }
 
@@ -351,6 +355,7 @@ func (x *AcctRow) String() string {
 func (*AcctRow) ProtoMessage() {}
 
 func (x *AcctRow) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -364,6 +369,7 @@ func (x *AcctRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctRow.ProtoReflect.Descriptor instead.
 func (*AcctRow) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{2}
 }
 
@@ -784,6 +790,7 @@ func (x *AcctScriptQuery) String() string {
 func (*AcctScriptQuery) ProtoMessage() {}
 
 func (x *AcctScriptQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -797,6 +804,7 @@ func (x *AcctScriptQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctScriptQuery.ProtoReflect.Descriptor instead.
 func (*AcctScriptQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{3}
 }
 
@@ -843,6 +851,7 @@ func (x *AcctScriptReply) String() string {
 func (*AcctScriptReply) ProtoMessage() {}
 
 func (x *AcctScriptReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -856,6 +865,7 @@ func (x *AcctScriptReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctScriptReply.ProtoReflect.Descriptor instead.
 func (*AcctScriptReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{4}
 }
 
@@ -896,6 +906,7 @@ func (x *AcctScript) String() string {
 func (*AcctScript) ProtoMessage() {}
 
 func (x *AcctScript) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -909,6 +920,7 @@ func (x *AcctScript) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcctScript.ProtoReflect.Descriptor instead.
 func (*AcctScript) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{5}
 }
 
@@ -959,6 +971,7 @@ func (x *SqlQuery) String() string {
 func (*SqlQuery) ProtoMessage() {}
 
 func (x *SqlQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -972,6 +985,7 @@ func (x *SqlQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SqlQuery.ProtoReflect.Descriptor instead.
 func (*SqlQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{6}
 }
 
@@ -1033,6 +1047,7 @@ func (x *SqlReply) String() string {
 func (*SqlReply) ProtoMessage() {}
 
 func (x *SqlReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1046,6 +1061,7 @@ func (x *SqlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SqlReply.ProtoReflect.Descriptor instead.
 func (*SqlReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{7}
 }
 
@@ -1103,6 +1119,7 @@ func (x *ReportQuery) String() string {
 func (*ReportQuery) ProtoMessage() {}
 
 func (x *ReportQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1116,6 +1133,7 @@ func (x *ReportQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportQuery.ProtoReflect.Descriptor instead.
 func (*ReportQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{8}
 }
 
@@ -1280,6 +1298,7 @@ func (x *ReportReply) String() string {
 func (*ReportReply) ProtoMessage() {}
 
 func (x *ReportReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1293,6 +1312,7 @@ func (x *ReportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
 func (*ReportReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{9}
 }
 
@@ -1375,6 +1395,7 @@ func (x *ReportColumn) String() string {
 func (*ReportColumn) ProtoMessage() {}
 
 func (x *ReportColumn) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1388,6 +1409,7 @@ func (x *ReportColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportColumn.ProtoReflect.Descriptor instead.
 func (*ReportColumn) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{10}
 }
 
@@ -1433,6 +1455,7 @@ func (x *ReportRow) String() string {
 func (*ReportRow) ProtoMessage() {}
 
 func (x *ReportRow) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1446,6 +1469,7 @@ func (x *ReportRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRow.ProtoReflect.Descriptor instead.
 func (*ReportRow) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{11}
 }
 
@@ -1483,6 +1507,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1496,6 +1521,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{12}
 }
 
@@ -1593,6 +1619,7 @@ func (x *ReasonsQuery) String() string {
 func (*ReasonsQuery) ProtoMessage() {}
 
 func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1606,6 +1633,7 @@ func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonsQuery.ProtoReflect.Descriptor instead.
 func (*ReasonsQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{13}
 }
 
@@ -1649,6 +1677,7 @@ func (x *ReasonsReply) String() string {
 func (*ReasonsReply) ProtoMessage() {}
 
 func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1662,6 +1691,7 @@ func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonsReply.ProtoReflect.Descriptor instead.
 func (*ReasonsReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{14}
 }
 
@@ -1727,6 +1757,7 @@ func (x *AccountingStatusRequest) String() string {
 func (*AccountingStatusRequest) ProtoMessage() {}
 
 func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1740,6 +1771,7 @@ func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusRequest.ProtoReflect.Descriptor instead.
 func (*AccountingStatusRequest) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{15}
 }
 
@@ -1769,6 +1801,7 @@ func (x *AccountingStatusReply) String() string {
 func (*AccountingStatusReply) ProtoMessage() {}
 
 func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
 	mi := &file_accounting_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1782,6 +1815,7 @@ func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountingStatusReply.ProtoReflect.Descriptor instead.
 func (*AccountingStatusReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
 	return file_accounting_proto_rawDescGZIP(), []int{16}
 }
 
@@ -2067,13 +2101,15 @@ var file_accounting_proto_depIdxs = []int32{
 	0,  // [0:11] is the sub-list for field type_name
 }
 
-func init() { file_accounting_proto_init() }
+// file_accounting_proto_init_once builds the descriptors at their first use.
+var file_accounting_proto_init_once = sync.OnceFunc(file_accounting_proto_init)
+
 func file_accounting_proto_init() {
 	if File_accounting_proto != nil {
 		return
 	}
-	file_job_proto_init()
-	file_agent_proto_init()
+	file_job_proto_init_once()
+	file_agent_proto_init_once()
 	file_accounting_proto_msgTypes[12].OneofWrappers = []any{
 		(*Cell_Text)(nil),
 		(*Cell_Int)(nil),
