@@ -130,6 +130,7 @@ type QueueAsk struct {
 	MailUser      string      `cbor:"9,keyasint,omitempty"`
 	ImmediateOnly bool        `cbor:"10,keyasint,omitempty"` // --immediate
 	Reboot        bool        `cbor:"11,keyasint,omitempty"`
+	SiteFactor    int32       `cbor:"12,keyasint,omitempty"` // set by an administrator, added to the priority
 }
 
 // Tri is a yes-no question that may be left open.

@@ -27,9 +27,28 @@ type QOS struct {
 	GraceTime        Span     `cbor:"22,keyasint,omitempty"`
 	Preempt          []string `cbor:"23,keyasint,omitempty"`
 	PreemptMode      string   `cbor:"24,keyasint,omitempty"`
-	UsageFactor      int64    `cbor:"25,keyasint,omitempty"` // millionths; 0 = 1
-	MinPrio          *int64   `cbor:"26,keyasint,omitempty"`
+	UsageFactor      int64    `cbor:"25,keyasint,omitempty"` // millionths; 0 = 1, negative = 0: see Factor
+	MinPrio          *int64   `cbor:"26,keyasint,omitempty"` // a job below this priority does not start
+	MaxTRESMins      Limits   `cbor:"27,keyasint,omitempty"` // of one job
+	MaxRunMinsAcct   Limits   `cbor:"28,keyasint,omitempty"` // MaxTRESRunMinsPerAccount
+	MaxRunMinsUser   Limits   `cbor:"29,keyasint,omitempty"` // MaxTRESRunMinsPerUser
+	GrpJobsAccrue    *int64   `cbor:"30,keyasint,omitempty"`
+	MaxAccruePerUser *int64   `cbor:"31,keyasint,omitempty"`
+	MaxAccruePerAcct *int64   `cbor:"32,keyasint,omitempty"`
+	LimitFactor      int64    `cbor:"33,keyasint,omitempty"` // millionths, on limits of associations; 0 = none
+	UsageThreshold   *int64   `cbor:"34,keyasint,omitempty"` // millionths of fair share
 	PreemptExempt    Span     `cbor:"40,keyasint,omitempty"` // 0 = the cluster's
+}
+
+// Factor is UsageFactor in millionths.
+func (q *QOS) Factor() int64 {
+	switch {
+	case q == nil || q.UsageFactor == 0:
+		return 1_000_000
+	case q.UsageFactor < 0:
+		return 0
+	}
+	return q.UsageFactor
 }
 
 // HasFlag tells whether a flag is set, without regard to case.
@@ -85,4 +104,39 @@ type Association struct {
 	GrpJobs        *int64   `cbor:"21,keyasint,omitempty"`
 	GrpSubmitJobs  *int64   `cbor:"22,keyasint,omitempty"`
 	Comment        string   `cbor:"23,keyasint,omitempty"`
+	GrpJobsAccrue  *int64   `cbor:"24,keyasint,omitempty"`
+	MaxJobsAccrue  *int64   `cbor:"25,keyasint,omitempty"`
+	MinPrio        *int64   `cbor:"26,keyasint,omitempty"`
+}
+
+// WCKey is a workload characterisation key: a label that a user may give to
+// jobs.
+type WCKey struct {
+	ID   uint32 `cbor:"1,keyasint"`
+	Name string `cbor:"2,keyasint"`
+	User string `cbor:"3,keyasint"`
+}
+
+// Resource is something beyond the nodes that jobs hold, as a licence served
+// elsewhere; the cluster may use Allowed of Count.
+type Resource struct {
+	Name         string `cbor:"1,keyasint"`
+	Server       string `cbor:"2,keyasint"`
+	ServerType   string `cbor:"3,keyasint,omitempty"`
+	Type         string `cbor:"4,keyasint,omitempty"` // License
+	Description  string `cbor:"5,keyasint,omitempty"`
+	Manager      string `cbor:"6,keyasint,omitempty"`
+	Count        int64  `cbor:"7,keyasint,omitempty"`
+	Allowed      int64  `cbor:"8,keyasint,omitempty"` // per cent of Count, or with Absolute an amount
+	Absolute     bool   `cbor:"9,keyasint,omitempty"`
+	LastConsumed int64  `cbor:"10,keyasint,omitempty"` // used by others, as the server said last
+}
+
+// Available is how many of a resource the cluster's jobs may hold.
+func (r *Resource) Available() int64 {
+	n := r.Allowed
+	if !r.Absolute {
+		n = r.Count * r.Allowed / 100
+	}
+	return max(min(n, r.Count-r.LastConsumed), 0)
 }

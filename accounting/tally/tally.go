@@ -144,7 +144,8 @@ func (t *Tally) fold(env *event.Envelope) error {
 	case *event.NodeReturned:
 		return t.nodeReturned(env, e)
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.CertificateIssued, *event.CertificateRevoked,
-		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.JobEndRequested, *event.JobSignalled:
+		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
+		*event.ResourcePut, *event.ResourceRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer

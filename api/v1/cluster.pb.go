@@ -30,6 +30,7 @@ const (
 	PolicyChangeRequest_ADD              PolicyChangeRequest_Verb = 1
 	PolicyChangeRequest_MODIFY           PolicyChangeRequest_Verb = 2
 	PolicyChangeRequest_DELETE           PolicyChangeRequest_Verb = 3
+	PolicyChangeRequest_LOAD             PolicyChangeRequest_Verb = 4
 )
 
 // Enum value maps for PolicyChangeRequest_Verb.
@@ -39,12 +40,14 @@ var (
 		1: "ADD",
 		2: "MODIFY",
 		3: "DELETE",
+		4: "LOAD",
 	}
 	PolicyChangeRequest_Verb_value = map[string]int32{
 		"VERB_UNSPECIFIED": 0,
 		"ADD":              1,
 		"MODIFY":           2,
 		"DELETE":           3,
+		"LOAD":             4,
 	}
 )
 
@@ -1867,10 +1870,13 @@ func (x *CreateTokenReply) GetExpires() int64 {
 type PolicyChangeRequest struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	Verb          PolicyChangeRequest_Verb `protobuf:"varint,1,opt,name=verb,proto3,enum=muster.v1.PolicyChangeRequest_Verb" json:"verb,omitempty"`
-	Entity        string                   `protobuf:"bytes,2,opt,name=entity,proto3" json:"entity,omitempty"` // cluster, account, user, qos
+	Entity        string                   `protobuf:"bytes,2,opt,name=entity,proto3" json:"entity,omitempty"` // cluster, account, user, association, qos, coordinator, wckey, resource
 	Names         []string                 `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
 	Where         []*ConfigEntry           `protobuf:"bytes,4,rep,name=where,proto3" json:"where,omitempty"`
-	Set           []*ConfigEntry           `protobuf:"bytes,5,rep,name=set,proto3" json:"set,omitempty"` // key, value; key may end in + or -
+	Set           []*ConfigEntry           `protobuf:"bytes,5,rep,name=set,proto3" json:"set,omitempty"`      // key, value; key may end in + or -
+	Text          string                   `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`    // of LOAD: the file that sacctmgr dump writes
+	Clean         bool                     `protobuf:"varint,7,opt,name=clean,proto3" json:"clean,omitempty"` // of LOAD: what the file does not name is removed
+	Try           bool                     `protobuf:"varint,8,opt,name=try,proto3" json:"try,omitempty"`     // say what would change, and change nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1940,6 +1946,27 @@ func (x *PolicyChangeRequest) GetSet() []*ConfigEntry {
 		return x.Set
 	}
 	return nil
+}
+
+func (x *PolicyChangeRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *PolicyChangeRequest) GetClean() bool {
+	if x != nil {
+		return x.Clean
+	}
+	return false
+}
+
+func (x *PolicyChangeRequest) GetTry() bool {
+	if x != nil {
+		return x.Try
+	}
+	return false
 }
 
 type PolicyChangeReply struct {
@@ -2034,6 +2061,8 @@ type PolicyReply struct {
 	Associations  []*Association         `protobuf:"bytes,4,rep,name=associations,proto3" json:"associations,omitempty"`
 	Cluster       string                 `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
+	Wckeys        []*WcKey               `protobuf:"bytes,7,rep,name=wckeys,proto3" json:"wckeys,omitempty"`
+	Resources     []*Resource            `protobuf:"bytes,8,rep,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2112,6 +2141,20 @@ func (x *PolicyReply) GetNow() int64 {
 	return 0
 }
 
+func (x *PolicyReply) GetWckeys() []*WcKey {
+	if x != nil {
+		return x.Wckeys
+	}
+	return nil
+}
+
+func (x *PolicyReply) GetResources() []*Resource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 type OptionalInt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         int64                  `protobuf:"varint,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -2186,7 +2229,15 @@ type Qos struct {
 	PreemptMode         string                 `protobuf:"bytes,24,opt,name=preempt_mode,json=preemptMode,proto3" json:"preempt_mode,omitempty"`
 	UsageFactor         int64                  `protobuf:"varint,25,opt,name=usage_factor,json=usageFactor,proto3" json:"usage_factor,omitempty"` // millionths
 	MinPrio             *OptionalInt           `protobuf:"bytes,26,opt,name=min_prio,json=minPrio,proto3" json:"min_prio,omitempty"`
-	PreemptExempt       int64                  `protobuf:"varint,60,opt,name=preempt_exempt,json=preemptExempt,proto3" json:"preempt_exempt,omitempty"` // nanoseconds; 0 = the cluster's
+	MaxTresMins         []*NamedCount          `protobuf:"bytes,27,rep,name=max_tres_mins,json=maxTresMins,proto3" json:"max_tres_mins,omitempty"`
+	MaxRunMinsAccount   []*NamedCount          `protobuf:"bytes,28,rep,name=max_run_mins_account,json=maxRunMinsAccount,proto3" json:"max_run_mins_account,omitempty"`
+	MaxRunMinsUser      []*NamedCount          `protobuf:"bytes,29,rep,name=max_run_mins_user,json=maxRunMinsUser,proto3" json:"max_run_mins_user,omitempty"`
+	GrpJobsAccrue       *OptionalInt           `protobuf:"bytes,30,opt,name=grp_jobs_accrue,json=grpJobsAccrue,proto3" json:"grp_jobs_accrue,omitempty"`
+	MaxAccruePerUser    *OptionalInt           `protobuf:"bytes,31,opt,name=max_accrue_per_user,json=maxAccruePerUser,proto3" json:"max_accrue_per_user,omitempty"`
+	MaxAccruePerAccount *OptionalInt           `protobuf:"bytes,32,opt,name=max_accrue_per_account,json=maxAccruePerAccount,proto3" json:"max_accrue_per_account,omitempty"`
+	LimitFactor         int64                  `protobuf:"varint,33,opt,name=limit_factor,json=limitFactor,proto3" json:"limit_factor,omitempty"`         // millionths; 0 = none
+	UsageThreshold      *OptionalInt           `protobuf:"bytes,34,opt,name=usage_threshold,json=usageThreshold,proto3" json:"usage_threshold,omitempty"` // millionths
+	PreemptExempt       int64                  `protobuf:"varint,60,opt,name=preempt_exempt,json=preemptExempt,proto3" json:"preempt_exempt,omitempty"`   // nanoseconds; 0 = the cluster's
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2405,9 +2456,245 @@ func (x *Qos) GetMinPrio() *OptionalInt {
 	return nil
 }
 
+func (x *Qos) GetMaxTresMins() []*NamedCount {
+	if x != nil {
+		return x.MaxTresMins
+	}
+	return nil
+}
+
+func (x *Qos) GetMaxRunMinsAccount() []*NamedCount {
+	if x != nil {
+		return x.MaxRunMinsAccount
+	}
+	return nil
+}
+
+func (x *Qos) GetMaxRunMinsUser() []*NamedCount {
+	if x != nil {
+		return x.MaxRunMinsUser
+	}
+	return nil
+}
+
+func (x *Qos) GetGrpJobsAccrue() *OptionalInt {
+	if x != nil {
+		return x.GrpJobsAccrue
+	}
+	return nil
+}
+
+func (x *Qos) GetMaxAccruePerUser() *OptionalInt {
+	if x != nil {
+		return x.MaxAccruePerUser
+	}
+	return nil
+}
+
+func (x *Qos) GetMaxAccruePerAccount() *OptionalInt {
+	if x != nil {
+		return x.MaxAccruePerAccount
+	}
+	return nil
+}
+
+func (x *Qos) GetLimitFactor() int64 {
+	if x != nil {
+		return x.LimitFactor
+	}
+	return 0
+}
+
+func (x *Qos) GetUsageThreshold() *OptionalInt {
+	if x != nil {
+		return x.UsageThreshold
+	}
+	return nil
+}
+
 func (x *Qos) GetPreemptExempt() int64 {
 	if x != nil {
 		return x.PreemptExempt
+	}
+	return 0
+}
+
+type WcKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WcKey) Reset() {
+	*x = WcKey{}
+	mi := &file_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WcKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WcKey) ProtoMessage() {}
+
+func (x *WcKey) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
+func (*WcKey) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *WcKey) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *WcKey) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WcKey) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type Resource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Server        string                 `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	ServerType    string                 `protobuf:"bytes,3,opt,name=server_type,json=serverType,proto3" json:"server_type,omitempty"`
+	Type          string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	Description   string                 `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
+	Manager       string                 `protobuf:"bytes,6,opt,name=manager,proto3" json:"manager,omitempty"`
+	Count         int64                  `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	Allowed       int64                  `protobuf:"varint,8,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Absolute      bool                   `protobuf:"varint,9,opt,name=absolute,proto3" json:"absolute,omitempty"`
+	LastConsumed  int64                  `protobuf:"varint,10,opt,name=last_consumed,json=lastConsumed,proto3" json:"last_consumed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resource) Reset() {
+	*x = Resource{}
+	mi := &file_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resource) ProtoMessage() {}
+
+func (x *Resource) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resource.ProtoReflect.Descriptor instead.
+func (*Resource) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Resource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Resource) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *Resource) GetServerType() string {
+	if x != nil {
+		return x.ServerType
+	}
+	return ""
+}
+
+func (x *Resource) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Resource) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Resource) GetManager() string {
+	if x != nil {
+		return x.Manager
+	}
+	return ""
+}
+
+func (x *Resource) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Resource) GetAllowed() int64 {
+	if x != nil {
+		return x.Allowed
+	}
+	return 0
+}
+
+func (x *Resource) GetAbsolute() bool {
+	if x != nil {
+		return x.Absolute
+	}
+	return false
+}
+
+func (x *Resource) GetLastConsumed() int64 {
+	if x != nil {
+		return x.LastConsumed
 	}
 	return 0
 }
@@ -2425,7 +2712,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2438,7 +2725,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2739,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Account) GetName() string {
@@ -2502,7 +2789,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2802,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2816,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -2585,13 +2872,16 @@ type Association struct {
 	GrpJobs        *OptionalInt           `protobuf:"bytes,21,opt,name=grp_jobs,json=grpJobs,proto3" json:"grp_jobs,omitempty"`
 	GrpSubmitJobs  *OptionalInt           `protobuf:"bytes,22,opt,name=grp_submit_jobs,json=grpSubmitJobs,proto3" json:"grp_submit_jobs,omitempty"`
 	Comment        string                 `protobuf:"bytes,23,opt,name=comment,proto3" json:"comment,omitempty"`
+	GrpJobsAccrue  *OptionalInt           `protobuf:"bytes,24,opt,name=grp_jobs_accrue,json=grpJobsAccrue,proto3" json:"grp_jobs_accrue,omitempty"`
+	MaxJobsAccrue  *OptionalInt           `protobuf:"bytes,25,opt,name=max_jobs_accrue,json=maxJobsAccrue,proto3" json:"max_jobs_accrue,omitempty"`
+	MinPrio        *OptionalInt           `protobuf:"bytes,26,opt,name=min_prio,json=minPrio,proto3" json:"min_prio,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2894,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2908,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Association) GetId() uint32 {
@@ -2782,6 +3072,27 @@ func (x *Association) GetComment() string {
 	return ""
 }
 
+func (x *Association) GetGrpJobsAccrue() *OptionalInt {
+	if x != nil {
+		return x.GrpJobsAccrue
+	}
+	return nil
+}
+
+func (x *Association) GetMaxJobsAccrue() *OptionalInt {
+	if x != nil {
+		return x.MaxJobsAccrue
+	}
+	return nil
+}
+
+func (x *Association) GetMinPrio() *OptionalInt {
+	if x != nil {
+		return x.MinPrio
+	}
+	return nil
+}
+
 type DiagRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2790,7 +3101,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +3114,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3128,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 type DiagReply struct {
@@ -2853,7 +3164,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3177,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3191,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -3234,33 +3545,38 @@ const file_cluster_proto_rawDesc = "" +
 	"\blifetime\x18\x02 \x01(\x03R\blifetime\"B\n" +
 	"\x10CreateTokenReply\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x18\n" +
-	"\aexpires\x18\x02 \x01(\x03R\aexpires\"\x93\x02\n" +
+	"\aexpires\x18\x02 \x01(\x03R\aexpires\"\xd9\x02\n" +
 	"\x13PolicyChangeRequest\x127\n" +
 	"\x04verb\x18\x01 \x01(\x0e2#.muster.v1.PolicyChangeRequest.VerbR\x04verb\x12\x16\n" +
 	"\x06entity\x18\x02 \x01(\tR\x06entity\x12\x14\n" +
 	"\x05names\x18\x03 \x03(\tR\x05names\x12,\n" +
 	"\x05where\x18\x04 \x03(\v2\x16.muster.v1.ConfigEntryR\x05where\x12(\n" +
-	"\x03set\x18\x05 \x03(\v2\x16.muster.v1.ConfigEntryR\x03set\"=\n" +
+	"\x03set\x18\x05 \x03(\v2\x16.muster.v1.ConfigEntryR\x03set\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x14\n" +
+	"\x05clean\x18\a \x01(\bR\x05clean\x12\x10\n" +
+	"\x03try\x18\b \x01(\bR\x03try\"G\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\a\n" +
 	"\x03ADD\x10\x01\x12\n" +
 	"\n" +
 	"\x06MODIFY\x10\x02\x12\n" +
 	"\n" +
-	"\x06DELETE\x10\x03\"-\n" +
+	"\x06DELETE\x10\x03\x12\b\n" +
+	"\x04LOAD\x10\x04\"-\n" +
 	"\x11PolicyChangeReply\x12\x18\n" +
 	"\achanged\x18\x01 \x03(\tR\achanged\"\x0f\n" +
-	"\rPolicyRequest\"\xf8\x01\n" +
+	"\rPolicyRequest\"\xd5\x02\n" +
 	"\vPolicyReply\x12 \n" +
 	"\x03qos\x18\x01 \x03(\v2\x0e.muster.v1.QosR\x03qos\x12.\n" +
 	"\baccounts\x18\x02 \x03(\v2\x12.muster.v1.AccountR\baccounts\x12/\n" +
 	"\x05users\x18\x03 \x03(\v2\x19.muster.v1.AccountingUserR\x05users\x12:\n" +
 	"\fassociations\x18\x04 \x03(\v2\x16.muster.v1.AssociationR\fassociations\x12\x18\n" +
 	"\acluster\x18\x05 \x01(\tR\acluster\x12\x10\n" +
-	"\x03now\x18\x06 \x01(\x03R\x03now\"#\n" +
+	"\x03now\x18\x06 \x01(\x03R\x03now\x12(\n" +
+	"\x06wckeys\x18\a \x03(\v2\x10.muster.v1.WcKeyR\x06wckeys\x121\n" +
+	"\tresources\x18\b \x03(\v2\x13.muster.v1.ResourceR\tresources\"#\n" +
 	"\vOptionalInt\x12\x14\n" +
-	"\x05value\x18\x01 \x01(\x03R\x05value\"\x9a\n" +
-	"\n" +
+	"\x05value\x18\x01 \x01(\x03R\x05value\"\x97\x0e\n" +
 	"\x03Qos\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -3289,8 +3605,33 @@ const file_cluster_proto_rawDesc = "" +
 	"\apreempt\x18\x17 \x03(\tR\apreempt\x12!\n" +
 	"\fpreempt_mode\x18\x18 \x01(\tR\vpreemptMode\x12!\n" +
 	"\fusage_factor\x18\x19 \x01(\x03R\vusageFactor\x121\n" +
-	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\x12%\n" +
-	"\x0epreempt_exempt\x18< \x01(\x03R\rpreemptExempt\"\x9f\x01\n" +
+	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\x129\n" +
+	"\rmax_tres_mins\x18\x1b \x03(\v2\x15.muster.v1.NamedCountR\vmaxTresMins\x12F\n" +
+	"\x14max_run_mins_account\x18\x1c \x03(\v2\x15.muster.v1.NamedCountR\x11maxRunMinsAccount\x12@\n" +
+	"\x11max_run_mins_user\x18\x1d \x03(\v2\x15.muster.v1.NamedCountR\x0emaxRunMinsUser\x12>\n" +
+	"\x0fgrp_jobs_accrue\x18\x1e \x01(\v2\x16.muster.v1.OptionalIntR\rgrpJobsAccrue\x12E\n" +
+	"\x13max_accrue_per_user\x18\x1f \x01(\v2\x16.muster.v1.OptionalIntR\x10maxAccruePerUser\x12K\n" +
+	"\x16max_accrue_per_account\x18  \x01(\v2\x16.muster.v1.OptionalIntR\x13maxAccruePerAccount\x12!\n" +
+	"\flimit_factor\x18! \x01(\x03R\vlimitFactor\x12?\n" +
+	"\x0fusage_threshold\x18\" \x01(\v2\x16.muster.v1.OptionalIntR\x0eusageThreshold\x12%\n" +
+	"\x0epreempt_exempt\x18< \x01(\x03R\rpreemptExempt\"?\n" +
+	"\x05WcKey\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\"\x98\x02\n" +
+	"\bResource\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\x12\x1f\n" +
+	"\vserver_type\x18\x03 \x01(\tR\n" +
+	"serverType\x12\x12\n" +
+	"\x04type\x18\x04 \x01(\tR\x04type\x12 \n" +
+	"\vdescription\x18\x05 \x01(\tR\vdescription\x12\x18\n" +
+	"\amanager\x18\x06 \x01(\tR\amanager\x12\x14\n" +
+	"\x05count\x18\a \x01(\x03R\x05count\x12\x18\n" +
+	"\aallowed\x18\b \x01(\x03R\aallowed\x12\x1a\n" +
+	"\babsolute\x18\t \x01(\bR\babsolute\x12#\n" +
+	"\rlast_consumed\x18\n" +
+	" \x01(\x03R\flastConsumed\"\x9f\x01\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\"\n" +
@@ -3302,7 +3643,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0fdefault_account\x18\x02 \x01(\tR\x0edefaultAccount\x12#\n" +
 	"\rdefault_wckey\x18\x03 \x01(\tR\fdefaultWckey\x12\x1f\n" +
 	"\vadmin_level\x18\x04 \x01(\tR\n" +
-	"adminLevel\"\xaf\a\n" +
+	"adminLevel\"\xe2\b\n" +
 	"\vAssociation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x12\n" +
@@ -3328,7 +3669,10 @@ const file_cluster_proto_rawDesc = "" +
 	"\bgrp_wall\x18\x14 \x01(\x03R\agrpWall\x121\n" +
 	"\bgrp_jobs\x18\x15 \x01(\v2\x16.muster.v1.OptionalIntR\agrpJobs\x12>\n" +
 	"\x0fgrp_submit_jobs\x18\x16 \x01(\v2\x16.muster.v1.OptionalIntR\rgrpSubmitJobs\x12\x18\n" +
-	"\acomment\x18\x17 \x01(\tR\acomment\"\r\n" +
+	"\acomment\x18\x17 \x01(\tR\acomment\x12>\n" +
+	"\x0fgrp_jobs_accrue\x18\x18 \x01(\v2\x16.muster.v1.OptionalIntR\rgrpJobsAccrue\x12>\n" +
+	"\x0fmax_jobs_accrue\x18\x19 \x01(\v2\x16.muster.v1.OptionalIntR\rmaxJobsAccrue\x121\n" +
+	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\"\r\n" +
 	"\vDiagRequest\"\xb1\x06\n" +
 	"\tDiagReply\x12\x10\n" +
 	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x10\n" +
@@ -3376,7 +3720,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0), // 0: muster.v1.PolicyChangeRequest.Verb
 	(*GpuInfo)(nil),               // 1: muster.v1.GpuInfo
@@ -3405,19 +3749,21 @@ var file_cluster_proto_goTypes = []any{
 	(*PolicyReply)(nil),           // 24: muster.v1.PolicyReply
 	(*OptionalInt)(nil),           // 25: muster.v1.OptionalInt
 	(*Qos)(nil),                   // 26: muster.v1.Qos
-	(*Account)(nil),               // 27: muster.v1.Account
-	(*AccountingUser)(nil),        // 28: muster.v1.AccountingUser
-	(*Association)(nil),           // 29: muster.v1.Association
-	(*DiagRequest)(nil),           // 30: muster.v1.DiagRequest
-	(*DiagReply)(nil),             // 31: muster.v1.DiagReply
-	(*Tres)(nil),                  // 32: muster.v1.Tres
-	(*NamedCount)(nil),            // 33: muster.v1.NamedCount
+	(*WcKey)(nil),                 // 27: muster.v1.WcKey
+	(*Resource)(nil),              // 28: muster.v1.Resource
+	(*Account)(nil),               // 29: muster.v1.Account
+	(*AccountingUser)(nil),        // 30: muster.v1.AccountingUser
+	(*Association)(nil),           // 31: muster.v1.Association
+	(*DiagRequest)(nil),           // 32: muster.v1.DiagRequest
+	(*DiagReply)(nil),             // 33: muster.v1.DiagReply
+	(*Tres)(nil),                  // 34: muster.v1.Tres
+	(*NamedCount)(nil),            // 35: muster.v1.NamedCount
 }
 var file_cluster_proto_depIdxs = []int32{
 	1,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	32, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	32, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	32, // 3: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	34, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	34, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	34, // 3: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	2,  // 4: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	3,  // 5: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	10, // 6: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
@@ -3425,40 +3771,52 @@ var file_cluster_proto_depIdxs = []int32{
 	10, // 8: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
 	10, // 9: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
 	26, // 10: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	27, // 11: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	28, // 12: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	29, // 13: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	33, // 14: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	33, // 15: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	33, // 16: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	33, // 17: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	33, // 18: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	33, // 19: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	33, // 20: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	33, // 21: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	25, // 22: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	25, // 23: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	25, // 24: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	25, // 25: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	25, // 26: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	25, // 27: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	25, // 28: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	33, // 29: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	33, // 30: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	33, // 31: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	25, // 32: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	25, // 33: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	33, // 34: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	33, // 35: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	33, // 36: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	25, // 37: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	25, // 38: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	10, // 39: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	29, // 11: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	30, // 12: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	31, // 13: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	27, // 14: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	28, // 15: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	35, // 16: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	35, // 17: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	35, // 18: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	35, // 19: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	35, // 20: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	35, // 21: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	35, // 22: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	35, // 23: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	25, // 24: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	25, // 25: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	25, // 26: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	25, // 27: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	25, // 28: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	25, // 29: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	25, // 30: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	35, // 31: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	35, // 32: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	35, // 33: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	25, // 34: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	25, // 35: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	25, // 36: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	25, // 37: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	35, // 38: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	35, // 39: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	35, // 40: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	25, // 41: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	25, // 42: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	35, // 43: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	35, // 44: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	35, // 45: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	25, // 46: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	25, // 47: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	25, // 48: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	25, // 49: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	25, // 50: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	10, // 51: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -3475,7 +3833,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -23,6 +23,14 @@ func Policy(p *state.Policy) *apiv1.PolicyReply {
 	for i := range p.Assocs {
 		out.Associations = append(out.Associations, Association(&p.Assocs[i]))
 	}
+	for _, k := range p.WCKeys {
+		out.Wckeys = append(out.Wckeys, &apiv1.WcKey{Id: k.ID, Name: k.Name, User: k.User})
+	}
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		out.Resources = append(out.Resources, &apiv1.Resource{Name: r.Name, Server: r.Server, ServerType: r.ServerType, Type: r.Type, Description: r.Description,
+			Manager: r.Manager, Count: r.Count, Allowed: r.Allowed, Absolute: r.Absolute, LastConsumed: r.LastConsumed})
+	}
 	return out
 }
 
@@ -34,7 +42,10 @@ func QOS(q *spec.QOS) *apiv1.Qos {
 		GrpTresMins: Limits(q.GrpTRESMins), GrpTresRunMins: Limits(q.GrpTRESRunMins), GrpWall: int64(q.GrpWall), GrpJobs: optional(q.GrpJobs),
 		GrpSubmitJobs: optional(q.GrpSubmitJobs), MaxJobsPerUser: optional(q.MaxJobsPerUser), MaxSubmitPerUser: optional(q.MaxSubmitPerUser),
 		MaxJobsPerAccount: optional(q.MaxJobsPerAcct), MaxSubmitPerAccount: optional(q.MaxSubmitPerAcct), GraceTime: int64(q.GraceTime),
-		Preempt: q.Preempt, PreemptMode: q.PreemptMode, PreemptExempt: int64(q.PreemptExempt), UsageFactor: q.UsageFactor, MinPrio: optional(q.MinPrio)}
+		Preempt: q.Preempt, PreemptMode: q.PreemptMode, UsageFactor: q.UsageFactor, MinPrio: optional(q.MinPrio),
+		MaxTresMins: Limits(q.MaxTRESMins), MaxRunMinsAccount: Limits(q.MaxRunMinsAcct), MaxRunMinsUser: Limits(q.MaxRunMinsUser),
+		GrpJobsAccrue: optional(q.GrpJobsAccrue), MaxAccruePerUser: optional(q.MaxAccruePerUser), MaxAccruePerAccount: optional(q.MaxAccruePerAcct),
+		LimitFactor: q.LimitFactor, UsageThreshold: optional(q.UsageThreshold), PreemptExempt: int64(q.PreemptExempt)}
 }
 
 // Association writes an association.
@@ -43,5 +54,6 @@ func Association(a *spec.Association) *apiv1.Association {
 		SharesParent: a.SharesParent, Priority: a.Priority, DefaultQos: a.DefaultQOS, Qos: a.QOS, MaxWall: int64(a.MaxWall),
 		MaxTresPerJob: Limits(a.MaxTRESPerJob), MaxTresPerNode: Limits(a.MaxTRESPerNode), MaxTresMins: Limits(a.MaxTRESMins),
 		MaxJobs: optional(a.MaxJobs), MaxSubmitJobs: optional(a.MaxSubmitJobs), GrpTres: Limits(a.GrpTRES), GrpTresMins: Limits(a.GrpTRESMins),
-		GrpTresRunMins: Limits(a.GrpTRESRunMins), GrpWall: int64(a.GrpWall), GrpJobs: optional(a.GrpJobs), GrpSubmitJobs: optional(a.GrpSubmitJobs), Comment: a.Comment}
+		GrpTresRunMins: Limits(a.GrpTRESRunMins), GrpWall: int64(a.GrpWall), GrpJobs: optional(a.GrpJobs), GrpSubmitJobs: optional(a.GrpSubmitJobs), Comment: a.Comment,
+		GrpJobsAccrue: optional(a.GrpJobsAccrue), MaxJobsAccrue: optional(a.MaxJobsAccrue), MinPrio: optional(a.MinPrio)}
 }

@@ -83,3 +83,57 @@ type AssociationPut struct {
 type AssociationRemoved struct {
 	ID uint32 `cbor:"1,keyasint"`
 }
+
+// WCKeyPut lets a user label jobs with a key.
+type WCKeyPut struct {
+	Key spec.WCKey `cbor:"1,keyasint"`
+}
+
+// WCKeyRemoved takes a key away.
+type WCKeyRemoved struct {
+	ID uint32 `cbor:"1,keyasint"`
+}
+
+// ResourcePut creates a resource or replaces it.
+type ResourcePut struct {
+	Resource spec.Resource `cbor:"1,keyasint"`
+}
+
+// ResourceRemoved deletes a resource.
+type ResourceRemoved struct {
+	Name   string `cbor:"1,keyasint"`
+	Server string `cbor:"2,keyasint"`
+}
+
+// UsageAged lets past use fade and charges what runs up to now. Factors are
+// in units of 2^-63: One is 1.
+type UsageAged struct {
+	PerSecond uint64 `cbor:"1,keyasint"`           // what a second leaves of a use, from now on
+	Keep      uint64 `cbor:"2,keyasint,omitempty"` // what is left of all use since the last such event
+	Reset     bool   `cbor:"3,keyasint,omitempty"` // nothing is left, not even of QOS that do not decay
+}
+
+// One is the factor 1 of UsageAged.
+const One = 1 << 63
+
+// UsageCleared forgets the use of an association, with everything below it
+// and its part in those above it, or of a QOS (sacctmgr ... set RawUsage=0).
+type UsageCleared struct {
+	Assoc uint32 `cbor:"1,keyasint,omitempty"`
+	QOS   uint32 `cbor:"2,keyasint,omitempty"`
+}
+
+// SharesNoted records how far use and shares are apart, association by
+// association, so that accounting can follow them. It changes nothing.
+type SharesNoted struct {
+	Shares []ShareNote `cbor:"1,keyasint"`
+}
+
+// ShareNote is one association of SharesNoted. Fractions are in millionths.
+type ShareNote struct {
+	Assoc  uint32 `cbor:"1,keyasint"`
+	Norm   int64  `cbor:"2,keyasint"` // its part of all shares
+	Used   int64  `cbor:"3,keyasint"` // its part of all use
+	Factor int64  `cbor:"4,keyasint"` // the fair-share factor; 0 for accounts
+	Raw    int64  `cbor:"5,keyasint"` // decayed billing seconds
+}

@@ -22,6 +22,13 @@ const (
 	KindUserRemoved        Kind = 25
 	KindAssociationPut     Kind = 26
 	KindAssociationRemoved Kind = 27
+	KindWCKeyPut           Kind = 28
+	KindWCKeyRemoved       Kind = 29
+	KindResourcePut        Kind = 30
+	KindResourceRemoved    Kind = 31
+	KindUsageAged          Kind = 32
+	KindUsageCleared       Kind = 33
+	KindSharesNoted        Kind = 34
 
 	KindJobSubmitted    Kind = 40
 	KindJobEligible     Kind = 41
@@ -39,6 +46,7 @@ const (
 	KindJobPurged       Kind = 53
 	KindStepStarted     Kind = 54
 	KindStepEnded       Kind = 55
+	KindJobsAccruing    Kind = 56
 
 	KindNodeRegistered Kind = 70
 	KindNodeStateSet   Kind = 71

@@ -13,11 +13,19 @@ type JobSubmitted struct {
 	Assoc    uint32        `cbor:"5,keyasint,omitempty"`
 	Eligible spec.Instant  `cbor:"6,keyasint,omitempty"`
 	Reason   spec.Reason   `cbor:"7,keyasint"`
+	NoAccrue bool          `cbor:"8,keyasint,omitempty"` // it does not age yet: a MaxJobsAccrue limit
 }
 
 // JobEligible tells that dependencies and begin time no longer hold a job.
 type JobEligible struct {
-	UID spec.JobUID `cbor:"1,keyasint"`
+	UID      spec.JobUID `cbor:"1,keyasint"`
+	NoAccrue bool        `cbor:"2,keyasint,omitempty"` // it does not age yet
+}
+
+// JobsAccruing lets eligible jobs age from now on that a MaxJobsAccrue limit
+// had kept from it.
+type JobsAccruing struct {
+	UIDs []spec.JobUID `cbor:"1,keyasint"`
 }
 
 // ReasonsChanged records why pending jobs wait now, many at once.

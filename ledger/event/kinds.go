@@ -45,6 +45,27 @@ func (*AssociationPut) Kind() Kind { return KindAssociationPut }
 func (*AssociationRemoved) Kind() Kind { return KindAssociationRemoved }
 
 // Kind implements Event.
+func (*WCKeyPut) Kind() Kind { return KindWCKeyPut }
+
+// Kind implements Event.
+func (*WCKeyRemoved) Kind() Kind { return KindWCKeyRemoved }
+
+// Kind implements Event.
+func (*ResourcePut) Kind() Kind { return KindResourcePut }
+
+// Kind implements Event.
+func (*ResourceRemoved) Kind() Kind { return KindResourceRemoved }
+
+// Kind implements Event.
+func (*UsageAged) Kind() Kind { return KindUsageAged }
+
+// Kind implements Event.
+func (*UsageCleared) Kind() Kind { return KindUsageCleared }
+
+// Kind implements Event.
+func (*SharesNoted) Kind() Kind { return KindSharesNoted }
+
+// Kind implements Event.
 func (*JobSubmitted) Kind() Kind { return KindJobSubmitted }
 
 // Kind implements Event.
@@ -93,6 +114,9 @@ func (*StepStarted) Kind() Kind { return KindStepStarted }
 func (*StepEnded) Kind() Kind { return KindStepEnded }
 
 // Kind implements Event.
+func (*JobsAccruing) Kind() Kind { return KindJobsAccruing }
+
+// Kind implements Event.
 func (*NodeRegistered) Kind() Kind { return KindNodeRegistered }
 
 // Kind implements Event.
@@ -118,6 +142,13 @@ func (*UserPut) sealed()              {}
 func (*UserRemoved) sealed()          {}
 func (*AssociationPut) sealed()       {}
 func (*AssociationRemoved) sealed()   {}
+func (*WCKeyPut) sealed()             {}
+func (*WCKeyRemoved) sealed()         {}
+func (*ResourcePut) sealed()          {}
+func (*ResourceRemoved) sealed()      {}
+func (*UsageAged) sealed()            {}
+func (*UsageCleared) sealed()         {}
+func (*SharesNoted) sealed()          {}
 func (*JobSubmitted) sealed()         {}
 func (*JobEligible) sealed()          {}
 func (*ReasonsChanged) sealed()       {}
@@ -134,6 +165,7 @@ func (*JobRequeued) sealed()          {}
 func (*JobPurged) sealed()            {}
 func (*StepStarted) sealed()          {}
 func (*StepEnded) sealed()            {}
+func (*JobsAccruing) sealed()         {}
 func (*NodeRegistered) sealed()       {}
 func (*NodeStateSet) sealed()         {}
 func (*NodeLost) sealed()             {}
@@ -175,6 +207,20 @@ func fresh(k Kind) Event {
 		return new(AssociationPut)
 	case KindAssociationRemoved:
 		return new(AssociationRemoved)
+	case KindWCKeyPut:
+		return new(WCKeyPut)
+	case KindWCKeyRemoved:
+		return new(WCKeyRemoved)
+	case KindResourcePut:
+		return new(ResourcePut)
+	case KindResourceRemoved:
+		return new(ResourceRemoved)
+	case KindUsageAged:
+		return new(UsageAged)
+	case KindUsageCleared:
+		return new(UsageCleared)
+	case KindSharesNoted:
+		return new(SharesNoted)
 	case KindJobSubmitted:
 		return new(JobSubmitted)
 	case KindJobEligible:
@@ -207,6 +253,8 @@ func fresh(k Kind) Event {
 		return new(StepStarted)
 	case KindStepEnded:
 		return new(StepEnded)
+	case KindJobsAccruing:
+		return new(JobsAccruing)
 	case KindNodeRegistered:
 		return new(NodeRegistered)
 	case KindNodeStateSet:
@@ -238,6 +286,13 @@ func Kinds() []Kind {
 		KindUserRemoved,
 		KindAssociationPut,
 		KindAssociationRemoved,
+		KindWCKeyPut,
+		KindWCKeyRemoved,
+		KindResourcePut,
+		KindResourceRemoved,
+		KindUsageAged,
+		KindUsageCleared,
+		KindSharesNoted,
 		KindJobSubmitted,
 		KindJobEligible,
 		KindReasonsChanged,
@@ -254,6 +309,7 @@ func Kinds() []Kind {
 		KindJobPurged,
 		KindStepStarted,
 		KindStepEnded,
+		KindJobsAccruing,
 		KindNodeRegistered,
 		KindNodeStateSet,
 		KindNodeLost,
@@ -294,6 +350,20 @@ func (k Kind) String() string {
 		return "AssociationPut"
 	case KindAssociationRemoved:
 		return "AssociationRemoved"
+	case KindWCKeyPut:
+		return "WCKeyPut"
+	case KindWCKeyRemoved:
+		return "WCKeyRemoved"
+	case KindResourcePut:
+		return "ResourcePut"
+	case KindResourceRemoved:
+		return "ResourceRemoved"
+	case KindUsageAged:
+		return "UsageAged"
+	case KindUsageCleared:
+		return "UsageCleared"
+	case KindSharesNoted:
+		return "SharesNoted"
 	case KindJobSubmitted:
 		return "JobSubmitted"
 	case KindJobEligible:
@@ -326,6 +396,8 @@ func (k Kind) String() string {
 		return "StepStarted"
 	case KindStepEnded:
 		return "StepEnded"
+	case KindJobsAccruing:
+		return "JobsAccruing"
 	case KindNodeRegistered:
 		return "NodeRegistered"
 	case KindNodeStateSet:

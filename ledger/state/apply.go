@@ -57,6 +57,21 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyAssocPut(e)
 	case *event.AssociationRemoved:
 		s.applyAssocRemoved(e)
+	case *event.WCKeyPut:
+		err = s.applyWCKeyPut(e)
+	case *event.WCKeyRemoved:
+		s.applyWCKeyRemoved(e)
+	case *event.ResourcePut:
+		s.applyResourcePut(e)
+	case *event.ResourceRemoved:
+		s.applyResourceRemoved(e)
+	case *event.UsageAged:
+		err = s.applyUsageAged(env, e)
+	case *event.UsageCleared:
+		err = s.applyUsageCleared(e)
+	case *event.SharesNoted: // a note for accounting
+	case *event.JobsAccruing:
+		err = s.applyAccruing(env, e)
 	case *event.JobSubmitted:
 		err = s.applySubmitted(env, e)
 	case *event.JobEligible:

@@ -16,6 +16,9 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 		return contradiction("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
 	}
 	wasActive := j.State.Active()
+	if wasActive {
+		s.spend(j, env.At)
+	}
 	count := uint64(j.Count())
 	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
 	j.Ended, j.EndSeq = env.At, env.Seq
@@ -100,6 +103,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	}
 	wasActive, succeeded, count := j.State.Active(), j.succeeded(), j.Count()
 	if wasActive {
+		s.spend(j, env.At)
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
 	}
 	s.tally(j, func(a *Array) {
@@ -113,7 +117,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		}
 	})
 	j.State, j.Hold, j.Reason, j.Begin = spec.Pending, e.Hold, e.Reason, e.Begin
-	j.Submitted, j.Eligible = env.At, 0
+	j.Submitted, j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, 0, false
 	j.Restarts++
 	if e.Counts {
 		j.Requeues++

@@ -137,7 +137,7 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	}
 	j := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
 		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
-		Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor}
+		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor}
 	if a := e.Spec.Queue.Array; a != nil {
 		if len(a.Tasks) == 0 || !a.Tasks.Valid() {
 			return contradiction("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(a.Tasks))
@@ -159,8 +159,22 @@ func (s *State) applyEligible(env *event.Envelope, e *event.JobEligible) error {
 	if err != nil {
 		return err
 	}
-	j.Eligible = env.At
+	j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, e.NoAccrue
 	s.store(j)
+	return nil
+}
+
+func (s *State) applyAccruing(env *event.Envelope, e *event.JobsAccruing) error {
+	for _, uid := range e.UIDs {
+		j, err := s.editPending(uid, env)
+		if err != nil {
+			return err
+		}
+		if j.NoAccrue && j.Eligible != 0 {
+			j.Accrue, j.NoAccrue = env.At, false
+			s.store(j)
+		}
+	}
 	return nil
 }
 
@@ -184,7 +198,7 @@ func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	if e.By == spec.NotHeld {
 		return contradiction("job uid %d is held by nobody", e.UID)
 	}
-	j.Hold, j.Eligible = e.By, 0
+	j.Hold, j.Eligible, j.Accrue, j.NoAccrue = e.By, 0, 0, false
 	j.Reason = spec.Reason{Code: HoldReason(e.By)}
 	s.store(j)
 	return nil
@@ -337,12 +351,24 @@ func (s *State) licence(j *Job, ask []spec.Count) error {
 	}
 	s.Licenses = addCounts(s.Licenses, ask, 1)
 	for _, c := range ask {
-		held, total := countOf(s.Licenses, c.Name), countOf(s.Config.Licenses, c.Name)
+		held, total := countOf(s.Licenses, c.Name), s.LicenseTotal(c.Name)
 		if held > total {
 			return contradiction("job uid %d takes licence %s to %d of %d", j.UID, c.Name, held, total)
 		}
 	}
 	return nil
+}
+
+// LicenseTotal is how many of a licence the cluster's jobs may hold: those of
+// the configuration, and of a resource name@server what it may use.
+func (s *State) LicenseTotal(name string) int64 {
+	n := countOf(s.Config.Licenses, name)
+	for i := range s.Policy.Resources {
+		if r := &s.Policy.Resources[i]; resourceKey(r) == name {
+			n += r.Available()
+		}
+	}
+	return n
 }
 
 // countOf sums a list over the types of a name.

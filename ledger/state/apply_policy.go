@@ -14,6 +14,7 @@ func (s *State) ownPolicy() *Policy {
 		p := *s.Policy
 		p.QOS, p.Accounts = slices.Clone(p.QOS), slices.Clone(p.Accounts)
 		p.Users, p.Assocs = slices.Clone(p.Users), slices.Clone(p.Assocs)
+		p.WCKeys, p.Resources = slices.Clone(p.WCKeys), slices.Clone(p.Resources)
 		p.reindex()
 		s.Policy, s.policyOwn = &p, s.own
 	}
@@ -23,6 +24,9 @@ func (s *State) ownPolicy() *Policy {
 func qosKey(q *spec.QOS) string         { return q.Name }
 func accountKey(a *spec.Account) string { return a.Name }
 func userKey(u *spec.User) string       { return u.Name }
+
+// resourceKey is how jobs name a licence that is served elsewhere.
+func resourceKey(r *spec.Resource) string { return r.Name + "@" + r.Server }
 
 func (s *State) applyQOSPut(e *event.QOSPut) error {
 	p := s.ownPolicy()
@@ -46,6 +50,9 @@ func (s *State) applyQOSPut(e *event.QOSPut) error {
 
 func (s *State) applyQOSRemoved(e *event.QOSRemoved) {
 	p := s.ownPolicy()
+	if q := p.FindQOS(e.Name); q != nil {
+		s.Spent.Delete(s.own, UsageKey(UsageQOS, q.ID, 0))
+	}
 	p.QOS = slices.DeleteFunc(p.QOS, func(q spec.QOS) bool { return q.Name == e.Name })
 	s.recountAll()
 }
@@ -58,8 +65,7 @@ func (s *State) applyAccountPut(e *event.AccountPut) {
 func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
 	p := s.ownPolicy()
 	p.Accounts = slices.DeleteFunc(p.Accounts, func(a spec.Account) bool { return a.Name == e.Name })
-	p.Assocs = slices.DeleteFunc(p.Assocs, func(a spec.Association) bool { return a.Account == e.Name })
-	p.reindex()
+	s.dropAssocs(func(a *spec.Association) bool { return a.Account == e.Name })
 	s.recountAll()
 }
 
@@ -71,8 +77,8 @@ func (s *State) applyUserPut(e *event.UserPut) {
 func (s *State) applyUserRemoved(e *event.UserRemoved) {
 	p := s.ownPolicy()
 	p.Users = slices.DeleteFunc(p.Users, func(u spec.User) bool { return u.Name == e.Name })
-	p.Assocs = slices.DeleteFunc(p.Assocs, func(a spec.Association) bool { return a.User == e.Name })
-	p.reindex()
+	p.WCKeys = slices.DeleteFunc(p.WCKeys, func(k spec.WCKey) bool { return k.User == e.Name })
+	s.dropAssocs(func(a *spec.Association) bool { return a.User == e.Name })
 	s.recountAll()
 }
 
@@ -86,6 +92,9 @@ func (s *State) applyAssocPut(e *event.AssociationPut) error {
 	recount := n.User == "" || n.ID <= p.NextAssoc
 	i := p.assocAt(n.ID)
 	if old := p.Assoc(n.ID); old != nil {
+		if old.Parent != n.Parent {
+			s.moveSpent(n.ID, old.Parent, n.Parent)
+		}
 		recount = old.Parent != n.Parent || pairOf(old) != pairOf(n)
 		delete(p.byPair, pairOf(old))
 		p.Assocs[i] = *n
@@ -126,9 +135,72 @@ func (s *State) applyAssocRemoved(e *event.AssociationRemoved) {
 	// A user's association that nobody is counted in moves no counter.
 	counted := old.User == "" || s.Usage.Has(UsageKey(UsageAssoc, 0, e.ID))
 	i := p.assocAt(e.ID)
+	s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, e.ID))
 	delete(p.byPair, pairOf(old))
 	p.Assocs = slices.Delete(p.Assocs, i, i+1)
 	if counted {
 		s.recountAll()
 	}
+}
+
+// dropAssocs removes associations with what they used; those above them keep
+// their part of it.
+func (s *State) dropAssocs(gone func(a *spec.Association) bool) {
+	p := s.ownPolicy()
+	p.Assocs = slices.DeleteFunc(p.Assocs, func(a spec.Association) bool {
+		if !gone(&a) {
+			return false
+		}
+		s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, a.ID))
+		return true
+	})
+	p.reindex()
+}
+
+// moveSpent takes what an association used from those above it to those that
+// will be.
+func (s *State) moveSpent(id, from, to uint32) {
+	u, ok := s.Spent.Get(UsageKey(UsageAssoc, 0, id))
+	if !ok {
+		return
+	}
+	for _, a := range s.Policy.Chain(from) {
+		s.shiftSpent(a.ID, u, false)
+	}
+	for _, a := range s.Policy.Chain(to) {
+		s.shiftSpent(a.ID, u, true)
+	}
+}
+
+func (s *State) applyWCKeyPut(e *event.WCKeyPut) error {
+	p := s.ownPolicy()
+	if e.Key.ID == 0 {
+		return contradiction("the key %s of user %s has no id", e.Key.Name, e.Key.User)
+	}
+	i := slices.IndexFunc(p.WCKeys, func(k spec.WCKey) bool { return k.ID >= e.Key.ID })
+	switch {
+	case i < 0:
+		p.WCKeys = append(p.WCKeys, e.Key)
+	case p.WCKeys[i].ID == e.Key.ID:
+		p.WCKeys[i] = e.Key
+	default:
+		p.WCKeys = slices.Insert(p.WCKeys, i, e.Key)
+	}
+	p.NextWCKey = max(p.NextWCKey, e.Key.ID)
+	return nil
+}
+
+func (s *State) applyWCKeyRemoved(e *event.WCKeyRemoved) {
+	p := s.ownPolicy()
+	p.WCKeys = slices.DeleteFunc(p.WCKeys, func(k spec.WCKey) bool { return k.ID == e.ID })
+}
+
+func (s *State) applyResourcePut(e *event.ResourcePut) {
+	p := s.ownPolicy()
+	p.Resources = put(p.Resources, e.Resource, resourceKey)
+}
+
+func (s *State) applyResourceRemoved(e *event.ResourceRemoved) {
+	p := s.ownPolicy()
+	p.Resources = slices.DeleteFunc(p.Resources, func(r spec.Resource) bool { return r.Name == e.Name && r.Server == e.Server })
 }

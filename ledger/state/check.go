@@ -33,6 +33,7 @@ func Checks() []NamedCheck {
 		{"S3.gangs", "an allocation is whole: its nodes are distinct and its vector is their sum", CheckGangs},
 		{"S4.attempts", "a job's attempt, times and verdict fit its state", CheckAttempts},
 		{"S6.usage", "the counters that limits are checked against equal a recount from scratch", CheckUsage},
+		{"S6.spent", "what was used is charged to QOS and associations only, and nothing is kept where nothing is left", CheckSpent},
 		{"S6.policy", "QOS, accounts, users and associations are sorted and unambiguous", CheckPolicy},
 	}
 }

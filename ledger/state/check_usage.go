@@ -30,7 +30,8 @@ func (s subject) String() string {
 // sum is a counter, counted from scratch.
 type sum struct {
 	submitted, running int64
-	tres               map[string]int64
+	accruing           int64
+	tres, due          map[string]int64
 	nodes              map[spec.NodeID]int32
 }
 
@@ -100,7 +101,7 @@ func (r *recounter) count(j *Job) {
 	for _, sub := range r.subjects(j) {
 		c := r.sums[sub]
 		if c == nil {
-			c = &sum{tres: make(map[string]int64), nodes: make(map[spec.NodeID]int32)}
+			c = &sum{tres: make(map[string]int64), due: make(map[string]int64), nodes: make(map[spec.NodeID]int32)}
 			r.sums[sub] = c
 			r.order = append(r.order, sub)
 		}
@@ -110,11 +111,19 @@ func (r *recounter) count(j *Job) {
 			c.submitted++
 		}
 		if j.State == spec.Pending {
+			if j.Hold == 0 && !j.NoAccrue && (j.Eligible != 0 || j.Accrue != 0) {
+				c.accruing += max(j.Tasks.Len(), 1)
+			}
 			continue
 		}
 		c.running++
+		left := j.Limit
+		if left <= 0 || left == spec.Infinite {
+			left = unlimited
+		}
 		for _, t := range j.Alloc.TRES.All() {
 			c.tres[t.Name] += t.N
+			c.due[t.Name] += t.N * (j.Started.Sub(r.s.Created).Seconds() + left.Seconds())
 		}
 		for i := range j.Alloc.Nodes {
 			c.nodes[j.Alloc.Nodes[i].ID]++
@@ -133,10 +142,16 @@ func CheckUsage(s *State) error {
 		if u.Submitted != c.submitted || u.Running != c.running {
 			return broken("usage of %s: %d submitted and %d running are counted, there are %d and %d", sub, u.Submitted, u.Running, c.submitted, c.running)
 		}
+		if u.Accruing != c.accruing {
+			return broken("usage of %s: %d jobs are counted as ageing, there are %d", sub, u.Accruing, c.accruing)
+		}
 		all := u.TRES.All()
 		for _, t := range all {
 			if c.tres[t.Name] != t.N {
 				return broken("usage of %s: %d of %s are counted, allocated are %d", sub, t.N, t.Name, c.tres[t.Name])
+			}
+			if due := u.Due.Get(t.Name); due != c.due[t.Name] {
+				return broken("usage of %s: %s is counted as due until %d, it is until %d", sub, t.Name, due, c.due[t.Name])
 			}
 		}
 		if len(all) != len(c.tres) || u.Nodes.Len() != len(c.nodes) {

@@ -50,6 +50,26 @@ type Job struct {
 	Submitter  event.Actor       `cbor:"33,keyasint"`
 	LastSignal *Signal           `cbor:"34,keyasint,omitempty"`
 	Warned     bool              `cbor:"35,keyasint,omitempty"` // the signal before the end was sent in this attempt
+	// Accrue is since when an eligible job ages, where not since it became
+	// eligible: a MaxJobsAccrue limit kept it from it (NoAccrue: it still does).
+	Accrue   spec.Instant `cbor:"36,keyasint,omitempty"`
+	NoAccrue bool         `cbor:"37,keyasint,omitempty"`
+}
+
+// AgesSince is since when a pending job ages; 0 = it does not yet.
+func (j *Job) AgesSince() spec.Instant {
+	switch {
+	case j.NoAccrue:
+		return 0
+	case j.Accrue != 0:
+		return j.Accrue
+	}
+	return j.Eligible
+}
+
+// aging tells whether a job counts for MaxJobsAccrue.
+func (j *Job) aging() bool {
+	return j.State == spec.Pending && j.Hold == spec.NotHeld && j.AgesSince() != 0
 }
 
 // Ending is the decision that an attempt must end.

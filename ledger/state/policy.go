@@ -15,6 +15,9 @@ type Policy struct {
 	Assocs    []spec.Association `cbor:"4,keyasint,omitempty"` // by id
 	NextQOS   uint32             `cbor:"5,keyasint,omitempty"` // highest id ever used
 	NextAssoc uint32             `cbor:"6,keyasint,omitempty"`
+	WCKeys    []spec.WCKey       `cbor:"7,keyasint,omitempty"` // by id
+	Resources []spec.Resource    `cbor:"8,keyasint,omitempty"` // by name and server
+	NextWCKey uint32             `cbor:"9,keyasint,omitempty"`
 
 	byPair map[assocPair]uint32 // derived from Assocs
 }
@@ -47,6 +50,21 @@ func (p *Policy) FindAccount(name string) *spec.Account {
 // FindUser returns a user by name, or nil.
 func (p *Policy) FindUser(name string) *spec.User {
 	return find(p.Users, name, func(u *spec.User) string { return u.Name })
+}
+
+// FindResource returns a resource by name and server, or nil.
+func (p *Policy) FindResource(name, server string) *spec.Resource {
+	return find(p.Resources, name+"@"+server, resourceKey)
+}
+
+// FindWCKey returns a user's key by name, or nil.
+func (p *Policy) FindWCKey(name, user string) *spec.WCKey {
+	for i := range p.WCKeys {
+		if k := &p.WCKeys[i]; k.Name == name && k.User == user {
+			return k
+		}
+	}
+	return nil
 }
 
 // Assoc returns an association by id, or nil.

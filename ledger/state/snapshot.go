@@ -45,6 +45,7 @@ const (
 	snapSpec
 	snapJob
 	snapEnd
+	snapSpent // between totals and nodes; absent where nothing was used
 )
 
 // metaRecord holds the scalars of a State. NodeNames are by node id.
@@ -70,6 +71,14 @@ type arrayRecord struct {
 	Total   int64       `cbor:"6,keyasint"`
 }
 
+// spentRecord is what was used by one subject; the first also says how use
+// fades.
+type spentRecord struct {
+	Key   uint64 `cbor:"1,keyasint,omitempty"` // 0 in the first: UsageKey starts at a QOS, and QOS 0 is none
+	Spent *Spent `cbor:"2,keyasint,omitempty"`
+	Aging *Aging `cbor:"3,keyasint,omitempty"`
+}
+
 // endRecord closes a snapshot.
 type endRecord struct {
 	Jobs  uint64 `cbor:"1,keyasint"`
@@ -78,7 +87,7 @@ type endRecord struct {
 
 func snapshotTypes() (*record.Set, error) {
 	set, err := record.Compile(new(metaRecord), new(spec.Config), new(Policy), new(Access), new(Totals), new(Node),
-		new(arrayRecord), new(spec.JobSpec), new(Job), new(endRecord))
+		new(arrayRecord), new(spec.JobSpec), new(Job), new(endRecord), new(spentRecord))
 	if err != nil {
 		return nil, fmt.Errorf("snapshot codec: %w", err)
 	}
@@ -170,6 +179,13 @@ func (s *State) encode(emit func(block []byte) error) error {
 	e.put(snapPolicy, s.Policy)
 	e.put(snapAccess, s.Access)
 	e.put(snapTotals, &s.Totals)
+	if s.Aging != (Aging{}) || s.Spent.Len() > 0 {
+		e.put(snapSpent, &spentRecord{Aging: &s.Aging})
+	}
+	s.Spent.Range(func(key uint64, u *Spent) bool {
+		e.put(snapSpent, &spentRecord{Key: key, Spent: u})
+		return e.err == nil
+	})
 	s.Nodes.Range(func(_ uint64, n *Node) bool {
 		c := *n
 		if !c.Removed {

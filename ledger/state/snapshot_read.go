@@ -36,7 +36,7 @@ func (d *decoder) block(data []byte) error {
 		if err != nil {
 			return err
 		}
-		if kind > snapEnd {
+		if kind > snapSpent {
 			return fmt.Errorf("snapshot record of kind %d: %w", kind, event.ErrNewer)
 		}
 		if !d.follows(kind) {
@@ -45,7 +45,9 @@ func (d *decoder) block(data []byte) error {
 		if err := d.one(kind); err != nil {
 			return err
 		}
-		d.last = kind
+		if kind != snapSpent { // which stands between two kinds without a place of its own
+			d.last = kind
+		}
 	}
 	return nil
 }
@@ -54,6 +56,8 @@ func (d *decoder) block(data []byte) error {
 // once each, then any number of nodes, then arrays, then specs and jobs.
 func (d *decoder) follows(kind uint64) bool {
 	switch {
+	case kind == snapSpent:
+		return d.last == snapTotals
 	case d.last == snapEnd:
 		return false
 	case kind <= snapTotals || d.last < snapTotals:
@@ -83,6 +87,8 @@ func (d *decoder) one(kind uint64) error {
 			return err
 		}
 		d.s.putNode(n)
+	case snapSpent:
+		return d.spent()
 	case snapArray:
 		var a arrayRecord
 		if err := d.rec.Value(&a); err != nil {
@@ -104,6 +110,23 @@ func (d *decoder) one(kind uint64) error {
 		if e.Jobs != uint64(d.s.Jobs.Len()) || e.Specs != uint64(len(d.specs)) {
 			return damaged("%d jobs of %d and %d specs of %d were read", d.s.Jobs.Len(), e.Jobs, len(d.specs), e.Specs)
 		}
+	}
+	return nil
+}
+
+func (d *decoder) spent() error {
+	var r spentRecord
+	if err := d.rec.Value(&r); err != nil {
+		return err
+	}
+	switch {
+	case r.Aging != nil && r.Spent == nil:
+		d.s.Aging = *r.Aging
+	case r.Aging == nil && r.Spent != nil && !d.s.Spent.Has(r.Key):
+		r.Spent.own = d.s.own
+		d.s.Spent.Set(d.s.own, r.Key, r.Spent)
+	default:
+		return damaged("what %d used is neither once nor well said", r.Key)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event/eventtest"
 	"github.com/musterhpc/muster/ledger/event/record"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/fixed"
 )
 
 var update = flag.Bool("update", false, "write the golden snapshot if there is none")
@@ -144,6 +145,8 @@ func TestHashSeesEverything(t *testing.T) {
 		"array":  func(s *State) { s.ArrayByID(100).OK++ },
 		"job":    func(s *State) { s.Job(3).Exit.Signal++ },
 		"spec":   func(s *State) { s.Job(4).Spec.Comment = "x" },
+		"spent":  func(s *State) { s.Spent.Set(s.own, UsageKey(UsageQOS, 1, 0), &Spent{Raw: fixed.Of(1)}) },
+		"aging":  func(s *State) { s.Aging.PerSecond++ },
 		"alloc":  func(s *State) { s.Job(2).Alloc.Nodes[1].Mem++ },
 	} {
 		s := richState(t)
@@ -217,7 +220,7 @@ func TestSnapshotRefusals(t *testing.T) {
 	}{
 		{"as written", sealed(SnapshotVersion, recs), nil},
 		{"newer version", sealed(SnapshotVersion+1, recs), event.ErrNewer},
-		{"unknown record", sealed(SnapshotVersion, append(bytes.Clone(recs[:len(recs)-6]), snapEnd+1)), event.ErrNewer},
+		{"unknown record", sealed(SnapshotVersion, append(bytes.Clone(recs[:len(recs)-6]), snapSpent+1)), event.ErrNewer},
 		{"unknown field", sealed(SnapshotVersion, meta(0xa1, 0x18, 99, 1)), event.ErrNewer},
 		{"no records", sealed(SnapshotVersion, nil), ErrSnapshot},
 		{"no end", sealed(SnapshotVersion, recs[:len(recs)-6]), ErrSnapshot},

@@ -39,7 +39,9 @@ type State struct {
 	NodeIDs map[string]spec.NodeID // every name ever configured, 0 … n-1; copied on write
 
 	Usage    pmap.Map[*Usage] // by UsageKey
-	Licenses []spec.Count     // held now, sorted by name; replaced on write
+	Spent    pmap.Map[*Spent] // by UsageKey of a QOS or association
+	Aging    Aging
+	Licenses []spec.Count // held now, sorted by name; replaced on write
 	Totals   Totals
 	Access   *Access // enrolment tokens and certificates; replaced on write
 }

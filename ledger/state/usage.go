@@ -20,6 +20,29 @@ type Usage struct {
 	Running   int64           // jobs with an allocation and no verdict
 	TRES      spec.TRES       // allocated; Node counts node shares, Nodes the distinct ones
 	Nodes     pmap.Map[int32] // by NodeID: how many jobs of the subject hold the node
+	Accruing  int64           // pending jobs that age
+	// Due is the sum of what is allocated times when it ends at its time limit,
+	// in seconds since the cluster was made: see RunSeconds.
+	Due spec.TRES
+}
+
+// RunSeconds is how much of a TRES, times seconds, the running jobs of a
+// subject may still use until their time limits.
+func (s *State) RunSeconds(u *Usage, tres string, now spec.Instant) int64 {
+	return max(u.Due.Get(tres)-u.TRES.Get(tres)*now.Sub(s.Created).Seconds(), 0)
+}
+
+// unlimited is how long a job without a time limit counts as.
+const unlimited = 365 * spec.Day
+
+// due is when a job ends at its time limit, in seconds since the cluster was
+// made.
+func (s *State) due(j *Job) int64 {
+	limit := j.Limit
+	if limit <= 0 || limit == spec.Infinite {
+		limit = unlimited
+	}
+	return j.Started.Sub(s.Created).Seconds() + limit.Seconds()
 }
 
 // UsageKind says whose usage a counter is.
@@ -93,7 +116,7 @@ func (s *State) qosKeys(keys []uint64, name string, user, account uint32) []uint
 // while an attempt has no verdict.
 func (s *State) recount(old, now *Job) {
 	if old != nil && now != nil && old.Count() == now.Count() && old.State == now.State &&
-		old.Alloc == now.Alloc && old.Spec == now.Spec && old.Assoc == now.Assoc {
+		old.Alloc == now.Alloc && old.Spec == now.Spec && old.Assoc == now.Assoc && old.Limit == now.Limit && old.aging() == now.aging() {
 		return
 	}
 	var wasBuf, isBuf [24]uint64
@@ -106,31 +129,41 @@ func (s *State) recount(old, now *Job) {
 	s.charge(is, nil, now)
 }
 
+// load is what a job counts as.
+type load struct {
+	submitted, running, accruing int64
+	alloc                        *spec.Allocation
+	due                          int64
+}
+
+func (s *State) loadOf(j *Job) load {
+	var l load
+	if j == nil || j.State.Terminal() {
+		return l
+	}
+	l.submitted = j.Count()
+	if j.aging() {
+		l.accruing = l.submitted
+	}
+	if j.State.Active() {
+		l.running, l.alloc, l.due = 1, j.Alloc, s.due(j)
+	}
+	return l
+}
+
 // charge adds to counters what now counts and takes away what old counted.
 func (s *State) charge(keys []uint64, old, now *Job) {
-	var submitted, running int64
-	var less, more *spec.Allocation
-	if old != nil && !old.State.Terminal() {
-		submitted -= old.Count()
-		if old.State.Active() {
-			running, less = running-1, old.Alloc
-		}
-	}
-	if now != nil && !now.State.Terminal() {
-		submitted += now.Count()
-		if now.State.Active() {
-			running, more = running+1, now.Alloc
-		}
-	}
-	if less == more {
-		less, more = nil, nil
+	was, is := s.loadOf(old), s.loadOf(now)
+	if was.alloc == is.alloc && was.due == is.due {
+		was.alloc, is.alloc = nil, nil
 	}
 	for _, k := range keys {
 		u := s.ownUsage(k)
-		u.Submitted += submitted
-		u.Running += running
-		s.chargeAlloc(u, less, -1)
-		s.chargeAlloc(u, more, 1)
+		u.Submitted += is.submitted - was.submitted
+		u.Running += is.running - was.running
+		u.Accruing += is.accruing - was.accruing
+		s.chargeAlloc(u, was.alloc, -1, was.due)
+		s.chargeAlloc(u, is.alloc, 1, is.due)
 		if u.Submitted == 0 && u.Running == 0 && u.TRES.IsZero() {
 			s.Usage.Delete(s.own, k)
 		}
@@ -146,18 +179,19 @@ func (s *State) ownUsage(key uint64) *Usage {
 	u := &Usage{}
 	if ok {
 		*u = *old
-		u.TRES.Other = slices.Clone(u.TRES.Other)
+		u.TRES.Other, u.Due.Other = slices.Clone(u.TRES.Other), slices.Clone(u.Due.Other)
 	}
 	u.own = s.own
 	s.Usage.Set(s.own, key, u)
 	return u
 }
 
-func (s *State) chargeAlloc(u *Usage, a *spec.Allocation, sign int64) {
+func (s *State) chargeAlloc(u *Usage, a *spec.Allocation, sign, due int64) {
 	if a == nil {
 		return
 	}
-	u.addTRES(&a.TRES, sign)
+	addTRES(&u.TRES, &a.TRES, sign)
+	addTRES(&u.Due, &a.TRES, sign*due)
 	for i := range a.Nodes {
 		id := uint64(a.Nodes[i].ID)
 		n, _ := u.Nodes.Get(id)
@@ -169,28 +203,28 @@ func (s *State) chargeAlloc(u *Usage, a *spec.Allocation, sign int64) {
 	}
 }
 
-// addTRES adds sign times a vector in place.
-func (u *Usage) addTRES(t *spec.TRES, sign int64) {
-	u.TRES.CPU += sign * t.CPU
-	u.TRES.Mem += sign * t.Mem
-	u.TRES.Node += sign * t.Node
-	u.TRES.Billing += sign * t.Billing
-	u.TRES.Energy += sign * t.Energy
+// addTRES adds n times a vector in place.
+func addTRES(to, t *spec.TRES, n int64) {
+	to.CPU += n * t.CPU
+	to.Mem += n * t.Mem
+	to.Node += n * t.Node
+	to.Billing += n * t.Billing
+	to.Energy += n * t.Energy
 	i := 0
 	for _, c := range t.Other {
-		for i < len(u.TRES.Other) && u.TRES.Other[i].Name < c.Name {
+		for i < len(to.Other) && to.Other[i].Name < c.Name {
 			i++
 		}
-		if i == len(u.TRES.Other) || u.TRES.Other[i].Name != c.Name {
-			u.TRES.Other = slices.Insert(u.TRES.Other, i, spec.TRESCount{Name: c.Name})
+		if i == len(to.Other) || to.Other[i].Name != c.Name {
+			to.Other = slices.Insert(to.Other, i, spec.TRESCount{Name: c.Name})
 		}
-		u.TRES.Other[i].N += sign * c.N
-		if u.TRES.Other[i].N == 0 {
-			u.TRES.Other = slices.Delete(u.TRES.Other, i, i+1)
+		to.Other[i].N += n * c.N
+		if to.Other[i].N == 0 {
+			to.Other = slices.Delete(to.Other, i, i+1)
 		}
 	}
-	if len(u.TRES.Other) == 0 {
-		u.TRES.Other = nil
+	if len(to.Other) == 0 {
+		to.Other = nil
 	}
 }
 

@@ -115,7 +115,7 @@ func (w *world) someNode() *Node {
 
 func (w *world) step() {
 	ops := []func(){w.submit, w.submit, w.submit, w.start, w.start, w.start, w.start, w.done, w.done, w.done, w.end, w.end,
-		w.requeue, w.split, w.split, w.purge, w.change, w.request, w.steps, w.node, w.configure, w.policy, w.access}
+		w.requeue, w.split, w.split, w.purge, w.change, w.request, w.steps, w.node, w.configure, w.policy, w.access, w.aging}
 	pick(w, ops)()
 }
 
@@ -278,6 +278,24 @@ func (w *world) purge() {
 	w.put(e)
 }
 
+// aging lets use fade, be reset or cleared, and changes what stands beside it.
+func (w *world) aging() {
+	e := &event.UsageAged{PerSecond: event.One - uint64(w.int(0, 1<<40)), Keep: event.One / uint64(w.int(1, 3))}
+	switch w.int(0, 5) {
+	case 0:
+		e.Keep, e.Reset = 0, true
+	case 1:
+		w.put(&event.UsageCleared{Assoc: uint32(w.int(0, int(w.s.Policy.NextAssoc))), QOS: uint32(w.int(0, 3))})
+	case 2:
+		w.put(&event.WCKeyPut{Key: spec.WCKey{ID: uint32(w.int(1, 4)), Name: "k", User: pick(w, worldUsers)}})
+		w.put(&event.WCKeyRemoved{ID: uint32(w.int(1, 4))})
+	case 3:
+		w.put(&event.ResourcePut{Resource: spec.Resource{Name: "r", Server: pick(w, []string{"s", "t"}), Count: int64(w.int(0, 9)), Allowed: 50}})
+		w.put(&event.ResourceRemoved{Name: "r", Server: "t"})
+	}
+	w.put(e)
+}
+
 // change is what happens to jobs that wait, and updates of those that run.
 func (w *world) change() {
 	j := w.some(func(j *Job) bool { return !j.State.Terminal() })
@@ -292,7 +310,10 @@ func (w *world) change() {
 	}
 	switch w.int(0, 3) {
 	case 0:
-		w.put(&event.JobEligible{UID: j.UID})
+		w.put(&event.JobEligible{UID: j.UID, NoAccrue: w.coin()})
+		if w.coin() {
+			w.put(&event.JobsAccruing{UIDs: []spec.JobUID{j.UID}})
+		}
 	case 1:
 		w.put(&event.ReasonsChanged{Jobs: []event.JobReason{{UID: j.UID, Reason: spec.Reason{Code: spec.ReasonPriority}}}})
 	case 2:
@@ -385,7 +406,7 @@ func (w *world) policy() {
 		if old := p.FindQOS(name); old != nil && w.coin() {
 			id = old.ID
 		}
-		w.put(&event.QOSPut{QOS: spec.QOS{ID: id, Name: name, Priority: 5}})
+		w.put(&event.QOSPut{QOS: spec.QOS{ID: id, Name: name, Priority: 5, Flags: pick(w, [][]string{nil, {"NoDecay"}})}})
 	case 2:
 		if len(p.Assocs) > 0 {
 			w.put(&event.AssociationRemoved{ID: pick(w, p.Assocs).ID})

@@ -28,7 +28,7 @@ var File_service_proto protoreflect.FileDescriptor
 
 const file_service_proto_rawDesc = "" +
 	"\n" +
-	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\vagent.proto\x1a\x10accounting.proto2\xb5\t\n" +
+	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\x87\v\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12@\n" +
@@ -44,7 +44,11 @@ const file_service_proto_rawDesc = "" +
 	"\tGetConfig\x12\x1b.muster.v1.GetConfigRequest\x1a\x19.muster.v1.GetConfigReply\x12I\n" +
 	"\vReconfigure\x12\x1d.muster.v1.ReconfigureRequest\x1a\x1b.muster.v1.ReconfigureReply\x12L\n" +
 	"\fChangePolicy\x12\x1e.muster.v1.PolicyChangeRequest\x1a\x1c.muster.v1.PolicyChangeReply\x12=\n" +
-	"\tGetPolicy\x12\x18.muster.v1.PolicyRequest\x1a\x16.muster.v1.PolicyReply\x124\n" +
+	"\tGetPolicy\x12\x18.muster.v1.PolicyRequest\x1a\x16.muster.v1.PolicyReply\x12L\n" +
+	"\fTransactions\x12\x1e.muster.v1.TransactionsRequest\x1a\x1c.muster.v1.TransactionsReply\x12:\n" +
+	"\x06Shares\x12\x18.muster.v1.SharesRequest\x1a\x16.muster.v1.SharesReply\x12F\n" +
+	"\n" +
+	"Priorities\x12\x1c.muster.v1.PrioritiesRequest\x1a\x1a.muster.v1.PrioritiesReply\x124\n" +
 	"\x04Diag\x12\x16.muster.v1.DiagRequest\x1a\x14.muster.v1.DiagReply\x124\n" +
 	"\x04Ping\x12\x16.muster.v1.PingRequest\x1a\x14.muster.v1.PingReply\x12I\n" +
 	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12@\n" +
@@ -80,47 +84,53 @@ var file_service_proto_goTypes = []any{
 	(*v1.ReconfigureRequest)(nil),      // 10: muster.v1.ReconfigureRequest
 	(*v1.PolicyChangeRequest)(nil),     // 11: muster.v1.PolicyChangeRequest
 	(*v1.PolicyRequest)(nil),           // 12: muster.v1.PolicyRequest
-	(*v1.DiagRequest)(nil),             // 13: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),             // 14: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),      // 15: muster.v1.CreateTokenRequest
-	(*v1.ShutdownRequest)(nil),         // 16: muster.v1.ShutdownRequest
-	(*v1.EnrolRequest)(nil),            // 17: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 18: muster.v1.RenewRequest
-	(*v1.AgentMessage)(nil),            // 19: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 20: muster.v1.SubscribeRequest
-	(*v1.ConfirmRequest)(nil),          // 21: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 22: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 23: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 24: muster.v1.SqlQuery
-	(*v1.ReportQuery)(nil),             // 25: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 26: muster.v1.ReasonsQuery
-	(*v1.AccountingStatusRequest)(nil), // 27: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 28: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 29: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 30: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 31: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 32: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 33: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 34: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 35: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 36: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 37: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 38: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 39: muster.v1.PolicyReply
-	(*v1.DiagReply)(nil),               // 40: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 41: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 42: muster.v1.CreateTokenReply
-	(*v1.ShutdownReply)(nil),           // 43: muster.v1.ShutdownReply
-	(*v1.EnrolReply)(nil),              // 44: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 45: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 46: muster.v1.LedgerBatch
-	(*v1.ConfirmReply)(nil),            // 47: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 48: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 49: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 50: muster.v1.SqlReply
-	(*v1.ReportReply)(nil),             // 51: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 52: muster.v1.ReasonsReply
-	(*v1.AccountingStatusReply)(nil),   // 53: muster.v1.AccountingStatusReply
+	(*v1.TransactionsRequest)(nil),     // 13: muster.v1.TransactionsRequest
+	(*v1.SharesRequest)(nil),           // 14: muster.v1.SharesRequest
+	(*v1.PrioritiesRequest)(nil),       // 15: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),             // 16: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),             // 17: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),      // 18: muster.v1.CreateTokenRequest
+	(*v1.ShutdownRequest)(nil),         // 19: muster.v1.ShutdownRequest
+	(*v1.EnrolRequest)(nil),            // 20: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 21: muster.v1.RenewRequest
+	(*v1.AgentMessage)(nil),            // 22: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),        // 23: muster.v1.SubscribeRequest
+	(*v1.ConfirmRequest)(nil),          // 24: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 25: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 26: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 27: muster.v1.SqlQuery
+	(*v1.ReportQuery)(nil),             // 28: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 29: muster.v1.ReasonsQuery
+	(*v1.AccountingStatusRequest)(nil), // 30: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 31: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 32: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 33: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 34: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 35: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 36: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 37: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 38: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 39: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 40: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 41: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 42: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 43: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 44: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 45: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 46: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 47: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 48: muster.v1.CreateTokenReply
+	(*v1.ShutdownReply)(nil),           // 49: muster.v1.ShutdownReply
+	(*v1.EnrolReply)(nil),              // 50: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 51: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 52: muster.v1.LedgerBatch
+	(*v1.ConfirmReply)(nil),            // 53: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 54: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 55: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 56: muster.v1.SqlReply
+	(*v1.ReportReply)(nil),             // 57: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 58: muster.v1.ReasonsReply
+	(*v1.AccountingStatusReply)(nil),   // 59: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -137,54 +147,60 @@ var file_service_proto_depIdxs = []int32{
 	10, // 11: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
 	11, // 12: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
 	12, // 13: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	13, // 14: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	14, // 15: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	15, // 16: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	16, // 17: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	17, // 18: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	18, // 19: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	19, // 20: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	20, // 21: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	21, // 22: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	22, // 23: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	22, // 24: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	23, // 25: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	24, // 26: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	25, // 27: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	26, // 28: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	27, // 29: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	28, // 30: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	28, // 31: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	29, // 32: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	30, // 33: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	31, // 34: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	31, // 35: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	32, // 36: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	33, // 37: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	34, // 38: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	35, // 39: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	36, // 40: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	37, // 41: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	38, // 42: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	39, // 43: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	40, // 44: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	41, // 45: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	42, // 46: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	43, // 47: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	44, // 48: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	44, // 49: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	45, // 50: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	46, // 51: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	47, // 52: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	48, // 53: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	48, // 54: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	49, // 55: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	50, // 56: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	51, // 57: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	52, // 58: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	53, // 59: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	30, // [30:60] is the sub-list for method output_type
-	0,  // [0:30] is the sub-list for method input_type
+	13, // 14: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	14, // 15: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	15, // 16: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	16, // 17: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	17, // 18: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	18, // 19: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	19, // 20: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	20, // 21: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	21, // 22: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	22, // 23: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	23, // 24: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	24, // 25: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	25, // 26: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	25, // 27: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	26, // 28: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	27, // 29: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	28, // 30: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	29, // 31: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	30, // 32: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	31, // 33: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	31, // 34: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	32, // 35: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	33, // 36: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	34, // 37: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	34, // 38: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	35, // 39: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	36, // 40: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	37, // 41: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	38, // 42: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	39, // 43: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	40, // 44: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	41, // 45: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	42, // 46: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	43, // 47: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	44, // 48: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	45, // 49: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	46, // 50: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	47, // 51: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	48, // 52: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	49, // 53: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	50, // 54: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	50, // 55: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	51, // 56: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	52, // 57: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	53, // 58: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	54, // 59: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	54, // 60: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	55, // 61: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	56, // 62: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	57, // 63: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	58, // 64: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	59, // 65: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	33, // [33:66] is the sub-list for method output_type
+	0,  // [0:33] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

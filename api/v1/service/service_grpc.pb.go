@@ -37,6 +37,9 @@ const (
 	Cluster_Reconfigure_FullMethodName    = "/muster.v1.Cluster/Reconfigure"
 	Cluster_ChangePolicy_FullMethodName   = "/muster.v1.Cluster/ChangePolicy"
 	Cluster_GetPolicy_FullMethodName      = "/muster.v1.Cluster/GetPolicy"
+	Cluster_Transactions_FullMethodName   = "/muster.v1.Cluster/Transactions"
+	Cluster_Shares_FullMethodName         = "/muster.v1.Cluster/Shares"
+	Cluster_Priorities_FullMethodName     = "/muster.v1.Cluster/Priorities"
 	Cluster_Diag_FullMethodName           = "/muster.v1.Cluster/Diag"
 	Cluster_Ping_FullMethodName           = "/muster.v1.Cluster/Ping"
 	Cluster_CreateToken_FullMethodName    = "/muster.v1.Cluster/CreateToken"
@@ -64,6 +67,9 @@ type ClusterClient interface {
 	Reconfigure(ctx context.Context, in *v1.ReconfigureRequest, opts ...grpc.CallOption) (*v1.ReconfigureReply, error)
 	ChangePolicy(ctx context.Context, in *v1.PolicyChangeRequest, opts ...grpc.CallOption) (*v1.PolicyChangeReply, error)
 	GetPolicy(ctx context.Context, in *v1.PolicyRequest, opts ...grpc.CallOption) (*v1.PolicyReply, error)
+	Transactions(ctx context.Context, in *v1.TransactionsRequest, opts ...grpc.CallOption) (*v1.TransactionsReply, error)
+	Shares(ctx context.Context, in *v1.SharesRequest, opts ...grpc.CallOption) (*v1.SharesReply, error)
+	Priorities(ctx context.Context, in *v1.PrioritiesRequest, opts ...grpc.CallOption) (*v1.PrioritiesReply, error)
 	Diag(ctx context.Context, in *v1.DiagRequest, opts ...grpc.CallOption) (*v1.DiagReply, error)
 	Ping(ctx context.Context, in *v1.PingRequest, opts ...grpc.CallOption) (*v1.PingReply, error)
 	CreateToken(ctx context.Context, in *v1.CreateTokenRequest, opts ...grpc.CallOption) (*v1.CreateTokenReply, error)
@@ -230,6 +236,36 @@ func (c *clusterClient) GetPolicy(ctx context.Context, in *v1.PolicyRequest, opt
 	return out, nil
 }
 
+func (c *clusterClient) Transactions(ctx context.Context, in *v1.TransactionsRequest, opts ...grpc.CallOption) (*v1.TransactionsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.TransactionsReply)
+	err := c.cc.Invoke(ctx, Cluster_Transactions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Shares(ctx context.Context, in *v1.SharesRequest, opts ...grpc.CallOption) (*v1.SharesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.SharesReply)
+	err := c.cc.Invoke(ctx, Cluster_Shares_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Priorities(ctx context.Context, in *v1.PrioritiesRequest, opts ...grpc.CallOption) (*v1.PrioritiesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.PrioritiesReply)
+	err := c.cc.Invoke(ctx, Cluster_Priorities_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Diag(ctx context.Context, in *v1.DiagRequest, opts ...grpc.CallOption) (*v1.DiagReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.DiagReply)
@@ -291,6 +327,9 @@ type ClusterServer interface {
 	Reconfigure(context.Context, *v1.ReconfigureRequest) (*v1.ReconfigureReply, error)
 	ChangePolicy(context.Context, *v1.PolicyChangeRequest) (*v1.PolicyChangeReply, error)
 	GetPolicy(context.Context, *v1.PolicyRequest) (*v1.PolicyReply, error)
+	Transactions(context.Context, *v1.TransactionsRequest) (*v1.TransactionsReply, error)
+	Shares(context.Context, *v1.SharesRequest) (*v1.SharesReply, error)
+	Priorities(context.Context, *v1.PrioritiesRequest) (*v1.PrioritiesReply, error)
 	Diag(context.Context, *v1.DiagRequest) (*v1.DiagReply, error)
 	Ping(context.Context, *v1.PingRequest) (*v1.PingReply, error)
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenReply, error)
@@ -346,6 +385,15 @@ func (UnimplementedClusterServer) ChangePolicy(context.Context, *v1.PolicyChange
 }
 func (UnimplementedClusterServer) GetPolicy(context.Context, *v1.PolicyRequest) (*v1.PolicyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
+}
+func (UnimplementedClusterServer) Transactions(context.Context, *v1.TransactionsRequest) (*v1.TransactionsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Transactions not implemented")
+}
+func (UnimplementedClusterServer) Shares(context.Context, *v1.SharesRequest) (*v1.SharesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Shares not implemented")
+}
+func (UnimplementedClusterServer) Priorities(context.Context, *v1.PrioritiesRequest) (*v1.PrioritiesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Priorities not implemented")
 }
 func (UnimplementedClusterServer) Diag(context.Context, *v1.DiagRequest) (*v1.DiagReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Diag not implemented")
@@ -614,6 +662,60 @@ func _Cluster_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_Transactions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.TransactionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Transactions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Transactions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Transactions(ctx, req.(*v1.TransactionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Shares_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.SharesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Shares(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Shares_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Shares(ctx, req.(*v1.SharesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Priorities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PrioritiesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Priorities(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Priorities_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Priorities(ctx, req.(*v1.PrioritiesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Diag_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.DiagRequest)
 	if err := dec(in); err != nil {
@@ -740,6 +842,18 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPolicy",
 			Handler:    _Cluster_GetPolicy_Handler,
+		},
+		{
+			MethodName: "Transactions",
+			Handler:    _Cluster_Transactions_Handler,
+		},
+		{
+			MethodName: "Shares",
+			Handler:    _Cluster_Shares_Handler,
+		},
+		{
+			MethodName: "Priorities",
+			Handler:    _Cluster_Priorities_Handler,
 		},
 		{
 			MethodName: "Diag",

@@ -1,0 +1,268 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state/pmap"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/fixed"
+)
+
+// Spent is what the jobs of an association (with everything below it) or of a
+// QOS have used, fading with time, in seconds. A *Spent that a frozen state
+// holds never changes.
+type Spent struct {
+	own  *pmap.Owner
+	Raw  fixed.U128   `cbor:"1,keyasint"` // billing units times seconds, weighted with UsageFactor
+	Wall fixed.U128   `cbor:"2,keyasint"` // seconds that jobs ran
+	TRES []SpentCount `cbor:"3,keyasint,omitempty"`
+}
+
+// SpentCount is how much of one TRES, times seconds; sorted by name.
+type SpentCount struct {
+	Name string     `cbor:"1,keyasint"`
+	N    fixed.U128 `cbor:"2,keyasint"`
+}
+
+// Of is how much of a TRES was used, times seconds.
+func (u *Spent) Of(name string) fixed.U128 {
+	if u == nil {
+		return fixed.U128{}
+	}
+	if i, ok := search(u.TRES, name, spentKey); ok {
+		return u.TRES[i].N
+	}
+	return fixed.U128{}
+}
+
+func spentKey(c *SpentCount) string { return c.Name }
+
+// Aging is how use fades.
+type Aging struct {
+	At        spec.Instant `cbor:"1,keyasint,omitempty"` // of the last UsageAged; 0 = none yet
+	PerSecond uint64       `cbor:"2,keyasint,omitempty"` // what a second leaves, in 2^-63
+	Reset     spec.Instant `cbor:"3,keyasint,omitempty"` // the last one that left nothing
+}
+
+// SpentOf is what an association or QOS has used; nil if nothing.
+func (s *State) SpentOf(kind UsageKind, qos, subject uint32) *Spent {
+	u, _ := s.Spent.Get(UsageKey(kind, qos, subject))
+	return u
+}
+
+// spentKeys appends what a job's use is charged to: its QOS, that of its
+// partition where it is another, and its associations up to the root.
+func (s *State) spentKeys(keys []uint64, j *Job) []uint64 {
+	own := s.Policy.FindQOS(j.Spec.QOS)
+	if own != nil {
+		keys = append(keys, UsageKey(UsageQOS, own.ID, 0))
+	}
+	if p := s.Parts.Find(j.Partition()); p != nil && p.Spec.QOS != j.Spec.QOS {
+		if q := s.Policy.FindQOS(p.Spec.QOS); q != nil {
+			keys = append(keys, UsageKey(UsageQOS, q.ID, 0))
+		}
+	}
+	for id, depth := j.Assoc, 0; id != 0 && depth < maxChain; depth++ {
+		a := s.Policy.Assoc(id)
+		if a == nil {
+			break
+		}
+		keys = append(keys, UsageKey(UsageAssoc, 0, id))
+		id = a.Parent
+	}
+	return keys
+}
+
+// spend charges what an active job has used until an instant since it was
+// last charged. What was used earlier in that time has faded by its end.
+func (s *State) spend(j *Job, until spec.Instant) {
+	from := max(j.Started, s.Aging.At)
+	if j.Alloc == nil || until <= from {
+		return
+	}
+	ran := until.Sub(from)
+	secs := fixed.Seconds(int64(ran))
+	faded := secs
+	if s.Aging.PerSecond != 0 {
+		faded = secs.Scale(fixed.Pow(s.Aging.PerSecond, ran.Seconds()))
+	}
+	factor := s.Policy.FindQOS(j.Spec.QOS).Factor()
+	var buf [24]uint64
+	for _, key := range s.spentKeys(buf[:0], j) {
+		wall := faded
+		if s.lasts(key) {
+			wall = secs
+		}
+		u := s.ownSpent(key)
+		u.Wall = u.Wall.Add(wall)
+		weighted := wall.Times(factor).Over(1_000_000)
+		u.Raw = u.Raw.Add(weighted.Times(j.Alloc.TRES.Billing))
+		for _, c := range j.Alloc.TRES.All() {
+			u.add(c.Name, weighted.Times(c.N))
+		}
+	}
+}
+
+// lasts tells whether what is charged to a key does not fade: a QOS with
+// NoDecay.
+func (s *State) lasts(key uint64) bool {
+	kind, id, _ := ParseUsageKey(key)
+	if kind != UsageQOS {
+		return false
+	}
+	i := slices.IndexFunc(s.Policy.QOS, func(q spec.QOS) bool { return q.ID == id })
+	return i >= 0 && s.Policy.QOS[i].HasFlag("NoDecay")
+}
+
+func (u *Spent) add(name string, n fixed.U128) {
+	if n.IsZero() {
+		return
+	}
+	i, ok := search(u.TRES, name, spentKey)
+	if !ok {
+		u.TRES = slices.Insert(u.TRES, i, SpentCount{Name: name})
+	}
+	u.TRES[i].N = u.TRES[i].N.Add(n)
+}
+
+// ownSpent returns a record of use that may be changed in place.
+func (s *State) ownSpent(key uint64) *Spent {
+	old, ok := s.Spent.Get(key)
+	if ok && old.own == s.own {
+		return old
+	}
+	u := &Spent{}
+	if ok {
+		*u = *old
+		u.TRES = slices.Clone(u.TRES)
+	}
+	u.own = s.own
+	s.Spent.Set(s.own, key, u)
+	return u
+}
+
+// settle forgets a record of use in which nothing is left.
+func (s *State) settle(key uint64, u *Spent) {
+	u.TRES = slices.DeleteFunc(u.TRES, func(c SpentCount) bool { return c.N.IsZero() })
+	if len(u.TRES) == 0 {
+		u.TRES = nil
+		if u.Raw.IsZero() && u.Wall.IsZero() {
+			s.Spent.Delete(s.own, key)
+		}
+	}
+}
+
+// spentSubjects lists the keys of all records of use.
+func (s *State) spentSubjects() []uint64 {
+	keys := make([]uint64, 0, s.Spent.Len())
+	s.Spent.Range(func(key uint64, _ *Spent) bool {
+		keys = append(keys, key)
+		return true
+	})
+	return keys
+}
+
+func (s *State) applyUsageAged(env *event.Envelope, e *event.UsageAged) error {
+	if e.PerSecond == 0 || e.PerSecond > event.One || e.Keep > event.One || (e.Reset && e.Keep != 0) {
+		return contradiction("use cannot fade by %d a second to %d", e.PerSecond, e.Keep)
+	}
+	for _, key := range s.spentSubjects() {
+		if e.Keep == event.One || (!e.Reset && s.lasts(key)) {
+			continue
+		}
+		u := s.ownSpent(key)
+		u.Raw, u.Wall = u.Raw.Scale(e.Keep), u.Wall.Scale(e.Keep)
+		for i := range u.TRES {
+			u.TRES[i].N = u.TRES[i].N.Scale(e.Keep)
+		}
+		s.settle(key, u)
+	}
+	if !e.Reset {
+		s.Active.Range(func(uid uint64, _ struct{}) bool {
+			if j := s.Job(spec.JobUID(uid)); j.State.Active() {
+				s.spend(j, env.At)
+			}
+			return true
+		})
+	} else {
+		s.Aging.Reset = env.At
+	}
+	s.Aging.At, s.Aging.PerSecond = env.At, e.PerSecond
+	return nil
+}
+
+func (s *State) applyUsageCleared(e *event.UsageCleared) error {
+	if e.QOS != 0 {
+		s.Spent.Delete(s.own, UsageKey(UsageQOS, e.QOS, 0))
+	}
+	if e.Assoc == 0 {
+		return nil
+	}
+	gone, ok := s.Spent.Get(UsageKey(UsageAssoc, 0, e.Assoc))
+	if !ok {
+		return nil
+	}
+	if chain := s.Policy.Chain(e.Assoc); len(chain) > 0 {
+		for _, a := range chain[1:] {
+			s.shiftSpent(a.ID, gone, false)
+		}
+	}
+	for i := range s.Policy.Assocs {
+		id := s.Policy.Assocs[i].ID
+		if slices.ContainsFunc(s.Policy.Chain(id), func(a *spec.Association) bool { return a.ID == e.Assoc }) {
+			s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, id))
+		}
+	}
+	return nil
+}
+
+// shiftSpent adds use to that of an association, or takes it away.
+func (s *State) shiftSpent(assoc uint32, by *Spent, add bool) {
+	key := UsageKey(UsageAssoc, 0, assoc)
+	u := s.ownSpent(key)
+	if add {
+		u.Raw, u.Wall = u.Raw.Add(by.Raw), u.Wall.Add(by.Wall)
+		for _, c := range by.TRES {
+			u.add(c.Name, c.N)
+		}
+	} else {
+		u.Raw, u.Wall = u.Raw.Sub(by.Raw), u.Wall.Sub(by.Wall)
+		for i := range u.TRES {
+			u.TRES[i].N = u.TRES[i].N.Sub(by.Of(u.TRES[i].Name))
+		}
+	}
+	s.settle(key, u)
+}
+
+// CheckSpent checks what was used: nothing is charged to nobody, and records
+// are as their readers expect them.
+func CheckSpent(s *State) error {
+	var err error
+	s.Spent.Range(func(key uint64, u *Spent) bool {
+		kind, _, _ := ParseUsageKey(key)
+		switch {
+		case kind != UsageQOS && kind != UsageAssoc:
+			err = broken("use is charged to %d, which is neither a QOS nor an association", key)
+		case u.Raw.IsZero() && u.Wall.IsZero() && len(u.TRES) == 0:
+			err = broken("a record of no use is kept for %d", key)
+		case !slices.IsSortedFunc(u.TRES, func(a, b SpentCount) int { return compareNames(a.Name, b.Name) }):
+			err = broken("the use of %d is not sorted by name", key)
+		}
+		return err == nil
+	})
+	if err == nil && s.Aging.At > s.At {
+		err = broken("use faded last at %d, after the last event", s.Aging.At)
+	}
+	return err
+}
+
+func compareNames(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
