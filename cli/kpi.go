@@ -23,6 +23,7 @@ with their formulas. A figure that was not measured is shown as -, never as zero
 		options: []opt.Option{
 			{Long: "by", Short: "b", Arg: "partition|account|user|qos", Help: "one line for each instead of one for the cluster"},
 			{Long: "window", Short: "w", Arg: "1h|1d|7d|30d", Help: "how far back, 1d without the option"},
+			{Long: "kpi", Short: "k", Arg: "NAME,...", Help: "only these figures, by the names of docs/kpis.md; without it a table leaves out the classes of failure"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "noheader", Short: "n", Help: "print no header"},
@@ -62,10 +63,39 @@ func runKPI(c *call) error {
 		return err
 	}
 	c.warnBehind(rep.GetBehind())
+	if names := c.opts.Text("kpi"); names != "" {
+		for _, n := range strings.Split(names, ",") {
+			if _, ok := kpi.Find(n); !ok {
+				return c.errorf("--kpi=%s: there is no figure %q; docs/kpis.md and `muster kpi --json` have their names", names, n)
+			}
+		}
+		onlyFigures(&rep, func(name string) bool { return contains(strings.Split(names, ","), name) })
+	} else if by != "cluster" && !c.wantsTree() {
+		onlyFigures(&rep, func(name string) bool { k, ok := kpi.Find(name); return !ok || k.Class == "" })
+	}
 	if c.wantsTree() {
 		return c.structured(c.opts.On("json"), reportTree(&rep))
 	}
 	return c.write([]byte(kpiText(&rep, by, !c.opts.On("noheader"), c.clock())))
+}
+
+// onlyFigures leaves only some figures in a report.
+func onlyFigures(rep *apiv1.ReportReply, keep func(name string) bool) {
+	var columns []*apiv1.ReportColumn
+	var at []int
+	for i, col := range rep.GetColumns() {
+		if col.GetKind() == "text" || keep(col.GetName()) {
+			columns, at = append(columns, col), append(at, i)
+		}
+	}
+	rep.Columns = columns
+	for _, r := range rep.GetRows() {
+		cells := make([]*apiv1.Cell, len(at))
+		for i, from := range at {
+			cells[i] = r.GetCells()[from]
+		}
+		r.Cells = cells
+	}
 }
 
 // reportTree is a report as data; what was not measured is null.
@@ -185,6 +215,8 @@ func figure(cell *apiv1.Cell, col *apiv1.ReportColumn) string {
 		return format.Duration(int64(n + 0.5))
 	case kpi.ByteHours:
 		return decimals(n/(1<<30), 1) + " GiB-hours"
+	case kpi.PerDay:
+		return decimals(100*n, 2) + " % per day"
 	}
 	if col.GetKind() == "int" {
 		return strings.TrimSpace(decimals(n, 0) + " " + col.GetUnit())

@@ -87,7 +87,7 @@ func samples() map[string]map[string]sample {
 		},
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
 		"why":   {"json": s(""), "yaml": s(""), "watch": s("3")},
-		"kpi":   {"by": s("account"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
+		"kpi":   {"by": s("account"), "kpi": s("throughput"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"token": {"lifetime": s("2d")},
 		"man":   {"dir": on("muster man", "MANDIR")},
 	}

@@ -164,10 +164,11 @@ func BenchmarkQueries(b *testing.B) {
 		b.Fatal(err)
 	}
 	run("sreport/utilization-month", util)
-	for _, src := range []kpi.Source{kpi.Runs, kpi.Nodes, kpi.GPUs} {
-		q, _ := query.KPIs(sc, src, 30*spec.Day)
+	for _, src := range kpi.Sources() {
+		q, _ := query.KPIs(sc, src, 30*spec.Day, &kpi.Rates{})
 		run("kpi-30d/"+string(src), q)
 	}
+	run("kpi-30d/demand", query.Demand(sc, 30*spec.Day, 30))
 }
 
 // stretch names the runs of a range of jobs.

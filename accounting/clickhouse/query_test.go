@@ -57,7 +57,7 @@ func TestQueriesRun(t *testing.T) {
 	}
 	run("tree", (&query.Report{}).Tree(sc))
 	for _, src := range []kpi.Source{kpi.Runs, kpi.Nodes, kpi.GPUs} {
-		q, _ := query.KPIs(sc, src, spec.Day)
+		q, _ := query.KPIs(sc, src, spec.Day, &kpi.Rates{})
 		run(string(src), q)
 	}
 }

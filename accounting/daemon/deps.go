@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/ledger/event"
@@ -87,6 +88,9 @@ type Config struct {
 	Content func(ctx context.Context, hash spec.Hash) ([]byte, error)
 	// Identify tells who calls a service; nil = everyone is an administrator.
 	Identify func(ctx context.Context) Caller
+
+	// Rates turn use into money and carbon.
+	Rates kpi.Rates
 
 	Interval      spec.Span // how long an event waits for others; 100 ms
 	BatchRows     int       // rows that go into one insert, about, at most; 100,000

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
@@ -61,15 +63,15 @@ func (d *Daemon) compute(ctx context.Context) ([]kpi.Value, error) {
 		}
 		out = append(out, values...)
 	}
-	return out, nil
+	return kpi.Bound(out, kpi.MaxKeys), nil
 }
 
 // figuresOver asks for every figure over one window before the scope's now.
 // The text of the queries is added to sql, if it is not nil.
 func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
 	var out []kpi.Value
-	for _, source := range [...]kpi.Source{kpi.Runs, kpi.Nodes, kpi.GPUs} {
-		q, names := query.KPIs(scope, source, window)
+	for _, source := range kpi.Sources() {
+		q, names := query.KPIs(scope, source, window, &d.cfg.Rates)
 		if sql != nil {
 			*sql = append(*sql, q.SQL)
 		}
@@ -99,5 +101,74 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 			return nil, err
 		}
 	}
+	drift, err := d.drift(ctx, scope, name, window, sql)
+	return append(out, drift...), err
+}
+
+// drift computes the figures about associations.
+func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
+	ask := func(q query.Query, each func(scan func(...any) error) error) error {
+		if sql != nil {
+			*sql = append(*sql, q.SQL)
+		}
+		return d.cfg.Store.Query(ctx, q, each)
+	}
+	var tree []kpi.Node
+	err := ask(query.Shares(scope), func(scan func(...any) error) error {
+		var n kpi.Node
+		defer func() { tree = append(tree, n) }()
+		return scan(&n.ID, &n.Parent, &n.Account, &n.User, &n.Shares)
+	})
+	if err != nil {
+		return nil, err
+	}
+	demand := func(parts int) ([][]kpi.Use, error) {
+		out := make([][]kpi.Use, parts)
+		err := ask(query.Demand(scope, window, parts), func(scan func(...any) error) error {
+			var part int64
+			var u kpi.Use
+			if err := scan(&part, &u.Account, &u.User, &u.Used); err != nil {
+				return err
+			}
+			out[part] = append(out[part], u)
+			return nil
+		})
+		return out, err
+	}
+	whole, err := demand(1)
+	if err != nil {
+		return nil, err
+	}
+	var out []kpi.Value
+	put := func(figure string, by kpi.Dimension, key string, ok bool, v float64) {
+		out = append(out, kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v})
+	}
+	all := kpi.Drift(tree, whole[0])
+	put("fairshare_drift", kpi.ByCluster, d.name(), all.OK, all.Total)
+	for _, key := range slices.Sorted(maps.Keys(all.Accounts)) {
+		put("fairshare_drift", kpi.ByAccount, key, true, all.Accounts[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(all.Users)) {
+		put("fairshare_drift", kpi.ByUser, key, true, all.Users[key])
+	}
+	days := int(window / spec.Day)
+	var slope float64
+	ok := days >= 2
+	if ok {
+		// Whole days, counted back from the window's end.
+		window = spec.Span(days) * spec.Day
+		parts, err := demand(days)
+		if err != nil {
+			return nil, err
+		}
+		var x, y []float64
+		for i, use := range parts {
+			if day := kpi.Drift(tree, use); day.OK {
+				x, y = append(x, float64(i)), append(y, day.Total)
+			}
+		}
+		slope, ok = kpi.Slope(x, y)
+	}
+	put("fairshare_drift_slope", kpi.ByCluster, d.name(), ok, slope)
 	return out, nil
 }

@@ -12,6 +12,12 @@
 // to the instant of what is counted.
 package kpi
 
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
 // Unit is what a figure is measured in.
 type Unit string
 
@@ -22,6 +28,11 @@ const (
 	ByteHours   Unit = "byte-hours"
 	GPUHours    Unit = "GPU-hours"
 	JobsPerHour Unit = "jobs per hour"
+	Times       Unit = "times"
+	PerDay      Unit = "per day"
+	KWh         Unit = "kWh"
+	KgCO2       Unit = "kg CO2e"
+	Money       Unit = "money" // in the site's currency
 )
 
 // Source is what the rows are that a figure is computed over.
@@ -31,9 +42,15 @@ type Source string
 const (
 	// Runs: every run that ran in the window, over or not. Columns: overlap_s
 	// (seconds of it within the window), started_in, ended_in (whether it
-	// started, ended within), wait_s (start - submit), state, count (jobs it
-	// stands for), alloc_cpus, alloc_gpus; beside these, runs that ended in the
-	// window without having started, with an overlap of 0.
+	// started, ended within), ran (it has started), wait_s (start - submit),
+	// run_s (start to end, or to the window's end), active (the part of run_s
+	// that it was not suspended), state, count (jobs it stands for), alloc_cpus,
+	// alloc_gpus, alloc_nodes, cost (of the part within the window, NULL without
+	// prices). Beside these, with an overlap of 0: runs that ended in the window
+	// without having started, and those that wait at its end. waits and
+	// eligible_wait_s are about the wait since a run was eligible: to its start
+	// if that is in the window, to its end if it ended in it unstarted, to the
+	// window's end if it waits then.
 	Runs Source = "runs"
 	// Nodes: each node's part of each run that is over and was measured there.
 	// Columns: overlap_s, share (overlap_s by its whole length), cpus, cpu_s
@@ -41,9 +58,20 @@ const (
 	Nodes Source = "nodes"
 	// GPUs: each device of each run that is over, where it was measured.
 	// Columns: overlap_s, share, util_s (integral of utilisation), held_idle_s
-	// (no process, or a process without work), busy_s.
+	// (no process, or a process without work), busy_s, sm_s (integral of SM
+	// activity; NULL = not measured).
 	GPUs Source = "gpus"
+	// Energy: what each node (without its GPUs) and each device measured for a
+	// run that is over. Columns: energy_j, share, carbon_g (of the part within
+	// the window; NULL without a carbon intensity).
+	Energy Source = "energy"
+	// Associations: what each association used, and its share. These figures
+	// are computed by Drift, not by SQL.
+	Associations Source = "associations"
 )
+
+// Sources lists those whose figures are SQL.
+func Sources() []Source { return []Source{Runs, Nodes, GPUs, Energy} }
 
 // Capacity names a denominator that is the cluster's, not the rows': what the
 // nodes in the cluster offered over the window, in or out of service.
@@ -68,8 +96,10 @@ type KPI struct {
 	Over    Capacity // the denominator, where it is the cluster's
 	PerHour bool     // divide by the window's length in hours
 	// Metric is the name in Prometheus, and Scale what the figure is multiplied
-	// with to be in the metric's base unit.
+	// with to be in the metric's base unit. Definitions that differ in the class
+	// of failure only share a metric and differ in its label class.
 	Metric string
+	Class  string
 	Scale  float64
 	Edges  []string
 	From   string // where the rows come from
@@ -79,88 +109,8 @@ type KPI struct {
 // or one that was asked to run again, is neither a failure nor a success.
 const Failed = "('FAILED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'BOOT_FAIL', 'DEADLINE')"
 
-// failed and judged are conditions of Runs.
-const (
-	failed = "ended_in AND state IN " + Failed
-	judged = "ended_in AND (state = 'COMPLETED' OR state IN " + Failed + ")"
-)
-
-// All lists every definition, in the order in which they are shown.
-//
-//muster:table one entry for each definition
-func All() []KPI {
-	const (
-		fromNodes = "the agents' usage summary at the end of a run, node by node"
-		fromGPUs  = "the agents' GPU counters at the end of a run, device by device"
-		fromRuns  = "the ledger: submission, start and end of each run"
-	)
-	running := "A run that still runs is not in it: what it used is known when it ends."
-	return []KPI{
-		{Name: "cpu_efficiency", Title: "CPU efficiency", Unit: Ratio, Source: Nodes, From: fromNodes, Metric: "muster_kpi_cpu_efficiency_ratio", Scale: 1,
-			Formula: "CPU time used, divided by CPUs allocated times the time they were held, node by node, summed before dividing",
-			Num:     "sum(cpu_s * share)", Den: "sum(cpus * overlap_s)",
-			Edges: []string{"A node that was lost reports nothing: its part is left out of both sums, not counted as 0.",
-				"Of several nodes each counts with its own CPUs and time: a mean of means would weigh a small node like a large one.",
-				"A job that never started is not in it.", running}},
-		{Name: "memory_waste", Title: "Memory waste", Unit: ByteHours, Source: Nodes, From: fromNodes, Metric: "muster_kpi_memory_waste_byte_seconds", Scale: 3600,
-			Formula: "memory allocated less the peak used, times the time it was held, node by node",
-			Num:     "if(countIf(peak_rss IS NOT NULL) = 0, NULL, sumIf(greatest(mem_bytes - assumeNotNull(peak_rss), 0) * overlap_s, peak_rss IS NOT NULL) / 3600)",
-			Edges: []string{"The peak is that of one node against the memory held on that node.",
-				"A node that used more than it was allocated wastes nothing; it does not make up for others.",
-				"Where the peak was not measured the part is left out. A peak of 0 was measured and counts.",
-				"Memory stays allocated while a job is suspended, so that time counts.", running}},
-		{Name: "memory_waste_share", Title: "Memory waste, share", Unit: Ratio, Source: Nodes, From: fromNodes, Metric: "muster_kpi_memory_waste_ratio", Scale: 1,
-			Formula: "memory waste divided by memory allocated times the time it was held, where the peak was measured",
-			Num:     "sumIf(greatest(mem_bytes - assumeNotNull(peak_rss), 0) * overlap_s, peak_rss IS NOT NULL)",
-			Den:     "sumIf(mem_bytes * overlap_s, peak_rss IS NOT NULL)",
-			Edges:   []string{"As memory_waste.", "Jobs of clusters that do not allocate memory hold none: the share is missing."}},
-		wait("wait_p50", "Wait, median", "0.5", fromRuns), wait("wait_p95", "Wait, 95th percentile", "0.95", fromRuns),
-		wait("wait_p99", "Wait, 99th percentile", "0.99", fromRuns),
-		{Name: "gpu_occupancy", Title: "GPU occupancy", Unit: Ratio, Source: GPUs, From: fromGPUs, Metric: "muster_kpi_gpu_occupancy_ratio", Scale: 1,
-			Formula: "the devices' utilisation (DCGM_FI_DEV_GPU_UTIL), averaged over the time jobs held them: it tells work from idle allocation",
-			Num:     "sum(util_s * share)", Den: "sum(overlap_s)",
-			Edges: []string{"Weighted by GPU-time, so one long job counts as much as many short ones of the same length.",
-				"A device that was not measured is left out; one that was idle counts with 0.", running}},
-		{Name: "gpu_idle", Title: "GPU-hours held but idle", Unit: GPUHours, Source: GPUs, From: fromGPUs, Metric: "muster_kpi_gpu_idle_seconds", Scale: 3600,
-			Formula: "time during which a job held a device without a process on it, or with one that did nothing",
-			Num:     "sum(held_idle_s * share) / 3600",
-			Edges:   []string{"The three states no process, idle and busy add up to the time measured.", running}},
-		{Name: "gpu_allocation", Title: "GPU allocation", Unit: Ratio, Source: Runs, From: fromRuns + "; node states", Metric: "muster_kpi_gpu_allocation_ratio", Scale: 1,
-			Formula: "GPUs allocated times time, divided by the GPUs of the cluster times time",
-			Num:     "sum(alloc_gpus * overlap_s)", Over: GPUCapacity,
-			Edges: []string{"Nodes that are down or drained stay in the denominator: their devices were bought too.",
-				"By partition the denominator is that partition's; by account, user or QOS it is the cluster's, so the parts add up.",
-				"Runs that still run count up to now.", "A cluster without GPUs has no figure."}},
-		{Name: "utilisation", Title: "CPU utilisation", Unit: Ratio, Source: Runs, From: fromRuns + "; node states", Metric: "muster_kpi_utilisation_ratio", Scale: 1,
-			Formula: "CPUs allocated times time, divided by the CPUs of the cluster times time",
-			Num:     "sum(alloc_cpus * overlap_s)", Over: CPUCapacity,
-			Edges: []string{"As gpu_allocation.", "Nodes count from when they were configured until they were removed."}},
-		{Name: "failure_rate", Title: "Failure rate", Unit: Ratio, Source: Runs, From: fromRuns, Metric: "muster_kpi_failure_ratio", Scale: 1,
-			Formula: "runs that failed, divided by those that failed or completed, by the instant of their end",
-			Num:     "sumIf(count, " + failed + ")", Den: "sumIf(count, " + judged + ")",
-			Edges: []string{"Failed: FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE.",
-				"Cancelled, preempted and requeued runs are in neither sum. A run that a node failure ended and that is run again is a failed run.",
-				"Without any end in the window the figure is missing."}},
-		{Name: "lost_gpu_hours", Title: "GPU-hours lost to failures", Unit: GPUHours, Source: Runs, From: fromRuns, Metric: "muster_kpi_lost_gpu_seconds", Scale: 3600,
-			Formula: "GPUs allocated times time of the runs that failed in the window, from the window's beginning on",
-			Num:     "sumIf(alloc_gpus * overlap_s, " + failed + ") / 3600",
-			Edges:   []string{"Failed as in failure_rate."}},
-		{Name: "throughput", Title: "Throughput", Unit: JobsPerHour, Source: Runs, From: fromRuns, Metric: "muster_kpi_throughput_jobs_per_second", Scale: 1.0 / 3600,
-			Formula: "runs that had started and ended in the window, divided by its length",
-			Num:     "toFloat64(sumIf(count, ended_in AND ran))", PerHour: true,
-			Edges: []string{"Whatever their state: what the cluster got through.", "Jobs that were cancelled before they started are not in it."}},
-	}
-}
-
-func wait(name, title, level, from string) KPI {
-	return KPI{Name: name, Title: title, Unit: Seconds, Source: Runs, From: from, Metric: "muster_kpi_" + name + "_seconds", Scale: 1,
-		Formula: "start - submit of the runs that started in the window: the smallest wait that more than this share of them did not exceed",
-		Num:     "if(countIf(started_in) = 0, NULL, quantileExactIf(" + level + ")(wait_s, started_in))",
-		Edges: []string{"A run that is queued again waits from then on, not from the first submission.",
-			"Jobs that still wait are not in it, so it looks good while the queue stands still: see the age of the oldest pending job beside it.",
-			"Time held, or waiting for a dependency or begin time, counts: it is what the user sees.",
-			"Every task of an array counts, from the submission of the array."}}
-}
+// judged is a condition of Runs.
+const judged = "ended_in AND (state = 'COMPLETED' OR state IN " + Failed + ")"
 
 // Find returns a definition by name.
 func Find(name string) (KPI, bool) {
@@ -208,4 +158,42 @@ type Value struct {
 	Window string
 	Null   bool
 	Value  float64 // in the definition's unit
+}
+
+// MaxKeys is how many keys of a dimension are published as metrics: the
+// largest by what they were allocated. The others are in `muster kpi`.
+const MaxKeys = 200
+
+// Bound leaves out the figures of all but the n largest keys of each
+// dimension. Large is who was allocated most of the cluster in any window.
+func Bound(values []Value, n int) []Value {
+	type key struct {
+		by  Dimension
+		key string
+	}
+	size := map[key]float64{}
+	dims := map[Dimension][]key{}
+	for i := range values {
+		v := &values[i]
+		k := key{v.By, v.Key}
+		if _, ok := size[k]; !ok {
+			size[k] = 0
+			dims[v.By] = append(dims[v.By], k)
+		}
+		if (v.KPI == "utilisation" || v.KPI == "gpu_allocation") && !v.Null {
+			size[k] = max(size[k], v.Value)
+		}
+	}
+	gone := map[key]bool{}
+	for _, d := range Dimensions() {
+		list := dims[d]
+		slices.SortFunc(list, func(a, b key) int { return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key, b.key)) })
+		for i := n; i < len(list); i++ {
+			gone[list[i]] = true
+		}
+	}
+	if len(gone) == 0 {
+		return values
+	}
+	return slices.DeleteFunc(slices.Clone(values), func(v Value) bool { return gone[key{v.By, v.Key}] })
 }

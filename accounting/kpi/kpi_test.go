@@ -12,19 +12,19 @@ import (
 // TestDefinitions: every definition is whole, and no name is used twice.
 func TestDefinitions(t *testing.T) {
 	seen := map[string]bool{}
-	name := regexp.MustCompile(`^muster_kpi_[a-z0-9_]+_(ratio|seconds|second)$`)
+	name := regexp.MustCompile(`^muster_kpi_([a-z0-9_]+_(ratio|seconds|second|joules|grams)|cost|fairshare_drift_slope)$`)
 	for _, k := range kpi.All() {
 		if k.Name == "" || k.Title == "" || k.Unit == "" || k.Formula == "" || k.Source == "" || k.Num == "" || k.From == "" || k.Scale == 0 || len(k.Edges) == 0 {
 			t.Errorf("%s: the definition has gaps: %+v", k.Name, k)
 		}
-		if seen[k.Name] || seen[k.Metric] {
+		if seen[k.Name] || seen[k.Metric+k.Class] {
 			t.Errorf("%s: name or metric is used twice", k.Name)
 		}
-		seen[k.Name], seen[k.Metric] = true, true
+		seen[k.Name], seen[k.Metric+k.Class] = true, true
 		if !name.MatchString(k.Metric) {
 			t.Errorf("%s: metric %s", k.Name, k.Metric)
 		}
-		if k.Unit == kpi.Ratio && (k.Den == "") == (k.Over == kpi.NoCapacity) {
+		if k.Unit == kpi.Ratio && k.Source != kpi.Associations && (k.Den == "") == (k.Over == kpi.NoCapacity) {
 			t.Errorf("%s: a ratio has one denominator", k.Name)
 		}
 		if got, ok := kpi.Find(k.Name); !ok || got.Metric != k.Metric {
@@ -32,7 +32,9 @@ func TestDefinitions(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"cpu_efficiency", "memory_waste", "memory_waste_share", "wait_p50", "wait_p95", "wait_p99", "gpu_occupancy",
-		"gpu_allocation", "failure_rate", "utilisation", "throughput"} {
+		"wait_eligible_p50", "wait_eligible_p95", "wait_eligible_p99", "bounded_slowdown", "expansion_factor", "gpu_efficiency", "gpu_idle", "gpu_allocation",
+		"failure_rate", "failure_rate_timeout", "lost_gpu_hours_memory", "fairshare_drift", "fairshare_drift_slope", "utilisation", "throughput",
+		"energy", "carbon", "cost"} {
 		if !seen[want] {
 			t.Errorf("%s is not defined", want)
 		}

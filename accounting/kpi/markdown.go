@@ -19,22 +19,23 @@ func Markdown() string {
 	for _, d := range Dimensions() {
 		dims = append(dims, string(d))
 	}
-	fmt.Fprintf(&b, "Computed all the time by %s, over the last %s.\n\n| name | unit | metric | in words |\n|---|---|---|---|\n",
-		strings.Join(dims, ", "), strings.Join(windows, ", "))
+	fmt.Fprintf(&b, "Computed all the time by %s, over the last %s. As metrics, each dimension has its %d\nlargest keys (by what they were allocated); `muster kpi` has all.\n\n| name | unit | metric | in words |\n|---|---|---|---|\n",
+		strings.Join(dims, ", "), strings.Join(windows, ", "), MaxKeys)
 	for _, k := range All() {
 		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | `%s` | %s |\n", k.Name, k.Name, k.Unit, k.Metric, k.Formula)
 	}
 	b.WriteString("\n## Rows\n\nThe SQL below is over these rows, cut to the window:\n\n" +
-		"- `runs`: every run of a job that ran in the window, over or not, and those that ended in it without having started.\n" +
+		"- `runs`: every run of a job that ran in the window, over or not, and those that ended in it without having started or\n  wait at its end.\n" +
 		"- `nodes`: each node's part of each run that is over, where the node reported what was used.\n" +
-		"- `gpus`: each device of each run that is over, where it was measured.\n\n" +
+		"- `gpus`: each device of each run that is over, where it was measured.\n" +
+		"- `energy`: what each node and each device measured for a run that is over.\n- `associations`: what each association used, beside its share; computed by the service.\n\n" +
 		"`overlap_s` is the part of a row's time within the window, `share` that part by the whole.\n")
 	for _, k := range All() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s, in %s. %s.\n\n```sql\n%s\n-- over: %s\n```\n\n", k.Name, k.Title, k.Unit, upper(k.Formula), k.expression(), k.Source)
 		for _, e := range k.Edges {
 			fmt.Fprintf(&b, "- %s\n", e)
 		}
-		fmt.Fprintf(&b, "- Source: %s.\n- Metric: `%s`", k.From, k.Metric)
+		fmt.Fprintf(&b, "- Source: %s.\n- Metric: `%s%s`", k.From, k.Metric, k.label())
 		if k.Scale != 1 {
 			fmt.Fprintf(&b, " (in the base unit: the figure times %.6g)", k.Scale)
 		}
@@ -57,3 +58,11 @@ func (k KPI) expression() string {
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// label is the label that tells the classes of a metric apart.
+func (k KPI) label() string {
+	if k.Class == "" {
+		return ""
+	}
+	return `{class="` + k.Class + `"}`
+}

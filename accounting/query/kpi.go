@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/musterhpc/muster/accounting/kpi"
@@ -11,7 +12,7 @@ import (
 // KPIs asks for every figure over a source, in the window before the scope's
 // now, for every dimension at once. The row is: scope (a kpi.Dimension), key
 // ("" for the cluster), then one Nullable(Float64) for each of names.
-func KPIs(s Scope, source kpi.Source, window spec.Span) (q Query, names []string) {
+func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates) (q Query, names []string) {
 	b := begin(s)
 	r := Report{Start: s.Now - spec.Instant(window), End: s.Now}
 	r.bounds(b)
@@ -19,11 +20,13 @@ func KPIs(s Scope, source kpi.Source, window spec.Span) (q Query, names []string
 	var rows string
 	switch source {
 	case kpi.Runs:
-		rows = b.kpiRuns()
+		rows = b.kpiRuns(&r, rates)
 	case kpi.Nodes:
 		rows = b.kpiNodes()
 	case kpi.GPUs:
 		rows = b.kpiGPUs()
+	case kpi.Energy:
+		rows = b.kpiEnergy(&r, rates)
 	}
 	inner, outer := []string{}, []string{}
 	capacity := false
@@ -44,12 +47,14 @@ func KPIs(s Scope, source kpi.Source, window spec.Span) (q Query, names []string
 			inner = append(inner, fmt.Sprintf("toFloat64(%s) AS %s", k.Den, d))
 			outer = append(outer, fmt.Sprintf("%s / nullIf(%s, 0) AS %s", n, d, k.Name))
 		default:
-			outer = append(outer, fmt.Sprintf("%s AS %s", n, k.Name))
+			outer = append(outer, fmt.Sprintf("if(isFinite(assumeNotNull(%s)), %s, NULL) AS %s", n, n, k.Name))
 		}
 	}
+	// A job that may run in several partitions waits in each of them.
 	sql := "SELECT scope, key,\n  " + strings.Join(outer, ",\n  ") + "\nFROM (\n  SELECT dim.1 AS scope, dim.2 AS key,\n    " +
 		strings.Join(inner, ",\n    ") + "\n  FROM " + rows +
-		"\n  ARRAY JOIN [('cluster', ''), ('partition', toString(partition)), ('account', toString(account)), ('user', toString(user)), ('qos', toString(qos))] AS dim" +
+		"\n  ARRAY JOIN arrayConcat([('cluster', ''), ('account', toString(account)), ('user', toString(user)), ('qos', toString(qos))], " +
+		"arrayMap(p -> ('partition', p), splitByChar(',', toString(partition)))) AS dim" +
 		"\n  GROUP BY scope, key\n)"
 	if capacity {
 		sql += " AS f\nLEFT JOIN " + b.capacity() + " AS c ON if(f.scope = 'partition', f.key, '') = c.part"
@@ -60,16 +65,89 @@ func KPIs(s Scope, source kpi.Source, window spec.Span) (q Query, names []string
 // seconds turns microseconds into seconds, for showing.
 func seconds(us string) string { return "((" + us + ") / 1e6)" }
 
+// The window, as instants.
+const (
+	windowFrom = "fromUnixTimestamp64Micro({from:Int64}, 'UTC')"
+	windowTo   = "fromUnixTimestamp64Micro({to:Int64}, 'UTC')"
+)
+
 // kpiRuns are the rows of kpi.Runs.
-func (b *builder) kpiRuns() string {
+func (b *builder) kpiRuns(r *Report, rates *kpi.Rates) string {
 	within := func(column string) string {
-		return "ifNull(" + column + " >= fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + column + " < fromUnixTimestamp64Micro({to:Int64}, 'UTC'), false)"
+		return "ifNull(" + column + " >= " + windowFrom + " AND " + column + " < " + windowTo + ", false)"
 	}
-	// A run that ended in the window, started or not, or still ran in it.
-	where := "((" + ran + ") OR (end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND end < fromUnixTimestamp64Micro({to:Int64}, 'UTC')))"
-	return b.runs("partition, account, user, qos, toString(state) AS state, toInt64(count) AS count, alloc_cpus, alloc_gpus, isNotNull(start) AS ran, "+
+	// A run that ended in the window, started or not, or still ran in it, or
+	// waits at its end.
+	const waiting = "(isNotNull(eligible) AND eligible < " + windowTo + " AND ifNull(start >= " + windowTo + ", true) AND ifNull(end >= " + windowTo + ", true))"
+	where := "((" + ran + ") OR (end >= " + windowFrom + " AND end < " + windowTo + ") OR " + waiting + ")"
+	wait := "ifNull(greatest(0, multiIf(started_in, toUnixTimestamp64Micro(start), " + waiting + ", {to:Int64}, toUnixTimestamp64Micro(end)) - toUnixTimestamp64Micro(eligible)), 0)"
+	const run = "(ifNull(toUnixTimestamp64Micro(end), {to:Int64}) - toUnixTimestamp64Micro(start))"
+	return b.runs("partition, account, user, qos, toString(state) AS state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
 		within("start")+" AS started_in, "+within("end")+" AS ended_in, "+
-		seconds("greatest(0, "+overlap+")")+" AS overlap_s, "+seconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s", where)
+		seconds("greatest(0, "+overlap+")")+" AS overlap_s, "+seconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
+		seconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, if(run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
+		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+seconds(wait)+" AS eligible_wait_s, "+
+		b.cost(r, rates), where)
+}
+
+// cost is the column cost of kpi.Runs.
+func (b *builder) cost(r *Report, rates *kpi.Rates) string {
+	if exact := b.exactCost(r, rates); exact != "" {
+		return "toNullable(toFloat64(" + exact + ") / " + strconv.FormatFloat(kpi.CostScale, 'e', -1, 64) + ") AS cost"
+	}
+	return "CAST(NULL AS Nullable(Float64)) AS cost"
+}
+
+// exactCost is what the part of a run within the window costs, as an Int128
+// in 1/kpi.CostScale; "" without prices.
+func (b *builder) exactCost(r *Report, rates *kpi.Rates) string {
+	if rates == nil || len(rates.Prices) == 0 {
+		return ""
+	}
+	var parts []string
+	for i, list := range rates.Prices {
+		until := r.End
+		if i+1 < len(rates.Prices) {
+			until = min(until, rates.Prices[i+1].From)
+		}
+		from := max(r.Start, list.From)
+		if from >= until {
+			continue
+		}
+		var sum []string
+		for k, p := range list.Per {
+			scale := int64(1024)
+			var column string
+			switch p.TRES {
+			case "cpu":
+				column = "alloc_cpus"
+			case "mem":
+				column, scale = "alloc_mem_mib", 1
+			case "node":
+				column = "alloc_nodes"
+			case "billing":
+				column = "alloc_billing"
+			case "gres/gpu":
+				column = "alloc_gpus"
+			default:
+				column = "alloc_tres[" + b.bind(fmt.Sprintf("price%d_%d", i, k), "String", p.TRES) + "]"
+			}
+			sum = append(sum, fmt.Sprintf("toInt128(%s) * %d", column, p.Micro*scale))
+		}
+		parts = append(parts, "("+strings.Join(sum, " + ")+") * "+partWithin("start", "end", from, until))
+	}
+	if len(parts) == 0 {
+		return "toInt128(0)"
+	}
+	return strings.Join(parts, " + ")
+}
+
+// partWithin is how much of a run lies within [from, until) and before the
+// window's end, in microseconds.
+func partWithin(start, end string, from, until spec.Instant) string {
+	a, z := int64(from)/int64(spec.Microsecond), int64(until)/int64(spec.Microsecond)
+	return fmt.Sprintf("greatest(0, least(ifNull(toUnixTimestamp64Micro(%s), {to:Int64}), {to:Int64}, %d) - greatest(ifNull(toUnixTimestamp64Micro(%s), {to:Int64}), %d))",
+		end, z, start, a)
 }
 
 // share gives overlap_s and share of a table with from, to and end.
@@ -77,7 +155,8 @@ const share = "toUnixTimestamp64Micro(least(to, end)) - toUnixTimestamp64Micro(f
 	"greatest(0, least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) - greatest(toUnixTimestamp64Micro(from), {from:Int64})) AS overlap_us, " +
 	"overlap_us / 1e6 AS overlap_s, if(whole_us > 0, overlap_us / whole_us, if(from >= fromUnixTimestamp64Micro({from:Int64}, 'UTC'), 1, 0)) AS share"
 
-const shareWithin = " AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"
+const shareWithin = " AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')" +
+	" AND end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"
 
 // kpiNodes are the rows of kpi.Nodes.
 func (b *builder) kpiNodes() string {
@@ -87,8 +166,68 @@ func (b *builder) kpiNodes() string {
 
 // kpiGPUs are the rows of kpi.GPUs.
 func (b *builder) kpiGPUs() string {
-	return "(\n    SELECT partition, account, user, qos, util_us / 1e6 AS util_s, (no_process_us + idle_us) / 1e6 AS held_idle_s, busy_us / 1e6 AS busy_s, " + share +
+	return "(\n    SELECT partition, account, user, qos, util_us / 1e6 AS util_s, (no_process_us + idle_us) / 1e6 AS held_idle_s, busy_us / 1e6 AS busy_s, " +
+		"if(sm_us = 0 AND util_us > 0, NULL, sm_us / 1e6) AS sm_s, " + share +
 		"\n    FROM " + b.table("job_gpus") + "\n    WHERE " + stored + " AND measured" + shareWithin + "\n  )"
+}
+
+// kpiEnergy are the rows of kpi.Energy.
+func (b *builder) kpiEnergy(r *Report, rates *kpi.Rates) string {
+	carbon := "CAST(NULL AS Nullable(Float64))"
+	if rates != nil && len(rates.Carbon) > 0 {
+		parts := []string{}
+		for i, c := range rates.Carbon {
+			until := r.End
+			if i+1 < len(rates.Carbon) {
+				until = min(until, rates.Carbon[i+1].From)
+			}
+			if from := max(r.Start, c.From); from < until {
+				a, z := int64(from)/int64(spec.Microsecond), int64(until)/int64(spec.Microsecond)
+				parts = append(parts, fmt.Sprintf("if(whole_us > 0, greatest(0, least(to_us, %d) - greatest(from_us, %d)) / whole_us, toFloat64(from_us >= %d AND from_us < %d)) * %s",
+					z, a, a, z, strconv.FormatFloat(float64(c.Milli)/1000*float64(rates.PUE)/1000, 'e', -1, 64)))
+			}
+		}
+		if len(parts) == 0 {
+			parts = append(parts, "0.")
+		}
+		carbon = "toNullable(energy_j / 3.6e6 * (" + strings.Join(parts, " + ") + "))"
+	}
+	from := func(table, energy, measured string) string {
+		return "SELECT partition, account, user, qos, " + energy + " / 1000 AS energy_j, " + share +
+			", toUnixTimestamp64Micro(from) AS from_us, toUnixTimestamp64Micro(least(to, end)) AS to_us, " + carbon + " AS carbon_g" +
+			"\n    FROM " + b.table(table) + "\n    WHERE " + stored + " AND " + measured + shareWithin
+	}
+	return "(\n    " + from("job_nodes", "assumeNotNull(energy_mj)", "isNotNull(energy_mj)") +
+		"\n    UNION ALL\n    " + from("job_gpus", "energy_mj", "measured AND energy_mj > 0") + "\n  )"
+}
+
+// Demand asks who wanted and used how much in each of n equal parts of the
+// window before the scope's now: part (0 is the first), account, user, used
+// (billing TRES times seconds). There is a row for whoever ran or waited.
+func Demand(s Scope, window spec.Span, n int) Query {
+	b := begin(s)
+	r := Report{Start: s.Now - spec.Instant(window), End: s.Now}
+	r.bounds(b)
+	b.bind("size", "Int64", int64(window)/int64(spec.Microsecond)/int64(n))
+	b.bind("parts", "Int64", int64(n))
+	const began = "least(ifNull(toUnixTimestamp64Micro(eligible), toUnixTimestamp64Micro(start)), ifNull(toUnixTimestamp64Micro(start), toUnixTimestamp64Micro(eligible)))"
+	const over = "ifNull(toUnixTimestamp64Micro(end), {to:Int64})"
+	rows := b.runs("account, user, alloc_billing, toUnixTimestamp64Micro(start) AS start_us, assumeNotNull("+began+") AS a, "+
+		"greatest(a, least("+over+", {to:Int64})) AS z",
+		"(isNotNull(eligible) OR isNotNull(start)) AND "+began+" < {to:Int64} AND "+over+" >= {from:Int64}")
+	return b.query("SELECT toInt64(part) AS part, account, user, sum(if(isNull(start_us), 0, toFloat64(alloc_billing) * " +
+		"greatest(0, least(z, {from:Int64} + (part + 1) * {size:Int64}) - greatest(assumeNotNull(start_us), {from:Int64} + part * {size:Int64})) / 1e6)) AS used\nFROM " + rows +
+		"\nARRAY JOIN range(greatest(0, intDiv(a - {from:Int64}, {size:Int64})), " +
+		"least({parts:Int64}, greatest(intDiv(greatest(z - {from:Int64}, 1) - 1, {size:Int64}), intDiv(greatest(a - {from:Int64}, 0), {size:Int64})) + 1)) AS part" +
+		"\nGROUP BY part, account, user\nORDER BY part, account, user")
+}
+
+// Shares asks for the tree of associations as it is now: id, parent, account,
+// user, shares.
+func Shares(s Scope) Query {
+	b := begin(s)
+	return b.query("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
+		"\nFROM " + b.table("associations") + "\nWHERE " + stored + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
 // capacity is a subquery over what the cluster (part = ”) and each partition

@@ -46,13 +46,18 @@ func TestNothingTyped(t *testing.T) {
 			check(t, q)
 		}
 	})
-	for _, source := range []kpi.Source{kpi.Runs, kpi.Nodes, kpi.GPUs} {
-		q, names := query.KPIs(query.Scope{Database: "x", Now: 1e18}, source, spec.Day)
+	rates, err := kpi.ParseRates("EUR", "1.2", []string{"1990-01-01 cpu=1", "2001-09-08 cpu=1.5 mem=0.1 gres/tYpEd=2"}, []string{"1990-01-01 300"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range kpi.Sources() {
+		q, names := query.KPIs(query.Scope{Database: "x", Now: 1e18}, source, spec.Day, &rates)
 		if len(names) == 0 {
 			t.Errorf("no figures over %s", source)
 		}
 		check(t, q)
 	}
+	check(t, query.Demand(query.Scope{Database: "x", Now: 1e18}, spec.Day, 3))
 }
 
 type failer interface {

@@ -242,8 +242,12 @@ func (t *Tally) association(env *event.Envelope, a *spec.Association, removed bo
 	if t.quiet {
 		return
 	}
+	shares := a.Shares
+	if a.SharesParent {
+		shares = SharesParent
+	}
 	t.out.Associations = append(t.out.Associations, AssociationRow{Seq: env.Seq, At: Cut(env.At), ID: a.ID, Account: a.Account, User: a.User,
-		Partition: a.Partition, Parent: a.Parent, Shares: a.Shares, Removed: removed})
+		Partition: a.Partition, Parent: a.Parent, Shares: shares, Removed: removed})
 }
 
 func (t *Tally) dropAssociations(env *event.Envelope, gone func(a *spec.Association) bool) {

@@ -332,6 +332,9 @@ type ReasonRow struct {
 	Detail    string
 }
 
+// SharesParent stands in AssociationRow.Shares for Fairshare=parent.
+const SharesParent int64 = -1
+
 // AssociationRow is an association as an event made it.
 type AssociationRow struct {
 	Seq       uint64

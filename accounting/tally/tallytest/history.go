@@ -5,6 +5,7 @@ package tallytest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -97,17 +98,17 @@ func (h *History) Accounts(names []string, users map[string][]string) {
 		id++
 		account := id
 		h.Put(&event.AccountPut{Account: spec.Account{Name: a, Parent: "root"}})
-		h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, Parent: 1, Shares: 1}})
+		h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, Parent: 1, Shares: int64(id%3) + 1}})
 		for _, u := range users[a] {
 			id++
-			h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, User: u, Parent: account, Shares: 1}})
+			h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, User: u, Parent: account, Shares: int64(id%3) + 1}})
 		}
 	}
 }
 
 // Ask is what a job of a test asks for.
 type Ask struct {
-	Name, User, Account, QOS, Partition string
+	Name, User, Account, QOS, Partition string // of several partitions, comma separated, it runs in the first
 	UID                                 uint32
 	CPUs, Mem, GPUs                     int64
 	Limit                               spec.Span
@@ -124,7 +125,7 @@ func (h *History) Submit(a Ask) spec.JobUID {
 	if a.Limit == 0 {
 		a.Limit = spec.Hour
 	}
-	s := &spec.JobSpec{Name: a.Name, User: a.User, UID: a.UID, Account: a.Account, QOS: a.QOS, Partitions: []string{a.Partition},
+	s := &spec.JobSpec{Name: a.Name, User: a.User, UID: a.UID, Account: a.Account, QOS: a.QOS, Partitions: strings.Split(a.Partition, ","),
 		Script: spec.Hash{1}, Line: "sbatch " + a.Name, Time: spec.TimeAsk{Limit: a.Limit}, Size: spec.Size{MinNodes: 1}}
 	if a.Array != nil {
 		s.Queue.Array = spec.NewArrayAsk(a.Array, 0)

@@ -56,7 +56,7 @@ func (w *world) submit() {
 	who := [...]Ask{{User: "alice", UID: 1001, Account: "ml"}, {User: "bob", UID: 1002, Account: "ml"}, {User: "eve", UID: 1003, Account: "bio"}}
 	a := who[w.int(0, 2)]
 	a.Name, a.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
-	a.Partition = [...]string{"batch", "gpu"}[w.int(0, 1)]
+	a.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
 	a.CPUs, a.Mem, a.GPUs, a.Held = int64(w.int(1, 3)), int64(w.int(0, 3000)), int64(w.int(0, 2)), w.int(0, 5) == 0
 	if w.int(0, 3) == 0 {
 		a.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
@@ -84,6 +84,9 @@ func (w *world) usage(j *state.Job, node string) spec.Usage {
 	if w.coin() {
 		u.HasRSS, u.PeakRSS = true, int64(w.int(0, 4000))<<20
 	}
+	if w.coin() {
+		u.HasEnergy, u.EnergyMJ = true, int64(w.int(0, 90_000))
+	}
 	held := w.Now.Sub(j.Started)
 	for i := range j.Alloc.Nodes {
 		if j.Alloc.Nodes[i].Name != node || w.coin() {
@@ -91,7 +94,8 @@ func (w *world) usage(j *state.Job, node string) spec.Usage {
 		}
 		for _, g := range j.Alloc.Nodes[i].GPUs {
 			busy := held / spec.Span(w.int(1, 4))
-			u.GPUs = append(u.GPUs, spec.GPUUsage{UUID: g.UUID, Has: true, Busy: busy, Idle: held - busy, UtilNS: busy / 2})
+			u.GPUs = append(u.GPUs, spec.GPUUsage{UUID: g.UUID, Has: true, Busy: busy, Idle: held - busy, UtilNS: busy / 2,
+				SMNS: busy / 3 * spec.Span(w.int(0, 1)), EnergyMJ: int64(w.int(0, 9)) * 1000})
 		}
 	}
 	return u

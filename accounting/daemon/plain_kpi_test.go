@@ -1,0 +1,390 @@
+package daemon_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// rate is what holds from an instant on, in microseconds.
+type rate struct {
+	from                    int64
+	cpu, mem, node, gpu, nv float64 // for an hour; nv is gres/gpu:h100
+	grams                   float64 // for a kWh, with what cooling needs
+}
+
+// plainRates makes rates that change within a history, for the service and for
+// the loops.
+func plainRates(first, end int64) (kpi.Rates, []rate) {
+	at := [...]int64{first + (end-first)/5, first + (end-first)/2}
+	list := []rate{{at[0], 0.5, 0.25, 0, 2, 0, 400 * 1.5}, {at[1], 1, 0.125, 3, 4, 0.75, 125.5 * 1.5}}
+	out := kpi.Rates{Currency: "EUR", PUE: 1500}
+	for _, r := range list {
+		from := spec.Instant(r.from * 1000)
+		m := func(v float64) int64 { return int64(v * 1e6) }
+		out.Prices = append(out.Prices, kpi.PriceList{From: from, Per: []kpi.Price{{TRES: "cpu", Micro: m(r.cpu)}, {TRES: "mem", Micro: m(r.mem)},
+			{TRES: "node", Micro: m(r.node)}, {TRES: "gres/gpu", Micro: m(r.gpu)}, {TRES: "gres/gpu:h100", Micro: m(r.nv)}}})
+		out.Carbon = append(out.Carbon, kpi.Intensity{From: from, Milli: int64(r.grams / 1.5 * 1000)})
+	}
+	return out, list
+}
+
+// during calls f for each rate with when it holds.
+func (p *plain) during(from, to int64, f func(r rate, from, until int64)) {
+	for i, r := range p.rates {
+		until := to
+		if i+1 < len(p.rates) {
+			until = min(to, p.rates[i+1].from)
+		}
+		if a := max(from, r.from); a < until {
+			f(r, a, until)
+		}
+	}
+}
+
+// failures are the states that count as one, by class.
+func failures() map[string]string {
+	return map[string]string{"FAILED": "user", "TIMEOUT": "timeout", "OUT_OF_MEMORY": "memory", "NODE_FAIL": "node", "BOOT_FAIL": "boot", "DEADLINE": "deadline"}
+}
+
+// sums are what the loops add up.
+type sums struct {
+	from, to                                 int64
+	cpuUsed, cpuHeld, waste, held            float64
+	util, idle, gpuHeld, sm, smHeld          float64
+	gpuAlloc, cpuAlloc, cost                 float64
+	energy, carbon                           float64
+	slow, slowRuns, stretch, stretchW        float64
+	memSeen, gpuSeen, measured, powered, any bool
+	completed, ended                         int64
+	failed                                   map[string]int64 // by class
+	lost                                     map[string]float64
+	waits, eligible                          []float64
+}
+
+// kpis computes every figure for the runs that keep picks.
+func (p *plain) kpis(by kpi.Dimension, key string, from, to int64, part string, keep func(r *prun) bool) map[string]float64 {
+	s := &sums{from: from, to: to, failed: map[string]int64{}, lost: map[string]float64{}}
+	for _, r := range p.runs {
+		if keep(r) {
+			p.run(s, r)
+		}
+	}
+	var capCPU, capGPU float64
+	p.each(from, to, func(n pnode, us int64) {
+		if part == "" || slices.Contains(n.parts, part) {
+			capCPU += float64(n.cpus) * float64(us) / 1e6
+			capGPU += float64(n.gpu) * float64(us) / 1e6
+		}
+	})
+	out := s.figures(capCPU, capGPU)
+	p.fairness(out, by, key, from, to)
+	return out
+}
+
+// run adds one run.
+func (p *plain) run(s *sums, r *prun) {
+	from, to := s.from, s.to
+	endedIn := r.end != 0 && r.end >= from && r.end < to
+	startedIn := r.start != 0 && r.start >= from && r.start < to
+	ran := r.start != 0 && r.start < to && (r.end == 0 || r.end > from)
+	waits := r.eligible != 0 && r.eligible < to && (r.start == 0 || r.start >= to) && (r.end == 0 || r.end >= to)
+	if !endedIn && !ran && !waits {
+		return
+	}
+	s.any = true
+	if startedIn {
+		s.waits = append(s.waits, float64(r.start-r.submit)/1e6)
+	}
+	if r.eligible != 0 {
+		waited := func(until int64) {
+			for range r.count {
+				s.eligible = append(s.eligible, max(0, float64(until-r.eligible)/1e6))
+			}
+		}
+		switch {
+		case startedIn:
+			waited(r.start)
+		case waits:
+			waited(to)
+		case endedIn && r.start == 0:
+			waited(r.end)
+		}
+	}
+	class := failures()[r.state]
+	if endedIn && class != "" {
+		s.failed[class] += r.count
+	}
+	if endedIn && r.state == "COMPLETED" {
+		s.completed += r.count
+	}
+	if r.start == 0 || !ran && !endedIn {
+		return
+	}
+	over := float64(within(r.start, r.end, from, to)) / 1e6
+	if r.end != 0 && r.end <= r.start {
+		over = 0
+	}
+	until := r.end
+	if until == 0 {
+		until = to
+	}
+	length, waited := max(0, float64(until-r.start)/1e6), float64(r.start-r.submit)/1e6
+	if endedIn {
+		s.ended += r.count
+		s.slow += max(1, (waited+length)/max(length, 10))
+		s.slowRuns++
+	}
+	if length > 0 {
+		w := float64(len(r.alloc.Nodes)) * over
+		s.stretch += (waited + length) / length * w
+		s.stretchW += w
+	}
+	gpus := float64(r.alloc.TRES.Get("gres/gpu"))
+	s.cpuAlloc += float64(r.alloc.TRES.CPU) * over
+	s.gpuAlloc += gpus * over
+	if endedIn && class != "" {
+		s.lost[class] += gpus * over
+	}
+	p.during(from, to, func(t rate, a, b int64) {
+		if r.end == 0 || r.end > r.start {
+			price := t.cpu*float64(r.alloc.TRES.CPU) + t.mem*float64(r.alloc.TRES.Mem)/1024 + t.node*float64(r.alloc.TRES.Node) + t.gpu*gpus +
+				t.nv*float64(r.alloc.TRES.Get("gres/gpu:h100"))
+			s.cost += price * float64(within(r.start, r.end, a, b)) / 3.6e9
+		}
+	})
+	if r.over {
+		p.used(s, r)
+	}
+}
+
+// used adds what a run that is over used on its nodes.
+func (p *plain) used(s *sums, r *prun) {
+	for i := range r.alloc.Nodes {
+		a := &r.alloc.Nodes[i]
+		d := r.done[a.Name]
+		if d.lost || r.start >= s.to || min(d.at, r.end) < s.from {
+			continue
+		}
+		s.measured = true
+		until := min(d.at, r.end)
+		whole := float64(until - r.start)
+		part := float64(max(0, min(until, s.to)-max(r.start, s.from)))
+		share := 0.0
+		if whole > 0 {
+			share = part / whole
+		} else if r.start >= s.from {
+			share = 1
+		}
+		power := func(joules float64) {
+			s.powered = true
+			s.energy += joules * share
+			p.during(s.from, s.to, func(t rate, a, b int64) {
+				w := 0.0
+				if whole > 0 {
+					w = float64(max(0, min(until, b)-max(r.start, a))) / whole
+				} else if r.start >= a && r.start < b {
+					w = 1
+				}
+				s.carbon += joules / 3.6e6 * w * t.grams
+			})
+		}
+		s.cpuUsed += float64(int64(d.usage.UserCPU/1000)+int64(d.usage.SystemCPU/1000)) / 1e6 * share
+		s.cpuHeld += float64(a.CPUs.Count()) * part / 1e6
+		if d.usage.HasRSS {
+			s.memSeen = true
+			s.waste += max(0, float64(a.Mem<<20)-float64(d.usage.PeakRSS)) * part / 1e6
+			s.held += float64(a.Mem<<20) * part / 1e6
+		}
+		if d.usage.HasEnergy {
+			power(float64(d.usage.EnergyMJ) / 1000)
+		}
+		for _, g := range d.usage.GPUs {
+			s.gpuSeen = true
+			s.util += float64(int64(g.UtilNS/1000)) / 1e6 * share
+			s.idle += float64(int64(g.NoProcess/1000)+int64(g.Idle/1000)) / 1e6 * share
+			s.gpuHeld += part / 1e6
+			if g.SMNS >= 1000 || g.UtilNS < 1000 {
+				s.sm += float64(int64(g.SMNS/1000)) / 1e6 * share
+				s.smHeld += part / 1e6
+			}
+			if g.EnergyMJ > 0 {
+				power(float64(g.EnergyMJ) / 1000)
+			}
+		}
+	}
+}
+
+func (s *sums) figures(capCPU, capGPU float64) map[string]float64 {
+	out := map[string]float64{}
+	ratio := func(name string, num, den float64) {
+		if den != 0 {
+			out[name] = num / den
+		}
+	}
+	ratio("cpu_efficiency", s.cpuUsed, s.cpuHeld)
+	if s.memSeen {
+		out["memory_waste"] = s.waste / 3600
+	}
+	ratio("memory_waste_share", s.waste, s.held)
+	ratio("gpu_occupancy", s.util, s.gpuHeld)
+	ratio("gpu_efficiency", s.sm, s.smHeld)
+	if s.gpuSeen {
+		out["gpu_idle"] = s.idle / 3600
+	}
+	slices.Sort(s.waits)
+	slices.Sort(s.eligible)
+	for name, level := range map[string]float64{"p50": 0.5, "p95": 0.95, "p99": 0.99} {
+		if n := len(s.waits); n > 0 {
+			out["wait_"+name] = s.waits[int(level*float64(n))]
+		}
+		if n := len(s.eligible); n > 0 {
+			out["wait_eligible_"+name] = s.eligible[max(int(math.Ceil(level*float64(n))), 1)-1]
+		}
+	}
+	ratio("bounded_slowdown", s.slow, s.slowRuns)
+	ratio("expansion_factor", s.stretch, s.stretchW)
+	judged, failed, lost := s.completed, int64(0), 0.0
+	for _, class := range failures() {
+		judged += s.failed[class]
+		failed += s.failed[class]
+		lost += s.lost[class]
+	}
+	for _, class := range failures() {
+		ratio("failure_rate_"+class, float64(s.failed[class]), float64(judged))
+	}
+	ratio("failure_rate", float64(failed), float64(judged))
+	if s.any {
+		ratio("gpu_allocation", s.gpuAlloc, capGPU)
+		ratio("utilisation", s.cpuAlloc, capCPU)
+		out["lost_gpu_hours"] = lost / 3600
+		for _, class := range failures() {
+			out["lost_gpu_hours_"+class] = s.lost[class] / 3600
+		}
+		out["throughput"] = float64(s.ended) / (float64(s.to-s.from) / 3.6e9)
+		out["cost"] = s.cost
+	}
+	if s.powered {
+		out["energy"], out["carbon"] = s.energy/3.6e6, s.carbon/1000
+	}
+	return out
+}
+
+// fairness computes the figures about associations. The tree of the random
+// histories has two levels: accounts below root, users in accounts.
+func (p *plain) fairness(out map[string]float64, by kpi.Dimension, key string, from, to int64) {
+	if by != kpi.ByCluster && by != kpi.ByAccount && by != kpi.ByUser {
+		return
+	}
+	if v, ok := p.driftIn(by, key, from, to, true); ok {
+		out["fairshare_drift"] = v
+	}
+	const day = int64(86_400_000_000)
+	if n := (to - from) / day; n >= 2 && by == kpi.ByCluster {
+		var x, y []float64
+		for i := range n {
+			if v, ok := p.driftIn(by, key, to-(n-i)*day, to-(n-i-1)*day, i == 0); ok {
+				x, y = append(x, float64(i)), append(y, v)
+			}
+		}
+		if len(x) > 1 {
+			var sx, sy, sxx, sxy float64
+			for i := range x {
+				sx, sy, sxx, sxy = sx+x[i], sy+y[i], sxx+x[i]*x[i], sxy+x[i]*y[i]
+			}
+			k := float64(len(x))
+			out["fairshare_drift_slope"] = (k*sxy - sx*sy) / (k*sxx - sx*sx)
+		}
+	}
+}
+
+func (p *plain) driftIn(by kpi.Dimension, key string, from, to int64, first bool) (float64, bool) {
+	type who struct{ account, user string }
+	used, total := map[who]float64{}, 0.0
+	for _, r := range p.runs {
+		began := r.eligible
+		if began == 0 || r.start != 0 && r.start < began {
+			began = r.start
+		}
+		over := r.end
+		if over == 0 {
+			over = math.MaxInt64
+		}
+		over = max(over, began)
+		if began == 0 || began >= to || !(over > from || began >= from || first && over == from) {
+			continue
+		}
+		k := who{r.spec.Account, r.spec.User}
+		used[k] += 0
+		if r.start != 0 && (r.end == 0 || r.end > r.start) {
+			u := float64(r.alloc.TRES.Billing) * float64(within(r.start, r.end, from, to)) / 1e6
+			used[k] += u
+			total += u
+		}
+	}
+	sum, found := 0.0, by == kpi.ByCluster
+	share := func(a string, u string) float64 { return float64(max(1, p.shares(a, u))) }
+	for k, u := range used {
+		var accounts, users float64
+		seen := map[string]bool{}
+		for o := range used {
+			if !seen[o.account] {
+				seen[o.account] = true
+				accounts += share(o.account, "")
+			}
+			if o.account == k.account {
+				users += share(o.account, o.user)
+			}
+		}
+		part := math.Abs(u/total-share(k.account, "")/accounts*share(k.account, k.user)/users) / 2
+		if by == kpi.ByCluster || by == kpi.ByAccount && k.account == key || by == kpi.ByUser && k.user == key {
+			sum += part
+			found = true
+		}
+	}
+	return sum, found && total > 0
+}
+
+// shares are those of an association.
+func (p *plain) shares(account, user string) int64 {
+	return p.state.Policy.FindAssoc(account, user, "").Shares
+}
+
+func checkKPIs(t *testing.T, r *rig, p *plain, from, to int64) {
+	t.Helper()
+	for _, by := range kpi.Dimensions() {
+		reply, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "kpi", By: string(by), Start: from * 1000, End: to * 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range reply.GetRows() {
+			key := row.GetCells()[0].GetText()
+			part := ""
+			if by == kpi.ByPartition {
+				part = key
+			}
+			want := p.kpis(by, key, from, to, part, func(pr *prun) bool {
+				own := map[kpi.Dimension]string{kpi.ByCluster: key, kpi.ByPartition: pr.partition, kpi.ByAccount: pr.spec.Account, kpi.ByUser: pr.spec.User,
+					kpi.ByQOS: pr.spec.QOS}[by]
+				return slices.Contains(strings.Split(own, ","), key)
+			})
+			for i, col := range reply.GetColumns() {
+				if i == 0 {
+					continue
+				}
+				v, there := want[col.GetName()]
+				cell := row.GetCells()[i]
+				if cell.GetNull() == there {
+					t.Errorf("%s of %s %s in [%d, %d): null is %v, the loop says %v (%v)", col.GetName(), by, key, from, to, cell.GetNull(), v, there)
+				} else if there && math.Abs(v-cell.GetFloat()) > 1e-9*max(1, math.Abs(v)) {
+					t.Errorf("%s of %s %s in [%d, %d): %v, the loop says %v", col.GetName(), by, key, from, to, cell.GetFloat(), v)
+				}
+			}
+		}
+	}
+}
