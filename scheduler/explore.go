@@ -94,7 +94,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	}
 	ask := p.line.Ask(d, nodes.set, place.Options{Must: nodes.must, LLN: p.cfg.Sched.LLN || part.Spec.LLN})
 	for i := range p.st.Parts.List {
-		if !p.cfg.Sched.Backfill && &p.st.Parts.List[i] == part && p.head[i] != 0 {
+		if p.strict && &p.st.Parts.List[i] == part && p.head[i] != 0 {
 			ask.NotBefore(max(p.fifo[i], p.now+1)) // nothing may overtake
 		}
 	}

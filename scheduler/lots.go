@@ -35,6 +35,7 @@ type lot struct {
 	// Of one pass.
 	pos       int // the member that is looked at
 	rank      uint64
+	length    spec.Span // time limit, where the shortest comes first; else 0
 	fixed     order.Factors
 	ready     bool
 	demand    place.Demand
@@ -135,7 +136,7 @@ func (l *lot) empty() bool { return l.gone == len(l.members) }
 
 // begin prepares a lot for a pass.
 func (l *lot) begin(ctx *order.Context) {
-	l.pos, l.ready, l.ask, l.noReserve = -1, false, nil, false
+	l.pos, l.ready, l.ask, l.noReserve, l.length = -1, false, nil, false, 0
 	l.fixed = ctx.Fixed(l.kin.like, l.part.Spec)
 	l.next(ctx)
 }
@@ -161,6 +162,8 @@ func (l *lot) current() *member { return &l.members[l.pos] }
 func (l *lot) before(o *lot) bool {
 	a, b := l.current(), o.current()
 	switch {
+	case l.length != o.length:
+		return l.length < o.length
 	case l.rank != o.rank:
 		return l.rank < o.rank
 	case a.uid == b.uid:
@@ -255,6 +258,14 @@ func (h lotHeap) sink(i int) {
 		h[i], h[kid] = h[kid], h[i]
 		i = kid
 	}
+}
+
+// shortestFirst puts the lots in order of their time limits.
+func (h lotHeap) shortestFirst() {
+	for _, l := range h {
+		l.length = l.kin.like.Spec.Time.Limit
+	}
+	newLotHeap(h)
 }
 
 // drop takes the top lot out.

@@ -60,6 +60,22 @@ type PassOptions struct {
 	// Queue remembers the waiting jobs between passes. It makes a pass
 	// cheaper and nothing else.
 	Queue *Queue
+	// Discipline bends the rules by which jobs overtake each other; the zero
+	// value is what the configuration says.
+	Discipline Discipline
+}
+
+// Discipline holds the parameters by which the classic policies differ from
+// each other: first come first served reserves nothing and lets nobody
+// overtake, EASY reserves for the first job only, conservative backfill for
+// all.
+type Discipline struct {
+	Depth int64 // jobs that get a reservation; 0 = bf_max_job_test
+	// Strict lets no job of a partition start before an earlier one.
+	Strict bool
+	// Shortest looks at the jobs behind the last reservation by time limit, the
+	// shortest first.
+	Shortest bool
 }
 
 const (
@@ -83,6 +99,9 @@ type pass struct {
 	out   *Outcome
 	plan  []view.Planned
 	depth int64 // reservations that may still be made
+
+	strict   bool // nothing may overtake
+	shortest bool // the lots are ordered by time limit now
 
 	marks map[spec.JobUID]mark
 	multi map[spec.JobUID]*spec.Reason // of jobs in several partitions
@@ -150,10 +169,14 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 		p.queue = &Queue{}
 	}
 	p.ctx = order.NewContext(st, p.now)
-	if p.depth = int64(p.cfg.Sched.BFMaxJobTest); p.depth == 0 {
+	if p.depth = opt.Discipline.Depth; p.depth == 0 {
+		p.depth = int64(p.cfg.Sched.BFMaxJobTest)
+	}
+	if p.depth == 0 {
 		p.depth = defaultDepth
 	}
 	p.rules, p.stuck = preempt.New(st, p.now), map[*lot]bool{}
+	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
 	p.collect()
 	return p
 }
@@ -235,6 +258,10 @@ func (p *pass) run() error {
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
 	for len(heap) > 0 {
+		if p.depth <= 0 && p.opt.Discipline.Shortest && !p.shortest {
+			p.shortest = true
+			heap.shortestFirst()
+		}
 		l := heap[0]
 		m := l.current()
 		if m.uid == p.stop || (p.opt.Starts != 0 && len(p.out.Starts) >= max(p.opt.Starts, 0)) {

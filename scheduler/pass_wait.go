@@ -19,7 +19,7 @@ import (
 // planned.
 func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, *spec.Reason) {
 	blocked := p.head[l.pi] != 0 && p.head[l.pi] != m.uid
-	inOrder := blocked && !p.cfg.Sched.Backfill // nothing may overtake
+	inOrder := blocked && p.strict
 	plan := p.depth > 0 && !l.noReserve && p.marks[m.uid]&reserved == 0
 	until := p.now
 	switch {

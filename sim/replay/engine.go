@@ -1,0 +1,419 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Job is one job of a workload: what was asked for and when, and how long it
+// runs once it has started.
+type Job struct {
+	Spec   *spec.JobSpec
+	Submit spec.Instant
+	Run    spec.Span // a longer one than the time limit is cut off there
+	Failed bool      // it ends with an exit code, which dependencies look at
+}
+
+// Workload is a cluster and its jobs, in order of submission.
+type Workload struct {
+	Config *spec.Config
+	Policy []event.Event // QOS, accounts, users, associations
+	Jobs   []Job
+}
+
+// Rule says by which policy a workload is replayed: what a pass does and when
+// there is one.
+type Rule struct {
+	Name       string
+	Discipline scheduler.Discipline
+	// PerEvent passes once for each submission and end, in that order within
+	// one instant, and for a submission only if the job would fit at once.
+	// Otherwise there is one pass for all that happens at an instant, as in
+	// production.
+	PerEvent bool
+	// Eager passes for each submission, also where the job does not fit.
+	Eager bool
+}
+
+// Progress is told now and then how many jobs have ended.
+type Progress func(ended, all int, now spec.Instant)
+
+// Outcome of a replay for one job.
+type Outcome struct {
+	Submit, Start, End spec.Instant
+	Refused            error // at submission
+	Procs, Nodes, GPUs int64
+}
+
+// Started tells that the job ran.
+func (o *Outcome) Started() bool { return o.Start != 0 }
+
+// Wait is from submission to start.
+func (o *Outcome) Wait() spec.Span { return o.Start.Sub(o.Submit) }
+
+// Result is a schedule.
+type Result struct {
+	Jobs     []Outcome // in the order of the workload
+	Procs    int64     // CPUs of the cluster
+	GPUs     int64
+	Passes   int
+	Never    int // jobs that were accepted and never started
+	Refused  int
+	MaxQueue int
+}
+
+// engine is one replay.
+type engine struct {
+	w     *Workload
+	rule  Rule
+	st    *state.State
+	now   spec.Instant
+	queue scheduler.Queue
+	plan  *view.Plan
+	ends  []ending // a heap
+	of    map[spec.JobUID]int
+	res   *Result
+	wake  spec.Instant
+	ended int
+	order uint64
+	stale int // ends since the last tick
+}
+
+// ending is when a running job ends; at one instant they end in the order in
+// which they started.
+type ending struct {
+	at    spec.Instant
+	order uint64
+	uid   spec.JobUID
+	limit bool // at its time limit
+}
+
+func (e ending) before(o ending) bool {
+	return e.at < o.at || (e.at == o.at && e.order < o.order)
+}
+
+// Run replays a workload. Progress may be nil.
+func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Result, error) {
+	e := &engine{w: w, rule: rule, st: state.New(), of: map[spec.JobUID]int{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
+	if len(w.Jobs) == 0 {
+		return nil, ErrEmpty
+	}
+	e.now = w.Jobs[0].Submit.Add(-spec.Second)
+	if err := e.found(); err != nil {
+		return nil, err
+	}
+	next := 0
+	for next < len(w.Jobs) || len(e.ends) > 0 || e.waits() {
+		if e.order&255 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		e.order++
+		t := e.nextInstant(next)
+		if t == spec.FarFuture {
+			break // what waits now waits for ever
+		}
+		var err error
+		if rule.PerEvent {
+			if t != e.now {
+				e.now = t
+				err = e.release()
+			}
+			if err == nil {
+				next, err = e.one(next)
+			}
+		} else {
+			e.now = t
+			next, err = e.all(next)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if progress != nil && e.order&0xfff == 0 {
+			progress(e.ended, len(w.Jobs), e.now)
+		}
+	}
+	for i := range e.res.Jobs {
+		if o := &e.res.Jobs[i]; o.Refused == nil && !o.Started() {
+			e.res.Never++
+		}
+	}
+	return e.res, nil
+}
+
+func (e *engine) waits() bool { return e.st.Waiting.Len() > 0 }
+
+// nextInstant is when something happens next.
+func (e *engine) nextInstant(next int) spec.Instant {
+	t := e.wake
+	if next < len(e.w.Jobs) {
+		t = min(t, e.w.Jobs[next].Submit)
+	}
+	if len(e.ends) > 0 {
+		t = min(t, e.ends[0].at)
+	}
+	return t
+}
+
+// one handles the next event alone: a submission before an end.
+func (e *engine) one(next int) (int, error) {
+	switch {
+	case next < len(e.w.Jobs) && e.w.Jobs[next].Submit <= e.now:
+		uid, err := e.submit(next)
+		if err != nil || uid == 0 {
+			return next + 1, err
+		}
+		if e.rule.Eager || e.fits(uid) {
+			err = e.pass()
+		}
+		return next + 1, err
+	case len(e.ends) > 0 && e.ends[0].at <= e.now:
+		if x := e.pop(); !e.gone(x) {
+			if err := e.end(x); err != nil {
+				return next, err
+			}
+		}
+	}
+	return next, e.pass()
+}
+
+// release ends the jobs whose time limit is over at this instant: what they
+// held counts as free before anything else happens. Each still has its own
+// turn, and its own pass, among the ends of the instant.
+func (e *engine) release() error {
+	var due []ending
+	var look func(i int)
+	look = func(i int) {
+		if i < len(e.ends) && e.ends[i].at <= e.now {
+			if e.ends[i].limit {
+				due = append(due, e.ends[i])
+			}
+			look(2*i + 1)
+			look(2*i + 2)
+		}
+	}
+	look(0)
+	slices.SortFunc(due, func(a, b ending) int { return cmp.Compare(a.order, b.order) })
+	for _, x := range due {
+		if err := e.end(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone tells that a job was ended by release.
+func (e *engine) gone(x ending) bool {
+	_, running := e.of[x.uid]
+	return !running
+}
+
+// all handles everything of an instant, then passes.
+func (e *engine) all(next int) (int, error) {
+	for ; next < len(e.w.Jobs) && e.w.Jobs[next].Submit <= e.now; next++ {
+		if _, err := e.submit(next); err != nil {
+			return next, err
+		}
+	}
+	for len(e.ends) > 0 && e.ends[0].at <= e.now {
+		if err := e.end(e.pop()); err != nil {
+			return next, err
+		}
+	}
+	return next, e.pass()
+}
+
+// decide runs a command on the state.
+func (e *engine) decide(actor event.Actor, cmd scheduler.Command) (scheduler.Result, *trial.Trial, error) {
+	t := trial.On(e.st, e.now, actor, "")
+	res, err := scheduler.Decide(t, cmd)
+	return res, t, err
+}
+
+// submit hands a job in. A refusal is kept with the job; 0 is no job.
+func (e *engine) submit(i int) (spec.JobUID, error) {
+	j := &e.w.Jobs[i]
+	o := &e.res.Jobs[i]
+	o.Submit = j.Submit
+	res, _, err := e.decide(event.Actor{Kind: event.ActorUser, UID: j.Spec.UID, Name: j.Spec.User}, scheduler.Submit{Spec: j.Spec})
+	var refusal *spec.Error
+	switch {
+	case errors.As(err, &refusal):
+		o.Refused = refusal
+		e.res.Refused++
+		e.ended++
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	e.of[res.UID] = i
+	e.res.MaxQueue = max(e.res.MaxQueue, e.st.Waiting.Len())
+	return res.UID, nil
+}
+
+// fits tells whether a job could start now if it were alone: enough is free.
+func (e *engine) fits(uid spec.JobUID) bool {
+	var free int64
+	e.st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		free += n.FreeCPUs()
+		return true
+	})
+	return e.st.Job(uid).Req.CPU <= free
+}
+
+// end lets a job end.
+func (e *engine) end(x ending) error {
+	j := e.st.Job(x.uid)
+	i := e.of[x.uid]
+	delete(e.of, x.uid)
+	e.res.Jobs[i].End = e.now
+	code := int32(0)
+	if e.w.Jobs[i].Failed {
+		code = 1
+	}
+	for k := range j.Alloc.Nodes {
+		done := &scheduler.NodeDone{}
+		if k == 0 {
+			done.Batch = &event.StepResult{Exit: spec.ExitStatus{Code: code}}
+		}
+		name := j.Alloc.Nodes[k].Name
+		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: name}, scheduler.Report{Node: name, Run: scheduler.Run{UID: x.uid, Attempt: j.Attempt}, Done: done}); err != nil {
+			return err
+		}
+	}
+	e.ended++
+	if e.stale++; e.stale >= 1000 { // forget those that ended
+		e.stale = 0
+		_, _, err := e.decide(event.Actor{Kind: event.ActorSystem}, scheduler.Tick{})
+		return err
+	}
+	return nil
+}
+
+// pass runs the scheduler and commits what it proposes.
+func (e *engine) pass() error {
+	e.wake = spec.FarFuture
+	if !e.waits() {
+		e.plan = nil
+		return nil
+	}
+	out, err := scheduler.Pass(e.st.Freeze(), e.now, scheduler.PassOptions{Plan: e.plan, Queue: &e.queue, Discipline: e.rule.Discipline})
+	if err != nil {
+		return err
+	}
+	e.res.Passes++
+	e.plan, e.wake = out.Plan, out.Wake
+	if out.Empty() {
+		return nil
+	}
+	res, t, err := e.decide(event.Actor{Kind: event.ActorSystem}, scheduler.Starts{Outcome: out})
+	if err != nil {
+		return err
+	}
+	if res.Started != len(out.Starts) {
+		return fmt.Errorf("%d of %d starts could not be committed", len(out.Starts)-res.Started, len(out.Starts))
+	}
+	for k := range t.Events {
+		switch ev := t.Events[k].Event.(type) {
+		case *event.ArrayTaskSplit:
+			if ev.UID != ev.Array {
+				return errors.New("arrays are replayed task by task")
+			}
+		case *event.JobStarted:
+			e.started(ev)
+		}
+	}
+	return nil
+}
+
+func (e *engine) started(ev *event.JobStarted) {
+	i := e.of[ev.UID]
+	o := &e.res.Jobs[i]
+	o.Start = e.now
+	o.Procs, o.Nodes, o.GPUs = ev.Alloc.TRES.CPU, ev.Alloc.TRES.Node, ev.Alloc.TRES.Get("gres/gpu")
+	e.order++
+	run := e.w.Jobs[i].Run
+	e.push(ending{e.now.Add(min(run, ev.Limit)), e.order, ev.UID, run >= ev.Limit})
+}
+
+// found makes the cluster: its configuration and all its nodes, idle.
+func (e *engine) found() error {
+	system := event.Actor{Kind: event.ActorSystem}
+	first := []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: e.w.Config.ClusterName, Version: event.Version}}
+	if _, _, err := e.decide(system, scheduler.Policy{Events: append(first, e.w.Policy...)}); err != nil {
+		return err
+	}
+	if _, _, err := e.decide(system, scheduler.Configure{Config: e.w.Config}); err != nil {
+		return err
+	}
+	for i := range e.w.Config.Nodes {
+		n := &e.w.Config.Nodes[i]
+		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: n.Name}, scheduler.RegisterNode{Node: n.Name, Inventory: inventory(n)}); err != nil {
+			return err
+		}
+		e.res.Procs += e.st.Node(n.Name).CPUs
+		e.res.GPUs += int64(len(e.st.Node(n.Name).GPUs))
+	}
+	return nil
+}
+
+// inventory is what a node presents that has all that is configured.
+func inventory(n *spec.NodeSpec) spec.Inventory {
+	inv := spec.Inventory{BootID: "replay", CPUs: n.CPUs, Sockets: n.Sockets, CoresPerSocket: n.CoresPerSocket, ThreadsPerCore: n.ThreadsPerCore, Mem: n.Mem, TmpDisk: n.TmpDisk}
+	for _, g := range n.GRES {
+		if g.Name != "gpu" {
+			inv.GRES = append(inv.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+			continue
+		}
+		for range g.N {
+			k := uint32(len(inv.GPUs))
+			inv.GPUs = append(inv.GPUs, spec.GPU{Index: k, Type: g.Type, UUID: fmt.Sprintf("GPU-%s-%d", n.Name, k)})
+		}
+	}
+	return inv
+}
+
+func (e *engine) push(x ending) {
+	h := append(e.ends, x)
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h[i].before(h[up]) {
+			break
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+	e.ends = h
+}
+
+func (e *engine) pop() ending {
+	h := e.ends
+	top, n := h[0], len(h)-1
+	h[0] = h[n]
+	h = h[:n]
+	for i := 0; ; {
+		kid := 2*i + 1
+		if kid >= n {
+			break
+		}
+		if kid+1 < n && h[kid+1].before(h[kid]) {
+			kid++
+		}
+		if !h[kid].before(h[i]) {
+			break
+		}
+		h[i], h[kid] = h[kid], h[i]
+		i = kid
+	}
+	e.ends = h
+	return top
+}

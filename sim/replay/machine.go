@@ -1,0 +1,61 @@
+package replay
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// epoch is where a trace's second 0 lies: no instant of a replay is 0, which
+// means unknown.
+const epoch = spec.Instant(1_000_000_000 * int64(spec.Second))
+
+// Machine is the cluster that a trace without one is replayed on.
+type Machine struct {
+	Nodes int64 // 0 = one
+	CPUs  int64 // of each node
+	GPUs  int64 // of each node
+}
+
+// Config makes the configuration of a machine: one partition with everything.
+func (m Machine) Config(priority spec.PriorityConfig) *spec.Config {
+	c := &spec.Config{ClusterName: "replay", Priority: priority}
+	c.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30}
+	c.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30}
+	c.Timing.MinJobAge = spec.Second
+	if m.GPUs > 0 {
+		c.GresTypes = []string{"gpu"}
+	}
+	p := spec.PartitionSpec{Name: "all", Default: true, State: spec.PartitionUp, MaxTime: spec.Infinite, DefaultTime: spec.Infinite}
+	for i := range max(m.Nodes, 1) {
+		n := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: m.CPUs, ThreadsPerCore: 1}
+		if m.GPUs > 0 {
+			n.GRES = []spec.GRESSpec{{Name: "gpu", N: m.GPUs}}
+		}
+		c.Nodes = append(c.Nodes, n)
+		p.NodeNames = append(p.NodeNames, n.Name)
+	}
+	c.Partitions = []spec.PartitionSpec{p}
+	return c
+}
+
+// Workload makes the jobs of a trace for a machine. A job that asks for no
+// time limit gets its run time as one, so that it can be planned.
+func (t *Trace) Workload(cfg *spec.Config) *Workload {
+	w := &Workload{Config: cfg, Jobs: make([]Job, len(t.Rows))}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		js := &spec.JobSpec{Name: "job", UID: uint32(1000 + max(r.User, 0)), GID: uint32(1000 + max(r.Group, 0)), User: fmt.Sprintf("u%d", r.User), Account: fmt.Sprintf("a%d", r.Group)}
+		js.Size.Tasks = uint32(r.Procs)
+		limit := r.Limit
+		if limit == 0 {
+			limit = max(r.Run, 1)
+		}
+		js.Time.Limit = spec.Span(limit) * spec.Second
+		if r.GPUs > 0 {
+			js.Size.PerJob = []spec.Count{{Name: "gpu", N: r.GPUs}}
+		}
+		w.Jobs[i] = Job{Spec: js, Submit: epoch.Add(spec.Span(r.Submit) * spec.Second), Run: spec.Span(r.Run) * spec.Second}
+	}
+	return w
+}

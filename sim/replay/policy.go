@@ -1,0 +1,43 @@
+package replay
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Rules are the policies that a trace can be replayed by. The classic ones are
+// first come, first served underneath.
+func Rules() []Rule {
+	const all = 1 << 30
+	return []Rule{
+		{Name: "fcfs", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1, Strict: true}},
+		{Name: "easy", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1}},
+		{Name: "easy-sjbf", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1, Shortest: true}},
+		{Name: "conservative", PerEvent: true, Eager: true, Discipline: scheduler.Discipline{Depth: all}},
+		{Name: "muster"},
+	}
+}
+
+// RuleNamed finds a rule.
+func RuleNamed(name string) (Rule, error) {
+	var names []string
+	for _, r := range Rules() {
+		if r.Name == name {
+			return r, nil
+		}
+		names = append(names, r.Name)
+	}
+	return Rule{}, fmt.Errorf("unknown policy %q: %s are there", name, strings.Join(names, ", "))
+}
+
+// Priority is the order of the queue that belongs to a rule on a machine
+// without a configuration of its own.
+func (r Rule) Priority() spec.PriorityConfig {
+	if r.PerEvent {
+		return spec.PriorityConfig{Basic: true}
+	}
+	return spec.PriorityConfig{Age: 1000, JobSize: 1000, Partition: 1000, QOS: 2000}
+}

@@ -1,0 +1,66 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Tau is the run time below which the bounded slowdown counts a job as this
+// long.
+const Tau = 10 * spec.Second
+
+// Summary holds the figures of a schedule. Waits are in seconds.
+type Summary struct {
+	Jobs         int     `json:"jobs"`
+	Never        int     `json:"never_started"`
+	Refused      int     `json:"refused"`
+	MeanWait     float64 `json:"mean_wait_seconds"`
+	P95Wait      float64 `json:"p95_wait_seconds"`
+	MaxWait      float64 `json:"max_wait_seconds"`
+	MeanSlowdown float64 `json:"mean_bounded_slowdown"`
+	Utilisation  float64 `json:"utilisation"`     // of the CPUs, from the first start to the last end
+	GPUUse       float64 `json:"gpu_utilisation"` // likewise of the GPUs; 0 without any
+	Makespan     float64 `json:"makespan_seconds"`
+	Passes       int     `json:"passes"`
+	MaxQueue     int     `json:"longest_queue"`
+}
+
+// Summarise computes the figures of the jobs that ran.
+func (r *Result) Summarise() Summary {
+	s := Summary{Never: r.Never, Refused: r.Refused, Passes: r.Passes, MaxQueue: r.MaxQueue}
+	var waits []spec.Span
+	var slow, wait, busy, gpus float64
+	first, last := spec.FarFuture, spec.Instant(0)
+	for i := range r.Jobs {
+		j := &r.Jobs[i]
+		if !j.Started() {
+			continue
+		}
+		w, run := j.Wait(), j.End.Sub(j.Start)
+		waits = append(waits, w)
+		wait += asFloat(w)
+		slow += max(1, float64(w+run)/float64(max(run, Tau)))
+		busy += float64(j.Procs) * asFloat(run)
+		gpus += float64(j.GPUs) * asFloat(run)
+		first, last = min(first, j.Start), max(last, j.End)
+	}
+	if len(waits) == 0 {
+		return s
+	}
+	slices.Sort(waits)
+	n := float64(len(waits))
+	s.Jobs, s.MeanWait, s.MeanSlowdown, s.Makespan = len(waits), wait/n, slow/n, asFloat(last.Sub(first))
+	s.P95Wait, s.MaxWait = asFloat(waits[(len(waits)*95+99)/100-1]), asFloat(waits[len(waits)-1])
+	if s.Makespan > 0 && r.Procs > 0 {
+		s.Utilisation = busy / float64(r.Procs) / s.Makespan
+	}
+	if s.Makespan > 0 && r.GPUs > 0 {
+		s.GPUUse = gpus / float64(r.GPUs) / s.Makespan
+	}
+	return s
+}
+
+func seconds(s spec.Span) int64 { return int64(s / spec.Second) }
+
+func asFloat(s spec.Span) float64 { return float64(s) / float64(spec.Second) }

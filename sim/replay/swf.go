@@ -1,0 +1,187 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Row is one job of a trace: what it asked for and what it used. Times are
+// whole seconds, as in the traces.
+type Row struct {
+	ID     int64
+	Submit int64
+	Run    int64
+	Procs  int64
+	Limit  int64 // time limit; 0 = none was given
+	User   int64
+	Group  int64
+	GPUs   int64
+	// Wait is what the trace recorded; -1 = unknown. Nothing is decided by it.
+	Wait int64
+	// Name is the trace's own name of the job, where it is no number.
+	Name string
+}
+
+// Trace is a list of jobs with the lines that introduce it.
+type Trace struct {
+	Header []string // comment lines, as they are
+	Rows   []Row    // in order of submission, then id
+	// Skipped counts rows that are no jobs: without processors, run time or
+	// submission.
+	Skipped int
+}
+
+// Fields of the Standard Workload Format, counted from 0.
+const (
+	swfID = iota
+	swfSubmit
+	swfWait
+	swfRun
+	swfProcs
+	_
+	_
+	swfReqProcs
+	swfReqTime
+	_
+	_
+	swfUser
+	swfGroup
+	swfFields = 18
+)
+
+// ReadSWF reads a log in the Standard Workload Format. Fields beyond the 18th
+// are ignored. The waits that the log recorded are kept and decide nothing.
+func ReadSWF(r io.Reader) (*Trace, error) {
+	t := &Trace{}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 64<<10), 1<<20)
+	for line := 1; sc.Scan(); line++ {
+		text := bytes.TrimSpace(sc.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		if text[0] == ';' {
+			t.Header = append(t.Header, string(text))
+			continue
+		}
+		row, err := swfRow(text)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		if row.Procs <= 0 || row.Run < 0 || row.Submit < 0 {
+			t.Skipped++
+			continue
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if err := sc.Err(); err != nil {
+		return nil, err
+	}
+	return t, t.settle()
+}
+
+// ErrEmpty tells that a trace has no job.
+var ErrEmpty = errors.New("there is no job in it")
+
+// settle puts the rows in order.
+func (t *Trace) settle() error {
+	if len(t.Rows) == 0 {
+		return ErrEmpty
+	}
+	slices.SortStableFunc(t.Rows, func(a, b Row) int {
+		if a.Submit != b.Submit {
+			return int(max(min(a.Submit-b.Submit, 1), -1))
+		}
+		return int(max(min(a.ID-b.ID, 1), -1))
+	})
+	return nil
+}
+
+func swfRow(text []byte) (Row, error) {
+	var f [swfFields]int64
+	n := 0
+	for n < swfFields {
+		text = bytes.TrimLeft(text, " \t")
+		if len(text) == 0 {
+			break
+		}
+		end := bytes.IndexAny(text, " \t")
+		if end < 0 {
+			end = len(text)
+		}
+		v, err := whole(text[:end])
+		if err != nil {
+			return Row{}, fmt.Errorf("field %d: %w", n+1, err)
+		}
+		f[n], text = v, text[end:]
+		n++
+	}
+	if n <= swfReqTime {
+		return Row{}, fmt.Errorf("%d fields: the Standard Workload Format has %d", n, swfFields)
+	}
+	row := Row{ID: f[swfID], Submit: f[swfSubmit], Wait: f[swfWait], Run: f[swfRun], Procs: f[swfReqProcs], Limit: max(f[swfReqTime], 0), User: f[swfUser], Group: f[swfGroup]}
+	if row.Procs <= 0 {
+		row.Procs = f[swfProcs]
+	}
+	return row, nil
+}
+
+// whole reads a number and drops its decimals.
+func whole(b []byte) (int64, error) {
+	if i := bytes.IndexByte(b, '.'); i >= 0 {
+		b = b[:i]
+	}
+	v, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number", b)
+	}
+	if v > maxSeconds {
+		return 0, fmt.Errorf("%d is too large", v)
+	}
+	return v, nil
+}
+
+// maxSeconds bounds every number of a trace, so that no sum overflows.
+const maxSeconds = int64(spec.FarFuture) / int64(spec.Second) / 4
+
+// WriteSWF writes the schedule: the rows with their simulated waits. Jobs that
+// never started have the wait and the run time -1 and the status 5
+// (cancelled), as the format says.
+func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
+	b := bufio.NewWriterSize(w, 256<<10)
+	for _, h := range t.Header {
+		if _, err := b.WriteString(h + "\n"); err != nil {
+			return err
+		}
+	}
+	var buf []byte
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		wait, run, status := int64(-1), int64(-1), int64(5)
+		if j := &res.Jobs[i]; j.Started() {
+			wait, run, status = seconds(j.Wait()), seconds(j.End.Sub(j.Start)), -1
+		}
+		limit := int64(-1)
+		if r.Limit > 0 {
+			limit = r.Limit
+		}
+		buf = buf[:0]
+		for k, v := range [swfFields]int64{r.ID, r.Submit, wait, run, r.Procs, -1, -1, r.Procs, limit, -1, status, r.User, r.Group, -1, -1, -1, -1, -1} {
+			if k > 0 {
+				buf = append(buf, ' ')
+			}
+			buf = strconv.AppendInt(buf, v, 10)
+		}
+		if _, err := b.Write(append(buf, '\n')); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
