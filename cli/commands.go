@@ -20,6 +20,7 @@ func commands() []entry {
 		{"up", upCommand},
 		{"down", downCommand},
 		{"bench", benchCommand},
+		{"simulate", simulateCommand},
 		{"completion", completionCommand},
 		{"man", manCommand},
 		{"help", helpCommand},

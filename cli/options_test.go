@@ -32,6 +32,7 @@ func usual() map[string]string {
 		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi",
 		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
+		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
 
@@ -90,6 +91,11 @@ func samples() map[string]map[string]sample {
 		"kpi":   {"by": s("account"), "kpi": s("throughput"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"token": {"lifetime": s("2d")},
 		"man":   {"dir": on("muster man", "MANDIR")},
+		"simulate": {
+			"swf": on("muster simulate --procs 8", "DIR/log"), "itp": on("muster simulate --nodes 2 --gpus 4", "DIR/itp"), "graham": on("muster simulate --procs 8", "DIR/graham"),
+			"cluster": on("muster simulate --itp DIR/itp --nodes 2 --gpus 4", "c2"), "procs": on("muster simulate --swf DIR/log", "8"), "nodes": on("muster simulate --swf DIR/log --cpus 8", "2"),
+			"cpus": on("muster simulate --swf DIR/log", "9"), "gpus": s("4"), "policy": s("fcfs"), "exact": s(""), "out": s("/nowhere/schedule"), "json": s(""), "yaml": s(""),
+		},
 	}
 }
 
@@ -136,7 +142,7 @@ func everything(t *testing.T) *world {
 		}
 		return resp, err
 	}
-	for file, text := range map[string]string{"EXPORTFILE": "A=1\x00B=2\x00", "NODEFILE": "n1\nn2\n"} {
+	for file, text := range map[string]string{"log": tinyLog, "itp": tinyITP, "graham": tinyGraham, "EXPORTFILE": "A=1\x00B=2\x00", "NODEFILE": "n1\nn2\n"} {
 		if err := os.WriteFile(filepath.Join(w.dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -207,8 +213,8 @@ func (w *world) tryOption(cmd *command, o opt.Option, s sample) {
 	if s.line != "" {
 		line = s.line
 	}
-	words := append(strings.Fields(line), strings.Fields(s.with)...)
-	arg := s.arg
+	words := append(strings.Fields(strings.ReplaceAll(line, "DIR/", w.dir+"/")), strings.Fields(s.with)...)
+	arg := strings.ReplaceAll(s.arg, "DIR/", w.dir+"/")
 	switch arg {
 	case "EXPORTFILE", "NODEFILE":
 		arg = filepath.Join(w.dir, arg)

@@ -41,7 +41,8 @@ type lot struct {
 	demand    place.Demand
 	bound     limits.Bound
 	least     spec.TRES
-	ask       *reserve.Ask
+	nodes     nodeSet
+	ask       *reserve.Ask // made when it is needed
 	noReserve bool
 }
 

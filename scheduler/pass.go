@@ -35,6 +35,7 @@ type Outcome struct {
 	Eligible []spec.JobUID
 	Ends     []event.JobEnded // pending jobs that can never run any more
 	Plan     *view.Plan
+	Promises *Promises
 	Depth    int64 // jobs and tasks that were tried
 	Queue    int64 // pending records
 	Exit     string
@@ -63,6 +64,13 @@ type PassOptions struct {
 	// Discipline bends the rules by which jobs overtake each other; the zero
 	// value is what the configuration says.
 	Discipline Discipline
+	// Keep holds the promises of the pass before: every job keeps the start
+	// that it was promised unless it can have an earlier one. Without it a pass
+	// plans anew, in order of priority.
+	Keep *Promises
+	// Settled leaves every job that has a promise for later where it is: only
+	// jobs without one, and those whose time has come, are looked at.
+	Settled bool
 }
 
 // Discipline holds the parameters by which the classic policies differ from
@@ -98,7 +106,9 @@ type pass struct {
 	line  *reserve.Timeline
 	out   *Outcome
 	plan  []view.Planned
-	depth int64 // reservations that may still be made
+	made  Promises           // those of this pass
+	kept  map[promiseKey]int // those of the pass before that are in the timeline still
+	depth int64              // reservations that may still be made
 
 	strict   bool // nothing may overtake
 	shortest bool // the lots are ordered by time limit now
@@ -184,6 +194,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 func (p *pass) finish() *Outcome {
 	p.settleReasons()
 	p.out.Plan = view.NewPlan(p.now, p.st.Seq, p.plan, p.out.Exit == exitDepth)
+	p.out.Promises = &p.made
 	return p.out
 }
 
@@ -257,6 +268,7 @@ func (p *pass) run() error {
 		nodes = nodes.Or(l.part.Nodes)
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
+	p.restore()
 	for len(heap) > 0 {
 		if p.depth <= 0 && p.opt.Discipline.Shortest && !p.shortest {
 			p.shortest = true
@@ -339,6 +351,12 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 			return nextMember, r, nil
 		}
 	}
+	if old := p.promised(j.UID, task); old != nil {
+		if p.opt.Settled && old.slot.Start > p.now {
+			return nextMember, p.stays(l, m, old), nil
+		}
+		p.giveBack(l, old)
+	}
 	slot, r := p.find(l, m, j, task)
 	if room, ok, err := p.makeRoom(l, m, j, slot, r); err != nil {
 		return nextMember, nil, err
@@ -383,7 +401,7 @@ func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
 	if q := p.st.Policy.FindQOS(j.Spec.QOS); q != nil {
 		l.noReserve = q.HasFlag("NoReserve")
 	}
-	l.ask = p.line.Ask(l.demand, nodes.set, place.Options{Must: nodes.must, LLN: p.cfg.Sched.LLN || l.part.Spec.LLN})
+	l.nodes = nodes
 	if un := p.unavailable(nodes.must); un != "" {
 		return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + un}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/spec"
@@ -32,9 +31,12 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 		if !plan {
 			return reserve.Slot{}, p.waiting(l, m)
 		}
-		l.ask.NotBefore(max(p.fifo[l.pi], p.now+1))
+		p.ask(l).NotBefore(max(p.fifo[l.pi], p.now+1))
 	}
-	slot, ok := p.line.Earliest(l.ask, until, p.hint(j.UID, task))
+	if !plan && !p.line.Room(&l.least) {
+		return reserve.Slot{}, p.waiting(l, m)
+	}
+	slot, ok := p.line.Earliest(p.ask(l), until, p.hint(j.UID, task))
 	switch {
 	case ok:
 		return slot, nil
@@ -42,6 +44,14 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 		return slot, p.impossible(l, j)
 	}
 	return slot, p.waiting(l, m)
+}
+
+// ask is what a lot asks the timeline.
+func (p *pass) ask(l *lot) *reserve.Ask {
+	if l.ask == nil {
+		l.ask = p.line.Ask(l.demand, l.nodes.set, place.Options{Must: l.nodes.must, LLN: p.cfg.Sched.LLN || l.part.Spec.LLN})
+	}
+	return l.ask
 }
 
 // late tells that a planned start would not leave the time limit until the
@@ -117,8 +127,7 @@ func (p *pass) promise(l *lot, m *member, j *state.Job, slot reserve.Slot) *spec
 			r.Blocker = blockers[0]
 		}
 		p.line.Promise(slot.Parts, slot.Start, l.demand.Limit, j.UID)
-		p.plan = append(p.plan, view.Planned{UID: j.UID, Task: tasks[made], Start: slot.Start, End: slot.Start.Add(l.demand.Limit),
-			Nodes: partNodes(slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: blockers})
+		p.note(l, &promise{j.UID, tasks[made], slot, l.demand.Limit, blockers})
 		p.depth--
 		p.fifo[l.pi] = slot.Start
 		if made++; made == len(tasks) || p.depth <= 0 {

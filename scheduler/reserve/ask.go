@@ -225,5 +225,8 @@ func (t *Timeline) parts(a *Ask, ids []spec.NodeID) []place.Part {
 	return out
 }
 
+// Anew drops what earlier questions found out, after a promise was given back.
+func (a *Ask) Anew(now spec.Instant) { a.from = now }
+
 // NotBefore rules out starts before an instant.
 func (a *Ask) NotBefore(t spec.Instant) { a.from = max(a.from, t) }

@@ -23,6 +23,8 @@ type Timeline struct {
 	now     spec.Instant
 	tick    spec.Span // until what is ending is taken to have ended
 	shapes  place.Shapes
+	cpus    int64   // free now, of all nodes together
+	gpus    int64   // likewise
 	mixed   bool    // some shape counts one resource by several types
 	lanes   []*lane // by node id; nil = not usable
 	changed []uint32
@@ -73,8 +75,21 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *
 		t.lanes[id] = &store[len(store)-1]
 		t.mixed = t.mixed || t.lanes[id].shape.Mixed()
 		ends = t.fill(t.lanes[id], tick, ends[:0])
+		t.count(t.lanes[id], 1)
 	}
 	return t
+}
+
+// count adds what a node can give now to what all can, or takes it away.
+func (t *Timeline) count(l *lane, sign int64) {
+	t.cpus += sign * max(l.segs[0].free.CPU, 0)
+	t.gpus += sign * max(l.segs[0].free.GPU, 0)
+}
+
+// Room tells whether all nodes together have as much free now as a demand
+// needs at least; if not, no node needs to be looked at.
+func (t *Timeline) Room(least *spec.TRES) bool {
+	return least.CPU <= t.cpus && least.Get("gres/gpu") <= t.gpus
 }
 
 // list gives the nodes of a set that the timeline has. Sets that nobody
@@ -193,9 +208,32 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 				l.segs[last].after = uid
 			}
 		}
+		t.count(l, -1)
 		for k := first; k < last; k++ {
 			l.segs[k].free.Add(&parts[i].Use, -1)
 		}
+		t.count(l, 1)
+		t.changed = append(t.changed, uint32(id))
+	}
+}
+
+// Forget gives a promise back. Questions that were asked before know nothing
+// of it: see Ask.Anew.
+func (t *Timeline) Forget(parts []place.Part, start spec.Instant, limit spec.Span) {
+	start = max(start, t.now)
+	end := start.Add(limit)
+	for i := range parts {
+		id := parts[i].Node.ID
+		l := t.lanes[id]
+		first, last := l.split(start), len(l.segs)
+		if end != spec.FarFuture {
+			last = l.split(end)
+		}
+		t.count(l, -1)
+		for k := first; k < last; k++ {
+			l.segs[k].free.Add(&parts[i].Use, 1)
+		}
+		t.count(l, 1)
 		t.changed = append(t.changed, uint32(id))
 	}
 }

@@ -41,8 +41,10 @@ type Rule struct {
 	// Otherwise there is one pass for all that happens at an instant, as in
 	// production.
 	PerEvent bool
-	// Eager passes for each submission, also where the job does not fit.
-	Eager bool
+	// Keep lets every job keep the start it was promised unless it can have an
+	// earlier one: a submission plans only the new job, an end moves the others
+	// forward in order, and a job starts when its time has come.
+	Keep bool
 }
 
 // Progress is told now and then how many jobs have ended.
@@ -80,6 +82,7 @@ type engine struct {
 	now   spec.Instant
 	queue scheduler.Queue
 	plan  *view.Plan
+	kept  *scheduler.Promises
 	ends  []ending // a heap
 	of    map[spec.JobUID]int
 	res   *Result
@@ -172,8 +175,8 @@ func (e *engine) one(next int) (int, error) {
 		if err != nil || uid == 0 {
 			return next + 1, err
 		}
-		if e.rule.Eager || e.fits(uid) {
-			err = e.pass()
+		if e.rule.Keep || e.fits(uid) {
+			err = e.pass(true)
 		}
 		return next + 1, err
 	case len(e.ends) > 0 && e.ends[0].at <= e.now:
@@ -182,8 +185,9 @@ func (e *engine) one(next int) (int, error) {
 				return next, err
 			}
 		}
+		return next, e.pass(false)
 	}
-	return next, e.pass()
+	return next, e.pass(true)
 }
 
 // release ends the jobs whose time limit is over at this instant: what they
@@ -229,7 +233,7 @@ func (e *engine) all(next int) (int, error) {
 			return next, err
 		}
 	}
-	return next, e.pass()
+	return next, e.pass(false)
 }
 
 // decide runs a command on the state.
@@ -299,19 +303,27 @@ func (e *engine) end(x ending) error {
 	return nil
 }
 
-// pass runs the scheduler and commits what it proposes.
-func (e *engine) pass() error {
+// pass runs the scheduler and commits what it proposes. Where promises are
+// kept, settled leaves them where they are.
+func (e *engine) pass(settled bool) error {
 	e.wake = spec.FarFuture
 	if !e.waits() {
-		e.plan = nil
+		e.plan, e.kept = nil, nil
 		return nil
 	}
-	out, err := scheduler.Pass(e.st.Freeze(), e.now, scheduler.PassOptions{Plan: e.plan, Queue: &e.queue, Discipline: e.rule.Discipline})
+	opt := scheduler.PassOptions{Plan: e.plan, Queue: &e.queue, Discipline: e.rule.Discipline}
+	if e.rule.Keep {
+		opt.Keep, opt.Settled = e.kept, settled
+	}
+	out, err := scheduler.Pass(e.st.Freeze(), e.now, opt)
 	if err != nil {
 		return err
 	}
 	e.res.Passes++
 	e.plan, e.wake = out.Plan, out.Wake
+	if e.rule.Keep {
+		e.kept, e.wake = out.Promises, min(e.wake, out.Promises.Next())
+	}
 	if out.Empty() {
 		return nil
 	}

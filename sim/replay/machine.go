@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/musterhpc/muster/spec"
 )
@@ -21,7 +22,7 @@ type Machine struct {
 func (m Machine) Config(priority spec.PriorityConfig) *spec.Config {
 	c := &spec.Config{ClusterName: "replay", Priority: priority}
 	c.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30}
-	c.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30}
+	c.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30, EnforcePart: "ALL"}
 	c.Timing.MinJobAge = spec.Second
 	if m.GPUs > 0 {
 		c.GresTypes = []string{"gpu"}
@@ -47,6 +48,9 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 		r := &t.Rows[i]
 		js := &spec.JobSpec{Name: "job", UID: uint32(1000 + max(r.User, 0)), GID: uint32(1000 + max(r.Group, 0)), User: fmt.Sprintf("u%d", r.User), Account: fmt.Sprintf("a%d", r.Group)}
 		js.Size.Tasks = uint32(r.Procs)
+		if len(cfg.Nodes) == 1 && r.Procs < 1<<16 { // of one pool, at once
+			js.Size.Tasks, js.Size.CPUsPerTask = 1, uint32(r.Procs)
+		}
 		limit := r.Limit
 		if limit == 0 {
 			limit = max(r.Run, 1)
@@ -58,4 +62,35 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 		w.Jobs[i] = Job{Spec: js, Submit: epoch.Add(spec.Span(r.Submit) * spec.Second), Run: spec.Span(r.Run) * spec.Second}
 	}
 	return w
+}
+
+// ExactLimits gives each job its run time as its time limit.
+func (t *Trace) ExactLimits() {
+	for i := range t.Rows {
+		t.Rows[i].Limit = max(t.Rows[i].Run, 1)
+	}
+}
+
+// WantsGPUs tells whether any job asks for GPUs.
+func (t *Trace) WantsGPUs() bool {
+	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.GPUs > 0 })
+}
+
+// Refusal is why the first job that was refused was.
+func (r *Result) Refusal() string {
+	for i := range r.Jobs {
+		if err := r.Jobs[i].Refused; err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// runOf is how long a job of the trace runs.
+func (t *Trace) runOf(i int) spec.Span {
+	run := t.Rows[i].Run
+	if limit := t.Rows[i].Limit; limit > 0 {
+		run = min(run, limit)
+	}
+	return spec.Span(run) * spec.Second
 }

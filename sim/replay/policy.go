@@ -16,7 +16,7 @@ func Rules() []Rule {
 		{Name: "fcfs", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1, Strict: true}},
 		{Name: "easy", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1}},
 		{Name: "easy-sjbf", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1, Shortest: true}},
-		{Name: "conservative", PerEvent: true, Eager: true, Discipline: scheduler.Discipline{Depth: all}},
+		{Name: "conservative", PerEvent: true, Keep: true, Discipline: scheduler.Discipline{Depth: all}},
 		{Name: "muster"},
 	}
 }

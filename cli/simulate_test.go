@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const tinyITP = "cluster,job_id,submit_s,duration_s,num_gpu\nc1,a,0,50,4\nc1,b,0,50,4\nc1,d,0,50,4\nc2,c,0,70,4\n"
+
+const tinyGraham = "job_unique_id,submit_time,start_time,time_limit_sec,elapsed_time,account_id,req_cpus,gpus\n1,2021-04-24 18:26:01,2021-04-24 18:26:02,60,50,7,4,0\n"
+
+const tinyLog = "; a log\n1 0 5 100 4 -1 -1 4 100 -1 1 7 1 -1 -1 -1 -1 -1\n2 10 5 50 3 -1 -1 3 60 -1 1 7 1 -1 -1 -1 -1 -1\n3 20 5 500 1 -1 -1 1 200 -1 1 7 1 -1 -1 -1 -1 -1\n"
+
+func TestSimulate(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	plain, packed := filepath.Join(dir, "log.swf"), filepath.Join(dir, "log.swf.gz")
+	if err := os.WriteFile(plain, []byte(tinyLog), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(f)
+	if _, err := z.Write([]byte(tinyLog)); err != nil || z.Close() != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out.swf.gz")
+	r := w.run("muster", "simulate", "--swf", packed, "--procs", "4", "--policy", "easy", "-o", out)
+	if r.code != 0 || !strings.Contains(r.out, "mean wait              56.7 s") || !strings.Contains(r.out, "makespan               300 s") {
+		t.Errorf("%d\n%s\n%s", r.code, r.out, r.errOut)
+	}
+	r = w.run("muster", "simulate", "--swf", out, "--procs", "4", "--json")
+	if r.code != 0 || !strings.Contains(r.out, `"mean_wait": 56.6`) || !strings.Contains(r.out, `"policy": "muster"`) {
+		t.Errorf("the schedule that was written cannot be read back: %d\n%s\n%s", r.code, r.out, r.errOut)
+	}
+	for args, want := range map[string]string{
+		"--procs 4":                         "name a trace",
+		"--swf LOG":                         "how large is the cluster",
+		"--swf LOG --procs 0":               "--procs=0: expected a number from 1",
+		"--swf LOG --procs 4 --cpus 2":      "both say how many",
+		"--swf LOG --procs 5 --nodes 2":     "cannot be divided",
+		"--swf LOG --itp LOG --procs 4":     "one trace at a time",
+		"--swf LOG --procs 4 --policy fair": "fcfs, easy, easy-sjbf, conservative, muster",
+		"--itp LOG --procs 4":               "choose --nodes and --gpus",
+		"--itp LOG --nodes 1 --gpus 8":      "names no column",
+		"--swf /nowhere --procs 4":          "/nowhere: no such file",
+		"--swf LOG --procs 4 extra":         "unexpected argument extra",
+		"--swf LOG --procs 4 -o /nowhere/x": "/nowhere",
+		"--swf LOG --procs 4 --frobnicate":  "unrecognized option",
+	} {
+		r := w.shell("muster simulate " + strings.ReplaceAll(args, "LOG", plain))
+		if r.code == 0 || r.out != "" || !strings.Contains(r.errOut, want) {
+			t.Errorf("%s: %d %q %q, want %q", args, r.code, r.out, r.errOut, want)
+		}
+	}
+}

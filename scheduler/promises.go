@@ -1,0 +1,113 @@
+package scheduler
+
+import (
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Promises are the reservations that a pass made, for the next one to keep.
+// The zero value is empty.
+type Promises struct {
+	list []promise
+	of   map[promiseKey]int
+}
+
+// promise is one reservation.
+type promise struct {
+	uid      spec.JobUID
+	task     int64
+	slot     reserve.Slot
+	limit    spec.Span
+	blockers []spec.JobUID
+}
+
+type promiseKey struct {
+	uid  spec.JobUID
+	task int64
+}
+
+// Next is when the first of the promised jobs may start; FarFuture if there
+// is none.
+func (p *Promises) Next() spec.Instant {
+	out := spec.FarFuture
+	if p != nil {
+		for i := range p.list {
+			out = min(out, p.list[i].slot.Start)
+		}
+	}
+	return out
+}
+
+// note writes a reservation down.
+func (p *pass) note(l *lot, r *promise) {
+	if p.made.of == nil {
+		p.made.of = map[promiseKey]int{}
+	}
+	p.made.of[promiseKey{r.uid, r.task}] = len(p.made.list)
+	p.made.list = append(p.made.list, *r)
+	p.plan = append(p.plan, view.Planned{UID: r.uid, Task: r.task, Start: r.slot.Start, End: r.slot.Start.Add(r.limit),
+		Nodes: partNodes(r.slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: r.blockers})
+}
+
+// restore puts the promises to keep into the timeline: those to jobs that
+// still wait, on nodes that are still in service.
+func (p *pass) restore() {
+	if p.opt.Keep == nil {
+		return
+	}
+	for i := range p.opt.Keep.list {
+		r := &p.opt.Keep.list[i]
+		if j := p.st.Job(r.uid); j == nil || j.State != spec.Pending || !p.inService(r.slot.Parts) {
+			continue
+		}
+		if p.kept == nil {
+			p.kept = make(map[promiseKey]int, len(p.opt.Keep.list))
+		}
+		p.kept[promiseKey{r.uid, r.task}] = i
+		p.line.Promise(r.slot.Parts, r.slot.Start, r.limit, r.uid)
+	}
+}
+
+func (p *pass) inService(parts []place.Part) bool {
+	for i := range parts {
+		if !p.line.Usable(parts[i].Node.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// promised is the promise to a job that is in the timeline, or nil.
+func (p *pass) promised(uid spec.JobUID, task int64) *promise {
+	i, ok := p.kept[promiseKey{uid, task}]
+	if !ok {
+		return nil
+	}
+	return &p.opt.Keep.list[i]
+}
+
+// giveBack takes a promise out of the timeline, so that its job can be looked
+// at anew.
+func (p *pass) giveBack(l *lot, r *promise) {
+	delete(p.kept, promiseKey{r.uid, r.task})
+	p.line.Forget(r.slot.Parts, r.slot.Start, r.limit)
+	p.ask(l).Anew(p.now)
+}
+
+// stays keeps a promise as it is and returns why the job waits.
+func (p *pass) stays(l *lot, m *member, r *promise) *spec.Reason {
+	why := p.waiting(l, m)
+	why.Until = r.slot.Start
+	if why.Blocker == 0 && len(r.blockers) > 0 {
+		why.Blocker = r.blockers[0]
+	}
+	p.note(l, r)
+	p.depth--
+	p.marks[m.uid] |= reserved
+	if p.head[l.pi] == 0 {
+		p.head[l.pi] = m.uid
+	}
+	return why
+}

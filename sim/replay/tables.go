@@ -1,0 +1,148 @@
+package replay
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// table reads a file of comma-separated values by the names of its columns.
+type table struct {
+	csv  *csv.Reader
+	at   map[string]int
+	row  []string
+	line int
+	err  error // the first that a value made
+}
+
+func newTable(r io.Reader, need ...string) (*table, error) {
+	t := &table{csv: csv.NewReader(r), at: map[string]int{}, line: 1}
+	t.csv.ReuseRecord, t.csv.LazyQuotes = true, true
+	head, err := t.csv.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, ErrEmpty
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range head {
+		t.at[name] = i
+	}
+	for _, name := range need {
+		if _, ok := t.at[name]; !ok {
+			return nil, fmt.Errorf("the first line names no column %q", name)
+		}
+	}
+	return t, nil
+}
+
+// next goes to the next row; false at the end or after an error.
+func (t *table) next() bool {
+	if t.err != nil {
+		return false
+	}
+	row, err := t.csv.Read()
+	t.line++
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			t.err = err
+		}
+		return false
+	}
+	t.row = row
+	return true
+}
+
+func (t *table) text(name string) string { return t.row[t.at[name]] }
+
+// number is a whole number; decimals are dropped, an empty field is 0.
+func (t *table) number(name string) int64 {
+	s := t.text(name)
+	if s == "" {
+		return 0
+	}
+	v, err := whole([]byte(s))
+	if err != nil && t.err == nil {
+		t.err = fmt.Errorf("line %d: %s: %w", t.line, name, err)
+	}
+	return v
+}
+
+// instant is a time of day in seconds since 1970, taken as UTC.
+func (t *table) instant(name string) int64 {
+	at, err := time.Parse(time.DateTime, t.text(name))
+	if err != nil && t.err == nil {
+		t.err = fmt.Errorf("line %d: %s: %w", t.line, name, err)
+	}
+	return at.Unix()
+}
+
+// ReadITP reads the deep-learning jobs of one cluster; "" is the first that
+// the file names. The file tells neither CPUs nor limits: a job gets a CPU for
+// each GPU, and its run time as its limit.
+func ReadITP(r io.Reader, cluster string) (*Trace, error) {
+	t, err := newTable(r, "cluster", "job_id", "submit_s", "duration_s", "num_gpu")
+	if err != nil {
+		return nil, err
+	}
+	out := &Trace{}
+	others := map[string]bool{}
+	for t.next() {
+		if cluster == "" {
+			cluster = t.text("cluster")
+		}
+		if t.text("cluster") != cluster {
+			others[t.text("cluster")] = true
+			continue
+		}
+		g := t.number("num_gpu")
+		if g <= 0 {
+			out.Skipped++
+			continue
+		}
+		out.Rows = append(out.Rows, Row{ID: int64(len(out.Rows) + 1), Name: t.text("job_id"), Submit: t.number("submit_s"), Run: t.number("duration_s"), Procs: g, GPUs: g, Wait: -1})
+	}
+	if t.err != nil {
+		return nil, t.err
+	}
+	if len(out.Rows) == 0 && len(others) > 0 {
+		return nil, fmt.Errorf("no job of cluster %q: the file has %d other clusters", cluster, len(others))
+	}
+	return out, out.settle()
+}
+
+// ReadGraham reads the jobs of a Slurm site that were still pending at some
+// noon: a sample of its load, not all of it.
+func ReadGraham(r io.Reader) (*Trace, error) {
+	t, err := newTable(r, "job_unique_id", "submit_time", "start_time", "elapsed_time", "time_limit_sec", "account_id", "req_cpus", "gpus")
+	if err != nil {
+		return nil, err
+	}
+	out := &Trace{}
+	for t.next() {
+		procs := t.number("req_cpus")
+		if procs <= 0 {
+			out.Skipped++
+			continue
+		}
+		submit := t.instant("submit_time")
+		account := t.number("account_id")
+		out.Rows = append(out.Rows, Row{ID: t.number("job_unique_id"), Submit: submit, Wait: t.instant("start_time") - submit, Run: t.number("elapsed_time"), Procs: procs,
+			Limit: t.number("time_limit_sec"), User: account, Group: account, GPUs: t.number("gpus")})
+	}
+	if t.err != nil {
+		return nil, t.err
+	}
+	if err := out.settle(); err != nil {
+		return nil, err
+	}
+	zero := out.Rows[0].Submit
+	for i := range out.Rows {
+		out.Rows[i].Submit -= zero
+	}
+	out.Header = append(out.Header, "; UnixStartTime: "+strconv.FormatInt(zero, 10))
+	return out, nil
+}
