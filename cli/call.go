@@ -28,6 +28,7 @@ type call struct {
 	args  []string // what is left of the command line
 	out   *bufio.Writer
 	conn  Conn
+	past  Conn // to accounting, where it runs in a process of its own
 	trace bool // -v: say on stderr what was asked
 }
 
@@ -84,8 +85,11 @@ func runCommand(e *Env, cmd *command, args []string) int {
 	}
 	c := &call{Env: e, ctx: context.Background(), cmd: cmd, opts: opt.New(), out: bufio.NewWriterSize(e.Stdout, 8<<10)}
 	err := c.run(args)
-	if c.conn != nil {
-		if cerr := c.conn.Close(); cerr != nil && err == nil {
+	for _, conn := range [...]Conn{c.conn, c.past} {
+		if conn == nil {
+			continue
+		}
+		if cerr := conn.Close(); cerr != nil && err == nil {
 			err = cerr
 		}
 	}
@@ -201,9 +205,26 @@ func (c *call) connect() (Conn, error) {
 	return c.conn, nil
 }
 
+// connectFor is connect, but to accounting for its methods, where that listens
+// on a socket of its own. One that does not answer there may be part of the
+// controller again, which says so if it is not.
+func (c *call) connectFor(method string) (Conn, error) {
+	if !strings.HasPrefix(method, accountingPrefix) || c.DialPast == nil {
+		return c.connect()
+	}
+	if c.past == nil {
+		conn, err := c.DialPast(c.ctx)
+		if err != nil || conn == nil {
+			return c.connect()
+		}
+		c.past = conn
+	}
+	return c.past, nil
+}
+
 // ask makes one call.
 func (c *call) ask(method string, req, resp proto.Message) error {
-	conn, err := c.connect()
+	conn, err := c.connectFor(method)
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,12 @@ const (
 	methodAcctStatus     = "/muster.v1.Accounting/Status"
 )
 
+// accountingPrefix begins the methods that are about the past.
+const accountingPrefix = "/muster.v1.Accounting/"
+
 const (
 	defaultSocket = "/run/muster/muster.sock"
+	defaultPast   = "/run/muster/accounting.sock"
 	defaultConfig = "/etc/muster/muster.yaml"
 
 	dialPatience = 10 * time.Second
@@ -103,10 +107,26 @@ func (e *Env) dial(ctx context.Context) (Conn, error) {
 	if server := e.Getenv("MUSTER_SERVER"); server != "" {
 		return nil, fmt.Errorf("MUSTER_SERVER=%s is set, but this release reaches a controller only through the socket on its own host: unset it, or name a socket in MUSTER_SOCKET", server)
 	}
-	path, err := e.socket()
+	path, _, err := e.sockets()
 	if err != nil {
 		return nil, err
 	}
+	return dialSocket(ctx, path)
+}
+
+// dialPast connects to accounting, if that has a socket of its own.
+func (e *Env) dialPast(ctx context.Context) (Conn, error) {
+	_, path, err := e.sockets()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, nil //nolint:nilerr // no socket: it is part of the controller
+	}
+	return dialSocket(ctx, path)
+}
+
+func dialSocket(ctx context.Context, path string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	c, err := client.Dial(ctx, client.Unix(path))
@@ -145,11 +165,12 @@ func denied(path string) bool {
 	return info.Mode()&os.ModeSocket != 0 && info.Mode().Perm()&0o002 == 0 && os.Geteuid() != 0
 }
 
-// socket is where the controller listens: $MUSTER_SOCKET, else what
-// muster.yaml says, else the default.
-func (e *Env) socket() (string, error) {
+// sockets are where the controller and, if it runs apart, accounting listen:
+// $MUSTER_SOCKET and accounting.sock beside it, else what muster.yaml says,
+// else the defaults.
+func (e *Env) sockets() (controller, past string, err error) {
 	if s := e.Getenv("MUSTER_SOCKET"); s != "" {
-		return s, nil
+		return s, s[:strings.LastIndexByte(s, '/')+1] + "accounting.sock", nil
 	}
 	path := e.Getenv("MUSTER_CONFIG")
 	named := path != ""
@@ -159,21 +180,21 @@ func (e *Env) socket() (string, error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case err != nil && named:
-		return "", fmt.Errorf("MUSTER_CONFIG: %w", err)
+		return "", "", fmt.Errorf("MUSTER_CONFIG: %w", err)
 	case err != nil:
-		return defaultSocket, nil
+		return defaultSocket, defaultPast, nil
 	}
-	return socketIn(string(data), path)
+	return socketsIn(string(data), path)
 }
 
-// socketIn finds the socket in muster.yaml. The file is checked by the daemons
-// that own it; a tool that lives for milliseconds reads only the two lines that
-// it needs, plain values at the left margin.
-func socketIn(yaml, path string) (string, error) {
+// socketsIn finds the sockets in muster.yaml. The file is checked by the
+// daemons that own it; a tool that lives for milliseconds reads only the lines
+// that it needs, plain values at the left margin.
+func socketsIn(yaml, path string) (controller, past string, err error) {
 	found := map[string]string{}
 	for line := range strings.Lines(yaml) {
 		key, val, ok := strings.Cut(line, ":")
-		if !ok || (key != "socket" && key != "run_dir") {
+		if !ok || (key != "socket" && key != "run_dir" && key != "accounting_socket") {
 			continue
 		}
 		val = strings.TrimSpace(val)
@@ -184,7 +205,7 @@ func socketIn(yaml, path string) (string, error) {
 			val = val[1 : n-1]
 		}
 		if strings.ContainsAny(val, "\"'\\&*|>{[") {
-			return "", fmt.Errorf("%s: %s: only a plain value is understood by the tools: write it without YAML's marks, or set MUSTER_SOCKET", path, key)
+			return "", "", fmt.Errorf("%s: %s: only a plain value is understood by the tools: write it without YAML's marks, or set MUSTER_SOCKET", path, key)
 		}
 		found[key] = val
 	}
@@ -194,13 +215,18 @@ func socketIn(yaml, path string) (string, error) {
 		}
 		return p
 	}
-	switch {
-	case found["socket"] != "":
-		return at(found["socket"]), nil
-	case found["run_dir"] != "":
-		return strings.TrimSuffix(at(found["run_dir"]), "/") + "/muster.sock", nil
+	controller, past = defaultSocket, defaultPast
+	if dir := found["run_dir"]; dir != "" {
+		dir = strings.TrimSuffix(at(dir), "/")
+		controller, past = dir+"/muster.sock", dir+"/accounting.sock"
 	}
-	return defaultSocket, nil
+	if s := found["socket"]; s != "" {
+		controller = at(s)
+	}
+	if s := found["accounting_socket"]; s != "" {
+		past = at(s)
+	}
+	return controller, past, nil
 }
 
 // remote is an error of the controller, taken apart for printing.

@@ -31,6 +31,7 @@ type Env struct {
 
 	Now      func() time.Time
 	Dial     func(ctx context.Context) (Conn, error)
+	DialPast func(ctx context.Context) (Conn, error)    // to accounting where it runs apart; nil, or a nil Conn = it does not
 	Terminal func(stream any) bool                      // whether Stdin, Stdout or Stderr is a terminal
 	Pause    func(ctx context.Context, d time.Duration) // waits, or returns early at the end of ctx
 	UserName func(uid uint32) string                    // "" when it is not known here
@@ -50,7 +51,7 @@ func OS(version string) *Env {
 	if host, err := os.Hostname(); err == nil {
 		e.Host = host
 	}
-	e.Dial = e.dial
+	e.Dial, e.DialPast = e.dial, e.dialPast
 	return e
 }
 

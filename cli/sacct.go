@@ -192,7 +192,7 @@ func stream[M any, P interface {
 	*M
 	protoMessage
 }](c *call, method string, req protoMessage, each func(P) error) error {
-	conn, err := c.connect()
+	conn, err := c.connectFor(method)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,11 @@ func (c *call) acctScripts(jobs []string) error {
 func (c *call) askFresh(method string, req, rep protoMessage, since func(seq uint64)) error {
 	var ping apiv1.PingReply
 	if err := c.ask(methodPing, &apiv1.PingRequest{}, &ping); err != nil {
-		return err
+		// Accounting in a process of its own answers also without a controller,
+		// while which nothing new happens.
+		if _, perr := c.connectFor(method); perr != nil || c.past == nil {
+			return err
+		}
 	}
 	since(ping.GetSeq())
 	return c.ask(method, req, rep)

@@ -336,26 +336,27 @@ func TestUnreachable(t *testing.T) {
 func TestSocket(t *testing.T) {
 	w := newWorld(t)
 	e := w.world([]string{"squeue"}, nil, nil)
-	for yaml, want := range map[string]string{
-		"": defaultSocket, "run_dir: /x": "/x/muster.sock", "socket: /y/s # here\nrun_dir: /x": "/y/s", "socket: \"/q\"": "/q", "socket: s": w.dir + "/s",
-		"listen:\n  socket: /inner": defaultSocket, "# socket: /z": defaultSocket,
+	for yaml, want := range map[string][2]string{
+		"": {defaultSocket, defaultPast}, "run_dir: /x": {"/x/muster.sock", "/x/accounting.sock"},
+		"socket: /y/s # here\nrun_dir: /x": {"/y/s", "/x/accounting.sock"}, "socket: \"/q\"": {"/q", defaultPast}, "socket: s": {w.dir + "/s", defaultPast},
+		"accounting_socket: /a": {defaultSocket, "/a"}, "listen:\n  socket: /inner": {defaultSocket, defaultPast}, "# socket: /z": {defaultSocket, defaultPast},
 	} {
 		e.Environ = []string{"MUSTER_CONFIG=" + w.script("muster.yaml", yaml)}
-		if got, err := e.socket(); err != nil || got != want {
-			t.Errorf("%q: %q, %v", yaml, got, err)
+		if got, past, err := e.sockets(); err != nil || got != want[0] || past != want[1] {
+			t.Errorf("%q: %q, %q, %v", yaml, got, past, err)
 		}
 	}
 	e.Environ = []string{"MUSTER_CONFIG=" + w.script("muster.yaml", "socket: |\n  /x\n")}
-	if _, err := e.socket(); err == nil {
+	if _, _, err := e.sockets(); err == nil {
 		t.Error("a block scalar is accepted")
 	}
 	e.Environ = []string{"MUSTER_CONFIG=/nonexistent"}
-	if _, err := e.socket(); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := e.sockets(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file that was named: %v", err)
 	}
-	e.Environ = []string{"MUSTER_CONFIG=/nonexistent", "MUSTER_SOCKET=/s"}
-	if got, err := e.socket(); err != nil || got != "/s" {
-		t.Errorf("%q %v", got, err)
+	e.Environ = []string{"MUSTER_CONFIG=/nonexistent", "MUSTER_SOCKET=/d/s"}
+	if got, past, err := e.sockets(); err != nil || got != "/d/s" || past != "/d/accounting.sock" {
+		t.Errorf("%q %q %v", got, past, err)
 	}
 }
 

@@ -137,6 +137,18 @@ func Mount(mux *http.ServeMux, src Source) {
 	mux.Handle("GET /metrics", serve(newPage(families(), process(), draw)))
 }
 
+// AccountingHandler serves what accounting knows where it runs in a process of
+// its own: the KPIs. How far it is behind the controller serves.
+func AccountingHandler(src Source) http.Handler {
+	return serve(newPage(kpiFamilies(), process(), func() *scrape {
+		v := src.View()
+		if v == nil {
+			return nil
+		}
+		return &scrape{src: &src, v: v, now: src.Now(), pic: fromView(v, nil)}
+	}))
+}
+
 // Handler serves /metrics alone.
 func Handler(src Source) http.Handler {
 	mux := http.NewServeMux()

@@ -2329,16 +2329,114 @@ func (x *LedgerBatch) GetHeadSeq() uint64 {
 	return 0
 }
 
+// ContentRequest asks for a script or an environment that events name by hash.
+type ContentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hash          []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentRequest) Reset() {
+	*x = ContentRequest{}
+	mi := &file_agent_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentRequest) ProtoMessage() {}
+
+func (x *ContentRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
+func (*ContentRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ContentRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+type ContentReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentReply) Reset() {
+	*x = ContentReply{}
+	mi := &file_agent_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentReply) ProtoMessage() {}
+
+func (x *ContentReply) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
+func (*ContentReply) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ContentReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// ConfirmRequest tells how far accounting is: after every stored batch, and
+// every few seconds.
 type ConfirmRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`    // everything up to this event is stored
+	Keep          uint64                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`  // the history is needed from this event on; 0 = all of it
+	Up            bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`      // the store takes rows
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"` // why not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2449,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2463,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -2375,15 +2473,38 @@ func (x *ConfirmRequest) GetSeq() uint64 {
 	return 0
 }
 
+func (x *ConfirmRequest) GetKeep() uint64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *ConfirmRequest) GetUp() bool {
+	if x != nil {
+		return x.Up
+	}
+	return false
+}
+
+func (x *ConfirmRequest) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type ConfirmReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	HeadSeq       uint64                 `protobuf:"varint,1,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"` // newest durable event
+	HeadAt        int64                  `protobuf:"varint,2,opt,name=head_at,json=headAt,proto3" json:"head_at,omitempty"`    // and its instant
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2517,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2531,21 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ConfirmReply) GetHeadSeq() uint64 {
+	if x != nil {
+		return x.HeadSeq
+	}
+	return 0
+}
+
+func (x *ConfirmReply) GetHeadAt() int64 {
+	if x != nil {
+		return x.HeadAt
+	}
+	return 0
 }
 
 var File_agent_proto protoreflect.FileDescriptor
@@ -2596,10 +2731,19 @@ const file_agent_proto_rawDesc = "" +
 	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\x12\x19\n" +
 	"\blast_seq\x18\x03 \x01(\x04R\alastSeq\x12\x16\n" +
 	"\x06events\x18\x04 \x01(\fR\x06events\x12\x19\n" +
-	"\bhead_seq\x18\x05 \x01(\x04R\aheadSeq\"\"\n" +
+	"\bhead_seq\x18\x05 \x01(\x04R\aheadSeq\"$\n" +
+	"\x0eContentRequest\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\"\"\n" +
+	"\fContentReply\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\\\n" +
 	"\x0eConfirmRequest\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\x0e\n" +
-	"\fConfirmReplyB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
+	"\x04keep\x18\x02 \x01(\x04R\x04keep\x12\x0e\n" +
+	"\x02up\x18\x03 \x01(\bR\x02up\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"B\n" +
+	"\fConfirmReply\x12\x19\n" +
+	"\bhead_seq\x18\x01 \x01(\x04R\aheadSeq\x12\x17\n" +
+	"\ahead_at\x18\x02 \x01(\x03R\x06headAtB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_agent_proto_rawDescOnce sync.Once
@@ -2613,7 +2757,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),      // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),        // 1: muster.v1.EnrolReply
@@ -2644,12 +2788,14 @@ var file_agent_proto_goTypes = []any{
 	(*Goodbye)(nil),           // 26: muster.v1.Goodbye
 	(*SubscribeRequest)(nil),  // 27: muster.v1.SubscribeRequest
 	(*LedgerBatch)(nil),       // 28: muster.v1.LedgerBatch
-	(*ConfirmRequest)(nil),    // 29: muster.v1.ConfirmRequest
-	(*ConfirmReply)(nil),      // 30: muster.v1.ConfirmReply
-	(*GpuInfo)(nil),           // 31: muster.v1.GpuInfo
-	(*Count)(nil),             // 32: muster.v1.Count
-	(*ConfigEntry)(nil),       // 33: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 34: muster.v1.JobInfo
+	(*ContentRequest)(nil),    // 29: muster.v1.ContentRequest
+	(*ContentReply)(nil),      // 30: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),    // 31: muster.v1.ConfirmRequest
+	(*ConfirmReply)(nil),      // 32: muster.v1.ConfirmReply
+	(*GpuInfo)(nil),           // 33: muster.v1.GpuInfo
+	(*Count)(nil),             // 34: muster.v1.Count
+	(*ConfigEntry)(nil),       // 35: muster.v1.ConfigEntry
+	(*JobInfo)(nil),           // 36: muster.v1.JobInfo
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
@@ -2657,8 +2803,8 @@ var file_agent_proto_depIdxs = []int32{
 	8,  // 2: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
 	5,  // 3: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
 	7,  // 4: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	31, // 5: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	32, // 6: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	33, // 5: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	34, // 6: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	9,  // 7: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	7,  // 8: muster.v1.Report.run:type_name -> muster.v1.RunKey
 	10, // 9: muster.v1.Report.launched:type_name -> muster.v1.Launched
@@ -2674,15 +2820,15 @@ var file_agent_proto_depIdxs = []int32{
 	26, // 19: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
 	7,  // 20: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
 	18, // 21: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	33, // 22: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	32, // 23: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	35, // 22: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	34, // 23: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
 	20, // 24: muster.v1.Orders.orders:type_name -> muster.v1.Order
 	7,  // 25: muster.v1.Order.run:type_name -> muster.v1.RunKey
 	21, // 26: muster.v1.Order.launch:type_name -> muster.v1.Launch
 	22, // 27: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
 	23, // 28: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
 	24, // 29: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	34, // 30: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	36, // 30: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
 	31, // [31:31] is the sub-list for method output_type
 	31, // [31:31] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
@@ -2728,7 +2874,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

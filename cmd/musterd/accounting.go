@@ -37,7 +37,7 @@ type accounting struct {
 
 // openAccounting prepares the store. The engine, or the server, need not be
 // there: jobs run without it, and the ledger is the buffer.
-func (s *server) openAccounting(context.Context) (*accounting, error) {
+func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
@@ -56,15 +56,15 @@ func (s *server) openAccounting(context.Context) (*accounting, error) {
 	}
 	identify := caller(uint32(os.Getuid()))
 	a.daemon = acctd.New(acctd.Config{
-		Source: ledgerSource{s.archive.a, s.ctl},
+		Source: from,
 		Store:  a.store,
 		OpenWriter: func(ctx context.Context, ledger [16]byte, cluster string) (acctd.Writer, tally.Resume, error) {
 			return a.store.NewWriter(ctx, ledger, cluster)
 		},
 		Codec: codec, Clock: clockAdapter{clock.NewSystem()}, Log: s.log,
-		Identity: func() ([16]byte, string) { st := s.ctl.View().State; return st.UUID, st.ClusterName },
-		Content:  func(_ context.Context, h spec.Hash) ([]byte, error) { return s.blobs.Get(h) },
-		Confirm:  func(p acctd.Progress) { s.ctl.SetAccounted(p.Seq) },
+		Identity: from.identity,
+		Content:  from.content,
+		Confirm:  from.confirm,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || c.UID == 0}
@@ -132,10 +132,20 @@ func (a *accounting) lag() collector.AccountingLag {
 
 func (a *accounting) kpis() []kpi.Value { return a.daemon.KPIs() }
 
+// ledgerAccess is the ledger as accounting needs it: in this process, or of a
+// controller in another.
+type ledgerAccess interface {
+	acctd.Source
+	identity() (ledger [16]byte, cluster string)
+	content(ctx context.Context, h spec.Hash) ([]byte, error)
+	confirm(p acctd.Progress)
+}
+
 // ledgerSource is the archive as accounting reads it.
 type ledgerSource struct {
-	a   *archive.Archive
-	ctl *daemon.Controller
+	a     *archive.Archive
+	ctl   *daemon.Controller
+	blobs *blobStore
 }
 
 // Open implements the source of accounting.
@@ -152,6 +162,15 @@ func (l ledgerSource) Head() (uint64, spec.Instant) {
 	st := l.ctl.View().State
 	return st.Seq, st.At
 }
+
+func (l ledgerSource) identity() ([16]byte, string) {
+	st := l.ctl.View().State
+	return st.UUID, st.ClusterName
+}
+
+func (l ledgerSource) content(_ context.Context, h spec.Hash) ([]byte, error) { return l.blobs.Get(h) }
+
+func (l ledgerSource) confirm(p acctd.Progress) { l.ctl.SetAccounted(p.Seq) }
 
 type ledgerCursor struct{ it *archive.Iterator }
 

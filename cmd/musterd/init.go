@@ -148,7 +148,7 @@ func (o *setup) config() (*conffile.Config, string, error) {
 	if o.basePort != 6817 {
 		at := func(n int) conffile.Addr { return conffile.Addr(fmt.Sprintf("127.0.0.1:%d", o.basePort+n)) }
 		cfg.Listen.GRPC, cfg.Listen.REST, cfg.Listen.Metrics = at(0), at(3), at(4)
-		cfg.Listen.AgentMetrics, cfg.Listen.AgentGRPC, cfg.Listen.AccountingAPI = at(10), at(1), at(2)
+		cfg.Listen.AgentMetrics, cfg.Listen.AgentGRPC, cfg.Listen.AccountingAPI, cfg.Listen.AccountingMetrics = at(10), at(1), at(2), at(5)
 	}
 	cfg.Fill()
 	return cfg, path, cfg.Validate()

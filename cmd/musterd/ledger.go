@@ -3,10 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
+	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/spec"
 )
@@ -17,6 +22,8 @@ type ledgerService struct {
 	service.UnimplementedLedgerServer
 	archive *archiveAdapter
 	ctl     ledgerHead
+	content func(h spec.Hash) ([]byte, error)
+	told    func(req *apiv1.ConfirmRequest) // may be nil
 }
 
 // ledgerHead is what the service asks of the controller.
@@ -27,7 +34,9 @@ type ledgerHead interface {
 }
 
 // Subscribe sends the batches from the one that holds an event on. With follow
-// it goes on as the ledger grows, until the caller or the controller ends.
+// it goes on as the ledger grows, until the caller or the controller ends. A
+// caller that is ahead of the ledger is refused: it knows another one, or a
+// backup was restored, and would take new events for those it has.
 func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Ledger_SubscribeServer) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
@@ -38,6 +47,9 @@ func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Le
 		case <-ctx.Done():
 		}
 	}()
+	if head := l.ctl.HeadSeq(); req.GetFromSeq() > head+1 {
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("this ledger ends at event %d, before event %d", head, req.GetFromSeq()))
+	}
 	it, err := l.archive.a.Reader(max(req.GetFromSeq(), 1))
 	if err != nil {
 		return err
@@ -61,11 +73,92 @@ func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Le
 	}
 }
 
+// Content gives a script or an environment by its hash.
+func (l *ledgerService) Content(_ context.Context, req *apiv1.ContentRequest) (*apiv1.ContentReply, error) {
+	var h spec.Hash
+	if len(req.GetHash()) != len(h) {
+		return nil, spec.Refuse(spec.CodeBadRequest, "not a hash")
+	}
+	copy(h[:], req.GetHash())
+	data, err := l.content(h)
+	return &apiv1.ContentReply{Data: data}, err
+}
+
 // Confirm notes how far accounting has stored the ledger.
 func (l *ledgerService) Confirm(_ context.Context, req *apiv1.ConfirmRequest) (*apiv1.ConfirmReply, error) {
-	if head := l.ctl.HeadSeq(); req.GetSeq() > head {
+	head := l.ctl.HeadSeq()
+	if req.GetSeq() > head {
 		return nil, spec.Refuse(spec.CodeBadRequest, "this ledger has not come so far")
 	}
-	l.ctl.SetAccounted(req.GetSeq())
-	return &apiv1.ConfirmReply{}, nil
+	if req.GetSeq() > 0 { // 0: it has nothing to say yet
+		l.ctl.SetAccounted(req.GetSeq())
+	}
+	if l.told != nil {
+		l.told(req)
+	}
+	return &apiv1.ConfirmReply{HeadSeq: head}, nil
+}
+
+// accounted is what an accounting in another process said last.
+type accounted struct {
+	mu   sync.Mutex
+	last *apiv1.ConfirmRequest
+	at   time.Time
+}
+
+func (a *accounted) note(req *apiv1.ConfirmRequest) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last, a.at = req, time.Now()
+}
+
+// get gives the last report; up tells that it is fresh and said so.
+func (a *accounted) get() (last *apiv1.ConfirmRequest, up bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last, a.last.GetUp() && time.Since(a.at) < 3*reportEvery
+}
+
+// toldLag is how far an accounting in another process is behind, for /metrics.
+// The age is that of the first event which it has not confirmed, read from the
+// archive; since a controller that starts knows nothing, it is unknown (as old
+// as the controller) until the first report.
+func (s *server) toldLag() collector.AccountingLag {
+	v := s.ctl.View()
+	_, up := s.told.get()
+	lag := collector.AccountingLag{Up: up, Seq: v.AccountedSeq}
+	if v.AccountedSeq >= v.State.Seq {
+		return lag
+	}
+	now := clock.NewSystem().Now()
+	since := s.began
+	if v.AccountedSeq > 0 {
+		if at, err := s.eventTime(v.AccountedSeq + 1); err == nil {
+			since = at
+		}
+	}
+	lag.Seconds = float64(max(now.Sub(since), 0)) / float64(spec.Second)
+	return lag
+}
+
+// eventTime is when an event happened.
+func (s *server) eventTime(seq uint64) (spec.Instant, error) {
+	it, err := s.archive.a.Reader(seq)
+	if err != nil {
+		return 0, err
+	}
+	r, err := it.Next()
+	if err != nil {
+		return 0, err
+	}
+	events, err := s.codec.Decode(r.Batch)
+	if err != nil {
+		return 0, err
+	}
+	for i := range events {
+		if events[i].Seq >= seq {
+			return events[i].At, nil
+		}
+	}
+	return 0, io.EOF
 }

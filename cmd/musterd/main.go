@@ -33,11 +33,14 @@ Usage:
 Roles:
   controller   ledger, scheduler, API for tools and agents, /metrics
   accounting   ledger into ClickHouse, sacct and sreport, KPIs
-  Both run in one process by default.
+  Both run in one process by default. Apart, each may die without the other:
+  accounting takes the ledger from the controller, and the tools find its
+  socket through muster.yaml.
 
 Examples:
   musterd                                # /etc/muster/muster.yaml
   musterd --config lab/muster.yaml
+  musterd --role accounting              # and musterd --role controller
   musterd --check --config lab/muster.yaml
 
 Options:

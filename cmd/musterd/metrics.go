@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path"
 	"sync/atomic"
@@ -24,6 +22,7 @@ type figures struct {
 	agents int
 	live   map[string]collector.Live
 	raft   collector.Raft
+	lag    collector.AccountingLag // as an accounting in another process says
 }
 
 const figuresEvery = 2 * time.Second
@@ -55,6 +54,9 @@ func (f *sampled) run(ctx context.Context) error {
 
 func (f *sampled) sample() {
 	now := &figures{agents: f.s.ctl.Agents(), live: map[string]collector.Live{}, raft: raftFigures(f.s.durable)}
+	if f.s.acct == nil {
+		now.lag = f.s.toldLag()
+	}
 	for node, l := range f.s.ctl.Live() {
 		now.live[node] = collector.Live{LoadMilli: l.LoadMilli, MemFree: l.MemFree}
 	}
@@ -89,34 +91,23 @@ func timed(calls *collector.Calls) grpc.UnaryServerInterceptor {
 // exported is what the exporter reads.
 func (s *server) exported(f *sampled) collector.Source {
 	src := collector.Source{View: s.ctl.View, Agents: func() int { return f.last.Load().agents }, Now: clock.NewSystem().Now, Version: version,
-		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls}
+		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls,
+		Accounting: func() collector.AccountingLag { return f.last.Load().lag }}
 	if s.acct != nil {
 		src.Accounting, src.KPIs = s.acct.lag, s.acct.kpis
 	}
 	return src
 }
 
-// serveHTTP serves metrics and health.
-func (s *server) serveHTTP(l net.Listener, spawn func(string, func(context.Context) error)) {
+// pages are the controller's metrics and health.
+func (s *server) pages(g *group) http.Handler {
 	mux := http.NewServeMux()
 	f := newSampled(s)
-	spawn("figures for metrics", f.run)
+	g.spawn("figures for metrics", f.run)
 	collector.Mount(mux, s.exported(f))
 	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 	mux.HandleFunc("GET /livez", ok)
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.health)
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	spawn("metrics", func(context.Context) error {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	spawn("stop metrics", func(ctx context.Context) error {
-		<-ctx.Done()
-		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		return srv.Shutdown(stop)
-	})
+	return mux
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,20 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
-	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
-	"github.com/musterhpc/muster/internal/transport/channel"
-	"github.com/musterhpc/muster/internal/transport/framed"
-	"github.com/musterhpc/muster/internal/transport/grpcx"
-	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
-	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -46,6 +34,9 @@ type server struct {
 	archive  *archiveAdapter
 	blobs    *blobStore
 	acct     *accounting
+	told     accounted // what an accounting in another process said
+	codec    *event.Codec
+	began    spec.Instant
 	stop     chan struct{} // closed when a caller ends the process
 	stopOnce sync.Once
 
@@ -57,9 +48,6 @@ func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
 
 // run brings the roles up in order and takes them down in the reverse one.
 func (s *server) run(ctx context.Context) (err error) {
-	if !s.has("controller") {
-		return errors.New("accounting in a process of its own comes with a later release: run both roles in one process")
-	}
 	s.stop, s.calls = make(chan struct{}), &collector.Calls{}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,12 +56,15 @@ func (s *server) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if !s.has("controller") {
+		return s.runApart(ctx)
+	}
 	if err := s.openLedger(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.closeLedger()) }()
 	if s.has("accounting") {
-		if s.acct, err = s.openAccounting(ctx); err != nil {
+		if s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs}); err != nil {
 			return err
 		}
 		defer s.acct.close()
@@ -129,7 +120,7 @@ func (s *server) serveRoles(g *group) error {
 	if s.jobComp != nil {
 		g.spawn("job completion file", s.jobComp.run)
 	}
-	if err := s.listen(g.ctx, g.spawn); err != nil {
+	if err := s.listen(g); err != nil {
 		return err
 	}
 	s.log.Info("the controller is ready", "cluster", s.cluster.ClusterName, "seq", s.ctl.View().State.Seq, "socket", s.cfg.Socket)
@@ -158,6 +149,7 @@ func (s *server) openLedger(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.codec, s.began = codec, now
 	if s.archive, err = openArchive(s.cfg.Ledger.ArchiveDir, s.log); err != nil {
 		return err
 	}
@@ -198,91 +190,11 @@ func (s *server) closeLedger() error {
 	return errors.Join(s.durable.Close(ctx), s.archive.Close(), s.blobs.Close())
 }
 
-// listen opens the sockets and serves on them.
-func (s *server) listen(ctx context.Context, spawn func(string, func(context.Context) error)) error {
-	tlsSource, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
-	if err != nil {
-		return fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
-	}
-	names := identity.NewCache(identity.SystemPasswd(), 10000, time.Minute, time.Now)
-	ch := &channel.Server{TLS: tlsSource.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
-	admission := &channel.Admission{Revoked: tlsSource.Revoked, Now: time.Now, MayAttest: s.mayAttest, Names: names}
-	ep, err := grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Log: s.log,
-		Unary:  []grpc.UnaryServerInterceptor{timed(s.calls), guardUnary(uint32(os.Getuid()))},
-		Stream: []grpc.StreamServerInterceptor{guardStream(uint32(os.Getuid()))}})
-	if err != nil {
-		return err
-	}
-	service.RegisterClusterServer(ep, &daemon.ClusterService{C: s.ctl})
-	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
-	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl})
-	if s.acct != nil {
-		service.RegisterAccountingServer(ep, s.acct.service)
-	}
-	at, err := s.openDoors(ctx)
-	if err != nil {
-		return err
-	}
-	spawn("local socket", func(context.Context) error { return ep.Serve(at.local) })
-	if at.api != nil {
-		spawn("API", func(context.Context) error { return ep.Serve(at.api) })
-	}
-	spawn("stop API", func(ctx context.Context) error {
-		<-ctx.Done()
-		stop, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		return ep.Shutdown(stop)
-	})
-	if at.metrics != nil {
-		s.serveHTTP(at.metrics, spawn)
-	}
-	return nil
-}
-
-// doors are the sockets on which the process is reached; one that is switched
-// off is nil.
-type doors struct {
-	local        net.Listener
-	api, metrics net.Listener
-}
-
-// openDoors opens all of them, or none: nobody is served by a process that
-// then finds a port taken.
-func (s *server) openDoors(ctx context.Context) (at doors, err error) {
-	defer func() {
-		if err == nil {
-			return
-		}
-		for _, l := range [...]net.Listener{at.local, at.api, at.metrics} {
-			if l != nil {
-				err = errors.Join(err, l.Close())
-			}
-		}
-	}()
-	for _, tcp := range [...]struct {
-		key  string
-		addr conffile.Addr
-		to   *net.Listener
-	}{{"listen.grpc", s.cfg.Listen.GRPC, &at.api}, {"listen.metrics", s.cfg.Listen.Metrics, &at.metrics}} {
-		if tcp.addr.Off() {
-			continue
-		}
-		l, err := listen.TCP(ctx, string(tcp.addr))
-		if err != nil {
-			return at, fmt.Errorf("%s: %w (choose another in muster.yaml)", tcp.key, err)
-		}
-		*tcp.to = l
-	}
-	local, err := listen.Unix(s.cfg.Socket, 0o666)
-	if err != nil {
-		return at, err
-	}
-	at.local = local
-	return at, nil
-}
-
 // mayAttest lets a compute node speak for users that have a job there.
 func (s *server) mayAttest(node string, uid uint32) bool {
+	if s.ctl == nil {
+		return false // accounting apart does not know who runs where
+	}
 	st := s.ctl.View().State
 	n := st.Node(node)
 	return n != nil && slices.ContainsFunc(n.Jobs, func(j spec.JobUID) bool { return st.Job(j).Spec.UID == uid })

@@ -32,7 +32,7 @@ and an agent for each node that slurm.conf places here. What already runs is
 left alone.
 
 Usage:
-  muster up [--dir DIR | --config FILE]
+  muster up [--dir DIR | --config FILE] [--apart]
   muster down [--dir DIR | --config FILE] [--jobs]
 
 Examples:
@@ -51,6 +51,7 @@ type local struct {
 	out     io.Writer
 	wait    time.Duration
 	jobs    bool
+	apart   bool // accounting in a process of its own
 }
 
 // upCommand runs `musterd up` and `musterd down`.
@@ -61,7 +62,9 @@ func upCommand(verb string, args []string, out, errOut io.Writer) int {
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
 	fl.StringVar(&l.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
 	fl.DurationVar(&l.wait, "wait", 60*time.Second, "how long to wait for the daemons")
-	if verb == "down" {
+	if verb == "up" {
+		fl.BoolVar(&l.apart, "apart", false, "run controller and accounting in a process each")
+	} else {
 		fl.BoolVar(&l.jobs, "jobs", false, "cancel all jobs and wait for their end first")
 	}
 	help := fl.BoolP("help", "h", false, "print this help and exit")
@@ -145,6 +148,14 @@ func (l *local) running(name, program string) int {
 	return pid
 }
 
+// programOf is the program of a daemon by the name that up gives it.
+func programOf(name string) string {
+	if strings.HasPrefix(name, "agent-") {
+		return "muster-agent"
+	}
+	return "musterd"
+}
+
 // start runs a daemon in a session of its own, its output in a log file.
 func (l *local) start(name, program string, args ...string) error {
 	logf, err := os.OpenFile(l.logFile(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -172,10 +183,8 @@ func (l *local) up() error {
 	if err != nil {
 		return err
 	}
-	if l.running("musterd", "musterd") == 0 {
-		if err := l.start("musterd", self, "--config", l.config); err != nil {
-			return err
-		}
+	if err := l.startServers(self); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
 	defer cancel()
@@ -200,14 +209,40 @@ func (l *local) up() error {
 	return l.awaitAccounting(ctx)
 }
 
+// startServers starts the controller and accounting, in one process or two. A
+// cluster that went up apart stays so until it is taken down, also when one of
+// the two has died.
+func (l *local) startServers(self string) error {
+	if _, err := os.Stat(l.pidFile("accounting")); err == nil {
+		l.apart = true
+	}
+	switch {
+	case l.running("musterd", "musterd") != 0:
+	case l.apart:
+		if err := l.start("musterd", self, "--config", l.config, "--role", "controller"); err != nil {
+			return err
+		}
+	default:
+		return l.start("musterd", self, "--config", l.config)
+	}
+	if !l.apart || l.running("accounting", "musterd") != 0 {
+		return nil
+	}
+	return l.start("accounting", self, "--config", l.config, "--role", "accounting")
+}
+
 // awaitAccounting waits until the store takes rows. A store that stays away
 // is no reason to call the cluster down: jobs run without it.
 func (l *local) awaitAccounting(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.wait/3)
 	defer cancel()
 	st := &apiv1.AccountingStatusReply{}
-	err := l.until(ctx, "musterd", func(ctx context.Context) error {
-		if err := l.call(ctx, "Accounting/Status", &apiv1.AccountingStatusRequest{}, st); err != nil {
+	name, socket := "musterd", l.cfg.Socket
+	if l.apart {
+		name, socket = "accounting", l.cfg.AccountingSocket
+	}
+	err := l.until(ctx, name, func(ctx context.Context) error {
+		if err := callAt(ctx, socket, "Accounting/Status", &apiv1.AccountingStatusRequest{}, st); err != nil {
 			return err
 		}
 		if !st.GetUp() {
@@ -216,7 +251,7 @@ func (l *local) awaitAccounting(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", st.GetError(), l.logFile("musterd"))
+		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", st.GetError(), l.logFile(name))
 		return nil
 	}
 	fmt.Fprintf(l.out, "accounting  up: ClickHouse %s\n", st.GetStore())
@@ -288,7 +323,11 @@ func (l *local) registered(ctx context.Context, node string) error {
 
 // call makes one call on the local socket.
 func (l *local) call(ctx context.Context, method string, req, resp message) error {
-	c, err := client.Dial(ctx, client.Unix(l.cfg.Socket))
+	return callAt(ctx, l.cfg.Socket, method, req, resp)
+}
+
+func callAt(ctx context.Context, socket, method string, req, resp message) error {
+	c, err := client.Dial(ctx, client.Unix(socket))
 	if err != nil {
 		return err
 	}
@@ -298,10 +337,7 @@ func (l *local) call(ctx context.Context, method string, req, resp message) erro
 
 // until tries again until it works, the daemon has died, or time is up.
 func (l *local) until(ctx context.Context, name string, try func(context.Context) error) error {
-	program, _, _ := strings.Cut(name, "-")
-	if program == "agent" {
-		program = "muster-agent"
-	}
+	program := programOf(name)
 	for {
 		err := try(ctx)
 		if err == nil {
@@ -339,12 +375,8 @@ func (l *local) down() error {
 	for _, n := range l.nodes() {
 		names = append(names, "agent-"+n)
 	}
-	for _, name := range append(names, "musterd") {
-		program := "muster-agent"
-		if name == "musterd" {
-			program = "musterd"
-		}
-		if pid := l.running(name, program); pid != 0 {
+	for _, name := range append(names, "accounting", "musterd") {
+		if pid := l.running(name, programOf(name)); pid != 0 {
 			if err := stop(ctx, pid); err != nil {
 				return fmt.Errorf("%s (pid %d): %w", name, pid, err)
 			}

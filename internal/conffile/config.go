@@ -23,6 +23,10 @@ type Config struct {
 	// Path of the local socket that the tools on this host use. Empty means
 	// muster.sock in run_dir.
 	Socket string `yaml:"socket" kind:"path" example:"/run/muster/muster.sock"`
+	// Path of the local socket of accounting, where it runs in a process of its
+	// own (musterd --role accounting); the tools ask it about the past. Empty
+	// means accounting.sock in run_dir.
+	AccountingSocket string `yaml:"accounting_socket" kind:"path" example:"/run/muster/accounting.sock"`
 	// Addresses to listen on: a port, host:port, or off.
 	Listen Listen `yaml:"listen"`
 	// Where accounting is stored.
@@ -53,6 +57,8 @@ type Listen struct {
 	AgentMetrics Addr `yaml:"agent_metrics"`
 	// Accounting, where it runs apart from the controller.
 	AccountingAPI Addr `yaml:"accounting_api"`
+	// Accounting, where it runs apart: /metrics with the KPIs.
+	AccountingMetrics Addr `yaml:"accounting_metrics"`
 }
 
 // ClickHouse is the accounting store: a server by DSN, or the embedded engine.
@@ -120,6 +126,10 @@ type Telemetry struct {
 
 // Accounting is the ingest from the ledger into ClickHouse.
 type Accounting struct {
+	// Where accounting finds the controller, when it runs in a process of its
+	// own: host:port of its API (mutual TLS, with a controller's certificate in
+	// tls.dir). Empty means the controller's socket on this host.
+	Controller string `yaml:"controller" example:"ctl1:6817"`
 	// Most rows that go into one insert.
 	BatchRows int64 `yaml:"batch_rows"`
 	// Longest time a finished job waits to be inserted.
@@ -145,7 +155,7 @@ func Defaults() *Config {
 		SlurmConf: "/etc/slurm/slurm.conf",
 		Listen: Listen{
 			GRPC: ":6817", REST: ":6820", Metrics: ":8080",
-			AgentGRPC: ":6818", AgentMetrics: ":9400", AccountingAPI: ":6819",
+			AgentGRPC: ":6818", AgentMetrics: ":9400", AccountingAPI: ":6819", AccountingMetrics: ":8081",
 		},
 		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB}},
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},

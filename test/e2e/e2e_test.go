@@ -74,6 +74,12 @@ func shortDir(t *testing.T) string {
 
 func start(t *testing.T, conf ...string) *cluster {
 	t.Helper()
+	return startWith(t, nil, conf...)
+}
+
+// startWith is start with further options of up.
+func startWith(t *testing.T, up []string, conf ...string) *cluster {
+	t.Helper()
 	need(t)
 	c := &cluster{t: t, dir: shortDir(t), port: freePorts(t)}
 	args := []string{"init", "--dir", c.dir, "--nodes", "2", "--gpus", "8", "--port", strconv.Itoa(c.port)}
@@ -81,11 +87,11 @@ func start(t *testing.T, conf ...string) *cluster {
 		args = append(args, "--conf", line)
 	}
 	c.must(args...)
-	c.must("up", "--dir", c.dir)
+	c.must(append([]string{"up", "--dir", c.dir}, up...)...)
 	t.Cleanup(func() {
 		c.run("down", "--dir", c.dir, "--jobs")
 		if t.Failed() {
-			for _, log := range []string{"musterd.log", "agent-node1.log"} {
+			for _, log := range []string{"musterd.log", "accounting.log", "agent-node1.log"} {
 				data, _ := os.ReadFile(filepath.Join(c.dir, "run", log))
 				t.Logf("%s:\n%s", log, data[max(0, len(data)-4000):])
 			}
@@ -145,6 +151,12 @@ func (c *cluster) kill9(name string) {
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
+	}
+	for { // the kernel takes its time over a large process
+		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

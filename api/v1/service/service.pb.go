@@ -56,9 +56,10 @@ const file_service_proto_rawDesc = "" +
 	"\x06Agents\x127\n" +
 	"\x05Enrol\x12\x17.muster.v1.EnrolRequest\x1a\x15.muster.v1.EnrolReply\x127\n" +
 	"\x05Renew\x12\x17.muster.v1.RenewRequest\x1a\x15.muster.v1.EnrolReply\x12D\n" +
-	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\x8b\x01\n" +
+	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\xca\x01\n" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
+	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
 	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xb6\x03\n" +
 	"\n" +
 	"Accounting\x122\n" +
@@ -95,42 +96,44 @@ var file_service_proto_goTypes = []any{
 	(*v1.RenewRequest)(nil),            // 21: muster.v1.RenewRequest
 	(*v1.AgentMessage)(nil),            // 22: muster.v1.AgentMessage
 	(*v1.SubscribeRequest)(nil),        // 23: muster.v1.SubscribeRequest
-	(*v1.ConfirmRequest)(nil),          // 24: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 25: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 26: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 27: muster.v1.SqlQuery
-	(*v1.ReportQuery)(nil),             // 28: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 29: muster.v1.ReasonsQuery
-	(*v1.AccountingStatusRequest)(nil), // 30: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 31: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 32: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 33: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 34: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 35: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 36: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 37: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 38: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 39: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 40: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 41: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 42: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 43: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 44: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 45: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 46: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 47: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 48: muster.v1.CreateTokenReply
-	(*v1.ShutdownReply)(nil),           // 49: muster.v1.ShutdownReply
-	(*v1.EnrolReply)(nil),              // 50: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 51: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 52: muster.v1.LedgerBatch
-	(*v1.ConfirmReply)(nil),            // 53: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 54: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 55: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 56: muster.v1.SqlReply
-	(*v1.ReportReply)(nil),             // 57: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 58: muster.v1.ReasonsReply
-	(*v1.AccountingStatusReply)(nil),   // 59: muster.v1.AccountingStatusReply
+	(*v1.ContentRequest)(nil),          // 24: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 25: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 26: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 27: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 28: muster.v1.SqlQuery
+	(*v1.ReportQuery)(nil),             // 29: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 30: muster.v1.ReasonsQuery
+	(*v1.AccountingStatusRequest)(nil), // 31: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 32: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 33: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 34: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 35: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 36: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 37: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 38: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 39: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 40: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 41: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 42: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 43: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 44: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 45: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 46: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 47: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 48: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 49: muster.v1.CreateTokenReply
+	(*v1.ShutdownReply)(nil),           // 50: muster.v1.ShutdownReply
+	(*v1.EnrolReply)(nil),              // 51: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 52: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 53: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 54: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 55: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 56: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 57: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 58: muster.v1.SqlReply
+	(*v1.ReportReply)(nil),             // 59: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 60: muster.v1.ReasonsReply
+	(*v1.AccountingStatusReply)(nil),   // 61: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -158,49 +161,51 @@ var file_service_proto_depIdxs = []int32{
 	21, // 22: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
 	22, // 23: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
 	23, // 24: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	24, // 25: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	25, // 26: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	25, // 27: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	26, // 28: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	27, // 29: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	28, // 30: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	29, // 31: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	30, // 32: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	31, // 33: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	31, // 34: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	32, // 35: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	33, // 36: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	34, // 37: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	34, // 38: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	35, // 39: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	36, // 40: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	37, // 41: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	38, // 42: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	39, // 43: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	40, // 44: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	41, // 45: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	42, // 46: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	43, // 47: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	44, // 48: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	45, // 49: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	46, // 50: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	47, // 51: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	48, // 52: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	49, // 53: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	50, // 54: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	50, // 55: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	51, // 56: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	52, // 57: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	53, // 58: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	54, // 59: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	54, // 60: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	55, // 61: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	56, // 62: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	57, // 63: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	58, // 64: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	59, // 65: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	33, // [33:66] is the sub-list for method output_type
-	0,  // [0:33] is the sub-list for method input_type
+	24, // 25: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	25, // 26: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	26, // 27: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	26, // 28: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	27, // 29: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	28, // 30: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	29, // 31: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	30, // 32: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	31, // 33: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	32, // 34: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	32, // 35: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	33, // 36: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	34, // 37: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	35, // 38: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	35, // 39: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	36, // 40: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	37, // 41: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	38, // 42: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	39, // 43: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	40, // 44: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	41, // 45: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	42, // 46: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	43, // 47: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	44, // 48: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	45, // 49: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	46, // 50: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	47, // 51: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	48, // 52: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	49, // 53: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	50, // 54: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	51, // 55: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	51, // 56: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	52, // 57: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	53, // 58: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	54, // 59: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	55, // 60: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	56, // 61: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	56, // 62: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	57, // 63: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	58, // 64: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	59, // 65: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	60, // 66: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	61, // 67: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	34, // [34:68] is the sub-list for method output_type
+	0,  // [0:34] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -1067,6 +1067,7 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Ledger_Subscribe_FullMethodName = "/muster.v1.Ledger/Subscribe"
+	Ledger_Content_FullMethodName   = "/muster.v1.Ledger/Content"
 	Ledger_Confirm_FullMethodName   = "/muster.v1.Ledger/Confirm"
 )
 
@@ -1077,6 +1078,7 @@ const (
 // Ledger serves accounting when it runs in a process of its own.
 type LedgerClient interface {
 	Subscribe(ctx context.Context, in *v1.SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.LedgerBatch], error)
+	Content(ctx context.Context, in *v1.ContentRequest, opts ...grpc.CallOption) (*v1.ContentReply, error)
 	Confirm(ctx context.Context, in *v1.ConfirmRequest, opts ...grpc.CallOption) (*v1.ConfirmReply, error)
 }
 
@@ -1107,6 +1109,16 @@ func (c *ledgerClient) Subscribe(ctx context.Context, in *v1.SubscribeRequest, o
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Ledger_SubscribeClient = grpc.ServerStreamingClient[v1.LedgerBatch]
 
+func (c *ledgerClient) Content(ctx context.Context, in *v1.ContentRequest, opts ...grpc.CallOption) (*v1.ContentReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ContentReply)
+	err := c.cc.Invoke(ctx, Ledger_Content_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *ledgerClient) Confirm(ctx context.Context, in *v1.ConfirmRequest, opts ...grpc.CallOption) (*v1.ConfirmReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.ConfirmReply)
@@ -1124,6 +1136,7 @@ func (c *ledgerClient) Confirm(ctx context.Context, in *v1.ConfirmRequest, opts 
 // Ledger serves accounting when it runs in a process of its own.
 type LedgerServer interface {
 	Subscribe(*v1.SubscribeRequest, grpc.ServerStreamingServer[v1.LedgerBatch]) error
+	Content(context.Context, *v1.ContentRequest) (*v1.ContentReply, error)
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmReply, error)
 	mustEmbedUnimplementedLedgerServer()
 }
@@ -1137,6 +1150,9 @@ type UnimplementedLedgerServer struct{}
 
 func (UnimplementedLedgerServer) Subscribe(*v1.SubscribeRequest, grpc.ServerStreamingServer[v1.LedgerBatch]) error {
 	return status.Error(codes.Unimplemented, "method Subscribe not implemented")
+}
+func (UnimplementedLedgerServer) Content(context.Context, *v1.ContentRequest) (*v1.ContentReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Content not implemented")
 }
 func (UnimplementedLedgerServer) Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Confirm not implemented")
@@ -1173,6 +1189,24 @@ func _Ledger_Subscribe_Handler(srv interface{}, stream grpc.ServerStream) error 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Ledger_SubscribeServer = grpc.ServerStreamingServer[v1.LedgerBatch]
 
+func _Ledger_Content_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ContentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LedgerServer).Content(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Ledger_Content_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LedgerServer).Content(ctx, req.(*v1.ContentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Ledger_Confirm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.ConfirmRequest)
 	if err := dec(in); err != nil {
@@ -1198,6 +1232,10 @@ var Ledger_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "muster.v1.Ledger",
 	HandlerType: (*LedgerServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Content",
+			Handler:    _Ledger_Content_Handler,
+		},
 		{
 			MethodName: "Confirm",
 			Handler:    _Ledger_Confirm_Handler,

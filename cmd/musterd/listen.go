@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/listen"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/scheduler/daemon"
+)
+
+// listen opens the controller's sockets and serves on them.
+func (s *server) listen(g *group) error {
+	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	if err != nil {
+		return fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
+	}
+	ep, err := s.endpoint(source)
+	if err != nil {
+		return err
+	}
+	service.RegisterClusterServer(ep, &daemon.ClusterService{C: s.ctl})
+	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
+	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note})
+	if s.acct != nil {
+		service.RegisterAccountingServer(ep, s.acct.service)
+	} else {
+		service.RegisterAccountingServer(ep, absentAccounting{socket: s.cfg.AccountingSocket})
+	}
+	return doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics}.
+		serve(g, ep, s.pages(g))
+}
+
+// endpoint is the API without its services.
+func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
+	names := identity.NewCache(identity.SystemPasswd(), 10000, time.Minute, time.Now)
+	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
+	admission := &channel.Admission{Revoked: source.Revoked, Now: time.Now, MayAttest: s.mayAttest, Names: names}
+	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Log: s.log,
+		Unary:  []grpc.UnaryServerInterceptor{timed(s.calls), guardUnary(uint32(os.Getuid()))},
+		Stream: []grpc.StreamServerInterceptor{guardStream(uint32(os.Getuid()))}})
+}
+
+// doors are the places at which a process is reached, with the keys of
+// muster.yaml that choose them.
+type doors struct {
+	socket             string
+	apiKey, metricsKey string
+	api, metrics       conffile.Addr
+}
+
+// serve opens all of them, or none, and serves: nobody is served by a process
+// that then finds a port taken.
+func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err error) {
+	var opened []net.Listener
+	defer func() {
+		for _, l := range opened {
+			if err != nil {
+				err = errors.Join(err, l.Close())
+			}
+		}
+	}()
+	tcp := func(key string, addr conffile.Addr) (net.Listener, error) {
+		if addr.Off() {
+			return nil, nil
+		}
+		l, err := listen.TCP(g.ctx, string(addr))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w (choose another in muster.yaml)", key, err)
+		}
+		opened = append(opened, l)
+		return l, nil
+	}
+	api, err := tcp(d.apiKey, d.api)
+	if err != nil {
+		return err
+	}
+	metrics, err := tcp(d.metricsKey, d.metrics)
+	if err != nil {
+		return err
+	}
+	local, err := listen.Unix(d.socket, 0o666)
+	if err != nil {
+		return err
+	}
+	g.spawn("local socket", func(context.Context) error { return ep.Serve(local) })
+	if api != nil {
+		g.spawn("API", func(context.Context) error { return ep.Serve(api) })
+	}
+	g.spawn("stop API", func(ctx context.Context) error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		return ep.Shutdown(stop)
+	})
+	if metrics != nil {
+		serveHTTP(g, metrics, pages)
+	}
+	return nil
+}
+
+// serveHTTP serves pages until the group's context ends.
+func serveHTTP(g *group, l net.Listener, pages http.Handler) {
+	srv := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
+	g.spawn("metrics", func(context.Context) error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	g.spawn("stop metrics", func(ctx context.Context) error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return srv.Shutdown(stop)
+	})
+}
