@@ -179,11 +179,10 @@ func (c *call) acctPrint(ask *acctAsk, fields []acctColumn) error {
 // acctStream asks for rows that hold everything which happened before the
 // question, and hands each piece on.
 func (c *call) acctStream(req *apiv1.AcctQuery, each func(*apiv1.AcctReply) error) error {
-	var ping apiv1.PingReply
-	if err := c.ask(methodPing, &apiv1.PingRequest{}, &ping); err != nil {
+	var err error
+	if req.MinSeq, err = c.lastSeq(methodAcctRows); err != nil {
 		return err
 	}
-	req.MinSeq = ping.GetSeq()
 	return stream(c, methodAcctRows, req, each)
 }
 
@@ -253,15 +252,11 @@ func (c *call) acctScripts(jobs []string) error {
 // askFresh asks accounting for an answer that holds everything which happened
 // before the question.
 func (c *call) askFresh(method string, req, rep protoMessage, since func(seq uint64)) error {
-	var ping apiv1.PingReply
-	if err := c.ask(methodPing, &apiv1.PingRequest{}, &ping); err != nil {
-		// Accounting in a process of its own answers also without a controller,
-		// while which nothing new happens.
-		if _, perr := c.connectFor(method); perr != nil || c.past == nil {
-			return err
-		}
+	seq, err := c.lastSeq(method)
+	if err != nil {
+		return err
 	}
-	since(ping.GetSeq())
+	since(seq)
 	return c.ask(method, req, rep)
 }
 
@@ -632,4 +627,17 @@ func expandRow(r *apiv1.AcctRow) []*apiv1.AcctRow {
 		out = append(out, task)
 	}
 	return out
+}
+
+// lastSeq is what has happened so far, for a question to accounting. Where
+// that runs in a process of its own it answers also without a controller, and
+// while that is away nothing new happens.
+func (c *call) lastSeq(method string) (uint64, error) {
+	var ping apiv1.PingReply
+	if err := c.ask(methodPing, &apiv1.PingRequest{}, &ping); err != nil {
+		if _, perr := c.connectFor(method); perr != nil || c.past == nil {
+			return 0, err
+		}
+	}
+	return ping.GetSeq(), nil
 }
