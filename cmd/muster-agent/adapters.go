@@ -190,9 +190,16 @@ func (p simulatedGPUs) Assign(now spec.Instant, jobs []daemon.Assignment) error 
 }
 
 // metrics is the telemetry as the agent sees it.
-type metrics struct{ t *telemetry.Telemetry }
+type metrics struct {
+	t    *telemetry.Telemetry
+	jobs *jobFiles
+}
 
-func (m metrics) SetDevices(d []device.Device)      { m.t.SetDevices(d) }
+func (m metrics) SetDevices(d []device.Device) {
+	m.t.SetDevices(d)
+	m.jobs.changed()
+}
+
 func (m metrics) SetSample(s *device.Sample)        { m.t.SetSample(s) }
 func (m metrics) SetGPUAccounts(a []attrib.Account) { m.t.SetGPUAccounts(a) }
 func (m metrics) GPUEvent(k device.EventKind)       { m.t.GPUEvent(k) }
@@ -213,6 +220,7 @@ func (m metrics) SetJobs(jobs []daemon.JobOnNode) {
 		}
 	}
 	m.t.SetJobs(out)
+	m.jobs.changed()
 }
 
 func (m metrics) SetUsage(list []daemon.JobUsage) {

@@ -73,6 +73,7 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 	if err := a.serveHTTP(ctx, &wg); err != nil {
 		return err
 	}
+	a.ship(ctx, &wg)
 	return a.run(ctx)
 }
 
@@ -98,6 +99,8 @@ type assembled struct {
 	metrics  *telemetry.Telemetry
 	listener net.Listener // of /metrics; nil when off
 	gpus     gpu.Provider
+	jobs     *jobFiles // nil when no mapping is written
+	headers  []string  // of each push
 }
 
 // maxSocket is what the kernel takes for the path of a unix socket.
@@ -128,6 +131,9 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 		return nil, err
 	}
 	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels}
+	if opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile); err != nil {
+		return nil, err
+	}
 	var gpus daemon.GPUs
 	if a.gpus = choice.Provider; a.gpus != nil {
 		opts.Provider, gpus = a.gpus.Name(), a.gpus
@@ -136,6 +142,9 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 		}
 	}
 	if a.metrics, err = telemetry.New(opts); err != nil {
+		return nil, err
+	}
+	if err := a.openShipping(); err != nil {
 		return nil, err
 	}
 	m := &machine{s: s, metrics: a.metrics}
@@ -148,7 +157,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 		log.Warn("running without root", "effect", cfg.Degraded)
 	}
 	a.agent = daemon.New(cfg, daemon.Deps{
-		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics},
+		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
 		Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
 	})
 	return a, nil

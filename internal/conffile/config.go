@@ -122,6 +122,20 @@ type Telemetry struct {
 	// Where GPU figures come from: dcgm, nvml, simulated, or auto for the first
 	// of these that works.
 	Provider string `yaml:"provider" enum:"auto,dcgm,nvml,simulated"`
+	// File that chooses the GPU fields to export, in dcgm-exporter's CSV format.
+	// Empty: the default set.
+	CountersFile string `yaml:"counters_file" kind:"path" example:"/etc/muster/counters.csv"`
+	// Folder for the files from which a stock dcgm-exporter learns the job of a
+	// GPU (its --hpc-job-mapping-dir). Empty: none are written.
+	JobMappingDir string `yaml:"job_mapping_dir" kind:"path" example:"/run/dcgm-jobs"`
+	// Where agents send their metrics when they cannot be scraped: VictoriaMetrics'
+	// or vmagent's /api/v1/import/prometheus. Empty: nowhere.
+	PushURL string `yaml:"push_url" example:"http://vmagent:8429/api/v1/import/prometheus"`
+	// Time between two pushes.
+	PushInterval spec.Span `yaml:"push_interval"`
+	// File with headers of each push, one "Name: value" a line, such as
+	// Authorization. Readable by its owner only.
+	PushHeadersFile string `yaml:"push_headers_file" kind:"path" example:"/etc/muster/push.headers"`
 }
 
 // Accounting is the ingest from the ledger into ClickHouse.
@@ -159,7 +173,7 @@ func Defaults() *Config {
 		},
 		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB}},
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
-		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, Provider: "auto"},
+		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
 		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, StoreScripts: "auto"},
 		Log:        Log{Level: "info", Format: "text"},
 	}

@@ -74,6 +74,12 @@ func (c *Config) check(v *validator) {
 	between(v, "ledger.snapshot_every", c.Ledger.SnapshotEvery, 1_000, 100_000_000, number)
 	between(v, "ledger.retention", c.Ledger.Retention, spec.Day, spec.Infinite, formatSpan)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
+	between(v, "telemetry.push_interval", c.Telemetry.PushInterval, 1*spec.Second, spec.Hour, formatSpan)
+	if text := c.Telemetry.PushURL; text != "" {
+		if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			v.add("telemetry.push_url", "%q is not the URL of a web server: such as http://vmagent:8429/api/v1/import/prometheus", text)
+		}
+	}
 	between(v, "accounting.batch_rows", c.Accounting.BatchRows, 1, 1_000_000, number)
 	between(v, "accounting.batch_interval", c.Accounting.BatchInterval, 10*spec.Millisecond, spec.Minute, formatSpan)
 	reserved := []string{"gpu", "UUID", "device", "modelName", "hostname", "user", "account", "partition", "job", "instance", "le", "quantile"}

@@ -136,6 +136,8 @@ func agentMetrics() []catalogue.Metric {
 			"When the last GPU reading was taken, in seconds since 1970; 0 before the first.", "1"),
 		agent("muster_agent_gpu_events_total", catalogue.Counter, catalogue.None, "GPU events, by kind.", "6 kinds", "kind"),
 		agent("muster_agent_scrapes_total", catalogue.Counter, catalogue.None, "Scrapes served.", "1"),
+		agent("muster_agent_pushes_total", catalogue.Counter, catalogue.None, "Pushes tried; 0 where telemetry.push_url is not set.", "1"),
+		agent("muster_agent_push_errors_total", catalogue.Counter, catalogue.None, "Pushes that failed.", "1"),
 		agent("muster_agent_scrape_duration_seconds", catalogue.Histogram, catalogue.Seconds, "Time it took to print the metrics.", "buckets"),
 	}
 }

@@ -40,6 +40,8 @@ type self struct {
 	shepherd   *metrics.Gauge
 	controller *metrics.Gauge
 	scrapes    *metrics.Counter
+	pushes     *metrics.Counter
+	pushErrors *metrics.Counter
 	scraped    *metrics.PrometheusHistogram
 	collected  [sources]*metrics.Counter
 	errors     [sources]*metrics.Counter
@@ -70,6 +72,8 @@ func newSelf(o *Options) *self {
 		shepherd:   gauge("muster_agent_shepherd_up", 0),
 		controller: gauge("muster_agent_controller_connected", 0),
 		scrapes:    set.NewCounter(name("muster_agent_scrapes_total")),
+		pushes:     set.NewCounter(name("muster_agent_pushes_total")),
+		pushErrors: set.NewCounter(name("muster_agent_push_errors_total")),
 		scraped: set.NewPrometheusHistogramExt(name("muster_agent_scrape_duration_seconds"),
 			[]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1}),
 		events: map[device.EventKind]*metrics.Counter{},

@@ -31,13 +31,15 @@ type jobKey struct {
 
 // entity is a device or MIG instance as it is printed.
 type entity struct {
-	uuid    string
-	gpu     string // index of the device
-	labels  string // device labels
-	owner   string // job labels on gauges, or empty values
-	info    string // job labels of the job that holds it alone now; empty when there is none
-	shares  []share
-	reading *device.Reading // nil before the first collection
+	uuid     string
+	gpu      string // index of the device
+	labels   string // device labels
+	owner    string // job labels on gauges, or empty values
+	info     string // job labels of the job that holds it alone now; empty when there is none
+	job      uint64 // its number
+	instance int    // GPU instance of a MIG device, else -1
+	shares   []share
+	reading  *device.Reading // nil before the first collection
 }
 
 // share is one job's part of a shared entity.
@@ -107,9 +109,9 @@ func (t *Telemetry) describe(d *device.Device, m *device.MIG) string {
 
 // entity makes the printed form of a device or of one of its instances.
 func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe describer) entity {
-	e := entity{uuid: d.UUID, gpu: strconv.Itoa(d.Index), owner: pairs(jobLabels[:], "", "", "", "")}
+	e := entity{uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: pairs(jobLabels[:], "", "", "", "")}
 	if m != nil {
-		e.uuid = m.UUID
+		e.uuid, e.instance = m.UUID, m.GPUInstance
 	}
 	e.labels = describe(d, m)
 	if s.sample != nil {
@@ -118,7 +120,7 @@ func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe
 	switch {
 	case len(claims) == 1 && claims[0].share == 1000:
 		i := claims[0].job
-		e.info = s.jobText[i]
+		e.info, e.job = s.jobText[i], uint64(s.jobs[i].ID)
 		if s.sample != nil && s.jobs[i].From <= s.sample.At {
 			e.owner = e.info
 		}

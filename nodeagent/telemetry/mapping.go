@@ -1,0 +1,40 @@
+package telemetry
+
+import "strconv"
+
+// Mapping tells a stock dcgm-exporter who holds a GPU: Name is the GPU's index
+// or, for a MIG instance, "index.GPU instance", as the files of its
+// --hpc-job-mapping-dir are named; Job is 0 while nobody holds it alone.
+//
+// A GPU that several jobs share is mapped to none of them: the exporter would
+// print the whole device's value once for each.
+type Mapping struct {
+	Name string
+	Job  uint64
+}
+
+// Mappings lists the devices and MIG instances of the node in order.
+func (t *Telemetry) Mappings() []Mapping {
+	s := t.state.Load()
+	out := make([]Mapping, 0, len(s.entities))
+	for i := range s.entities {
+		e := &s.entities[i]
+		m := Mapping{Name: e.gpu}
+		if e.instance >= 0 {
+			m.Name += "." + strconv.Itoa(e.instance)
+		}
+		if e.info != "" {
+			m.Job = e.job
+		}
+		// Compute instances of one GPU instance share its file: who holds the
+		// first of them is named, unless another holds the second.
+		if n := len(out); n > 0 && out[n-1].Name == m.Name {
+			if out[n-1].Job != m.Job {
+				out[n-1].Job = 0
+			}
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
