@@ -24,6 +24,7 @@ type Source struct {
 	View    func() *view.View
 	Agents  func() int
 	KPIs    func() []kpi.Value // figures of accounting, computed in the background; may be nil
+	Budgets func() []kpi.Spent // the same of budgets; may be nil
 	Now     func() spec.Instant
 	Version string
 	// Accounting is the lag of the store behind the ledger.
@@ -108,7 +109,7 @@ func (p *pictures) of(v *view.View, live func() map[string]Live) *picture {
 func families() []family {
 	var out []family
 	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), schedulerFamilies(), ledgerFamilies(),
-		raftFamilies(), apiFamilies(), accountingFamilies(), kpiFamilies(), guideFamilies()} {
+		raftFamilies(), apiFamilies(), accountingFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
 		out = append(out, list...)
 	}
 	return out

@@ -80,6 +80,10 @@ func source(v *view.View) Source {
 		Live: func() map[string]Live { return map[string]Live{"n1": {MemFree: 15000}} },
 		View: func() *view.View { return v }, Agents: func() int { return 2 }, Now: func() spec.Instant { return v.State.At }, Version: "test",
 		Accounting: func() AccountingLag { return AccountingLag{Up: true, Seq: v.State.Seq - 2, Seconds: 1.5} },
+		Budgets: func() []kpi.Spent {
+			return []kpi.Spent{{Budget: kpi.Budget{Account: "default", Start: v.State.At.Add(-spec.Day), End: v.State.At.Add(3 * spec.Day)}, Amount: 100, Spent: 25,
+				Recent: 20, Window: spec.Day, At: v.State.At}}
+		},
 		KPIs: func() []kpi.Value {
 			out := []kpi.Value{{KPI: "wait_p95", By: kpi.ByCluster, Key: "lab", Window: "1d", Null: true}}
 			for i, k := range kpi.All() {

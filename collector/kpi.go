@@ -65,3 +65,28 @@ func kpiFamily(metric string) family {
 		}
 	}}
 }
+
+// budgetFamilies are the budgets in force, by account. Budgets of an account
+// never overlap, so there is one at a time.
+func budgetFamilies() []family {
+	const src, card = "cost.budgets and cost.prices in muster.yaml, and SQL over the accounting store", "accounts with a budget"
+	figure := func(name, help string, unit catalogue.Unit, f func(b *kpi.Spent) float64) family {
+		return family{gauge(name, help, unit, src, card, "account"), func(s *scrape) {
+			if s.src.Budgets == nil {
+				return
+			}
+			list := s.src.Budgets()
+			for i := range list {
+				s.send(f(&list[i]), list[i].Account)
+			}
+		}}
+	}
+	return []family{
+		figure("muster_budget_amount", "Amount of the account's budget, in the site's currency.", catalogue.None, func(b *kpi.Spent) float64 { return b.Amount }),
+		figure("muster_budget_spent", "What the account and all below it have spent of the budget, in the site's currency.", catalogue.None, func(b *kpi.Spent) float64 { return b.Spent }),
+		figure("muster_budget_spent_ratio", "Part of the budget that is spent.", catalogue.Ratio, func(b *kpi.Spent) float64 { return b.Share() }),
+		figure("muster_budget_elapsed_ratio", "Part of the budget's time that is over.", catalogue.Ratio, func(b *kpi.Spent) float64 { return b.Elapsed() }),
+		figure("muster_budget_forecast_ratio", "Part of the budget that will be spent at its end if spending goes on as in the last seven days.", catalogue.Ratio,
+			func(b *kpi.Spent) float64 { return b.Forecast() / b.Amount }),
+	}
+}

@@ -30,6 +30,7 @@ type Daemon struct {
 	hurry   chan struct{} // somebody waits for what is not stored yet
 	figures figures
 	kpis    atomic.Pointer[[]kpi.Value]
+	budgets atomic.Pointer[[]kpi.Spent]
 }
 
 // figures are counters for metrics.

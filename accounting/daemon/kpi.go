@@ -63,6 +63,11 @@ func (d *Daemon) compute(ctx context.Context) ([]kpi.Value, error) {
 		}
 		out = append(out, values...)
 	}
+	budgets, err := d.computeBudgets(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	d.budgets.Store(&budgets)
 	return kpi.Bound(out, kpi.MaxKeys), nil
 }
 
@@ -107,24 +112,19 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 
 // drift computes the figures about associations.
 func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
-	ask := func(q query.Query, each func(scan func(...any) error) error) error {
+	ask := asker(func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
 		if sql != nil {
 			*sql = append(*sql, q.SQL)
 		}
 		return d.cfg.Store.Query(ctx, q, each)
-	}
-	var tree []kpi.Node
-	err := ask(query.Shares(scope), func(scan func(...any) error) error {
-		var n kpi.Node
-		defer func() { tree = append(tree, n) }()
-		return scan(&n.ID, &n.Parent, &n.Account, &n.User, &n.Shares)
 	})
+	nodes, err := tree(ctx, ask, scope)
 	if err != nil {
 		return nil, err
 	}
 	demand := func(parts int) ([][]kpi.Use, error) {
 		out := make([][]kpi.Use, parts)
-		err := ask(query.Demand(scope, window, parts), func(scan func(...any) error) error {
+		err := ask(ctx, query.Demand(scope, window, parts), func(scan func(...any) error) error {
 			var part int64
 			var u kpi.Use
 			if err := scan(&part, &u.Account, &u.User, &u.Used); err != nil {
@@ -143,7 +143,7 @@ func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, wind
 	put := func(figure string, by kpi.Dimension, key string, ok bool, v float64) {
 		out = append(out, kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v})
 	}
-	all := kpi.Drift(tree, whole[0])
+	all := kpi.Drift(nodes, whole[0])
 	put("fairshare_drift", kpi.ByCluster, d.name(), all.OK, all.Total)
 	for _, key := range slices.Sorted(maps.Keys(all.Accounts)) {
 		put("fairshare_drift", kpi.ByAccount, key, true, all.Accounts[key])
@@ -163,7 +163,7 @@ func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, wind
 		}
 		var x, y []float64
 		for i, use := range parts {
-			if day := kpi.Drift(tree, use); day.OK {
+			if day := kpi.Drift(nodes, use); day.OK {
 				x, y = append(x, float64(i)), append(y, day.Total)
 			}
 		}

@@ -1,12 +1,15 @@
 package daemon_test
 
 import (
+	"fmt"
 	"math"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/spec"
 )
@@ -386,5 +389,102 @@ func checkKPIs(t *testing.T, r *rig, p *plain, from, to int64) {
 				}
 			}
 		}
+	}
+}
+
+// checkCharge: each line of the bill is what a loop over the runs gives, in
+// whole numbers, and the lines add up to the rounded whole.
+func checkCharge(t *testing.T, r *rig, p *plain, from, to int64) {
+	t.Helper()
+	reply, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "chargeback", Start: from * 1000, End: to * 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact, total, cpu := map[string]*big.Int{}, new(big.Int), new(big.Int)
+	for _, pr := range p.runs {
+		if pr.start == 0 || pr.start >= to || pr.end != 0 && pr.end <= from {
+			continue
+		}
+		k := pr.spec.Account + "/" + pr.spec.User
+		if exact[k] == nil {
+			exact[k] = new(big.Int)
+		}
+		if pr.end != 0 && pr.end <= pr.start {
+			continue
+		}
+		cpu.Add(cpu, big.NewInt(pr.alloc.TRES.CPU*within(pr.start, pr.end, from, to)))
+		p.during(from, to, func(t rate, a, b int64) {
+			milli := func(v float64) int64 { return int64(v * 1000) } // prices are thousandths here
+			price := (milli(t.cpu)*pr.alloc.TRES.CPU+milli(t.node)*pr.alloc.TRES.Node+milli(t.gpu)*pr.alloc.TRES.Get("gres/gpu")+
+				milli(t.nv)*pr.alloc.TRES.Get("gres/gpu:h100"))*1024 + milli(t.mem)*pr.alloc.TRES.Mem
+			n := new(big.Int).Mul(big.NewInt(price*1000), big.NewInt(within(pr.start, pr.end, a, b)))
+			exact[k].Add(exact[k], n)
+			total.Add(total, n)
+		})
+	}
+	micro := big.NewInt(3_600_000_000 * 1024) // exact parts in a millionth of the currency
+	sum, seconds := new(big.Int), new(big.Int)
+	for _, row := range reply.GetRows() {
+		c := row.GetCells()
+		k := c[0].GetText() + "/" + c[1].GetText()
+		got, ok := new(big.Int).SetString(strings.Replace(c[len(c)-1].GetText(), ".", "", 1), 10)
+		if !ok || exact[k] == nil {
+			t.Fatalf("a line of %s costs %s", k, c[len(c)-1].GetText())
+		}
+		if diff := new(big.Int).Sub(new(big.Int).Mul(got, micro), exact[k]); diff.CmpAbs(micro) >= 0 {
+			t.Errorf("%s pays %s, the loop says %v / %v", k, c[len(c)-1].GetText(), exact[k], micro)
+		}
+		sum.Add(sum, got)
+		seconds.Add(seconds, big.NewInt(c[3].GetInt()))
+		delete(exact, k)
+	}
+	if len(exact) > 0 {
+		t.Errorf("the bill lacks %v", exact)
+	}
+	near := func(what string, sum, exact, unit *big.Int) {
+		if d := new(big.Int).Sub(new(big.Int).Mul(sum, unit), exact); d.Lsh(d, 1).CmpAbs(unit) > 0 {
+			t.Errorf("the lines' %s add up to %v, the ledger's is %v / %v", what, sum, exact, unit)
+		}
+	}
+	near("cost", sum, total, micro)
+	near("cpu-seconds", seconds, cpu, big.NewInt(1_000_000))
+}
+
+// TestBudget: how a budget stands is what its bill adds up to.
+func TestBudget(t *testing.T) {
+	ledger := newLedger(t)
+	h := tallytest.New(t, spec.AtUnix(1_790_000_000))
+	h.Nodes(2, 4, 8000, 2)
+	h.Accounts([]string{"ml", "bio"}, map[string][]string{"ml": {"alice"}, "bio": {"eve"}})
+	for _, who := range []tallytest.Ask{{User: "alice", UID: 1001, Account: "ml", CPUs: 2}, {User: "eve", UID: 1003, Account: "bio", CPUs: 1}} {
+		uid := h.Submit(who)
+		h.Start(uid, "n1")
+		h.Wait(10 * spec.Hour)
+		h.Finish(uid, spec.Usage{})
+	}
+	ledger.add(t, h.Log, 25)
+	r := newRig(t, startEngine(t).Socket(), ledger)
+	r.clock.set(h.Now)
+	var err error
+	r.cfg.Rates, err = kpi.ParseRates("EUR", "", []string{"2026-01-01 cpu=0.5"}, nil, []string{"ml 2026-01-01 2027-01-01 40 warn=20", "root 2026-01-01 2027-01-01 100", "bio 2025-01-01 2026-01-01 7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.stored(uint64(len(h.Log)))
+	reply, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "budget"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, row := range reply.GetRows() {
+		c := row.GetCells()
+		got += fmt.Sprintln(c[0].GetText(), c[3].GetFloat(), c[4].GetFloat(), c[5].GetFloat(), c[9].GetInt())
+	}
+	if want := "ml 40 10 0.25 20\nroot 100 15 0.15 0\nbio 7 0 0 0\n"; got != want {
+		t.Errorf("budgets:\n%s", got)
+	}
+	if _, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "kpi", By: "account"}); err != nil {
+		t.Error(err)
 	}
 }

@@ -268,6 +268,7 @@ func TestPlainLoops(t *testing.T) {
 			third := (end - first) / 3
 			for _, w := range [][2]int64{{first, end}, {first + third, end - third}, {end - third, end}, {first - 3600e6, first + third/2}, {end - 4*86400e6, end}} {
 				checkKPIs(t, r, p, w[0], w[1])
+				checkCharge(t, r, p, w[0], w[1])
 				checkReports(t, r, p, w[0], w[1])
 			}
 		})

@@ -24,7 +24,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	if err != nil {
 		return nil, s.D.away(err)
 	}
-	r, err := s.newReport(q, scope, name == "kpi")
+	r, err := s.newReport(q, scope, name == "kpi" || name == "budget")
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +40,13 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.users(ctx, max(int(q.GetTop()), 0))
 	case "kpi":
 		err = r.figures(ctx)
+	case "budget":
+		err = r.budget(ctx)
+	case "chargeback":
+		err = r.chargeback(ctx)
 	default:
 		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no report %q: it is one of cluster Utilization, "+
-			"cluster AccountUtilizationByUser, cluster UserUtilizationByAccount, user TopUsage, kpi", q.GetReport()))
+			"cluster AccountUtilizationByUser, cluster UserUtilizationByAccount, user TopUsage, kpi, budget, chargeback", q.GetReport()))
 	}
 	if err != nil {
 		return nil, err

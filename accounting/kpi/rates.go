@@ -175,9 +175,6 @@ func ParseRates(currency, pue string, prices, carbon, budgets []string) (Rates, 
 		if err != nil {
 			return out, err
 		}
-		if len(out.Prices) == 0 {
-			return out, bad(line, "a budget needs prices")
-		}
 		for _, o := range out.Budgets {
 			if o.Account == b.Account && o.Start < b.End && b.Start < o.End {
 				return out, bad(line, "%s has another budget at the same time", b.Account)

@@ -34,7 +34,7 @@ func TestRates(t *testing.T) {
 		{prices: []string{"2026-01-01 cpu=-1"}}, {prices: []string{"2026-01-01 cpu=1.0000001"}}, {prices: []string{"2026-01-01 cpu=1 cpu=2"}},
 		{prices: []string{"2026-01-01 gres/=1"}}, {prices: []string{"2026-01-01 time=1"}}, {prices: []string{"2026-02-30 cpu=1"}},
 		{prices: []string{"2026-01-01 cpu=1", "2026-01-01 cpu=2"}}, {carbon: []string{"2026-01-01"}}, {carbon: []string{"2026-01-01 x"}},
-		{carbon: []string{"2026-01-01 1", "2026-01-01 2"}}, {budgets: []string{"ml 2026-01-01 2027-01-01 5"}},
+		{carbon: []string{"2026-01-01 1", "2026-01-01 2"}},
 		{prices: prices, budgets: []string{"ml 2026-01-01 2025-01-01 5"}}, {prices: prices, budgets: []string{"ml 2026-01-01 2027-01-01 0"}},
 		{prices: prices, budgets: []string{"ml 2026-01-01 2027-01-01 5 warn=x"}}, {prices: prices, budgets: []string{"ml 2026-01-01 2027-01-01 5 soon"}},
 		{prices: prices, budgets: []string{"ml 2026-01-01 2027-01-01 5", "ml 2026-12-31 2028-01-01 5"}}, {prices: prices, budgets: []string{"ml 2026-01-01"}},

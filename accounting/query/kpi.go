@@ -237,3 +237,32 @@ func (b *builder) capacity() string {
 		"caps[1] * ((b - a) / 1e6) AS cpu, caps[2] * ((b - a) / 1e6) AS gpu\n    FROM " +
 		b.nodeIntervals("cpus, gpus") + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
 }
+
+// Charged lists the TRES whose use stands in a bill.
+func Charged() []string { return []string{"cpu", "mem", "node", "gres/gpu", "billing"} }
+
+// Charge asks what was used and what it cost: account, user, runs (UInt64),
+// the use of each of Charged and the cost in 1/kpi.CostScale, as texts.
+func (r *Report) Charge(s Scope, rates *kpi.Rates) Query {
+	b := begin(s)
+	r.bounds(b)
+	cost := b.exactCost(r, rates)
+	if cost == "" {
+		cost = "toInt128(0)"
+	}
+	const within = "greatest(0, " + overlap + ")"
+	columns := "account, user, " + cost + " AS cost_n"
+	sums := ""
+	for i, name := range Charged() {
+		one := *r
+		one.TRES = name
+		alloc, _, _, err := one.amount(b)
+		if err != nil {
+			continue // all of Charged are known
+		}
+		columns += fmt.Sprintf(", toInt128(%s) * %s AS used_%d", alloc, within, i)
+		sums += fmt.Sprintf(", toString(sum(used_%d)) AS used_%d_us", i, i)
+	}
+	return b.query("SELECT account, user, toUInt64(count()) AS runs" + sums + ", toString(sum(cost_n)) AS cost\nFROM " + b.runs(columns, ran+r.filters(b)) +
+		"\nGROUP BY account, user\nORDER BY account, user")
+}

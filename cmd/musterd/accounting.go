@@ -42,6 +42,13 @@ func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
 	if err != nil {
 		return nil, err
 	}
+	rates, err := s.cfg.Rates()
+	if err != nil {
+		return nil, err
+	}
+	if len(rates.Budgets) > 0 && len(rates.Prices) == 0 {
+		s.log.Warn("cost.budgets stand in muster.yaml without cost.prices: nothing is counted against them")
+	}
 	a := &accounting{cfg: s.cfg.ClickHouse.Embedded, own: s.cfg.UsesEmbedded(), log: s.log}
 	opts := clickhouse.Options{Socket: a.cfg.Socket}
 	if !a.own {
@@ -69,6 +76,7 @@ func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || c.UID == 0}
 		},
+		Rates:    rates,
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()

@@ -94,7 +94,7 @@ func (s *server) exported(f *sampled) collector.Source {
 		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls,
 		Accounting: func() collector.AccountingLag { return f.last.Load().lag }}
 	if s.acct != nil {
-		src.Accounting, src.KPIs = s.acct.lag, s.acct.kpis
+		src.Accounting, src.KPIs, src.Budgets = s.acct.lag, s.acct.kpis, s.acct.daemon.Budgets
 	}
 	return src
 }

@@ -1,6 +1,9 @@
 package conffile
 
-import "github.com/musterhpc/muster/spec"
+import (
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/spec"
+)
 
 // Config is muster.yaml. Everything that describes the cluster itself (nodes,
 // partitions, limits, priorities) stands in slurm.conf and its companions; here
@@ -39,6 +42,8 @@ type Config struct {
 	Telemetry Telemetry `yaml:"telemetry"`
 	// The way from the ledger into ClickHouse.
 	Accounting Accounting `yaml:"accounting"`
+	// What use costs, in money and in carbon.
+	Cost Cost `yaml:"cost"`
 	// What the daemons write to standard error.
 	Log Log `yaml:"log"`
 }
@@ -151,6 +156,30 @@ type Accounting struct {
 	// Whether job scripts are stored: auto as AccountingStoreFlags of slurm.conf
 	// says, never whatever it says.
 	StoreScripts string `yaml:"store_scripts" enum:"auto,never"`
+}
+
+// Cost turns use into money and carbon.
+type Cost struct {
+	// The currency of prices and budgets, as it is printed beside amounts.
+	Currency string `yaml:"currency" example:"EUR"`
+	// Price lists: the day from which one holds (UTC), then the price of one
+	// unit of each TRES for an hour; memory is counted in GiB. A run that spans
+	// two lists is charged by both. Without a list nothing costs anything and
+	// the figure is missing.
+	Prices []string `yaml:"prices" example:"[\"2026-01-01 cpu=0.012 mem=0.002 gres/gpu=1.50\"]"`
+	// Carbon intensity of the site's power: the day from which it holds (UTC)
+	// and the grams of CO2e for a kWh.
+	Carbon []string `yaml:"carbon" example:"[\"2026-01-01 380\"]"`
+	// Power usage effectiveness: what the site draws by what its computers draw.
+	PUE string `yaml:"pue" example:"\"1.4\""`
+	// Budgets: the account (with all below it), its first day, the day after its
+	// last, the amount, and the percentages at which a warning is due.
+	Budgets []string `yaml:"budgets" example:"[\"ml 2026-01-01 2027-01-01 120000 warn=80,95\"]"`
+}
+
+// Rates are the prices, intensities and budgets that Cost says.
+func (c *Config) Rates() (kpi.Rates, error) {
+	return kpi.ParseRates(c.Cost.Currency, c.Cost.PUE, c.Cost.Prices, c.Cost.Carbon, c.Cost.Budgets)
 }
 
 // Log is the daemons' log.

@@ -79,6 +79,8 @@ func typeName(f reflect.StructField) string {
 	switch f.Type.Kind() {
 	case reflect.Struct:
 		return "section"
+	case reflect.Slice:
+		return "list"
 	case reflect.Int64:
 		return "number"
 	case reflect.Bool:
@@ -94,6 +96,15 @@ func scalarText(v reflect.Value) string {
 		return formatSpan(x)
 	case Secret:
 		return x.Reveal()
+	case []string:
+		if len(x) == 0 {
+			return ""
+		}
+		out := make([]string, len(x))
+		for i := range x {
+			out[i] = strconv.Quote(x[i])
+		}
+		return "[" + strings.Join(out, ", ") + "]"
 	case fmt.Stringer: // Size, Addr
 		return x.String()
 	}

@@ -89,6 +89,9 @@ func (c *Config) check(v *validator) {
 	case slices.Contains(reserved, name):
 		v.add("telemetry.job_label_name", "%q is the name of another label", name)
 	}
+	if _, err := c.Rates(); err != nil {
+		v.add("cost", "%s", err.Error())
+	}
 	v.enums(reflect.ValueOf(c).Elem(), "")
 }
 

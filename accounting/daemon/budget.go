@@ -1,0 +1,221 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Budgets are the budgets in force as they stood when they were last computed.
+// The slice never changes.
+func (d *Daemon) Budgets() []kpi.Spent {
+	if p := d.budgets.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// asker runs a query; its text may be noted somewhere.
+type asker func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error
+
+// tree is the tree of associations as it is now.
+func tree(ctx context.Context, ask asker, scope query.Scope) ([]kpi.Node, error) {
+	var out []kpi.Node
+	err := ask(ctx, query.Shares(scope), func(scan func(...any) error) error {
+		var n kpi.Node
+		err := scan(&n.ID, &n.Parent, &n.Account, &n.User, &n.Shares)
+		out = append(out, n)
+		return err
+	})
+	return out, err
+}
+
+// charge is what one user's use in one account cost, exactly.
+type charge struct {
+	account, user string
+	used          []*big.Int // TRES-microseconds, as chargedTRES
+	cost          *big.Int   // in 1/kpi.CostScale
+	runs          uint64
+}
+
+// charges asks what was used and what it cost.
+func charges(ctx context.Context, ask asker, scope query.Scope, r *query.Report, rates *kpi.Rates) ([]charge, error) {
+	var out []charge
+	err := ask(ctx, r.Charge(scope, rates), func(scan func(...any) error) error {
+		c := charge{used: make([]*big.Int, len(query.Charged())), cost: new(big.Int)}
+		text := make([]string, len(c.used)+1)
+		dest := []any{&c.account, &c.user, &c.runs}
+		for i := range text {
+			dest = append(dest, &text[i])
+		}
+		if err := scan(dest...); err != nil {
+			return err
+		}
+		for i := range text {
+			n, err := amount(text[i])
+			if err != nil {
+				return err
+			}
+			if i < len(c.used) {
+				c.used[i] = n
+			} else {
+				c.cost = n
+			}
+		}
+		out = append(out, c)
+		return nil
+	})
+	return out, err
+}
+
+// money is an exact sum in the currency.
+func money(n *big.Int) float64 {
+	f, _ := new(big.Float).Quo(new(big.Float).SetInt(n), new(big.Float).SetInt(costScale())).Float64()
+	return f
+}
+
+func costScale() *big.Int {
+	return new(big.Int).Mul(big.NewInt(1_000_000*1024), big.NewInt(3_600_000_000))
+}
+
+// spent tells how a budget stands.
+func spent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.Node, b kpi.Budget, rates *kpi.Rates) (kpi.Spent, error) {
+	s := kpi.Spent{Budget: b, Amount: float64(b.Micro) / 1e6, At: scope.Now}
+	since := func(from spec.Instant) (float64, error) {
+		r := &query.Report{Start: from, End: min(b.End, scope.Now), Accounts: kpi.Below(nodes, b.Account)}
+		list, err := charges(ctx, ask, scope, r, rates)
+		sum := new(big.Int)
+		for _, c := range list {
+			sum.Add(sum, c.cost)
+		}
+		return money(sum), err
+	}
+	if scope.Now <= b.Start {
+		return s, nil
+	}
+	var err error
+	if s.Spent, err = since(b.Start); err != nil {
+		return s, err
+	}
+	end := min(b.End, scope.Now)
+	from := max(b.Start, end.Add(-kpi.RecentSpan))
+	s.Window = end.Sub(from)
+	s.Recent, err = since(from)
+	return s, err
+}
+
+// computeBudgets asks how the budgets in force stand.
+func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.Spent, error) {
+	out := []kpi.Spent{}
+	if len(d.cfg.Rates.Budgets) == 0 || len(d.cfg.Rates.Prices) == 0 {
+		return out, nil
+	}
+	ask := asker(d.cfg.Store.Query)
+	nodes, err := tree(ctx, ask, scope)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range d.cfg.Rates.Budgets {
+		if scope.Now < b.Start || scope.Now >= b.End {
+			continue
+		}
+		s, err := spent(ctx, ask, scope, nodes, b, &d.cfg.Rates)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// budget is muster report budget: how each budget stands. A user sees those of
+// the accounts that are asked for.
+func (r *report) budget(ctx context.Context) error {
+	rates := &r.s.D.cfg.Rates
+	if len(rates.Budgets) == 0 {
+		return spec.Refuse(spec.CodeBadRequest, "there is no budget: cost.budgets of muster.yaml names them")
+	}
+	if len(rates.Prices) == 0 {
+		return errNoPrices()
+	}
+	nodes, err := tree(ctx, r.query, r.scope)
+	if err != nil {
+		return err
+	}
+	unit := rates.Currency
+	r.columns([3]string{"Account", "text"}, [3]string{"Start", "int", "unix seconds"}, [3]string{"End", "int", "unix seconds"}, [3]string{"Amount", "float", unit},
+		[3]string{"Spent", "float", unit}, [3]string{"Share", "float", string(kpi.Ratio)}, [3]string{"Elapsed", "float", string(kpi.Ratio)},
+		[3]string{"Forecast", "float", unit}, [3]string{"RunsOut", "int", "unix seconds"}, [3]string{"Warning", "int", "%"})
+	for _, b := range rates.Budgets {
+		if len(r.ask.Accounts) > 0 && !slices.Contains(r.ask.Accounts, b.Account) {
+			continue
+		}
+		s, err := spent(ctx, r.query, r.scope, nodes, b, rates)
+		if err != nil {
+			return err
+		}
+		var out, warn any
+		if at, ok := s.RunsOut(); ok {
+			out = int64(at) / int64(spec.Second)
+		}
+		if p := s.Warning(); p > 0 {
+			warn = p
+		}
+		r.row(b.Account, int64(b.Start)/int64(spec.Second), int64(b.End)/int64(spec.Second), s.Amount, s.Spent, s.Share(), s.Elapsed(), s.Forecast(), out, warn)
+	}
+	return nil
+}
+
+func errNoPrices() error {
+	return spec.Refuse(spec.CodeBadRequest, "there are no prices: cost.prices of muster.yaml names them")
+}
+
+// chargeback is muster report chargeback: what each user in each account used
+// and what it cost, rounded so that the lines add up to the total.
+func (r *report) chargeback(ctx context.Context) error {
+	rates := &r.s.D.cfg.Rates
+	if len(rates.Prices) == 0 {
+		return errNoPrices()
+	}
+	list, err := charges(ctx, r.query, r.scope, &r.ask, rates)
+	if err != nil {
+		return err
+	}
+	r.columns([3]string{"Account", "text"}, [3]string{"Login", "text"}, [3]string{"Runs", "int"})
+	for _, name := range query.Charged() {
+		unit := name + "-seconds"
+		if name == "mem" {
+			unit = "MiB-seconds"
+		}
+		r.columns([3]string{strings.ReplaceAll(name, "/", "_"), "int", unit})
+	}
+	r.columns([3]string{"Cost", "text", rates.Currency})
+	exact := make([]*big.Int, len(list))
+	used := make([][]*big.Int, len(query.Charged()))
+	for i, c := range list {
+		exact[i] = c.cost
+		for k := range used {
+			used[k] = append(used[k], c.used[k])
+		}
+	}
+	// Costs are rounded to millionths, amounts to seconds.
+	cost, _ := kpi.Apportion(exact, new(big.Int).Div(costScale(), big.NewInt(1_000_000)))
+	for k := range used {
+		used[k], _ = kpi.Apportion(used[k], big.NewInt(1_000_000))
+	}
+	for i, c := range list {
+		cells := []any{c.account, c.user, int64(c.runs)}
+		for k := range used {
+			cells = append(cells, used[k][i].Int64())
+		}
+		q, rest := new(big.Int).DivMod(cost[i], big.NewInt(1_000_000), new(big.Int))
+		r.row(append(cells, fmt.Sprintf("%d.%06d", q, rest))...)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package kpi_test
+
+import (
+	"fmt"
+	"math/big"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/spec"
+)
+
+// TestSpent: burn-down and forecast.
+func TestSpent(t *testing.T) {
+	s := kpi.Spent{Budget: kpi.Budget{Start: 0, End: spec.Instant(100 * spec.Day), Warn: []int64{50, 80}}, Amount: 1000, Spent: 600, Recent: 70,
+		Window: 7 * spec.Day, At: spec.Instant(40 * spec.Day)}
+	if s.Share() != 0.6 || s.Elapsed() != 0.4 || s.Forecast() != 1200 || s.Warning() != 50 {
+		t.Errorf("%v %v %v %v", s.Share(), s.Elapsed(), s.Forecast(), s.Warning())
+	}
+	if at, ok := s.RunsOut(); !ok || at != spec.Instant(80*spec.Day) {
+		t.Errorf("it runs out at %v, %v", at, ok)
+	}
+	s.Recent = 7
+	if _, ok := s.RunsOut(); ok {
+		t.Error("it runs out although it lasts")
+	}
+	s.Spent = 1000
+	if at, ok := s.RunsOut(); !ok || at != s.At || s.Warning() != 80 {
+		t.Error("it is spent")
+	}
+	s.At = spec.Instant(200 * spec.Day)
+	if s.Forecast() != 1000 || s.Elapsed() != 1 {
+		t.Error("a budget that is over has no future")
+	}
+}
+
+// TestApportion: the parts add up to the rounded total, and none is off by a
+// whole unit.
+func TestApportion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		scale := big.NewInt(rapid.Int64Range(1, 1000).Draw(t, "scale"))
+		var exact []*big.Int
+		sum := new(big.Int)
+		for range rapid.IntRange(0, 9).Draw(t, "n") {
+			exact = append(exact, big.NewInt(rapid.Int64Range(0, 5000).Draw(t, "part")))
+			sum.Add(sum, exact[len(exact)-1])
+		}
+		parts, total := kpi.Apportion(exact, scale)
+		got := new(big.Int)
+		for i, p := range parts {
+			got.Add(got, p)
+			diff := new(big.Int).Sub(new(big.Int).Mul(p, scale), exact[i])
+			if diff.CmpAbs(scale) >= 0 {
+				t.Fatalf("%v of %v is %v", exact[i], scale, p)
+			}
+		}
+		twice := new(big.Int).Sub(new(big.Int).Mul(total, scale), sum)
+		if got.Cmp(total) != 0 || twice.Lsh(twice, 1).CmpAbs(scale) > 0 {
+			t.Fatalf("%v by %v: parts %v, total %v", exact, scale, parts, total)
+		}
+	})
+}
+
+func TestBelow(t *testing.T) {
+	tree := []kpi.Node{{ID: 1, Account: "root"}, {ID: 2, Parent: 1, Account: "a"}, {ID: 3, Parent: 2, Account: "b"}, {ID: 4, Parent: 3, Account: "b", User: "u"},
+		{ID: 5, Parent: 3, Account: "c"}, {ID: 6, Parent: 1, Account: "d"}, {ID: 7, Parent: 8, Account: "x"}, {ID: 8, Parent: 7, Account: "y"}}
+	for account, want := range map[string]string{"a": "[a b c]", "b": "[b c]", "d": "[d]", "new": "[new]", "root": "[a b c d root]", "x": "[x y]"} {
+		if got := fmt.Sprint(kpi.Below(tree, account)); got != want {
+			t.Errorf("below %s: %s", account, got)
+		}
+	}
+}
