@@ -41,7 +41,7 @@ func TestFirstDoor(t *testing.T) {
 		for _, m := range methods {
 			full := "/" + desc.ServiceName + "/" + m
 			for name, id := range parties {
-				open := m == "Enrol"
+				open := m == "Enrol" || (m == "Ping" && name == "controller")
 				for _, w := range want[desc.ServiceName] {
 					open = open || w == name
 				}

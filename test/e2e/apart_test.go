@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -109,4 +112,19 @@ func TestAccountingApart(t *testing.T) {
 	}
 	c.metric(c.port+metricsPort, "muster_accounting_lag_events{cluster=\"muster\"} 0")
 	c.metric(c.port+kpiPort, "muster_kpi_")
+
+	// As on another host: the ledger comes over TLS, with this host's certificate.
+	yaml := filepath.Join(c.dir, "muster.yaml")
+	conf, err := os.ReadFile(yaml)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf = regexp.MustCompile(`(?m)^accounting:\n`).ReplaceAll(conf, fmt.Appendf(nil, "accounting:\n  controller: localhost:%d\n", c.port))
+	if err := os.WriteFile(yaml, conf, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.kill9("accounting")
+	c.must("up", "--dir", c.dir)
+	submit(1)
+	c.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", fmt.Sprint(total), "-o", "State")
 }
