@@ -35,6 +35,7 @@ type Env struct {
 	Terminal func(stream any) bool                      // whether Stdin, Stdout or Stderr is a terminal
 	Pause    func(ctx context.Context, d time.Duration) // waits, or returns early at the end of ctx
 	UserName func(uid uint32) string                    // "" when it is not known here
+	FullName func(user string) string                   // a person's name; "" when it is not known here
 	Rlimits  func() []*apiv1.Count                      // soft limits of this process, -1 = unlimited
 	Umask    func() uint32
 }
@@ -44,7 +45,7 @@ func OS(version string) *Env {
 	e := &Env{
 		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
-		Now: time.Now, Pause: pause, UserName: userName, Rlimits: rlimits, Umask: umask,
+		Now: time.Now, Pause: pause, UserName: userName, FullName: fullName, Rlimits: rlimits, Umask: umask,
 		Terminal: terminal,
 	}
 	e.Dir = workDir()
@@ -96,6 +97,14 @@ func userName(uid uint32) string {
 		return ""
 	}
 	return u.Username
+}
+
+func fullName(login string) string {
+	u, err := user.Lookup(login)
+	if err != nil {
+		return ""
+	}
+	return u.Name
 }
 
 func umask() uint32 {

@@ -116,33 +116,87 @@ func (w *world) usage() {
 		q := req.(*apiv1.ReportQuery)
 		out := &apiv1.ReportReply{Start: q.GetStart(), End: q.GetEnd(), Cluster: "peer"}
 		gpu := contains(q.GetTres(), "gres/gpu")
-		switch q.GetReport() {
-		case "cluster utilization":
-			out.Columns = []*apiv1.ReportColumn{col("Cluster", ""), col("TRES Name", ""), col("Allocated", sec), col("Down", sec), col("PLND Down", sec), col("Idle", sec), col("Planned", sec), col("Reported", sec),
-				col("OverCommitted", sec), {Name: "TresCount", Kind: "int"}}
-			add := func(tres string, alloc, idle int64) {
-				out.Rows = append(out.Rows, &apiv1.ReportRow{Cells: []*apiv1.Cell{text("peer"), text(tres), num(alloc), num(0), num(0), num(idle), num(0), num(alloc + idle), num(0), num(16)}})
+		row := func(cells ...any) {
+			r := &apiv1.ReportRow{Cells: []*apiv1.Cell{text("peer")}}
+			for _, c := range cells {
+				switch v := c.(type) {
+				case string:
+					r.Cells = append(r.Cells, text(v))
+				case int:
+					r.Cells = append(r.Cells, num(int64(v)))
+				case float64:
+					r.Cells = append(r.Cells, &apiv1.Cell{Kind: &apiv1.Cell_Float{Float: v}})
+				}
 			}
-			add("cpu", 31417, 0)
-			if gpu {
-				add("gres/gpu", 250, 19390)
-			}
-		default:
-			first := []string{"Login", "Proper Name", "Account"}
-			out.Columns = []*apiv1.ReportColumn{col("Cluster", "")}
-			for _, n := range first {
+			out.Rows = append(out.Rows, r)
+		}
+		columns := func(names ...string) {
+			out.Columns = append(out.Columns, col("Cluster", ""))
+			for _, n := range names {
 				out.Columns = append(out.Columns, col(n, ""))
 			}
+		}
+		switch q.GetReport() {
+		case "cluster utilization":
+			columns("TRES Name")
+			out.Columns = append(out.Columns, col("Allocated", sec), col("Down", sec), col("PLND Down", sec), col("Idle", sec), col("Planned", sec), col("Reported", sec),
+				col("OverCommitted", sec), &apiv1.ReportColumn{Name: "TresCount", Kind: "int"})
+			row("cpu", 31417, 0, 0, 0, 0, 31417, 0, 16)
+			if gpu {
+				row("gres/gpu", 250, 0, 0, 19390, 0, 19640, 0, 16)
+			}
+		case "job sizesbyaccount", "job sizesbyaccountandwckey":
+			columns("Account", "TRES Name")
+			groups, used, unit := []string{"0-49 CPUs", "50-249 CPUs", "250-499 CPUs", "500-999 CPUs", ">= 1000 CPUs"}, []any{7040, 0, 0, 0, 0}, sec
+			if len(q.GetGrouping()) > 0 {
+				groups, used = []string{"0-1 CPUs", "2-7 CPUs", ">= 8 CPUs"}, []any{6290, 0, 750}
+			}
+			if q.GetCount() {
+				used[0], unit = 5682, "jobs"
+			}
+			for _, g := range groups {
+				out.Columns = append(out.Columns, col(g, unit))
+			}
+			out.Columns = append(out.Columns, &apiv1.ReportColumn{Name: "% of cluster", Kind: "float", Unit: "percent"}, col("Total", sec))
+			if !strings.Contains(q.GetReport(), "wckey") {
+				row(append(append([]any{"root", "cpu"}, used...), 100.0, 7040)...)
+			}
+		case "reservation utilization":
+			columns("Name", "Start", "End", "TRES Name")
+			out.Columns = append(out.Columns, col("Allocated", sec), col("Idle", sec))
+		default:
+			tree := strings.Contains(q.GetReport(), "account") && !strings.HasPrefix(q.GetReport(), "cluster user")
+			columns(map[bool][]string{true: {"Account", "Login", "Proper Name"}, false: {"Login", "Proper Name", "Account"}}[tree]...)
 			out.Columns = append(out.Columns, col("TRES Name", ""), col("Used", sec), col("Energy", "joules"), &apiv1.ReportColumn{Name: "Depth", Kind: "int"}, col("Total", sec))
-			for _, r := range []struct {
-				user, name, account string
-				used                int64
-			}{{"root", "root", "root", 71856}, {"alice", "", "ml", 631}, {"bob", "", "physics", 248}} {
-				out.Rows = append(out.Rows, &apiv1.ReportRow{Cells: []*apiv1.Cell{text("peer"), text(r.user), text(r.name), text(r.account), text("cpu"), num(r.used), num(0), num(0), num(31417)}})
+			for _, r := range usageOf(tree, gpu) {
+				for _, tres := range append([]string(nil), q.GetTres()...) {
+					row(r.names[0], r.names[1], r.names[2], tres, map[bool]int{true: r.gpu, false: r.cpu}[tres == "gres/gpu"], 0, r.depth, 31424)
+				}
+				if len(q.GetTres()) == 0 {
+					row(r.names[0], r.names[1], r.names[2], "cpu", r.cpu, 0, r.depth, 31424)
+				}
 			}
 		}
 		return out, nil
 	}
+}
+
+type usedBy struct {
+	names           [3]string // in the order of the columns
+	cpu, gpu, depth int
+}
+
+// usageOf is who used the lab, as a tree or from the top.
+func usageOf(tree, byGPU bool) []usedBy {
+	if tree {
+		return []usedBy{{[3]string{"root", "", ""}, 72735, 240, 0}, {[3]string{"root", "root", "root"}, 71856, 0, 1}, {[3]string{"ml", "", ""}, 631, 60, 1},
+			{[3]string{"ml", "alice", ""}, 631, 60, 2}, {[3]string{"physics", "", ""}, 248, 180, 1}, {[3]string{"physics", "bob", ""}, 248, 180, 2}}
+	}
+	list := []usedBy{{[3]string{"root", "root", "root"}, 71856, 0, 0}, {[3]string{"alice", "", "ml"}, 631, 60, 0}, {[3]string{"bob", "", "physics"}, 248, 180, 0}}
+	if byGPU {
+		list[0], list[2] = list[2], list[0]
+	}
+	return list
 }
 
 // moreScenarios are those of the tools that change things and of accounting.
@@ -186,7 +240,13 @@ func moreScenarios() map[string]scenario {
 		"usage": {(*world).usage, map[string][]string{
 			"sreport_cluster_util.txt": {"sreport cluster utilization start=2026-11-21 end=2026-11-22", "sreport -t hours cluster utilization start=2026-11-21 end=2026-11-22",
 				"sreport -T cpu,gres/gpu -t minutes cluster utilization start=2026-11-21 end=2026-11-22"},
-			"sreport_user_top.txt": {"sreport user top start=2026-11-21 end=2026-11-22", "sreport -P -t seconds user topusage start=2026-11-21 end=2026-11-22 TopCount=3"},
+			"sreport_user_top.txt": {"sreport user top start=2026-11-21 end=2026-11-22", "sreport -P -t seconds user topusage start=2026-11-21 end=2026-11-22 TopCount=3",
+				"sreport -T gres/gpu user top start=2026-11-21 end=2026-11-22"},
+			"sreport_acctutil.txt": {"sreport cluster AccountUtilizationByUser start=2026-11-21 end=2026-11-22", "sreport -t percent cluster AccountUtilizationByUser start=2026-11-21 end=2026-11-22",
+				"sreport -T gres/gpu,cpu -P cluster AccountUtilizationByUser start=2026-11-21 end=2026-11-22 tree"},
+			"sreport_sizes.txt": {"sreport job sizesbyaccount start=2026-11-21 end=2026-11-22", "sreport job sizesbyaccount printjobcount start=2026-11-21 end=2026-11-22",
+				"sreport -P job sizesbyaccount grouping=2,8 start=2026-11-21 end=2026-11-22", "sreport job sizesbyaccountandwckey start=2026-11-21 end=2026-11-22"},
+			"sreport_misc.txt":     {"sreport reservation utilization start=2026-11-21 end=2026-11-22"},
 			"sreport_userutil.txt": {"sreport cluster UserUtilizationByAccount start=2026-11-21 end=2026-11-22"},
 		}},
 	}

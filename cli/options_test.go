@@ -80,7 +80,7 @@ func samples() map[string]map[string]sample {
 			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "yaml": s(""),
 		},
 		"sreport": {
-			"cluster": s("other"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": s(""), "time-format": s("hours"), "tres": s("gres/gpu"),
+			"cluster": s("other"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": s(""), "time-format": s("hours"), "tres": s("gres/gpu"), "json": s(""), "yaml": s(""),
 		},
 		"sacctmgr": {
 			"associations": s(""), "immediate": on("sacctmgr add account x", ""), "json": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": on("sacctmgr -i add account x", ""),

@@ -10,6 +10,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/column"
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/spec/format"
 )
 
@@ -18,20 +19,29 @@ func sreportCommand() *command {
 	return &command{
 		name: "sreport", slurm: true, mixed: true,
 		summary: "report usage from the accounting store",
-		usage:   []string{"[OPTIONS] cluster|user REPORT [KEY=VALUE...]"},
+		usage:   []string{"[OPTIONS] cluster|job|reservation|user REPORT [KEY=VALUE...]"},
 		about: `Without start= and end=, yesterday is reported. Times are rounded to whole hours; an end that is not past means up to now.
 
-Keys: start=, end=, accounts=, users=, tree, format=, topcount= and group (user top).`,
+Keys: start=, end=, accounts=, users=, partitions=, qos=, wckeys=, tree, format=, topcount= and group (user top),
+grouping=, printjobcount, flatview, jobs= and nodes= (job sizes).`,
 		verbs: []verb{
 			{"cluster", "Utilization", "how the cluster's time was spent: allocated, down, idle, planned"},
+			{"cluster", "AccountUtilizationByQOS", "usage of accounts and, in each, by QOS"},
 			{"cluster", "AccountUtilizationByUser", "usage of accounts and, in each, of users"},
 			{"cluster", "UserUtilizationByAccount", "usage of users by account"},
+			{"cluster", "UserUtilizationByWckey", "usage of users by workload key"},
+			{"cluster", "WCKeyUtilizationByUser", "usage by workload key and, in each, of users"},
+			{"job", "SizesByAccount", "time of jobs by their number of CPUs and account"},
+			{"job", "SizesByAccountAndWckey", "the same by account and workload key"},
+			{"job", "SizesByWckey", "the same by workload key"},
+			{"reservation", "Utilization", "how the time of reservations was spent"},
 			{"user", "TopUsage", "the users with the largest usage"},
 		},
 		options: []opt.Option{
 			{Long: "all_clusters", Short: "a", Help: "report all clusters", Always: noFederation},
 			{Long: "cluster", Short: "M", Arg: "<cluster>", Env: "SREPORT_CLUSTER", Help: "check that this is the cluster's name"},
 			{Long: "federation", Env: "SREPORT_FEDERATION", Refused: noFederation},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Help: "print JSON: amounts of use in seconds"},
 			{Long: "local", Env: "SREPORT_LOCAL", Help: "report this cluster", Always: noFederation},
 			{Long: "noheader", Short: "n", Help: "print no header"},
 			{Long: "parsable", Short: "p", Help: "| behind every field"},
@@ -39,6 +49,7 @@ Keys: start=, end=, accounts=, users=, tree, format=, topcount= and group (user 
 			{Long: "quiet", Short: "Q", Help: "print no warnings"},
 			{Long: "time-format", Short: "t", Arg: "<format>", Help: "Seconds, Minutes (so without the option), Hours, Percent, SecPer, MinPer or HourPer"},
 			{Long: "tres", Short: "T", Arg: "<tres_names>", Env: "SREPORT_TRES", Help: "report these instead of CPUs: cpu,gres/gpu"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Help: "print YAML"},
 		},
 		example: []example{
 			{"sreport cluster utilization start=2026-11-01 end=2026-12-01 -t percent", "says how November's CPU time was spent"},
@@ -57,12 +68,25 @@ type usageReport struct {
 	seconds bool // the title tells the length of the time
 }
 
+//muster:table one entry for each report
 func reports() []usageReport {
+	r := func(section, name, title string, seconds bool) usageReport {
+		return usageReport{section, []string{name}, section + " " + strings.ToLower(name), title, seconds}
+	}
+	top := r("user", "TopUsage", "Top %d Users", true)
+	top.ask = "user top"
 	return []usageReport{
-		{"cluster", []string{"Utilization"}, "cluster utilization", "Cluster Utilization", false},
-		{"cluster", []string{"AccountUtilizationByUser"}, "cluster accountutilizationbyuser", "Cluster/Account/User Utilization", true},
-		{"cluster", []string{"UserUtilizationByAccount"}, "cluster userutilizationbyaccount", "Cluster/User/Account Utilization", true},
-		{"user", []string{"TopUsage"}, "user top", "Top %d Users", true},
+		r("cluster", "AccountUtilizationByQOS", "Cluster/Account/QOS Utilization", true),
+		r("cluster", "AccountUtilizationByUser", "Cluster/Account/User Utilization", true),
+		r("cluster", "UserUtilizationByAccount", "Cluster/User/Account Utilization", true),
+		r("cluster", "UserUtilizationByWckey", "Cluster/User/WCKey Utilization", true),
+		r("cluster", "Utilization", "Cluster Utilization", false),
+		r("cluster", "WCKeyUtilizationByUser", "Cluster/WCKey/User Utilization", true),
+		r("job", "SizesByAccount", "Job Sizes", true),
+		r("job", "SizesByAccountAndWckey", "Job Sizes", true),
+		r("job", "SizesByWckey", "Job Sizes by Wckey", true),
+		r("reservation", "Utilization", "Reservation Utilization", false),
+		top,
 	}
 }
 
@@ -109,6 +133,10 @@ func runSreport(c *call) error {
 		return err
 	}
 	c.warnBehind(rep.GetBehind())
+	a.fullNames(c.Env, &rep)
+	if c.wantsTree() {
+		return c.structured(c.opts.On("json"), a.document(c, &rep))
+	}
 	return c.write(a.text(&rep, c.tableStyle(), c.Loc))
 }
 
@@ -130,10 +158,7 @@ func amount(cell *apiv1.Cell) (float64, bool) {
 // reportQuery reads the words and keys.
 func (c *call) reportQuery() (*reportAsk, error) {
 	section := pickPrefix([]string{"cluster", "user", "job", "reservation"}, c.args[0])
-	switch section {
-	case "job", "reservation":
-		return nil, c.errorf("%s reports are not in this release", section)
-	case "":
+	if section == "" {
 		return nil, fail(1, "invalid keyword: "+c.args[0])
 	}
 	a := &reportAsk{query: &apiv1.ReportQuery{Zone: zoneName(c.Env), Top: 10}, time: timeFormats()[1]}
@@ -153,7 +178,7 @@ func (c *call) reportQuery() (*reportAsk, error) {
 		if len(c.args) > 1 {
 			word = c.args[1]
 		}
-		return nil, fail(1, "Not valid report "+word, "Valid "+section+" reports are, \""+strings.Join(valid, "\", \"")+"\"")
+		return nil, fail(1, "Not valid report "+word, "Valid "+section+" reports are, "+quotedList(valid))
 	}
 	a.query.Report = a.report.ask
 	if c.opts.On("time-format") {
@@ -170,6 +195,21 @@ func (c *call) reportQuery() (*reportAsk, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// quotedList writes "A", "B", and "C".
+func quotedList(words []string) string {
+	out := ""
+	for i, w := range words {
+		switch {
+		case i > 0 && i == len(words)-1:
+			out += ", and "
+		case i > 0:
+			out += ", "
+		}
+		out += `"` + w + `"`
+	}
+	return out
 }
 
 func pickPrefix(words []string, typed string) string {
@@ -216,6 +256,27 @@ func (c *call) reportKeys(a *reportAsk, args []string) error {
 				return c.errorf("topcount=%s: expected a number above zero", val)
 			}
 			a.query.Top = uint32(n)
+		case "qos", "qoslevel":
+			a.query.Qos = splitList(val)
+		case "wckey", "wckeys":
+			a.query.Wckeys = splitList(val)
+		case "jobs", "job":
+			a.query.Jobs = splitList(val)
+		case "nodes", "node":
+			a.query.Nodes = []string{val}
+		case "grouping":
+			for _, g := range splitList(val) {
+				n, ok := positive(g)
+				if !ok {
+					return c.errorf("grouping=%s: expected numbers of CPUs above zero", val)
+				}
+				a.query.Grouping = append(a.query.Grouping, n)
+			}
+		case "printjobcount":
+			a.query.Count = true
+		case "flatview":
+			a.query.Flat = true
+		case "acctasparent": // so it is without flatview
 		case "group":
 			a.query.Group = true
 		case "tree":
@@ -246,12 +307,23 @@ func (c *call) reportKeys(a *reportAsk, args []string) error {
 
 const reportRule = "--------------------------------------------------------------------------------\n"
 
-// reportWidth is the width of a column by its name.
-func reportWidth(name string) int {
-	switch strings.ToLower(name) {
-	case "cluster", "login":
+// width is the width of a column by its name.
+func (a *reportAsk) width(name string) int {
+	lower := strings.ToLower(name)
+	switch section := a.report.section; {
+	case section == "job" && lower == "account" && strings.Contains(a.query.GetReport(), "wckey"):
+		return -20
+	case section == "job" && (lower == "account" || lower == "wckey"):
 		return 9
-	case "proper name", "account":
+	case section == "reservation" && (lower == "allocated" || lower == "idle"):
+		return 20
+	case strings.HasSuffix(lower, " cpus"):
+		return 13
+	}
+	switch lower {
+	case "cluster", "login", "qos":
+		return 9
+	case "proper name", "account", "wckey":
 		return 15
 	case "tres name":
 		return 14
@@ -261,6 +333,66 @@ func reportWidth(name string) int {
 		return 19
 	}
 	return max(len(name), 9)
+}
+
+// heading is the line that says in what the report is.
+func (a *reportAsk) heading() string {
+	what := "CPU"
+	if len(a.query.GetTres()) > 0 || a.report.section == "reservation" {
+		what = "TRES"
+	}
+	switch {
+	case a.report.section == "job" && a.query.GetCount():
+		return "Units are in number of jobs ran"
+	case a.report.section == "job" && len(a.query.GetTres()) == 0:
+		return "Time reported in " + a.time.unit
+	case a.time.seconds == 0:
+		return "Usage reported in " + a.time.unit
+	}
+	return "Usage reported in " + what + " " + a.time.unit
+}
+
+// fullNames fills in the names of people, which this host knows.
+func (a *reportAsk) fullNames(e *Env, rep *apiv1.ReportReply) {
+	login, name := columnOf(rep, "Login"), columnOf(rep, "Proper Name")
+	if login < 0 || name < 0 || e.FullName == nil {
+		return
+	}
+	known := map[string]string{"": ""}
+	for _, r := range rep.GetRows() {
+		user := r.GetCells()[login].GetText()
+		if _, ok := known[user]; !ok {
+			known[user] = e.FullName(user)
+		}
+		if r.GetCells()[name].GetText() == "" {
+			r.Cells[name] = &apiv1.Cell{Kind: &apiv1.Cell_Text{Text: known[user]}}
+		}
+	}
+}
+
+// document is the report as a tree: amounts as they are, seconds for time.
+func (a *reportAsk) document(c *call, rep *apiv1.ReportReply) tree.Object {
+	rows := tree.List{}
+	for _, r := range rep.GetRows() {
+		var o tree.Object
+		for i, col := range rep.GetColumns() {
+			var v any
+			switch k := r.GetCells()[i].GetKind().(type) {
+			case *apiv1.Cell_Text:
+				v = k.Text
+			case *apiv1.Cell_Int:
+				v = k.Int
+			case *apiv1.Cell_Float:
+				v = k.Float
+			}
+			key := strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(col.GetName(), "%", "percent")), " ", "_")
+			o = append(o, tree.Member{Key: key, Value: v})
+		}
+		rows = append(rows, o)
+	}
+	return c.document(tree.Member{Key: "report", Value: a.query.GetReport()}, tree.Member{Key: "cluster", Value: rep.GetCluster()},
+		tree.Member{Key: "start", Value: rep.GetStart() / second}, tree.Member{Key: "end", Value: rep.GetEnd() / second},
+		tree.Member{Key: "rows", Value: rows})
 }
 
 // text lays a report out.
@@ -276,21 +408,13 @@ func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.L
 		if a.report.seconds {
 			span += fmt.Sprintf(" (%d secs)", (rep.GetEnd()-rep.GetStart())/second)
 		}
-		what := "CPU"
-		if len(a.query.GetTres()) > 0 {
-			what = "TRES"
-		}
-		unit := what + " " + a.time.unit
-		if a.time.seconds == 0 {
-			unit = a.time.unit
-		}
-		b = append(b, reportRule+title+" "+span+"\nUsage reported in "+unit+"\n"+reportRule...)
+		b = append(b, reportRule+title+" "+span+"\n"+a.heading()+"\n"+reportRule...)
 	}
 	columns := a.columns(rep)
 	fields := make([]column.Field, len(columns))
 	for i, c := range columns {
 		name := rep.GetColumns()[c].GetName()
-		fields[i] = column.Field{Name: name, Width: reportWidth(name)}
+		fields[i] = column.Field{Name: name, Width: a.width(name)}
 	}
 	b = style.Header(b, fields)
 	texts := make([]string, len(columns))
@@ -308,7 +432,7 @@ func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.L
 func (a *reportAsk) hidden(name string) bool {
 	switch strings.ToLower(name) {
 	case "tres name":
-		return len(a.query.GetTres()) == 0
+		return len(a.query.GetTres()) == 0 && a.report.section != "reservation"
 	case "energy":
 		return len(a.query.GetTres()) > 0
 	case "overcommitted", "trescount", "depth", "total":
@@ -365,6 +489,8 @@ func (a *reportAsk) cell(rep *apiv1.ReportReply, r *apiv1.ReportRow, col int) st
 			whole = number("reported")
 		}
 		return a.time.text(n, whole)
+	case column.GetUnit() == "percent":
+		return strconv.FormatFloat(n, 'f', 2, 64) + "%"
 	case strings.EqualFold(column.GetName(), "energy") && a.time.seconds == 0:
 		return "0.00%" // nobody knows what energy the cluster could have used
 	}

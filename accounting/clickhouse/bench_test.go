@@ -154,7 +154,7 @@ func BenchmarkQueries(b *testing.B) {
 	run("sacct/all-day-steps", (&query.Acct{}).Steps(sc, stretch(466_000, 500_000), false, false))
 	run("sacct/failed-month", acct(query.Acct{States: []uint32{uint32(spec.NodeFailed)}, Start: spec.AtUnix(month), End: sc.Now}))
 	r := query.Report{Start: spec.AtUnix(month), End: sc.Now}
-	used, err := r.Used(sc)
+	used, err := r.Used(sc, query.KeyAccount, query.KeyUser)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -45,11 +45,15 @@ func TestQueriesRun(t *testing.T) {
 	run("all", (&query.Acct{End: sc.Now}).Runs(sc, all))
 	for _, tres := range []string{"cpu", "mem", "node", "gres/gpu", "gres/gpu:h100"} {
 		r := query.Report{Start: log[0].At, End: sc.Now, TRES: tres}
-		q, err := r.Used(sc)
+		q, err := r.Used(sc, query.KeyAccount, query.KeyUser)
 		if err != nil {
 			t.Fatal(err)
 		}
 		run("used "+tres, q)
+		if q, err = r.Sizes(sc, []int64{2, 8}, query.KeyAccount, query.KeyWCKey); err != nil {
+			t.Fatal(err)
+		}
+		run("sizes "+tres, q)
 		if q, err = r.Utilization(sc); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/musterhpc/muster/accounting/query"
 )
 
 // association is one of the tree.
@@ -15,7 +17,7 @@ type association struct {
 // accounts is sreport cluster AccountUtilizationByUser: the tree of accounts,
 // each with what it and everything below it used, then its users.
 func (r *report) accounts(ctx context.Context) error {
-	shares, err := r.used(ctx)
+	shares, err := r.used(ctx, query.KeyAccount, query.KeyUser)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/accounting/query"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // Report answers sreport and muster kpi.
@@ -36,8 +37,22 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.accounts(ctx)
 	case "cluster userutilizationbyaccount":
 		err = r.users(ctx, 0)
+	case "cluster accountutilizationbyqos":
+		err = r.pairs(ctx, "Account", query.KeyAccount, "QOS", query.KeyQOS)
+	case "cluster wckeyutilizationbyuser":
+		err = r.pairs(ctx, "WCKey", query.KeyWCKey, "Login", query.KeyUser)
+	case "cluster userutilizationbywckey":
+		err = r.pairs(ctx, "Login", query.KeyUser, "WCKey", query.KeyWCKey)
+	case "job sizesbyaccount":
+		err = r.sizes(ctx, true, false)
+	case "job sizesbyaccountandwckey":
+		err = r.sizes(ctx, true, true)
+	case "job sizesbywckey":
+		err = r.sizes(ctx, false, true)
 	case "user top", "user topusage":
 		err = r.users(ctx, max(int(q.GetTop()), 0))
+	case "reservation utilization":
+		err = r.reservations(ctx)
 	case "kpi":
 		err = r.figures(ctx)
 	case "budget":
@@ -45,14 +60,20 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	case "chargeback":
 		err = r.chargeback(ctx)
 	default:
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no report %q: it is one of cluster Utilization, "+
-			"cluster AccountUtilizationByUser, cluster UserUtilizationByAccount, user TopUsage, kpi, budget, chargeback", q.GetReport()))
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no report %q: it is one of %s", q.GetReport(), strings.Join(Reports(), ", ")))
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.reply.Sql = strings.Join(r.sql, ";\n\n")
 	return r.reply, nil
+}
+
+// Reports are the names of the reports.
+func Reports() []string {
+	return []string{"cluster AccountUtilizationByQOS", "cluster AccountUtilizationByUser", "cluster UserUtilizationByAccount",
+		"cluster UserUtilizationByWckey", "cluster Utilization", "cluster WCKeyUtilizationByUser", "job SizesByAccount",
+		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "budget", "chargeback"}
 }
 
 // report is one report being made.
@@ -103,12 +124,26 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 	}
 	for _, t := range tres {
 		probe := query.Report{TRES: t}
-		if _, err := probe.Used(scope); err != nil {
+		if _, err := probe.Used(scope, query.KeyUser); err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
 	}
-	return &report{s: s, q: q, scope: scope, tres: tres,
-		ask:   query.Report{Start: start, End: end, Accounts: q.GetAccounts(), Users: q.GetUsers(), Partitions: q.GetPartitions()},
+	ask := query.Report{Start: start, End: end, Accounts: q.GetAccounts(), Users: q.GetUsers(), Partitions: q.GetPartitions(), QOS: q.GetQos(), WCKeys: q.GetWckeys()}
+	for _, j := range q.GetJobs() {
+		ref, err := query.ParseJobRef(j)
+		if err != nil || ref.Task != spec.NoTask || ref.Step != "" {
+			return nil, spec.Refuse(spec.CodeInvalidJobID, fmt.Sprintf("%q: a report takes whole jobs by number", j))
+		}
+		ask.Jobs = append(ask.Jobs, uint64(ref.ID))
+	}
+	for _, expr := range q.GetNodes() {
+		hosts, err := hostlist.Expand(expr)
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+		}
+		ask.Nodes = append(ask.Nodes, hosts...)
+	}
+	return &report{s: s, q: q, scope: scope, tres: tres, ask: ask,
 		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Seq, Cluster: s.D.name()}}, nil
 }
 
@@ -199,23 +234,36 @@ func (r *report) utilization(ctx context.Context) error {
 	return nil
 }
 
-// share is what one user used in one account, by TRES; the last element is
-// energy.
-type shareKey struct{ account, user string }
+// shareKey is who used something; what a report does not tell apart is empty.
+type shareKey struct{ account, user, qos, wckey string }
 
+// dest is where a key's column goes.
+func (k *shareKey) dest(key query.Key) *string {
+	switch key {
+	case query.KeyAccount:
+		return &k.account
+	case query.KeyUser:
+		return &k.user
+	case query.KeyQOS:
+		return &k.qos
+	}
+	return &k.wckey
+}
+
+// share is what somebody used, by TRES.
 type share struct {
 	shareKey
 	used   []*big.Int // TRES-microseconds, as report.tres
 	energy int64      // joules
 }
 
-// used asks for what was used, by account and user.
-func (r *report) used(ctx context.Context) (map[shareKey]*share, error) {
+// used asks for what was used, by some keys.
+func (r *report) used(ctx context.Context, by ...query.Key) (map[shareKey]*share, error) {
 	out := map[shareKey]*share{}
 	for i, tres := range r.tres {
 		ask := r.ask
 		ask.TRES = tres
-		q, err := ask.Used(r.scope)
+		q, err := ask.Used(r.scope, by...)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
@@ -223,7 +271,11 @@ func (r *report) used(ctx context.Context) (map[shareKey]*share, error) {
 			var k shareKey
 			var text string
 			var millijoules int64
-			if err := scan(&k.account, &k.user, &text, &millijoules); err != nil {
+			var dest []any
+			for _, key := range by {
+				dest = append(dest, k.dest(key))
+			}
+			if err := scan(append(dest, &text, &millijoules)...); err != nil {
 				return err
 			}
 			n, err := amount(text)
@@ -292,7 +344,7 @@ func (r *report) usageColumns(first ...string) {
 // users is sreport user TopUsage and cluster UserUtilizationByAccount: who
 // used most comes first.
 func (r *report) users(ctx context.Context, top int) error {
-	shares, err := r.used(ctx)
+	shares, err := r.used(ctx, query.KeyAccount, query.KeyUser)
 	if err != nil {
 		return err
 	}

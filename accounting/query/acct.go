@@ -222,14 +222,14 @@ func (a *Acct) where(b *builder) string {
 		all = append(all, "hasAny(splitByChar(',', toString(partition)), "+b.bind("partitions", "Array(String)", a.Partitions)+")")
 	}
 	if len(a.Nodes) > 0 {
-		all = append(all, a.nodes(b))
+		all = append(all, onNodes(b, a.Nodes))
 	}
 	return strings.Join(all, " AND ")
 }
 
-// nodes keeps the runs that held a node.
-func (a *Acct) nodes(b *builder) string {
-	p := b.bind("nodes", "Array(String)", a.Nodes)
+// onNodes keeps the runs that held a node.
+func onNodes(b *builder, nodes []string) string {
+	p := b.bind("nodes", "Array(String)", nodes)
 	return "(uid, restarts) IN (SELECT uid, restarts FROM " + b.table("job_nodes") + " WHERE " + stored + " AND node IN " + p +
 		" UNION ALL SELECT uid, restarts FROM " + b.table("live") + " FINAL WHERE " + open + " AND hasAny(held_nodes, " + p + "))"
 }

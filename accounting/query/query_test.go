@@ -33,9 +33,10 @@ func TestNothingTyped(t *testing.T) {
 		}
 		s := query.Scope{Database: "muster", Seq: 7, Gen: 1, Now: 1e18}
 		queries := []query.Query{a.Runs(s, all), a.Steps(s, keys, true, true), a.LiveSteps(s, keys)}
-		r := query.Report{End: 1e18, Accounts: typed("accounts"), Users: typed("users"), Partitions: typed("partitions"),
+		r := query.Report{End: 1e18, Accounts: typed("accounts"), Users: typed("users"), Partitions: typed("partitions"), QOS: typed("qos"), WCKeys: typed("wckeys"), Nodes: typed("nodes"), Jobs: []uint64{3},
 			TRES: "gres/" + rapid.StringMatching(`tYpEd[ -~]{0,8}`).Draw(t, "tres")}
-		for _, make := range []func(query.Scope) (query.Query, error){r.Used, r.Utilization} {
+		for _, make := range []func(query.Scope) (query.Query, error){func(s query.Scope) (query.Query, error) { return r.Used(s, query.KeyAccount, query.KeyWCKey) }, r.Utilization,
+			func(s query.Scope) (query.Query, error) { return r.Sizes(s, []int64{2, 8}, query.KeyAccount) }} {
 			q, err := make(s)
 			if err != nil {
 				t.Fatal(err)

@@ -17,6 +17,10 @@ type Report struct {
 	Accounts   []string
 	Users      []string
 	Partitions []string
+	QOS        []string
+	WCKeys     []string
+	Jobs       []uint64 // numbers; an array's means all its tasks
+	Nodes      []string
 	TRES       string // cpu, mem, node, billing, gres/…; "" = cpu
 }
 
@@ -68,24 +72,77 @@ func (r *Report) filters(b *builder) string {
 	add("account", "accounts", r.Accounts)
 	add("user", "users", r.Users)
 	add("partition", "partitions", r.Partitions)
+	add("qos", "qos", r.QOS)
+	add("wckey", "wckeys", r.WCKeys)
+	if len(r.Jobs) > 0 {
+		out += " AND hasAny([job_id, array_job_id], " + b.bind("jobs", "Array(UInt32)", r.Jobs) + ")"
+	}
+	if len(r.Nodes) > 0 {
+		out += " AND " + onNodes(b, r.Nodes)
+	}
 	return out
 }
 
-// Used asks how much each user used in each account: account, user, amount
-// times microseconds (Int128), energy in millijoules. Partial sums are exact.
-func (r *Report) Used(s Scope) (Query, error) {
+// Key is what a report sums up by; the values are columns of a run.
+type Key string
+
+// The keys of a report.
+const (
+	KeyAccount Key = "account"
+	KeyUser    Key = "user"
+	KeyQOS     Key = "qos"
+	KeyWCKey   Key = "wckey"
+)
+
+func keyList(by []Key) string {
+	words := make([]string, len(by))
+	for i, k := range by {
+		words[i] = string(k)
+	}
+	return strings.Join(words, ", ")
+}
+
+// Used asks how much was used by some keys, by account and user if none are
+// named: these, amount times microseconds
+// (Int128), energy in millijoules. Partial sums are exact.
+func (r *Report) Used(s Scope, by ...Key) (Query, error) {
 	b := begin(s)
 	r.bounds(b)
 	alloc, _, _, err := r.amount(b)
 	if err != nil {
 		return Query{}, err
 	}
+	if len(by) == 0 {
+		by = []Key{KeyAccount, KeyUser}
+	}
+	keys := keyList(by)
 	// The energy of a run that is partly outside the window is shared out
 	// evenly, like everything that is spread over time.
-	runs := b.runs("account, user, toInt128("+alloc+") * "+overlap+" AS part, toInt128(ifNull(energy_mj, 0)) AS energy, "+overlap+
+	runs := b.runs(keys+", toInt128("+alloc+") * "+overlap+" AS part, toInt128(ifNull(energy_mj, 0)) AS energy, "+overlap+
 		" AS within, if(elapsed_us > 0, elapsed_us, 1) AS whole", ran+r.filters(b))
-	return b.query("SELECT account, user, toString(sum(part)) AS used, toInt64(sum(intDiv(energy * within, whole))) AS energy_mj\nFROM " + runs +
-		"\nGROUP BY account, user\nORDER BY account, user"), nil
+	return b.query("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(intDiv(energy * within, whole))) AS energy_mj\nFROM " + runs +
+		"\nGROUP BY " + keys + "\nORDER BY " + keys), nil
+}
+
+// Sizes asks how much time runs of some sizes used, by some keys: these, the
+// index of the group, amount times microseconds (Int128), and how many runs it
+// was. A group begins at each of the numbers of CPUs; group 0 is below.
+func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
+	b := begin(s)
+	r.bounds(b)
+	alloc, _, _, err := r.amount(b)
+	if err != nil {
+		return Query{}, err
+	}
+	keys := keyList(by)
+	sizes := make([]uint64, len(groups))
+	for i, n := range groups {
+		sizes[i] = uint64(max(n, 0))
+	}
+	index := "arrayCount(n -> alloc_cpus >= n, " + b.bind("sizes", "Array(Int64)", sizes) + ")"
+	runs := b.runs(keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+overlap+" AS part", ran+r.filters(b))
+	return b.query("SELECT " + keys + ", size, toString(sum(part)) AS used, toInt64(count()) AS jobs\nFROM " + runs +
+		"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size"), nil
 }
 
 // Tree asks for the associations as they are now: id, parent, account, user.
@@ -93,6 +150,12 @@ func (r *Report) Tree(s Scope) Query {
 	b := begin(s)
 	return b.query("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
 		b.table("associations") + "\nWHERE " + stored + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+}
+
+// Kinds asks how many events there are of the kinds whose names begin so.
+func Kinds(s Scope, prefix string) Query {
+	b := begin(s)
+	return b.query("SELECT toString(kind), count() FROM " + b.table("events") + " WHERE " + stored + " AND startsWith(kind, " + b.bind("prefix", "String", prefix) + ") GROUP BY kind ORDER BY kind")
 }
 
 // hour is a bucket in microseconds. Planned time is idle time while jobs
