@@ -2,6 +2,7 @@ package collector
 
 import (
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,11 +97,11 @@ type drawn struct {
 }
 
 // of draws a view, or gives what was drawn for it before.
-func (p *pictures) of(v *view.View, live func() map[string]Live) *picture {
+func (p *pictures) of(v *view.View, src *Source) *picture {
 	if d := p.last.Load(); d != nil && d.v == v {
 		return d.pic
 	}
-	d := &drawn{v, fromView(v, live)}
+	d := &drawn{v, fromView(v, src.Live, src.Version)}
 	p.last.Store(d)
 	return d.pic
 }
@@ -115,12 +116,26 @@ func families() []family {
 	return out
 }
 
+// dialects are the further paths, each with its families.
+func dialects() map[string][]family {
+	return map[string][]family{
+		endpointVpenso: vpensoFamilies(), endpointJobs: nativeJobs(), endpointNodes: nativeNodes(), endpointPartitions: nativePartitions(),
+		endpointUsers: nativeUsers(), endpointScheduler: nativeScheduler(),
+	}
+}
+
 // Metrics is the collector's part of the catalogue.
 func Metrics() []catalogue.Metric {
 	var out []catalogue.Metric
 	for _, f := range families() {
 		f.Endpoint = endpoint
 		out = append(out, f.Metric)
+	}
+	paths := dialects()
+	for _, path := range sortedKeys(paths) {
+		for _, f := range paths[path] {
+			out = append(out, f.Metric)
+		}
 	}
 	return out
 }
@@ -133,9 +148,10 @@ func Mount(mux *http.ServeMux, src Source) {
 		if v == nil || v.State.Seq == 0 {
 			return nil // no cluster yet
 		}
-		return &scrape{src: &src, v: v, now: src.Now(), pic: shared.of(v, src.Live)}
+		return &scrape{src: &src, v: v, now: src.Now(), pic: shared.of(v, &src)}
 	}
 	mux.Handle("GET /metrics", serve(newPage(families(), process(), draw)))
+	mountDialects(mux, draw)
 }
 
 // AccountingHandler serves what accounting knows where it runs in a process of
@@ -146,11 +162,19 @@ func AccountingHandler(src Source) http.Handler {
 		if v == nil {
 			return nil
 		}
-		return &scrape{src: &src, v: v, now: src.Now(), pic: fromView(v, nil)}
+		return &scrape{src: &src, v: v, now: src.Now(), pic: fromView(v, nil, src.Version)}
 	}))
 }
 
-// Handler serves /metrics alone.
+// mountDialects serves the paths on which other exporters' names stand.
+func mountDialects(mux *http.ServeMux, draw func() *scrape) {
+	for path, list := range dialects() {
+		_, url, _ := strings.Cut(path, " ")
+		mux.Handle("GET "+url, serve(newPage(list, nil, draw)))
+	}
+}
+
+// Handler serves every path of the exporter.
 func Handler(src Source) http.Handler {
 	mux := http.NewServeMux()
 	Mount(mux, src)

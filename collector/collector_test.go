@@ -2,10 +2,13 @@ package collector
 
 import (
 	"flag"
+	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,6 +136,9 @@ func TestEveryServedMetricIsInTheCatalogueAndTheReverse(t *testing.T) {
 	}
 	text := scrapeText(t, lab(t))
 	for _, m := range Metrics() {
+		if m.Endpoint != endpoint {
+			continue // TestConformance has them
+		}
 		if !strings.Contains(text, "# HELP "+m.Name+" "+m.Help+"\n# TYPE "+m.Name+" ") {
 			t.Errorf("%s is in the list and not served with its help and type", m.Name)
 		}
@@ -146,23 +152,86 @@ func TestNothingIsServedBeforeTheClusterExists(t *testing.T) {
 	}
 }
 
-func BenchmarkScrape(b *testing.B) {
-	tr := trial.On(state.New(), 1, event.Actor{}, "")
-	_ = tr.Emit(&event.ClusterCreated{Name: "b", Version: 1})
-	cfg := &spec.Config{ClusterName: "b", Partitions: []spec.PartitionSpec{{Name: "p", Default: true}}}
+// big is a cluster of 1,000 nodes with 10,000 jobs of 200 accounts, a third of
+// them running.
+func big(tb testing.TB) *view.View {
+	tr := trial.On(state.New(), spec.AtUnix(1_000_000), event.Actor{}, "")
+	emit := func(e event.Event) {
+		if err := tr.Emit(e); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	emit(&event.ClusterCreated{Name: "b", Version: 1})
+	cfg := &spec.Config{ClusterName: "b", GresTypes: []string{"gpu"}}
+	for i := range 4 {
+		cfg.Partitions = append(cfg.Partitions, spec.PartitionSpec{Name: fmt.Sprintf("p%d", i), Default: i == 0})
+	}
 	for i := range 1000 {
-		name := "n" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
-		cfg.Nodes = append(cfg.Nodes, spec.NodeSpec{Name: name, CPUs: 64, Mem: 1000})
-		cfg.Partitions[0].NodeNames = append(cfg.Partitions[0].NodeNames, name)
+		name := fmt.Sprintf("n%04d", i)
+		cfg.Nodes = append(cfg.Nodes, spec.NodeSpec{Name: name, CPUs: 64, Mem: 512_000, GRES: []spec.GRESSpec{{Name: "gpu", Type: "h100", N: 8}}})
+		cfg.Partitions[i%4].NodeNames = append(cfg.Partitions[i%4].NodeNames, name)
 	}
-	_ = tr.Emit(&event.ConfigAdopted{Config: cfg})
-	js := &spec.JobSpec{User: "u", Partitions: []string{"p"}}
+	emit(&event.ConfigAdopted{Config: cfg})
+	for i := range 1000 {
+		inv := spec.Inventory{BootID: "b", CPUs: 64, Mem: 512_000}
+		for g := range uint32(8) {
+			inv.GPUs = append(inv.GPUs, spec.GPU{Index: g, UUID: fmt.Sprintf("GPU-%d-%d", i, g), Type: "h100"})
+		}
+		emit(&event.NodeRegistered{Node: cfg.Nodes[i].Name, Inventory: inv})
+	}
 	for i := range 10_000 {
-		_ = tr.Emit(&event.JobSubmitted{UID: spec.JobUID(i + 1), ID: spec.JobID(i + 1), Spec: js, Req: spec.TRES{CPU: 1}})
+		js := &spec.JobSpec{User: fmt.Sprintf("user%d", i%800), UID: uint32(1000 + i%800), Account: fmt.Sprintf("acct%d", i%200), Partitions: []string{fmt.Sprintf("p%d", i%4)}}
+		uid := spec.JobUID(i + 1)
+		emit(&event.JobSubmitted{UID: uid, ID: spec.JobID(uid), Spec: js, Req: spec.TRES{CPU: 4, Mem: 1000}})
+		if i%3 == 0 && i/4 < 12_000 {
+			node := i % 1000
+			first := i / 1000 * 4
+			var cpus spec.Bitset
+			for k := range 4 {
+				cpus = cpus.Set(first + k)
+			}
+			emit(&event.JobStarted{UID: uid, Attempt: 1, Alloc: &spec.Allocation{Partition: fmt.Sprintf("p%d", i%4), TRES: spec.TRES{CPU: 4, Mem: 1000, Node: 1},
+				Nodes: []spec.NodeAlloc{{ID: spec.NodeID(node), Name: cfg.Nodes[node].Name, CPUs: cpus, Mem: 1000}}}})
+		}
 	}
-	h := Handler(source(&view.View{State: tr.State.Freeze()}))
-	b.ReportAllocs()
-	for b.Loop() {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+	return &view.View{State: tr.State.Freeze()}
+}
+
+// BenchmarkScrape has a new view for every scrape, which is the worst case.
+func BenchmarkScrape(b *testing.B) {
+	v := big(b)
+	mux := http.NewServeMux()
+	src := source(v)
+	src.View = func() *view.View { c := *v; return &c }
+	Mount(mux, src)
+	for _, path := range [...]string{"/metrics", "/metrics/vpenso", "/metrics/nodes", "/metrics/jobs-users-accts"} {
+		b.Run(path, func(b *testing.B) {
+			b.ReportAllocs()
+			before := cpuTime(b)
+			for b.Loop() {
+				req := httptest.NewRequest(http.MethodGet, path, nil)
+				req.Header.Set("Accept-Encoding", "gzip")
+				mux.ServeHTTP(nowhere{http.Header{}}, req)
+			}
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N)/1e6, "cpu-ms/op")
+		})
 	}
 }
+
+// cpuTime is what the process has used: on a machine that others use too, it
+// says more than the clock on the wall.
+func cpuTime(tb testing.TB) int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// nowhere takes an answer without keeping it: the benchmark is about the
+// exporter's memory.
+type nowhere struct{ h http.Header }
+
+func (n nowhere) Header() http.Header         { return n.h }
+func (n nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (n nowhere) WriteHeader(int)             {}

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"strings"
+	"time"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -10,9 +11,10 @@ import (
 )
 
 // fromView draws the picture of a published view.
-func fromView(v *view.View, live func() map[string]Live) *picture {
+func fromView(v *view.View, live func() map[string]Live, version string) *picture {
 	st := v.State
-	p := newPicture(st.ClusterName, st.At)
+	began := time.Now()
+	p := newPicture(st.ClusterName, max(v.Published, st.At))
 	b := &viewBuilder{p: p, st: st, index: map[spec.NodeID]int32{}, memo: map[*spec.JobSpec]string{}}
 	b.jobs()
 	var beats map[string]Live
@@ -31,7 +33,10 @@ func fromView(v *view.View, live func() map[string]Live) *picture {
 		p.lics = append(p.lics, licenceRow{Name: c.Name, Total: c.N, Used: used})
 	}
 	p.sched = schedOf(v)
-	return p
+	p.sched.Agents = int64(len(beats))
+	p.shares = sharesOf(st)
+	p.made = making{kind: "muster", binary: "musterd", version: version, parts: []part{{name: "view", seconds: time.Since(began).Seconds()}}}
+	return p.finish()
 }
 
 type viewBuilder struct {
@@ -244,4 +249,40 @@ func schedOf(v *view.View) schedRow {
 	r.BFExits = map[string]uint64{"end": ps.ExitEnd, "max_job_start": ps.ExitStarts, "max_job_test": ps.ExitDepth}
 	r.Exits = map[string]uint64{"end": ps.ExitEnd, "max_job_start": ps.ExitStarts, "max_depth": ps.ExitDepth}
 	return r
+}
+
+// sharesOf lists the associations with what they are entitled to: their shares
+// as a part of the cluster's, down the tree.
+func sharesOf(st *state.State) []shareRow {
+	list := st.Policy.Assocs
+	siblings := map[uint32]int64{}
+	raw := func(a *spec.Association) int64 { return max(a.Shares, 1) }
+	for i := range list {
+		if !list[i].SharesParent {
+			siblings[list[i].Parent] += raw(&list[i])
+		}
+	}
+	norm := map[uint32]float64{}
+	var of func(a *spec.Association, depth int) float64
+	of = func(a *spec.Association, depth int) float64 {
+		if v, ok := norm[a.ID]; ok {
+			return v
+		}
+		v := 1.0
+		if up := st.Policy.Assoc(a.Parent); up != nil && a.Parent != a.ID && depth < 64 {
+			v = of(up, depth+1)
+			if !a.SharesParent {
+				v *= float64(raw(a)) / float64(max(siblings[a.Parent], 1))
+			}
+		}
+		norm[a.ID] = v
+		return v
+	}
+	out := make([]shareRow, 0, len(list))
+	for i := range list {
+		if a := &list[i]; a.Partition == "" { // one row for each account and user
+			out = append(out, shareRow{Account: a.Account, User: a.User, RawShares: raw(a), NormShares: of(a, 0)})
+		}
+	}
+	return out
 }

@@ -20,6 +20,8 @@ type page struct {
 	spare    atomic.Pointer[slab]
 }
 
+var _ prometheus.TransactionalGatherer = (*page)(nil)
+
 // cell holds one series with everything it points to.
 type cell struct {
 	metric  dto.Metric
@@ -32,7 +34,7 @@ type cell struct {
 }
 
 const (
-	maxLabels = 12
+	maxLabels = 8
 	cellsEach = 512
 )
 

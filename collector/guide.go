@@ -28,8 +28,8 @@ func guideFamilies() []family {
 		one(gauge("slurm_cpus_total", "CPUs of all nodes.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).total) }),
 		one(gauge("slurm_cpus_idle", "CPUs free for jobs on nodes in service.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).idle) }),
 		{gauge("slurm_account_cpu_count", "CPUs allocated to an account's running jobs.", catalogue.None, "live job records", "accounts with running jobs", "account"), func(s *scrape) {
-			for _, a := range sortedKeys(s.pic.byAcct) {
-				if n := s.pic.byAcct[a].cpus; n > 0 {
+			for _, a := range s.pic.byAcct.keys {
+				if n := s.pic.byAcct.by[a].cpus; n > 0 {
 					s.send(float64(n), a)
 				}
 			}

@@ -28,10 +28,10 @@ func (t *tally) live(state string) int64 {
 
 // eachLive sends the live jobs of every subject by state. Those that occur are
 // shown, so that a user's series ends with the last job.
-func eachLive(s *scrape, m tallies) {
-	for _, name := range sortedKeys(m) {
+func eachLive(s *scrape, m *tallies) {
+	for _, name := range m.keys {
 		for _, st := range liveStates() {
-			if n := m[name].live(st); n > 0 {
+			if n := m.by[name].live(st); n > 0 {
 				s.send(float64(n), name, st)
 			}
 		}
@@ -43,7 +43,7 @@ func eachLive(s *scrape, m tallies) {
 func eachTally(s *scrape, amount func(t *tally) float64, state ...string) {
 	none := tally{}
 	for i := range s.pic.parts {
-		t := s.pic.byPart[s.pic.parts[i].Name]
+		t := s.pic.byPart.by[s.pic.parts[i].Name]
 		if t == nil {
 			t = &none
 		}
@@ -62,8 +62,8 @@ func jobFamilies() []family {
 	const live = "live job records"
 	held := func(name, help string, unit catalogue.Unit, amount func(t *tally) float64) family {
 		return family{gauge(name, help, unit, live, "accounts with live jobs", "account"), func(s *scrape) {
-			for _, a := range sortedKeys(s.pic.byAcct) {
-				if v := amount(s.pic.byAcct[a]); v > 0 {
+			for _, a := range s.pic.byAcct.keys {
+				if v := amount(s.pic.byAcct.by[a]); v > 0 {
 					s.send(v, a)
 				}
 			}
@@ -83,9 +83,9 @@ func jobFamilies() []family {
 				}
 			}},
 		{gauge("muster_account_jobs", "Live jobs by account and state.", catalogue.None, live, "accounts with live jobs x 4 states", "account", "state"),
-			func(s *scrape) { eachLive(s, s.pic.byAcct) }},
+			func(s *scrape) { eachLive(s, &s.pic.byAcct) }},
 		{gauge("muster_qos_jobs", "Live jobs by QOS and state.", catalogue.None, live, "QOS with live jobs x 4 states", "qos", "state"),
-			func(s *scrape) { eachLive(s, s.pic.byQOS) }},
+			func(s *scrape) { eachLive(s, &s.pic.byQOS) }},
 		held("muster_account_cpus", "CPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.cpus) }),
 		held("muster_account_gpus", "GPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.gpus) }),
 		held("muster_account_memory_bytes", "Memory that an account's jobs hold.", catalogue.Bytes, func(t *tally) float64 { return float64(t.mem) * (1 << 20) }),

@@ -12,24 +12,40 @@ import (
 // view or snapshot and does not change afterwards, so that any number of
 // scrapes may read it.
 type picture struct {
-	cluster string
-	at      spec.Instant // of the state it shows
-	jobs    tally
-	parts   []partRow // in configuration order
-	nodes   []nodeRow // by id or name
-	byPart  tallies
-	byAcct  tallies
-	byUser  tallies
-	byQOS   tallies
-	pairs   map[pair]*tally // user and partition
-	reason  map[string]int64
-	why     map[pair]int64 // partition and reason
-	byType  map[string]int64
-	done    map[pair]*efficiency // account and user: jobs that ended and are still known
-	sched   schedRow
-	lics    []licenceRow
-	resvs   []reservationRow
-	shares  []shareRow
+	cluster  string
+	at       spec.Instant // of the state it shows
+	jobs     tally
+	parts    []partRow // in configuration order
+	nodes    []nodeRow // by id or name
+	byPart   tallies
+	byAcct   tallies
+	byUser   tallies
+	byQOS    tallies
+	pairs    map[pair]*cores // user and partition
+	pairKeys []pair
+	reason   map[string]int64
+	why      map[pair]int64 // partition and reason
+	byType   map[string]int64
+	done     map[pair]*efficiency // account and user: jobs that ended and are still known
+	sched    schedRow
+	lics     []licenceRow
+	resvs    []reservationRow
+	shares   []shareRow
+	made     making
+}
+
+// making is how the picture came about.
+type making struct {
+	kind, binary, version string
+	parts                 []part
+	commands              []commands
+}
+
+// part is one thing that was read for a picture.
+type part struct {
+	name    string
+	seconds float64
+	err     error
 }
 
 type pair struct{ a, b string }
@@ -89,7 +105,7 @@ const jobBases = int(spec.OutOfMemory) + 1
 type tally struct {
 	base    [jobBases]int64 // by base state
 	shown   [jobBases]int64 // the same without those that are completing
-	cores   [jobBases]int64 // their CPUs
+	cores   cores           // their CPUs
 	flags   [jobFlagCount]int64
 	closing int64 // completing
 	all     int64
@@ -171,9 +187,26 @@ func least(a, b int64) int64 {
 }
 
 // tallies are counts by one key.
-type tallies map[string]*tally
+type tallies struct {
+	by   map[string]*tally
+	keys []string // sorted once the picture is drawn
+}
 
-func (m tallies) of(key string) *tally { return entry(m, key) }
+func (m *tallies) of(key string) *tally {
+	t := m.by[key]
+	if t == nil {
+		if m.by == nil {
+			m.by = map[string]*tally{}
+		}
+		t = &tally{}
+		m.by[key] = t
+		m.keys = append(m.keys, key)
+	}
+	return t
+}
+
+// cores are CPUs by the base state of the jobs.
+type cores [jobBases]int64
 
 // entry gives what a map holds under a key, made when it is missing.
 func entry[K comparable, V any](m map[K]*V, key K) *V {
@@ -186,8 +219,7 @@ func entry[K comparable, V any](m map[K]*V, key K) *V {
 }
 
 func newPicture(cluster string, at spec.Instant) *picture {
-	return &picture{cluster: cluster, at: at, byPart: tallies{}, byAcct: tallies{}, byUser: tallies{}, byQOS: tallies{}, pairs: map[pair]*tally{},
-		reason: map[string]int64{}, why: map[pair]int64{}, byType: map[string]int64{}, done: map[pair]*efficiency{}}
+	return &picture{cluster: cluster, at: at, pairs: map[pair]*cores{}, reason: map[string]int64{}, why: map[pair]int64{}, byType: map[string]int64{}, done: map[pair]*efficiency{}}
 }
 
 // addJob counts a job under everything it belongs to.
@@ -197,7 +229,9 @@ func (p *picture) addJob(r *jobRow) {
 	p.byAcct.of(r.Account).add(r)
 	p.byUser.of(r.User).add(r)
 	p.byQOS.of(r.QOS).add(r)
-	entry(p.pairs, pair{r.User, r.Partition}).add(r)
+	if !r.Completing {
+		entry(p.pairs, pair{r.User, r.Partition})[r.Base] += r.CPUs * r.Count
+	}
 	if r.Base == spec.Pending {
 		p.reason[r.Reason] += r.Count
 		p.why[pair{r.Partition, r.Reason}] += r.Count
@@ -208,6 +242,15 @@ func (p *picture) addJob(r *jobRow) {
 	if r.Eff != nil {
 		entry(p.done, pair{r.Account, r.User}).add(r.Eff)
 	}
+}
+
+// finish sorts what scrapes walk in order.
+func (p *picture) finish() *picture {
+	for _, t := range [...]*tallies{&p.byPart, &p.byAcct, &p.byUser, &p.byQOS} {
+		sort.Strings(t.keys)
+	}
+	p.pairKeys = sortedPairs(p.pairs)
+	return p
 }
 
 func (e *efficiency) add(j *jobEff) {
@@ -336,7 +379,7 @@ type partRow struct {
 
 // schedRow is what sdiag prints, with durations.
 type schedRow struct {
-	Threads, ServerQueue, DBDQueue, AgentThreads int64
+	Threads, ServerQueue, DBDQueue, AgentThreads, Agents int64
 
 	Cycles, CycleDepth              uint64
 	CycleLast, CycleMax, CycleTotal spec.Span
@@ -389,6 +432,7 @@ type shareRow struct {
 	NormUsage     float64
 	Factor        float64
 	HasFactor     bool
+	HasUsage      bool
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -171,21 +171,30 @@ func (m Metric) nameBreaches() []string {
 }
 
 // clashes finds names that mean two things: two entries at one endpoint, one
-// name with different labels or types at two, or a name that is also the
-// series of a histogram.
+// name of a dialect with different labels or types at two, or a name that is
+// also the series of a histogram. Two dialects of the outside world may use one
+// name for two things; they stand on paths of their own.
 func clashes(all []Metric) Problems {
 	var out Problems
-	first := map[string]Metric{}
+	type spoken struct {
+		dialect Dialect
+		name    string
+	}
+	first, at := map[spoken]Metric{}, map[[2]string]bool{}
 	for _, m := range all {
-		f, seen := first[m.Name]
+		place := [2]string{m.Endpoint, m.Name}
+		if at[place] {
+			out = append(out, Problem{m.Name, m.Endpoint, "is listed twice"})
+			continue
+		}
+		at[place] = true
+		f, seen := first[spoken{m.Dialect, m.Name}]
 		if !seen {
-			first[m.Name] = m
+			first[spoken{m.Dialect, m.Name}] = m
 			continue
 		}
 		text := ""
 		switch {
-		case f.Endpoint == m.Endpoint:
-			text = "is listed twice"
 		case f.Type.String() != m.Type.String():
 			text = "is a " + f.Type.String() + " at " + f.Endpoint + ": one name has one type"
 		case !sameSet(f.Labels, m.Labels):
@@ -200,7 +209,7 @@ func clashes(all []Metric) Problems {
 	for _, m := range all {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			base, cut := strings.CutSuffix(m.Name, suffix)
-			if h, ok := first[base]; cut && ok && h.Type == Histogram {
+			if h, ok := first[spoken{m.Dialect, base}]; cut && ok && h.Type == Histogram {
 				out = append(out, Problem{m.Name, m.Endpoint, "is already a series of the histogram " + base})
 			}
 		}

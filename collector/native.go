@@ -1,0 +1,322 @@
+package collector
+
+import (
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/spec"
+)
+
+// The paths of Slurm's own exporter (25.11 and later), with its names.
+const (
+	endpointJobs       = "musterd /metrics/jobs"
+	endpointNodes      = "musterd /metrics/nodes"
+	endpointPartitions = "musterd /metrics/partitions"
+	endpointUsers      = "musterd /metrics/jobs-users-accts"
+	endpointScheduler  = "musterd /metrics/scheduler"
+)
+
+const mib = 1 << 20
+
+// native marks families as Slurm's own. All of them are gauges there, also
+// what only grows, and they stay gauges here: the type is part of the name.
+func native(endpoint string, list []family) []family {
+	for i := range list {
+		list[i].Dialect, list[i].Endpoint, list[i].Type = catalogue.Slurm, endpoint, catalogue.Gauge
+	}
+	return list
+}
+
+// nativeJob is one figure over jobs, under the suffix that four paths use.
+type nativeJob struct {
+	name, help string
+	amount     func(t *tally) float64
+}
+
+func baseCount(st spec.JobState) func(t *tally) float64 {
+	return func(t *tally) float64 { return float64(t.base[st]) }
+}
+
+func flagCount(f jobFlags) func(t *tally) float64 {
+	i := 0
+	for f>>i != 1 {
+		i++
+	}
+	return func(t *tally) float64 { return float64(t.flags[i]) }
+}
+
+//muster:table one entry for each metric
+func nativeJobFigures() []nativeJob {
+	return []nativeJob{
+		{"bootfail", "Jobs in state BOOT_FAIL.", baseCount(spec.BootFailed)},
+		{"cancelled", "Jobs in state CANCELLED.", baseCount(spec.Cancelled)},
+		{"completed", "Jobs in state COMPLETED.", baseCount(spec.Completed)},
+		{"completing", "Jobs with the flag COMPLETING.", func(t *tally) float64 { return float64(t.closing) }},
+		{"configuring", "Jobs with the flag CONFIGURING.", flagCount(jobConfiguring)},
+		{"cpus_alloc", "CPUs that jobs hold.", func(t *tally) float64 { return float64(t.cpus) }},
+		{"deadline", "Jobs in state DEADLINE.", baseCount(spec.DeadlineMissed)},
+		{"expediting", "Jobs with the flag EXPEDITING.", flagCount(jobExpediting)},
+		{"failed", "Jobs in state FAILED.", baseCount(spec.Failed)},
+		{"fed_requeued", "Jobs requeued to another cluster of a federation.", flagCount(jobFedRequeued)},
+		{"finished", "Jobs that ended and hold nothing any more.", func(t *tally) float64 { return float64(t.finished()) }},
+		{"gpus_alloc", "GPUs that jobs hold.", func(t *tally) float64 { return float64(t.gpus) }},
+		{"hold", "Pending jobs that are held.", func(t *tally) float64 { return float64(t.held) }},
+		{"memory_alloc", "Memory that jobs hold, in bytes.", func(t *tally) float64 { return float64(t.mem) * mib }},
+		{"node_failed", "Jobs in state NODE_FAIL.", baseCount(spec.NodeFailed)},
+		{"nodes_alloc", "Nodes that jobs hold, counted for each job.", func(t *tally) float64 { return float64(t.nodes) }},
+		{"outofmemory", "Jobs in state OUT_OF_MEMORY.", baseCount(spec.OutOfMemory)},
+		{"pending", "Jobs in state PENDING.", baseCount(spec.Pending)},
+		{"powerup_node", "Jobs that wait for a node to power up.", flagCount(jobPowerUp)},
+		{"preempted", "Jobs in state PREEMPTED.", baseCount(spec.Preempted)},
+		{"requeued", "Jobs that were requeued.", flagCount(jobRequeued)},
+		{"resizing", "Jobs with the flag RESIZING.", flagCount(jobResizing)},
+		{"revoked", "Jobs with the flag REVOKED.", flagCount(jobRevoked)},
+		{"running", "Jobs in state RUNNING.", baseCount(spec.Running)},
+		{"signaling", "Jobs with the flag SIGNALING.", flagCount(jobSignaling)},
+		{"stageout", "Jobs with the flag STAGE_OUT.", flagCount(jobStageOut)},
+		{"started", "Jobs that have started.", func(t *tally) float64 { return float64(t.started()) }},
+		{"suspended", "Jobs in state SUSPENDED.", baseCount(spec.Suspended)},
+		{"timeout", "Jobs in state TIMEOUT.", baseCount(spec.TimedOut)},
+	}
+}
+
+func allJobs(t *tally) float64 { return float64(t.all) }
+
+// nativeJobs is the whole cluster.
+func nativeJobs() []family {
+	const src = "job records"
+	out := []family{one(gauge("slurm_jobs", "Jobs known to the controller.", catalogue.None, src, "1"), func(s *scrape) float64 { return allJobs(&s.pic.jobs) })}
+	for _, f := range nativeJobFigures() {
+		out = append(out, one(gauge("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"), func(s *scrape) float64 { return f.amount(&s.pic.jobs) }))
+	}
+	return native(endpointJobs, out)
+}
+
+// nativeUsers counts the same by user and by account.
+func nativeUsers() []family {
+	var out []family
+	for _, sub := range [...]struct {
+		prefix, label string
+		of            func(s *scrape) *tallies
+	}{{"slurm_user_", "username", func(s *scrape) *tallies { return &s.pic.byUser }}, {"slurm_account_", "account", func(s *scrape) *tallies { return &s.pic.byAcct }}} {
+		per := func(name, help string, amount func(t *tally) float64) {
+			out = append(out, family{gauge(sub.prefix+name, help, catalogue.None, "job records", sub.label+"s with known jobs", sub.label), func(s *scrape) {
+				all := sub.of(s)
+				for _, k := range all.keys {
+					s.send(amount(all.by[k]), k)
+				}
+			}})
+		}
+		per("jobs", "Jobs known to the controller.", allJobs)
+		for _, f := range nativeJobFigures() {
+			per("jobs_"+f.name, f.help, f.amount)
+		}
+	}
+	return native(endpointUsers, out)
+}
+
+// nativeState is one group of nodes, under the suffixes of two paths; the
+// partitions' suffix is empty where it is the same.
+type nativeState struct {
+	name, partition string
+	in              func(n *nodeRow) bool
+}
+
+func has(f nodeFlags) func(n *nodeRow) bool {
+	return func(n *nodeRow) bool { return n.Flags&f != 0 }
+}
+
+//muster:table one entry for each state
+func nativeStates() []nativeState {
+	return []nativeState{
+		{"alloc", "", has(nodeAlloc)},
+		{"blocked", "", has(nodeBlocked)},
+		{"completing", "cg", has(nodeCompleting)},
+		{"cloud", "", has(nodeCloud)},
+		{"down", "", has(nodeDown)},
+		{"drain", "", has(nodeDrain)},
+		{"drained", "", func(n *nodeRow) bool { return n.Flags&nodeDrain != 0 && !n.Busy }},
+		{"draining", "", func(n *nodeRow) bool { return n.Flags&nodeDrain != 0 && n.Busy }},
+		{"dyn_future", "", has(nodeDynFuture)},
+		{"dyn_normal", "", has(nodeDynNormal)},
+		{"external", "", has(nodeExternal)},
+		{"fail", "", has(nodeFail)},
+		{"future", "", has(nodeFuture)},
+		{"idle", "", has(nodeIdle)},
+		{"invalid_reg", "", has(nodeInvalid)},
+		{"maint", "", has(nodeMaint)},
+		{"mixed", "", has(nodeMixed)},
+		{"noresp", "no_resp", has(nodeNoResp)},
+		{"planned", "", has(nodePlanned)},
+		{"power_down", "", has(nodePowerDown)},
+		{"power_up", "", has(nodePowerUp)},
+		{"powered_down", "", has(nodePoweredDown)},
+		{"powering_up", "", has(nodePoweringUp)},
+		{"reboot_issued", "", has(nodeRebootIssued)},
+		{"reboot_req", "reboot_requested", has(nodeRebootRequested)},
+		{"resv", "", has(nodeResv)},
+		{"unknown", "", has(nodeUnknown)},
+	}
+}
+
+func nativeNodes() []family {
+	const src = "node records"
+	var out []family
+	per := func(name, help string, unit catalogue.Unit, scale float64, amount func(n *nodeRow) int64) {
+		out = append(out, family{gauge(name, help, unit, src, "nodes", "node"), func(s *scrape) {
+			for i := range s.pic.nodes {
+				if v := amount(&s.pic.nodes[i]); v >= 0 {
+					s.send(float64(v)*scale, s.pic.nodes[i].Name)
+				}
+			}
+		}})
+	}
+	per("slurm_node_cpus", "CPUs of the node.", catalogue.None, 1, func(n *nodeRow) int64 { return n.CPUs })
+	per("slurm_node_cpus_alloc", "CPUs of the node that jobs hold.", catalogue.None, 1, func(n *nodeRow) int64 { return n.CPUAlloc })
+	per("slurm_node_cpus_effective", "CPUs of the node without those kept for the system.", catalogue.None, 1, func(n *nodeRow) int64 { return n.CPUsForJobs })
+	per("slurm_node_cpus_idle", "CPUs of the node for jobs that no job holds.", catalogue.None, 1, func(n *nodeRow) int64 { return max(n.CPUsForJobs-n.CPUAlloc, 0) })
+	per("slurm_node_memory_bytes", "Memory of the node, in bytes.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.Mem })
+	per("slurm_node_memory_alloc_bytes", "Memory of the node that jobs hold, in bytes.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.MemAlloc })
+	per("slurm_node_memory_effective_bytes", "Memory of the node without that kept for the system, in bytes.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.MemForJobs })
+	per("slurm_node_memory_free_bytes", "Memory that the node's operating system calls free, in bytes; absent until the agent has said it.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.MemFree })
+	per("slurm_node_gpus", "GPUs of the node.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUs })
+	per("slurm_node_gpus_alloc", "GPUs of the node that jobs hold.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUAlloc })
+	out = append(out, one(gauge("slurm_nodes", "Nodes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(len(s.pic.nodes)) }))
+	for _, st := range nativeStates() {
+		out = append(out, one(gauge("slurm_nodes_"+st.name, "Nodes that are "+st.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
+			n := 0
+			for i := range s.pic.nodes {
+				if st.in(&s.pic.nodes[i]) {
+					n++
+				}
+			}
+			return float64(n)
+		}))
+	}
+	return native(endpointNodes, out)
+}
+
+func nativePartitions() []family {
+	out := []family{one(gauge("slurm_partitions", "Partitions.", catalogue.None, "partitions of the configuration", "1"), func(s *scrape) float64 { return float64(len(s.pic.parts)) })}
+	jobs := func(name, help string, amount func(t *tally) float64) {
+		out = append(out, family{gauge("slurm_partition_jobs"+name, help, catalogue.None, "job records", "partitions", "partition"), func(s *scrape) { eachTally(s, amount) }})
+	}
+	jobs("", "Jobs known to the controller.", allJobs)
+	for _, f := range nativeJobFigures() {
+		if f.name != "nodes_alloc" { // the dialect has none for partitions
+			jobs("_"+f.name, f.help, f.amount)
+		}
+	}
+	jobs("_max_job_nodes", "Most nodes that one pending job asks for.", func(t *tally) float64 { return float64(t.maxNodes) })
+	jobs("_max_job_nodes_nohold", "Most nodes that one pending job asks for that is not held.", func(t *tally) float64 { return float64(t.maxNodesFree) })
+	jobs("_min_job_nodes", "Fewest nodes that one pending job asks for.", func(t *tally) float64 { return float64(t.minNodes) })
+	jobs("_min_job_nodes_nohold", "Fewest nodes that one pending job asks for that is not held.", func(t *tally) float64 { return float64(t.minNodesFree) })
+	jobs("_wait_part_node_limit", "Jobs that wait for a limit on the partition's nodes.", func(t *tally) float64 { return float64(t.limited) })
+	return native(endpointPartitions, append(out, nativePartitionNodes()...))
+}
+
+func nativePartitionNodes() []family {
+	var out []family
+	nodes := func(name, help string, scale float64, amount func(n *nodeRow) int64) {
+		out = append(out, family{gauge("slurm_partition_"+name, help, catalogue.None, "node records", "partitions", "partition"), func(s *scrape) {
+			eachPartition(s, func(part string, list []int32) {
+				total := int64(0)
+				for _, k := range list {
+					total += max(amount(&s.pic.nodes[k]), 0)
+				}
+				s.send(float64(total)*scale, part)
+			})
+		}})
+	}
+	nodes("nodes", "Nodes of the partition.", 1, func(*nodeRow) int64 { return 1 })
+	nodes("cpus", "CPUs of the partition's nodes.", 1, func(n *nodeRow) int64 { return n.CPUs })
+	nodes("gpus", "GPUs of the partition's nodes.", 1, func(n *nodeRow) int64 { return n.GPUs })
+	nodes("nodes_cpus_efctv", "CPUs of the partition's nodes without those kept for the system.", 1, func(n *nodeRow) int64 { return n.CPUsForJobs })
+	nodes("nodes_cpus_alloc", "CPUs of the partition's nodes that jobs hold.", 1, func(n *nodeRow) int64 { return n.CPUAlloc })
+	nodes("nodes_cpus_idle", "CPUs of the partition's nodes for jobs that no job holds.", 1, func(n *nodeRow) int64 { return max(n.CPUsForJobs-n.CPUAlloc, 0) })
+	nodes("nodes_mem_alloc", "Memory of the partition's nodes that jobs hold, in bytes.", mib, func(n *nodeRow) int64 { return n.MemAlloc })
+	nodes("nodes_mem_avail", "Memory of the partition's nodes for jobs that no job holds, in bytes.", mib, func(n *nodeRow) int64 { return n.MemForJobs - n.MemAlloc })
+	nodes("nodes_mem_free", "Memory that the operating systems of the partition's nodes call free, in bytes.", mib, func(n *nodeRow) int64 { return n.MemFree })
+	nodes("nodes_mem_tot", "Memory of the partition's nodes, in bytes.", mib, func(n *nodeRow) int64 { return n.Mem })
+	states := append(nativeStates(), nativeState{"powering_down", "", has(nodePoweringDown)})
+	for _, st := range states {
+		name := st.partition
+		if name == "" {
+			name = st.name
+		}
+		nodes("nodes_"+name, "Nodes of the partition that are "+st.name+".", 1, func(n *nodeRow) int64 {
+			if st.in(n) {
+				return 1
+			}
+			return 0
+		})
+	}
+	return out
+}
+
+// nativeScheduler is what sdiag prints; times in microseconds.
+//
+//muster:table one entry for each metric
+func nativeScheduler() []family {
+	fig := func(name, help string, read func(r *schedRow) float64) family {
+		return one(gauge("slurm_"+name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
+	}
+	exit := func(name, help string, of func(r *schedRow) map[string]uint64, word string) family {
+		return fig(name, help, func(r *schedRow) float64 { return float64(of(r)[word]) })
+	}
+	main := func(r *schedRow) map[string]uint64 { return r.Exits }
+	backfill := func(r *schedRow) map[string]uint64 { return r.BFExits }
+	out := []family{
+		fig("agent_cnt", "Agents that the controller has threads for.", func(r *schedRow) float64 { return float64(r.Agents) }),
+		fig("agent_queue_size", "Requests that wait to be sent to nodes.", func(r *schedRow) float64 { return float64(r.ServerQueue) }),
+		fig("agent_thread_cnt", "Threads that send requests to nodes.", func(r *schedRow) float64 { return float64(r.AgentThreads) }),
+		fig("bf_depth_mean", "Mean number of jobs looked at in a backfill cycle.", func(r *schedRow) float64 { return mean(float64(r.BFDepthTotal), r.BFCycles) }),
+		fig("bf_mean_cycle", "Mean time of a backfill cycle in microseconds.", func(r *schedRow) float64 { return mean(micros(r.BFTotal), r.BFCycles) }),
+		fig("bf_mean_table_sz", "Mean number of planned slots of backfill.", func(r *schedRow) float64 { return mean(float64(r.BFTableTotal), r.BFCycles) }),
+		fig("bf_queue_len_mean", "Mean length of backfill's queue.", func(r *schedRow) float64 { return mean(float64(r.BFQueueTotal), r.BFCycles) }),
+		fig("bf_try_depth_mean", "Mean number of jobs tried in a backfill cycle.", func(r *schedRow) float64 { return mean(float64(r.BFTryTotal), r.BFCycles) }),
+		fig("backfilled_het_jobs", "Components of heterogeneous jobs started by backfill.", func(r *schedRow) float64 { return float64(r.BackfilledHet) }),
+		fig("backfilled_jobs", "Jobs started by backfill.", func(r *schedRow) float64 { return float64(r.Backfilled) }),
+		fig("bf_active", "1 while backfill runs.", func(r *schedRow) float64 { return oneIf(r.BFActive) }),
+		fig("bf_cycle_cnt", "Backfill cycles.", func(r *schedRow) float64 { return float64(r.BFCycles) }),
+		fig("bf_cycle_last", "Time of the last backfill cycle in microseconds.", func(r *schedRow) float64 { return micros(r.BFLast) }),
+		fig("bf_cycle_max", "Time of the longest backfill cycle in microseconds.", func(r *schedRow) float64 { return micros(r.BFMax) }),
+		fig("bf_cycle_tot", "Time of all backfill cycles in microseconds.", func(r *schedRow) float64 { return micros(r.BFTotal) }),
+		fig("bf_depth_tot", "Jobs looked at in all backfill cycles.", func(r *schedRow) float64 { return float64(r.BFDepthTotal) }),
+		fig("bf_depth_try_tot", "Jobs tried in all backfill cycles.", func(r *schedRow) float64 { return float64(r.BFTryTotal) }),
+		fig("bf_last_depth", "Jobs looked at in the last backfill cycle.", func(r *schedRow) float64 { return float64(r.BFDepthLast) }),
+		fig("bf_last_depth_try", "Jobs tried in the last backfill cycle.", func(r *schedRow) float64 { return float64(r.BFTryLast) }),
+		fig("bf_queue_len", "Length of backfill's queue in its last cycle.", func(r *schedRow) float64 { return float64(r.BFQueue) }),
+		fig("bf_queue_len_tot", "Sum of the lengths of backfill's queue.", func(r *schedRow) float64 { return float64(r.BFQueueTotal) }),
+		fig("bf_table_size", "Planned slots of backfill's last cycle.", func(r *schedRow) float64 { return float64(r.BFTable) }),
+		fig("bf_table_size_tot", "Sum of backfill's planned slots.", func(r *schedRow) float64 { return float64(r.BFTableTotal) }),
+		fig("bf_when_last_cycle", "When the last backfill cycle began, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.BFWhen.Unix()) }),
+		fig("sdiag_jobs_canceled", "Jobs cancelled.", func(r *schedRow) float64 { return float64(r.Cancelled) }),
+		fig("sdiag_jobs_completed", "Jobs completed.", func(r *schedRow) float64 { return float64(r.Completed) }),
+		fig("sdiag_jobs_failed", "Jobs failed.", func(r *schedRow) float64 { return float64(r.Failed) }),
+		one(gauge("slurm_sdiag_jobs_pending", "Pending jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Pending]) }),
+		one(gauge("slurm_sdiag_jobs_running", "Running jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Running]) }),
+		fig("sdiag_jobs_started", "Jobs started.", func(r *schedRow) float64 { return float64(r.Started) }),
+		fig("sdiag_jobs_submitted", "Jobs submitted.", func(r *schedRow) float64 { return float64(r.Submitted) }),
+		fig("sdiag_job_states_ts", "When jobs were counted by state, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.StatesAt.Unix()) }),
+		fig("last_backfilled_jobs", "Jobs started by backfill since the figures were last reset; Muster never resets them.", func(r *schedRow) float64 { return float64(r.BackfilledCycle) }),
+		fig("sdiag_latency", "Delay of the controller in microseconds: in Slurm of reading the clock, in Muster of the last batch to become durable.", func(r *schedRow) float64 { return micros(r.Latency) }),
+		fig("schedule_cycle_cnt", "Scheduling cycles.", func(r *schedRow) float64 { return float64(r.Cycles) }),
+		fig("schedule_cycle_depth", "Jobs looked at in all scheduling cycles.", func(r *schedRow) float64 { return float64(r.CycleDepth) }),
+		fig("schedule_cycle_last", "Time of the last scheduling cycle in microseconds.", func(r *schedRow) float64 { return micros(r.CycleLast) }),
+		fig("schedule_cycle_max", "Time of the longest scheduling cycle in microseconds.", func(r *schedRow) float64 { return micros(r.CycleMax) }),
+		fig("schedule_cycle_tot", "Time of all scheduling cycles in microseconds.", func(r *schedRow) float64 { return micros(r.CycleTotal) }),
+		fig("schedule_queue_len", "Length of the queue in the last scheduling cycle.", func(r *schedRow) float64 { return float64(r.CycleQueue) }),
+		fig("sched_mean_cycle", "Mean time of a scheduling cycle in microseconds.", func(r *schedRow) float64 { return mean(micros(r.CycleTotal), r.Cycles) }),
+		fig("sched_mean_depth_cycle", "Mean number of jobs looked at in a scheduling cycle.", func(r *schedRow) float64 { return mean(float64(r.CycleDepth), r.Cycles) }),
+		fig("server_thread_cnt", "Threads that serve requests.", func(r *schedRow) float64 { return float64(r.Threads) }),
+		fig("slurmdbd_queue_size", "Records that wait for accounting.", func(r *schedRow) float64 { return float64(r.DBDQueue) }),
+		fig("last_proc_req_start", "When the figures were last reset, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.Since.Unix()) }),
+		one(gauge("slurm_sched_stats_timestamp", "When the figures were read, in seconds since 1970.", catalogue.None, "the exporter", "1"), func(s *scrape) float64 { return float64(s.pic.at.Unix()) }),
+	}
+	for _, word := range [...]string{"end", "max_depth", "max_job_start", "lic", "rpc_cnt", "timeout"} {
+		out = append(out, exit("sched_exit_"+word, "Scheduling cycles that ended for this reason.", main, word))
+	}
+	for _, word := range [...]string{"end", "max_job_start", "max_job_test", "state_changed", "table_limit", "timeout"} {
+		out = append(out, exit("bf_exit_"+word, "Backfill cycles that ended for this reason.", backfill, word))
+	}
+	return native(endpointScheduler, out)
+}
