@@ -111,11 +111,12 @@ type Configure struct{ Config *spec.Config }
 // Policy is a prepared change of accounts, users, associations or QOS.
 type Policy struct{ Events []event.Event }
 
-// SpendToken uses an enrolment token up. Of names the key it is spent on.
+// SpendToken binds an enrolment token to the key it is used for; again with
+// the same key it changes nothing.
 type SpendToken struct {
 	Hash spec.Hash
 	Node string
-	Of   string
+	Key  spec.Hash
 }
 
 // Tick lets time pass: time limits, signals before the end, fences, purges.

@@ -108,7 +108,7 @@ func (d *decision) configure(c Configure) error {
 	return d.emit(&event.ConfigAdopted{Config: c.Config})
 }
 
-// spendToken uses a token up; of several who try, one wins.
+// spendToken binds a token to a key; of several keys, one wins.
 func (d *decision) spendToken(c SpendToken) error {
 	for _, tok := range d.t.Access.Tokens {
 		if tok.Hash != c.Hash {
@@ -117,9 +117,15 @@ func (d *decision) spendToken(c SpendToken) error {
 		if tok.Node != c.Node || tok.Expires < d.t.Now {
 			return spec.Refuse(spec.CodeBadCredential, "the token is for another node or has expired: make a new one with `muster token create`")
 		}
-		return d.emit(&event.CertificateIssued{Serial: c.Of, Role: "token", Name: c.Node, Expires: tok.Expires, Token: c.Hash})
+		switch {
+		case tok.Key.IsZero():
+			return d.emit(&event.TokenSpent{Hash: c.Hash, Node: c.Node, Key: c.Key})
+		case tok.Key != c.Key:
+			return spec.Refuse(spec.CodeBadCredential, "the token was used before, with another key: make a new one with `muster token create`, and find out who used it if you did not")
+		}
+		return nil // the node asks again: its answer was lost
 	}
-	return spec.Refuse(spec.CodeBadCredential, "the token is unknown or was used before: make a new one with `muster token create`")
+	return spec.Refuse(spec.CodeBadCredential, "the token is unknown: make a new one with `muster token create`")
 }
 
 func (d *decision) policy(c Policy) error {

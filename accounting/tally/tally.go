@@ -143,7 +143,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.nodeLost(env, e)
 	case *event.NodeReturned:
 		return t.nodeReturned(env, e)
-	case *event.ClusterVersionRaised, *event.TokenIssued, *event.CertificateIssued, *event.CertificateRevoked,
+	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
 		*event.ResourcePut, *event.ResourceRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled:
 		// The audit trail has them; nothing is counted.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,16 +83,16 @@ type tokenStore struct {
 
 // Token implements pki.TokenStore.
 func (s tokenStore) Token(_ context.Context, secret pki.Hash) (pki.Token, error) {
-	node, expires, ok := s.tokens.Find(secret)
+	node, expires, key, ok := s.tokens.Find(secret)
 	if !ok {
 		return pki.Token{}, pki.ErrTokenUnknown
 	}
-	return pki.Token{Hash: secret, Role: identity.Agent, Node: node, Expires: time.Unix(0, int64(expires))}, nil
+	return pki.Token{Hash: secret, Role: identity.Agent, Node: node, Expires: time.Unix(0, int64(expires)), UsedBy: pki.Hash(key)}, nil
 }
 
 // Spend implements pki.TokenStore: the use is in the ledger before it returns.
 func (s tokenStore) Spend(ctx context.Context, secret, publicKey pki.Hash) error {
-	return s.tokens.Spend(ctx, secret, s.node, "key "+hex.EncodeToString(publicKey[:]))
+	return s.tokens.Spend(ctx, secret, s.node, publicKey)
 }
 
 // Enrol implements daemon.Access.

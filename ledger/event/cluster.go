@@ -20,22 +20,31 @@ type ConfigAdopted struct {
 	Config *spec.Config `cbor:"1,keyasint"`
 }
 
-// TokenIssued lets one node enrol once until it expires. Only the hash of the
-// secret is kept.
+// TokenIssued lets one node enrol, with one key, until it expires. Only the
+// hash of the secret is kept.
 type TokenIssued struct {
 	Hash    spec.Hash    `cbor:"1,keyasint"`
 	Node    string       `cbor:"2,keyasint"`
 	Expires spec.Instant `cbor:"3,keyasint"`
 }
 
-// CertificateIssued records a node's or login host's certificate and, at an
-// enrolment, uses up the token.
+// TokenSpent binds a token to the key of the node that used it. A node whose
+// answer was lost may ask again with the same key as long as the token lives;
+// with any other key the token is of no use any more.
+type TokenSpent struct {
+	Hash spec.Hash `cbor:"1,keyasint"` // of the token's secret
+	Node string    `cbor:"2,keyasint"`
+	Key  spec.Hash `cbor:"3,keyasint"` // of the public key
+}
+
+// CertificateIssued records a node's or login host's certificate. Token is of
+// ledgers that know no TokenSpent: it ended the token.
 type CertificateIssued struct {
 	Serial  string       `cbor:"1,keyasint"`
 	Role    string       `cbor:"2,keyasint"`
 	Name    string       `cbor:"3,keyasint"`
 	Expires spec.Instant `cbor:"4,keyasint"`
-	Token   spec.Hash    `cbor:"5,keyasint"` // zero at a renewal
+	Token   spec.Hash    `cbor:"5,keyasint"`
 }
 
 // CertificateRevoked ends a certificate before its time.

@@ -13,6 +13,7 @@ const (
 	KindTokenIssued          Kind = 4
 	KindCertificateIssued    Kind = 5
 	KindCertificateRevoked   Kind = 6
+	KindTokenSpent           Kind = 7
 
 	KindQOSPut             Kind = 20
 	KindQOSRemoved         Kind = 21

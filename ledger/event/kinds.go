@@ -21,6 +21,9 @@ func (*CertificateIssued) Kind() Kind { return KindCertificateIssued }
 func (*CertificateRevoked) Kind() Kind { return KindCertificateRevoked }
 
 // Kind implements Event.
+func (*TokenSpent) Kind() Kind { return KindTokenSpent }
+
+// Kind implements Event.
 func (*QOSPut) Kind() Kind { return KindQOSPut }
 
 // Kind implements Event.
@@ -134,6 +137,7 @@ func (*ConfigAdopted) sealed()        {}
 func (*TokenIssued) sealed()          {}
 func (*CertificateIssued) sealed()    {}
 func (*CertificateRevoked) sealed()   {}
+func (*TokenSpent) sealed()           {}
 func (*QOSPut) sealed()               {}
 func (*QOSRemoved) sealed()           {}
 func (*AccountPut) sealed()           {}
@@ -191,6 +195,8 @@ func fresh(k Kind) Event {
 		return new(CertificateIssued)
 	case KindCertificateRevoked:
 		return new(CertificateRevoked)
+	case KindTokenSpent:
+		return new(TokenSpent)
 	case KindQOSPut:
 		return new(QOSPut)
 	case KindQOSRemoved:
@@ -278,6 +284,7 @@ func Kinds() []Kind {
 		KindTokenIssued,
 		KindCertificateIssued,
 		KindCertificateRevoked,
+		KindTokenSpent,
 		KindQOSPut,
 		KindQOSRemoved,
 		KindAccountPut,
@@ -334,6 +341,8 @@ func (k Kind) String() string {
 		return "CertificateIssued"
 	case KindCertificateRevoked:
 		return "CertificateRevoked"
+	case KindTokenSpent:
+		return "TokenSpent"
 	case KindQOSPut:
 		return "QOSPut"
 	case KindQOSRemoved:

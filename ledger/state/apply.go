@@ -37,6 +37,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyConfig(e)
 	case *event.TokenIssued:
 		err = s.applyTokenIssued(e)
+	case *event.TokenSpent:
+		err = s.applyTokenSpent(env, e)
 	case *event.CertificateIssued:
 		err = s.applyCertificate(e)
 	case *event.CertificateRevoked:

@@ -125,10 +125,30 @@ func (s *State) applyTokenIssued(e *event.TokenIssued) error {
 		return contradiction("the token for node %s is empty", e.Node)
 	}
 	a := *s.Access
-	a.Tokens = put(slices.Clone(a.Tokens), Token{e.Hash, e.Node, e.Expires}, func(t *Token) string { return t.Hash.String() })
+	a.Tokens = put(slices.Clone(a.Tokens), Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires}, tokenKey)
 	s.Access = &a
 	return nil
 }
+
+// applyTokenSpent binds a token to a key and forgets the tokens that have
+// expired.
+func (s *State) applyTokenSpent(env *event.Envelope, e *event.TokenSpent) error {
+	t := find(s.Access.Tokens, e.Hash.String(), tokenKey)
+	switch {
+	case t == nil || t.Node != e.Node:
+		return contradiction("node %s used a token that is unknown", e.Node)
+	case e.Key.IsZero() || !t.Key.IsZero():
+		return contradiction("the token of node %s was used already, or for no key", e.Node)
+	}
+	a, spent := *s.Access, *t
+	spent.Key = e.Key
+	a.Tokens = put(slices.Clone(a.Tokens), spent, tokenKey)
+	a.Tokens = slices.DeleteFunc(a.Tokens, func(t Token) bool { return t.Expires < env.At })
+	s.Access = &a
+	return nil
+}
+
+func tokenKey(t *Token) string { return t.Hash.String() }
 
 func (s *State) applyCertificate(e *event.CertificateIssued) error {
 	a := *s.Access

@@ -180,15 +180,17 @@ func (p *Partitions) Default() *Partition {
 
 // Access holds what may connect: open enrolment tokens and certificates.
 type Access struct {
-	Tokens []Token `cbor:"1,keyasint,omitempty"` // unused, by hash
+	Tokens []Token `cbor:"1,keyasint,omitempty"` // by hash
 	Certs  []Cert  `cbor:"2,keyasint,omitempty"` // by serial
 }
 
-// Token is an enrolment token that has not been used.
+// Token is an enrolment token. It stays, once used, so that a node which lost
+// the answer can ask again with the same key.
 type Token struct {
 	Hash    spec.Hash    `cbor:"1,keyasint"`
 	Node    string       `cbor:"2,keyasint"`
 	Expires spec.Instant `cbor:"3,keyasint"`
+	Key     spec.Hash    `cbor:"4,keyasint"` // that it was used for; zero = unused
 }
 
 // Cert is a certificate the cluster issued.

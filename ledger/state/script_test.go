@@ -206,7 +206,9 @@ func (w *words) cluster() event.Event {
 	case "noassoc":
 		return &event.AssociationRemoved{ID: uint32(w.number(w.arg(0)))}
 	case "token":
-		return &event.TokenIssued{Hash: spec.Hash{byte(w.number(w.arg(0)))}, Node: "n1"}
+		return &event.TokenIssued{Hash: spec.Hash{byte(w.number(w.arg(0)))}, Node: "n1", Expires: 1 << 62}
+	case "spend":
+		return &event.TokenSpent{Hash: spec.Hash{byte(w.number(w.arg(0)))}, Node: w.arg(1), Key: spec.Hash{byte(w.n("key"))}}
 	case "cert":
 		return &event.CertificateIssued{Serial: w.arg(0), Role: "node", Name: "n1", Token: spec.Hash{byte(w.n("token"))}}
 	case "revoke":

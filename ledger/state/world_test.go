@@ -452,6 +452,10 @@ func (w *world) access() {
 	case !known:
 		w.put(&event.TokenIssued{Hash: h, Node: "n1", Expires: w.s.At + 10})
 	case w.coin():
+		if t := find(w.s.Access.Tokens, h.String(), tokenKey); t.Key.IsZero() {
+			w.put(&event.TokenSpent{Hash: h, Node: "n1", Key: spec.Hash{1}})
+		}
+	case w.coin():
 		w.put(&event.CertificateIssued{Serial: fmt.Sprint(w.s.Seq), Role: "node", Name: "n1", Token: h})
 	case len(w.s.Access.Certs) > 0:
 		w.put(&event.CertificateRevoked{Serial: pick(w, w.s.Access.Certs).Serial, Reason: "lost"})

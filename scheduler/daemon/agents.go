@@ -24,7 +24,9 @@ type AgentService struct {
 }
 
 // Enrol trades a single-use token for a certificate. The token's use is in
-// the ledger before the certificate leaves.
+// the ledger before the certificate leaves, with the key that it was used for:
+// a node that lost the answer asks again with the same key and gets another
+// certificate for it.
 func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*apiv1.EnrolReply, error) {
 	c := s.C
 	cert, err := c.deps.Access.Enrol(ctx, req.GetToken(), req.GetNode(), req.GetCsr(), tokens{c})
@@ -42,22 +44,22 @@ func (c *Controller) recordCertificate(ctx context.Context, node string, cert Ce
 	return c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
 }
 
-// tokens are the ledger's open enrolment tokens.
+// tokens are the ledger's enrolment tokens.
 type tokens struct{ c *Controller }
 
 // Find implements Tokens.
-func (t tokens) Find(hash spec.Hash) (string, spec.Instant, bool) {
+func (t tokens) Find(hash spec.Hash) (node string, expires spec.Instant, key spec.Hash, ok bool) {
 	for _, tok := range t.c.View().State.Access.Tokens {
 		if tok.Hash == hash {
-			return tok.Node, tok.Expires, true
+			return tok.Node, tok.Expires, tok.Key, true
 		}
 	}
-	return "", 0, false
+	return "", 0, key, false
 }
 
 // Spend implements Tokens.
-func (t tokens) Spend(ctx context.Context, hash spec.Hash, node, of string) error {
-	return t.c.writer.do(ctx, &request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Of: of},
+func (t tokens) Spend(ctx context.Context, hash spec.Hash, node string, key spec.Hash) error {
+	return t.c.writer.do(ctx, &request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Key: key},
 		actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
 }
 

@@ -84,11 +84,12 @@ type Access interface {
 
 // Tokens are the enrolment tokens of the ledger.
 type Tokens interface {
-	// Find returns an unused token by its hash.
-	Find(hash spec.Hash) (node string, expires spec.Instant, ok bool)
-	// Spend uses a token up, durably before it returns, or refuses. of says
-	// for what: the public key that the certificate will be for.
-	Spend(ctx context.Context, hash spec.Hash, node, of string) error
+	// Find returns a token by its hash; key is zero until it is used.
+	Find(hash spec.Hash) (node string, expires spec.Instant, key spec.Hash, ok bool)
+	// Spend binds a token to the hash of the public key that the certificate
+	// will be for, durably before it returns, or refuses. The same key may come
+	// again.
+	Spend(ctx context.Context, hash spec.Hash, node string, key spec.Hash) error
 }
 
 // Certificate is what an agent gets: PEM, leaf first, and the authority.

@@ -23,7 +23,7 @@ func (c *Controller) wantPass(events []event.Envelope) {
 	for i := range events {
 		switch events[i].Event.(type) {
 		case *event.ReasonsChanged, *event.JobEligible, *event.JobStarted, *event.JobSignalled, *event.ArrayTaskSplit,
-			*event.StepStarted, *event.StepEnded, *event.NodeLost, *event.TokenIssued, *event.CertificateIssued, *event.JobPurged:
+			*event.StepStarted, *event.StepEnded, *event.NodeLost, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.JobPurged:
 		case *event.JobSubmitted:
 			if wanted == nil {
 				wanted = c.arrived

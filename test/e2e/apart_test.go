@@ -40,6 +40,21 @@ func (c *cluster) metric(port int, line string) {
 	c.t.Fatalf("the metrics lack %q: they have\n%s", line, grep(page, "muster_accounting"))
 }
 
+// fails waits until a command fails with a text: the sockets of a process that
+// was killed close some time after it.
+func (c *cluster) fails(text string, args ...string) {
+	c.t.Helper()
+	var errs string
+	var code int
+	for range 100 {
+		if _, errs, code = c.run(args...); code == 1 && strings.Contains(errs, text) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	c.t.Errorf("muster %s: exit %d, %q; expected 1 and %q", strings.Join(args, " "), code, errs, text)
+}
+
 func grep(page, word string) string {
 	var out []string
 	for line := range strings.Lines(page) {
@@ -73,9 +88,7 @@ func TestAccountingApart(t *testing.T) {
 	// is away.
 	c.kill9("accounting")
 	submit(3)
-	if _, errs, code := c.run("sacct"); code != 1 || !strings.Contains(errs, "process of its own") {
-		t.Errorf("sacct without accounting: exit %d, %q", code, errs)
-	}
+	c.fails("process of its own", "sacct")
 	c.until("", "squeue", "-h")
 	c.metric(c.port+metricsPort, "muster_accounting_up{cluster=\"muster\"} 0")
 	if page := c.metrics(c.port + metricsPort); strings.Contains(page, "muster_accounting_lag_events{cluster=\"muster\"} 0\n") {
