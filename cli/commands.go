@@ -19,6 +19,7 @@ func commands() []entry {
 		{"init", initCommand},
 		{"up", upCommand},
 		{"down", downCommand},
+		{"alerts", alertsCommand},
 		{"bench", benchCommand},
 		{"simulate", simulateCommand},
 		{"completion", completionCommand},

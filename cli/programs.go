@@ -47,3 +47,9 @@ func benchCommand() *command {
 		about:   "Runs muster-bench, which loads the cluster for as long as it measures. `muster bench --help` lists what it measures.",
 		example: []example{{"muster bench submit --clients 64 --jobs 100000 --stream", "measures durable submissions"}}, program: []string{"muster-bench"}}
 }
+
+func alertsCommand() *command {
+	return &command{name: "alerts", summary: "make, check and try the alerting of a cluster", usage: []string{"init|check|generate|test [OPTION...]"},
+		about:   "Makes alert rules, Alertmanager's configuration and Grafana's contact points from one file of receivers and thresholds, and sends test notifications. `muster alerts --help` lists the options.",
+		example: []example{{"muster alerts generate --config alerts.yaml --out DIR", "writes what Prometheus, vmalert and Alertmanager read"}, {"muster alerts test --config alerts.yaml --receiver slack", "sends a test notification"}}, program: []string{"musterd", "alerts"}}
+}

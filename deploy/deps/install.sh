@@ -20,6 +20,9 @@ npm     npm                 build  fetches the ClickHouse engine library (or set
 diff    diffutils           test   comparisons of generated files
 ps      procps              test   the kill tests look at processes
 protoc  protobuf-compiler   test   make generate and make check
+promtool prometheus         test   the alert rules are tried in it, and the end-to-end tests run it
+amtool  prometheus-alertmanager test the same for Alertmanager
+chromium chromium           test   the screenshot of the dashboards
 '
 
 only=

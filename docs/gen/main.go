@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/alerts"
 	"github.com/musterhpc/muster/cli"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/dashboards"
@@ -49,7 +50,32 @@ func pages() []page {
 		{"docs/kpis.md", func() (string, error) { return kpi.Markdown(), nil }},
 		{"docs/metrics.md", metrics},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
-	}, grafana()...)
+	}, append(grafana(), alerting()...)...)
+}
+
+// alerting is a page for each file that the example of alerts/ makes.
+func alerting() []page {
+	const from, into = "alerts/example.yaml", "alerts/generated/"
+	fail := func(err error) []page {
+		return []page{{into, func() (string, error) { return "", err }}}
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return fail(err)
+	}
+	s, err := alerts.Parse(from, data, "/etc/muster")
+	if err != nil {
+		return fail(err)
+	}
+	files, err := s.Files()
+	if err != nil {
+		return fail(err)
+	}
+	var out []page
+	for _, f := range files {
+		out = append(out, page{into + f.Name, func() (string, error) { return string(f.Data), nil }})
+	}
+	return out
 }
 
 // grafana is a page for each dashboard.

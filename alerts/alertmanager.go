@@ -1,0 +1,242 @@
+package alerts
+
+// amConfig is alertmanager.yml, as far as it is used here.
+type amConfig struct {
+	Route         amRoute      `yaml:"route"`
+	Inhibit       []amInhibit  `yaml:"inhibit_rules"`
+	TimeIntervals []amInterval `yaml:"time_intervals"`
+	Receivers     []amReceiver `yaml:"receivers"`
+	Templates     []string     `yaml:"templates"`
+}
+
+type amRoute struct {
+	Receiver  string    `yaml:"receiver"`
+	Matchers  []string  `yaml:"matchers,omitempty"`
+	GroupBy   []string  `yaml:"group_by,omitempty,flow"`
+	Wait      string    `yaml:"group_wait,omitempty"`
+	Interval  string    `yaml:"group_interval,omitempty"`
+	Repeat    string    `yaml:"repeat_interval,omitempty"`
+	Active    []string  `yaml:"active_time_intervals,omitempty,flow"`
+	Continue  bool      `yaml:"continue,omitempty"`
+	SubRoutes []amRoute `yaml:"routes,omitempty"`
+}
+
+type amInhibit struct {
+	Source []string `yaml:"source_matchers,flow"`
+	Target []string `yaml:"target_matchers,flow"`
+	Equal  []string `yaml:"equal,omitempty,flow"`
+}
+
+type amInterval struct {
+	Name      string       `yaml:"name"`
+	Intervals []amTimeSpan `yaml:"time_intervals"`
+}
+
+type amTimeSpan struct {
+	Times    []amTimes `yaml:"times"`
+	Weekdays []string  `yaml:"weekdays,flow"`
+	Location string    `yaml:"location"`
+}
+
+type amTimes struct {
+	Start string `yaml:"start_time"`
+	End   string `yaml:"end_time"`
+}
+
+type amReceiver struct {
+	Name      string        `yaml:"name"`
+	Slack     []amSlack     `yaml:"slack_configs,omitempty"`
+	PagerDuty []amPagerDuty `yaml:"pagerduty_configs,omitempty"`
+	Email     []amEmail     `yaml:"email_configs,omitempty"`
+	Webhook   []amWebhook   `yaml:"webhook_configs,omitempty"`
+}
+
+type amSlack struct {
+	Resolved  bool       `yaml:"send_resolved"`
+	URLFile   string     `yaml:"api_url_file"`
+	Channel   string     `yaml:"channel"`
+	Title     string     `yaml:"title"`
+	TitleLink string     `yaml:"title_link"`
+	Text      string     `yaml:"text"`
+	Fallback  string     `yaml:"fallback"`
+	Color     string     `yaml:"color"`
+	Actions   []amAction `yaml:"actions"`
+}
+
+type amAction struct {
+	Type string `yaml:"type"`
+	Text string `yaml:"text"`
+	URL  string `yaml:"url"`
+}
+
+type amPagerDuty struct {
+	Resolved    bool              `yaml:"send_resolved"`
+	KeyFile     string            `yaml:"routing_key_file"`
+	URL         string            `yaml:"url,omitempty"`
+	Description string            `yaml:"description"`
+	Severity    string            `yaml:"severity"`
+	Class       string            `yaml:"class"`
+	Group       string            `yaml:"group"`
+	Component   string            `yaml:"component"`
+	Details     map[string]string `yaml:"details"`
+	Links       []amLink          `yaml:"links"`
+}
+
+type amLink struct {
+	Href string `yaml:"href"`
+	Text string `yaml:"text"`
+}
+
+type amEmail struct {
+	Resolved     bool              `yaml:"send_resolved"`
+	To           string            `yaml:"to"`
+	From         string            `yaml:"from"`
+	SMTP         string            `yaml:"smarthost"`
+	Username     string            `yaml:"auth_username,omitempty"`
+	PasswordFile string            `yaml:"auth_password_file,omitempty"`
+	Headers      map[string]string `yaml:"headers"`
+	Text         string            `yaml:"text"`
+	HTML         string            `yaml:"html"`
+}
+
+type amWebhook struct {
+	Resolved bool    `yaml:"send_resolved"`
+	URL      string  `yaml:"url"`
+	HTTP     *amHTTP `yaml:"http_config,omitempty"`
+}
+
+type amHTTP struct {
+	Authorization amAuth `yaml:"authorization"`
+}
+
+type amAuth struct {
+	Type string `yaml:"type"`
+	File string `yaml:"credentials_file"`
+}
+
+// nobody is the receiver of what nobody wants to hear.
+const nobody = "nobody"
+
+// testLabel marks the alert of `muster alerts test`; its value names the
+// receiver that it goes to, whatever its severity.
+const testLabel = "muster_test"
+
+// alertmanager is the configuration: critical alerts page and are told in the
+// channel too, warnings are told, notices are told in business hours, and what
+// concerns one user goes to users by a route of its own.
+func (s *Settings) alertmanager() amConfig {
+	have := s.Receivers()
+	quiet := first(have, "slack", "email", "webhook", "pagerduty")
+	c := amConfig{Templates: []string{TemplatesFile}, Receivers: s.receivers(),
+		TimeIntervals: []amInterval{{"business_hours", []amTimeSpan{{[]amTimes{{s.Hours.From, s.Hours.To}}, []string{s.Hours.Days}, s.Hours.Zone}}}},
+		Route:         amRoute{Receiver: quiet, GroupBy: []string{"cluster", "alertname"}, Wait: s.GroupWait, Interval: s.GroupInterval, Repeat: s.Repeat}}
+	for _, name := range have {
+		c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{testLabel + `="` + name + `"`}, GroupBy: []string{testLabel, "alertname"}, Wait: "1s", Interval: "10s"})
+	}
+	users := amRoute{Receiver: nobody, Matchers: []string{`audience="users"`}, GroupBy: []string{"cluster", "user", "alertname"}, Repeat: "24h"}
+	if s.UserNotices != "" {
+		users.Receiver = "users"
+	}
+	c.Route.SubRoutes = append(c.Route.SubRoutes, users)
+	if s.PagerDuty != nil {
+		c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: "pagerduty", Matchers: []string{`severity="critical"`}, Repeat: "1h", Continue: quiet != "pagerduty"})
+	}
+	for _, name := range have {
+		if name == "webhook" && quiet != "webhook" {
+			c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning|info"`}, Continue: true})
+		}
+		if name == "email" && quiet != "email" {
+			c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning"`}, Continue: true})
+		}
+	}
+	c.Route.SubRoutes = append(c.Route.SubRoutes,
+		amRoute{Receiver: quiet, Matchers: []string{`severity="info"`}, Active: []string{"business_hours"}, Repeat: "24h"},
+		amRoute{Receiver: quiet, Matchers: []string{`severity=~"critical|warning"`}})
+	c.Inhibit = inhibitions()
+	return c
+}
+
+// inhibitions keep the consequences of a fault quiet while its cause is told.
+func inhibitions() []amInhibit {
+	return []amInhibit{
+		{[]string{`alertname=~"MusterControllerDown|MusterLeaderless"`}, []string{`alertname=~"MusterAgentDisconnected|MusterAgentsLost|MusterAccountingDown|MusterAccountingBehind|MusterQueueStuck|MusterReportsStuck"`}, nil},
+		{[]string{`alertname="MusterAccountingDown"`}, []string{`alertname="MusterAccountingBehind"`}, []string{"cluster"}},
+		{[]string{`alertname="MusterAgentsLost"`}, []string{`alertname=~"MusterAgentDisconnected|MusterAgentDown|MusterNodesDown"`}, []string{"cluster"}},
+		{[]string{`alertname="MusterManyNodesOut"`}, []string{`alertname="MusterNodesDown"`}, []string{"cluster"}},
+		{[]string{`alertname="MusterGPUOffTheBus"`}, []string{`alertname=~"MusterGPUXID|MusterGPUXIDOfProgram|MusterGPULinkErrors"`}, []string{"node", "UUID"}},
+		{[]string{`alertname="MusterGPUHot"`}, []string{`alertname="MusterGPUThrottled"`}, []string{"node", "UUID"}},
+	}
+}
+
+// first gives the first of the wanted receivers that is set up.
+func first(have []string, want ...string) string {
+	for _, w := range want {
+		for _, h := range have {
+			if h == w {
+				return w
+			}
+		}
+	}
+	return nobody
+}
+
+// receivers renders what is set up.
+func (s *Settings) receivers() []amReceiver {
+	out := []amReceiver{{Name: nobody}}
+	one := func(name, kind string) {
+		r := amReceiver{Name: name}
+		switch kind {
+		case "slack":
+			channel := s.Slack.Channel
+			if name == "users" && s.Slack.UsersChannel != "" {
+				channel = s.Slack.UsersChannel
+			}
+			r.Slack = []amSlack{{Resolved: true, URLFile: s.Slack.URLFile, Channel: channel, Title: `{{ template "muster.title" . }}`, TitleLink: `{{ template "muster.link" . }}`,
+				Text: `{{ template "muster.text" . }}`, Fallback: `{{ template "muster.title" . }}`, Color: `{{ template "muster.color" . }}`,
+				Actions: []amAction{{"button", "Dashboard", `{{ (index .Alerts 0).Annotations.dashboard }}`}, {"button", "Runbook", `{{ (index .Alerts 0).Annotations.runbook_url }}`}}}}
+		case "pagerduty":
+			r.PagerDuty = []amPagerDuty{{Resolved: true, KeyFile: s.PagerDuty.KeyFile, URL: s.PagerDuty.URL, Description: `{{ template "muster.title" . }}`,
+				Severity: `{{ template "muster.pagerduty.severity" . }}`, Class: `{{ .CommonLabels.alertname }}`, Group: `{{ .CommonLabels.cluster }}`, Component: `{{ .CommonLabels.node }}`,
+				Details: map[string]string{"text": `{{ template "muster.text" . }}`, "firing": `{{ .Alerts.Firing | len }}`, "resolved": `{{ .Alerts.Resolved | len }}`},
+				Links:   []amLink{{`{{ (index .Alerts 0).Annotations.dashboard }}`, "Dashboard"}, {`{{ (index .Alerts 0).Annotations.runbook_url }}`, "Runbook"}}}}
+		case "email":
+			e := s.Email
+			r.Email = []amEmail{{Resolved: true, To: e.To, From: e.From, SMTP: e.SMTP, Username: e.Username, PasswordFile: e.PasswordFile,
+				Headers: map[string]string{"Subject": `{{ template "muster.title" . }}`}, Text: `{{ template "muster.text" . }}`}}
+		case "webhook":
+			w := amWebhook{Resolved: true, URL: s.Webhook.URL}
+			if s.Webhook.TokenFile != "" {
+				w.HTTP = &amHTTP{amAuth{"Bearer", s.Webhook.TokenFile}}
+			}
+			r.Webhook = []amWebhook{w}
+		}
+		out = append(out, r)
+	}
+	for _, name := range s.Receivers() {
+		one(name, name)
+	}
+	if s.UserNotices != "" {
+		one("users", s.UserNotices)
+	}
+	return out
+}
+
+// templates are the texts of the notifications.
+const templates = `{{/* The texts of Muster's notifications. Generated by muster alerts generate. */}}
+
+{{ define "muster.title" -}}
+{{ if eq .Status "firing" }}{{ .CommonLabels.severity | toUpper }}{{ else }}RESOLVED{{ end }}{{ with .CommonLabels.cluster }} [{{ . }}]{{ end }} {{ if eq (len .Alerts) 1 }}{{ (index .Alerts 0).Annotations.summary }}{{ else }}{{ .CommonLabels.alertname }} ({{ len .Alerts }}){{ end }}
+{{- end }}
+
+{{ define "muster.link" }}{{ (index .Alerts 0).Annotations.dashboard }}{{ end }}
+
+{{ define "muster.text" -}}
+{{ range .Alerts }}{{ if eq .Status "resolved" }}(resolved) {{ end }}{{ .Annotations.description }}
+{{ end -}}
+What to type: {{ (index .Alerts 0).Annotations.runbook_url }}
+{{- end }}
+
+{{ define "muster.color" }}{{ if eq .Status "resolved" }}good{{ else if eq .CommonLabels.severity "critical" }}danger{{ else if eq .CommonLabels.severity "warning" }}warning{{ else }}#439FE0{{ end }}{{ end }}
+
+{{ define "muster.pagerduty.severity" }}{{ if eq .CommonLabels.severity "critical" }}critical{{ else if eq .CommonLabels.severity "warning" }}warning{{ else }}info{{ end }}{{ end }}
+`

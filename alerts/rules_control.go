@@ -1,0 +1,85 @@
+package alerts
+
+// atController is a label set of the controller's own series.
+const slurmUp = `up{job="slurm",instance="ctl:8080",cluster="lab"}`
+
+func controlRules() []Rule {
+	const g = "muster-controller"
+	return append([]Rule{
+		{Name: "MusterControllerDown", Group: g, Severity: Critical, For: "1m", Board: "muster-internals",
+			Expr:    `max by (cluster) (up{job="slurm"}) == 0 or absent(up{job="slurm"})`,
+			Summary: "The controller does not answer", Detail: "No target of the job slurm has answered Prometheus: nothing can be submitted, and nothing new starts. Jobs that run go on.",
+			Fires: Case{[]string{slurmUp + ` 1 0x20`}, 10}, Quiet: Case{[]string{slurmUp + ` 1x20`}, 10}},
+		{Name: "MusterLeaderless", Group: g, Severity: Critical, For: "1m", Board: "muster-internals",
+			Expr:    `(count(up{job="slurm"} == 1) > 0) unless on () (count(muster_ledger_events_total)) or max by (cluster) (muster_raft_leader_known) == 0`,
+			Summary: "No controller leads", Detail: "Controllers answer, but none serves the cluster: they do not agree on a leader. Submissions wait; jobs that run go on.",
+			Fires: Case{[]string{slurmUp + ` 1x20`}, 10}, Quiet: Case{[]string{slurmUp + ` 1x20`, `muster_ledger_events_total{cluster="lab"} 5+1x20`, `muster_raft_leader_known{cluster="lab"} 1x20`}, 10}},
+		{Name: "MusterInvariantFailed", Group: g, Severity: Critical, For: "0s", Board: "muster-internals",
+			Expr:    `muster_controller_invariant_failures_total > 0`,
+			Summary: "A check of the cluster's state failed", Detail: "{{ $value }} sampled checks of the state's invariants have failed in {{ $labels.cluster }} since the controller started. This is a bug: keep the ledger and report it.",
+			Fires: Case{[]string{`muster_controller_invariant_failures_total{cluster="lab"} 0 1x10`}, 5}, Quiet: Case{[]string{`muster_controller_invariant_failures_total{cluster="lab"} 0x10`}, 5}},
+		{Name: "MusterWriterOverloaded", Group: g, Severity: Warning, For: "5m", Board: "muster-internals",
+			Params:  []Param{{"above", Number, "500", "commands that wait for the writer"}},
+			Expr:    `min_over_time(muster_controller_command_queue[5m]) > $above`,
+			Summary: "The controller cannot keep up", Detail: "{{ $value | humanize }} commands have been waiting for the writer of {{ $labels.cluster }} for five minutes (limit $above). Submissions and job ends are slow.",
+			Fires: Case{[]string{`muster_controller_command_queue{cluster="lab"} 900x30`}, 20}, Quiet: Case{[]string{`muster_controller_command_queue{cluster="lab"} 900 0x30`}, 20}},
+		{Name: "MusterLedgerSlow", Group: g, Severity: Warning, For: "5m", Board: "muster-internals",
+			Params:  []Param{{"above", Number, "0.25", "seconds from decision to durability"}},
+			Expr:    `avg_over_time(muster_ledger_append_last_seconds[5m]) > $above`,
+			Summary: "The ledger's disk is slow", Detail: "A batch of {{ $labels.cluster }} takes {{ $value | humanizeDuration }} to be on disk (limit $above s). Every submission waits for that.",
+			Fires: Case{[]string{`muster_ledger_append_last_seconds{cluster="lab"} 0.8x30`}, 20}, Quiet: Case{[]string{`muster_ledger_append_last_seconds{cluster="lab"} 0.002x10 0.8 0.002x20`}, 20}},
+		{Name: "MusterLedgerSyncFailed", Group: g, Severity: Critical, For: "0s", Board: "muster-internals",
+			Expr:    `increase(muster_raft_sync_failures_total[10m]) > 0`,
+			Summary: "The ledger could not be written", Detail: "{{ $value | humanize }} writes of the ledger of {{ $labels.cluster }} failed in ten minutes: the disk is full or broken.",
+			Fires: Case{[]string{`muster_raft_sync_failures_total{cluster="lab"} 0x5 1x10`}, 8}, Quiet: Case{[]string{`muster_raft_sync_failures_total{cluster="lab"} 1x15`}, 12}},
+		{Name: "MusterLedgerDiskLow", Group: g, Severity: Critical, For: "2m", Board: "muster-internals",
+			Params:  []Param{{"times", Number, "4", "multiple of the reserve below which it fires"}},
+			Expr:    `muster_ledger_disk_free_bytes < $times * muster_ledger_disk_reserve_bytes`,
+			Summary: "The ledger's disk is filling up", Detail: "{{ $value | humanize1024 }}B are left on the ledger's disk of {{ $labels.cluster }}. When only the reserve is left, submissions are refused.",
+			Fires: Case{[]string{`muster_ledger_disk_free_bytes{cluster="lab"} 500e6x20`, `muster_ledger_disk_reserve_bytes{cluster="lab"} 256e6x20`}, 10},
+			Quiet: Case{[]string{`muster_ledger_disk_free_bytes{cluster="lab"} 80e9x20`, `muster_ledger_disk_reserve_bytes{cluster="lab"} 256e6x20`}, 10}},
+		{Name: "MusterPassSlow", Group: g, Severity: Warning, For: "10m", Board: "muster-internals",
+			Params:  []Param{{"above", Number, "5", "seconds of a mean pass"}},
+			Expr:    `rate(muster_scheduler_pass_seconds_total[10m]) / (rate(muster_scheduler_passes_total[10m]) > 0) > $above`,
+			Summary: "Scheduling passes take long", Detail: "A pass over the queue of {{ $labels.cluster }} takes {{ $value | humanizeDuration }} (limit $above s).",
+			Fires: Case{[]string{`muster_scheduler_pass_seconds_total{cluster="lab"} 0+50x60`, `muster_scheduler_passes_total{cluster="lab"} 0+5x60`}, 30},
+			Quiet: Case{[]string{`muster_scheduler_pass_seconds_total{cluster="lab"} 0+5x60`, `muster_scheduler_passes_total{cluster="lab"} 0+50x60`}, 30}},
+	}, pipelineRules()...)
+}
+
+func pipelineRules() []Rule {
+	const g = "muster-pipeline"
+	return []Rule{
+		{Name: "MusterAccountingDown", Group: g, Severity: Critical, For: "2m", Board: "muster-pipeline",
+			Expr:    `muster_accounting_up == 0`,
+			Summary: "The accounting store takes no rows", Detail: "The accounting store of {{ $labels.cluster }} does not answer. Nothing is lost, the ledger keeps everything; sacct and sreport are out of date.",
+			Fires: Case{[]string{`muster_accounting_up{cluster="lab"} 1 0x20`}, 10}, Quiet: Case{[]string{`muster_accounting_up{cluster="lab"} 1x20`}, 10}},
+		{Name: "MusterAccountingBehind", Group: g, Severity: Warning, For: "5m", Board: "muster-pipeline",
+			Params:  []Param{{"above", Number, "300", "seconds"}},
+			Expr:    `muster_accounting_lag_seconds > $above`,
+			Summary: "Accounting is behind", Detail: "The oldest event of {{ $labels.cluster }} that is not in the accounting store is {{ $value | humanizeDuration }} old (limit $above s).",
+			Fires: Case{[]string{`muster_accounting_lag_seconds{cluster="lab"} 0+60x40`}, 30}, Quiet: Case{[]string{`muster_accounting_lag_seconds{cluster="lab"} 20x40`}, 30}},
+		{Name: "MusterScrapeSlow", Group: g, Severity: Warning, For: "10m", Board: "muster-pipeline",
+			Params:  []Param{{"above", Number, "5", "seconds"}},
+			Expr:    `max by (cluster, job, instance) (avg_over_time(scrape_duration_seconds{job=~"slurm|dcgm"}[10m])) > $above`,
+			Summary: "Scrapes are slow", Detail: "{{ $labels.instance }} takes {{ $value | humanizeDuration }} to answer Prometheus (limit $above s).",
+			Fires: Case{[]string{`scrape_duration_seconds{job="slurm",instance="a"} 9x60`}, 30}, Quiet: Case{[]string{`scrape_duration_seconds{job="slurm",instance="a"} 0.02x60`}, 30}},
+		{Name: "MusterControllerFilesLow", Group: g, Severity: Warning, For: "5m", Board: "muster-internals",
+			Params:  []Param{{"above", Share, "0.8", "share of the open files it may have"}},
+			Expr:    `process_open_fds{job="slurm"} / process_max_fds{job="slurm"} > $above`,
+			Summary: "The controller runs out of open files", Detail: "{{ $labels.instance }} has {{ $value | humanizePercentage }} of the open files it may have.",
+			Fires: Case{[]string{`process_open_fds{job="slurm",instance="a"} 950x20`, `process_max_fds{job="slurm",instance="a"} 1024x20`}, 10},
+			Quiet: Case{[]string{`process_open_fds{job="slurm",instance="a"} 95x20`, `process_max_fds{job="slurm",instance="a"} 1024x20`}, 10}},
+		{Name: "MusterCollectionFails", Group: g, Severity: Warning, For: "5m", Board: "muster-pipeline",
+			Params:  []Param{{"above", Share, "0.5", "share of the collections"}},
+			Expr:    `sum by (cluster, node, source) (increase(muster_agent_collection_errors_total[10m])) / (sum by (cluster, node, source) (increase(muster_agent_collections_total[10m])) > 5) > $above`,
+			Summary: "An agent cannot read {{ $labels.source }} figures", Detail: "{{ $value | humanizePercentage }} of the collections of {{ $labels.source }} on {{ $labels.node }} failed in ten minutes.",
+			Fires: Case{[]string{`muster_agent_collection_errors_total{cluster="lab",node="n1",source="gpu"} 0+6x40`, `muster_agent_collections_total{cluster="lab",node="n1",source="gpu"} 0+6x40`}, 25},
+			Quiet: Case{[]string{`muster_agent_collection_errors_total{cluster="lab",node="n1",source="gpu"} 0x40`, `muster_agent_collections_total{cluster="lab",node="n1",source="gpu"} 0+6x40`}, 25}},
+		{Name: "MusterReportsStuck", Group: g, Severity: Warning, For: "10m", Board: "muster-pipeline",
+			Params:  []Param{{"above", Number, "20", "reports"}},
+			Expr:    `min_over_time(muster_agent_reports_pending[5m]) > $above`,
+			Summary: "Reports of {{ $labels.node }} do not arrive", Detail: "{{ $value | humanize }} reports of {{ $labels.node }} wait to be acknowledged: ends of jobs are not known to the controller yet.",
+			Fires: Case{[]string{`muster_agent_reports_pending{cluster="lab",node="n1"} 40x40`}, 25}, Quiet: Case{[]string{`muster_agent_reports_pending{cluster="lab",node="n1"} 40 0x40`}, 25}},
+	}
+}

@@ -1,0 +1,71 @@
+package alerts
+
+// gpu1 are the labels of a device in the tests.
+const gpu1 = `gpu="0",UUID="GPU-1",hostname="n1",modelName="H100"`
+
+// onHost copies the label hostname of a device's series to node, which the
+// other rules and the inhibitions go by.
+func onHost(expr string) string {
+	return `label_replace(` + expr + `, "node", "$1", "hostname", "(.+)")`
+}
+
+func gpuRules() []Rule {
+	const g = "muster-gpus"
+	vars := map[string]string{"node": "node"}
+	// An XID stays the last one until the next or a reset: the event says when.
+	recent := `and on (node) (sum by (node) (increase(muster_agent_gpu_events_total{kind="xid"}[$window])) > 0)`
+	window := Param{"window", Duration, "15m", "how long an event is news"}
+	const fatal = `DCGM_FI_DEV_XID_ERRORS == 48 or DCGM_FI_DEV_XID_ERRORS == 63 or DCGM_FI_DEV_XID_ERRORS == 64 or DCGM_FI_DEV_XID_ERRORS == 74 or DCGM_FI_DEV_XID_ERRORS == 79 or DCGM_FI_DEV_XID_ERRORS == 92 or DCGM_FI_DEV_XID_ERRORS == 94 or DCGM_FI_DEV_XID_ERRORS == 95 or (DCGM_FI_DEV_XID_ERRORS >= 110 and DCGM_FI_DEV_XID_ERRORS <= 149)`
+	event := `muster_agent_gpu_events_total{cluster="lab",node="n1",kind="xid"} 0x5 1x40`
+	return []Rule{
+		{Name: "MusterGPUXID", Group: g, Severity: Critical, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{window},
+			Expr:    onHost("("+fatal+")") + " " + recent,
+			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }}: driver error {{ $value }}", Detail: "The driver reported XID {{ $value }} for {{ $labels.UUID }} ({{ $labels.modelName }}) on {{ $labels.node }}{{ with $labels.slurm_job_id }}, which job {{ . }} held{{ end }}. It is one of those that mean hardware: drain the node.",
+			Fires: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 79x40`, event}, 8}, Quiet: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 31x40`, event}, 8}},
+		{Name: "MusterGPUXIDOfProgram", Group: g, Severity: Info, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{window},
+			Expr:    onHost("((DCGM_FI_DEV_XID_ERRORS > 0) unless ("+fatal+"))") + " " + recent,
+			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }}: driver error {{ $value }}", Detail: "The driver reported XID {{ $value }} for {{ $labels.UUID }} on {{ $labels.node }}{{ with $labels.slurm_job_id }}, which job {{ . }} held{{ end }}. Mostly that is the program; several jobs on one device are the device.",
+			Fires: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 31x40`, event}, 8}, Quiet: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 79x40`, event}, 8}},
+		{Name: "MusterGPUOffTheBus", Group: g, Severity: Critical, For: "1m", Board: "muster-gpus", Vars: vars,
+			Expr:    onHost("(muster_gpu_up == 0)"),
+			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is lost", Detail: "{{ $labels.UUID }} ({{ $labels.modelName }}) on {{ $labels.node }} does not answer any more. Jobs on it are lost; drain the node.",
+			Fires: Case{[]string{`muster_gpu_up{` + gpu1 + `} 1 0x20`}, 8}, Quiet: Case{[]string{`muster_gpu_up{` + gpu1 + `} 1x20`}, 8}},
+		{Name: "MusterGPUMemoryErrors", Group: g, Severity: Critical, For: "0s", Board: "muster-gpus", Vars: vars,
+			Expr:    onHost("(increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]) > 0 or DCGM_FI_DEV_ROW_REMAP_FAILURE > 0)"),
+			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} has broken memory", Detail: "{{ $labels.UUID }} on {{ $labels.node }} had double-bit errors, or could not remap a row. Results of its jobs may be wrong; drain the node.",
+			Fires: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 0x5 2x20`}, 10}, Quiet: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 2x20`, `DCGM_FI_DEV_ROW_REMAP_FAILURE{` + gpu1 + `} 0x20`}, 10}},
+		{Name: "MusterGPUHot", Group: g, Severity: Warning, For: "5m", Board: "muster-gpus", Vars: vars,
+			Params:  []Param{{"above", Number, "87", "degrees Celsius"}},
+			Expr:    onHost("(DCGM_FI_DEV_GPU_TEMP > $above)"),
+			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is hot", Detail: "{{ $labels.UUID }} on {{ $labels.node }} has {{ $value }} degrees Celsius (limit $above). Several of one node: its fans or its room.",
+			Fires: Case{[]string{`DCGM_FI_DEV_GPU_TEMP{` + gpu1 + `} 60 92x20`}, 10}, Quiet: Case{[]string{`DCGM_FI_DEV_GPU_TEMP{` + gpu1 + `} 92 70x20`}, 10}},
+		{Name: "MusterGPUThrottled", Group: g, Severity: Warning, For: "5m", Board: "muster-gpus", Vars: vars,
+			Params:  []Param{{"above", Share, "0.1", "share of the time"}},
+			Expr:    onHost("(rate(DCGM_FI_DEV_THERMAL_VIOLATION[5m]) / 1e9 > $above)"),
+			Summary: "Heat holds GPU {{ $labels.gpu }} of {{ $labels.node }} down", Detail: "Heat held the clocks of {{ $labels.UUID }} on {{ $labels.node }} down for {{ $value | humanizePercentage }} of the time (limit $above): jobs there are slower.",
+			Fires: Case{[]string{`DCGM_FI_DEV_THERMAL_VIOLATION{` + gpu1 + `} 0+30e9x30`}, 20}, Quiet: Case{[]string{`DCGM_FI_DEV_THERMAL_VIOLATION{` + gpu1 + `} 0+1e9x30`}, 20}},
+		{Name: "MusterGPULinkErrors", Group: g, Severity: Warning, For: "0s", Board: "muster-gpus", Vars: vars,
+			Params:  []Param{{"above", Number, "10", "in an hour"}},
+			Expr:    onHost("(increase(DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL[1h]) + increase(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[1h]) > $above)"),
+			Summary: "Links of GPU {{ $labels.gpu }} of {{ $labels.node }} have errors", Detail: "{{ $labels.UUID }} on {{ $labels.node }} had {{ $value | humanize }} NVLink recoveries and PCIe replays in an hour (limit $above).",
+			Fires: Case{[]string{`DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{` + gpu1 + `} 0+1x60`, `DCGM_FI_DEV_PCIE_REPLAY_COUNTER{` + gpu1 + `} 0x60`}, 50},
+			Quiet: Case{[]string{`DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{` + gpu1 + `} 40x60`, `DCGM_FI_DEV_PCIE_REPLAY_COUNTER{` + gpu1 + `} 0x60`}, 50}},
+		{Name: "MusterGPUReadingsOld", Group: g, Severity: Warning, For: "2m", Board: "muster-pipeline",
+			Params:  []Param{{"above", Number, "120", "seconds"}},
+			Expr:    `time() - (muster_agent_last_collection_time_seconds > 0) > $above`,
+			Summary: "GPU readings of {{ $labels.node }} are old", Detail: "The last GPU reading of {{ $labels.node }} is {{ $value | humanizeDuration }} old (limit $above s): the driver hangs, or the agent does.",
+			Fires: Case{[]string{`muster_agent_last_collection_time_seconds{cluster="lab",node="n1"} 10x20`}, 10}, Quiet: Case{[]string{`muster_agent_last_collection_time_seconds{cluster="lab",node="n1"} 10+60x20`}, 10}},
+		{Name: "MusterGPUsUnavailable", Group: g, Severity: Warning, For: "15m", Board: "muster-gpus",
+			Params:  []Param{{"above", Share, "0.1", "share of the GPUs of a type"}},
+			Expr:    `sum by (cluster, type) (muster_gpus{state="unavailable"}) / (sum by (cluster, type) (muster_gpus) > 0) > $above`,
+			Summary: "GPUs are out of service", Detail: "{{ $value | humanizePercentage }} of the {{ $labels.type }} GPUs of {{ $labels.cluster }} are on nodes out of service (limit $above).",
+			Fires: Case{[]string{`muster_gpus{cluster="lab",type="h100",state="unavailable"} 8x40`, `muster_gpus{cluster="lab",type="h100",state="idle"} 8x40`}, 30},
+			Quiet: Case{[]string{`muster_gpus{cluster="lab",type="h100",state="unavailable"} 0x40`, `muster_gpus{cluster="lab",type="h100",state="idle"} 16x40`}, 30}},
+		{Name: "MusterJobGPUIdle", Group: g, Severity: Info, Audience: Users, For: "5m", Board: "muster-job", Vars: map[string]string{"job": "slurm_job_id"},
+			Params:  []Param{{"window", Duration, "30m", "how long a device may do nothing"}, {"above", Number, "0", "GPUs of the job that do nothing"}},
+			Expr:    `count by (slurm_job_id, user, account, partition) (max_over_time(DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""}[$window]) == 0 and on (UUID, slurm_job_id) (DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} offset $window)) > $above`,
+			Summary: "Job {{ $labels.slurm_job_id }} holds {{ $value }} GPUs that do nothing", Detail: "{{ $value }} GPUs of job {{ $labels.slurm_job_id }} of {{ $labels.user }} ({{ $labels.account }}) have done nothing for $window. Others wait for them: scancel {{ $labels.slurm_job_id }}, or see the runbook.",
+			Fires: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 + `,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x60`}, 50},
+			Quiet: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 + `,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x20 80 0x39`, `DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-2",hostname="n1",slurm_job_id="8",user="ada",account="ml",partition="gpu"} _x35 0x25`}, 50}},
+	}
+}

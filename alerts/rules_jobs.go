@@ -1,0 +1,98 @@
+package alerts
+
+func jobRules() []Rule {
+	const g = "muster-jobs"
+	inQueue := map[string]string{"partition": "partition"}
+	ended := func(state, values string) string {
+		return `muster_jobs_ended_total{cluster="lab",partition="gpu",state="` + state + `"} ` + values
+	}
+	return []Rule{
+		{Name: "MusterWaitLong", Group: g, Severity: Warning, For: "10m", Board: "muster-queue", Vars: inQueue,
+			Params:  []Param{{"above", Number, "14400", "seconds that the wait P95 may be"}, {"least", Number, "20", "starts in the hour"}},
+			Expr:    `label_replace(muster_kpi_wait_p95_seconds{by="partition",window="1h"}, "partition", "$1", "key", "(.+)") > $above and on (cluster, partition) sum by (cluster, partition) (increase(muster_jobs_started_total[1h])) >= $least`,
+			Summary: "Jobs wait long in {{ $labels.partition }}", Detail: "5 % of the jobs that started in {{ $labels.partition }} in the last hour had waited {{ $value | humanizeDuration }} or longer (limit $above s).",
+			Fires: Case{[]string{`muster_kpi_wait_p95_seconds{cluster="lab",by="partition",key="gpu",window="1h"} 20000x90`, `muster_jobs_started_total{cluster="lab",partition="gpu"} 0+1x90`}, 80},
+			Quiet: Case{[]string{`muster_kpi_wait_p95_seconds{cluster="lab",by="partition",key="gpu",window="1h"} 20000x90`, `muster_jobs_started_total{cluster="lab",partition="gpu"} 5x90`}, 80}},
+		{Name: "MusterOldestPending", Group: g, Severity: Info, For: "10m", Board: "muster-queue", Vars: inQueue,
+			Params:  []Param{{"above", Number, "604800", "seconds"}},
+			Expr:    `muster_partition_oldest_pending_seconds > $above`,
+			Summary: "A job has waited very long in {{ $labels.partition }}", Detail: "The oldest job that could start in {{ $labels.partition }} has waited {{ $value | humanizeDuration }} (limit $above s). `muster why` says for what.",
+			Fires: Case{[]string{`muster_partition_oldest_pending_seconds{cluster="lab",partition="gpu"} 700000+60x30`}, 20}, Quiet: Case{[]string{`muster_partition_oldest_pending_seconds{cluster="lab",partition="gpu"} 3600x30`}, 20}},
+		{Name: "MusterQueueStuck", Group: g, Severity: Critical, For: "5m", Board: "muster-queue", Vars: inQueue,
+			Params:  []Param{{"window", Duration, "30m", "time without a start"}, {"above", Share, "0.5", "share of the CPUs that idle meanwhile"}},
+			Expr:    `sum by (cluster, partition) (muster_jobs_pending{reason=~"Resources|Priority|None"}) > 0 and sum by (cluster, partition) (increase(muster_jobs_started_total[$window])) == 0 and sum by (cluster, partition) (muster_partition_cpus{state="idle"}) / sum by (cluster, partition) (muster_partition_cpus) > $above`,
+			Summary: "The queue of {{ $labels.partition }} is stuck", Detail: "{{ $value }} jobs wait for resources in {{ $labels.partition }}, more than $above of its CPUs idle, and nothing has started for $window.",
+			Fires: Case{[]string{`muster_jobs_pending{cluster="lab",partition="gpu",reason="Resources"} 4x60`, `muster_jobs_started_total{cluster="lab",partition="gpu"} 9x60`, `muster_partition_cpus{cluster="lab",partition="gpu",state="idle"} 90x60`, `muster_partition_cpus{cluster="lab",partition="gpu",state="allocated"} 10x60`}, 50},
+			Quiet: Case{[]string{`muster_jobs_pending{cluster="lab",partition="gpu",reason="Resources"} 4x60`, `muster_jobs_started_total{cluster="lab",partition="gpu"} 0+1x60`, `muster_partition_cpus{cluster="lab",partition="gpu",state="idle"} 90x60`, `muster_partition_cpus{cluster="lab",partition="gpu",state="allocated"} 10x60`}, 50}},
+		{Name: "MusterFailureRate", Group: g, Severity: Warning, For: "5m", Board: "muster-efficiency",
+			Params:  []Param{{"above", Share, "0.3", "share of the runs"}, {"least", Number, "20", "runs that ended in the window"}, {"window", Duration, "1h", "window"}},
+			Expr:    `sum by (cluster, partition) (increase(muster_jobs_ended_total{state=~"failed|timeout|out_of_memory|node_fail|boot_fail|deadline"}[$window])) / (sum by (cluster, partition) (increase(muster_jobs_ended_total{state!~"cancelled|preempted"}[$window])) >= $least) > $above`,
+			Summary: "Many jobs fail in {{ $labels.partition }}", Detail: "{{ $value | humanizePercentage }} of the runs that ended in {{ $labels.partition }} in $window failed (limit $above). Of all users at once: a node, a file system; of one user: that user's program.",
+			Fires: Case{[]string{ended("failed", "0+1x90"), ended("completed", "0+1x90")}, 70}, Quiet: Case{[]string{ended("failed", "0x80 3x10"), ended("completed", "0x90")}, 85}},
+		{Name: "MusterJobsLostToNodes", Group: g, Severity: Warning, For: "0s", Board: "muster-node",
+			Params:  []Param{{"above", Number, "0", "jobs"}, {"window", Duration, "1h", "window"}},
+			Expr:    `sum by (cluster, partition) (increase(muster_jobs_ended_total{state=~"node_fail|boot_fail"}[$window])) > $above`,
+			Summary: "Jobs were lost with their nodes", Detail: "{{ $value | humanize }} jobs of {{ $labels.partition }} ended because a node failed, in $window (limit $above).",
+			Fires: Case{[]string{ended("node_fail", "0x5 3x20")}, 10}, Quiet: Case{[]string{ended("node_fail", "3x25")}, 20}},
+		{Name: "MusterOOMStorm", Group: g, Severity: Warning, For: "0s", Board: "muster-efficiency",
+			Params:  []Param{{"above", Number, "10", "jobs"}, {"window", Duration, "1h", "window"}},
+			Expr:    `sum by (cluster, partition) (increase(muster_jobs_ended_total{state="out_of_memory"}[$window])) > $above`,
+			Summary: "Many jobs are killed for lack of memory in {{ $labels.partition }}", Detail: "{{ $value | humanize }} jobs of {{ $labels.partition }} were killed for lack of memory in $window (limit $above).",
+			Fires: Case{[]string{ended("out_of_memory", "0+1x40")}, 30}, Quiet: Case{[]string{ended("out_of_memory", "0x20 2x20")}, 30}},
+		{Name: "MusterTimeoutsMany", Group: g, Severity: Info, For: "5m", Board: "muster-efficiency",
+			Params:  []Param{{"above", Share, "0.3", "share of the runs"}, {"least", Number, "20", "runs that ended in the window"}, {"window", Duration, "1d", "window"}},
+			Expr:    `sum by (cluster, partition) (increase(muster_jobs_ended_total{state="timeout"}[$window])) / (sum by (cluster, partition) (increase(muster_jobs_ended_total[$window])) >= $least) > $above`,
+			Summary: "Many jobs of {{ $labels.partition }} reach their time limit", Detail: "{{ $value | humanizePercentage }} of the runs that ended in {{ $labels.partition }} in $window were stopped at their time limit (limit $above).",
+			Fires: Case{[]string{ended("timeout", "0+1x90"), ended("completed", "0+1x90")}, 70}, Quiet: Case{[]string{ended("timeout", "0x90"), ended("completed", "0+1x90")}, 70}},
+		{Name: "MusterRequeuesMany", Group: g, Severity: Info, For: "5m", Board: "muster-queue",
+			Params:  []Param{{"above", Number, "20", "requeues in the window"}, {"window", Duration, "1h", "window"}},
+			Expr:    `increase(muster_jobs_requeued_total[$window]) > $above`,
+			Summary: "Many jobs are queued again", Detail: "{{ $value | humanize }} runs of {{ $labels.cluster }} ended with their job back in the queue in $window (limit $above): preemption, failing nodes, or a prolog that fails.",
+			Fires: Case{[]string{`muster_jobs_requeued_total{cluster="lab"} 0+1x70`}, 60}, Quiet: Case{[]string{`muster_jobs_requeued_total{cluster="lab"} 50x70`}, 60}},
+		{Name: "MusterRefusalsMany", Group: g, Severity: Info, For: "10m", Board: "muster-internals",
+			Params:  []Param{{"above", Number, "1", "refused commands a second"}},
+			Expr:    `rate(muster_controller_refusals_total[10m]) > $above`,
+			Summary: "Somebody asks for the impossible again and again", Detail: "{{ $value | humanize }} commands a second are refused by {{ $labels.cluster }} (limit $above): a script that tries without end.",
+			Fires: Case{[]string{`muster_controller_refusals_total{cluster="lab"} 0+300x40`}, 30}, Quiet: Case{[]string{`muster_controller_refusals_total{cluster="lab"} 0+3x40`}, 30}},
+	}
+}
+
+func useRules() []Rule {
+	const g = "muster-use"
+	kpi := func(name, by, key, values string) string {
+		return `muster_kpi_` + name + `{cluster="lab",by="` + by + `",key="` + key + `",window="1d"} ` + values
+	}
+	return []Rule{
+		{Name: "MusterGPUOccupancyLow", Group: g, Severity: Info, For: "1h", Board: "muster-efficiency",
+			Params:  []Param{{"below", Share, "0.25", "utilisation over the time held"}},
+			Expr:    `muster_kpi_gpu_occupancy_ratio{by="cluster",window="1d"} < $below`,
+			Summary: "The GPUs that jobs hold do little", Detail: "The GPUs of {{ $labels.cluster }} were used to {{ $value | humanizePercentage }} of the time that jobs held them in the last day (limit $below).",
+			Fires: Case{[]string{kpi("gpu_occupancy_ratio", "cluster", "lab", "0.1x90")}, 80}, Quiet: Case{[]string{kpi("gpu_occupancy_ratio", "cluster", "lab", "0.7x90")}, 80}},
+		{Name: "MusterCPUEfficiencyLow", Group: g, Severity: Info, For: "1h", Board: "muster-efficiency",
+			Params:  []Param{{"below", Share, "0.2", "CPU time used by CPU time allocated"}},
+			Expr:    `muster_kpi_cpu_efficiency_ratio{by="cluster",window="1d"} < $below`,
+			Summary: "The CPUs that jobs hold do little", Detail: "The CPUs of {{ $labels.cluster }} that jobs held in the last day were used to {{ $value | humanizePercentage }} (limit $below).",
+			Fires: Case{[]string{kpi("cpu_efficiency_ratio", "cluster", "lab", "0.05x90")}, 80}, Quiet: Case{[]string{kpi("cpu_efficiency_ratio", "cluster", "lab", "0.6x90")}, 80}},
+		{Name: "MusterMemoryWasted", Group: g, Severity: Info, For: "1h", Board: "muster-people", Vars: map[string]string{"user": "key"},
+			Params:  []Param{{"above", Share, "0.9", "share of the memory never touched"}, {"least", Number, "3.6e14", "byte-seconds wasted in the day"}},
+			Expr:    `muster_kpi_memory_waste_ratio{by="user",window="1d"} > $above and on (cluster, key) muster_kpi_memory_waste_byte_seconds{by="user",window="1d"} > $least`,
+			Summary: "{{ $labels.key }} asks for memory that is never touched", Detail: "{{ $value | humanizePercentage }} of the memory that {{ $labels.key }}'s jobs held in the last day was never touched (limit $above); others could have run in it.",
+			Fires: Case{[]string{kpi("memory_waste_ratio", "user", "ada", "0.97x90"), kpi("memory_waste_byte_seconds", "user", "ada", "9e14x90")}, 80},
+			Quiet: Case{[]string{kpi("memory_waste_ratio", "user", "ada", "0.97x90"), kpi("memory_waste_byte_seconds", "user", "ada", "1e9x90")}, 80}},
+		{Name: "MusterGPUsFragmented", Group: g, Severity: Info, For: "30m", Board: "muster-queue", Vars: map[string]string{"partition": "partition"},
+			Params:  []Param{{"least", Number, "8", "idle GPUs"}, {"below", Number, "4", "GPUs in the largest piece"}},
+			Expr:    `sum by (cluster, partition) (muster_partition_gpus{state="idle"}) >= $least and on (cluster, partition) muster_partition_largest_idle_gpus < $below and on (cluster, partition) muster_partition_pending_gpus > 0`,
+			Summary: "Idle GPUs of {{ $labels.partition }} lie in small pieces", Detail: "{{ $value }} GPUs of {{ $labels.partition }} idle while jobs wait for GPUs, but no node has $below of them free.",
+			Fires: Case{[]string{`muster_partition_gpus{cluster="lab",partition="gpu",state="idle"} 12x60`, `muster_partition_largest_idle_gpus{cluster="lab",partition="gpu"} 2x60`, `muster_partition_pending_gpus{cluster="lab",partition="gpu"} 8x60`}, 50},
+			Quiet: Case{[]string{`muster_partition_gpus{cluster="lab",partition="gpu",state="idle"} 12x60`, `muster_partition_largest_idle_gpus{cluster="lab",partition="gpu"} 8x60`, `muster_partition_pending_gpus{cluster="lab",partition="gpu"} 8x60`}, 50}},
+		{Name: "MusterLimitReached", Group: g, Severity: Info, For: "30m", Board: "muster-queue",
+			Params:  []Param{{"above", Share, "0.98", "share of the limit"}},
+			Expr:    `muster_limit_used_ratio > $above`,
+			Summary: "The {{ $labels.scope }} {{ $labels.name }} is at its limit", Detail: "The {{ $labels.scope }} {{ $labels.name }} has used {{ $value | humanizePercentage }} of {{ $labels.limit }}: its further jobs wait, whatever idles.",
+			Fires: Case{[]string{`muster_limit_used_ratio{cluster="lab",scope="qos",name="capped",limit="GrpTRES=gres/gpu"} 1x60`}, 50}, Quiet: Case{[]string{`muster_limit_used_ratio{cluster="lab",scope="qos",name="capped",limit="GrpTRES=gres/gpu"} 0.5x60`}, 50}},
+		{Name: "MusterLicencesExhausted", Group: g, Severity: Info, For: "30m", Board: "muster-queue",
+			Expr:    `sum by (cluster, license) (muster_licenses{state="free"}) == 0`,
+			Summary: "No {{ $labels.license }} licence is free", Detail: "All licences {{ $labels.license }} of {{ $labels.cluster }} are in use: jobs that ask for one wait.",
+			Fires: Case{[]string{`muster_licenses{cluster="lab",license="ansys",state="free"} 0x60`, `muster_licenses{cluster="lab",license="ansys",state="used"} 5x60`}, 50}, Quiet: Case{[]string{`muster_licenses{cluster="lab",license="ansys",state="free"} 2x60`}, 50}},
+	}
+}

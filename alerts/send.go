@@ -1,0 +1,202 @@
+package alerts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/smtp"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// pagerDutyURL is where PagerDuty takes events (Events API v2).
+const pagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
+
+// ReadSecret reads the only line of a secret's file. A file that others may
+// read is refused, and no error shows what is in it.
+func ReadSecret(key, file string) (string, error) {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%s: %s is not there: write the secret into it, mode 0600", key, file)
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", key, err)
+	case info.Mode().Perm()&0o007 != 0:
+		return "", fmt.Errorf("%s: %s can be read by everybody (mode %04o): chmod 0600 it", key, file, info.Mode().Perm())
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+	text := strings.TrimSpace(string(data))
+	if text == "" || strings.ContainsAny(text, "\r\n") {
+		return "", fmt.Errorf("%s: %s must hold one line, the secret", key, file)
+	}
+	return text, nil
+}
+
+// CheckSecrets reads every secret that the settings name.
+func (s *Settings) CheckSecrets() error {
+	var errs []error
+	files := s.Secrets()
+	for _, key := range sortedKeys(files) {
+		if _, err := ReadSecret(key, files[key]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Test is a test notification.
+type Test struct {
+	Receiver string
+	By       string // who sends it
+	Now      time.Time
+	HTTP     *http.Client
+}
+
+func (t Test) text() string {
+	return "This is a test notification, sent by " + t.By + " with `muster alerts test`. Nothing is wrong."
+}
+
+// known refuses a receiver that is not set up.
+func (s *Settings) known(t Test) error {
+	if !slices.Contains(s.Receivers(), t.Receiver) {
+		return fmt.Errorf("the receiver %q is not set up in the settings (%s)", t.Receiver, orNone(s.Receivers()))
+	}
+	return nil
+}
+
+// ThroughAlertmanager gives Alertmanager an alert that its routes lead to the
+// receiver, and that ends by itself after two minutes.
+func (s *Settings) ThroughAlertmanager(ctx context.Context, t Test) error {
+	if err := s.known(t); err != nil {
+		return err
+	}
+	alert := []map[string]any{{
+		"labels":   map[string]string{"alertname": "MusterTest", "severity": string(Info), "audience": string(Operators), testLabel: t.Receiver},
+		"startsAt": t.Now.Format(time.RFC3339), "endsAt": t.Now.Add(2 * time.Minute).Format(time.RFC3339),
+		"annotations": map[string]string{"summary": "Test notification to " + t.Receiver, "description": t.text(),
+			"dashboard": strings.TrimRight(s.DashboardsURL, "/") + "/d/muster-alerts", "runbook_url": strings.TrimRight(s.RunbooksURL, "/")},
+	}}
+	if err := t.post(ctx, strings.TrimRight(s.Alertmanager, "/")+"/api/v2/alerts", "", alert); err != nil {
+		return fmt.Errorf("Alertmanager at %s: %w (--direct sends to the receiver without it)", s.Alertmanager, err) //nolint:staticcheck // a name
+	}
+	return nil
+}
+
+// Direct sends to the receiver itself, past Alertmanager: it tries the secret
+// and the way there.
+func (s *Settings) Direct(ctx context.Context, t Test) error {
+	if err := s.known(t); err != nil {
+		return err
+	}
+	switch t.Receiver {
+	case "slack":
+		hook, err := ReadSecret("slack.webhook_url_file", s.Slack.URLFile)
+		if err != nil {
+			return err
+		}
+		return hide(hook, t.post(ctx, hook, "", map[string]any{"channel": s.Slack.Channel, "text": t.text()}))
+	case "pagerduty":
+		return s.pagerDutyDirect(ctx, t)
+	case "webhook":
+		token := ""
+		if s.Webhook.TokenFile != "" {
+			var err error
+			if token, err = ReadSecret("webhook.bearer_token_file", s.Webhook.TokenFile); err != nil {
+				return err
+			}
+		}
+		return t.post(ctx, s.Webhook.URL, token, map[string]any{"version": "4", "status": "firing", "receiver": "webhook", "alerts": []map[string]any{{
+			"status": "firing", "labels": map[string]string{"alertname": "MusterTest"}, "annotations": map[string]string{"summary": "Test notification", "description": t.text()},
+			"startsAt": t.Now.Format(time.RFC3339)}}})
+	}
+	return s.mail(t)
+}
+
+// pagerDutyDirect triggers an event and resolves it again.
+func (s *Settings) pagerDutyDirect(ctx context.Context, t Test) error {
+	key, err := ReadSecret("pagerduty.routing_key_file", s.PagerDuty.KeyFile)
+	if err != nil {
+		return err
+	}
+	to := s.PagerDuty.URL
+	if to == "" {
+		to = pagerDutyURL
+	}
+	event := map[string]any{"routing_key": key, "event_action": "trigger", "dedup_key": fmt.Sprintf("muster-test-%d", t.Now.Unix()),
+		"payload": map[string]string{"summary": t.text(), "source": "muster", "severity": "info"}}
+	if err := t.post(ctx, to, "", event); err != nil {
+		return err
+	}
+	event["event_action"] = "resolve"
+	return t.post(ctx, to, "", event)
+}
+
+// mail sends the notification to the mailbox.
+func (s *Settings) mail(t Test) error {
+	e := s.Email
+	var auth smtp.Auth
+	if e.Username != "" {
+		password, err := ReadSecret("email.password_file", e.PasswordFile)
+		if err != nil {
+			return err
+		}
+		host, _, err := net.SplitHostPort(e.SMTP)
+		if err != nil {
+			return err
+		}
+		auth = smtp.PlainAuth("", e.Username, password, host)
+	}
+	body := "From: " + e.From + "\r\nTo: " + e.To + "\r\nSubject: Test notification of Muster\r\n\r\n" + t.text() + "\r\n"
+	if err := smtp.SendMail(e.SMTP, auth, e.From, []string{e.To}, []byte(body)); err != nil {
+		return fmt.Errorf("mail server %s: %w", e.SMTP, err)
+	}
+	return nil
+}
+
+// post sends JSON and wants a 2xx.
+func (t Test) post(ctx context.Context, to, bearer string, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	resp, err := t.HTTP.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 400))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("it answered %s: %s", resp.Status, strings.TrimSpace(string(answer)))
+	}
+	return nil
+}
+
+// hide keeps a secret address out of an error.
+func hide(secret string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), secret, "the webhook"))
+}

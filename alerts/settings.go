@@ -1,0 +1,429 @@
+package alerts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Settings is alerts.yaml: where notifications go and what the thresholds are.
+type Settings struct {
+	DashboardsURL string               `yaml:"dashboards_url"`
+	RunbooksURL   string               `yaml:"runbooks_url"`
+	Alertmanager  string               `yaml:"alertmanager_url"`
+	Evaluate      string               `yaml:"evaluate"`
+	GroupWait     string               `yaml:"group_wait"`
+	GroupInterval string               `yaml:"group_interval"`
+	Repeat        string               `yaml:"repeat"`
+	Hours         Hours                `yaml:"business_hours"`
+	Slack         *Slack               `yaml:"slack"`
+	PagerDuty     *PagerDuty           `yaml:"pagerduty"`
+	Email         *Email               `yaml:"email"`
+	Webhook       *Webhook             `yaml:"webhook"`
+	UserNotices   string               `yaml:"user_notices"`
+	Thresholds    map[string]yaml.Node `yaml:"thresholds"`
+
+	values map[string]map[string]string // by rule and threshold, all of them
+}
+
+// Hours is when notices that can wait are sent.
+type Hours struct {
+	Days string `yaml:"days"` // monday:friday
+	From string `yaml:"from"` // 08:00
+	To   string `yaml:"to"`
+	Zone string `yaml:"zone"` // IANA name
+}
+
+// Slack is an incoming webhook. Its URL is a secret, so it stands in a file.
+type Slack struct {
+	URLFile      string `yaml:"webhook_url_file"`
+	Channel      string `yaml:"channel"`
+	UsersChannel string `yaml:"users_channel"` // of notices to users; empty: channel
+}
+
+// PagerDuty is an integration of the Events API v2.
+type PagerDuty struct {
+	KeyFile string `yaml:"routing_key_file"`
+	URL     string `yaml:"url"` // empty: PagerDuty's own
+}
+
+// Email is a mailbox.
+type Email struct {
+	To           string `yaml:"to"`
+	From         string `yaml:"from"`
+	SMTP         string `yaml:"smtp"` // host:port
+	Username     string `yaml:"username"`
+	PasswordFile string `yaml:"password_file"`
+}
+
+// Webhook is any HTTP address that takes Alertmanager's JSON.
+type Webhook struct {
+	URL       string `yaml:"url"`
+	TokenFile string `yaml:"bearer_token_file"`
+}
+
+// Problem is one thing that is wrong with a settings file.
+type Problem struct {
+	File string
+	Line int
+	Text string
+}
+
+// Error gives FILE:LINE: text.
+func (p Problem) Error() string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+}
+
+// Problems are all of them at once.
+type Problems []Problem
+
+// Error lists them, one a line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Defaults are the settings of an empty file.
+func Defaults() *Settings {
+	s := &Settings{Evaluate: "30s", GroupWait: "30s", GroupInterval: "5m", Repeat: "4h",
+		DashboardsURL: "http://localhost:3000", RunbooksURL: "https://github.com/musterhpc/muster/blob/main/alerts/runbooks", Alertmanager: "http://localhost:9093",
+		Hours: Hours{Days: "monday:friday", From: "08:00", To: "18:00", Zone: "UTC"}, values: map[string]map[string]string{}}
+	for _, r := range All() {
+		s.values[r.Name] = map[string]string{}
+		for _, p := range r.params() {
+			s.values[r.Name][p.Name] = p.Default
+		}
+	}
+	return s
+}
+
+// Parse reads a settings file strictly: an unknown key, rule or threshold, a
+// value of the wrong kind or a contradiction is an error, and all are
+// reported at once with their lines. Paths of secrets are made absolute from
+// dir.
+func Parse(name string, data []byte, dir string) (*Settings, error) {
+	s := Defaults()
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	var ps Problems
+	if err := d.Decode(s); err != nil && !errors.Is(err, io.EOF) {
+		ps = append(ps, yamlProblems(name, err)...)
+	}
+	if len(ps) > 0 {
+		return nil, ps
+	}
+	ps = append(ps, s.thresholds(name)...)
+	lines := keyLines(data)
+	ps = append(ps, s.validate(name, lines)...)
+	if len(ps) > 0 {
+		return nil, ps
+	}
+	for _, f := range s.secretFiles() {
+		if !path.IsAbs(*f.path) {
+			*f.path = path.Join(dir, *f.path)
+		}
+	}
+	return s, nil
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line ([0-9]+): (.*)$`)
+
+// yamlProblems words what the decoder complains about.
+func yamlProblems(name string, err error) Problems {
+	texts := []string{err.Error()}
+	var typed *yaml.TypeError
+	if errors.As(err, &typed) {
+		texts = typed.Errors
+	}
+	var out Problems
+	for _, text := range texts {
+		p := Problem{File: name, Text: text}
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			_, _ = fmt.Sscan(m[1], &p.Line)
+			p.Text = m[2]
+		}
+		if m := regexp.MustCompile(`^field (\S+) not found in type`).FindStringSubmatch(p.Text); m != nil {
+			p.Text = "unknown key " + m[1]
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// thresholds takes the section of that name over.
+func (s *Settings) thresholds(name string) Problems {
+	var out Problems
+	for _, rule := range sortedKeys(s.Thresholds) {
+		node := s.Thresholds[rule]
+		add := func(line int, format string, args ...any) {
+			out = append(out, Problem{name, line, rule + ": " + fmt.Sprintf(format, args...)})
+		}
+		r, ok := Find(rule)
+		if !ok {
+			add(node.Line, "there is no such alert%s", near(rule))
+			continue
+		}
+		if node.Kind != yaml.MappingNode {
+			add(node.Line, "want its thresholds, as in {for: 5m}")
+			continue
+		}
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key, value := node.Content[i], node.Content[i+1]
+			at := slices.IndexFunc(r.params(), func(p Param) bool { return p.Name == key.Value })
+			switch {
+			case at < 0:
+				names := []string{}
+				for _, p := range r.params() {
+					names = append(names, p.Name)
+				}
+				add(key.Line, "has no threshold %s; it has %s", key.Value, strings.Join(names, ", "))
+				continue
+			case seen[key.Value]:
+				add(key.Line, "%s stands twice", key.Value)
+				continue
+			case value.Kind != yaml.ScalarNode:
+				add(value.Line, "%s: want a single value", key.Value)
+				continue
+			}
+			seen[key.Value] = true
+			text := value.Value
+			if key.Value == "severity" && value.Tag == "!!bool" && text == "off" || text == "false" {
+				text = "off"
+			}
+			if err := r.params()[at].check(text); err != nil {
+				add(value.Line, "%s: %v", key.Value, err)
+				continue
+			}
+			s.values[rule][key.Value] = text
+		}
+	}
+	return out
+}
+
+// near suggests an alert.
+func near(name string) string {
+	for _, r := range All() {
+		if strings.EqualFold(r.Name, name) || strings.EqualFold(r.Name, "Muster"+name) {
+			return "; did you mean " + r.Name + "?"
+		}
+	}
+	return ""
+}
+
+// keyLines finds the line of each top-level key and, as key.sub, of theirs.
+func keyLines(data []byte) map[string]int {
+	out := map[string]int{}
+	var doc yaml.Node
+	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 {
+		return out
+	}
+	top := doc.Content[0]
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		out[key.Value] = key.Line
+		for j := 0; value.Kind == yaml.MappingNode && j+1 < len(value.Content); j += 2 {
+			out[key.Value+"."+value.Content[j].Value] = value.Content[j].Line
+		}
+	}
+	return out
+}
+
+// validate finds what fits no key alone.
+func (s *Settings) validate(name string, lines map[string]int) Problems {
+	var out Problems
+	add := func(key, format string, args ...any) {
+		line := lines[key]
+		if top, _, sub := strings.Cut(key, "."); sub && line == 0 {
+			line = lines[top]
+		}
+		out = append(out, Problem{name, line, key + ": " + fmt.Sprintf(format, args...)})
+	}
+	web := func(key, text string) {
+		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			add(key, "%q is not an http or https address", text)
+		}
+	}
+	web("dashboards_url", s.DashboardsURL)
+	web("runbooks_url", s.RunbooksURL)
+	web("alertmanager_url", s.Alertmanager)
+	for key, text := range map[string]string{"evaluate": s.Evaluate, "group_wait": s.GroupWait, "group_interval": s.GroupInterval, "repeat": s.Repeat} {
+		if _, err := parseDuration(text); err != nil {
+			add(key, "%v", err)
+		}
+	}
+	for key, text := range map[string]string{"business_hours.from": s.Hours.From, "business_hours.to": s.Hours.To} {
+		if !regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$`).MatchString(text) {
+			add(key, "%q is not a time of day such as 08:00", text)
+		}
+	}
+	if s.Hours.From >= s.Hours.To {
+		add("business_hours", "from %s is not before to %s", s.Hours.From, s.Hours.To)
+	}
+	if !regexp.MustCompile(`^(sunday|monday|tuesday|wednesday|thursday|friday|saturday)(:(sunday|monday|tuesday|wednesday|thursday|friday|saturday))?$`).MatchString(s.Hours.Days) {
+		add("business_hours.days", "%q: want days as in monday:friday", s.Hours.Days)
+	}
+	for _, f := range s.secretFiles() {
+		if *f.path == "" {
+			add(f.key, "is missing: a secret stands in a file of its own")
+		}
+	}
+	if s.Slack != nil && s.Slack.Channel == "" {
+		add("slack.channel", "is missing")
+	}
+	if s.PagerDuty != nil && s.PagerDuty.URL != "" {
+		web("pagerduty.url", s.PagerDuty.URL)
+	}
+	if s.Webhook != nil {
+		web("webhook.url", s.Webhook.URL)
+	}
+	if e := s.Email; e != nil && (e.To == "" || e.From == "" || !strings.Contains(e.SMTP, ":")) {
+		add("email", "needs to, from and smtp (host:port)")
+	}
+	if s.UserNotices != "" && !slices.Contains(s.Receivers(), s.UserNotices) {
+		add("user_notices", "%q is not a receiver that is set up (%s)", s.UserNotices, orNone(s.Receivers()))
+	}
+	slices.SortFunc(out, func(a, b Problem) int { return a.Line - b.Line })
+	return out
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none is"
+	}
+	return strings.Join(list, ", ")
+}
+
+// Receivers names what notifications can be sent to.
+func (s *Settings) Receivers() []string {
+	var out []string
+	for _, r := range [...]struct {
+		name string
+		set  bool
+	}{{"slack", s.Slack != nil}, {"pagerduty", s.PagerDuty != nil}, {"email", s.Email != nil}, {"webhook", s.Webhook != nil}} {
+		if r.set {
+			out = append(out, r.name)
+		}
+	}
+	return out
+}
+
+// secret is a file that holds one.
+type secret struct {
+	key  string
+	path *string
+}
+
+// secretFiles lists the files of secrets that the settings name.
+func (s *Settings) secretFiles() []secret {
+	var out []secret
+	if s.Slack != nil {
+		out = append(out, secret{"slack.webhook_url_file", &s.Slack.URLFile})
+	}
+	if s.PagerDuty != nil {
+		out = append(out, secret{"pagerduty.routing_key_file", &s.PagerDuty.KeyFile})
+	}
+	if s.Email != nil && s.Email.Username != "" {
+		out = append(out, secret{"email.password_file", &s.Email.PasswordFile})
+	}
+	if s.Webhook != nil && s.Webhook.TokenFile != "" {
+		out = append(out, secret{"webhook.bearer_token_file", &s.Webhook.TokenFile})
+	}
+	return out
+}
+
+// Secrets gives the paths of the secrets' files by key.
+func (s *Settings) Secrets() map[string]string {
+	out := map[string]string{}
+	for _, f := range s.secretFiles() {
+		out[f.key] = *f.path
+	}
+	return out
+}
+
+// Value gives a threshold that is in force.
+func (s *Settings) Value(rule, name string) string { return s.values[rule][name] }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Annotated is a settings file with every threshold at its default, commented
+// out, and what it means.
+func Annotated() []byte {
+	var b bytes.Buffer
+	b.WriteString(annotatedHead)
+	group := ""
+	for _, r := range All() {
+		if r.Group != group {
+			group = r.Group
+			fmt.Fprintf(&b, "#\n#   # %s\n", strings.TrimPrefix(group, "muster-"))
+		}
+		fmt.Fprintf(&b, "#   %s:\n", r.Name)
+		for _, p := range r.params() {
+			fmt.Fprintf(&b, "#     %-9s %-9s # %s\n", p.Name+":", p.Default, p.Help)
+		}
+	}
+	return b.Bytes()
+}
+
+const annotatedHead = `# alerts.yaml: where Muster's alerts go and when they fire. Generated by ` + "`muster alerts init`" + `; yours to change.
+#
+#   muster alerts check    --config alerts.yaml             what is wrong with it, and with the secrets
+#   muster alerts generate --config alerts.yaml --out DIR   rules, unit tests, alertmanager.yml, templates, Grafana
+#   muster alerts test     --config alerts.yaml --receiver slack
+#
+# It is read strictly: an unknown key, alert or threshold is an error with its line.
+# Secrets stand in files of their own, mode 0600 and readable by Alertmanager.
+
+dashboards_url: http://localhost:3000     # Grafana, for the links
+runbooks_url: https://github.com/musterhpc/muster/blob/main/alerts/runbooks
+alertmanager_url: http://localhost:9093
+
+evaluate: 30s        # how often the rules are evaluated
+group_wait: 30s      # how long the first alert of a group waits for others
+group_interval: 5m   # how long until news of a group are sent
+repeat: 4h           # how long until an alert that still fires is sent again
+
+business_hours: {days: "monday:friday", from: "08:00", to: "18:00", zone: UTC} # when notices (info) are sent
+
+# slack:
+#   webhook_url_file: /etc/muster/secrets/slack-webhook
+#   channel: "#cluster"
+#   users_channel: "#cluster-users"   # notices to users, such as idle GPUs
+# pagerduty:                          # critical alerts
+#   routing_key_file: /etc/muster/secrets/pagerduty-key
+# email:
+#   to: ops@example.org
+#   from: muster@example.org
+#   smtp: smtp.example.org:587
+#   username: muster
+#   password_file: /etc/muster/secrets/smtp-password
+# webhook:                            # anything that takes Alertmanager's JSON
+#   url: https://example.org/hook
+#   bearer_token_file: /etc/muster/secrets/hook-token
+# user_notices: slack                 # which of these tells users; none without this key
+
+# Every threshold with its default. Remove the # of an alert and of what you change; severity: off removes an alert.
+thresholds: {}
+# thresholds:
+`
