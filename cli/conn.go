@@ -58,6 +58,8 @@ const (
 	methodDiag           = "/muster.v1.Cluster/Diag"
 	methodPing           = "/muster.v1.Cluster/Ping"
 	methodCreateToken    = "/muster.v1.Cluster/CreateToken"
+	methodReservations   = "/muster.v1.Cluster/ListReservations"
+	methodReserve        = "/muster.v1.Cluster/ChangeReservation"
 	methodShutdown       = "/muster.v1.Cluster/Shutdown"
 	methodAcctRows       = "/muster.v1.Accounting/JobRows"
 	methodAcctScripts    = "/muster.v1.Accounting/Scripts"

@@ -229,6 +229,11 @@ func moreScenarios() map[string]scenario {
 				return nil, spec.Refuse(spec.CodeInvalidNodeState, "")
 			}
 		}, map[string][]string{"s5_resume.txt": {"scontrol update nodename=node1 state=drain reason=x"}}},
+		"maintenance": {func(w *world) {
+			w.reserved = []*apiv1.ReservationInfo{{Name: "maint", Start: at("02:47:36"), End: at("03:47:36"), Nodes: []string{"node1", "node2"}, Cores: 16,
+				Flags: "MAINT,SPEC_NODES,ALL_NODES", Tres: &apiv1.Tres{Cpu: 16}, Users: []string{"root"}}}
+		}, map[string][]string{"s5b_resv.txt": {"scontrol create reservation reservationname=maint starttime=now+1hour duration=60 users=root flags=maint nodes=ALL", "scontrol show reservation", "sinfo -T",
+			"scontrol delete reservationname=maint"}}},
 		"people": {(*world).people, map[string][]string{
 			"sacctmgr_show_account.txt": {"sacctmgr show account -P"}, "sacctmgr_show_user.txt": {"sacctmgr show user -P"}, "sacctmgr_show_user_default.txt": {"sacctmgr show user"},
 			"sacctmgr_show_assoc.txt": {"sacctmgr show assoc -P"}, "sacctmgr_show_assoc_default.txt": {"sacctmgr show assoc"}, "sacctmgr_show_assoc_tree.txt": {"sacctmgr show assoc tree format=cluster,account,user,share,qos"},

@@ -63,7 +63,7 @@ func samples() map[string]map[string]sample {
 		},
 		"sinfo": {
 			"all": s(""), "clusters": s("peer"), "dead": s(""), "exact": with("", "-o %c"), "format": s("%n"), "Format": s("NodeList"), "hide": with("", "--all"), "iterate": s("1"), "json": s(""), "list-reasons": s(""),
-			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""),
+			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "reservation": s(""), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""),
 		},
 		"scancel": {
 			"account": s("ml"), "batch": s(""), "clusters": s("other"), "full": s(""), "interactive": s(""), "jobname": s("x"), "name": s("x"), "me": on("scancel 4", ""), "nodelist": s("node1"), "partition": s("gpu"),

@@ -38,7 +38,7 @@ among all that wait and run. Jobs that do not exist or have ended are no error.`
 			{Long: "partition", Short: "p", Arg: "<partition_name>", Env: "SCANCEL_PARTITION", Help: "only jobs in this partition"},
 			{Long: "qos", Short: "q", Arg: "<qos>", Env: "SCANCEL_QOS", Help: "only jobs of this QOS"},
 			{Long: "quiet", Short: "Q", Help: "report nothing, not even errors"},
-			{Long: "reservation", Short: "R", Arg: "<reservation_name>", Refused: "there are no reservations yet"},
+			{Long: "reservation", Short: "R", Arg: "<reservation_name>", Refused: "choose the jobs with squeue -R and give their ids"},
 			{Long: "sibling", Arg: "<cluster_name>", Refused: "there is one cluster and no federation"},
 			{Long: "signal", Short: "s", Arg: "<signal_name>", Help: "send this signal instead of ending the job: KILL, SIGUSR1, 10"},
 			{Long: "state", Short: "t", Arg: "<job_state_name>", Env: "SCANCEL_STATE", Help: "only jobs in this state: PENDING, RUNNING, SUSPENDED"},

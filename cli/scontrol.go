@@ -39,8 +39,10 @@ Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodena
 			{"release", "JOB...", "undo a hold"},
 			{"requeue", "JOB...", "put jobs back into the queue"},
 			{"requeuehold", "JOB...", "the same, held"},
-			{"update", "KEY=VALUE...", "change a job (jobid=) or nodes (nodename=)"},
+			{"update", "KEY=VALUE...", "change a job (jobid=), nodes (nodename=) or a reservation (reservationname=)"},
 			{"wait_job", "JOB", "wait until a job runs; exit code 1 if it ends before"},
+			{"create", "reservation KEY=VALUE...", "reserve nodes: users= or accounts=, nodes= or nodecnt=, starttime=, duration=, flags="},
+			{"delete", "reservation=NAME", "end a reservation"},
 			{"ping", "", "say whether the controller is there"},
 			{"reconfigure", "", "read the configuration files again"},
 			{"shutdown", "", "stop the controller; jobs keep running"},
@@ -80,8 +82,7 @@ Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodena
 func laterVerbs() map[string]string {
 	const steps, power = "job steps are still to come", "nodes are not rebooted or powered"
 	return map[string]string{
-		"abort": "stop the controller with shutdown", "cancel_reboot": power, "completing": "use squeue -t CG", "create": "there are no reservations and no dynamic nodes yet",
-		"delete": "there are no reservations and no dynamic nodes yet", "fsdampeningfactor": "fair share is still to come", "getaddrs": "use show node",
+		"abort": "stop the controller with shutdown", "cancel_reboot": power, "completing": "use squeue -t CG", "fsdampeningfactor": "fair share is still to come", "getaddrs": "use show node",
 		"listjobs": steps, "listpids": steps, "liststeps": steps, "notify": steps, "pidinfo": steps, "power": power, "reboot": power,
 		"resume": "jobs are not suspended yet", "suspend": "jobs are not suspended yet", "schedloglevel": "the daemons' log is set in muster.yaml",
 		"setdebug": "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml", "takeover": "controllers elect their leader themselves",
@@ -113,6 +114,10 @@ func (c *call) verb(name string, args []string) error {
 	switch name {
 	case "show":
 		return c.show(args)
+	case "create":
+		return c.createReservation(args)
+	case "delete":
+		return c.deleteReservation(args)
 	case "hold":
 		return c.control(apiv1.ControlJobsRequest_HOLD, args, true)
 	case "uhold":
@@ -172,7 +177,7 @@ func (c *call) show(args []string) error {
 	case "licenses":
 		return c.withCluster(func() error { return c.showLicenses(name) })
 	case "reservations":
-		return c.write([]byte("No reservations in the system\n"))
+		return c.withCluster(func() error { return c.showReservations(name) })
 	case "topology":
 		return c.errorf("No topology information available")
 	}

@@ -99,12 +99,15 @@ func (c *call) update(args []string) error {
 		}
 		return "", false
 	}
-	for _, later := range [...]struct{ key, what string }{{"partitionname", "partitions"}, {"partition", ""}, {"reservationname", "reservations"}, {"reservation", "reservations"},
+	for _, later := range [...]struct{ key, what string }{{"partitionname", "partitions"}, {"partition", ""},
 		{"stepid", "job steps"}, {"frontendname", "front ends"}} {
 		_, job := values["jobid"]
 		if _, ok := values[later.key]; ok && later.what != "" && !job {
 			return c.errorf("%s are not changed with update in this release; change the configuration and reconfigure", later.what)
 		}
+	}
+	if _, job := values["jobid"]; !job && (values["reservationname"] != "" || values["reservation"] != "") {
+		return c.changeReservation(apiv1.ReservationChange_UPDATE, args)
 	}
 	if names, ok := first("nodename", "node"); ok {
 		return c.updateNodes(names, values, keys)
@@ -119,7 +122,7 @@ func (c *call) update(args []string) error {
 		}
 		return c.controlJobs(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: values}, false)
 	}
-	return fail(1, "No valid entity in update command", "Input line must include \"NodeName\" or \"JobId\"")
+	return fail(1, "No valid entity in update command", "Input line must include \"NodeName\", \"ReservationName\" or \"JobId\"")
 }
 
 func (c *call) updateNodes(names string, values map[string]string, keys []string) error {

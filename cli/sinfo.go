@@ -63,7 +63,7 @@ Marks behind a state: * not responding, - planned for a job, $ maintenance, @ re
 			{Long: "nodes", Short: "n", Arg: "<nodes>", Help: "only these nodes"},
 			{Long: "noheader", Short: "h", Help: "print no header"},
 			{Long: "partition", Short: "p", Arg: "<partition>", Env: "SINFO_PARTITION", Help: "only these partitions"},
-			{Long: "reservation", Short: "T", Refused: "there are no reservations yet"},
+			{Long: "reservation", Short: "T", Help: "reservations"},
 			{Long: "responding", Short: "r", Help: "only nodes that respond"},
 			{Long: "sort", Short: "S", Arg: "<sort_list>", Env: "SINFO_SORT", Help: "order by these letters of -o, each with - for falling; #P is the order of the configuration"},
 			{Long: "states", Short: "t", Arg: "<states>", Help: "only nodes in these states: idle,drain&down"},
@@ -234,6 +234,9 @@ type errBadSort string
 func (e errBadSort) Error() string { return "Invalid sort specification: " + string(e) }
 
 func (c *call) sinfoOnce(q *nodeQuery) error {
+	if c.opts.On("reservation") {
+		return c.sinfoReservations()
+	}
 	var nodes apiv1.ListNodesReply
 	var parts apiv1.ListPartitionsReply
 	if err := c.askAll(question{methodListPartitions, &apiv1.ListPartitionsRequest{}, &parts}, question{methodListNodes, &apiv1.ListNodesRequest{}, &nodes}); err != nil {

@@ -203,7 +203,7 @@ func nodeFields() []nodeField {
 		ofPart("S", "AllocNodes", "ALLOCNODES", func(*apiv1.PartitionInfo) string { return "all" }),
 		ofPart("a", "Available", "AVAIL", partitionAvail),
 		plain("V", "Cluster", "CLUSTER", func(v *nodeView, _ *nodeGroup) string { return or(v.cluster, na) }),
-		ofNode("", "Comment", "COMMENT", null, func(*apiv1.NodeInfo) string { return "" }),
+		ofNode("", "Comment", "COMMENT", null, func(n *apiv1.NodeInfo) string { return n.GetReservation() }),
 		least("Y", "Cores", "CORES", sct[1]),
 		least("c", "CPUs", "CPUS", (*apiv1.NodeInfo).GetCpus),
 		between("O", "CPUsLoad", "CPU_LOAD", (*apiv1.NodeInfo).GetLoadMilli, milli),

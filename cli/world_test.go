@@ -52,6 +52,7 @@ type fake struct {
 	unknown  bool // ids that are asked for and not among jobs are unknown
 	results  []*apiv1.JobResult
 	changed  []string
+	reserved []*apiv1.ReservationInfo
 	behind   uint64
 	nextID   uint32
 	messages string
@@ -67,6 +68,7 @@ func requests() map[string]proto.Message {
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{},
+		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
 		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{},
 	}
 }
@@ -167,6 +169,10 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.CreateTokenReply{Token: "secret", Expires: f.now + int64(spec.Day)}, nil
 	case *apiv1.UpdateNodeRequest:
 		return &apiv1.UpdateNodeReply{}, nil
+	case *apiv1.ReservationsRequest:
+		return &apiv1.ReservationsReply{Reservations: f.reserved, Now: f.now}, nil
+	case *apiv1.ReservationChange:
+		return &apiv1.ReservationChangeReply{Name: q.GetName()}, nil
 	case *apiv1.ShutdownRequest:
 		return &apiv1.ShutdownReply{}, nil
 	case *apiv1.AcctQuery:

@@ -35,7 +35,7 @@ func barred(p *state.Partition, js *spec.JobSpec, d *place.Demand, cfg *spec.Con
 		return access(spec.CodeAccessDenied, "DisableRootJobs=YES")
 	case len(ps.AllowGroups) > 0 && !slices.Contains(ps.AllowGroups, js.Group) && js.UID != 0:
 		return access(spec.CodeGroupNotPermitted, "AllowGroups does not name "+js.Group)
-	case ps.ReqResv:
+	case ps.ReqResv && js.Place.Reservation == "":
 		return access(spec.CodeReservationDenied, "ReqResv=YES")
 	case len(ps.AllowAccounts) > 0 && !slices.Contains(ps.AllowAccounts, js.Account),
 		len(ps.AllowAccounts) == 0 && slices.Contains(ps.DenyAccounts, js.Account):

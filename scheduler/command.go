@@ -119,28 +119,50 @@ type SpendToken struct {
 	Key  spec.Hash
 }
 
+// CreateReservation makes a reservation; keys are scontrol's. Without a name
+// one is made up, which is the result's message.
+type CreateReservation struct {
+	Name string
+	Set  []spec.KeyValue
+}
+
+// UpdateReservation changes one.
+type UpdateReservation struct {
+	Name string
+	Set  []spec.KeyValue
+}
+
+// DeleteReservation ends one. Admin tells that the actor is an operator.
+type DeleteReservation struct {
+	Name  string
+	Admin bool
+}
+
 // Tick lets time pass: time limits, signals before the end, fences, purges.
 type Tick struct{}
 
 // Starts commits proposals of a pass.
 type Starts struct{ Outcome *Outcome }
 
-func (Submit) command() string       { return "submit" }
-func (Cancel) command() string       { return "cancel" }
-func (Hold) command() string         { return "hold" }
-func (Release) command() string      { return "release" }
-func (Requeue) command() string      { return "requeue" }
-func (UpdateJob) command() string    { return "update job" }
-func (UpdateNode) command() string   { return "update node" }
-func (RegisterNode) command() string { return "register" }
-func (NodeSilent) command() string   { return "silence" }
-func (NodeHeard) command() string    { return "heard" }
-func (Report) command() string       { return "report" }
-func (Configure) command() string    { return "configure" }
-func (Policy) command() string       { return "policy" }
-func (SpendToken) command() string   { return "enrol" }
-func (Tick) command() string         { return "tick" }
-func (Starts) command() string       { return "schedule" }
+func (Submit) command() string            { return "submit" }
+func (Cancel) command() string            { return "cancel" }
+func (Hold) command() string              { return "hold" }
+func (Release) command() string           { return "release" }
+func (Requeue) command() string           { return "requeue" }
+func (UpdateJob) command() string         { return "update job" }
+func (UpdateNode) command() string        { return "update node" }
+func (RegisterNode) command() string      { return "register" }
+func (NodeSilent) command() string        { return "silence" }
+func (NodeHeard) command() string         { return "heard" }
+func (Report) command() string            { return "report" }
+func (Configure) command() string         { return "configure" }
+func (Policy) command() string            { return "policy" }
+func (SpendToken) command() string        { return "enrol" }
+func (CreateReservation) command() string { return "create reservation" }
+func (UpdateReservation) command() string { return "update reservation" }
+func (DeleteReservation) command() string { return "delete reservation" }
+func (Tick) command() string              { return "tick" }
+func (Starts) command() string            { return "schedule" }
 
 // Result is what a command brought about, beyond its events.
 type Result struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -102,11 +103,15 @@ func (d *decision) current(s *Start) bool {
 	if part == nil || !slices.Contains(j.Spec.Partitions, part.Spec.Name) || closed(d.t.State, part.Spec, j) != nil {
 		return false
 	}
+	view, barred := resv.For(d.t.State, j.Spec, d.t.Now)
+	if barred != nil {
+		return false
+	}
 	caps := place.Caps(d.t.State)
 	for i := range s.Alloc.Nodes {
 		a := &s.Alloc.Nodes[i]
 		n := d.t.NodeByID(a.ID)
-		if !available(n, a, d.t.Config.Sched.Memory) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) {
+		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, d.t.Config.Sched.Memory) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) {
 			return false
 		}
 	}

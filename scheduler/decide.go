@@ -60,6 +60,12 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.policy(c)
 	case SpendToken:
 		return d.spendToken(c)
+	case CreateReservation:
+		return d.createReservation(c)
+	case UpdateReservation:
+		return d.updateReservation(c)
+	case DeleteReservation:
+		return d.deleteReservation(c)
 	case Tick:
 		return d.tick()
 	case Starts:

@@ -3,11 +3,13 @@ package scheduler
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -95,7 +97,7 @@ func (d *decision) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req 
 	if err := d.resolveQOS(js, assoc); err != nil {
 		return 0, req, err
 	}
-	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime} {
+	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime, d.checkReservation} {
 		if err := check(js); err != nil {
 			return 0, req, err
 		}
@@ -136,8 +138,22 @@ func (d *decision) refuseUnsupported(js *spec.JobSpec) error {
 			return spec.Refuse(spec.CodeDisabled, o.name+" is not implemented in this release")
 		}
 	}
-	if js.Place.Reservation != "" {
-		return spec.Refuse(spec.CodeInvalidReservation, js.Place.Reservation)
+	return nil
+}
+
+// checkReservation refuses reservations that are unknown or closed to a job.
+func (d *decision) checkReservation(js *spec.JobSpec) error {
+	if js.Place.Reservation == "" {
+		return nil
+	}
+	for _, name := range strings.Split(js.Place.Reservation, ",") {
+		r := d.t.Reservation(name)
+		if r == nil {
+			return spec.Refuse(spec.CodeInvalidReservation, name)
+		}
+		if !resv.Admits(d.t.State, r, js) {
+			return spec.Refuse(spec.CodeReservationDenied, name)
+		}
 	}
 	return nil
 }

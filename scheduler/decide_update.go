@@ -195,6 +195,8 @@ func (d *decision) change(js *spec.JobSpec, j *state.Job, kv spec.KeyValue, admi
 			return spec.Refuse(spec.CodeMemoryUnavailable, v)
 		}
 		js.Size.MemPerNode, js.Size.MemPerCPU, js.Size.MemPerGPU = 0, n, 0
+	case "reservationname", "reservation":
+		js.Place.Reservation = v
 	case "features":
 		js.Place.Constraint = v
 	case "excnodelist":

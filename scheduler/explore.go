@@ -6,6 +6,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
 )
@@ -92,7 +93,14 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	if r := throttled(p.t.State, x.j); r != nil {
 		return reserve.Slot{}, r
 	}
-	ask := p.line.Ask(d, nodes.set, place.Options{Must: nodes.must, LLN: p.cfg.Sched.LLN || part.Spec.LLN})
+	view, r := resv.For(p.st, js, p.now)
+	if r != nil {
+		return reserve.Slot{}, r
+	}
+	if view.Only != nil {
+		nodes.set = nodes.set.And(view.Only)
+	}
+	ask := p.line.Ask(d, nodes.set, place.Options{Must: nodes.must, LLN: p.cfg.Sched.LLN || part.Spec.LLN}, view.Bars)
 	for i := range p.st.Parts.List {
 		if p.strict && &p.st.Parts.List[i] == part && p.head[i] != 0 {
 			ask.NotBefore(max(p.fifo[i], p.now+1)) // nothing may overtake

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
@@ -34,6 +35,7 @@ func (w *world) judgeStarts(before *state.State, out *scheduler.Outcome) {
 		}
 		seen[key] = true
 		w.judgeAlloc(before, j, s)
+		w.judgeReservations(before, j, s)
 	}
 }
 
@@ -249,7 +251,8 @@ func (w *world) judgeReasons(out *scheduler.Outcome) {
 				bad("there are licences")
 			}
 		case spec.ReasonReqNodeNotAvail:
-			if !w.anyNodeOut() {
+			reserved := strings.Contains(j.Reason.Detail, "eserved") && len(w.head.Reservations) > 0
+			if !w.anyNodeOut() && !reserved {
 				bad("all nodes are in service")
 			}
 		case spec.ReasonQOSMaxJobsUser, spec.ReasonQOSGrpJobs, spec.ReasonAssocMaxJobs:

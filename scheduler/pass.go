@@ -11,6 +11,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/preempt"
 	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
 )
@@ -120,9 +121,10 @@ type pass struct {
 	moved bool                         // a job started that had a reservation in another partition
 	stop  spec.JobUID                  // look no further than this job; 0 = look at all
 
-	rules    *preempt.Rules // nil: nothing can be preempted
-	stuck    map[*lot]bool  // for which no victims are enough
-	searches int            // for victims
+	rules    *preempt.Rules      // nil: nothing can be preempted
+	stuck    map[*lot]bool       // for which no victims are enough
+	views    map[*lot]*resv.View // of lots that reservations concern
+	searches int                 // for victims
 }
 
 // mark is what happened to a job in the pass.
@@ -187,6 +189,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	}
 	p.rules, p.stuck = preempt.New(st, p.now), map[*lot]bool{}
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
+	p.views = map[*lot]*resv.View{}
 	p.collect()
 	return p
 }
@@ -401,6 +404,9 @@ func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
 	if q := p.st.Policy.FindQOS(j.Spec.QOS); q != nil {
 		l.noReserve = q.HasFlag("NoReserve")
 	}
+	if r := p.reservations(l, j, &nodes); r != nil {
+		return r
+	}
 	l.nodes = nodes
 	if un := p.unavailable(nodes.must); un != "" {
 		return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + un}
@@ -439,6 +445,9 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part) (*spec.R
 	alloc := place.Allocate(p.fresh(parts), &l.demand, l.part.Spec.BillingWeights)
 	if alloc == nil {
 		return &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}, nil
+	}
+	if v := p.views[l]; v != nil {
+		alloc.Reservation = v.Inside(p.st, nodeIDs(alloc), p.now)
 	}
 	alloc.Licenses = j.Spec.Licenses
 	for _, c := range alloc.Licenses {

@@ -33,7 +33,7 @@ const (
 // blocked why it has none. The job gets those nodes promised.
 func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, blocked *spec.Reason) (reserve.Slot, bool, error) {
 	at := p.line.Soon()
-	inOrder := !p.cfg.Sched.Backfill && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
+	inOrder := p.strict && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
 	if p.rules == nil || p.stuck[l] || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
 		return slot, false, nil
 	}
@@ -79,7 +79,7 @@ func (p *pass) fewest(l *lot, at spec.Instant, list []preempt.Victim) ([]preempt
 	if len(list) == 0 {
 		return nil, nil
 	}
-	fit := func(v []preempt.Victim) []place.Part { return p.line.Relieved(l.ask, at, p.records(v)) }
+	fit := func(v []preempt.Victim) []place.Part { return p.line.Relieved(p.ask(l), at, p.records(v)) }
 	parts := fit(list)
 	if parts == nil {
 		return nil, nil

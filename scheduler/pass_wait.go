@@ -49,7 +49,7 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 // ask is what a lot asks the timeline.
 func (p *pass) ask(l *lot) *reserve.Ask {
 	if l.ask == nil {
-		l.ask = p.line.Ask(l.demand, l.nodes.set, place.Options{Must: l.nodes.must, LLN: p.cfg.Sched.LLN || l.part.Spec.LLN})
+		l.ask = p.line.Ask(l.demand, l.nodes.set, place.Options{Must: l.nodes.must, LLN: p.cfg.Sched.LLN || l.part.Spec.LLN}, p.barsOf(l))
 	}
 	return l.ask
 }
@@ -88,6 +88,14 @@ func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
 	if err != nil {
 		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
 	}
+	if v := p.views[l]; v != nil {
+		switch {
+		case v.Own != nil:
+			return &spec.Reason{Code: "ReservationInvalid", Subject: "reservation/" + v.Own.Name}
+		case p.openOtherwise(l, nodes, spec.FarFuture):
+			return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "May be reserved for other job"}
+		}
+	}
 	shapes := place.Shapes{Caps: place.Caps(p.st)}
 	var cands []place.Candidate
 	var missing []string
@@ -115,6 +123,7 @@ func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
 // tasks exactly as bf_max_job_array_resv allows, and returns the reason.
 func (p *pass) promise(l *lot, m *member, j *state.Job, slot reserve.Slot) *spec.Reason {
 	r := p.waiting(l, m)
+	own := p.waitsForReservation(l, r, slot.Start)
 	r.Until = slot.Start
 	tasks := []int64{spec.NoTask}
 	if j.IsArrayRecord() {
@@ -141,7 +150,7 @@ func (p *pass) promise(l *lot, m *member, j *state.Job, slot reserve.Slot) *spec
 		p.plan = append(p.plan, last)
 	}
 	p.marks[m.uid] |= reserved
-	if p.head[l.pi] == 0 {
+	if p.head[l.pi] == 0 && !own {
 		p.head[l.pi] = m.uid
 	}
 	return r

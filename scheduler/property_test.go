@@ -25,6 +25,7 @@ func TestRandomWorlds(t *testing.T) {
 		{"limits", worldKind{limits: true}},
 		{"partitions", worldKind{partitions: true, limits: true}},
 		{"odd", worldKind{odd: true}},
+		{"reservations", worldKind{odd: true, reserve: true}},
 		{"preempt", worldKind{odd: true, partitions: true, limits: true, preempt: true}},
 		{"all", worldKind{odd: true, partitions: true, limits: true}},
 		{"shallow", worldKind{odd: true, depth: 2}},
@@ -78,7 +79,7 @@ func (w *world) drainQueue() {
 	for _, j := range w.jobs(pending) {
 		switch j.Reason.Code {
 		case spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonBadConstraints,
-			spec.ReasonDependencyNever, spec.ReasonDependency:
+			spec.ReasonDependencyNever, spec.ReasonDependency, "ReservationDeleted":
 		default:
 			if !w.kind.limits || j.Reason.Limit == 0 || j.Reason.Asked <= j.Reason.Limit {
 				w.rt.Fatalf("job %s still waits: %s %s\n%+v", w.title(j), j.Reason, reasonNumbers(w.session, j.Reason), j.Spec)

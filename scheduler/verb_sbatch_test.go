@@ -165,6 +165,8 @@ func (s *session) queueOption(js *spec.JobSpec, o option) error {
 		js.Time.SignalBatch, js.Time.SignalResv = e.Batch, e.Overlap
 	case "nodelist":
 		js.Place.Nodes = v
+	case "reservation":
+		js.Place.Reservation = v
 	case "exclude":
 		js.Place.Exclude = v
 	case "constraint":

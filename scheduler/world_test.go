@@ -33,6 +33,7 @@ type worldKind struct {
 	fifo       bool // priority by submission alone
 	backfill   bool // always
 	preempt    bool // by tier; only with partitions
+	reserve    bool // reservations
 	depth      uint32
 }
 
@@ -166,6 +167,9 @@ func (w *world) request() *spec.JobSpec {
 	if w.kind.odd {
 		w.oddities(js)
 	}
+	if w.kind.reserve && w.chance("in reservation", 4) {
+		js.Place.Reservation = pick(w, "of reservations", "r1", "r2", "r3")
+	}
 	if w.kind.limits {
 		js.QOS = pick(w, "qos", "normal", "tight", "loose")
 	}
@@ -290,6 +294,10 @@ func (w *world) pass() *scheduler.Outcome {
 
 // step does one random thing.
 func (w *world) step() {
+	if w.kind.reserve && w.chance("reserves", 5) {
+		w.reserve()
+		return
+	}
 	switch w.n("step", 0, 21) {
 	case 0, 1, 2, 3, 4, 5:
 		js := w.request()
@@ -387,6 +395,9 @@ func (w *world) fault() {
 // nothing is held.
 func (w *world) heal() {
 	w.user = "root"
+	for len(w.head.Reservations) > 0 {
+		w.must(scheduler.Policy{Events: []event.Event{&event.ReservationRemoved{Name: w.head.Reservations[0].Name}}})
+	}
 	c := *w.head.Config
 	c.Partitions = slices.Clone(c.Partitions)
 	c.Partitions[0].State = spec.PartitionUp

@@ -9,6 +9,8 @@ type Allocation struct {
 	Licenses  []Count     `cbor:"4,keyasint,omitempty"` // held for the job's life
 	Tasks     uint32      `cbor:"5,keyasint,omitempty"`
 	Whole     bool        `cbor:"6,keyasint,omitempty"` // exclusive: all CPUs of each node
+	// Reservation is the one that the job runs in, or empty.
+	Reservation string `cbor:"7,keyasint,omitempty"`
 }
 
 // NodeAlloc is one node's part of an allocation.

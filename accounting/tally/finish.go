@@ -66,6 +66,9 @@ func (j *job) row(seq uint64) JobRow {
 	}
 	r.Attempt, r.Limit, r.Alloc = j.Attempt, limit(j.Limit), amounts(j.Alloc.TRES)
 	r.NodeList = nodeList(j.Alloc)
+	if j.Alloc.Reservation != "" {
+		r.Reservation = j.Alloc.Reservation
+	}
 	if j.Alloc.Tasks > 0 {
 		r.Tasks = j.Alloc.Tasks
 	}

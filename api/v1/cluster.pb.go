@@ -81,6 +81,58 @@ func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	return file_cluster_proto_rawDescGZIP(), []int{20, 0}
 }
 
+type ReservationChange_Verb int32
+
+const (
+	ReservationChange_CREATE ReservationChange_Verb = 0
+	ReservationChange_UPDATE ReservationChange_Verb = 1
+	ReservationChange_DELETE ReservationChange_Verb = 2
+)
+
+// Enum value maps for ReservationChange_Verb.
+var (
+	ReservationChange_Verb_name = map[int32]string{
+		0: "CREATE",
+		1: "UPDATE",
+		2: "DELETE",
+	}
+	ReservationChange_Verb_value = map[string]int32{
+		"CREATE": 0,
+		"UPDATE": 1,
+		"DELETE": 2,
+	}
+)
+
+func (x ReservationChange_Verb) Enum() *ReservationChange_Verb {
+	p := new(ReservationChange_Verb)
+	*p = x
+	return p
+}
+
+func (x ReservationChange_Verb) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReservationChange_Verb) Descriptor() protoreflect.EnumDescriptor {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_enumTypes[1].Descriptor()
+}
+
+func (ReservationChange_Verb) Type() protoreflect.EnumType {
+	file_cluster_proto_init_once()
+	return &file_cluster_proto_enumTypes[1]
+}
+
+func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReservationChange_Verb.Descriptor instead.
+func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{36, 0}
+}
+
 type GpuInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -293,6 +345,8 @@ type NodeInfo struct {
 	State          string                 `protobuf:"bytes,49,opt,name=state,proto3" json:"state,omitempty"` // as scontrol shows it: IDLE+DRAIN
 	LastSeen       int64                  `protobuf:"varint,50,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
 	NodeId         uint32                 `protobuf:"varint,51,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Reservation    string                 `protobuf:"bytes,60,opt,name=reservation,proto3" json:"reservation,omitempty"`  // that holds it now
+	Maintenance    bool                   `protobuf:"varint,61,opt,name=maintenance,proto3" json:"maintenance,omitempty"` // and is for maintenance
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -635,6 +689,20 @@ func (x *NodeInfo) GetNodeId() uint32 {
 		return x.NodeId
 	}
 	return 0
+}
+
+func (x *NodeInfo) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
+func (x *NodeInfo) GetMaintenance() bool {
+	if x != nil {
+		return x.Maintenance
+	}
+	return false
 }
 
 type PartitionInfo struct {
@@ -3369,6 +3437,389 @@ func (x *DiagReply) GetMore() []*ConfigEntry {
 	return nil
 }
 
+// A reservation keeps nodes for some users for some time.
+type ReservationInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Start         int64                  `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`
+	End           int64                  `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
+	Nodes         []string               `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Cores         int64                  `protobuf:"varint,5,opt,name=cores,proto3" json:"cores,omitempty"`
+	Partition     string                 `protobuf:"bytes,6,opt,name=partition,proto3" json:"partition,omitempty"`
+	Features      string                 `protobuf:"bytes,7,opt,name=features,proto3" json:"features,omitempty"`
+	Users         []string               `protobuf:"bytes,8,rep,name=users,proto3" json:"users,omitempty"`
+	Accounts      []string               `protobuf:"bytes,9,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	Groups        []string               `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"`
+	Qos           []string               `protobuf:"bytes,11,rep,name=qos,proto3" json:"qos,omitempty"`
+	Partitions    []string               `protobuf:"bytes,12,rep,name=partitions,proto3" json:"partitions,omitempty"` // AllowedPartitions
+	Flags         string                 `protobuf:"bytes,13,opt,name=flags,proto3" json:"flags,omitempty"`
+	Purge         int64                  `protobuf:"varint,14,opt,name=purge,proto3" json:"purge,omitempty"` // nanoseconds; PURGE_COMP
+	Comment       string                 `protobuf:"bytes,15,opt,name=comment,proto3" json:"comment,omitempty"`
+	Tres          *Tres                  `protobuf:"bytes,16,opt,name=tres,proto3" json:"tres,omitempty"`
+	Active        bool                   `protobuf:"varint,17,opt,name=active,proto3" json:"active,omitempty"`
+	Jobs          uint32                 `protobuf:"varint,18,opt,name=jobs,proto3" json:"jobs,omitempty"` // that run in it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservationInfo) Reset() {
+	*x = ReservationInfo{}
+	mi := &file_cluster_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationInfo) ProtoMessage() {}
+
+func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
+func (*ReservationInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ReservationInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReservationInfo) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *ReservationInfo) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *ReservationInfo) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ReservationInfo) GetCores() int64 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *ReservationInfo) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *ReservationInfo) GetFeatures() string {
+	if x != nil {
+		return x.Features
+	}
+	return ""
+}
+
+func (x *ReservationInfo) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *ReservationInfo) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *ReservationInfo) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *ReservationInfo) GetQos() []string {
+	if x != nil {
+		return x.Qos
+	}
+	return nil
+}
+
+func (x *ReservationInfo) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *ReservationInfo) GetFlags() string {
+	if x != nil {
+		return x.Flags
+	}
+	return ""
+}
+
+func (x *ReservationInfo) GetPurge() int64 {
+	if x != nil {
+		return x.Purge
+	}
+	return 0
+}
+
+func (x *ReservationInfo) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+func (x *ReservationInfo) GetTres() *Tres {
+	if x != nil {
+		return x.Tres
+	}
+	return nil
+}
+
+func (x *ReservationInfo) GetActive() bool {
+	if x != nil {
+		return x.Active
+	}
+	return false
+}
+
+func (x *ReservationInfo) GetJobs() uint32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+type ReservationsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservationsRequest) Reset() {
+	*x = ReservationsRequest{}
+	mi := &file_cluster_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationsRequest) ProtoMessage() {}
+
+func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
+func (*ReservationsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{34}
+}
+
+type ReservationsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reservations  []*ReservationInfo     `protobuf:"bytes,1,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	Now           int64                  `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservationsReply) Reset() {
+	*x = ReservationsReply{}
+	mi := &file_cluster_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationsReply) ProtoMessage() {}
+
+func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
+func (*ReservationsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReservationsReply) GetReservations() []*ReservationInfo {
+	if x != nil {
+		return x.Reservations
+	}
+	return nil
+}
+
+func (x *ReservationsReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+type ReservationChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          ReservationChange_Verb `protobuf:"varint,1,opt,name=verb,proto3,enum=muster.v1.ReservationChange_Verb" json:"verb,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Set           []*ConfigEntry         `protobuf:"bytes,3,rep,name=set,proto3" json:"set,omitempty"` // times are nanoseconds since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservationChange) Reset() {
+	*x = ReservationChange{}
+	mi := &file_cluster_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationChange) ProtoMessage() {}
+
+func (x *ReservationChange) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
+func (*ReservationChange) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ReservationChange) GetVerb() ReservationChange_Verb {
+	if x != nil {
+		return x.Verb
+	}
+	return ReservationChange_CREATE
+}
+
+func (x *ReservationChange) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReservationChange) GetSet() []*ConfigEntry {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+type ReservationChangeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservationChangeReply) Reset() {
+	*x = ReservationChangeReply{}
+	mi := &file_cluster_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationChangeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationChangeReply) ProtoMessage() {}
+
+func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
+func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ReservationChangeReply) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
@@ -3391,7 +3842,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04numa\x18\r \x01(\x05R\x04numa\x12\x14\n" +
 	"\x05links\x18\x0e \x03(\x05R\x05links\x12\x12\n" +
 	"\x04cpus\x18\x0f \x03(\x04R\x04cpus\x12\x16\n" +
-	"\x06parent\x18\x10 \x01(\tR\x06parent\"\xf0\t\n" +
+	"\x06parent\x18\x10 \x01(\tR\x06parent\"\xb4\n" +
+	"\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -3447,7 +3899,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\bdegraded\x180 \x01(\tR\bdegraded\x12\x14\n" +
 	"\x05state\x181 \x01(\tR\x05state\x12\x1b\n" +
 	"\tlast_seen\x182 \x01(\x03R\blastSeen\x12\x17\n" +
-	"\anode_id\x183 \x01(\rR\x06nodeId\"\x8a\t\n" +
+	"\anode_id\x183 \x01(\rR\x06nodeId\x12 \n" +
+	"\vreservation\x18< \x01(\tR\vreservation\x12 \n" +
+	"\vmaintenance\x18= \x01(\bR\vmaintenance\"\x8a\t\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -3705,7 +4159,46 @@ const file_cluster_proto_rawDesc = "" +
 	"\rstale_reports\x18\x17 \x01(\x04R\fstaleReports\x12\x1d\n" +
 	"\n" +
 	"started_at\x18\x18 \x01(\x03R\tstartedAt\x12*\n" +
-	"\x04more\x18\x19 \x03(\v2\x16.muster.v1.ConfigEntryR\x04moreB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\x04more\x18\x19 \x03(\v2\x16.muster.v1.ConfigEntryR\x04more\"\xc6\x03\n" +
+	"\x0fReservationInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\x03R\x03end\x12\x14\n" +
+	"\x05nodes\x18\x04 \x03(\tR\x05nodes\x12\x14\n" +
+	"\x05cores\x18\x05 \x01(\x03R\x05cores\x12\x1c\n" +
+	"\tpartition\x18\x06 \x01(\tR\tpartition\x12\x1a\n" +
+	"\bfeatures\x18\a \x01(\tR\bfeatures\x12\x14\n" +
+	"\x05users\x18\b \x03(\tR\x05users\x12\x1a\n" +
+	"\baccounts\x18\t \x03(\tR\baccounts\x12\x16\n" +
+	"\x06groups\x18\n" +
+	" \x03(\tR\x06groups\x12\x10\n" +
+	"\x03qos\x18\v \x03(\tR\x03qos\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\f \x03(\tR\n" +
+	"partitions\x12\x14\n" +
+	"\x05flags\x18\r \x01(\tR\x05flags\x12\x14\n" +
+	"\x05purge\x18\x0e \x01(\x03R\x05purge\x12\x18\n" +
+	"\acomment\x18\x0f \x01(\tR\acomment\x12#\n" +
+	"\x04tres\x18\x10 \x01(\v2\x0f.muster.v1.TresR\x04tres\x12\x16\n" +
+	"\x06active\x18\x11 \x01(\bR\x06active\x12\x12\n" +
+	"\x04jobs\x18\x12 \x01(\rR\x04jobs\"\x15\n" +
+	"\x13ReservationsRequest\"e\n" +
+	"\x11ReservationsReply\x12>\n" +
+	"\freservations\x18\x01 \x03(\v2\x1a.muster.v1.ReservationInfoR\freservations\x12\x10\n" +
+	"\x03now\x18\x02 \x01(\x03R\x03now\"\xb4\x01\n" +
+	"\x11ReservationChange\x125\n" +
+	"\x04verb\x18\x01 \x01(\x0e2!.muster.v1.ReservationChange.VerbR\x04verb\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12(\n" +
+	"\x03set\x18\x03 \x03(\v2\x16.muster.v1.ConfigEntryR\x03set\"*\n" +
+	"\x04Verb\x12\n" +
+	"\n" +
+	"\x06CREATE\x10\x00\x12\n" +
+	"\n" +
+	"\x06UPDATE\x10\x01\x12\n" +
+	"\n" +
+	"\x06DELETE\x10\x02\",\n" +
+	"\x16ReservationChangeReply\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04nameB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cluster_proto_rawDescOnce sync.Once
@@ -3719,104 +4212,114 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_cluster_proto_goTypes = []any{
-	(PolicyChangeRequest_Verb)(0), // 0: muster.v1.PolicyChangeRequest.Verb
-	(*GpuInfo)(nil),               // 1: muster.v1.GpuInfo
-	(*NodeInfo)(nil),              // 2: muster.v1.NodeInfo
-	(*PartitionInfo)(nil),         // 3: muster.v1.PartitionInfo
-	(*ListNodesRequest)(nil),      // 4: muster.v1.ListNodesRequest
-	(*ListNodesReply)(nil),        // 5: muster.v1.ListNodesReply
-	(*ListPartitionsRequest)(nil), // 6: muster.v1.ListPartitionsRequest
-	(*ListPartitionsReply)(nil),   // 7: muster.v1.ListPartitionsReply
-	(*UpdateNodeRequest)(nil),     // 8: muster.v1.UpdateNodeRequest
-	(*UpdateNodeReply)(nil),       // 9: muster.v1.UpdateNodeReply
-	(*ConfigEntry)(nil),           // 10: muster.v1.ConfigEntry
-	(*GetConfigRequest)(nil),      // 11: muster.v1.GetConfigRequest
-	(*GetConfigReply)(nil),        // 12: muster.v1.GetConfigReply
-	(*PingRequest)(nil),           // 13: muster.v1.PingRequest
-	(*PingReply)(nil),             // 14: muster.v1.PingReply
-	(*ReconfigureRequest)(nil),    // 15: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),      // 16: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),       // 17: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),         // 18: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),    // 19: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),      // 20: muster.v1.CreateTokenReply
-	(*PolicyChangeRequest)(nil),   // 21: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),     // 22: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),         // 23: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),           // 24: muster.v1.PolicyReply
-	(*OptionalInt)(nil),           // 25: muster.v1.OptionalInt
-	(*Qos)(nil),                   // 26: muster.v1.Qos
-	(*WcKey)(nil),                 // 27: muster.v1.WcKey
-	(*Resource)(nil),              // 28: muster.v1.Resource
-	(*Account)(nil),               // 29: muster.v1.Account
-	(*AccountingUser)(nil),        // 30: muster.v1.AccountingUser
-	(*Association)(nil),           // 31: muster.v1.Association
-	(*DiagRequest)(nil),           // 32: muster.v1.DiagRequest
-	(*DiagReply)(nil),             // 33: muster.v1.DiagReply
-	(*Tres)(nil),                  // 34: muster.v1.Tres
-	(*NamedCount)(nil),            // 35: muster.v1.NamedCount
+	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
+	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
+	(*GpuInfo)(nil),                // 2: muster.v1.GpuInfo
+	(*NodeInfo)(nil),               // 3: muster.v1.NodeInfo
+	(*PartitionInfo)(nil),          // 4: muster.v1.PartitionInfo
+	(*ListNodesRequest)(nil),       // 5: muster.v1.ListNodesRequest
+	(*ListNodesReply)(nil),         // 6: muster.v1.ListNodesReply
+	(*ListPartitionsRequest)(nil),  // 7: muster.v1.ListPartitionsRequest
+	(*ListPartitionsReply)(nil),    // 8: muster.v1.ListPartitionsReply
+	(*UpdateNodeRequest)(nil),      // 9: muster.v1.UpdateNodeRequest
+	(*UpdateNodeReply)(nil),        // 10: muster.v1.UpdateNodeReply
+	(*ConfigEntry)(nil),            // 11: muster.v1.ConfigEntry
+	(*GetConfigRequest)(nil),       // 12: muster.v1.GetConfigRequest
+	(*GetConfigReply)(nil),         // 13: muster.v1.GetConfigReply
+	(*PingRequest)(nil),            // 14: muster.v1.PingRequest
+	(*PingReply)(nil),              // 15: muster.v1.PingReply
+	(*ReconfigureRequest)(nil),     // 16: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),       // 17: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),        // 18: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),          // 19: muster.v1.ShutdownReply
+	(*CreateTokenRequest)(nil),     // 20: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),       // 21: muster.v1.CreateTokenReply
+	(*PolicyChangeRequest)(nil),    // 22: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),      // 23: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),          // 24: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),            // 25: muster.v1.PolicyReply
+	(*OptionalInt)(nil),            // 26: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 27: muster.v1.Qos
+	(*WcKey)(nil),                  // 28: muster.v1.WcKey
+	(*Resource)(nil),               // 29: muster.v1.Resource
+	(*Account)(nil),                // 30: muster.v1.Account
+	(*AccountingUser)(nil),         // 31: muster.v1.AccountingUser
+	(*Association)(nil),            // 32: muster.v1.Association
+	(*DiagRequest)(nil),            // 33: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 34: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 35: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 36: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 37: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 38: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 39: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 40: muster.v1.Tres
+	(*NamedCount)(nil),             // 41: muster.v1.NamedCount
 }
 var file_cluster_proto_depIdxs = []int32{
-	1,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	34, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	34, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	34, // 3: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	2,  // 4: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	3,  // 5: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	10, // 6: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
+	40, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	40, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	40, // 3: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	3,  // 4: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
+	4,  // 5: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
+	11, // 6: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
 	0,  // 7: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	10, // 8: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	10, // 9: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	26, // 10: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	29, // 11: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	30, // 12: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	31, // 13: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	27, // 14: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	28, // 15: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	35, // 16: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	35, // 17: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	35, // 18: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	35, // 19: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	35, // 20: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	35, // 21: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	35, // 22: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	35, // 23: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	25, // 24: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	25, // 25: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	25, // 26: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	25, // 27: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	25, // 28: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	25, // 29: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	25, // 30: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	35, // 31: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	35, // 32: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	35, // 33: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	25, // 34: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	25, // 35: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	25, // 36: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	25, // 37: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	35, // 38: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	35, // 39: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	35, // 40: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	25, // 41: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	25, // 42: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	35, // 43: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	35, // 44: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	35, // 45: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	25, // 46: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	25, // 47: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	25, // 48: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	25, // 49: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	25, // 50: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	10, // 51: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	11, // 8: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	11, // 9: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	27, // 10: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	30, // 11: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	31, // 12: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	32, // 13: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	28, // 14: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	29, // 15: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	41, // 16: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	41, // 17: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	41, // 18: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	41, // 19: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	41, // 20: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	41, // 21: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	41, // 22: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	41, // 23: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	26, // 24: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	26, // 25: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	26, // 26: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	26, // 27: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	26, // 28: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	26, // 29: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	26, // 30: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	41, // 31: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	41, // 32: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	41, // 33: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	26, // 34: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	26, // 35: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	26, // 36: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	26, // 37: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	41, // 38: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	41, // 39: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	41, // 40: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	26, // 41: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	26, // 42: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	41, // 43: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	41, // 44: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	41, // 45: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	26, // 46: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	26, // 47: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	26, // 48: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	26, // 49: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	26, // 50: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	11, // 51: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	40, // 52: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	35, // 53: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 54: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	11, // 55: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -3832,8 +4335,8 @@ func file_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   33,
+			NumEnums:      2,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -191,6 +191,12 @@ func NodeState(n *apiv1.NodeInfo) string {
 	if n.GetLost() || !n.GetRegistered() {
 		base += "+NOT_RESPONDING"
 	}
+	switch {
+	case n.GetMaintenance():
+		return base + "+MAINTENANCE"
+	case n.GetReservation() != "":
+		return base + "+RESERVED"
+	}
 	if n.GetPlanned() && base == "IDLE" {
 		base += "+PLANNED"
 	}

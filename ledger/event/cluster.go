@@ -146,3 +146,16 @@ type ShareNote struct {
 	Factor int64  `cbor:"4,keyasint"` // the fair-share factor; 0 for accounts
 	Raw    int64  `cbor:"5,keyasint"` // decayed billing seconds
 }
+
+// ReservationPut creates a reservation or replaces it as a whole: also when a
+// repeated one moves on, or one of its nodes is replaced.
+type ReservationPut struct {
+	Reservation spec.Reservation `cbor:"1,keyasint"`
+}
+
+// ReservationRemoved ends a reservation. Why says what ended it: its time,
+// PURGE_COMP, or nothing for somebody who deleted it.
+type ReservationRemoved struct {
+	Name string `cbor:"1,keyasint"`
+	Why  string `cbor:"2,keyasint,omitempty"`
+}

@@ -30,6 +30,8 @@ const (
 	KindUsageAged          Kind = 32
 	KindUsageCleared       Kind = 33
 	KindSharesNoted        Kind = 34
+	KindReservationPut     Kind = 36
+	KindReservationRemoved Kind = 37
 
 	KindJobSubmitted    Kind = 40
 	KindJobEligible     Kind = 41

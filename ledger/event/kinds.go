@@ -69,6 +69,12 @@ func (*UsageCleared) Kind() Kind { return KindUsageCleared }
 func (*SharesNoted) Kind() Kind { return KindSharesNoted }
 
 // Kind implements Event.
+func (*ReservationPut) Kind() Kind { return KindReservationPut }
+
+// Kind implements Event.
+func (*ReservationRemoved) Kind() Kind { return KindReservationRemoved }
+
+// Kind implements Event.
 func (*JobSubmitted) Kind() Kind { return KindJobSubmitted }
 
 // Kind implements Event.
@@ -153,6 +159,8 @@ func (*ResourceRemoved) sealed()      {}
 func (*UsageAged) sealed()            {}
 func (*UsageCleared) sealed()         {}
 func (*SharesNoted) sealed()          {}
+func (*ReservationPut) sealed()       {}
+func (*ReservationRemoved) sealed()   {}
 func (*JobSubmitted) sealed()         {}
 func (*JobEligible) sealed()          {}
 func (*ReasonsChanged) sealed()       {}
@@ -227,6 +235,10 @@ func fresh(k Kind) Event {
 		return new(UsageCleared)
 	case KindSharesNoted:
 		return new(SharesNoted)
+	case KindReservationPut:
+		return new(ReservationPut)
+	case KindReservationRemoved:
+		return new(ReservationRemoved)
 	case KindJobSubmitted:
 		return new(JobSubmitted)
 	case KindJobEligible:
@@ -300,6 +312,8 @@ func Kinds() []Kind {
 		KindUsageAged,
 		KindUsageCleared,
 		KindSharesNoted,
+		KindReservationPut,
+		KindReservationRemoved,
 		KindJobSubmitted,
 		KindJobEligible,
 		KindReasonsChanged,
@@ -373,6 +387,10 @@ func (k Kind) String() string {
 		return "UsageCleared"
 	case KindSharesNoted:
 		return "SharesNoted"
+	case KindReservationPut:
+		return "ReservationPut"
+	case KindReservationRemoved:
+		return "ReservationRemoved"
 	case KindJobSubmitted:
 		return "JobSubmitted"
 	case KindJobEligible:

@@ -57,6 +57,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		s.applyUserRemoved(e)
 	case *event.AssociationPut:
 		err = s.applyAssocPut(e)
+	case *event.ReservationPut:
+		err = s.applyReservationPut(e)
+	case *event.ReservationRemoved:
+		err = s.applyReservationRemoved(e)
 	case *event.AssociationRemoved:
 		s.applyAssocRemoved(e)
 	case *event.WCKeyPut:

@@ -204,3 +204,31 @@ func (s *State) applyResourceRemoved(e *event.ResourceRemoved) {
 	p := s.ownPolicy()
 	p.Resources = slices.DeleteFunc(p.Resources, func(r spec.Resource) bool { return r.Name == e.Name && r.Server == e.Server })
 }
+
+func (s *State) applyReservationPut(e *event.ReservationPut) error {
+	r := &e.Reservation
+	if r.Name == "" || r.End <= r.Start {
+		return contradiction("reservation %q from %d to %d", r.Name, r.Start, r.End)
+	}
+	for i, name := range r.Nodes {
+		if _, ok := s.NodeIDs[name]; !ok || slices.Contains(r.Nodes[:i], name) {
+			return contradiction("reservation %s has node %s, which is unknown or there twice", r.Name, name)
+		}
+	}
+	if !r.TRES.Valid() {
+		return contradiction("reservation %s holds a malformed vector %s", r.Name, r.TRES)
+	}
+	s.Reservations = put(slices.Clone(s.Reservations), *r, reservationKey)
+	return nil
+}
+
+func (s *State) applyReservationRemoved(e *event.ReservationRemoved) error {
+	if s.Reservation(e.Name) == nil {
+		return contradiction("there is no reservation %q", e.Name)
+	}
+	s.Reservations = slices.DeleteFunc(slices.Clone(s.Reservations), func(r spec.Reservation) bool { return r.Name == e.Name })
+	if len(s.Reservations) == 0 {
+		s.Reservations = nil
+	}
+	return nil
+}

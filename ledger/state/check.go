@@ -30,6 +30,7 @@ func Checks() []NamedCheck {
 		{"S2.nodes", "no CPU, memory, GPU or other resource of a node is allocated twice, and what a node shows as used is what its jobs hold", CheckNodes},
 		{"S2.registry", "node names and ids belong together, and partitions name configured nodes", CheckRegistry},
 		{"S2.licences", "licences held are those of the jobs that run", CheckLicences},
+		{"S2.reservations", "reservations are in order, each with a time and with nodes of the registry", CheckReservations},
 		{"S3.gangs", "an allocation is whole: its nodes are distinct and its vector is their sum", CheckGangs},
 		{"S4.attempts", "a job's attempt, times and verdict fit its state", CheckAttempts},
 		{"S6.usage", "the counters that limits are checked against equal a recount from scratch", CheckUsage},

@@ -240,3 +240,24 @@ func CheckLicences(s *State) error {
 	}
 	return nil
 }
+
+// CheckReservations is S2 for reservations.
+func CheckReservations(s *State) error {
+	for i := range s.Reservations {
+		r := &s.Reservations[i]
+		if i > 0 && s.Reservations[i-1].Name >= r.Name {
+			return broken("reservations %s and %s are out of order or alike", s.Reservations[i-1].Name, r.Name)
+		}
+		if r.End <= r.Start {
+			return broken("reservation %s ends at %d and begins at %d", r.Name, r.End, r.Start)
+		}
+		seen := make(map[string]bool, len(r.Nodes))
+		for _, name := range r.Nodes {
+			if _, ok := s.NodeIDs[name]; !ok || seen[name] {
+				return broken("reservation %s has node %s, which is unknown or there twice", r.Name, name)
+			}
+			seen[name] = true
+		}
+	}
+	return nil
+}

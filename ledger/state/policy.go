@@ -147,6 +147,13 @@ func put[T any](list []T, v T, key func(*T) string) []T {
 	return slices.Insert(list, i, v)
 }
 
+// Reservation returns a reservation by name, or nil.
+func (s *State) Reservation(name string) *spec.Reservation {
+	return find(s.Reservations, name, reservationKey)
+}
+
+func reservationKey(r *spec.Reservation) string { return r.Name }
+
 // Partitions are the configured partitions with their nodes as a bitmap.
 type Partitions struct {
 	List []Partition // in configuration order

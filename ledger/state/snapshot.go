@@ -50,15 +50,16 @@ const (
 
 // metaRecord holds the scalars of a State. NodeNames are by node id.
 type metaRecord struct {
-	UUID        [16]byte     `cbor:"1,keyasint"`
-	ClusterName string       `cbor:"2,keyasint,omitempty"`
-	Version     uint32       `cbor:"3,keyasint,omitempty"`
-	Created     spec.Instant `cbor:"4,keyasint,omitempty"`
-	Seq         uint64       `cbor:"5,keyasint,omitempty"`
-	At          spec.Instant `cbor:"6,keyasint,omitempty"`
-	NextUID     spec.JobUID  `cbor:"7,keyasint"`
-	NextID      spec.JobID   `cbor:"8,keyasint"`
-	NodeNames   []string     `cbor:"9,keyasint,omitempty"`
+	UUID         [16]byte           `cbor:"1,keyasint"`
+	ClusterName  string             `cbor:"2,keyasint,omitempty"`
+	Version      uint32             `cbor:"3,keyasint,omitempty"`
+	Created      spec.Instant       `cbor:"4,keyasint,omitempty"`
+	Seq          uint64             `cbor:"5,keyasint,omitempty"`
+	At           spec.Instant       `cbor:"6,keyasint,omitempty"`
+	NextUID      spec.JobUID        `cbor:"7,keyasint"`
+	NextID       spec.JobID         `cbor:"8,keyasint"`
+	NodeNames    []string           `cbor:"9,keyasint,omitempty"`
+	Reservations []spec.Reservation `cbor:"20,keyasint,omitempty"`
 }
 
 // arrayRecord holds what cannot be counted from the jobs that are left.
@@ -174,7 +175,7 @@ func (s *State) encode(emit func(block []byte) error) error {
 	}
 	e := &encoder{set: set, buf: make([]byte, 0, blockSize+4096), emit: emit}
 	e.put(snapMeta, &metaRecord{UUID: s.UUID, ClusterName: s.ClusterName, Version: s.Version, Created: s.Created,
-		Seq: s.Seq, At: s.At, NextUID: s.NextUID, NextID: s.NextID, NodeNames: s.nodeNames()})
+		Seq: s.Seq, At: s.At, NextUID: s.NextUID, NextID: s.NextID, NodeNames: s.nodeNames(), Reservations: s.Reservations})
 	e.put(snapConfig, s.Config)
 	e.put(snapPolicy, s.Policy)
 	e.put(snapAccess, s.Access)

@@ -138,6 +138,7 @@ func (d *decoder) meta() error {
 	}
 	s := d.s
 	s.UUID, s.ClusterName, s.Version, s.Created = m.UUID, m.ClusterName, m.Version, m.Created
+	s.Reservations = m.Reservations
 	s.Seq, s.At, s.NextUID, s.NextID = m.Seq, m.At, m.NextUID, m.NextID
 	if len(m.NodeNames) > 0 {
 		s.NodeIDs = make(map[string]spec.NodeID, len(m.NodeNames))

@@ -38,12 +38,13 @@ type State struct {
 	Nodes   pmap.Map[*Node]        // by NodeID
 	NodeIDs map[string]spec.NodeID // every name ever configured, 0 … n-1; copied on write
 
-	Usage    pmap.Map[*Usage] // by UsageKey
-	Spent    pmap.Map[*Spent] // by UsageKey of a QOS or association
-	Aging    Aging
-	Licenses []spec.Count // held now, sorted by name; replaced on write
-	Totals   Totals
-	Access   *Access // enrolment tokens and certificates; replaced on write
+	Usage        pmap.Map[*Usage] // by UsageKey
+	Spent        pmap.Map[*Spent] // by UsageKey of a QOS or association
+	Aging        Aging
+	Licenses     []spec.Count // held now, sorted by name; replaced on write
+	Totals       Totals
+	Access       *Access            // enrolment tokens and certificates; replaced on write
+	Reservations []spec.Reservation // by name; replaced on write
 }
 
 // Set is a persistent set of JobUIDs.

@@ -37,6 +37,7 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 	}
 	if len(req.GetNodes()) == 0 {
 		v.State.Nodes.Range(func(_ uint64, n *state.Node) bool { add(n); return true })
+		markReserved(v.State, now, out.Nodes)
 		return out, nil
 	}
 	for _, expr := range req.GetNodes() {
@@ -52,6 +53,7 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 			}
 		}
 	}
+	markReserved(v.State, now, out.Nodes)
 	return out, nil
 }
 

@@ -14,6 +14,7 @@ type Ask struct {
 	allowed spec.Bitset // node ids
 	ids     []int32     // those of them that the timeline has
 	options place.Options
+	view    *viewer // nil: nothing is barred
 
 	wantsGPU bool
 	even     bool   // every node gets the same: each
@@ -27,8 +28,8 @@ type Ask struct {
 }
 
 // Ask prepares the questions about a demand on the allowed nodes.
-func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options) *Ask {
-	a := &Ask{Demand: d, allowed: allowed, options: opt, from: t.now, wantsGPU: d.WantsGPU()}
+func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Ask {
+	a := &Ask{Demand: d, allowed: allowed, options: opt, view: t.viewer(bars), from: t.now, wantsGPU: d.WantsGPU()}
 	if n := opt.Must.Count(); n > 0 && int64(n) == d.MaxNodes {
 		a.allowed, a.options.Must = opt.Must.And(allowed), nil
 	}
@@ -37,7 +38,7 @@ func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options) *
 	tasks, even := d.Even()
 	a.even = even && !loose && a.options.Must.Empty()
 	if form, each, ok := evenForm(&d); ok && !loose && a.options.Must.Empty() {
-		a.nodes, a.each, a.form = d.MinNodes, each, t.index(form, each)
+		a.nodes, a.each, a.form = d.MinNodes, each, t.index(form, each, bars)
 	}
 	if a.even {
 		a.each = tasks
@@ -45,7 +46,7 @@ func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options) *
 	}
 	a.reduced = d
 	a.reduced.PerJob = nil
-	a.one = t.index(&a.reduced, 1)
+	a.one = t.index(&a.reduced, 1, bars)
 	return a
 }
 

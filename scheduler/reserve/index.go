@@ -16,6 +16,7 @@ type key struct {
 	tasks, cpusPerTask, cpusPerGPU, minCPUs int64
 	perNode, perCPU, perGPU, tmp            int64
 	exclusive                               bool
+	bars                                    string
 	gres                                    string
 }
 
@@ -42,6 +43,7 @@ func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 // which the last may be endless.
 type index struct {
 	t      *Timeline
+	view   *viewer // nil: nothing is barred
 	demand place.Demand
 	tasks  int64
 	needs  map[*place.Shape]*shapeNeed
@@ -63,11 +65,12 @@ type shapeNeed struct {
 type window struct{ from, to spec.Instant }
 
 // index finds or makes the index of what tasks of a demand need of a node.
-func (t *Timeline) index(d *place.Demand, tasks int64) *index {
+func (t *Timeline) index(d *place.Demand, tasks int64, bars Bars) *index {
 	k := t.keyOf(d, tasks)
+	k.bars = bars.Key
 	x := t.indexes[k]
 	if x == nil {
-		x = &index{t: t, demand: *d, tasks: tasks, needs: map[*place.Shape]*shapeNeed{}}
+		x = &index{t: t, view: t.viewer(bars), demand: *d, tasks: tasks, needs: map[*place.Shape]*shapeNeed{}}
 		t.indexes[k] = x
 	}
 	return x
@@ -124,14 +127,18 @@ func (x *index) rebuild(id int, l *lane) {
 			case !holds && open:
 				open = false
 				spans = append(spans, window{since, l.segs[i].from})
-				hole = max(hole, l.segs[i].from.Sub(since))
 			}
 		}
 	}
-	x.spans[id], x.hole[id] = spans, hole
-	if x.tail[id] = spec.FarFuture; open {
-		x.tail[id] = since
+	tail := spec.FarFuture
+	if open {
+		tail = since
 	}
+	spans, tail = x.view.cut(id, spans, tail)
+	for _, w := range spans {
+		hole = max(hole, w.to.Sub(w.from))
+	}
+	x.spans[id], x.hole[id], x.tail[id] = spans, hole, tail
 }
 
 // first is the earliest start on one node, or FarFuture.

@@ -27,6 +27,9 @@ func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.
 	t.cands = t.cands[:0]
 	for _, id := range a.ids {
 		l := t.lanes[id]
+		if barred, _ := a.view.barred(id, at, end, a.Demand.Limit); barred {
+			continue
+		}
 		free := l.over(at, end)
 		if list := without[spec.NodeID(id)]; list != nil {
 			copied := &lane{node: l.node, shape: l.shape, segs: slices.Clone(l.segs)}

@@ -67,6 +67,10 @@ func (s *sweep) measure(t *Timeline, a *Ask, i int, l *lane, at spec.Instant) {
 	end := at.Add(a.Demand.Limit)
 	f := l.over(at, end)
 	fit, _ := a.reduced.Fits(l.shape, &f)
+	barred, until := a.view.barred(int32(l.node.ID), at, end, a.Demand.Limit)
+	if barred {
+		fit = 0
+	}
 	room := int64(0)
 	if len(a.Demand.PerJob) > 0 && fit > 0 {
 		room = a.Demand.Room(l.shape, &f)
@@ -77,9 +81,9 @@ func (s *sweep) measure(t *Timeline, a *Ask, i int, l *lane, at spec.Instant) {
 	s.better = s.better || fit > s.fit[i] || room > s.room[i]
 	s.fit[i], s.room[i] = fit, room
 	k := l.at(at) + 1
-	s.until[i] = spec.FarFuture
+	s.until[i] = until
 	if k < len(l.segs) {
-		s.until[i] = l.segs[k].from
+		s.until[i] = min(until, l.segs[k].from)
 		if end != spec.FarFuture {
 			if k = l.at(end-1) + 1; k < len(l.segs) {
 				s.until[i] = min(s.until[i], l.segs[k].from.Add(-a.Demand.Limit)+1)

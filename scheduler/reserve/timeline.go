@@ -29,6 +29,7 @@ type Timeline struct {
 	lanes   []*lane // by node id; nil = not usable
 	changed []uint32
 	indexes map[key]*index
+	viewers map[string]*viewer
 	lists   map[*uint64][]int32 // node sets that were listed before, by where they are stored
 
 	// Scratch space of one question.
@@ -61,7 +62,7 @@ type segment struct {
 // it, or is ending already, after a tick.
 func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *Timeline {
 	size := len(st.NodeIDs)
-	t := &Timeline{st: st, now: now, tick: tick, lanes: make([]*lane, size), stamp: make([]uint32, size), indexes: map[key]*index{},
+	t := &Timeline{st: st, now: now, tick: tick, lanes: make([]*lane, size), stamp: make([]uint32, size), indexes: map[key]*index{}, viewers: map[string]*viewer{},
 		lists: map[*uint64][]int32{}}
 	t.shapes.Caps = place.Caps(st)
 	store := make([]lane, 0, min(nodes.Count(), size))

@@ -28,7 +28,7 @@ var File_service_proto protoreflect.FileDescriptor
 
 const file_service_proto_rawDesc = "" +
 	"\n" +
-	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\x87\v\n" +
+	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\xaf\f\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12@\n" +
@@ -52,7 +52,9 @@ const file_service_proto_rawDesc = "" +
 	"\x04Diag\x12\x16.muster.v1.DiagRequest\x1a\x14.muster.v1.DiagReply\x124\n" +
 	"\x04Ping\x12\x16.muster.v1.PingRequest\x1a\x14.muster.v1.PingReply\x12I\n" +
 	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12@\n" +
-	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply2\xc0\x01\n" +
+	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12P\n" +
+	"\x10ListReservations\x12\x1e.muster.v1.ReservationsRequest\x1a\x1c.muster.v1.ReservationsReply\x12T\n" +
+	"\x11ChangeReservation\x12\x1c.muster.v1.ReservationChange\x1a!.muster.v1.ReservationChangeReply2\xc0\x01\n" +
 	"\x06Agents\x127\n" +
 	"\x05Enrol\x12\x17.muster.v1.EnrolRequest\x1a\x15.muster.v1.EnrolReply\x127\n" +
 	"\x05Renew\x12\x17.muster.v1.RenewRequest\x1a\x15.muster.v1.EnrolReply\x12D\n" +
@@ -92,48 +94,52 @@ var file_service_proto_goTypes = []any{
 	(*v1.PingRequest)(nil),             // 17: muster.v1.PingRequest
 	(*v1.CreateTokenRequest)(nil),      // 18: muster.v1.CreateTokenRequest
 	(*v1.ShutdownRequest)(nil),         // 19: muster.v1.ShutdownRequest
-	(*v1.EnrolRequest)(nil),            // 20: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 21: muster.v1.RenewRequest
-	(*v1.AgentMessage)(nil),            // 22: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 23: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 24: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 25: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 26: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 27: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 28: muster.v1.SqlQuery
-	(*v1.ReportQuery)(nil),             // 29: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 30: muster.v1.ReasonsQuery
-	(*v1.AccountingStatusRequest)(nil), // 31: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 32: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 33: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 34: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 35: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 36: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 37: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 38: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 39: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 40: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 41: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 42: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 43: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 44: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 45: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 46: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 47: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 48: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 49: muster.v1.CreateTokenReply
-	(*v1.ShutdownReply)(nil),           // 50: muster.v1.ShutdownReply
-	(*v1.EnrolReply)(nil),              // 51: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 52: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 53: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 54: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 55: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 56: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 57: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 58: muster.v1.SqlReply
-	(*v1.ReportReply)(nil),             // 59: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 60: muster.v1.ReasonsReply
-	(*v1.AccountingStatusReply)(nil),   // 61: muster.v1.AccountingStatusReply
+	(*v1.ReservationsRequest)(nil),     // 20: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),       // 21: muster.v1.ReservationChange
+	(*v1.EnrolRequest)(nil),            // 22: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 23: muster.v1.RenewRequest
+	(*v1.AgentMessage)(nil),            // 24: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),        // 25: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 26: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 27: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 28: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 29: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 30: muster.v1.SqlQuery
+	(*v1.ReportQuery)(nil),             // 31: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 32: muster.v1.ReasonsQuery
+	(*v1.AccountingStatusRequest)(nil), // 33: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 34: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 35: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 36: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 37: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 38: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 39: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 40: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 41: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 42: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 43: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 44: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 45: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 46: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 47: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 48: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 49: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 50: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 51: muster.v1.CreateTokenReply
+	(*v1.ShutdownReply)(nil),           // 52: muster.v1.ShutdownReply
+	(*v1.ReservationsReply)(nil),       // 53: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 54: muster.v1.ReservationChangeReply
+	(*v1.EnrolReply)(nil),              // 55: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 56: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 57: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 58: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 59: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 60: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 61: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 62: muster.v1.SqlReply
+	(*v1.ReportReply)(nil),             // 63: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 64: muster.v1.ReasonsReply
+	(*v1.AccountingStatusReply)(nil),   // 65: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -157,55 +163,59 @@ var file_service_proto_depIdxs = []int32{
 	17, // 18: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
 	18, // 19: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
 	19, // 20: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	20, // 21: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	21, // 22: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	22, // 23: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	23, // 24: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	24, // 25: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	25, // 26: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	26, // 27: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	26, // 28: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	27, // 29: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	28, // 30: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	29, // 31: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	30, // 32: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	31, // 33: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	32, // 34: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	32, // 35: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	33, // 36: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	34, // 37: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	35, // 38: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	35, // 39: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	36, // 40: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	37, // 41: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	38, // 42: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	39, // 43: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	40, // 44: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	41, // 45: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	42, // 46: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	43, // 47: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	44, // 48: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	45, // 49: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	46, // 50: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	47, // 51: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	48, // 52: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	49, // 53: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	50, // 54: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	51, // 55: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	51, // 56: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	52, // 57: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	53, // 58: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	54, // 59: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	55, // 60: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	56, // 61: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	56, // 62: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	57, // 63: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	58, // 64: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	59, // 65: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	60, // 66: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	61, // 67: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	34, // [34:68] is the sub-list for method output_type
-	0,  // [0:34] is the sub-list for method input_type
+	20, // 21: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	21, // 22: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	22, // 23: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	23, // 24: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	24, // 25: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	25, // 26: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	26, // 27: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	27, // 28: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	28, // 29: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	28, // 30: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	29, // 31: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	30, // 32: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	31, // 33: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	32, // 34: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	33, // 35: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	34, // 36: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	34, // 37: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	35, // 38: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	36, // 39: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	37, // 40: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	37, // 41: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	38, // 42: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	39, // 43: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	40, // 44: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	41, // 45: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	42, // 46: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	43, // 47: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	44, // 48: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	45, // 49: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	46, // 50: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	47, // 51: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	48, // 52: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	49, // 53: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	50, // 54: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	51, // 55: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	52, // 56: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	53, // 57: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	54, // 58: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	55, // 59: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	55, // 60: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	56, // 61: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	57, // 62: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	58, // 63: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	59, // 64: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	60, // 65: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	60, // 66: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	61, // 67: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	62, // 68: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	63, // 69: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	64, // 70: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	65, // 71: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	36, // [36:72] is the sub-list for method output_type
+	0,  // [0:36] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -23,27 +23,29 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Cluster_Submit_FullMethodName         = "/muster.v1.Cluster/Submit"
-	Cluster_SubmitStream_FullMethodName   = "/muster.v1.Cluster/SubmitStream"
-	Cluster_ListJobs_FullMethodName       = "/muster.v1.Cluster/ListJobs"
-	Cluster_WatchJob_FullMethodName       = "/muster.v1.Cluster/WatchJob"
-	Cluster_Cancel_FullMethodName         = "/muster.v1.Cluster/Cancel"
-	Cluster_ControlJobs_FullMethodName    = "/muster.v1.Cluster/ControlJobs"
-	Cluster_Why_FullMethodName            = "/muster.v1.Cluster/Why"
-	Cluster_ListNodes_FullMethodName      = "/muster.v1.Cluster/ListNodes"
-	Cluster_UpdateNode_FullMethodName     = "/muster.v1.Cluster/UpdateNode"
-	Cluster_ListPartitions_FullMethodName = "/muster.v1.Cluster/ListPartitions"
-	Cluster_GetConfig_FullMethodName      = "/muster.v1.Cluster/GetConfig"
-	Cluster_Reconfigure_FullMethodName    = "/muster.v1.Cluster/Reconfigure"
-	Cluster_ChangePolicy_FullMethodName   = "/muster.v1.Cluster/ChangePolicy"
-	Cluster_GetPolicy_FullMethodName      = "/muster.v1.Cluster/GetPolicy"
-	Cluster_Transactions_FullMethodName   = "/muster.v1.Cluster/Transactions"
-	Cluster_Shares_FullMethodName         = "/muster.v1.Cluster/Shares"
-	Cluster_Priorities_FullMethodName     = "/muster.v1.Cluster/Priorities"
-	Cluster_Diag_FullMethodName           = "/muster.v1.Cluster/Diag"
-	Cluster_Ping_FullMethodName           = "/muster.v1.Cluster/Ping"
-	Cluster_CreateToken_FullMethodName    = "/muster.v1.Cluster/CreateToken"
-	Cluster_Shutdown_FullMethodName       = "/muster.v1.Cluster/Shutdown"
+	Cluster_Submit_FullMethodName            = "/muster.v1.Cluster/Submit"
+	Cluster_SubmitStream_FullMethodName      = "/muster.v1.Cluster/SubmitStream"
+	Cluster_ListJobs_FullMethodName          = "/muster.v1.Cluster/ListJobs"
+	Cluster_WatchJob_FullMethodName          = "/muster.v1.Cluster/WatchJob"
+	Cluster_Cancel_FullMethodName            = "/muster.v1.Cluster/Cancel"
+	Cluster_ControlJobs_FullMethodName       = "/muster.v1.Cluster/ControlJobs"
+	Cluster_Why_FullMethodName               = "/muster.v1.Cluster/Why"
+	Cluster_ListNodes_FullMethodName         = "/muster.v1.Cluster/ListNodes"
+	Cluster_UpdateNode_FullMethodName        = "/muster.v1.Cluster/UpdateNode"
+	Cluster_ListPartitions_FullMethodName    = "/muster.v1.Cluster/ListPartitions"
+	Cluster_GetConfig_FullMethodName         = "/muster.v1.Cluster/GetConfig"
+	Cluster_Reconfigure_FullMethodName       = "/muster.v1.Cluster/Reconfigure"
+	Cluster_ChangePolicy_FullMethodName      = "/muster.v1.Cluster/ChangePolicy"
+	Cluster_GetPolicy_FullMethodName         = "/muster.v1.Cluster/GetPolicy"
+	Cluster_Transactions_FullMethodName      = "/muster.v1.Cluster/Transactions"
+	Cluster_Shares_FullMethodName            = "/muster.v1.Cluster/Shares"
+	Cluster_Priorities_FullMethodName        = "/muster.v1.Cluster/Priorities"
+	Cluster_Diag_FullMethodName              = "/muster.v1.Cluster/Diag"
+	Cluster_Ping_FullMethodName              = "/muster.v1.Cluster/Ping"
+	Cluster_CreateToken_FullMethodName       = "/muster.v1.Cluster/CreateToken"
+	Cluster_Shutdown_FullMethodName          = "/muster.v1.Cluster/Shutdown"
+	Cluster_ListReservations_FullMethodName  = "/muster.v1.Cluster/ListReservations"
+	Cluster_ChangeReservation_FullMethodName = "/muster.v1.Cluster/ChangeReservation"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -74,6 +76,8 @@ type ClusterClient interface {
 	Ping(ctx context.Context, in *v1.PingRequest, opts ...grpc.CallOption) (*v1.PingReply, error)
 	CreateToken(ctx context.Context, in *v1.CreateTokenRequest, opts ...grpc.CallOption) (*v1.CreateTokenReply, error)
 	Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error)
+	ListReservations(ctx context.Context, in *v1.ReservationsRequest, opts ...grpc.CallOption) (*v1.ReservationsReply, error)
+	ChangeReservation(ctx context.Context, in *v1.ReservationChange, opts ...grpc.CallOption) (*v1.ReservationChangeReply, error)
 }
 
 type clusterClient struct {
@@ -306,6 +310,26 @@ func (c *clusterClient) Shutdown(ctx context.Context, in *v1.ShutdownRequest, op
 	return out, nil
 }
 
+func (c *clusterClient) ListReservations(ctx context.Context, in *v1.ReservationsRequest, opts ...grpc.CallOption) (*v1.ReservationsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReservationsReply)
+	err := c.cc.Invoke(ctx, Cluster_ListReservations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ChangeReservation(ctx context.Context, in *v1.ReservationChange, opts ...grpc.CallOption) (*v1.ReservationChangeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReservationChangeReply)
+	err := c.cc.Invoke(ctx, Cluster_ChangeReservation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
@@ -334,6 +358,8 @@ type ClusterServer interface {
 	Ping(context.Context, *v1.PingRequest) (*v1.PingReply, error)
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenReply, error)
 	Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error)
+	ListReservations(context.Context, *v1.ReservationsRequest) (*v1.ReservationsReply, error)
+	ChangeReservation(context.Context, *v1.ReservationChange) (*v1.ReservationChangeReply, error)
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -406,6 +432,12 @@ func (UnimplementedClusterServer) CreateToken(context.Context, *v1.CreateTokenRe
 }
 func (UnimplementedClusterServer) Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Shutdown not implemented")
+}
+func (UnimplementedClusterServer) ListReservations(context.Context, *v1.ReservationsRequest) (*v1.ReservationsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListReservations not implemented")
+}
+func (UnimplementedClusterServer) ChangeReservation(context.Context, *v1.ReservationChange) (*v1.ReservationChangeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeReservation not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -788,6 +820,42 @@ func _Cluster_Shutdown_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ListReservations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ReservationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListReservations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListReservations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListReservations(ctx, req.(*v1.ReservationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ChangeReservation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ReservationChange)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ChangeReservation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ChangeReservation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ChangeReservation(ctx, req.(*v1.ReservationChange))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -870,6 +938,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Shutdown",
 			Handler:    _Cluster_Shutdown_Handler,
+		},
+		{
+			MethodName: "ListReservations",
+			Handler:    _Cluster_ListReservations_Handler,
+		},
+		{
+			MethodName: "ChangeReservation",
+			Handler:    _Cluster_ChangeReservation_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

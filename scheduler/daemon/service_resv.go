@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/resv"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ListReservations shows reservations.
+func (s *ClusterService) ListReservations(ctx context.Context, _ *apiv1.ReservationsRequest) (*apiv1.ReservationsReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	st, now := s.C.View().State, s.C.deps.Clock.Now()
+	out := &apiv1.ReservationsReply{Now: int64(now)}
+	for i := range st.Reservations {
+		out.Reservations = append(out.Reservations, wire.Reservation(st, &st.Reservations[i], now))
+	}
+	return out, nil
+}
+
+// ChangeReservation creates, changes and deletes reservations. Users may
+// delete those that say so (USER_DELETE).
+func (s *ClusterService) ChangeReservation(ctx context.Context, req *apiv1.ReservationChange) (*apiv1.ReservationChangeReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	admin := s.admin(who)
+	var cmd scheduler.Command
+	switch set := pairs(req.GetSet()); req.GetVerb() {
+	case apiv1.ReservationChange_CREATE:
+		cmd = scheduler.CreateReservation{Name: req.GetName(), Set: set}
+	case apiv1.ReservationChange_UPDATE:
+		cmd = scheduler.UpdateReservation{Name: req.GetName(), Set: set}
+	case apiv1.ReservationChange_DELETE:
+		cmd = scheduler.DeleteReservation{Name: req.GetName(), Admin: admin}
+	default:
+		return nil, spec.Refuse(spec.CodeBadRequest, "unknown verb")
+	}
+	if !admin && req.GetVerb() != apiv1.ReservationChange_DELETE {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor})
+	if rep.err != nil {
+		return nil, rep.err
+	}
+	return &apiv1.ReservationChangeReply{Name: rep.res.Message}, nil
+}
+
+// markReserved notes which nodes a reservation holds now.
+func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
+	holds := map[string]*spec.Reservation{}
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		if !resv.Active(r, now) {
+			continue
+		}
+		for _, name := range r.Nodes {
+			if old := holds[name]; old == nil || !old.Flags.Has(spec.ResvMaint) {
+				holds[name] = r
+			}
+		}
+	}
+	for _, n := range nodes {
+		if r := holds[n.GetName()]; r != nil {
+			n.Reservation, n.Maintenance = r.Name, r.Flags.Has(spec.ResvMaint)
+			n.State = wire.NodeState(n)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Package resv says what reservations mean for a job: whether it may use
+// one, and at what times it is kept off which nodes. A job without a
+// reservation is kept off the nodes of those that it may not use while they
+// last; a job with one is kept off everything else.
+package resv
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/spec"
+)
+
+// occurrences is how far ahead a repeated reservation is looked at.
+const occurrences = 60
+
+// Windows lists when a reservation holds its nodes, from now on.
+func Windows(r *spec.Reservation, now spec.Instant) []reserve.Window {
+	if r.Flags.Has(spec.ResvTimeFloat) {
+		return []reserve.Window{{From: now.Add(r.Ahead), To: spec.FarFuture}} // it moves ahead of every job
+	}
+	var out []reserve.Window
+	length := r.End.Sub(r.Start)
+	for at := r.Start; at != spec.FarFuture && len(out) < occurrences; at = r.Next(at) {
+		if end := at.Add(length); end > now {
+			out = append(out, reserve.Window{From: at, To: end})
+		}
+	}
+	return out
+}
+
+// Active tells whether a reservation holds its nodes at an instant.
+func Active(r *spec.Reservation, now spec.Instant) bool {
+	return !r.Flags.Has(spec.ResvTimeFloat) && r.Start <= now && now < r.End
+}
+
+// Nodes is the set of a reservation's nodes.
+func Nodes(st *state.State, r *spec.Reservation) spec.Bitset {
+	var out spec.Bitset
+	for _, name := range r.Nodes {
+		if id, ok := st.NodeIDs[name]; ok {
+			out = out.Set(int(id))
+		}
+	}
+	return out
+}
+
+// Admits tells whether a job may use a reservation: its user and its account
+// must both be admitted where both are restricted.
+func Admits(st *state.State, r *spec.Reservation, js *spec.JobSpec) bool {
+	accounts := []string{js.Account}
+	for a := st.Policy.FindAccount(js.Account); a != nil && a.Parent != "" && len(accounts) < 64; a = st.Policy.FindAccount(a.Parent) {
+		accounts = append(accounts, a.Parent)
+	}
+	return spec.Admits(r.Users, js.User) && spec.Admits(r.Accounts, accounts...) && spec.Admits(r.Groups, js.Group) &&
+		spec.Admits(r.QOS, js.QOS) && spec.Admits(r.Parts, js.Partitions...)
+}
+
+// View is what the reservations mean for one job.
+type View struct {
+	Bars  reserve.Bars
+	Own   *spec.Reservation // that it asked for and may use
+	Only  spec.Bitset       // nodes it may use; nil: any
+	Maint bool              // one of the bars is for maintenance
+	magic []*spec.Reservation
+}
+
+// For works out the view of a job. Of several reservations that it names the
+// one counts that begins first. A reason means that it cannot use any.
+func For(st *state.State, js *spec.JobSpec, now spec.Instant) (View, *spec.Reason) {
+	var v View
+	if len(st.Reservations) == 0 && js.Place.Reservation == "" {
+		return v, nil
+	}
+	if r := v.own(st, js, now); r != nil {
+		return v, r
+	}
+	var key strings.Builder
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		if r == v.Own {
+			continue
+		}
+		if v.Own == nil && r.Flags.Has(spec.ResvMagnetic) && Admits(st, r, js) {
+			v.magic = append(v.magic, r)
+			continue
+		}
+		if v.Own != nil && v.Own.Flags.Has(spec.ResvMaint) {
+			continue // maintenance comes before every other
+		}
+		v.Bars.List = append(v.Bars.List, reserve.Bar{Nodes: Nodes(st, r), Windows: Windows(r, now)})
+		v.Maint = v.Maint || r.Flags.Has(spec.ResvMaint)
+		key.WriteString(r.Name + ",")
+	}
+	if v.Own != nil && !v.Own.Flags.Has(spec.ResvFlex) {
+		v.Bars.List = append(v.Bars.List, reserve.Bar{All: true, Windows: outside(Windows(v.Own, now), now)})
+		key.WriteString("=" + v.Own.Name)
+	}
+	if len(v.Bars.List) > 0 {
+		v.Bars.Key = key.String()
+	}
+	return v, nil
+}
+
+// own finds the reservation that a job asked for.
+func (v *View) own(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Reason {
+	if js.Place.Reservation == "" {
+		return nil
+	}
+	first := spec.FarFuture
+	for _, name := range strings.Split(js.Place.Reservation, ",") {
+		r := st.Reservation(name)
+		if r == nil || !Admits(st, r, js) {
+			continue
+		}
+		if w := Windows(r, now); len(w) > 0 && (v.Own == nil || w[0].From < first) {
+			v.Own, first = r, w[0].From
+		}
+	}
+	if v.Own == nil {
+		return &spec.Reason{Code: "ReservationDeleted", Subject: "reservation/" + js.Place.Reservation}
+	}
+	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes) == 0 {
+		v.Only = Nodes(st, v.Own)
+	}
+	return nil
+}
+
+// outside is the time between windows, before and after them.
+func outside(list []reserve.Window, now spec.Instant) []reserve.Window {
+	var out []reserve.Window
+	from := now
+	for _, w := range reserve.Merge(list) {
+		if w.From > from {
+			out = append(out, reserve.Window{From: from, To: w.From})
+		}
+		from = max(from, w.To)
+	}
+	if from < spec.FarFuture {
+		out = append(out, reserve.Window{From: from, To: spec.FarFuture})
+	}
+	return out
+}
+
+// Clear tells whether a job may hold a node throughout [from, to).
+func (v *View) Clear(id spec.NodeID, from, to spec.Instant) bool {
+	if v.Only != nil && !v.Only.Has(int(id)) {
+		return false
+	}
+	return !slices.ContainsFunc(v.Bars.List, func(b reserve.Bar) bool {
+		return (b.All || b.Nodes.Has(int(id))) && slices.ContainsFunc(b.Windows, func(w reserve.Window) bool { return w.From < to && from < w.To })
+	})
+}
+
+// Inside names the reservation that a job runs in which starts now on some
+// nodes: its own, or a magnetic one that has them all.
+func (v *View) Inside(st *state.State, ids []spec.NodeID, now spec.Instant) string {
+	if v.Own != nil {
+		return v.Own.Name
+	}
+	for _, r := range v.magic {
+		set := Nodes(st, r)
+		if Active(r, now) && !slices.ContainsFunc(ids, func(id spec.NodeID) bool { return !set.Has(int(id)) }) {
+			return r.Name
+		}
+	}
+	return ""
+}
+
+// Opens is when a job's own reservation begins, if that is still to come.
+func (v *View) Opens(now spec.Instant) (spec.Instant, bool) {
+	if v.Own == nil || v.Own.Flags.Has(spec.ResvFlex) {
+		return 0, false
+	}
+	w := Windows(v.Own, now)
+	return w[0].From, w[0].From > now
+}
