@@ -14,6 +14,7 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded"
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/tally"
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
@@ -154,6 +155,7 @@ type ledgerSource struct {
 	a     *archive.Archive
 	ctl   *daemon.Controller
 	blobs *blobStore
+	told  *accounted
 }
 
 // Open implements the source of accounting.
@@ -178,7 +180,10 @@ func (l ledgerSource) identity() ([16]byte, string) {
 
 func (l ledgerSource) content(_ context.Context, h spec.Hash) ([]byte, error) { return l.blobs.Get(h) }
 
-func (l ledgerSource) confirm(p acctd.Progress) { l.ctl.SetAccounted(p.Seq) }
+func (l ledgerSource) confirm(p acctd.Progress) {
+	l.ctl.SetAccounted(p.Seq)
+	l.told.note(&apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: true})
+}
 
 type ledgerCursor struct{ it *archive.Iterator }
 

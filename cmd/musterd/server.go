@@ -34,7 +34,8 @@ type server struct {
 	archive  *archiveAdapter
 	blobs    *blobStore
 	acct     *accounting
-	told     accounted // what an accounting in another process said
+	told     accounted // what accounting said last
+	machine  *daemon.Machine
 	codec    *event.Codec
 	began    spec.Instant
 	stop     chan struct{} // closed when a caller ends the process
@@ -64,7 +65,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.closeLedger()) }()
 	if s.has("accounting") {
-		if s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs}); err != nil {
+		if s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told}); err != nil {
 			return err
 		}
 		defer s.acct.close()
@@ -117,6 +118,7 @@ func (s *server) serveRoles(g *group) error {
 	if s.acct != nil {
 		g.spawn("accounting", s.acct.run)
 	}
+	g.spawn("keep the history", newKeeper(s).run)
 	if s.jobComp != nil {
 		g.spawn("job completion file", s.jobComp.run)
 	}
@@ -157,10 +159,12 @@ func (s *server) openLedger(ctx context.Context) error {
 		return err
 	}
 	machine := daemon.NewMachine(codec, s.archive, s.blobs)
+	s.machine = machine
+	_, known := s.archive.a.Bounds()
 	began := time.Now()
 	s.durable, err = log.Open(ctx, log.Options{Dir: filepath.Join(s.cfg.StateDir, "ledger"), Machine: logMachine{machine, s.syncAside}, Logger: s.log,
 		SnapshotEvery: uint64(s.cfg.Ledger.SnapshotEvery), ReserveBytes: uint64(s.cfg.Ledger.ReserveBytes),
-		BeforeCompact: s.beforeCompact})
+		AtLeast: log.Position(known), BeforeCompact: s.beforeCompact})
 	if err != nil {
 		return fmt.Errorf("the ledger in %s: %w", s.cfg.StateDir, err)
 	}
@@ -216,7 +220,9 @@ func (s *server) syncAside() error {
 }
 
 // beforeCompact lets the log forget what archive and content store have on
-// disk.
+// disk. Accounting does not hold the log back: it reads the archive, which
+// drops nothing that accounting has not stored, so a store that is away for a
+// month costs room there and not the speed of a restart.
 func (s *server) beforeCompact(pos log.Position) error {
 	synced, err := s.archive.Sync()
 	if err != nil {

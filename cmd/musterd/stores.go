@@ -86,6 +86,7 @@ type blobStore struct {
 
 	mu      sync.Mutex
 	waiting map[spec.Hash][]byte
+	asked   map[spec.Hash]bool // what was found or put since watch; nil = nobody watches
 }
 
 func openBlobs(dir string, l *slog.Logger) (*blobStore, error) {
@@ -97,7 +98,35 @@ func openBlobs(dir string, l *slog.Logger) (*blobStore, error) {
 func (b *blobStore) Has(h spec.Hash) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.waiting[h] != nil || b.s.Has(blob.Hash(h))
+	if b.waiting[h] == nil && !b.s.Has(blob.Hash(h)) {
+		return false
+	}
+	if b.asked != nil {
+		b.asked[h] = true
+	}
+	return true
+}
+
+// watch remembers from now on what is found here or put: the writer leaves out
+// of its batch what the store has already, so that must stay until the batch
+// is applied. unwatch ends it.
+func (b *blobStore) watch() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = map[spec.Hash]bool{}
+}
+
+func (b *blobStore) unwatch() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = nil
+}
+
+// wanted tells whether something was found or put since watch.
+func (b *blobStore) wanted(h spec.Hash) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked[h]
 }
 
 // Get implements daemon.Blobs.
@@ -113,6 +142,11 @@ func (b *blobStore) Get(h spec.Hash) ([]byte, error) {
 
 // Put implements daemon.Blobs.
 func (b *blobStore) Put(data []byte) (spec.Hash, error) {
+	b.mu.Lock()
+	if b.asked != nil {
+		b.asked[spec.Hash(blob.Sum(data))] = true
+	}
+	b.mu.Unlock()
 	h, err := b.s.Put(data)
 	if !errors.Is(err, syscall.ENOSPC) {
 		return spec.Hash(h), err

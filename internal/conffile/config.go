@@ -110,8 +110,9 @@ type Ledger struct {
 	SnapshotEvery int64 `yaml:"snapshot_every"`
 	// Folder of the whole history. Empty means archive in state_dir.
 	ArchiveDir string `yaml:"archive_dir" kind:"path" example:"/var/lib/muster/archive"`
-	// How long history is kept, or forever. Nothing is dropped before
-	// accounting has it.
+	// How long history is kept, or forever: the events, older snapshots of the
+	// state, and scripts and environments that nothing names any more. It goes in
+	// files of 64 MiB, and never before accounting has stored it.
 	Retention spec.Span `yaml:"retention"`
 }
 

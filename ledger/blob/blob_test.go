@@ -335,44 +335,6 @@ func TestHash(t *testing.T) {
 	}
 }
 
-func TestPack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		events := rapid.SliceOf(rapid.Byte()).Draw(t, "events")
-		blobs := rapid.SliceOf(rapid.SliceOf(rapid.Byte())).Draw(t, "blobs")
-		e, bs, err := blob.Unpack(blob.Pack(events, blobs))
-		if err != nil || !bytes.Equal(e, events) || len(bs) != len(blobs) {
-			t.Fatalf("%d of %d blobs: %v", len(bs), len(blobs), err)
-		}
-		for i := range bs {
-			if !bytes.Equal(bs[i], blobs[i]) {
-				t.Fatalf("blob %d is another", i)
-			}
-		}
-	})
-	p := blob.Pack([]byte("e"), [][]byte{[]byte("b")})
-	p[2]++
-	if _, _, err := blob.Unpack(p); !errors.Is(err, blob.ErrNewerVersion) {
-		t.Fatalf("a newer format: %v", err)
-	}
-}
-
-func FuzzUnpack(f *testing.F) {
-	f.Add(blob.Pack([]byte("events"), [][]byte{[]byte("a"), nil}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		events, blobs, err := blob.Unpack(b)
-		if err != nil {
-			return
-		}
-		n := len(events)
-		for _, x := range blobs {
-			n += len(x)
-		}
-		if n > len(b) {
-			t.Fatalf("%d bytes out of %d", n, len(b))
-		}
-	})
-}
-
 // BenchmarkPut stores different blobs of 12 KiB (a script and an environment), synced every 1,000.
 func BenchmarkPut(b *testing.B) {
 	s := open(b, b.TempDir(), 0)

@@ -3,8 +3,7 @@
 //
 // # Durability
 //
-// Blobs are replicated inside the batch whose events first mention them: [Pack] puts them in front of the events, [Unpack]
-// takes them out when the batch is applied, and [Store.Put] keeps them. So Put does not sync: what a crash takes from the end
+// Blobs are replicated inside the batch whose events first mention them, and [Store.Put] keeps them when the batch is applied. So Put does not sync: what a crash takes from the end
 // of the store comes again when the log's tail is replayed. [Store.Sync] must return before the log is compacted, like the
 // archive's; it belongs into the log's BeforeCompact.
 //

@@ -21,6 +21,7 @@ type Machine struct {
 	blobs   Blobs
 
 	mu    sync.Mutex
+	pos   uint64       // of the last batch in state; 0 = restored, and none since
 	state *state.State // applied, frozen between batches when taken over
 	ahead []folded     // what the writer has folded and not yet seen applied
 }
@@ -108,20 +109,20 @@ func (m *Machine) Apply(position uint64, batch []byte) error {
 			return fmt.Errorf("store blob: %w", err)
 		}
 	}
-	first, last, err := m.fold(nonce, events)
+	first, last, err := m.fold(position, nonce, events)
 	if err != nil {
 		return err
 	}
 	return m.archive.Append(position, first, last, events)
 }
 
-func (m *Machine) fold(nonce uint64, events []byte) (first, last uint64, err error) {
+func (m *Machine) fold(position, nonce uint64, events []byte) (first, last uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.ahead) > 0 && m.ahead[0].nonce == nonce {
 		f := m.ahead[0]
 		m.ahead = m.ahead[1:]
-		m.state = f.state
+		m.state, m.pos = f.state, position
 		return f.first, f.last, nil
 	}
 	envs, err := m.codec.Decode(events)
@@ -139,6 +140,7 @@ func (m *Machine) fold(nonce uint64, events []byte) (first, last uint64, err err
 			return 0, 0, err
 		}
 	}
+	m.pos = position
 	return envs[0].Seq, envs[len(envs)-1].Seq, nil
 }
 
@@ -161,7 +163,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state, m.ahead = s, nil
+	m.state, m.ahead, m.pos = s, nil, 0
 	return nil
 }
 
@@ -173,6 +175,16 @@ func (m *Machine) Applied() *state.State {
 		return m.state
 	}
 	return m.state.Freeze()
+}
+
+// AppliedAt is Applied with the position of its last batch; 0 = not known yet.
+func (m *Machine) AppliedAt() (position uint64, s *state.State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.state.Frozen() {
+		return m.pos, m.state.Freeze()
+	}
+	return m.pos, m.state
 }
 
 // sum is the hash under which content is kept.

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/blob"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// How often the keeper looks, how old the archive's newest snapshot of the
+// state may become, and how long the writer may take from finding a script in
+// the store to the batch that names it being applied.
+const (
+	keepEvery     = 10 * time.Minute
+	snapshotEvery = time.Hour
+	sweepSettle   = time.Minute
+)
+
+// keeper looks after the history beside the log: it puts snapshots of the
+// state into the archive, thins them, and drops what is older than the
+// retention and stored by accounting, with the scripts and environments that
+// nothing names any more.
+type keeper struct {
+	archive   *archive.Archive
+	blobs     *blobStore
+	codec     *event.Codec
+	applied   func() (position uint64, st *state.State)
+	stored    func() uint64 // accounting needs the history from here on; 0 = all of it
+	retention spec.Span
+	settle    time.Duration
+	now       func() time.Time
+	log       *slog.Logger
+
+	unswept bool // segments were dropped since the last sweep
+}
+
+func newKeeper(s *server) *keeper {
+	k := &keeper{archive: s.archive.a, blobs: s.blobs, codec: s.codec, applied: s.machine.AppliedAt, retention: s.cfg.Ledger.Retention,
+		settle: sweepSettle, now: time.Now, log: s.log}
+	k.stored = func() uint64 { last, _ := s.told.get(); return last.GetKeep() }
+	first, _ := k.archive.Bounds()
+	k.unswept = first > 1 // what a sweep forgot is known again after a start
+	return k
+}
+
+// run looks from time to time until the context ends. What fails is tried
+// again: nothing is lost by keeping too much.
+func (k *keeper) run(ctx context.Context) error {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := k.once(ctx); err != nil && ctx.Err() == nil {
+			k.log.Error("the history could not be looked after; trying again", "error", err)
+		}
+	}
+}
+
+func (k *keeper) once(ctx context.Context) error {
+	if err := k.snapshot(); err != nil {
+		return err
+	}
+	if _, err := k.archive.Thin(k.keep()); err != nil {
+		return err
+	}
+	if k.retention == spec.Infinite {
+		return nil
+	}
+	from := k.stored()
+	if from <= 1 {
+		return nil
+	}
+	dropped, err := k.archive.Retain(from-1, k.now().Add(-time.Duration(k.retention)))
+	if dropped > 0 {
+		k.unswept = true
+		first, _ := k.archive.Bounds()
+		k.log.Info("old history was dropped", "segments", dropped, "first_batch", first, "retention", time.Duration(k.retention))
+	}
+	if err != nil || !k.unswept {
+		return err
+	}
+	if err := k.sweep(ctx); err != nil {
+		return err
+	}
+	k.unswept = false
+	return nil
+}
+
+// keep is which snapshots stay: every hour's of a day, every day's of a month,
+// every month's for as long as the retention lasts.
+func (k *keeper) keep() archive.Keep {
+	out := archive.Keep{Hours: 24, Days: 31}
+	if k.retention != spec.Infinite {
+		days := int(k.retention / spec.Day)
+		out.Days, out.Months = min(31, max(days, 1)), max(days/30, 1)
+	}
+	return out
+}
+
+// snapshot puts the state into the archive if that is due.
+func (k *keeper) snapshot() error {
+	all, err := k.archive.Snapshots()
+	if err != nil {
+		return err
+	}
+	pos, st := k.applied()
+	if n := len(all); pos == 0 || n > 0 && (pos <= all[n-1].Pos || k.now().Sub(all[n-1].At) < snapshotEvery) {
+		return nil
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(st.Encode(w)) }()
+	err = k.archive.PutSnapshot(pos, st.Seq, r)
+	return errors.Join(err, r.Close())
+}
+
+// sweep forgets the scripts and environments that neither a job of the state
+// nor an event of the archive names.
+func (k *keeper) sweep(ctx context.Context) error {
+	k.blobs.watch()
+	defer k.blobs.unwatch()
+	select {
+	case <-time.After(k.settle):
+	case <-ctx.Done():
+		return nil
+	}
+	named, err := k.named(ctx)
+	if err != nil {
+		return err
+	}
+	swept, err := k.blobs.s.Sweep(func(h blob.Hash) bool { return named[spec.Hash(h)] || k.blobs.wanted(spec.Hash(h)) })
+	if swept.Removed > 0 {
+		k.log.Info("scripts and environments of dropped history were forgotten", "count", swept.Removed, "bytes", swept.RemovedBytes, "freed", swept.Freed)
+	}
+	return err
+}
+
+// named collects what state and archive refer to.
+func (k *keeper) named(ctx context.Context) (map[spec.Hash]bool, error) {
+	out := map[spec.Hash]bool{}
+	add := func(j *spec.JobSpec) { out[j.Script], out[j.Env] = true, true }
+	_, st := k.applied()
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool { add(j.Spec); return true })
+	first, last := k.archive.Bounds()
+	for it := k.archive.ReadFrom(first); ; {
+		r, err := it.Next()
+		if errors.Is(err, io.EOF) || err == nil && r.Pos > last {
+			return out, nil // what came later was found or put while it was watched
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		events, err := k.codec.Decode(r.Batch)
+		if err != nil {
+			return nil, err
+		}
+		for i := range events {
+			if e, ok := events[i].Event.(*event.JobSubmitted); ok && e.Spec != nil {
+				add(e.Spec)
+			}
+		}
+	}
+}
