@@ -152,6 +152,7 @@ func Mount(mux *http.ServeMux, src Source) {
 	}
 	mux.Handle("GET /metrics", serve(newPage(families(), process(), draw)))
 	mountDialects(mux, draw)
+	mux.HandleFunc("GET "+discoveryPath, func(w http.ResponseWriter, _ *http.Request) { discover(w, draw()) })
 }
 
 // AccountingHandler serves what accounting knows where it runs in a process of

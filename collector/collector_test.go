@@ -235,3 +235,21 @@ type nowhere struct{ h http.Header }
 func (n nowhere) Header() http.Header         { return n.h }
 func (n nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (n nowhere) WriteHeader(int)             {}
+
+// TestDiscovery: the agents that said where they are, with what relabelling
+// needs.
+func TestDiscovery(t *testing.T) {
+	p := full()
+	p.nodes[0].Addr, p.nodes[0].Parts = "10.0.0.1:9400", []string{"gpu"}
+	rec := httptest.NewRecorder()
+	discover(rec, &scrape{pic: p})
+	const want = `[{"targets":["10.0.0.1:9400"],"labels":{"__meta_muster_cluster":"c","__meta_muster_gpus":"8","__meta_muster_node":"n1","__meta_muster_partitions":",gpu,","__meta_muster_state":"mixed"}}]` + "\n"
+	if got := rec.Body.String(); got != want || rec.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("got %s", got)
+	}
+	rec = httptest.NewRecorder()
+	discover(rec, nil) // before the cluster exists
+	if rec.Body.String() != "[]\n" {
+		t.Errorf("got %s", rec.Body)
+	}
+}

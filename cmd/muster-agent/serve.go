@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/musterhpc/muster/collector/token"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/listen"
@@ -229,6 +230,10 @@ func (a *assembled) serveHTTP(ctx context.Context, wg *sync.WaitGroup) error {
 		answer(w, h.Shepherd && h.Connected, h)
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	if err := token.Check(a.s.cfg.TLS.WebTokenFile); err != nil {
+		return err
+	}
+	srv.Handler = token.Guard(mux, a.s.cfg.TLS.WebTokenFile, a.log)
 	wg.Go(func() {
 		if err := srv.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
 			a.log.Error("metrics are not served any more", "error", err)

@@ -58,7 +58,8 @@ func (s *server) runApart(ctx context.Context) error {
 	}
 	service.RegisterAccountingServer(ep, s.acct.service)
 	if err := (doors{socket: s.cfg.AccountingSocket, apiKey: "listen.accounting_api", api: s.cfg.Listen.AccountingAPI,
-		metricsKey: "listen.accounting_metrics", metrics: s.cfg.Listen.AccountingMetrics}).serve(g, ep, s.accountingPages(ledger)); err != nil {
+		metricsKey: "listen.accounting_metrics", metrics: s.cfg.Listen.AccountingMetrics,
+		web: s.web(), log: s.log}).serve(g, ep, s.accountingPages(ledger)); err != nil {
 		return err
 	}
 	g.spawn("accounting", func(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/collector/web"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
@@ -42,7 +44,8 @@ func (s *server) listen(g *group) error {
 	} else {
 		service.RegisterAccountingServer(ep, absentAccounting{socket: s.cfg.AccountingSocket})
 	}
-	return doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics}.
+	return doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics,
+		web: s.web(), log: s.log}.
 		serve(g, ep, s.pages(g))
 }
 
@@ -56,17 +59,27 @@ func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 		Stream: []grpc.StreamServerInterceptor{guardStream(uint32(os.Getuid()))}})
 }
 
+// web is what the metrics ask of those who read them.
+func (s *server) web() web.Options {
+	return web.Options{ConfigFile: s.cfg.TLS.WebConfig, TokenFile: s.cfg.TLS.WebTokenFile}
+}
+
 // doors are the places at which a process is reached, with the keys of
 // muster.yaml that choose them.
 type doors struct {
 	socket             string
 	apiKey, metricsKey string
 	api, metrics       conffile.Addr
+	web                web.Options // what the metrics ask of those who read them
+	log                *slog.Logger
 }
 
 // serve opens all of them, or none, and serves: nobody is served by a process
 // that then finds a port taken.
 func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err error) {
+	if err := d.web.Check(); err != nil {
+		return err
+	}
 	var opened []net.Listener
 	defer func() {
 		for _, l := range opened {
@@ -109,16 +122,16 @@ func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err erro
 		return ep.Shutdown(stop)
 	})
 	if metrics != nil {
-		serveHTTP(g, metrics, pages)
+		serveHTTP(g, metrics, pages, d.web, d.log)
 	}
 	return nil
 }
 
 // serveHTTP serves pages until the group's context ends.
-func serveHTTP(g *group, l net.Listener, pages http.Handler) {
+func serveHTTP(g *group, l net.Listener, pages http.Handler, opts web.Options, log *slog.Logger) {
 	srv := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
 	g.spawn("metrics", func(context.Context) error {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := opts.Serve(l, srv, log); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -98,6 +98,14 @@ type TLS struct {
 	// Folder of the certificate authority (on a controller) and of this host's
 	// certificate and key. Empty means tls in state_dir.
 	Dir string `yaml:"dir" kind:"path" example:"/var/lib/muster/tls"`
+	// Web configuration file of Prometheus' exporters (TLS, client certificates,
+	// users with bcrypted passwords) for the metrics of musterd. Empty serves
+	// them in the clear to everyone who reaches the port. Agents do not read it:
+	// protect theirs with web_token_file.
+	WebConfig string `yaml:"web_config" kind:"path" example:"/etc/muster/web.yml"`
+	// File of mode 0600 whose first line is the bearer token that the metrics of
+	// every process then ask for, besides what web_config asks for.
+	WebTokenFile string `yaml:"web_token_file" kind:"path" example:"/etc/muster/metrics.token"`
 }
 
 // Ledger is the durable log and the history behind it.

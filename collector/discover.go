@@ -1,0 +1,39 @@
+package collector
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// discoveryPath answers Prometheus' and vmagent's HTTP service discovery with
+// the agents of every node, so that a scrape configuration never names nodes.
+const discoveryPath = "/sd"
+
+// targets is one entry of the answer: the form is Prometheus'.
+type targets struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// discover lists the agents that have said where their metrics are. Nodes that
+// are down stay in the list: a scrape that fails is how they are noticed.
+func discover(w http.ResponseWriter, s *scrape) {
+	list := []targets{}
+	if s != nil {
+		for i := range s.pic.nodes {
+			n := &s.pic.nodes[i]
+			if n.Addr == "" {
+				continue
+			}
+			list = append(list, targets{[]string{n.Addr}, map[string]string{
+				"__meta_muster_cluster": s.pic.cluster, "__meta_muster_node": validText(n.Name), "__meta_muster_state": n.state(),
+				"__meta_muster_gpus": strconv.FormatInt(n.GPUs, 10), "__meta_muster_partitions": "," + validText(strings.Join(n.Parts, ",")) + ",",
+			}})
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// A client that went away is no error of ours.
+	_ = json.NewEncoder(w).Encode(list)
+}
