@@ -72,6 +72,10 @@ type PassOptions struct {
 	// Settled leaves every job that has a promise for later where it is: only
 	// jobs without one, and those whose time has come, are looked at.
 	Settled bool
+	// Incremental starts what can start inside the plan that is kept, and
+	// leaves the plan and all reasons as they are. Without a plan to keep it
+	// changes nothing.
+	Incremental bool
 }
 
 // Discipline holds the parameters by which the classic policies differ from
@@ -141,6 +145,13 @@ const (
 // job starts only if it delays none of these), and says why each job waits.
 func Pass(st *state.State, now spec.Instant, opt PassOptions) (*Outcome, error) {
 	p := newPass(st, now, opt)
+	if p.incremental() {
+		if err := p.runQuick(); err != nil {
+			return nil, err
+		}
+		p.out.Plan, p.out.Promises = opt.Plan, opt.Keep
+		return p.out, nil
+	}
 	if err := p.run(); err != nil {
 		return nil, err
 	}
@@ -458,7 +469,7 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part) (*spec.R
 	}
 	f := l.fixed
 	p.ctx.Complete(&f, j)
-	s := Start{UID: j.UID, Task: task, Alloc: alloc, Limit: l.demand.Limit, Backfill: p.head[l.pi] != 0, Priority: f.Total}
+	s := Start{UID: j.UID, Task: task, Alloc: alloc, Limit: l.demand.Limit, Backfill: p.head[l.pi] != 0 || p.opt.Incremental, Priority: f.Total}
 	d := &decision{t: p.t}
 	uid, err := d.begin(&s)
 	if err != nil {

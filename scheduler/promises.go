@@ -11,7 +11,31 @@ import (
 // The zero value is empty.
 type Promises struct {
 	list []promise
-	of   map[promiseKey]int
+	on   [][]where // by node; made when it is first asked for
+}
+
+// where is one promise's part on a node.
+type where struct{ promise, part int32 }
+
+// onNodes lists the promises by node.
+func (p *Promises) onNodes() [][]where {
+	if p.on != nil || len(p.list) == 0 {
+		return p.on
+	}
+	most := 0
+	for i := range p.list {
+		for k := range p.list[i].slot.Parts {
+			most = max(most, int(p.list[i].slot.Parts[k].Node.ID))
+		}
+	}
+	p.on = make([][]where, most+1)
+	for i := range p.list {
+		for k := range p.list[i].slot.Parts {
+			id := p.list[i].slot.Parts[k].Node.ID
+			p.on[id] = append(p.on[id], where{int32(i), int32(k)})
+		}
+	}
+	return p.on
 }
 
 // promise is one reservation.
@@ -42,10 +66,6 @@ func (p *Promises) Next() spec.Instant {
 
 // note writes a reservation down.
 func (p *pass) note(l *lot, r *promise) {
-	if p.made.of == nil {
-		p.made.of = map[promiseKey]int{}
-	}
-	p.made.of[promiseKey{r.uid, r.task}] = len(p.made.list)
 	p.made.list = append(p.made.list, *r)
 	p.plan = append(p.plan, view.Planned{UID: r.uid, Task: r.task, Start: r.slot.Start, End: r.slot.Start.Add(r.limit),
 		Nodes: partNodes(r.slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: r.blockers})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -165,4 +166,25 @@ func sortedKeys(m map[string]int) []string {
 		keys = append(keys, k)
 	}
 	return sorted(keys)
+}
+
+// maxRSS is the most memory that this process has had resident, in bytes; 0
+// where it is not known.
+func maxRSS() int64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return u.Maxrss << 10
+}
+
+// threadTime is the CPU time that this thread has used; 0 where it is not
+// known. Beside it a wall time tells how much else the machine did.
+func threadTime() time.Duration {
+	var u syscall.Rusage
+	const thread = 1 // RUSAGE_THREAD
+	if syscall.Getrusage(thread, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

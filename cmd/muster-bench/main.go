@@ -28,6 +28,7 @@ Usage:
   muster-bench run     [options]   no-op jobs end to end, counted when their rows are in ClickHouse
   muster-bench restart [options]   how soon the controller answers after a start
   muster-bench array   [options]   what accepting a large array costs
+  muster-bench scheduler [options] how long a scheduling pass takes, on a cluster made in memory
   muster-bench command [options] -- COMMAND   how often a command can be run
 
 Each has its own --help. Figures go to standard output (--json for one JSON
@@ -38,6 +39,7 @@ Examples:
   muster bench submit --clients 64 --jobs 100000 --stream
   muster bench run --jobs 20000 --json
   muster bench array --tasks 1000000
+  muster bench scheduler --nodes 5000 --pending 50000
   muster bench restart --config lab/muster.yaml --jobs 100000 --events 1000000 --tail 100000
 `
 
@@ -78,10 +80,10 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	measurements := map[string]measurement{"submit": &submitBench{}, "run": &runBench{}, "restart": &restartBench{}, "array": &arrayBench{},
-		"command": &commandBench{}}
+		"command": &commandBench{}, "scheduler": &schedulerBench{}}
 	m, ok := measurements[args[0]]
 	if !ok {
-		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array and command are there (muster-bench --help)\n", args[0])
+		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler and command are there (muster-bench --help)\n", args[0])
 		return exitUsage
 	}
 	code, err := measure(ctx, m, args, out, errOut)

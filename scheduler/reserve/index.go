@@ -52,6 +52,41 @@ type index struct {
 	hole   []spec.Span    // by node: the longest of spans
 	seen   int            // changes of the timeline that are accounted for
 	built  bool
+	known  []bound
+	given  int // promises given back when known was found out
+}
+
+// bound says that so many nodes cannot give it for so long before an instant.
+// It holds for more nodes and for longer, too, until a promise is given back.
+type bound struct {
+	nodes int64
+	limit spec.Span
+	set   *int32 // the nodes that were asked about, by where they are listed
+	from  spec.Instant
+}
+
+// lower raises an instant to what is known to precede every start.
+func (x *index) lower(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+	if x.given != x.t.given {
+		x.known, x.given = x.known[:0], x.t.given
+	}
+	for i := range x.known {
+		if b := &x.known[i]; b.nodes <= n && b.limit <= limit && b.from > from && b.set == &ids[0] {
+			from = b.from
+		}
+	}
+	return from
+}
+
+// learn notes what was found. What follows from it is dropped.
+func (x *index) learn(ids []int32, n int64, limit spec.Span, from spec.Instant) {
+	keep := x.known[:0]
+	for _, b := range x.known {
+		if b.set != &ids[0] || b.nodes < n || b.limit < limit || b.from > from {
+			keep = append(keep, b)
+		}
+	}
+	x.known = append(keep, bound{n, limit, &ids[0], from})
 }
 
 // shapeNeed is the need on nodes of one shape.
@@ -177,7 +212,20 @@ func (x *index) fits(id int32, at spec.Instant, limit spec.Span) bool {
 // earliest is the first instant not before from at which n of the listed nodes
 // can give it for the whole limit, or FarFuture.
 func (x *index) earliest(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+	if len(ids) == 0 {
+		return spec.FarFuture
+	}
 	x.update()
+	from = x.lower(ids, n, from, limit)
+	at := x.search(ids, n, from, limit)
+	if at > from {
+		x.learn(ids, n, limit, at)
+	}
+	return at
+}
+
+// search is earliest without what is known.
+func (x *index) search(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
 	if n == 1 {
 		best := spec.FarFuture
 		for _, id := range ids {

@@ -28,6 +28,7 @@ type Timeline struct {
 	mixed   bool    // some shape counts one resource by several types
 	lanes   []*lane // by node id; nil = not usable
 	changed []uint32
+	given   int // promises that were given back
 	indexes map[key]*index
 	viewers map[string]*viewer
 	lists   map[*uint64][]int32 // node sets that were listed before, by where they are stored
@@ -223,6 +224,7 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 func (t *Timeline) Forget(parts []place.Part, start spec.Instant, limit spec.Span) {
 	start = max(start, t.now)
 	end := start.Add(limit)
+	t.given++
 	for i := range parts {
 		id := parts[i].Node.ID
 		l := t.lanes[id]
