@@ -1,8 +1,6 @@
 package reserve
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -255,29 +253,39 @@ func (x *index) search(ids []int32, n int64, from spec.Instant, limit spec.Span)
 }
 
 // withHoles is earliest where spans that end may help: it counts, at the
-// beginning of each span, how many nodes can start then. An answer not later
-// than within.to is known from the endless spans alone.
+// beginning of each span, how many nodes can start then. That within.to is a
+// start is known from the endless spans alone, so only earlier ones are
+// looked for.
 func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) spec.Instant {
 	t := x.t
 	t.windows = t.windows[:0]
 	for _, id := range ids {
 		if x.hole[id] >= limit {
 			for _, w := range x.spans[id] {
-				if s := max(w.from, within.from); w.to.Sub(s) >= limit && s <= within.to {
+				if s := max(w.from, within.from); w.to.Sub(s) >= limit && s < within.to {
 					t.windows = append(t.windows, window{s, w.to.Add(-limit)})
 				}
 			}
 		}
-		if s := max(x.tail[id], within.from); x.tail[id] != spec.FarFuture && s <= within.to {
+		if s := max(x.tail[id], within.from); x.tail[id] != spec.FarFuture && s < within.to {
 			t.windows = append(t.windows, window{s, spec.FarFuture})
 		}
 	}
-	slices.SortFunc(t.windows, func(a, b window) int { return cmp.Compare(a.from, b.from) })
+	if int64(len(t.windows)) < n {
+		return within.to
+	}
+	todo := t.windows // a heap with the first to open on top: mostly a few are enough
+	for i := len(todo)/2 - 1; i >= 0; i-- {
+		settle(todo, i)
+	}
 	t.tails = t.tails[:0] // a heap of the last starts of the windows that are open
-	for i := 0; i < len(t.windows); {
-		at := t.windows[i].from
-		for ; i < len(t.windows) && t.windows[i].from == at; i++ {
-			t.tails = push(t.tails, t.windows[i].to)
+	for len(todo) > 0 {
+		at := todo[0].from
+		for len(todo) > 0 && todo[0].from == at {
+			t.tails = push(t.tails, todo[0].to)
+			todo[0] = todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
+			settle(todo, 0)
 		}
 		for len(t.tails) > 0 && t.tails[0] < at {
 			t.tails = pop(t.tails)
@@ -287,6 +295,24 @@ func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) 
 		}
 	}
 	return within.to
+}
+
+// settle lets a window sink to its place in a heap by from.
+func settle(h []window, i int) {
+	for {
+		kid := 2*i + 1
+		if kid >= len(h) {
+			return
+		}
+		if kid+1 < len(h) && h[kid+1].from < h[kid].from {
+			kid++
+		}
+		if h[i].from <= h[kid].from {
+			return
+		}
+		h[i], h[kid] = h[kid], h[i]
+		i = kid
+	}
 }
 
 // push and pop keep a slice as a heap with the least first.
