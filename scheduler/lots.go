@@ -23,7 +23,10 @@ type lot struct {
 	part *state.Partition
 	pi   int // of the partition
 	nth  int // which of the job's partitions it is
-	kin  *kin
+	// The least that a request needs, where it is the same in each of its
+	// partitions: it has one; else 0.
+	cpus, size int64
+	kin        *kin
 
 	members []member // in order; those that have gone stay, marked, for a while
 	gone    int

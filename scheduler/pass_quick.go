@@ -73,8 +73,7 @@ func (p *pass) runQuick() error {
 
 // mayFit rules out requests that are larger than all that is free.
 func (p *pass) mayFit(q *quick, l *lot) bool {
-	like := l.kin.like
-	return len(like.Spec.Partitions) > 1 || (like.Req.Node <= q.count && p.line.Room(&like.Req))
+	return l.cpus == 0 || (l.size <= q.count && l.cpus <= p.line.CPUs() && p.line.Room(&l.kin.like.Req))
 }
 
 // restoreOn puts those parts of the promises into the timeline that lie on
@@ -92,6 +91,9 @@ func (p *pass) restoreOn(q *quick) {
 				continue
 			}
 			part := r.slot.Parts[at.part : at.part+1]
+			if !p.line.Takes(&part[0]) {
+				continue
+			}
 			p.line.Promise(part, r.slot.Start, r.limit, r.uid)
 			p.kept[promiseKey{r.uid, r.task}] = int(at.promise)
 			q.near[r.uid] = true

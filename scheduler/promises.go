@@ -92,7 +92,7 @@ func (p *pass) restore() {
 
 func (p *pass) inService(parts []place.Part) bool {
 	for i := range parts {
-		if !p.line.Usable(parts[i].Node.ID) {
+		if !p.line.Takes(&parts[i]) {
 			return false
 		}
 	}

@@ -134,6 +134,9 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 			continue
 		}
 		l := &lot{part: &st.Parts.List[i], pi: i, nth: nth, kin: k}
+		if len(j.Spec.Partitions) == 1 {
+			l.cpus, l.size = j.Req.CPU, j.Req.Node
+		}
 		k.lots = append(k.lots, l)
 		q.lots = append(q.lots, l)
 	}

@@ -107,3 +107,23 @@ func TestResultsAreTextAndJSON(t *testing.T) {
 		}
 	}
 }
+
+func TestSchedulerIsMeasuredInMemory(t *testing.T) {
+	var out, errOut bytes.Buffer
+	if code := command(context.Background(), []string{"scheduler", "--nodes", "20", "--pending", "60", "--tasks", "40", "--times", "2", "--json"}, &out, &errOut); code != exitOK {
+		t.Fatalf("exit %d: %s", code, &errOut)
+	}
+	var r schedulerResult
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	// The array counts as one that waits, and has a reservation for each of its next tasks.
+	if r.Running == 0 || r.Queue < 30 || r.Tested < r.Queue || int64(r.Reserved) < r.Queue || r.Full.P50 <= 0 || r.Incremental.P50 <= 0 || r.RSS == 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, args := range [][]string{{"--pending", "0"}, {"--pending", "-1"}, {"--nodes", "0"}, {"--times", "0"}, {"x"}} {
+		if code := command(context.Background(), append([]string{"scheduler"}, args...), &out, &errOut); code != exitUsage {
+			t.Errorf("%v: exit %d, want %d", args, code, exitUsage)
+		}
+	}
+}

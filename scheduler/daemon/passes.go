@@ -47,10 +47,11 @@ func token(ch chan struct{}) {
 // passes runs the scheduler whenever it is wanted, and at least each
 // sched_interval. A pass that took long is followed by a pause of the same
 // length, so that a deep queue never takes more than half of a core; where
-// only new jobs ask for the next one, of four times the length.
+// only new jobs ask for the next one, of four times the length. What becomes
+// free during a pause is given out at once by incremental passes.
 func (c *Controller) passes(ctx context.Context) error {
 	wake := spec.FarFuture // when time alone changes something for a waiting job
-	var queue scheduler.Queue
+	var run planner
 	var took spec.Span
 	for ctx.Err() == nil {
 		fires, stop := c.deps.Clock.After(c.passInterval(wake))
@@ -66,14 +67,58 @@ func (c *Controller) passes(ctx context.Context) error {
 			return nil
 		}
 		var err error
-		if took, wake, err = c.pass(ctx, &queue); err != nil {
+		if took, wake, err = c.pass(ctx, &run, false); err != nil {
 			return err
 		}
-		if took > 5*spec.Millisecond && !c.sleep(ctx, min(took, 2*spec.Second)) {
-			return nil
+		if took > 5*spec.Millisecond {
+			if err := c.rest(ctx, min(took, 2*spec.Second), &run); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// planner is what one pass leaves to the next.
+type planner struct {
+	queue scheduler.Queue
+	kept  *scheduler.Promises // of the last full pass
+}
+
+// quickFrom is how long a full pass takes at least before incremental ones
+// are worth their while.
+const quickFrom = 20 * spec.Millisecond
+
+// rest pauses after a pass that took long. If something becomes free
+// meanwhile, an incremental pass gives it out, and a full one is due at the
+// end.
+func (c *Controller) rest(ctx context.Context, pause spec.Span, run *planner) error {
+	if pause < quickFrom || run.kept == nil {
+		c.sleep(ctx, pause)
+		return nil
+	}
+	fires, stop := c.deps.Clock.After(pause)
+	defer stop()
+	freed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-fires:
+			if freed {
+				token(c.kick)
+			}
+			return nil
+		case <-c.kick:
+			freed = true
+			if _, _, err := c.pass(ctx, run, true); err != nil {
+				return err
+			}
+			if !c.sleep(ctx, 5*spec.Millisecond) {
+				return nil
+			}
+		}
+	}
 }
 
 // passInterval is how long no pass is due if nothing happens.
@@ -112,21 +157,25 @@ func (c *Controller) gather(ctx context.Context, pause spec.Span) {
 
 // pass runs once over the newest view and sends what it proposes through the
 // writer. It returns how long that took and when to look again at the latest.
-func (c *Controller) pass(ctx context.Context, queue *scheduler.Queue) (spec.Span, spec.Instant, error) {
+func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.Span, spec.Instant, error) {
 	v := c.View()
 	if v.State.Waiting.Len() == 0 {
+		run.kept = nil
 		if v.Plan != nil && len(v.Plan.Jobs) > 0 {
 			c.publish(func(v *view.View) { v.Plan = nil })
 		}
 		return 0, spec.FarFuture, nil
 	}
 	began := c.deps.Clock.Now()
-	out, err := onePass(v, began, queue)
+	out, err := onePass(v, began, run, quick)
 	took := max(c.deps.Clock.Now().Sub(began), 0)
 	if err != nil { // jobs that run go on, and what is submitted is kept: no reason to stop
 		c.figures.invariantFailures.Add(1)
 		c.deps.Logger.Error("a scheduling pass failed", "error", err)
 		return max(took, spec.Second), spec.FarFuture, nil
+	}
+	if run.kept = out.Promises; out.Exit == "start limit" && !quick {
+		run.kept = nil // not everybody has been promised what is theirs
 	}
 	dropped := 0
 	// Who sees the reasons of this pass must find its plan.
@@ -143,11 +192,14 @@ func (c *Controller) pass(ctx context.Context, queue *scheduler.Queue) (spec.Spa
 	}
 	c.publish(func(v *view.View) {
 		p := &v.Pass
+		if p.Dropped += uint64(dropped); quick {
+			p.QuickPasses++
+			return
+		}
 		p.Passes++
 		p.Last, p.Max, p.Total, p.LastAt = took, max(p.Max, took), p.Total+took, began
 		p.Depth, p.DepthTotal = out.Depth, p.DepthTotal+uint64(out.Depth)
 		p.Planned, p.Queue, p.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit
-		p.Dropped += uint64(dropped)
 		p.QueueTotal, p.PlannedTotal = p.QueueTotal+uint64(max(p.Queue, 0)), p.PlannedTotal+uint64(p.Planned)
 		switch out.Exit {
 		case "bf_max_job_test":
@@ -166,14 +218,18 @@ func (c *Controller) pass(ctx context.Context, queue *scheduler.Queue) (spec.Spa
 
 // onePass makes an error of a panic: it has only read a frozen state, and what
 // it remembers of the queue is dropped.
-func onePass(v *view.View, now spec.Instant, queue *scheduler.Queue) (out *scheduler.Outcome, err error) {
+func onePass(v *view.View, now spec.Instant, run *planner, quick bool) (out *scheduler.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			*queue = scheduler.Queue{}
+			*run = planner{}
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return scheduler.Pass(v.State, now, scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: queue})
+	opt := scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: &run.queue}
+	if quick {
+		opt.Keep, opt.Incremental = run.kept, true
+	}
+	return scheduler.Pass(v.State, now, opt)
 }
 
 // ticks lets time pass in the ledger once a second, and watches the disk.

@@ -94,6 +94,9 @@ func (t *Timeline) Room(least *spec.TRES) bool {
 	return least.CPU <= t.cpus && least.Get("gres/gpu") <= t.gpus
 }
 
+// CPUs is how many are free now on all nodes together.
+func (t *Timeline) CPUs() int64 { return t.cpus }
+
 // list gives the nodes of a set that the timeline has. Sets that nobody
 // changes are listed once.
 func (t *Timeline) list(set spec.Bitset) []int32 {
@@ -260,6 +263,16 @@ func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUI
 }
 
 const maxBlockers = 8
+
+// Takes tells whether a part of an earlier placement can be put into the
+// timeline: its node is there, and counts the same kinds of things.
+func (t *Timeline) Takes(p *place.Part) bool {
+	if !t.Usable(p.Node.ID) {
+		return false
+	}
+	n := len(p.Use.More)
+	return n == 0 || n == len(t.lanes[p.Node.ID].shape.Kinds)
+}
 
 // Usable tells whether the timeline has a node.
 func (t *Timeline) Usable(id spec.NodeID) bool {
