@@ -55,6 +55,7 @@ const (
 	methodReconfigure    = "/muster.v1.Cluster/Reconfigure"
 	methodChangePolicy   = "/muster.v1.Cluster/ChangePolicy"
 	methodGetPolicy      = "/muster.v1.Cluster/GetPolicy"
+	methodTransactions   = "/muster.v1.Cluster/Transactions"
 	methodDiag           = "/muster.v1.Cluster/Diag"
 	methodPing           = "/muster.v1.Cluster/Ping"
 	methodCreateToken    = "/muster.v1.Cluster/CreateToken"

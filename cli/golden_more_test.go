@@ -238,8 +238,14 @@ func moreScenarios() map[string]scenario {
 			"sacctmgr_show_account.txt": {"sacctmgr show account -P"}, "sacctmgr_show_user.txt": {"sacctmgr show user -P"}, "sacctmgr_show_user_default.txt": {"sacctmgr show user"},
 			"sacctmgr_show_assoc.txt": {"sacctmgr show assoc -P"}, "sacctmgr_show_assoc_default.txt": {"sacctmgr show assoc"}, "sacctmgr_show_assoc_tree.txt": {"sacctmgr show assoc tree format=cluster,account,user,share,qos"},
 			"sacctmgr_show_qos.txt": {"sacctmgr show qos -P"}, "sacctmgr_show_qos_fmt.txt": {"sacctmgr show qos format=name,priority,maxtrespu"}, "sacctmgr_show_tres.txt": {"sacctmgr show tres -P"},
-			"sacctmgr_del_missing.txt": {"sacctmgr -i delete user nosuch"},
+			"sacctmgr_del_missing.txt": {"sacctmgr -i delete user nosuch"}, "sacctmgr_problem.txt": {"sacctmgr show problem"}, "sacctmgr_runaway.txt": {"sacctmgr -i show runaway"},
 		}},
+		"bad QOS": {func(w *world) {
+			w.people()
+			w.reply[methodChangePolicy] = func(proto.Message) (proto.Message, error) {
+				return nil, spec.Refuse(spec.CodeBadRequest, "You gave a bad qos 'nope'. Valid QOS's are normal,gpucap")
+			}
+		}, map[string][]string{"sacctmgr_add_badqos.txt": {"sacctmgr -i add user dave account=ml qos=nope"}}},
 		"steps": {(*world).steps, map[string][]string{"sacct_brief.txt": {"sacct -j 111 -b", "sacct -j 111 -n -o jobid,state", "sacct -j 111.1", "sacct -j 111 --parsable --delimiter=, -o jobid,state",
 			"sacct -j 999999", "sacct -j 111 -o nosuchfield", "sacct -s BADSTATE", "sacct -S notatime", "sacct -j 112 --units=G -o jobid,reqmem,alloctres%60", "sacct -j 112 -B", "sacct -c -j 112"}}},
 		"usage": {(*world).usage, map[string][]string{

@@ -14,9 +14,11 @@ import (
 func sacctmgrCommand() *command {
 	return &command{
 		name: "sacctmgr", slurm: true, mixed: true,
-		summary: "show and change accounts, users, associations and QOS",
+		summary: "show and change accounts, users, associations, QOS, coordinators, wckeys and resources",
 		usage:   []string{"[OPTIONS] COMMAND ENTITY [NAMES] [where KEY=VALUE...] [set KEY=VALUE...]"},
-		about: `Entities are cluster, account, user, association and qos; configuration and tres can be shown.
+		about: `Entities are cluster, account, user, association, qos, coordinator, wckey and resource; configuration, problem, runawayjobs,
+transaction and tres can be shown. load takes the file that dump writes: with a fault anywhere in it nothing is changed, and every fault is
+named with its line.
 
 Keys are Slurm's, long or short, with any capitals: MaxTRESPerUser=gres/gpu=4, MaxWall=2-0, GrpTRES=cpu=100, fairshare=10. += and -= add to and
 take from lists. A limit of -1 removes it. Who may change what is decided by the controller.
@@ -26,6 +28,8 @@ Without -i a change is asked about first; where there is nobody to ask, it is ma
 			{"add", "ENTITY NAMES KEY=VALUE...", "add accounts, users, QOS, or say the cluster's name"},
 			{"modify", "ENTITY [NAMES] [where ...] set KEY=VALUE...", "change them"},
 			{"delete", "ENTITY NAMES [where ...]", "delete them"},
+			{"dump", "[CLUSTER] [file=PATH]", "write everything to a file, CLUSTER.cfg unless named"},
+			{"load", "PATH [clean]", "read such a file; with clean, what it does not name is removed"},
 			{"show", "ENTITY [NAMES] [KEY=VALUE...] [format=FIELDS] [withassoc] [tree]", "show them"},
 			{"list", "ENTITY ...", "the same"},
 			{"ping", "", "say whether the accounting service answers"},
@@ -87,6 +91,10 @@ func runSacctmgr(c *call) error {
 		return c.changePolicy(name, c.args[1:])
 	case "show", "list":
 		return c.showPolicy(c.args[1:])
+	case "dump":
+		return c.dumpPolicy(c.args[1:])
+	case "load":
+		return c.loadPolicy(c.args[1:])
 	case "ping":
 		return c.pingAccounting()
 	case "version":
@@ -94,7 +102,7 @@ func runSacctmgr(c *call) error {
 	case "help":
 		return c.write([]byte(helpText(c.cmd)))
 	}
-	if contains([]string{"archive", "clear", "dump", "load", "reconfigure", "shutdown"}, word) {
+	if contains([]string{"archive", "clear", "reconfigure", "shutdown"}, word) {
 		return c.errorf("%s is not supported in this release", word)
 	}
 	return fail(1, "sacctmgr: error: invalid keyword: "+c.args[0])
@@ -125,7 +133,8 @@ func readWords(what string, args []string, setting bool) words {
 	var w words
 	own := map[string][]string{
 		"account": {"name", "names", "account", "accounts", "acct"}, "user": {"name", "names", "user", "users"},
-		"qos": {"name", "names", "qos"}, "cluster": {"name", "names", "cluster", "clusters"},
+		"qos": {"name", "names", "qos"}, "cluster": {"name", "names", "cluster", "clusters"}, "coordinator": {"name", "names", "user", "users"},
+		"wckey": {"name", "names", "wckey", "wckeys"}, "resource": {"name", "names", "resource", "resources"},
 	}[what]
 	condition := !setting
 	for _, a := range args {
@@ -174,11 +183,11 @@ func (c *call) changePolicy(verb string, args []string) error {
 		return fail(1, "No valid entity in "+verb+" command", entityHelp())
 	}
 	what := entity(args[0])
-	if !contains([]string{"account", "cluster", "qos", "user"}, what) {
+	if !contains([]string{"account", "association", "cluster", "coordinator", "qos", "resource", "user", "wckey"}, what) {
 		if what == "" {
 			return fail(1, "No valid entity in "+verb+" command", entityHelp())
 		}
-		return c.errorf("%s %s is not supported in this release (account, cluster, qos and user are)", verb, what)
+		return c.errorf("%s %s is not supported in this release (account, association, cluster, coordinator, qos, resource, user and wckey are)", verb, what)
 	}
 	w := readWords(what, args[1:], verb == "add")
 	req := &apiv1.PolicyChangeRequest{Entity: what, Names: w.names, Where: w.where, Set: w.set}
@@ -191,10 +200,10 @@ func (c *call) changePolicy(verb string, args []string) error {
 		req.Verb = apiv1.PolicyChangeRequest_DELETE
 	}
 	switch {
-	case len(req.GetNames()) == 0 && verb == "add":
+	case len(req.GetNames()) == 0 && verb == "add" && what != "association":
 		return c.errorf("Need a name of a %s to add.", what)
-	case len(req.GetNames()) == 0:
-		return c.errorf("name the %s to %s: everything at once is not changed", what, verb)
+	case len(req.GetNames()) == 0 && len(req.GetWhere()) == 0 && verb != "add" && what != "cluster":
+		return c.errorf("name the %s to %s, or say where: everything at once is not changed", what, verb)
 	case verb == "modify" && len(req.GetSet()) == 0:
 		return fail(1, " You didn't give me anything to set")
 	}
@@ -202,13 +211,13 @@ func (c *call) changePolicy(verb string, args []string) error {
 }
 
 func entityHelp() string {
-	return "Input line must include \"Account\", \"Cluster\", \"QOS\", or \"User\""
+	return "Input line must include \"Account\", \"Association\", \"Cluster\", \"Coordinator\", \"QOS\", \"Resource\", \"User\", or \"WCKey\""
 }
 
 // commitPolicy says what will happen, asks, and does it.
 func (c *call) commitPolicy(verb string, req *apiv1.PolicyChangeRequest) error {
 	nothing := map[string]string{"add": " Nothing new added.", "modify": " Nothing modified", "delete": " Nothing deleted"}[verb]
-	if verb != "add" {
+	if verb != "add" && len(req.GetNames()) > 0 && contains([]string{"account", "cluster", "qos", "user"}, req.GetEntity()) {
 		var have apiv1.PolicyReply
 		if err := c.ask(methodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
 			return err
@@ -229,6 +238,9 @@ func (c *call) commitPolicy(verb string, req *apiv1.PolicyChangeRequest) error {
 	var rep apiv1.PolicyChangeReply
 	if err := c.ask(methodChangePolicy, req, &rep); err != nil {
 		r := explainError(err)
+		if bad, ok := badQOSName(r.detail); ok {
+			return fail(1, "sacctmgr: error: "+r.detail, "sacctmgr: error: "+r.detail, " Unknown option: "+optionNaming(req, bad))
+		}
 		if r.detail != "" {
 			return fail(1, "sacctmgr: error: "+r.detail)
 		}
@@ -238,6 +250,23 @@ func (c *call) commitPolicy(verb string, req *apiv1.PolicyChangeRequest) error {
 		return c.nothing(nothing)
 	}
 	return nil
+}
+
+// badQOSName is the QOS that a refusal says does not exist.
+func badQOSName(detail string) (string, bool) {
+	_, rest, ok := strings.Cut(detail, "You gave a bad qos '")
+	name, _, closed := strings.Cut(rest, "'")
+	return name, ok && closed
+}
+
+// optionNaming finds the option as it was typed in which a QOS was named.
+func optionNaming(req *apiv1.PolicyChangeRequest, name string) string {
+	for _, e := range slices.Concat(req.GetSet(), req.GetWhere()) {
+		if strings.Contains(e.GetValue(), name) {
+			return e.GetKey() + "=" + e.GetValue()
+		}
+	}
+	return name
 }
 
 // nothing ends a change that had nothing to do.
@@ -267,7 +296,8 @@ func (c *call) sayChange(verb string, req *apiv1.PolicyChangeRequest) error {
 	if c.opts.On("quiet") {
 		return nil
 	}
-	title := map[string]string{"account": "Account(s)", "user": "User(s)", "qos": "QOS(s)", "cluster": "Cluster(s)"}[req.GetEntity()]
+	title := map[string]string{"account": "Account(s)", "user": "User(s)", "qos": "QOS(s)", "cluster": "Cluster(s)",
+		"association": "Association(s)", "coordinator": "Coordinator(s)", "wckey": "WCKey(s)", "resource": "Resource(s)"}[req.GetEntity()]
 	lead := map[string]string{"add": " Adding ", "modify": " Modifying ", "delete": " Deleting "}[verb]
 	var b strings.Builder
 	b.WriteString(lead + title + "\n")

@@ -22,6 +22,9 @@ type policyRow struct {
 	assoc   *apiv1.Association
 	qosList []string // in force for the association
 	depth   int      // in the tree
+	parent  string   // the name of the account above the association's
+	lineage string   // the way to the association: /root/ml/0-alice/
+	more    []string // the cells of an entity of few columns
 	host    string   // of the controller
 	port    string
 	tres    [3]string
@@ -59,6 +62,11 @@ func limitOf(list []*apiv1.NamedCount, name string) string {
 		}
 	}
 	return ""
+}
+
+// rawShares are an association's shares: 1 where none are said.
+func rawShares(a *apiv1.Association) int64 {
+	return (&spec.Association{Shares: a.GetShares()}).Share()
 }
 
 func wall(ns int64) string {
@@ -99,7 +107,7 @@ func assocFields() []policyField {
 			case a.GetSharesParent():
 				return "parent"
 			}
-			return itoa(max(a.GetShares(), 1))
+			return itoa(rawShares(a))
 		}, "fairshare", "shares"),
 		a("Priority", 10, func(a *apiv1.Association) string {
 			if a.GetPriority() == 0 {
@@ -132,6 +140,10 @@ func hiddenAssocFields() []policyField {
 	return []policyField{
 		a("ID", 6, func(a *apiv1.Association) string { return itoa(a.GetId()) }), a("ParentID", 8, func(a *apiv1.Association) string { return itoa(a.GetParent()) }),
 		a("Comment", 20, (*apiv1.Association).GetComment),
+		a("GrpJobsAccrue", 13, func(a *apiv1.Association) string { return optionalInt(a.GetGrpJobsAccrue()) }),
+		a("MaxJobsAccrue", 13, func(a *apiv1.Association) string { return optionalInt(a.GetMaxJobsAccrue()) }),
+		a("MinPrioThres", 12, func(a *apiv1.Association) string { return optionalInt(a.GetMinPrio()) }, "minpriothreshold", "minprio"),
+		{"ParentName", 10, nil, func(r *policyRow) string { return r.parent }}, {"Lineage", 20, nil, func(r *policyRow) string { return r.lineage }},
 		a("GrpCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "cpu") }), a("GrpMem", 7, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "mem") }),
 		a("GrpNodes", 8, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "node") }), a("MaxCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "cpu") }),
 		a("MaxNodes", 8, func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "node") }),
@@ -143,6 +155,22 @@ func userFields() []policyField {
 		{"User", 10, []string{"users", "name"}, func(r *policyRow) string { return r.user.GetName() }},
 		{"Def Acct", 10, []string{"defaultaccount", "defacct"}, func(r *policyRow) string { return r.user.GetDefaultAccount() }},
 		{"Admin", 9, []string{"adminlevel"}, func(r *policyRow) string { return or(r.user.GetAdminLevel(), "None") }},
+	}
+}
+
+// hiddenUserFields are columns that only format= or withcoordinator shows.
+func hiddenUserFields(s *policyShow) []policyField {
+	return []policyField{
+		{"Def WCKey", 10, []string{"defaultwckey"}, func(r *policyRow) string { return r.user.GetDefaultWckey() }},
+		{"Coord Accounts", 20, []string{"coordinators", "coordaccounts"}, func(r *policyRow) string {
+			var of []string
+			for _, a := range s.policy.GetAccounts() {
+				if contains(a.GetCoordinators(), r.user.GetName()) {
+					of = append(of, a.GetName())
+				}
+			}
+			return strings.Join(of, ",")
+		}},
 	}
 }
 
@@ -185,14 +213,19 @@ func qosFields() []policyField {
 			return format.Duration(q.GetPreemptExempt() / second)
 		}),
 		q("PreemptMode", 11, func(q *apiv1.Qos) string { return or(strings.ToLower(q.GetPreemptMode()), "cluster") }),
-		q("Flags", 20, func(q *apiv1.Qos) string { return strings.Join(q.GetFlags(), ",") }), q("UsageThres", 10, func(*apiv1.Qos) string { return "" }, "usagethreshold"),
+		q("Flags", 20, func(q *apiv1.Qos) string { return strings.Join(q.GetFlags(), ",") }), q("UsageThres", 10, func(q *apiv1.Qos) string {
+			if q.GetUsageThreshold() == nil {
+				return ""
+			}
+			return millionths(q.GetUsageThreshold().GetValue())
+		}, "usagethreshold"),
 		q("UsageFactor", 11, func(q *apiv1.Qos) string { return micro(q.GetUsageFactor()) }),
 		q("GrpTRES", 13, func(q *apiv1.Qos) string { return limitsText(q.GetGrpTres()) }), q("GrpTRESMins", 13, func(q *apiv1.Qos) string { return limitsText(q.GetGrpTresMins()) }),
 		q("GrpTRESRunMins", 13, func(q *apiv1.Qos) string { return limitsText(q.GetGrpTresRunMins()) }),
 		q("GrpJobs", 7, func(q *apiv1.Qos) string { return optionalInt(q.GetGrpJobs()) }), q("GrpSubmit", 9, func(q *apiv1.Qos) string { return optionalInt(q.GetGrpSubmitJobs()) }, "grpsubmitjobs"),
 		q("GrpWall", 11, func(q *apiv1.Qos) string { return wall(q.GetGrpWall()) }),
 		q("MaxTRES", 13, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerJob()) }, "maxtresperjob", "maxtrespj"),
-		q("MaxTRESPerNode", 14, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerNode()) }, "maxtrespn"), q("MaxTRESMins", 13, func(*apiv1.Qos) string { return "" }, "maxtresminsperjob"),
+		q("MaxTRESPerNode", 14, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerNode()) }, "maxtrespn"), q("MaxTRESMins", 13, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresMins()) }, "maxtresminsperjob"),
 		q("MaxWall", 11, func(q *apiv1.Qos) string { return wall(q.GetMaxWall()) }, "maxwalldurationperjob"),
 		q("MaxTRESPU", 13, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerUser()) }, "maxtresperuser"),
 		q("MaxJobsPU", 9, func(q *apiv1.Qos) string { return optionalInt(q.GetMaxJobsPerUser()) }, "maxjobsperuser", "maxjobs"),
@@ -204,11 +237,33 @@ func qosFields() []policyField {
 	}
 }
 
-// micro writes millionths with six digits; 0 stands for one.
-func micro(n int64) string {
-	if n == 0 {
-		n = 1_000_000
+// hiddenQOSFields are columns that only format= shows.
+func hiddenQOSFields() []policyField {
+	q := func(head string, width int, get func(q *apiv1.Qos) string, names ...string) policyField {
+		return policyField{head, width, names, func(r *policyRow) string { return get(r.qos) }}
 	}
+	return []policyField{
+		q("ID", 6, func(q *apiv1.Qos) string { return itoa(q.GetId()) }), q("Descr", 20, (*apiv1.Qos).GetDescription, "description"),
+		q("MaxTRESRunMinsPA", 17, func(q *apiv1.Qos) string { return limitsText(q.GetMaxRunMinsAccount()) }, "maxtresrunminsperaccount"),
+		q("MaxTRESRunMinsPU", 17, func(q *apiv1.Qos) string { return limitsText(q.GetMaxRunMinsUser()) }, "maxtresrunminsperuser"),
+		q("GrpJobsAccrue", 13, func(q *apiv1.Qos) string { return optionalInt(q.GetGrpJobsAccrue()) }),
+		q("MaxJobsAccruePA", 15, func(q *apiv1.Qos) string { return optionalInt(q.GetMaxAccruePerAccount()) }, "maxjobsaccrueperaccount"),
+		q("MaxJobsAccruePU", 15, func(q *apiv1.Qos) string { return optionalInt(q.GetMaxAccruePerUser()) }, "maxjobsaccrueperuser"),
+		q("MinPrioThres", 12, func(q *apiv1.Qos) string { return optionalInt(q.GetMinPrio()) }, "minpriothreshold", "minprio"),
+		q("LimitFactor", 11, func(q *apiv1.Qos) string {
+			if q.GetLimitFactor() == 0 {
+				return ""
+			}
+			return millionths(q.GetLimitFactor())
+		}),
+	}
+}
+
+// micro writes UsageFactor, where 0 stands for one and a negative number for 0.
+func micro(n int64) string { return millionths((&spec.QOS{UsageFactor: n}).Factor()) }
+
+// millionths writes them as a number with six digits.
+func millionths(n int64) string {
 	digits := itoa(1_000_000 + n%1_000_000)
 	return itoa(n/1_000_000) + "." + digits[1:]
 }
@@ -227,10 +282,17 @@ func (c *call) showPolicy(args []string) error {
 		what = entity(args[0])
 	}
 	if what == "" {
-		return fail(1, "No valid entity in list command", "Input line must include \"Account\", \"Association\", \"Cluster\", \"Configuration\",",
-			"\"QOS\", \"TRES\", or \"User\"")
+		return badListEntity()
 	}
 	w := readWords(what, args[1:], false)
+	switch what {
+	case "coordinator":
+		return badListEntity()
+	case "configuration":
+		return c.showConfiguration()
+	case "transaction":
+		return c.showTransactions(w)
+	}
 	var p apiv1.PolicyReply
 	var ping apiv1.PingReply
 	var cfg apiv1.GetConfigReply
@@ -243,10 +305,13 @@ func (c *call) showPolicy(args []string) error {
 	}
 	withAssoc := c.opts.On("associations") || contains(w.bare, "withassoc")
 	s := policyShow{policy: &p, words: w, host: ping.GetHost(), port: or(configValue(&cfg, "SlurmctldPort"), "6817"), config: &cfg, assocs: withAssoc,
-		tree: contains(w.bare, "tree")}
+		tree: contains(w.bare, "tree"), coords: contains(w.bare, "withcoordinator") || contains(w.bare, "withcoord")}
 	rows, fields, more := s.rows(what)
 	if rows == nil && fields == nil {
-		return c.errorf("show %s is not supported in this release (account, association, cluster, qos, tres and user are)", what)
+		return c.errorf("show %s is not supported in this release (account, association, cluster, configuration, federation, problem, qos, resource, runawayjobs, transaction, tres, user and wckey are)", what)
+	}
+	if what == "runawayjobs" {
+		return c.write([]byte("Runaway Jobs: No runaway jobs found on cluster " + p.GetCluster() + "\n"))
 	}
 	shown, err := c.policyColumns(fields, more, w)
 	if err != nil {
@@ -264,6 +329,7 @@ type policyShow struct {
 	port   string
 	assocs bool
 	tree   bool
+	coords bool // withcoordinator
 }
 
 // rows makes the rows of an entity, its usual columns and those that only
@@ -279,7 +345,12 @@ func (s *policyShow) rows(what string) (rows []*policyRow, fields, more []policy
 				rows = append(rows, s.withAssocs(&policyRow{cluster: p.GetCluster(), user: u}, func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() })...)
 			}
 		}
-		return s.extended(rows, userFields())
+		own, hidden := userFields(), hiddenUserFields(s)
+		if s.coords {
+			own = append(own, hidden[1])
+		}
+		rows, fields, more = s.extended(rows, own)
+		return rows, fields, append(more, hidden...)
 	case "account":
 		accounts := slices.Clone(p.GetAccounts())
 		slices.SortFunc(accounts, func(a, b *apiv1.Account) int { return strings.Compare(a.GetName(), b.GetName()) })
@@ -288,14 +359,19 @@ func (s *policyShow) rows(what string) (rows []*policyRow, fields, more []policy
 				rows = append(rows, s.withAssocs(&policyRow{cluster: p.GetCluster(), account: acct}, func(a *apiv1.Association) bool { return a.GetAccount() == acct.GetName() })...)
 			}
 		}
-		return s.extended(rows, accountFields())
+		own, coords := accountFields(), policyField{"Coord Users", 20, []string{"coordinators", "coordusers"}, func(r *policyRow) string { return strings.Join(r.account.GetCoordinators(), ",") }}
+		if s.coords {
+			own = append(own, coords)
+		}
+		rows, fields, more = s.extended(rows, own)
+		return rows, fields, append(more, coords)
 	case "qos":
 		for _, q := range p.GetQos() {
 			if s.named(q.GetName()) {
 				rows = append(rows, &policyRow{cluster: p.GetCluster(), qos: q})
 			}
 		}
-		return rows, qosFields(), []policyField{{"ID", 6, nil, func(r *policyRow) string { return itoa(r.qos.GetId()) }}, {"Descr", 20, []string{"description"}, func(r *policyRow) string { return r.qos.GetDescription() }}}
+		return rows, qosFields(), hiddenQOSFields()
 	case "association":
 		return s.treeRows(), assocFields(), hiddenAssocFields()
 	case "cluster":
@@ -307,7 +383,8 @@ func (s *policyShow) rows(what string) (rows []*policyRow, fields, more []policy
 	case "tres":
 		return s.tresRows(), tresFields(), nil
 	}
-	return nil, nil, nil
+	rows, fields = s.smallRows(what)
+	return rows, fields, nil
 }
 
 // extended adds the columns of associations where they are shown, else offers
@@ -426,14 +503,41 @@ func (s *policyShow) treeRows() []*policyRow {
 			return int(a.GetId()) - int(b.GetId())
 		})
 		for _, a := range list {
-			if (len(s.words.names) == 0) && s.matches(a.GetAccount(), a.GetUser(), "association") {
-				out = append(out, &policyRow{cluster: s.policy.GetCluster(), assoc: a, qosList: s.qosOf(a), depth: depth})
+			if (len(s.words.names) == 0) && s.matches(a.GetAccount(), a.GetUser(), "association") && s.inPartition(a) {
+				r := &policyRow{cluster: s.policy.GetCluster(), assoc: a, qosList: s.qosOf(a), depth: depth}
+				r.parent, r.lineage = s.place(a)
+				out = append(out, r)
 			}
 			walk(a.GetId(), depth+1)
 		}
 	}
 	walk(0, 0)
 	return out
+}
+
+// inPartition applies the condition partition=.
+func (s *policyShow) inPartition(a *apiv1.Association) bool {
+	parts, ok := get(s.words.where, "partition", "partitions")
+	return !ok || slices.Contains(splitList(parts), a.GetPartition())
+}
+
+// place is where an association stands: the account above its own, and the
+// way from the root.
+func (s *policyShow) place(a *apiv1.Association) (parent, lineage string) {
+	if up := s.byID(a.GetParent()); up != nil && a.GetUser() == "" {
+		parent = up.GetAccount()
+	}
+	if a.GetUser() != "" {
+		lineage = "0-" + a.GetUser() + "/"
+		if a.GetPartition() != "" {
+			lineage += a.GetPartition() + "/"
+		}
+		a = s.byID(a.GetParent())
+	}
+	for ; a != nil; a = s.byID(a.GetParent()) {
+		lineage = a.GetAccount() + "/" + lineage
+	}
+	return parent, "/" + lineage
 }
 
 // tresRows are the TRES that are accounted.
@@ -551,7 +655,7 @@ func (c *call) policyDocument(what string, p *apiv1.PolicyReply, w words) error 
 		}
 	case "association":
 		for _, r := range s.treeRows() {
-			list = append(list, append(briefAssoc(p.GetCluster(), r.assoc), tree.Member{Key: "shares_raw", Value: max(r.assoc.GetShares(), 1)}, tree.Member{Key: "qos", Value: tree.Strings(r.qosList)},
+			list = append(list, append(briefAssoc(p.GetCluster(), r.assoc), tree.Member{Key: "shares_raw", Value: rawShares(r.assoc)}, tree.Member{Key: "qos", Value: tree.Strings(r.qosList)},
 				tree.Member{Key: "default", Value: tree.Object{{Key: "qos", Value: r.assoc.GetDefaultQos()}}}))
 		}
 	case "cluster":

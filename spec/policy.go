@@ -86,7 +86,7 @@ type Association struct {
 	User           string   `cbor:"3,keyasint,omitempty"`
 	Partition      string   `cbor:"4,keyasint,omitempty"`
 	Parent         uint32   `cbor:"5,keyasint,omitempty"` // ID of the parent association; 0 = root
-	Shares         int64    `cbor:"6,keyasint,omitempty"` // 0 = 1
+	Shares         int64    `cbor:"6,keyasint,omitempty"` // 0 = 1, NoShares = 0: see Share
 	SharesParent   bool     `cbor:"7,keyasint,omitempty"` // Fairshare=parent
 	Priority       uint32   `cbor:"8,keyasint,omitempty"`
 	DefaultQOS     string   `cbor:"9,keyasint,omitempty"`
@@ -107,6 +107,21 @@ type Association struct {
 	GrpJobsAccrue  *int64   `cbor:"24,keyasint,omitempty"`
 	MaxJobsAccrue  *int64   `cbor:"25,keyasint,omitempty"`
 	MinPrio        *int64   `cbor:"26,keyasint,omitempty"`
+}
+
+// NoShares stands for no share at all, since 0 stands for the 1 that an
+// association has when nothing is said.
+const NoShares = -1
+
+// Share is how many shares an association has.
+func (a *Association) Share() int64 {
+	switch {
+	case a.Shares == 0:
+		return 1
+	case a.Shares < 0:
+		return 0
+	}
+	return a.Shares
 }
 
 // WCKey is a workload characterisation key: a label that a user may give to

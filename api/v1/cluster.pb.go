@@ -2085,6 +2085,7 @@ func (x *PolicyChangeReply) GetChanged() []string {
 
 type PolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dump          bool                   `protobuf:"varint,1,opt,name=dump,proto3" json:"dump,omitempty"` // also as the file that sacctmgr load reads
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2121,6 +2122,13 @@ func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
+func (x *PolicyRequest) GetDump() bool {
+	if x != nil {
+		return x.Dump
+	}
+	return false
+}
+
 type PolicyReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Qos           []*Qos                 `protobuf:"bytes,1,rep,name=qos,proto3" json:"qos,omitempty"`
@@ -2131,6 +2139,7 @@ type PolicyReply struct {
 	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
 	Wckeys        []*WcKey               `protobuf:"bytes,7,rep,name=wckeys,proto3" json:"wckeys,omitempty"`
 	Resources     []*Resource            `protobuf:"bytes,8,rep,name=resources,proto3" json:"resources,omitempty"`
+	Dump          string                 `protobuf:"bytes,9,opt,name=dump,proto3" json:"dump,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2221,6 +2230,13 @@ func (x *PolicyReply) GetResources() []*Resource {
 		return x.Resources
 	}
 	return nil
+}
+
+func (x *PolicyReply) GetDump() string {
+	if x != nil {
+		return x.Dump
+	}
+	return ""
 }
 
 type OptionalInt struct {
@@ -4018,8 +4034,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06DELETE\x10\x03\x12\b\n" +
 	"\x04LOAD\x10\x04\"-\n" +
 	"\x11PolicyChangeReply\x12\x18\n" +
-	"\achanged\x18\x01 \x03(\tR\achanged\"\x0f\n" +
-	"\rPolicyRequest\"\xd5\x02\n" +
+	"\achanged\x18\x01 \x03(\tR\achanged\"#\n" +
+	"\rPolicyRequest\x12\x12\n" +
+	"\x04dump\x18\x01 \x01(\bR\x04dump\"\xe9\x02\n" +
 	"\vPolicyReply\x12 \n" +
 	"\x03qos\x18\x01 \x03(\v2\x0e.muster.v1.QosR\x03qos\x12.\n" +
 	"\baccounts\x18\x02 \x03(\v2\x12.muster.v1.AccountR\baccounts\x12/\n" +
@@ -4028,7 +4045,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x05 \x01(\tR\acluster\x12\x10\n" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12(\n" +
 	"\x06wckeys\x18\a \x03(\v2\x10.muster.v1.WcKeyR\x06wckeys\x121\n" +
-	"\tresources\x18\b \x03(\v2\x13.muster.v1.ResourceR\tresources\"#\n" +
+	"\tresources\x18\b \x03(\v2\x13.muster.v1.ResourceR\tresources\x12\x12\n" +
+	"\x04dump\x18\t \x01(\tR\x04dump\"#\n" +
 	"\vOptionalInt\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x03R\x05value\"\x97\x0e\n" +
 	"\x03Qos\x12\x0e\n" +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -197,5 +198,37 @@ func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
 		if r.LastSeq >= r.FirstSeq {
 			return acctd.Entry{First: r.FirstSeq, Last: r.LastSeq, Events: append([]byte(nil), r.Batch...)}, nil
 		}
+	}
+}
+
+// history reads the archive from its first event to its present end.
+func history(a *archive.Archive, codec *event.Codec) daemon.History {
+	return func(ctx context.Context, visit func(*event.Envelope) bool) error {
+		it, err := a.Reader(1)
+		if err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			r, err := it.Next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if r.LastSeq < r.FirstSeq {
+				continue // a batch without events
+			}
+			events, err := codec.Decode(r.Batch)
+			if err != nil {
+				return err
+			}
+			for i := range events {
+				if !visit(&events[i]) {
+					return nil
+				}
+			}
+		}
+		return ctx.Err()
 	}
 }

@@ -179,6 +179,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 1000},
+		History:  history(s.archive.a, codec),
 	}
 	if s.cluster.JobCompFile != "" {
 		s.jobComp = newJobComp(s.cluster.JobCompFile, s.log)

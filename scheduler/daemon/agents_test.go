@@ -171,17 +171,18 @@ func TestStrangersMayNotSpeakForANode(t *testing.T) {
 func TestServicesAskWhoCalls(t *testing.T) {
 	w := start(t)
 	calls := map[string]func(ctx context.Context) error{
-		"ListJobs": func(ctx context.Context) error { _, err := w.svc.ListJobs(ctx, nil); return err },
-		"WatchJob": func(ctx context.Context) error { return w.svc.WatchJob(nil, &jobStream{ctx: ctx}) },
-		"Why":      func(ctx context.Context) error { _, err := w.svc.Why(ctx, nil); return err },
-		"Nodes":    func(ctx context.Context) error { _, err := w.svc.ListNodes(ctx, nil); return err },
-		"Parts":    func(ctx context.Context) error { _, err := w.svc.ListPartitions(ctx, nil); return err },
-		"Config":   func(ctx context.Context) error { _, err := w.svc.GetConfig(ctx, nil); return err },
-		"Policy":   func(ctx context.Context) error { _, err := w.svc.GetPolicy(ctx, nil); return err },
-		"Diag":     func(ctx context.Context) error { _, err := w.svc.Diag(ctx, nil); return err },
-		"Submit":   func(ctx context.Context) error { _, err := w.svc.Submit(ctx, nil); return err },
-		"Cancel":   func(ctx context.Context) error { _, err := w.svc.Cancel(ctx, nil); return err },
-		"Control":  func(ctx context.Context) error { _, err := w.svc.ControlJobs(ctx, nil); return err },
+		"ListJobs":     func(ctx context.Context) error { _, err := w.svc.ListJobs(ctx, nil); return err },
+		"WatchJob":     func(ctx context.Context) error { return w.svc.WatchJob(nil, &jobStream{ctx: ctx}) },
+		"Why":          func(ctx context.Context) error { _, err := w.svc.Why(ctx, nil); return err },
+		"Nodes":        func(ctx context.Context) error { _, err := w.svc.ListNodes(ctx, nil); return err },
+		"Parts":        func(ctx context.Context) error { _, err := w.svc.ListPartitions(ctx, nil); return err },
+		"Config":       func(ctx context.Context) error { _, err := w.svc.GetConfig(ctx, nil); return err },
+		"Policy":       func(ctx context.Context) error { _, err := w.svc.GetPolicy(ctx, nil); return err },
+		"Transactions": func(ctx context.Context) error { _, err := w.svc.Transactions(ctx, nil); return err },
+		"Diag":         func(ctx context.Context) error { _, err := w.svc.Diag(ctx, nil); return err },
+		"Submit":       func(ctx context.Context) error { _, err := w.svc.Submit(ctx, nil); return err },
+		"Cancel":       func(ctx context.Context) error { _, err := w.svc.Cancel(ctx, nil); return err },
+		"Control":      func(ctx context.Context) error { _, err := w.svc.ControlJobs(ctx, nil); return err },
 	}
 	admin := map[string]func(ctx context.Context) error{
 		"Reconfigure":  func(ctx context.Context) error { _, err := w.svc.Reconfigure(ctx, nil); return err },

@@ -110,8 +110,8 @@ type Settings struct {
 	CheckEvery int
 }
 
-// Deps are the outside of the controller. All fields but Shutdown and
-// Committed are needed.
+// Deps are the outside of the controller. All fields but Shutdown,
+// Committed and History are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -129,5 +129,7 @@ type Deps struct {
 	// Committed, if set, is told of every durable batch and the state after it,
 	// in order. It must not block.
 	Committed func(st *state.State, events []event.Envelope)
+	// History, if set, reads the whole history of events.
+	History History
 	Settings  Settings
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/explain"
-	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
@@ -164,45 +163,6 @@ func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRe
 		}
 	}
 	return &apiv1.ReconfigureReply{Warnings: warnings}, nil
-}
-
-// ChangePolicy is sacctmgr add, modify and delete.
-func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChangeRequest) (*apiv1.PolicyChangeReply, error) {
-	who, actor, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !s.admin(who) {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "")
-	}
-	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: pairs(req.GetWhere()), Set: pairs(req.GetSet())}
-	events, names, err := policy.Plan(s.C.View().State, change)
-	if err != nil {
-		return nil, err
-	}
-	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
-		return nil, rep.err
-	}
-	return &apiv1.PolicyChangeReply{Changed: names}, nil
-}
-
-func pairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
-	out := make([]spec.KeyValue, len(list))
-	for i, e := range list {
-		out[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
-	}
-	return out
-}
-
-// GetPolicy shows accounts, users, associations and QOS.
-func (s *ClusterService) GetPolicy(ctx context.Context, _ *apiv1.PolicyRequest) (*apiv1.PolicyReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
-		return nil, err
-	}
-	st := s.C.View().State
-	out := wire.Policy(st.Policy)
-	out.Cluster, out.Now = st.ClusterName, int64(s.C.deps.Clock.Now())
-	return out, nil
 }
 
 // Diag shows the controller's figures.

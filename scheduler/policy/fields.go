@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,108 +16,194 @@ import (
 // setter changes one field from its text; -1 clears a limit.
 type setter func(v string, mode byte) error
 
-// setQOS applies option=value pairs to a QOS.
+// option is a field under all its names, the long one first; the beginning of
+// a name does where it means one option only.
+type option struct {
+	names string
+	set   setter
+}
+
+func errText(s string) error { return errors.New(s) }
+
+// setQOS applies option=value pairs to a QOS; clear says that its use shall
+// be forgotten.
 //
 //muster:table one entry for each option, with its long and short names
-func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) error {
-	fields := map[string]setter{
-		"description": text(&q.Description), "priority": number32(&q.Priority),
-		"maxwall": span(&q.MaxWall), "maxwalldurationperjob": span(&q.MaxWall), "grpwall": span(&q.GrpWall), "gracetime": seconds(&q.GraceTime),
-		"preempt": preempts(pol, q), "preemptmode": preemptMode(&q.PreemptMode), "preemptexempttime": span(&q.PreemptExempt),
-		"maxtres": tres(&q.MaxTRESPerJob), "maxtresperjob": tres(&q.MaxTRESPerJob), "maxtrespj": tres(&q.MaxTRESPerJob),
-		"maxtrespernode": tres(&q.MaxTRESPerNode), "maxtrespn": tres(&q.MaxTRESPerNode),
-		"maxtresperuser": tres(&q.MaxTRESPerUser), "maxtrespu": tres(&q.MaxTRESPerUser),
-		"maxtresperaccount": tres(&q.MaxTRESPerAcct), "maxtrespa": tres(&q.MaxTRESPerAcct),
-		"mintres": tres(&q.MinTRESPerJob), "mintresperjob": tres(&q.MinTRESPerJob),
-		"grptres": tres(&q.GrpTRES), "grpjobs": count(&q.GrpJobs), "grpsubmitjobs": count(&q.GrpSubmitJobs), "grpsubmit": count(&q.GrpSubmitJobs),
-		"maxjobsperuser": count(&q.MaxJobsPerUser), "maxjobspu": count(&q.MaxJobsPerUser), "maxjobs": count(&q.MaxJobsPerUser),
-		"maxsubmitjobsperuser": count(&q.MaxSubmitPerUser), "maxsubmitjobspu": count(&q.MaxSubmitPerUser), "maxsubmitpu": count(&q.MaxSubmitPerUser), "maxsubmitjobs": count(&q.MaxSubmitPerUser),
-		"maxjobsperaccount": count(&q.MaxJobsPerAcct), "maxjobspa": count(&q.MaxJobsPerAcct),
-		"maxsubmitjobsperaccount": count(&q.MaxSubmitPerAcct), "maxsubmitjobspa": count(&q.MaxSubmitPerAcct), "maxsubmitpa": count(&q.MaxSubmitPerAcct),
-		"flags": flags(&q.Flags),
-		"name":  func(string, byte) error { return nil },
-	}
-	later := map[string]string{
-		"grptresmins": "", "grptresrunmins": "", "usagefactor": "", "usagethreshold": "",
-		"maxtresmins": "", "maxtresminsperjob": "", "limitfactor": "", "minpriothreshold": "", "grpjobsaccrue": "", "maxjobsaccrueperuser": "",
-	}
-	return apply("qos", fields, later, nil, set)
+func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) (clear bool, err error) {
+	err = apply("qos", []option{
+		{"description", text(&q.Description)},
+		{"flags", flags(&q.Flags)},
+		{"gracetime", seconds(&q.GraceTime)},
+		{"grpjobs", count(&q.GrpJobs)},
+		{"grpjobsaccrue", count(&q.GrpJobsAccrue)},
+		{"grpsubmitjobs grpsubmit", count(&q.GrpSubmitJobs)},
+		{"grptres", tres(&q.GrpTRES)},
+		{"grptresmins", tres(&q.GrpTRESMins)},
+		{"grptresrunmins", tres(&q.GrpTRESRunMins)},
+		{"grpwall", span(&q.GrpWall)},
+		{"limitfactor", micros(&q.LimitFactor)},
+		{"maxjobsaccrueperaccount maxjobsaccruepa maxjobsaccrueperacct", count(&q.MaxAccruePerAcct)},
+		{"maxjobsaccrueperuser maxjobsaccruepu", count(&q.MaxAccruePerUser)},
+		{"maxjobsperaccount maxjobspa maxjobsperacct", count(&q.MaxJobsPerAcct)},
+		{"maxjobsperuser maxjobspu maxjobs", count(&q.MaxJobsPerUser)},
+		{"maxsubmitjobsperaccount maxsubmitjobspa maxsubmitpa maxsubmitjobsperacct maxsubmitperaccount", count(&q.MaxSubmitPerAcct)},
+		{"maxsubmitjobsperuser maxsubmitjobspu maxsubmitpu maxsubmitjobs maxsubmit maxsubmitperuser", count(&q.MaxSubmitPerUser)},
+		{"maxtresperjob maxtres maxtrespj", tres(&q.MaxTRESPerJob)},
+		{"maxtresminsperjob maxtresmins maxtresminspj", tres(&q.MaxTRESMins)},
+		{"maxtresperaccount maxtrespa maxtresperacct", tres(&q.MaxTRESPerAcct)},
+		{"maxtrespernode maxtrespn", tres(&q.MaxTRESPerNode)},
+		{"maxtresperuser maxtrespu", tres(&q.MaxTRESPerUser)},
+		{"maxtresrunminsperaccount maxtresrunminspa maxtresrunminsperacct", tres(&q.MaxRunMinsAcct)},
+		{"maxtresrunminsperuser maxtresrunminspu maxtresrunmins", tres(&q.MaxRunMinsUser)},
+		{"maxwalldurationperjob maxwall maxwallpj", span(&q.MaxWall)},
+		{"minpriothreshold minprio minpriothresh", count(&q.MinPrio)},
+		{"mintresperjob mintres mintrespj", tres(&q.MinTRESPerJob)},
+		{"preempt", preempts(pol, q)},
+		{"preemptexempttime", span(&q.PreemptExempt)},
+		{"preemptmode", preemptMode(&q.PreemptMode)},
+		{"priority", number32(&q.Priority)},
+		{"rawusage", rawUsage(&clear)},
+		{"usagefactor", usageFactor(&q.UsageFactor)},
+		{"usagethreshold", threshold(&q.UsageThreshold)},
+		// Names of the time before TRES.
+		{"grpcpus grpcpu", tresOf(&q.GrpTRES, "cpu")}, {"grpmemory grpmem", tresOf(&q.GrpTRES, "mem")}, {"grpnodes grpnode", tresOf(&q.GrpTRES, "node")},
+		{"grpcpumins", tresOf(&q.GrpTRESMins, "cpu")}, {"grpcpurunmins", tresOf(&q.GrpTRESRunMins, "cpu")},
+		{"maxcpusperjob maxcpus", tresOf(&q.MaxTRESPerJob, "cpu")}, {"maxnodesperjob maxnodes", tresOf(&q.MaxTRESPerJob, "node")},
+		{"maxcpuminsperjob maxcpumins", tresOf(&q.MaxTRESMins, "cpu")}, {"mincpusperjob mincpus", tresOf(&q.MinTRESPerJob, "cpu")},
+		{"maxcpusperuser maxcpuspu", tresOf(&q.MaxTRESPerUser, "cpu")}, {"maxnodesperuser maxnodespu", tresOf(&q.MaxTRESPerUser, "node")},
+	}, []string{"name", "names", "cluster", "clusters"}, set)
+	return clear, err
 }
 
 // setAssoc applies option=value pairs to an association; keys of other
 // entities in the same command are skipped.
 //
 //muster:table one entry for each option, with its long and short names
-func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip []string) error {
-	fields := map[string]setter{
-		"fairshare": func(v string, mode byte) error {
+func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip []string) (clear bool, err error) {
+	err = apply("association", []option{
+		{"comment", text(&a.Comment)},
+		{"defaultqos defqos", defaultQOS(pol, &a.DefaultQOS)},
+		{"fairshare shares share", func(v string, mode byte) error {
 			if a.SharesParent = strings.EqualFold(v, "parent"); a.SharesParent {
 				return nil
 			}
-			return int64Of(&a.Shares)(v, mode)
-		},
-		"priority": number32(&a.Priority), "defaultqos": text(&a.DefaultQOS), "comment": text(&a.Comment),
-		"maxjobs": count(&a.MaxJobs), "maxsubmitjobs": count(&a.MaxSubmitJobs), "maxsubmit": count(&a.MaxSubmitJobs),
-		"maxwall": span(&a.MaxWall), "maxwalldurationperjob": span(&a.MaxWall),
-		"maxtres": tres(&a.MaxTRESPerJob), "maxtresperjob": tres(&a.MaxTRESPerJob), "maxtrespj": tres(&a.MaxTRESPerJob),
-		"maxtrespernode": tres(&a.MaxTRESPerNode), "maxtrespn": tres(&a.MaxTRESPerNode),
-		"grptres": tres(&a.GrpTRES), "grpjobs": count(&a.GrpJobs), "grpsubmitjobs": count(&a.GrpSubmitJobs), "grpsubmit": count(&a.GrpSubmitJobs),
-		"qos":      func(v string, mode byte) error { return setQOSList(pol, a, v, mode) },
-		"qoslevel": func(v string, mode byte) error { return setQOSList(pol, a, v, mode) },
+			if v == "-1" {
+				v = "1"
+			}
+			return shares(&a.Shares)(v, mode)
+		}},
+		{"grpjobs", count(&a.GrpJobs)},
+		{"grpjobsaccrue", count(&a.GrpJobsAccrue)},
+		{"grpsubmitjobs grpsubmit", count(&a.GrpSubmitJobs)},
+		{"grptres", tres(&a.GrpTRES)},
+		{"grptresmins", tres(&a.GrpTRESMins)},
+		{"grptresrunmins", tres(&a.GrpTRESRunMins)},
+		{"grpwall", span(&a.GrpWall)},
+		{"maxjobs", count(&a.MaxJobs)},
+		{"maxjobsaccrue", count(&a.MaxJobsAccrue)},
+		{"maxsubmitjobs maxsubmit", count(&a.MaxSubmitJobs)},
+		{"maxtresperjob maxtres maxtrespj", tres(&a.MaxTRESPerJob)},
+		{"maxtresminsperjob maxtresmins maxtresminspj", tres(&a.MaxTRESMins)},
+		{"maxtrespernode maxtrespn", tres(&a.MaxTRESPerNode)},
+		{"maxwalldurationperjob maxwall maxwallpj", span(&a.MaxWall)},
+		{"minpriothreshold minprio minpriothresh", count(&a.MinPrio)},
+		{"priority", number32(&a.Priority)},
+		{"qoslevel qos", func(v string, mode byte) error { return setQOSList(pol, a, v, mode) }},
+		{"rawusage", rawUsage(&clear)},
+		{"grpcpus grpcpu", tresOf(&a.GrpTRES, "cpu")}, {"grpmemory grpmem", tresOf(&a.GrpTRES, "mem")}, {"grpnodes grpnode", tresOf(&a.GrpTRES, "node")},
+		{"grpcpumins", tresOf(&a.GrpTRESMins, "cpu")}, {"grpcpurunmins", tresOf(&a.GrpTRESRunMins, "cpu")},
+		{"maxcpusperjob maxcpus", tresOf(&a.MaxTRESPerJob, "cpu")}, {"maxnodesperjob maxnodes", tresOf(&a.MaxTRESPerJob, "node")},
+		{"maxcpuminsperjob maxcpumins", tresOf(&a.MaxTRESMins, "cpu")},
+	}, skip, set)
+	return clear, err
+}
+
+// badQOS says that a QOS does not exist, in Slurm's words.
+func badQOS(pol *state.Policy, name string) error {
+	list := slices.Clone(pol.QOS)
+	slices.SortFunc(list, func(a, b spec.QOS) int { return int(a.ID) - int(b.ID) })
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Name
 	}
-	fields["shares"] = fields["fairshare"]
-	later := map[string]string{"grptresmins": "", "grptresrunmins": "", "grpwall": "", "maxtresmins": "", "maxtresminsperjob": ""}
-	return apply("association", fields, later, skip, set)
+	return fmt.Errorf("You gave a bad qos '%s'. Valid QOS's are %s", name, strings.Join(names, ",")) //nolint:staticcheck // Slurm's words
 }
 
 // setQOSList changes the allowed QOS; += and -= work on what is inherited
 // when the association has no list of its own.
 func setQOSList(pol *state.Policy, a *spec.Association, v string, mode byte) error {
-	var names []string
+	if v == "-1" || strings.TrimSpace(v) == "" {
+		a.QOS = nil
+		return nil
+	}
+	var add, remove, exact []string
 	for _, n := range strings.Split(v, ",") {
 		if n = strings.TrimSpace(n); n == "" {
 			continue
 		}
+		sign := mode
 		if n[0] == '+' || n[0] == '-' {
-			mode, n = n[0], n[1:]
+			sign, n = n[0], n[1:]
 		}
 		if pol.FindQOS(n) == nil {
-			return fmt.Errorf("unknown QOS %q", n)
+			return badQOS(pol, n)
 		}
-		names = append(names, n)
-	}
-	base := a.QOS
-	if len(base) == 0 && mode != 0 {
-		for _, up := range pol.Chain(a.Parent) {
-			if len(up.QOS) > 0 {
-				base = up.QOS
-				break
-			}
-		}
-		if len(base) == 0 {
-			base = []string{"normal"} // what is allowed where there is no list
+		switch sign {
+		case '+':
+			add = append(add, n)
+		case '-':
+			remove = append(remove, n)
+		default:
+			exact = append(exact, n)
 		}
 	}
-	switch mode {
-	case '+':
-		out := slices.Clone(base)
-		for _, n := range names {
-			if !slices.Contains(out, n) {
-				out = append(out, n)
-			}
-		}
-		a.QOS = out
-	case '-':
-		out := slices.Clone(base)
-		a.QOS = slices.DeleteFunc(out, func(n string) bool { return slices.Contains(names, n) })
-	default:
-		a.QOS = names
+	base := exact
+	if len(exact) == 0 {
+		base = slices.Clone(inheritedQOS(pol, a))
 	}
+	for _, n := range add {
+		if !slices.Contains(base, n) {
+			base = append(base, n)
+		}
+	}
+	a.QOS = slices.DeleteFunc(base, func(n string) bool { return slices.Contains(remove, n) })
 	return nil
 }
 
+// inheritedQOS are the QOS in force for an association.
+func inheritedQOS(pol *state.Policy, a *spec.Association) []string {
+	if len(a.QOS) > 0 {
+		return a.QOS
+	}
+	for _, up := range pol.Chain(a.Parent) {
+		if len(up.QOS) > 0 {
+			return up.QOS
+		}
+	}
+	return []string{"normal"} // what is allowed where there is no list
+}
+
+// find resolves the name of an option: exactly, or by its beginning.
+func find(options []option, key string) *option {
+	for i := range options {
+		if slices.Contains(strings.Fields(options[i].names), key) {
+			return &options[i]
+		}
+	}
+	var out *option
+	for i := range options {
+		if len(key) >= 3 && slices.ContainsFunc(strings.Fields(options[i].names), func(n string) bool { return strings.HasPrefix(n, key) }) {
+			if out != nil {
+				return nil // it means several
+			}
+			out = &options[i]
+		}
+	}
+	return out
+}
+
 // apply runs the setters of the given pairs and reports every fault at once.
-func apply(what string, fields map[string]setter, later map[string]string, skip []string, set []spec.KeyValue) error {
+func apply(what string, options []option, skip []string, set []spec.KeyValue) error {
 	var faults []string
 	for _, kv := range set {
 		key, mode := strings.ToLower(kv.Key), byte(0)
@@ -125,16 +213,16 @@ func apply(what string, fields map[string]setter, later map[string]string, skip 
 		if slices.Contains(skip, key) {
 			continue
 		}
-		f, ok := fields[key]
-		if _, known := later[key]; known {
-			faults = append(faults, fmt.Sprintf("%s of a %s is not implemented in this release", kv.Key, what))
-			continue
-		}
-		if !ok {
+		o := find(options, key)
+		if o == nil {
 			faults = append(faults, fmt.Sprintf("unknown option %s of a %s", kv.Key, what))
 			continue
 		}
-		if err := f(kv.Value, mode); err != nil {
+		if err := o.set(kv.Value, mode); err != nil {
+			if strings.HasPrefix(err.Error(), "You gave") {
+				faults = append(faults, err.Error())
+				continue
+			}
 			faults = append(faults, fmt.Sprintf("%s=%s: %v", kv.Key, kv.Value, err))
 		}
 	}
@@ -150,22 +238,37 @@ func text(to *string) setter {
 
 func number32(to *uint32) setter {
 	return func(v string, _ byte) error {
+		if v == "-1" {
+			v = "0"
+		}
 		n, err := strconv.ParseUint(v, 10, 32)
 		if err != nil {
-			return fmt.Errorf("not a whole number")
+			return errText("not a whole number")
 		}
 		*to = uint32(n)
 		return nil
 	}
 }
 
-func int64Of(to *int64) setter {
+func whole(to *int64) setter {
 	return func(v string, _ byte) error {
 		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n < 0 {
-			return fmt.Errorf("not a whole number")
+		if err != nil || n < 0 || n > math.MaxInt32 {
+			return errText("not a whole number")
 		}
 		*to = n
+		return nil
+	}
+}
+
+func shares(to *int64) setter {
+	return func(v string, mode byte) error {
+		if err := whole(to)(v, mode); err != nil {
+			return err
+		}
+		if *to == 0 {
+			*to = spec.NoShares
+		}
 		return nil
 	}
 }
@@ -174,7 +277,7 @@ func count(to **int64) setter {
 	return func(v string, _ byte) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < -1 {
-			return fmt.Errorf("not a whole number")
+			return errText("not a whole number")
 		}
 		*to = &n
 		if n == -1 {
@@ -192,12 +295,15 @@ func span(to *spec.Span) setter {
 			return nil
 		}
 		sec, err := format.ParseDuration(v)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		*to = spec.Seconds(sec)
-		if sec == format.Infinite {
+		case sec == format.Infinite:
 			*to = 0
+		case sec == 0:
+			return errText("no time at all would let nothing run; -1 removes the limit")
+		default:
+			*to = spec.Seconds(sec)
 		}
 		return nil
 	}
@@ -207,9 +313,87 @@ func seconds(to *spec.Span) setter {
 	return func(v string, _ byte) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < 0 {
-			return fmt.Errorf("not a number of seconds")
+			return errText("not a number of seconds")
 		}
 		*to = spec.Seconds(n)
+		return nil
+	}
+}
+
+// decimal reads 0.5 as 500000 millionths.
+func decimal(v string) (int64, error) {
+	head, frac, _ := strings.Cut(v, ".")
+	if head == "" {
+		head = "0"
+	}
+	if len(frac) > 6 {
+		frac = frac[:6]
+	}
+	n, err := strconv.ParseInt(head+frac+strings.Repeat("0", 6-len(frac)), 10, 64)
+	if err != nil || n < 0 || n > 1e15 {
+		return 0, errText("not a number of at least 0")
+	}
+	return n, nil
+}
+
+func micros(to *int64) setter {
+	return func(v string, _ byte) error {
+		if v == "-1" {
+			*to = 0
+			return nil
+		}
+		n, err := decimal(v)
+		*to = n
+		return err
+	}
+}
+
+// usageFactor keeps a factor of 0 as negative, since 0 stands for 1.
+func usageFactor(to *int64) setter {
+	return func(v string, _ byte) error {
+		if v == "-1" {
+			*to = 0
+			return nil
+		}
+		n, err := decimal(v)
+		if *to = n; n == 0 {
+			*to = -1
+		}
+		return err
+	}
+}
+
+func threshold(to **int64) setter {
+	return func(v string, _ byte) error {
+		if v == "-1" {
+			*to = nil
+			return nil
+		}
+		n, err := decimal(v)
+		*to = &n
+		return err
+	}
+}
+
+func rawUsage(clear *bool) setter {
+	return func(v string, _ byte) error {
+		if n, err := decimal(v); err != nil || n != 0 {
+			return errText("use can only be set to 0")
+		}
+		*clear = true
+		return nil
+	}
+}
+
+func defaultQOS(pol *state.Policy, to *string) setter {
+	return func(v string, _ byte) error {
+		if v == "-1" {
+			v = ""
+		}
+		if v != "" && pol.FindQOS(v) == nil {
+			return badQOS(pol, v)
+		}
+		*to = v
 		return nil
 	}
 }
@@ -233,10 +417,20 @@ func tres(to *spec.Limits) setter {
 	}
 }
 
+func tresOf(to *spec.Limits, name string) setter {
+	return func(v string, mode byte) error { return tres(to)(name+"="+v, mode) }
+}
+
+// QOSFlags are the flags of QOS that mean something here.
+func QOSFlags() []string {
+	return []string{"DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes",
+		"PartitionTimeLimit", "RequiresReservation", "UsageFactorSafe"}
+}
+
 // flags replaces, adds (+=) or removes (-=) QOS flags.
 func flags(to *[]string) setter {
-	known := []string{"DenyOnLimit", "NoReserve", "OverPartQOS"}
 	return func(v string, mode byte) error {
+		known := QOSFlags()
 		var names []string
 		for _, n := range strings.Split(v, ",") {
 			if n == "" || n == "-1" {
@@ -244,7 +438,7 @@ func flags(to *[]string) setter {
 			}
 			i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, n) })
 			if i < 0 {
-				return fmt.Errorf("flag %q is not implemented in this release (%s are)", n, strings.Join(known, ", "))
+				return fmt.Errorf("flag %q is not implemented (%s are)", n, strings.Join(known, ", "))
 			}
 			names = append(names, known[i])
 		}

@@ -1,6 +1,7 @@
-// Package policy plans changes of accounts, users, associations and QOS as
-// sacctmgr words them: a command becomes the events that bring it about, all
-// of them or none. It is pure: the writer commits what it plans.
+// Package policy plans changes of accounts, users, associations, QOS, keys
+// and resources as sacctmgr words them: a command, or a whole file of them,
+// becomes the events that bring it about, all of them or none. It is pure: the
+// writer commits what it plans.
 package policy
 
 import (
@@ -10,6 +11,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -27,223 +29,269 @@ const (
 // case; a key may end in + or - for lists.
 type Change struct {
 	Verb   Verb
-	Entity string // cluster, account, user, qos
+	Entity string // cluster, account, user, association, qos, coordinator, wckey, resource
 	Names  []string
 	Where  []spec.KeyValue
 	Set    []spec.KeyValue
 }
 
-// planner collects events over a growing copy of the policy, so that later
-// steps of one command see the earlier ones.
+// planner folds what it plans into a fork of the state at once, so that later
+// steps see the earlier ones, and what the ledger would refuse is refused here.
 type planner struct {
-	st     *state.State
-	pol    state.Policy
-	events []event.Event
-	names  []string
-	c      Change
+	t     *trial.Trial
+	names []string
+	c     Change
 }
 
 // Plan turns a change into events and the list of what it touches. A refusal
 // is a *spec.Error that names every fault; nothing is half-applied.
 func Plan(st *state.State, c Change) ([]event.Event, []string, error) {
-	p := &planner{st: st, pol: *st.Policy, c: c}
-	var err error
-	switch strings.ToLower(c.Entity) {
-	case "qos":
-		err = p.qos()
-	case "account":
-		err = p.account()
-	case "user":
-		err = p.user()
-	case "cluster":
-		err = p.cluster()
-	default:
-		return nil, nil, bad("%q is not an entity that can be changed in this release (cluster, account, user, qos)", c.Entity)
-	}
-	if err != nil {
+	p := newPlanner(st)
+	if err := p.change(c); err != nil {
 		return nil, nil, err
 	}
-	if len(p.events) == 0 {
-		return nil, p.names, nil
+	return p.events(), p.names, nil
+}
+
+func newPlanner(st *state.State) *planner {
+	return &planner{t: trial.On(st.Fork(), st.At, event.Actor{}, "policy")}
+}
+
+func (p *planner) events() []event.Event {
+	out := make([]event.Event, len(p.t.Events))
+	for i := range p.t.Events {
+		out[i] = p.t.Events[i].Event
 	}
-	return p.events, p.names, nil
+	return out
+}
+
+func (p *planner) pol() *state.Policy { return p.t.Policy }
+
+// change plans one command.
+func (p *planner) change(c Change) error {
+	p.c = c
+	if err := p.checkCluster(); err != nil {
+		return err
+	}
+	switch strings.ToLower(c.Entity) {
+	case "cluster":
+		return p.cluster()
+	case "account":
+		return p.account()
+	case "user":
+		return p.user()
+	case "association":
+		return p.association()
+	case "qos":
+		return p.qos()
+	case "coordinator":
+		return p.coordinator()
+	case "wckey":
+		return p.wckey()
+	case "resource":
+		return p.resource()
+	}
+	return bad("%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)", c.Entity)
 }
 
 func bad(format string, args ...any) error {
 	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(format, args...))
 }
 
+// emit plans an event; what the ledger's rules forbid is a refusal.
+func (p *planner) emit(ev event.Event) error {
+	if err := p.t.Emit(ev); err != nil {
+		return bad("%v", err)
+	}
+	return nil
+}
+
 // value finds the last value of a key, without + and -.
 func value(list []spec.KeyValue, keys ...string) (string, bool) {
 	out, ok := "", false
 	for _, kv := range list {
-		if slices.Contains(keys, strings.ToLower(strings.TrimRight(kv.Key, "+-"))) {
+		if slices.Contains(keys, plainKey(kv.Key)) {
 			out, ok = kv.Value, true
 		}
 	}
 	return out, ok
 }
 
-// cluster accepts the one cluster there is: `add cluster NAME` of Slurm's
-// guides is a no-op when the name is right.
-func (p *planner) cluster() error {
-	for _, name := range p.c.Names {
-		if name != p.st.ClusterName {
-			return bad("this controller serves cluster %q: %q cannot be added to it", p.st.ClusterName, name)
+func plainKey(k string) string { return strings.ToLower(strings.TrimRight(k, "+-")) }
+
+// listValue is the value of a key as a list.
+func listValue(list []spec.KeyValue, keys ...string) ([]string, bool) {
+	v, ok := value(list, keys...)
+	if !ok {
+		return nil, false
+	}
+	var out []string
+	for _, s := range strings.Split(v, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
 		}
-		if p.c.Verb == Delete {
-			return bad("cluster %q is this controller's own and cannot be deleted", name)
+	}
+	return out, true
+}
+
+// all is everything that a command says, conditions first.
+func (p *planner) all() []spec.KeyValue { return slices.Concat(p.c.Where, p.c.Set) }
+
+func (p *planner) checkCluster() error {
+	for _, list := range [...][]spec.KeyValue{p.c.Where, p.c.Set} {
+		names, _ := listValue(list, "cluster", "clusters")
+		for _, name := range names {
+			if name != p.t.ClusterName {
+				return bad("cluster %q is not known here (this is %q)", name, p.t.ClusterName)
+			}
 		}
-		p.names = append(p.names, name)
 	}
 	return nil
 }
 
-func (p *planner) emit(ev event.Event) { p.events = append(p.events, ev) }
-
-func (p *planner) checkCluster() error {
-	for _, list := range [...][]spec.KeyValue{p.c.Where, p.c.Set} {
-		if name, ok := value(list, "cluster", "clusters"); ok && name != p.st.ClusterName {
-			return bad("cluster %q is not known here (this is %q)", name, p.st.ClusterName)
+// knownConditions refuses conditions that nothing would be done with.
+func (p *planner) knownConditions(keys ...string) error {
+	for _, kv := range p.c.Where {
+		if k := plainKey(kv.Key); !slices.Contains(keys, k) && k != "cluster" && k != "clusters" {
+			return bad("unknown condition %s of a %s (%s are known)", kv.Key, strings.ToLower(p.c.Entity), strings.Join(keys, ", "))
 		}
+	}
+	if p.c.Verb != Add && len(p.c.Names) == 0 && len(p.c.Where) == 0 {
+		return bad("name the %s, or say where: everything at once is not changed", strings.ToLower(p.c.Entity))
+	}
+	return nil
+}
+
+// cluster accepts the one cluster there is: `add cluster NAME` of Slurm's
+// guides is a no-op when the name is right. Its limits are those of the root
+// of the tree.
+func (p *planner) cluster() error {
+	if p.c.Verb == Modify && len(p.c.Names) == 0 {
+		p.c.Names = []string{p.t.ClusterName}
+	}
+	for _, name := range p.c.Names {
+		switch {
+		case name != p.t.ClusterName:
+			return bad("this controller serves cluster %q: %q is not known to it", p.t.ClusterName, name)
+		case p.c.Verb == Delete:
+			return bad("cluster %q is this controller's own and cannot be deleted", name)
+		}
+		root := p.pol().FindAssoc("root", "", "")
+		if root != nil && len(p.c.Set) > 0 {
+			if err := p.putAssoc(*root, p.c.Set, []string{"cluster", "clusters", "name", "names", "classification"}); err != nil {
+				return err
+			}
+		}
+		p.names = append(p.names, name)
 	}
 	return nil
 }
 
 func (p *planner) qos() error {
-	for _, name := range p.c.Names {
-		old := p.pol.FindQOS(name)
-		q := spec.QOS{Name: name}
-		switch {
-		case p.c.Verb == Add && old != nil:
-			continue // as sacctmgr: an existing entity is not touched
-		case p.c.Verb != Add && old == nil:
-			return bad("QOS %q does not exist", name)
-		case p.c.Verb == Delete:
-			if inUse(p.st, name) {
-				return bad("QOS %q is in use by jobs or associations", name)
-			}
-			p.emit(&event.QOSRemoved{Name: name})
-			p.names = append(p.names, name)
-			continue
-		case old != nil:
-			q = *old
-		default:
-			p.pol.NextQOS++
-			q.ID = p.pol.NextQOS
-			q.Description = name
-		}
-		if err := setQOS(&p.pol, &q, p.c.Set); err != nil {
-			return err
-		}
-		p.emit(&event.QOSPut{QOS: q})
-		p.names = append(p.names, name)
-	}
-	return nil
-}
-
-func inUse(st *state.State, qos string) bool {
-	for i := range st.Policy.Assocs {
-		if slices.Contains(st.Policy.Assocs[i].QOS, qos) || st.Policy.Assocs[i].DefaultQOS == qos {
-			return true
-		}
-	}
-	used := false
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		used = !j.State.Terminal() && j.Spec.QOS == qos
-		return !used
-	})
-	return used
-}
-
-func (p *planner) nextAssoc() uint32 {
-	p.pol.NextAssoc++
-	return p.pol.NextAssoc
-}
-
-// root is the id of the root account's association.
-func (p *planner) root() uint32 { return p.pol.AccountAssoc("root") }
-
-func (p *planner) account() error {
-	if err := p.checkCluster(); err != nil {
+	if err := p.knownConditions("name", "names", "qos", "id", "description"); err != nil {
 		return err
 	}
-	for _, name := range p.c.Names {
-		if err := p.oneAccount(name); err != nil {
+	names, err := p.matchQOS()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := p.oneQOS(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *planner) oneAccount(name string) error {
-	old := p.pol.FindAccount(name)
-	assoc := p.pol.FindAssoc(name, "", "")
-	switch p.c.Verb {
-	case Delete:
-		if old == nil {
-			return bad("account %q does not exist", name)
+// matchQOS lists the QOS that a command is about.
+func (p *planner) matchQOS() ([]string, error) {
+	if len(p.c.Names) > 0 || p.c.Verb == Add {
+		return p.c.Names, nil
+	}
+	ids, byID := listValue(p.c.Where, "id")
+	text, byText := value(p.c.Where, "description")
+	var out []string
+	for i := range p.pol().QOS {
+		q := &p.pol().QOS[i]
+		if (!byID || slices.Contains(ids, fmt.Sprint(q.ID))) && (!byText || strings.EqualFold(q.Description, text)) {
+			out = append(out, q.Name)
 		}
-		if n := liveJobs(p.st, func(j *state.Job) bool { return j.Spec.Account == name }); n > 0 {
-			return bad("account %q has %d jobs", name, n)
+	}
+	return out, nil
+}
+
+func (p *planner) oneQOS(name string) error {
+	old := p.pol().FindQOS(name)
+	q := spec.QOS{Name: name}
+	switch {
+	case p.c.Verb == Add && old != nil:
+		return nil // as sacctmgr: an existing entity is not touched
+	case p.c.Verb != Add && old == nil:
+		return bad("QOS %q does not exist", name)
+	case p.c.Verb == Delete:
+		if who := qosUser(p.t.State, name); who != "" {
+			return bad("QOS %q is in use by %s", name, who)
 		}
-		for i := range p.pol.Accounts {
-			if p.pol.Accounts[i].Parent == name {
-				return bad("account %q has a child, %q", name, p.pol.Accounts[i].Name)
-			}
-		}
-		p.emit(&event.AccountRemoved{Name: name})
-	case Modify:
-		if old == nil || assoc == nil {
-			return bad("account %q does not exist", name)
-		}
-		a, as := *old, *assoc
-		if err := setAccount(&a, p.c.Set); err != nil {
-			return err
-		}
-		if err := setAssoc(&p.pol, &as, p.c.Set, accountKeys()); err != nil {
-			return err
-		}
-		p.emit(&event.AccountPut{Account: a})
-		p.emit(&event.AssociationPut{Association: as})
+		p.names = append(p.names, name)
+		return p.emit(&event.QOSRemoved{Name: name})
+	case old != nil:
+		q = *old
 	default:
-		if old != nil {
-			return nil
-		}
-		a := spec.Account{Name: name, Description: name, Organization: name, Parent: "root"}
-		if err := setAccount(&a, p.c.Set); err != nil {
+		if err := validName(name); err != nil {
 			return err
 		}
-		parent := p.pol.AccountAssoc(a.Parent)
-		if parent == 0 {
-			return bad("parent account %q does not exist", a.Parent)
-		}
-		as := spec.Association{ID: p.nextAssoc(), Account: name, Parent: parent, Shares: 1}
-		if err := setAssoc(&p.pol, &as, p.c.Set, accountKeys()); err != nil {
-			return err
-		}
-		p.emit(&event.AccountPut{Account: a})
-		p.emit(&event.AssociationPut{Association: as})
+		q.ID, q.Description = p.pol().NextQOS+1, name
+	}
+	clear, err := setQOS(p.pol(), &q, p.c.Set)
+	if err != nil {
+		return err
+	}
+	if err := p.emit(&event.QOSPut{QOS: q}); err != nil {
+		return err
 	}
 	p.names = append(p.names, name)
+	if clear {
+		return p.emit(&event.UsageCleared{QOS: q.ID})
+	}
 	return nil
 }
 
-func accountKeys() []string {
-	return []string{"description", "organization", "parent", "cluster", "clusters", "name"}
-}
-
-func setAccount(a *spec.Account, set []spec.KeyValue) error {
-	if v, ok := value(set, "description"); ok {
-		a.Description = v
-	}
-	if v, ok := value(set, "organization"); ok {
-		a.Organization = v
-	}
-	if v, ok := value(set, "parent"); ok {
-		a.Parent = v
+// validName refuses names that no list or file could hold.
+func validName(name string) error {
+	if name == "" || strings.ContainsAny(name, " \t\n,:='\"|") {
+		return bad("%q is not a name", name)
 	}
 	return nil
+}
+
+// qosUser says who uses a QOS; empty if nobody does.
+func qosUser(st *state.State, qos string) string {
+	for i := range st.Policy.Assocs {
+		if a := &st.Policy.Assocs[i]; slices.Contains(a.QOS, qos) || a.DefaultQOS == qos {
+			return "the association of " + assocName(a)
+		}
+	}
+	for i := range st.Parts.List {
+		if st.Parts.List[i].Spec.QOS == qos {
+			return "partition " + st.Parts.List[i].Spec.Name
+		}
+	}
+	for i := range st.Policy.QOS {
+		if slices.Contains(st.Policy.QOS[i].Preempt, qos) {
+			return "the Preempt list of QOS " + st.Policy.QOS[i].Name
+		}
+	}
+	if n := liveJobs(st, func(j *state.Job) bool { return j.Spec.QOS == qos }); n > 0 {
+		return fmt.Sprintf("%d jobs", n)
+	}
+	return ""
+}
+
+func assocName(a *spec.Association) string {
+	if a.User == "" {
+		return "account " + a.Account
+	}
+	return "user " + a.User + " in account " + a.Account
 }
 
 func liveJobs(st *state.State, match func(j *state.Job) bool) int {
@@ -255,158 +303,4 @@ func liveJobs(st *state.State, match func(j *state.Job) bool) int {
 		return true
 	})
 	return n
-}
-
-func (p *planner) user() error {
-	if err := p.checkCluster(); err != nil {
-		return err
-	}
-	for _, name := range p.c.Names {
-		var err error
-		switch p.c.Verb {
-		case Add:
-			err = p.addUser(name)
-		case Modify:
-			err = p.modifyUser(name)
-		case Delete:
-			err = p.deleteUser(name)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func userKeys() []string {
-	return []string{"account", "accounts", "cluster", "clusters", "name", "user", "users", "defaultaccount", "adminlevel", "partition", "partitions", "defaultwckey"}
-}
-
-func (p *planner) addUser(name string) error {
-	u := p.pol.FindUser(name)
-	all := slices.Concat(p.c.Where, p.c.Set)
-	accounts, given := value(all, "account", "accounts")
-	def, hasDef := value(all, "defaultaccount")
-	if !given {
-		accounts = def
-	}
-	if accounts == "" {
-		return bad("user %q needs an account: account=NAME", name)
-	}
-	parts, _ := value(all, "partition", "partitions")
-	nu := spec.User{Name: name}
-	if u != nil {
-		nu = *u
-	}
-	if hasDef {
-		nu.DefaultAccount = def
-	} else if nu.DefaultAccount == "" {
-		nu.DefaultAccount, _, _ = strings.Cut(accounts, ",")
-	}
-	if err := setUser(&nu, all); err != nil {
-		return err
-	}
-	added := false
-	for _, acct := range strings.Split(accounts, ",") {
-		parent := p.pol.AccountAssoc(acct)
-		if parent == 0 {
-			return bad("account %q does not exist: add it first", acct)
-		}
-		for _, part := range strings.Split(parts, ",") {
-			if a := p.pol.FindAssoc(acct, name, part); a != nil && a.Partition == part {
-				continue
-			}
-			as := spec.Association{ID: p.nextAssoc(), Account: acct, User: name, Partition: part, Parent: parent, Shares: 1}
-			if err := setAssoc(&p.pol, &as, all, userKeys()); err != nil {
-				return err
-			}
-			p.emit(&event.AssociationPut{Association: as})
-			added = true
-		}
-	}
-	if u == nil || added {
-		p.emit(&event.UserPut{User: nu})
-		p.names = append(p.names, name)
-	}
-	return nil
-}
-
-func setUser(u *spec.User, set []spec.KeyValue) error {
-	if v, ok := value(set, "defaultaccount"); ok {
-		u.DefaultAccount = v
-	}
-	if v, ok := value(set, "defaultwckey"); ok {
-		u.DefaultWCKey = v
-	}
-	if v, ok := value(set, "adminlevel", "admin"); ok {
-		switch strings.ToLower(v) {
-		case "none":
-			u.AdminLevel = ""
-		case "operator":
-			u.AdminLevel = "Operator"
-		case "admin", "administrator":
-			u.AdminLevel = "Administrator"
-		default:
-			return bad("adminlevel=%q: expected None, Operator or Administrator", v)
-		}
-	}
-	return nil
-}
-
-func (p *planner) modifyUser(name string) error {
-	u := p.pol.FindUser(name)
-	if u == nil {
-		return bad("user %q does not exist", name)
-	}
-	nu := *u
-	if err := setUser(&nu, p.c.Set); err != nil {
-		return err
-	}
-	acct, byAcct := value(p.c.Where, "account", "accounts")
-	part, byPart := value(p.c.Where, "partition", "partitions")
-	touched := 0
-	for i := range p.pol.Assocs {
-		as := p.pol.Assocs[i]
-		if as.User != name || (byAcct && !slices.Contains(strings.Split(acct, ","), as.Account)) || (byPart && as.Partition != part) {
-			continue
-		}
-		if err := setAssoc(&p.pol, &as, p.c.Set, userKeys()); err != nil {
-			return err
-		}
-		touched++
-		p.emit(&event.AssociationPut{Association: as})
-	}
-	if touched == 0 && byAcct {
-		return bad("user %q has no association with account %q", name, acct)
-	}
-	p.emit(&event.UserPut{User: nu})
-	p.names = append(p.names, name)
-	return nil
-}
-
-func (p *planner) deleteUser(name string) error {
-	u := p.pol.FindUser(name)
-	if u == nil {
-		return bad("user %q does not exist", name)
-	}
-	acct, byAcct := value(p.c.Where, "account", "accounts")
-	live := liveJobs(p.st, func(j *state.Job) bool { return j.Spec.User == name && (!byAcct || j.Spec.Account == acct) })
-	if live > 0 {
-		return bad("user %q has %d jobs", name, live)
-	}
-	if !byAcct {
-		p.emit(&event.UserRemoved{Name: name})
-		p.names = append(p.names, name)
-		return nil
-	}
-	if u.DefaultAccount == acct {
-		return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", acct, name))
-	}
-	for i := range p.pol.Assocs {
-		if a := &p.pol.Assocs[i]; a.User == name && a.Account == acct {
-			p.emit(&event.AssociationRemoved{ID: a.ID})
-		}
-	}
-	p.names = append(p.names, name)
-	return nil
 }

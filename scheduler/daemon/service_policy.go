@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/policy"
+	"github.com/musterhpc/muster/spec"
+)
+
+// History reads the ledger's events from the first, in order, until visit
+// returns false or there are no more.
+type History func(ctx context.Context, visit func(*event.Envelope) bool) error
+
+// ChangePolicy is sacctmgr add, modify, delete and load. An operator may make
+// any change, a coordinator some to the users of the account.
+func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChangeRequest) (*apiv1.PolicyChangeReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: pairs(req.GetWhere()), Set: pairs(req.GetSet())}
+	load := req.GetVerb() == apiv1.PolicyChangeRequest_LOAD
+	if !s.admin(who) && (load || !policy.MayChange(st, who.User, change)) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	var events []event.Event
+	var names []string
+	if load {
+		events, names, err = policy.Load(st, req.GetText(), req.GetClean())
+	} else {
+		events, names, err = policy.Plan(st, change)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(events) > 0 && !req.GetTry() {
+		if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
+			return nil, rep.err
+		}
+	}
+	return &apiv1.PolicyChangeReply{Changed: names}, nil
+}
+
+func pairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
+	out := make([]spec.KeyValue, len(list))
+	for i, e := range list {
+		out[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
+	}
+	return out
+}
+
+// GetPolicy shows accounts, users, associations, QOS, keys and resources.
+func (s *ClusterService) GetPolicy(ctx context.Context, req *apiv1.PolicyRequest) (*apiv1.PolicyReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	out := wire.Policy(st.Policy)
+	out.Cluster, out.Now = st.ClusterName, int64(s.C.deps.Clock.Now())
+	if req.GetDump() {
+		out.Dump = policy.Dump(st)
+	}
+	return out, nil
+}
+
+// Transactions lists the changes of the policy from the ledger's history.
+func (s *ClusterService) Transactions(ctx context.Context, req *apiv1.TransactionsRequest) (*apiv1.TransactionsReply, error) {
+	who, _, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	if s.C.deps.History == nil {
+		return nil, spec.Refuse(spec.CodeDisabled, "this controller keeps no history that can be read")
+	}
+	out := &apiv1.TransactionsReply{}
+	journal := policy.NewJournal()
+	err = s.C.deps.History(ctx, func(env *event.Envelope) bool {
+		t, ok := journal.Note(env)
+		if ok && int64(t.At) >= req.GetSince() && (req.GetUntil() == 0 || int64(t.At) < req.GetUntil()) {
+			out.Transactions = append(out.Transactions, &apiv1.Transaction{At: int64(t.At), Action: t.Action, Actor: t.Actor, Where: t.Where, Info: t.Info, Seq: t.Seq})
+		}
+		return ctx.Err() == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, ctx.Err()
+}

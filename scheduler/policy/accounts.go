@@ -1,0 +1,265 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// putAssoc applies settings to an association and plans it, and the end of
+// what it used where RawUsage=0 is set.
+func (p *planner) putAssoc(a spec.Association, set []spec.KeyValue, skip []string) error {
+	clear, err := setAssoc(p.pol(), &a, set, skip)
+	if err != nil {
+		return err
+	}
+	if err := p.emit(&event.AssociationPut{Association: a}); err != nil {
+		return err
+	}
+	if clear {
+		return p.emit(&event.UsageCleared{Assoc: a.ID})
+	}
+	return nil
+}
+
+func (p *planner) newAssoc(account, user, partition string, parent uint32) spec.Association {
+	return spec.Association{ID: p.pol().NextAssoc + 1, Account: account, User: user, Partition: partition, Parent: parent, Shares: 1}
+}
+
+// accountKeys are options of accounts themselves; all others are of their
+// associations.
+func accountKeys() []string {
+	return []string{"description", "organization", "parent", "cluster", "clusters", "name", "names", "account", "accounts"}
+}
+
+func (p *planner) account() error {
+	if err := p.knownConditions("name", "names", "account", "accounts", "parent", "organization", "description"); err != nil {
+		return err
+	}
+	for _, name := range p.matchAccounts() {
+		var err error
+		switch p.c.Verb {
+		case Add:
+			err = p.addAccount(name)
+		case Modify:
+			err = p.modifyAccount(name)
+		default:
+			err = p.deleteAccount(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matchAccounts lists the accounts that a command is about.
+func (p *planner) matchAccounts() []string {
+	if p.c.Verb == Add {
+		return p.c.Names
+	}
+	names := p.c.Names
+	if by, ok := listValue(p.c.Where, "account", "accounts", "name", "names"); ok {
+		names = append(slices.Clone(names), by...)
+	}
+	filtered := false
+	match := func(a *spec.Account) bool {
+		for _, f := range [...]struct{ key, is string }{{"parent", a.Parent}, {"organization", a.Organization}, {"description", a.Description}} {
+			if want, ok := listValue(p.c.Where, f.key); ok {
+				filtered = true
+				if !slices.ContainsFunc(want, func(w string) bool { return strings.EqualFold(w, f.is) }) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	var out []string
+	for i := range p.pol().Accounts {
+		a := &p.pol().Accounts[i]
+		if match(a) && (len(names) == 0 || slices.Contains(names, a.Name)) {
+			out = append(out, a.Name)
+		}
+	}
+	if !filtered {
+		return names // one that does not exist is told
+	}
+	return out
+}
+
+func setAccount(a *spec.Account, set []spec.KeyValue) {
+	if v, ok := value(set, "description"); ok {
+		a.Description = v
+	}
+	if v, ok := value(set, "organization"); ok {
+		a.Organization = v
+	}
+	if v, ok := value(set, "parent"); ok {
+		a.Parent = v
+	}
+}
+
+func (p *planner) addAccount(name string) error {
+	if p.pol().FindAccount(name) != nil {
+		return nil
+	}
+	if err := validName(name); err != nil {
+		return err
+	}
+	all := p.all()
+	a := spec.Account{Name: name, Description: name, Organization: name, Parent: "root"}
+	setAccount(&a, all)
+	if _, given := value(all, "organization"); !given && a.Parent != "root" {
+		if up := p.pol().FindAccount(a.Parent); up != nil {
+			a.Organization = up.Organization
+		}
+	}
+	parent := p.pol().AccountAssoc(a.Parent)
+	if parent == 0 {
+		return bad("parent account %q does not exist", a.Parent)
+	}
+	if err := p.emit(&event.AccountPut{Account: a}); err != nil {
+		return err
+	}
+	p.names = append(p.names, name)
+	return p.putAssoc(p.newAssoc(name, "", "", parent), all, accountKeys())
+}
+
+func (p *planner) modifyAccount(name string) error {
+	old, assoc := p.pol().FindAccount(name), p.pol().FindAssoc(name, "", "")
+	if old == nil || assoc == nil {
+		return bad("account %q does not exist", name)
+	}
+	a, as := *old, *assoc
+	setAccount(&a, p.c.Set)
+	if a.Parent != old.Parent {
+		if as.Parent = p.pol().AccountAssoc(a.Parent); as.Parent == 0 || name == "root" {
+			return bad("account %q cannot be put below %q, which does not exist or is below it", name, a.Parent)
+		}
+	}
+	if err := p.emit(&event.AccountPut{Account: a}); err != nil {
+		return err
+	}
+	p.names = append(p.names, name)
+	return p.putAssoc(as, p.c.Set, accountKeys())
+}
+
+func (p *planner) deleteAccount(name string) error {
+	if p.pol().FindAccount(name) == nil {
+		return bad("account %q does not exist", name)
+	}
+	if name == "root" {
+		return bad("the root account cannot be deleted")
+	}
+	if n := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.Account == name }); n > 0 {
+		return bad("account %q has %d jobs", name, n)
+	}
+	for i := range p.pol().Accounts {
+		if a := &p.pol().Accounts[i]; a.Parent == name {
+			return bad("account %q has a child, %q", name, a.Name)
+		}
+	}
+	for _, u := range slices.Clone(p.pol().Users) {
+		if u.DefaultAccount != name {
+			continue
+		}
+		for i := range p.pol().Assocs {
+			if a := &p.pol().Assocs[i]; a.User == u.Name && a.Account != name {
+				return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", name, u.Name))
+			}
+		}
+		u.DefaultAccount = ""
+		if err := p.emit(&event.UserPut{User: u}); err != nil {
+			return err
+		}
+	}
+	p.names = append(p.names, name)
+	return p.emit(&event.AccountRemoved{Name: name})
+}
+
+// coordinator adds or removes coordinators: names are users, account= says of
+// what.
+func (p *planner) coordinator() error {
+	accounts, ok := listValue(p.all(), "account", "accounts", "acct")
+	users := p.c.Names
+	if by, given := listValue(p.all(), "name", "names", "user", "users"); given {
+		users = append(slices.Clone(users), by...)
+	}
+	switch {
+	case p.c.Verb == Modify:
+		return bad("coordinators are added and deleted, not modified")
+	case !ok || len(users) == 0:
+		return bad("name the users and account=: add coordinator account=ml names=alice")
+	}
+	for _, user := range users {
+		if p.c.Verb == Add && p.pol().FindUser(user) == nil {
+			return bad("user %q does not exist", user)
+		}
+		for _, name := range accounts {
+			a := p.pol().FindAccount(name)
+			if a == nil {
+				return bad("account %q does not exist", name)
+			}
+			if slices.Contains(a.Coordinators, user) == (p.c.Verb == Add) {
+				continue
+			}
+			n := *a
+			n.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators), func(c string) bool { return c == user })
+			if p.c.Verb == Add {
+				n.Coordinators = append(n.Coordinators, user)
+			}
+			if err := p.emit(&event.AccountPut{Account: n}); err != nil {
+				return err
+			}
+			p.names = append(p.names, user+" of "+name)
+		}
+	}
+	return nil
+}
+
+// Coordinates tells whether a user may change what is below an account: as a
+// coordinator of it or of one above it.
+func Coordinates(pol *state.Policy, user, account string) bool {
+	for depth := 0; account != "" && depth < 64; depth++ {
+		a := pol.FindAccount(account)
+		if a == nil {
+			return false
+		}
+		if slices.Contains(a.Coordinators, user) {
+			return true
+		}
+		account = a.Parent
+	}
+	return false
+}
+
+// MayChange tells whether a user who is no operator may make a change: a
+// coordinator may add, modify and delete users in the accounts named, but not
+// make operators of them, and not give them QOS.
+func MayChange(st *state.State, user string, c Change) bool {
+	entity := strings.ToLower(c.Entity)
+	if entity != "user" && entity != "association" {
+		return false
+	}
+	for _, kv := range c.Set {
+		switch plainKey(kv.Key) {
+		case "adminlevel", "admin", "qos", "qoslevel", "defaultqos", "priority", "rawusage":
+			return false
+		}
+	}
+	all := slices.Concat(c.Where, c.Set)
+	accounts, ok := listValue(all, "account", "accounts")
+	if !ok {
+		if accounts, ok = listValue(all, "defaultaccount"); !ok || c.Verb != Add {
+			return false
+		}
+	}
+	if def, ok := listValue(all, "defaultaccount"); ok {
+		accounts = append(accounts, def...)
+	}
+	return len(accounts) > 0 && !slices.ContainsFunc(accounts, func(a string) bool { return !Coordinates(st.Policy, user, a) })
+}

@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// addKey gives a user a key; false if the user has it.
+func (p *planner) addKey(name, user string) (bool, error) {
+	if err := validName(name); err != nil {
+		return false, err
+	}
+	if p.pol().FindWCKey(name, user) != nil {
+		return false, nil
+	}
+	return true, p.emit(&event.WCKeyPut{Key: spec.WCKey{ID: p.pol().NextWCKey + 1, Name: name, User: user}})
+}
+
+// wckey adds or deletes keys of users: names are keys, user= says whose.
+func (p *planner) wckey() error {
+	users, ok := listValue(p.all(), "user", "users")
+	names := p.c.Names
+	if by, given := listValue(p.all(), "name", "names", "wckey", "wckeys"); given {
+		names = append(slices.Clone(names), by...)
+	}
+	switch {
+	case p.c.Verb == Modify:
+		return bad("wckeys are added and deleted, not modified")
+	case len(names) == 0, p.c.Verb == Add && !ok:
+		return bad("name the keys and user=: add wckey prod user=alice")
+	}
+	for _, name := range names {
+		if p.c.Verb == Add {
+			for _, user := range users {
+				if p.pol().FindUser(user) == nil {
+					return bad("user %q does not exist", user)
+				}
+				added, err := p.addKey(name, user)
+				if err != nil {
+					return err
+				}
+				if added {
+					p.names = append(p.names, name+" of "+user)
+				}
+			}
+			continue
+		}
+		for _, k := range slices.Clone(p.pol().WCKeys) {
+			if k.Name != name || (ok && !slices.Contains(users, k.User)) {
+				continue
+			}
+			if err := p.emit(&event.WCKeyRemoved{ID: k.ID}); err != nil {
+				return err
+			}
+			p.names = append(p.names, k.Name+" of "+k.User)
+		}
+	}
+	return nil
+}
+
+// resource changes what jobs hold beside nodes: name@server.
+func (p *planner) resource() error {
+	servers, byServer := listValue(p.all(), "server")
+	names := p.c.Names
+	if by, ok := listValue(p.all(), "name", "names", "resource", "resources"); ok {
+		names = append(slices.Clone(names), by...)
+	}
+	if p.c.Verb == Add {
+		if len(names) == 0 || len(servers) != 1 {
+			return bad("a resource needs a name and server=")
+		}
+		for _, name := range names {
+			if err := p.addResource(name, servers[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(names) == 0 && !byServer {
+		return bad("name the resource, or say where server=")
+	}
+	for _, r := range slices.Clone(p.pol().Resources) {
+		if (len(names) > 0 && !slices.Contains(names, r.Name)) || (byServer && !slices.Contains(servers, r.Server)) {
+			continue
+		}
+		var err error
+		if p.c.Verb == Delete {
+			err = p.emit(&event.ResourceRemoved{Name: r.Name, Server: r.Server})
+		} else if err = setResource(&r, p.c.Set); err == nil {
+			err = p.emit(&event.ResourcePut{Resource: r})
+		}
+		if err != nil {
+			return err
+		}
+		p.names = append(p.names, r.Name+"@"+r.Server)
+	}
+	return nil
+}
+
+func (p *planner) addResource(name, server string) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	if p.pol().FindResource(name, server) != nil {
+		return nil
+	}
+	r := spec.Resource{Name: name, Server: server, Type: "License", Description: name, Manager: ""}
+	if err := setResource(&r, p.all()); err != nil {
+		return err
+	}
+	if r.Count == 0 {
+		return bad("resource %q needs count=", name)
+	}
+	p.names = append(p.names, name+"@"+server)
+	return p.emit(&event.ResourcePut{Resource: r})
+}
+
+func setResource(r *spec.Resource, set []spec.KeyValue) error {
+	options := []option{
+		{"count", whole(&r.Count)}, {"lastconsumed", whole(&r.LastConsumed)}, {"description", text(&r.Description)},
+		{"servertype", text(&r.ServerType)}, {"allowed percentallowed", whole(&r.Allowed)},
+		{"type", func(v string, _ byte) error {
+			if !strings.EqualFold(v, "license") {
+				return errText("only licenses are counted")
+			}
+			r.Type = "License"
+			return nil
+		}},
+		{"flags", func(v string, mode byte) error {
+			for _, f := range strings.Split(v, ",") {
+				if !strings.EqualFold(f, "absolute") && f != "" && f != "-1" {
+					return errText("unknown flag " + strconv.Quote(f) + " (absolute is one)")
+				}
+				r.Absolute = strings.EqualFold(f, "absolute") && mode != '-'
+			}
+			return nil
+		}},
+	}
+	if err := apply("resource", options, []string{"server", "cluster", "clusters", "name", "names", "resource", "resources"}, set); err != nil {
+		return err
+	}
+	if !r.Absolute && r.Allowed > 100 {
+		return bad("allowed=%d: the part of the cluster is at most 100 per cent (flags=absolute makes it an amount)", r.Allowed)
+	}
+	return nil
+}

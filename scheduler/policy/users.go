@@ -1,0 +1,332 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// userKeys are options of users themselves; all others are of their
+// associations.
+func userKeys() []string {
+	return []string{"account", "accounts", "cluster", "clusters", "name", "names", "user", "users", "defaultaccount", "adminlevel", "admin", "partition", "partitions",
+		"defaultwckey", "wckey", "wckeys"}
+}
+
+func (p *planner) user() error {
+	if err := p.knownConditions("name", "names", "user", "users", "account", "accounts", "partition", "partitions", "defaultaccount", "adminlevel", "admin", "defaultwckey", "wckey", "wckeys"); err != nil {
+		return err
+	}
+	for _, name := range p.matchUsers() {
+		var err error
+		switch p.c.Verb {
+		case Add:
+			err = p.addUser(name)
+		case Modify:
+			err = p.modifyUser(name)
+		default:
+			err = p.deleteUser(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matchUsers lists the users that a command is about: those named, else all
+// to whom the conditions apply.
+func (p *planner) matchUsers() []string {
+	names := p.c.Names
+	if by, ok := listValue(p.c.Where, "name", "names", "user", "users"); ok && p.c.Verb != Add {
+		names = append(slices.Clone(names), by...)
+	}
+	if len(names) > 0 || p.c.Verb == Add {
+		return names
+	}
+	var out []string
+	for i := range p.pol().Users {
+		u := &p.pol().Users[i]
+		if def, ok := listValue(p.c.Where, "defaultaccount"); ok && !slices.Contains(def, u.DefaultAccount) {
+			continue
+		}
+		if level, ok := value(p.c.Where, "adminlevel", "admin"); ok {
+			want := spec.User{}
+			if setUser(p.pol(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil || want.AdminLevel != u.AdminLevel {
+				continue
+			}
+		}
+		if key, ok := listValue(p.c.Where, "defaultwckey"); ok && !slices.Contains(key, u.DefaultWCKey) {
+			continue
+		}
+		if len(p.assocsOf(u.Name)) > 0 || !p.narrowed() {
+			out = append(out, u.Name)
+		}
+	}
+	return out
+}
+
+// narrowed tells whether the conditions choose among a user's associations.
+func (p *planner) narrowed() bool {
+	_, a := value(p.c.Where, "account", "accounts")
+	_, b := value(p.c.Where, "partition", "partitions")
+	return a || b
+}
+
+// assocsOf are a user's associations to which the conditions apply; an empty
+// partition= means those of no partition.
+func (p *planner) assocsOf(user string) []spec.Association {
+	accounts, byAcct := listValue(p.c.Where, "account", "accounts")
+	parts, byPart := listValue(p.c.Where, "partition", "partitions")
+	if byPart && len(parts) == 0 {
+		parts = []string{""}
+	}
+	var out []spec.Association
+	for _, a := range p.pol().Assocs {
+		if a.User == user && (!byAcct || slices.Contains(accounts, a.Account)) && (!byPart || slices.Contains(parts, a.Partition)) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (p *planner) addUser(name string) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	all := p.all()
+	u := p.pol().FindUser(name)
+	def, hasDef := value(all, "defaultaccount")
+	accounts, given := listValue(all, "account", "accounts")
+	switch {
+	case !given && hasDef:
+		accounts = []string{def}
+	case hasDef && !slices.Contains(accounts, def) && p.pol().FindAssoc(def, name, "") == nil:
+		accounts = append(accounts, def)
+	}
+	keys, hasKeys := listValue(all, "wckey", "wckeys")
+	if len(accounts) == 0 && !(u != nil && hasKeys) {
+		return bad("user %q needs an account: account=NAME", name)
+	}
+	nu := spec.User{Name: name}
+	if u != nil {
+		nu = *u
+	}
+	if nu.DefaultAccount == "" && len(accounts) > 0 {
+		nu.DefaultAccount = accounts[0]
+	}
+	added := u == nil
+	for _, acct := range accounts {
+		n, err := p.addUserTo(name, acct, all)
+		if err != nil {
+			return err
+		}
+		added = added || n > 0
+	}
+	for _, key := range keys {
+		n, err := p.addKey(key, name)
+		if err != nil {
+			return err
+		}
+		added = added || n
+	}
+	if err := setUser(p.pol(), &nu, all); err != nil {
+		return err
+	}
+	if !added {
+		return nil
+	}
+	p.names = append(p.names, name)
+	return p.emit(&event.UserPut{User: nu})
+}
+
+// addUserTo adds a user to an account, in each partition named.
+func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error) {
+	parent := p.pol().AccountAssoc(acct)
+	if parent == 0 {
+		return 0, bad("account %q does not exist: add it first", acct)
+	}
+	parts, ok := listValue(all, "partition", "partitions")
+	if !ok || len(parts) == 0 {
+		parts = []string{""}
+	}
+	n := 0
+	for _, part := range parts {
+		if part != "" && p.t.Parts.Find(part) == nil {
+			return n, bad("partition %q does not exist", part)
+		}
+		if a := p.pol().FindAssoc(acct, name, part); a != nil && a.Partition == part {
+			continue
+		}
+		if err := p.putAssoc(p.newAssoc(acct, name, part, parent), all, userKeys()); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// setUser applies what is the user's own.
+func setUser(pol *state.Policy, u *spec.User, set []spec.KeyValue) error {
+	if v, ok := value(set, "defaultaccount"); ok {
+		if u.Name != "" && v != "" && !slices.ContainsFunc(pol.Assocs, func(a spec.Association) bool { return a.User == u.Name && a.Account == v }) {
+			return bad("user %q has no association with account %q, which shall be the default", u.Name, v)
+		}
+		u.DefaultAccount = v
+	}
+	if v, ok := value(set, "defaultwckey"); ok {
+		if v != "" && pol.FindWCKey(v, u.Name) == nil {
+			return bad("user %q has no wckey %q", u.Name, v)
+		}
+		u.DefaultWCKey = v
+	}
+	v, ok := value(set, "adminlevel", "admin")
+	if !ok {
+		return nil
+	}
+	low := strings.ToLower(v)
+	switch {
+	case low == "none":
+		u.AdminLevel = ""
+	case low != "" && strings.HasPrefix("operator", low):
+		u.AdminLevel = "Operator"
+	case low != "" && strings.HasPrefix("administrator", low):
+		u.AdminLevel = "Administrator"
+	default:
+		return bad("adminlevel=%q: expected None, Operator or Administrator", v)
+	}
+	return nil
+}
+
+func (p *planner) modifyUser(name string) error {
+	u := p.pol().FindUser(name)
+	if u == nil {
+		return bad("user %q does not exist", name)
+	}
+	nu := *u
+	if err := setUser(p.pol(), &nu, p.c.Set); err != nil {
+		return err
+	}
+	assocs := p.assocsOf(name)
+	if len(assocs) == 0 && p.narrowed() {
+		return bad("user %q has no association there", name)
+	}
+	own := slices.DeleteFunc(slices.Clone(p.c.Set), func(kv spec.KeyValue) bool { return slices.Contains(userKeys(), plainKey(kv.Key)) })
+	for _, as := range assocs {
+		if len(own) == 0 {
+			break
+		}
+		if err := p.putAssoc(as, own, nil); err != nil {
+			return err
+		}
+	}
+	if err := p.keysOf(name); err != nil {
+		return err
+	}
+	p.names = append(p.names, name)
+	return p.emit(&event.UserPut{User: nu})
+}
+
+// keysOf applies wckeys=, wckeys+= and wckeys-= of a user.
+func (p *planner) keysOf(user string) error {
+	for _, kv := range p.c.Set {
+		if k := plainKey(kv.Key); k != "wckey" && k != "wckeys" {
+			continue
+		}
+		want, _ := listValue([]spec.KeyValue{kv}, "wckey", "wckeys")
+		removing, exact := strings.HasSuffix(kv.Key, "-"), !strings.HasSuffix(kv.Key, "+")
+		for _, k := range slices.Clone(p.pol().WCKeys) {
+			if k.User == user && slices.Contains(want, k.Name) == removing && exact {
+				if err := p.emit(&event.WCKeyRemoved{ID: k.ID}); err != nil {
+					return err
+				}
+			}
+		}
+		for _, name := range want {
+			if removing {
+				break
+			}
+			if _, err := p.addKey(name, user); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *planner) deleteUser(name string) error {
+	u := p.pol().FindUser(name)
+	if u == nil {
+		return bad("user %q does not exist", name)
+	}
+	assocs, narrowed := p.assocsOf(name), p.narrowed()
+	if narrowed && len(assocs) == 0 {
+		return bad("user %q has no association there", name)
+	}
+	gone := func(id uint32) bool {
+		return slices.ContainsFunc(assocs, func(a spec.Association) bool { return a.ID == id })
+	}
+	live := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.User == name && (!narrowed || gone(j.Assoc)) })
+	if live > 0 {
+		return bad("user %q has %d jobs", name, live)
+	}
+	left := false
+	for i := range p.pol().Assocs {
+		a := &p.pol().Assocs[i]
+		left = left || (a.User == name && !gone(a.ID))
+	}
+	p.names = append(p.names, name)
+	if !left {
+		return p.dropUser(name)
+	}
+	for _, a := range assocs {
+		if err := p.emit(&event.AssociationRemoved{ID: a.ID}); err != nil {
+			return err
+		}
+	}
+	if p.pol().FindUser(name).DefaultAccount != "" && !slices.ContainsFunc(p.pol().Assocs, func(a spec.Association) bool { return a.User == name && a.Account == u.DefaultAccount }) {
+		return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", u.DefaultAccount, name))
+	}
+	return nil
+}
+
+// dropUser removes a user from everywhere.
+func (p *planner) dropUser(name string) error {
+	for _, a := range slices.Clone(p.pol().Accounts) {
+		if slices.Contains(a.Coordinators, name) {
+			a.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators), func(c string) bool { return c == name })
+			if err := p.emit(&event.AccountPut{Account: a}); err != nil {
+				return err
+			}
+		}
+	}
+	return p.emit(&event.UserRemoved{Name: name})
+}
+
+// association changes associations by what they tie together: account=, user=
+// and partition=.
+func (p *planner) association() error {
+	all := p.all()
+	users, byUser := listValue(all, "user", "users")
+	switch {
+	case len(p.c.Names) > 0:
+		return bad("an association has no name: say account=, user= and partition=")
+	case p.c.Verb == Add && byUser:
+		p.c.Entity, p.c.Names = "user", users
+		return p.user()
+	case p.c.Verb == Add:
+		return bad("an association needs account= and user=; an account has its own")
+	case byUser:
+		p.c.Entity, p.c.Names = "user", users
+		p.c.Where = slices.DeleteFunc(slices.Clone(p.c.Where), func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "user" || plainKey(kv.Key) == "users" })
+		return p.user()
+	case p.c.Verb == Modify:
+		p.c.Entity = "account"
+		return p.account()
+	}
+	return bad("an account's own association goes with the account: delete account")
+}
