@@ -215,4 +215,3 @@ func (c *call) loadPolicy(args []string) error {
 	req.Try = false
 	return c.ask(methodChangePolicy, req, &rep)
 }
-

@@ -23,7 +23,7 @@ type policyRow struct {
 	qosList []string // in force for the association
 	depth   int      // in the tree
 	parent  string   // the name of the account above the association's
-	lineage string   // the way to the association: /root/ml/0-alice/
+	lineage string   // the way to the association: /ml/0-alice/
 	more    []string // the cells of an entity of few columns
 	host    string   // of the controller
 	port    string
@@ -534,7 +534,7 @@ func (s *policyShow) place(a *apiv1.Association) (parent, lineage string) {
 		}
 		a = s.byID(a.GetParent())
 	}
-	for ; a != nil; a = s.byID(a.GetParent()) {
+	for ; a != nil && a.GetParent() != 0; a = s.byID(a.GetParent()) {
 		lineage = a.GetAccount() + "/" + lineage
 	}
 	return parent, "/" + lineage

@@ -130,6 +130,6 @@ type Deps struct {
 	// in order. It must not block.
 	Committed func(st *state.State, events []event.Envelope)
 	// History, if set, reads the whole history of events.
-	History History
-	Settings  Settings
+	History  History
+	Settings Settings
 }

@@ -126,7 +126,17 @@ func badQOS(pol *state.Policy, name string) error {
 	for i := range list {
 		names[i] = list[i].Name
 	}
-	return fmt.Errorf("You gave a bad qos '%s'. Valid QOS's are %s", name, strings.Join(names, ",")) //nolint:staticcheck // Slurm's words
+	return &unknownQOS{name, names}
+}
+
+// unknownQOS is the error of a QOS that does not exist, in Slurm's words.
+type unknownQOS struct {
+	name  string
+	known []string
+}
+
+func (e *unknownQOS) Error() string {
+	return fmt.Sprintf("You gave a bad qos '%s'. Valid QOS's are %s", e.name, strings.Join(e.known, ","))
 }
 
 // setQOSList changes the allowed QOS; += and -= work on what is inherited
@@ -219,8 +229,8 @@ func apply(what string, options []option, skip []string, set []spec.KeyValue) er
 			continue
 		}
 		if err := o.set(kv.Value, mode); err != nil {
-			if strings.HasPrefix(err.Error(), "You gave") {
-				faults = append(faults, err.Error())
+			if bad := (*unknownQOS)(nil); errors.As(err, &bad) {
+				faults = append(faults, bad.Error())
 				continue
 			}
 			faults = append(faults, fmt.Sprintf("%s=%s: %v", kv.Key, kv.Value, err))
