@@ -15,6 +15,7 @@ func commands() []entry {
 		{"sdiag", sdiagCommand},
 		{"why", whyCommand},
 		{"kpi", kpiCommand},
+		{"report", reportCommand},
 		{"token", tokenCommand},
 		{"init", initCommand},
 		{"up", upCommand},

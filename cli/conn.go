@@ -67,6 +67,8 @@ const (
 	methodAcctSQL        = "/muster.v1.Accounting/Sql"
 	methodAcctReport     = "/muster.v1.Accounting/Report"
 	methodAcctReasons    = "/muster.v1.Accounting/Reasons"
+	methodAcctJobReport  = "/muster.v1.Accounting/JobReport"
+	methodAcctAdvise     = "/muster.v1.Accounting/Advise"
 	methodAcctStatus     = "/muster.v1.Accounting/Status"
 )
 

@@ -30,7 +30,7 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
@@ -89,6 +89,12 @@ func samples() map[string]map[string]sample {
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
 		"why":   {"json": s(""), "yaml": s(""), "watch": s("3")},
 		"kpi":   {"by": s("account"), "kpi": s("throughput"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
+		"report": {
+			"window": on("muster report site", "7d"), "start": on("muster report site", "2026-11-01"), "end": on("muster report site", "2026-11-20"), "lines": on("muster report site", "5"),
+			"memory-below": on("muster report waste", "20%"), "accounts": on("muster report waste", "ml"), "users": on("muster report waste", "bob"), "csv": on("muster report waste", ""),
+			"json": s(""), "yaml": s(""), "html": s(""), "mail": s("nobody at all"), "from": on("muster report --mail=a@b 12", "nobody at all"),
+			"smtp": on("muster report --mail=a@b 12", "127.0.0.1:1"),
+		},
 		"token": {"lifetime": s("2d")},
 		"man":   {"dir": on("muster man", "MANDIR")},
 		"simulate": {
@@ -134,6 +140,7 @@ func everything(t *testing.T) *world {
 	w.watch = func(send func(*apiv1.JobInfo) error) error {
 		return send(&apiv1.JobInfo{State: uint32(spec.Failed), ExitCode: 9})
 	}
+	w.reported()
 	util := w.reply[methodAcctReport]
 	w.reply[methodAcctReport] = func(req proto.Message) (proto.Message, error) {
 		resp, err := util(req)

@@ -25,7 +25,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	if err != nil {
 		return nil, s.D.away(err)
 	}
-	r, err := s.newReport(q, scope, name == "kpi" || name == "budget")
+	r, err := s.newReport(q, scope, slices.Contains([]string{"kpi", "budget", "efficiency", "waste"}, name))
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +55,10 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.reservations(ctx)
 	case "kpi":
 		err = r.figures(ctx)
+	case "efficiency":
+		err = r.efficiency(ctx)
+	case "waste":
+		err = r.waste(ctx)
 	case "budget":
 		err = r.budget(ctx)
 	case "chargeback":
@@ -73,7 +77,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 func Reports() []string {
 	return []string{"cluster AccountUtilizationByQOS", "cluster AccountUtilizationByUser", "cluster UserUtilizationByAccount",
 		"cluster UserUtilizationByWckey", "cluster Utilization", "cluster WCKeyUtilizationByUser", "job SizesByAccount",
-		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "budget", "chargeback"}
+		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "budget", "chargeback"}
 }
 
 // report is one report being made.
@@ -414,7 +418,11 @@ func (r *report) figures(ctx context.Context) error {
 	at := map[string]int{}
 	for i, k := range kpi.All() {
 		at[k.Name] = i
-		r.columns([3]string{k.Name, "float", string(k.Unit)})
+		unit := string(k.Unit)
+		if k.Unit == kpi.Money {
+			unit = r.s.D.cfg.Rates.Currency
+		}
+		r.columns([3]string{k.Name, "float", unit})
 	}
 	rows := map[string][]any{}
 	if by == kpi.ByCluster {

@@ -1101,6 +1101,7 @@ type ReportQuery struct {
 	Count         bool                   `protobuf:"varint,17,opt,name=count,proto3" json:"count,omitempty"`              // job sizes: jobs instead of time
 	Flat          bool                   `protobuf:"varint,18,opt,name=flat,proto3" json:"flat,omitempty"`                // job sizes: each account by itself, not the tree's top
 	Jobs          []string               `protobuf:"bytes,19,rep,name=jobs,proto3" json:"jobs,omitempty"`                 // as in AcctQuery
+	Below         float64                `protobuf:"fixed64,20,opt,name=below,proto3" json:"below,omitempty"`             // waste: the part of the memory that a run's peak stayed below
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1268,6 +1269,13 @@ func (x *ReportQuery) GetJobs() []string {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *ReportQuery) GetBelow() float64 {
+	if x != nil {
+		return x.Below
+	}
+	return 0
 }
 
 type ReportReply struct {
@@ -1737,6 +1745,639 @@ func (x *ReasonsReply) GetNow() int64 {
 	return 0
 }
 
+// JobReportQuery asks for all that is known about one run of a job.
+type JobReportQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                      // 12, 36_7
+	MinSeq        uint64                 `protobuf:"varint,2,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"` // wait (up to 2 s) until this event is in
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobReportQuery) Reset() {
+	*x = JobReportQuery{}
+	mi := &file_accounting_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobReportQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobReportQuery) ProtoMessage() {}
+
+func (x *JobReportQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobReportQuery.ProtoReflect.Descriptor instead.
+func (*JobReportQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *JobReportQuery) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *JobReportQuery) GetMinSeq() uint64 {
+	if x != nil {
+		return x.MinSeq
+	}
+	return 0
+}
+
+type JobReportReply struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Run     *AcctRow               `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"` // the job's last run; unset = not known
+	Nodes   []*JobReportNode       `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Periods []*ReasonPeriod        `protobuf:"bytes,3,rep,name=periods,proto3" json:"periods,omitempty"`
+	Advice  []*UsageAdvice         `protobuf:"bytes,4,rep,name=advice,proto3" json:"advice,omitempty"`
+	Behind  uint64                 `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
+	Cluster string                 `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Now     int64                  `protobuf:"varint,7,opt,name=now,proto3" json:"now,omitempty"`
+	// What it cost; unset where there are no prices, no intensity or no
+	// measurement.
+	Cost          *float64 `protobuf:"fixed64,8,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
+	Currency      string   `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
+	EnergyJoules  *float64 `protobuf:"fixed64,10,opt,name=energy_joules,json=energyJoules,proto3,oneof" json:"energy_joules,omitempty"` // of nodes and devices, as far as it was measured
+	CarbonGrams   *float64 `protobuf:"fixed64,11,opt,name=carbon_grams,json=carbonGrams,proto3,oneof" json:"carbon_grams,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobReportReply) Reset() {
+	*x = JobReportReply{}
+	mi := &file_accounting_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobReportReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobReportReply) ProtoMessage() {}
+
+func (x *JobReportReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobReportReply.ProtoReflect.Descriptor instead.
+func (*JobReportReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *JobReportReply) GetRun() *AcctRow {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *JobReportReply) GetNodes() []*JobReportNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *JobReportReply) GetPeriods() []*ReasonPeriod {
+	if x != nil {
+		return x.Periods
+	}
+	return nil
+}
+
+func (x *JobReportReply) GetAdvice() []*UsageAdvice {
+	if x != nil {
+		return x.Advice
+	}
+	return nil
+}
+
+func (x *JobReportReply) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+func (x *JobReportReply) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *JobReportReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *JobReportReply) GetCost() float64 {
+	if x != nil && x.Cost != nil {
+		return *x.Cost
+	}
+	return 0
+}
+
+func (x *JobReportReply) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *JobReportReply) GetEnergyJoules() float64 {
+	if x != nil && x.EnergyJoules != nil {
+		return *x.EnergyJoules
+	}
+	return 0
+}
+
+func (x *JobReportReply) GetCarbonGrams() float64 {
+	if x != nil && x.CarbonGrams != nil {
+		return *x.CarbonGrams
+	}
+	return 0
+}
+
+// JobReportNode is what a run held and used on one node.
+type JobReportNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Cpus          int64                  `protobuf:"varint,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	MemMib        int64                  `protobuf:"varint,3,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Held          int64                  `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"` // ns
+	Lost          bool                   `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	Measured      bool                   `protobuf:"varint,6,opt,name=measured,proto3" json:"measured,omitempty"`
+	CpuTime       int64                  `protobuf:"varint,7,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`       // ns
+	PeakRss       *int64                 `protobuf:"varint,8,opt,name=peak_rss,json=peakRss,proto3,oneof" json:"peak_rss,omitempty"` // bytes
+	Gpus          []*JobReportGpu        `protobuf:"bytes,9,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobReportNode) Reset() {
+	*x = JobReportNode{}
+	mi := &file_accounting_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobReportNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobReportNode) ProtoMessage() {}
+
+func (x *JobReportNode) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobReportNode.ProtoReflect.Descriptor instead.
+func (*JobReportNode) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *JobReportNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JobReportNode) GetCpus() int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *JobReportNode) GetMemMib() int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return 0
+}
+
+func (x *JobReportNode) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *JobReportNode) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+func (x *JobReportNode) GetMeasured() bool {
+	if x != nil {
+		return x.Measured
+	}
+	return false
+}
+
+func (x *JobReportNode) GetCpuTime() int64 {
+	if x != nil {
+		return x.CpuTime
+	}
+	return 0
+}
+
+func (x *JobReportNode) GetPeakRss() int64 {
+	if x != nil && x.PeakRss != nil {
+		return *x.PeakRss
+	}
+	return 0
+}
+
+func (x *JobReportNode) GetGpus() []*JobReportGpu {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+type JobReportGpu struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Measured      bool                   `protobuf:"varint,4,opt,name=measured,proto3" json:"measured,omitempty"`
+	Held          int64                  `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`                            // ns
+	Util          int64                  `protobuf:"varint,6,opt,name=util,proto3" json:"util,omitempty"`                            // ns: integral of utilisation
+	Sm            *int64                 `protobuf:"varint,7,opt,name=sm,proto3,oneof" json:"sm,omitempty"`                          // ns: integral of SM activity; unset = not measured
+	NoProcess     int64                  `protobuf:"varint,8,opt,name=no_process,json=noProcess,proto3" json:"no_process,omitempty"` // ns
+	Idle          int64                  `protobuf:"varint,9,opt,name=idle,proto3" json:"idle,omitempty"`                            // ns: a process without work
+	PeakMem       int64                  `protobuf:"varint,10,opt,name=peak_mem,json=peakMem,proto3" json:"peak_mem,omitempty"`      // bytes
+	EnergyMj      *int64                 `protobuf:"varint,11,opt,name=energy_mj,json=energyMj,proto3,oneof" json:"energy_mj,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobReportGpu) Reset() {
+	*x = JobReportGpu{}
+	mi := &file_accounting_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobReportGpu) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobReportGpu) ProtoMessage() {}
+
+func (x *JobReportGpu) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobReportGpu.ProtoReflect.Descriptor instead.
+func (*JobReportGpu) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *JobReportGpu) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *JobReportGpu) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *JobReportGpu) GetMeasured() bool {
+	if x != nil {
+		return x.Measured
+	}
+	return false
+}
+
+func (x *JobReportGpu) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetUtil() int64 {
+	if x != nil {
+		return x.Util
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetSm() int64 {
+	if x != nil && x.Sm != nil {
+		return *x.Sm
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetNoProcess() int64 {
+	if x != nil {
+		return x.NoProcess
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetIdle() int64 {
+	if x != nil {
+		return x.Idle
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetPeakMem() int64 {
+	if x != nil {
+		return x.PeakMem
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetEnergyMj() int64 {
+	if x != nil && x.EnergyMj != nil {
+		return *x.EnergyMj
+	}
+	return 0
+}
+
+// Advice is a change that a user's own history speaks for.
+type UsageAdvice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                      // memory, time, cpus, gpus, gpu_use
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                      // the finding, with its numbers
+	Change        string                 `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`                  // the option to use; empty where none helps
+	Runs          uint32                 `protobuf:"varint,4,opt,name=runs,proto3" json:"runs,omitempty"`                     // on how many runs it rests
+	Gain          int64                  `protobuf:"varint,5,opt,name=gain,proto3" json:"gain,omitempty"`                     // ns that runs which asked for no more waited less; 0 = not known
+	Peers         uint32                 `protobuf:"varint,6,opt,name=peers,proto3" json:"peers,omitempty"`                   // on how many such runs gain rests
+	JobName       string                 `protobuf:"bytes,7,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"` // of the runs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageAdvice) Reset() {
+	*x = UsageAdvice{}
+	mi := &file_accounting_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageAdvice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageAdvice) ProtoMessage() {}
+
+func (x *UsageAdvice) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageAdvice.ProtoReflect.Descriptor instead.
+func (*UsageAdvice) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UsageAdvice) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *UsageAdvice) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *UsageAdvice) GetChange() string {
+	if x != nil {
+		return x.Change
+	}
+	return ""
+}
+
+func (x *UsageAdvice) GetRuns() uint32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *UsageAdvice) GetGain() int64 {
+	if x != nil {
+		return x.Gain
+	}
+	return 0
+}
+
+func (x *UsageAdvice) GetPeers() uint32 {
+	if x != nil {
+		return x.Peers
+	}
+	return 0
+}
+
+func (x *UsageAdvice) GetJobName() string {
+	if x != nil {
+		return x.JobName
+	}
+	return ""
+}
+
+// AdviceQuery asks for advice to a user: one set for each of the job names that
+// used most.
+type AdviceQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Names         uint32                 `protobuf:"varint,2,opt,name=names,proto3" json:"names,omitempty"` // at most; 0 = 5
+	MinSeq        uint64                 `protobuf:"varint,3,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdviceQuery) Reset() {
+	*x = AdviceQuery{}
+	mi := &file_accounting_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdviceQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdviceQuery) ProtoMessage() {}
+
+func (x *AdviceQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdviceQuery.ProtoReflect.Descriptor instead.
+func (*AdviceQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AdviceQuery) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *AdviceQuery) GetNames() uint32 {
+	if x != nil {
+		return x.Names
+	}
+	return 0
+}
+
+func (x *AdviceQuery) GetMinSeq() uint64 {
+	if x != nil {
+		return x.MinSeq
+	}
+	return 0
+}
+
+type AdviceReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Advice        []*UsageAdvice         `protobuf:"bytes,1,rep,name=advice,proto3" json:"advice,omitempty"`
+	Behind        uint64                 `protobuf:"varint,2,opt,name=behind,proto3" json:"behind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdviceReply) Reset() {
+	*x = AdviceReply{}
+	mi := &file_accounting_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdviceReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdviceReply) ProtoMessage() {}
+
+func (x *AdviceReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdviceReply.ProtoReflect.Descriptor instead.
+func (*AdviceReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AdviceReply) GetAdvice() []*UsageAdvice {
+	if x != nil {
+		return x.Advice
+	}
+	return nil
+}
+
+func (x *AdviceReply) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
 type AccountingStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1745,7 +2386,7 @@ type AccountingStatusRequest struct {
 
 func (x *AccountingStatusRequest) Reset() {
 	*x = AccountingStatusRequest{}
-	mi := &file_accounting_proto_msgTypes[15]
+	mi := &file_accounting_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +2399,7 @@ func (*AccountingStatusRequest) ProtoMessage() {}
 
 func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[15]
+	mi := &file_accounting_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +2413,7 @@ func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingStatusRequest.ProtoReflect.Descriptor instead.
 func (*AccountingStatusRequest) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{15}
+	return file_accounting_proto_rawDescGZIP(), []int{22}
 }
 
 type AccountingStatusReply struct {
@@ -1789,7 +2430,7 @@ type AccountingStatusReply struct {
 
 func (x *AccountingStatusReply) Reset() {
 	*x = AccountingStatusReply{}
-	mi := &file_accounting_proto_msgTypes[16]
+	mi := &file_accounting_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +2443,7 @@ func (*AccountingStatusReply) ProtoMessage() {}
 
 func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[16]
+	mi := &file_accounting_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2457,7 @@ func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingStatusReply.ProtoReflect.Descriptor instead.
 func (*AccountingStatusReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{16}
+	return file_accounting_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AccountingStatusReply) GetSeq() uint64 {
@@ -1983,7 +2624,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\x05views\x18\x05 \x01(\bR\x05views\"6\n" +
 	"\bSqlReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\xb2\x03\n" +
+	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\xc8\x03\n" +
 	"\vReportQuery\x12\x16\n" +
 	"\x06report\x18\x01 \x01(\tR\x06report\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -2006,7 +2647,8 @@ const file_accounting_proto_rawDesc = "" +
 	"\bgrouping\x18\x10 \x03(\x03R\bgrouping\x12\x14\n" +
 	"\x05count\x18\x11 \x01(\bR\x05count\x12\x12\n" +
 	"\x04flat\x18\x12 \x01(\bR\x04flat\x12\x12\n" +
-	"\x04jobs\x18\x13 \x03(\tR\x04jobs\"\xe8\x01\n" +
+	"\x04jobs\x18\x13 \x03(\tR\x04jobs\x12\x14\n" +
+	"\x05below\x18\x14 \x01(\x01R\x05below\"\xe8\x01\n" +
 	"\vReportReply\x121\n" +
 	"\acolumns\x18\x01 \x03(\v2\x17.muster.v1.ReportColumnR\acolumns\x12(\n" +
 	"\x04rows\x18\x02 \x03(\v2\x14.muster.v1.ReportRowR\x04rows\x12\x14\n" +
@@ -2037,7 +2679,69 @@ const file_accounting_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06behind\x18\x04 \x01(\x04R\x06behind\x12\x18\n" +
 	"\acluster\x18\x05 \x01(\tR\acluster\x12\x10\n" +
-	"\x03now\x18\x06 \x01(\x03R\x03now\"\x19\n" +
+	"\x03now\x18\x06 \x01(\x03R\x03now\";\n" +
+	"\x0eJobReportQuery\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x17\n" +
+	"\amin_seq\x18\x02 \x01(\x04R\x06minSeq\"\xc0\x03\n" +
+	"\x0eJobReportReply\x12$\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.muster.v1.AcctRowR\x03run\x12.\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x18.muster.v1.JobReportNodeR\x05nodes\x121\n" +
+	"\aperiods\x18\x03 \x03(\v2\x17.muster.v1.ReasonPeriodR\aperiods\x12.\n" +
+	"\x06advice\x18\x04 \x03(\v2\x16.muster.v1.UsageAdviceR\x06advice\x12\x16\n" +
+	"\x06behind\x18\x05 \x01(\x04R\x06behind\x12\x18\n" +
+	"\acluster\x18\x06 \x01(\tR\acluster\x12\x10\n" +
+	"\x03now\x18\a \x01(\x03R\x03now\x12\x17\n" +
+	"\x04cost\x18\b \x01(\x01H\x00R\x04cost\x88\x01\x01\x12\x1a\n" +
+	"\bcurrency\x18\t \x01(\tR\bcurrency\x12(\n" +
+	"\renergy_joules\x18\n" +
+	" \x01(\x01H\x01R\fenergyJoules\x88\x01\x01\x12&\n" +
+	"\fcarbon_grams\x18\v \x01(\x01H\x02R\vcarbonGrams\x88\x01\x01B\a\n" +
+	"\x05_costB\x10\n" +
+	"\x0e_energy_joulesB\x0f\n" +
+	"\r_carbon_grams\"\x89\x02\n" +
+	"\rJobReportNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x17\n" +
+	"\amem_mib\x18\x03 \x01(\x03R\x06memMib\x12\x12\n" +
+	"\x04held\x18\x04 \x01(\x03R\x04held\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\x12\x1a\n" +
+	"\bmeasured\x18\x06 \x01(\bR\bmeasured\x12\x19\n" +
+	"\bcpu_time\x18\a \x01(\x03R\acpuTime\x12\x1e\n" +
+	"\bpeak_rss\x18\b \x01(\x03H\x00R\apeakRss\x88\x01\x01\x12+\n" +
+	"\x04gpus\x18\t \x03(\v2\x17.muster.v1.JobReportGpuR\x04gpusB\v\n" +
+	"\t_peak_rss\"\xaa\x02\n" +
+	"\fJobReportGpu\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x1a\n" +
+	"\bmeasured\x18\x04 \x01(\bR\bmeasured\x12\x12\n" +
+	"\x04held\x18\x05 \x01(\x03R\x04held\x12\x12\n" +
+	"\x04util\x18\x06 \x01(\x03R\x04util\x12\x13\n" +
+	"\x02sm\x18\a \x01(\x03H\x00R\x02sm\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"no_process\x18\b \x01(\x03R\tnoProcess\x12\x12\n" +
+	"\x04idle\x18\t \x01(\x03R\x04idle\x12\x19\n" +
+	"\bpeak_mem\x18\n" +
+	" \x01(\x03R\apeakMem\x12 \n" +
+	"\tenergy_mj\x18\v \x01(\x03H\x01R\benergyMj\x88\x01\x01B\x05\n" +
+	"\x03_smB\f\n" +
+	"\n" +
+	"_energy_mj\"\xa6\x01\n" +
+	"\vUsageAdvice\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
+	"\x06change\x18\x03 \x01(\tR\x06change\x12\x12\n" +
+	"\x04runs\x18\x04 \x01(\rR\x04runs\x12\x12\n" +
+	"\x04gain\x18\x05 \x01(\x03R\x04gain\x12\x14\n" +
+	"\x05peers\x18\x06 \x01(\rR\x05peers\x12\x19\n" +
+	"\bjob_name\x18\a \x01(\tR\ajobName\"P\n" +
+	"\vAdviceQuery\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
+	"\x05names\x18\x02 \x01(\rR\x05names\x12\x17\n" +
+	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\"U\n" +
+	"\vAdviceReply\x12.\n" +
+	"\x06advice\x18\x01 \x03(\v2\x16.muster.v1.UsageAdviceR\x06advice\x12\x16\n" +
+	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\x19\n" +
 	"\x17AccountingStatusRequest\"\x92\x01\n" +
 	"\x15AccountingStatusReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x19\n" +
@@ -2059,7 +2763,7 @@ func file_accounting_proto_rawDescGZIP() []byte {
 	return file_accounting_proto_rawDescData
 }
 
-var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_accounting_proto_goTypes = []any{
 	(*AcctQuery)(nil),               // 0: muster.v1.AcctQuery
 	(*AcctReply)(nil),               // 1: muster.v1.AcctReply
@@ -2076,29 +2780,42 @@ var file_accounting_proto_goTypes = []any{
 	(*Cell)(nil),                    // 12: muster.v1.Cell
 	(*ReasonsQuery)(nil),            // 13: muster.v1.ReasonsQuery
 	(*ReasonsReply)(nil),            // 14: muster.v1.ReasonsReply
-	(*AccountingStatusRequest)(nil), // 15: muster.v1.AccountingStatusRequest
-	(*AccountingStatusReply)(nil),   // 16: muster.v1.AccountingStatusReply
-	(*Tres)(nil),                    // 17: muster.v1.Tres
-	(*Usage)(nil),                   // 18: muster.v1.Usage
-	(*ReasonPeriod)(nil),            // 19: muster.v1.ReasonPeriod
+	(*JobReportQuery)(nil),          // 15: muster.v1.JobReportQuery
+	(*JobReportReply)(nil),          // 16: muster.v1.JobReportReply
+	(*JobReportNode)(nil),           // 17: muster.v1.JobReportNode
+	(*JobReportGpu)(nil),            // 18: muster.v1.JobReportGpu
+	(*UsageAdvice)(nil),             // 19: muster.v1.UsageAdvice
+	(*AdviceQuery)(nil),             // 20: muster.v1.AdviceQuery
+	(*AdviceReply)(nil),             // 21: muster.v1.AdviceReply
+	(*AccountingStatusRequest)(nil), // 22: muster.v1.AccountingStatusRequest
+	(*AccountingStatusReply)(nil),   // 23: muster.v1.AccountingStatusReply
+	(*Tres)(nil),                    // 24: muster.v1.Tres
+	(*Usage)(nil),                   // 25: muster.v1.Usage
+	(*ReasonPeriod)(nil),            // 26: muster.v1.ReasonPeriod
 }
 var file_accounting_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
-	17, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
-	17, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
-	18, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
+	24, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
+	24, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
+	25, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
 	5,  // 4: muster.v1.AcctScriptReply.scripts:type_name -> muster.v1.AcctScript
 	2,  // 5: muster.v1.AcctScript.row:type_name -> muster.v1.AcctRow
 	10, // 6: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
 	11, // 7: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
 	12, // 8: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
 	2,  // 9: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
-	19, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	26, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
+	2,  // 11: muster.v1.JobReportReply.run:type_name -> muster.v1.AcctRow
+	17, // 12: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
+	26, // 13: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
+	19, // 14: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
+	18, // 15: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
+	19, // 16: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 // file_accounting_proto_init_once builds the descriptors at their first use.
@@ -2116,13 +2833,16 @@ func file_accounting_proto_init() {
 		(*Cell_Float)(nil),
 		(*Cell_Null)(nil),
 	}
+	file_accounting_proto_msgTypes[16].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[17].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_accounting_proto_rawDesc), len(file_accounting_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -342,6 +342,16 @@ func (a absentAccounting) Scripts(context.Context, *apiv1.AcctScriptQuery) (*api
 // Sql refuses.
 func (a absentAccounting) Sql(*apiv1.SqlQuery, service.Accounting_SqlServer) error { return a.away() }
 
+// JobReport refuses.
+func (a absentAccounting) JobReport(context.Context, *apiv1.JobReportQuery) (*apiv1.JobReportReply, error) {
+	return nil, a.away()
+}
+
+// Advise refuses.
+func (a absentAccounting) Advise(context.Context, *apiv1.AdviceQuery) (*apiv1.AdviceReply, error) {
+	return nil, a.away()
+}
+
 // Reasons refuses.
 func (a absentAccounting) Reasons(context.Context, *apiv1.ReasonsQuery) (*apiv1.ReasonsReply, error) {
 	return nil, a.away()

@@ -62,7 +62,7 @@ const file_service_proto_rawDesc = "" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
 	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
-	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xb6\x03\n" +
+	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xb3\x04\n" +
 	"\n" +
 	"Accounting\x122\n" +
 	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\x127\n" +
@@ -70,7 +70,9 @@ const file_service_proto_rawDesc = "" +
 	"\aScripts\x12\x1a.muster.v1.AcctScriptQuery\x1a\x1a.muster.v1.AcctScriptReply\x121\n" +
 	"\x03Sql\x12\x13.muster.v1.SqlQuery\x1a\x13.muster.v1.SqlReply0\x01\x128\n" +
 	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\x12;\n" +
-	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\x12N\n" +
+	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\x12A\n" +
+	"\tJobReport\x12\x19.muster.v1.JobReportQuery\x1a\x19.muster.v1.JobReportReply\x128\n" +
+	"\x06Advise\x12\x16.muster.v1.AdviceQuery\x1a\x16.muster.v1.AdviceReply\x12N\n" +
 	"\x06Status\x12\".muster.v1.AccountingStatusRequest\x1a .muster.v1.AccountingStatusReplyB4Z2github.com/musterhpc/muster/api/v1/service;serviceb\x06proto3"
 
 var file_service_proto_goTypes = []any{
@@ -107,39 +109,43 @@ var file_service_proto_goTypes = []any{
 	(*v1.SqlQuery)(nil),                // 30: muster.v1.SqlQuery
 	(*v1.ReportQuery)(nil),             // 31: muster.v1.ReportQuery
 	(*v1.ReasonsQuery)(nil),            // 32: muster.v1.ReasonsQuery
-	(*v1.AccountingStatusRequest)(nil), // 33: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 34: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 35: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 36: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 37: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 38: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 39: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 40: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 41: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 42: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 43: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 44: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 45: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 46: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 47: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 48: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 49: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 50: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 51: muster.v1.CreateTokenReply
-	(*v1.ShutdownReply)(nil),           // 52: muster.v1.ShutdownReply
-	(*v1.ReservationsReply)(nil),       // 53: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 54: muster.v1.ReservationChangeReply
-	(*v1.EnrolReply)(nil),              // 55: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 56: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 57: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 58: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 59: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 60: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 61: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 62: muster.v1.SqlReply
-	(*v1.ReportReply)(nil),             // 63: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 64: muster.v1.ReasonsReply
-	(*v1.AccountingStatusReply)(nil),   // 65: muster.v1.AccountingStatusReply
+	(*v1.JobReportQuery)(nil),          // 33: muster.v1.JobReportQuery
+	(*v1.AdviceQuery)(nil),             // 34: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 35: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 36: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 37: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 38: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 39: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 40: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 41: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 42: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 43: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 44: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 45: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 46: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 47: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 48: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 49: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 50: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 51: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 52: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 53: muster.v1.CreateTokenReply
+	(*v1.ShutdownReply)(nil),           // 54: muster.v1.ShutdownReply
+	(*v1.ReservationsReply)(nil),       // 55: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 56: muster.v1.ReservationChangeReply
+	(*v1.EnrolReply)(nil),              // 57: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 58: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 59: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 60: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 61: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 62: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 63: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 64: muster.v1.SqlReply
+	(*v1.ReportReply)(nil),             // 65: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 66: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 67: muster.v1.JobReportReply
+	(*v1.AdviceReply)(nil),             // 68: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 69: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -177,45 +183,49 @@ var file_service_proto_depIdxs = []int32{
 	30, // 32: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
 	31, // 33: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
 	32, // 34: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	33, // 35: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	34, // 36: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	34, // 37: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	35, // 38: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	36, // 39: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	37, // 40: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	37, // 41: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	38, // 42: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	39, // 43: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	40, // 44: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	41, // 45: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	42, // 46: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	43, // 47: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	44, // 48: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	45, // 49: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	46, // 50: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	47, // 51: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	48, // 52: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	49, // 53: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	50, // 54: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	51, // 55: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	52, // 56: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	53, // 57: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	54, // 58: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	55, // 59: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	55, // 60: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	56, // 61: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	57, // 62: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	58, // 63: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	59, // 64: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	60, // 65: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	60, // 66: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	61, // 67: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	62, // 68: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	63, // 69: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	64, // 70: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	65, // 71: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	36, // [36:72] is the sub-list for method output_type
-	0,  // [0:36] is the sub-list for method input_type
+	33, // 35: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	34, // 36: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	35, // 37: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	36, // 38: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	36, // 39: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	37, // 40: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	38, // 41: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	39, // 42: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	39, // 43: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	40, // 44: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	41, // 45: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	42, // 46: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	43, // 47: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	44, // 48: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	45, // 49: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	46, // 50: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	47, // 51: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	48, // 52: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	49, // 53: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	50, // 54: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	51, // 55: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	52, // 56: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	53, // 57: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	54, // 58: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	55, // 59: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	56, // 60: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	57, // 61: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	57, // 62: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	58, // 63: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	59, // 64: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	60, // 65: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	61, // 66: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	62, // 67: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	62, // 68: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	63, // 69: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	64, // 70: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	65, // 71: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	66, // 72: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	67, // 73: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	68, // 74: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	69, // 75: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	38, // [38:76] is the sub-list for method output_type
+	0,  // [0:38] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

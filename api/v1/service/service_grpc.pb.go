@@ -1328,13 +1328,15 @@ var Ledger_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Accounting_Jobs_FullMethodName    = "/muster.v1.Accounting/Jobs"
-	Accounting_JobRows_FullMethodName = "/muster.v1.Accounting/JobRows"
-	Accounting_Scripts_FullMethodName = "/muster.v1.Accounting/Scripts"
-	Accounting_Sql_FullMethodName     = "/muster.v1.Accounting/Sql"
-	Accounting_Report_FullMethodName  = "/muster.v1.Accounting/Report"
-	Accounting_Reasons_FullMethodName = "/muster.v1.Accounting/Reasons"
-	Accounting_Status_FullMethodName  = "/muster.v1.Accounting/Status"
+	Accounting_Jobs_FullMethodName      = "/muster.v1.Accounting/Jobs"
+	Accounting_JobRows_FullMethodName   = "/muster.v1.Accounting/JobRows"
+	Accounting_Scripts_FullMethodName   = "/muster.v1.Accounting/Scripts"
+	Accounting_Sql_FullMethodName       = "/muster.v1.Accounting/Sql"
+	Accounting_Report_FullMethodName    = "/muster.v1.Accounting/Report"
+	Accounting_Reasons_FullMethodName   = "/muster.v1.Accounting/Reasons"
+	Accounting_JobReport_FullMethodName = "/muster.v1.Accounting/JobReport"
+	Accounting_Advise_FullMethodName    = "/muster.v1.Accounting/Advise"
+	Accounting_Status_FullMethodName    = "/muster.v1.Accounting/Status"
 )
 
 // AccountingClient is the client API for Accounting service.
@@ -1351,6 +1353,9 @@ type AccountingClient interface {
 	Report(ctx context.Context, in *v1.ReportQuery, opts ...grpc.CallOption) (*v1.ReportReply, error)
 	// Reasons tells why one job waited, over its whole life and after it.
 	Reasons(ctx context.Context, in *v1.ReasonsQuery, opts ...grpc.CallOption) (*v1.ReasonsReply, error)
+	// JobReport tells how well one run used what it held, and what to change.
+	JobReport(ctx context.Context, in *v1.JobReportQuery, opts ...grpc.CallOption) (*v1.JobReportReply, error)
+	Advise(ctx context.Context, in *v1.AdviceQuery, opts ...grpc.CallOption) (*v1.AdviceReply, error)
 	Status(ctx context.Context, in *v1.AccountingStatusRequest, opts ...grpc.CallOption) (*v1.AccountingStatusReply, error)
 }
 
@@ -1440,6 +1445,26 @@ func (c *accountingClient) Reasons(ctx context.Context, in *v1.ReasonsQuery, opt
 	return out, nil
 }
 
+func (c *accountingClient) JobReport(ctx context.Context, in *v1.JobReportQuery, opts ...grpc.CallOption) (*v1.JobReportReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.JobReportReply)
+	err := c.cc.Invoke(ctx, Accounting_JobReport_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountingClient) Advise(ctx context.Context, in *v1.AdviceQuery, opts ...grpc.CallOption) (*v1.AdviceReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.AdviceReply)
+	err := c.cc.Invoke(ctx, Accounting_Advise_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountingClient) Status(ctx context.Context, in *v1.AccountingStatusRequest, opts ...grpc.CallOption) (*v1.AccountingStatusReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.AccountingStatusReply)
@@ -1464,6 +1489,9 @@ type AccountingServer interface {
 	Report(context.Context, *v1.ReportQuery) (*v1.ReportReply, error)
 	// Reasons tells why one job waited, over its whole life and after it.
 	Reasons(context.Context, *v1.ReasonsQuery) (*v1.ReasonsReply, error)
+	// JobReport tells how well one run used what it held, and what to change.
+	JobReport(context.Context, *v1.JobReportQuery) (*v1.JobReportReply, error)
+	Advise(context.Context, *v1.AdviceQuery) (*v1.AdviceReply, error)
 	Status(context.Context, *v1.AccountingStatusRequest) (*v1.AccountingStatusReply, error)
 	mustEmbedUnimplementedAccountingServer()
 }
@@ -1492,6 +1520,12 @@ func (UnimplementedAccountingServer) Report(context.Context, *v1.ReportQuery) (*
 }
 func (UnimplementedAccountingServer) Reasons(context.Context, *v1.ReasonsQuery) (*v1.ReasonsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reasons not implemented")
+}
+func (UnimplementedAccountingServer) JobReport(context.Context, *v1.JobReportQuery) (*v1.JobReportReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method JobReport not implemented")
+}
+func (UnimplementedAccountingServer) Advise(context.Context, *v1.AdviceQuery) (*v1.AdviceReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Advise not implemented")
 }
 func (UnimplementedAccountingServer) Status(context.Context, *v1.AccountingStatusRequest) (*v1.AccountingStatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -1611,6 +1645,42 @@ func _Accounting_Reasons_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Accounting_JobReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.JobReportQuery)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountingServer).JobReport(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Accounting_JobReport_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountingServer).JobReport(ctx, req.(*v1.JobReportQuery))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Accounting_Advise_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.AdviceQuery)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountingServer).Advise(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Accounting_Advise_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountingServer).Advise(ctx, req.(*v1.AdviceQuery))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Accounting_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.AccountingStatusRequest)
 	if err := dec(in); err != nil {
@@ -1651,6 +1721,14 @@ var Accounting_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reasons",
 			Handler:    _Accounting_Reasons_Handler,
+		},
+		{
+			MethodName: "JobReport",
+			Handler:    _Accounting_JobReport_Handler,
+		},
+		{
+			MethodName: "Advise",
+			Handler:    _Accounting_Advise_Handler,
 		},
 		{
 			MethodName: "Status",

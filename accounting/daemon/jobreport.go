@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+)
+
+// JobReport tells how well a job's last run used what it held, why it waited,
+// and what to change.
+func (s Service) JobReport(ctx context.Context, q *apiv1.JobReportQuery) (*apiv1.JobReportReply, error) {
+	past, err := s.Reasons(ctx, &apiv1.ReasonsQuery{Job: q.GetJob(), MinSeq: q.GetMinSeq()})
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.JobReportReply{Run: past.GetRun(), Periods: past.GetPeriods(), Behind: past.GetBehind(), Cluster: past.GetCluster(), Now: past.GetNow()}
+	if out.Run == nil {
+		return out, nil
+	}
+	scope, _, err := s.D.scope(ctx, past.GetSeq())
+	if err != nil {
+		return nil, s.D.away(err)
+	}
+	run := query.RunKey{UID: out.Run.GetUid(), Restarts: out.Run.GetRestarts()}
+	if err := s.runNodes(ctx, scope, run, out); err != nil {
+		return nil, s.D.away(err)
+	}
+	if err := s.runCost(ctx, scope, run, out); err != nil {
+		return nil, s.D.away(err)
+	}
+	out.Advice, err = s.advise(ctx, scope, out.Run.GetUser(), out.Run.GetName())
+	return out, s.D.away(err)
+}
+
+// runNodes fills in the nodes and devices of a run.
+func (s Service) runNodes(ctx context.Context, scope query.Scope, run query.RunKey, out *apiv1.JobReportReply) error {
+	nodes := map[string]*apiv1.JobReportNode{}
+	err := s.D.cfg.Store.Query(ctx, query.RunNodes(scope, run), func(scan func(...any) error) error {
+		n := &apiv1.JobReportNode{}
+		var energy *int64
+		err := scan(&n.Node, &n.Cpus, &n.MemMib, &n.Held, &n.Lost, &n.Measured, &n.CpuTime, &n.PeakRss, &energy)
+		n.Held, n.CpuTime = n.Held*micro, n.CpuTime*micro
+		nodes[n.GetNode()] = n
+		out.Nodes = append(out.Nodes, n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(out.GetNodes()) == 0 {
+		return s.D.cfg.Store.Query(ctx, query.RunHeld(scope, run), func(scan func(...any) error) error {
+			n := &apiv1.JobReportNode{Held: max(0, out.GetNow()-out.Run.GetStart())}
+			var gpus int64
+			err := scan(&n.Node, &n.Cpus, &n.MemMib, &gpus)
+			for range gpus {
+				n.Gpus = append(n.Gpus, &apiv1.JobReportGpu{Held: n.GetHeld()})
+			}
+			out.Nodes = append(out.Nodes, n)
+			return err
+		})
+	}
+	return s.D.cfg.Store.Query(ctx, query.RunGPUs(scope, run), func(scan func(...any) error) error {
+		g := &apiv1.JobReportGpu{}
+		var node string
+		err := scan(&node, &g.Uuid, &g.Index, &g.Type, &g.Measured, &g.Held, &g.Util, &g.Sm, &g.NoProcess, &g.Idle, &g.PeakMem, &g.EnergyMj)
+		g.Held, g.Util, g.NoProcess, g.Idle = g.Held*micro, g.Util*micro, g.NoProcess*micro, g.Idle*micro
+		if g.Sm != nil {
+			*g.Sm *= micro
+		}
+		if n := nodes[node]; n != nil {
+			n.Gpus = append(n.Gpus, g)
+		}
+		return err
+	})
+}
+
+// runCost fills in what a run cost.
+func (s Service) runCost(ctx context.Context, scope query.Scope, run query.RunKey, out *apiv1.JobReportReply) error {
+	rates := &s.D.cfg.Rates
+	out.Currency = rates.Currency
+	err := s.D.cfg.Store.Query(ctx, query.RunEnergy(scope, run, rates), func(scan func(...any) error) error {
+		return scan(&out.EnergyJoules, &out.CarbonGrams)
+	})
+	if err != nil || len(rates.Prices) == 0 {
+		return err
+	}
+	return s.D.cfg.Store.Query(ctx, query.RunCost(scope, run, rates), func(scan func(...any) error) error {
+		var text string
+		if err := scan(&text); err != nil {
+			return err
+		}
+		n, err := amount(text)
+		if err != nil {
+			return err
+		}
+		cost := money(n)
+		out.Cost = &cost
+		return nil
+	})
+}

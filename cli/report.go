@@ -1,0 +1,392 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+func reportCommand() *command {
+	return &command{
+		name: "report", mixed: true,
+		summary: "tell how well a job, a user, an account or the site used what it held, and what to change",
+		usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] budget", "[OPTIONS] chargeback"},
+		about: `A job's report shows CPU, memory and GPUs node by node, energy, cost, and why it waited. Advice rests on the newest
+20 runs of the same name by the same user, and says on how many; what it would save is the wait of others' runs that
+asked for no more, where there are ten of them. What was not measured is said to be so, never shown as zero.
+
+waste lists runs whose peak memory stayed below a part of what they held, on every node. Do not compute that from
+sacct's text: MaxRSS stands on step rows and ReqMem on the job's, in units of their own (K, M, G), so that
+awk '$3 != 0 && ($3/$2) < 0.5' compares 900K with 1G as 900 with 1.
+
+chargeback's lines add up to the whole, to the last digit: costs are rounded by the largest remainder.`,
+		options: []opt.Option{
+			{Long: "window", Short: "w", Arg: "1d|7d|30d", Help: "how far back, 30d without the option"},
+			{Long: "start", Short: "S", Arg: "TIME", Help: "the window's begin, instead of --window"},
+			{Long: "end", Short: "E", Arg: "TIME", Help: "the window's end, now without the option"},
+			{Long: "memory-below", Arg: "PERCENT", Help: "waste: the part that a peak stayed below, 50% without the option"},
+			{Long: "lines", Short: "l", Arg: "N", Help: "lines of a table, 20 without the option"},
+			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, budget and chargeback: only these accounts"},
+			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste and chargeback: only these users"},
+			{Long: "json", Help: "print JSON"},
+			{Long: "yaml", Help: "print YAML"},
+			{Long: "html", Help: "print a page for a browser"},
+			{Long: "csv", Help: "waste, budget and chargeback: print CSV"},
+			{Long: "mail", Arg: "ADDRESS,...", Help: "send it there instead of printing it, as text and HTML; run it from cron for a schedule"},
+			{Long: "from", Arg: "ADDRESS", Help: "the sender of mail, muster@HOST without the option"},
+			{Long: "smtp", Arg: "HOST:PORT", Help: "send mail there; without the option sendmail does"},
+		},
+		example: []example{
+			{"muster report 22", "shows how well job 22 used what it held"},
+			{"muster report user alice --window 30d --mail alice@example.org", "mails a month's report"},
+			{"muster report waste --memory-below 50%", "lists the runs that held twice the memory that they needed, or more"},
+			{"muster report chargeback -S 2026-10-01 -E 2026-11-01 --csv", "writes October's bill"},
+		},
+		run: runReport,
+	}
+}
+
+// reporting is one report being made.
+type reporting struct {
+	*call
+	query apiv1.ReportQuery
+	tree  tree.Object
+	page  page
+	table *apiv1.ReportReply // what --csv prints
+}
+
+func runReport(c *call) error {
+	r := &reporting{call: c}
+	if err := r.window(); err != nil {
+		return err
+	}
+	what := ""
+	if len(c.args) > 0 {
+		what = c.args[0]
+	}
+	takes := map[string][2]int{"user": {0, 1}, "account": {1, 1}, "site": {}, "waste": {}, "budget": {}, "chargeback": {}}
+	n, known := takes[what]
+	if known && (len(c.args)-1 < n[0] || len(c.args)-1 > n[1]) || !known && (len(c.args) != 1 || !validJob(what)) {
+		return &opt.UsageError{Command: "muster report", Text: "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, budget or chargeback"}
+	}
+	var err error
+	switch what {
+	case "user":
+		name := c.UserName(c.UID)
+		if len(c.args) > 1 {
+			name = c.args[1]
+		}
+		err = r.user(name)
+	case "account":
+		err = r.account(c.args[1])
+	case "site":
+		err = r.site()
+	case "waste":
+		err = r.waste()
+	case "budget":
+		err = r.budget()
+	case "chargeback":
+		err = r.chargeback()
+	default:
+		err = r.job(what)
+	}
+	if err != nil {
+		return err
+	}
+	return r.print()
+}
+
+// window reads the options about time and lines.
+func (r *reporting) window() error {
+	now := r.Now()
+	r.query.Zone = zoneName(r.Env)
+	span, ok := window(or(r.opts.Text("window"), "30d"))
+	if !ok {
+		return r.errorf("--window=%s: expected a number with m, h, d or w, such as 7d", r.opts.Text("window"))
+	}
+	r.query.Start, r.query.End = now.UnixNano()-span, now.UnixNano()
+	for name, at := range map[string]*int64{"start": &r.query.Start, "end": &r.query.End} {
+		if text := r.opts.Text(name); text != "" {
+			sec, err := format.ParseTime(text, format.Moment{Now: now.Unix(), Loc: r.Loc, Past: true})
+			if err != nil {
+				return r.errorf("--%s=%s: %s", name, text, badTime(text))
+			}
+			*at = max(sec*second, 1)
+		}
+	}
+	if r.query.End <= r.query.Start {
+		return r.errorf("the window ends before it begins")
+	}
+	if text := r.opts.Text("lines"); text != "" {
+		n, ok := positive(text)
+		if !ok || n == 0 || n > 10_000 {
+			return r.errorf("--lines=%s: expected a number up to 10000", text)
+		}
+		r.query.Top = uint32(n)
+	}
+	r.query.Accounts, r.query.Users = splitList(r.opts.Text("accounts")), splitList(r.opts.Text("users"))
+	return nil
+}
+
+// ask runs a report of the service.
+func (r *reporting) report(name, by string, change func(q *apiv1.ReportQuery)) (*apiv1.ReportReply, error) {
+	q := &apiv1.ReportQuery{Report: name, By: by, Start: r.query.GetStart(), End: r.query.GetEnd(), Zone: r.query.GetZone(), Top: r.query.GetTop(),
+		Accounts: r.query.GetAccounts(), Users: r.query.GetUsers()}
+	if change != nil {
+		change(q)
+	}
+	rep := &apiv1.ReportReply{}
+	if err := r.askFresh(methodAcctReport, q, rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+		return nil, err
+	}
+	r.warnBehind(rep.GetBehind())
+	return rep, nil
+}
+
+// print writes the report as it was asked for.
+func (r *reporting) print() error {
+	if to := r.opts.Text("mail"); to != "" {
+		return r.mail(splitList(to))
+	}
+	switch {
+	case r.wantsTree():
+		return r.structured(r.opts.On("json"), r.tree)
+	case r.opts.On("csv"):
+		if r.table == nil {
+			return r.errorf("--csv is for waste, budget and chargeback; --json prints this report as data")
+		}
+		text, err := csvText(r.table)
+		if err != nil {
+			return err
+		}
+		return r.write(text)
+	case r.opts.On("html"):
+		return r.write([]byte(r.page.html()))
+	}
+	return r.write([]byte(r.page.text()))
+}
+
+// csvText is a report as CSV: names of columns, then values in base units;
+// what is not known is empty.
+func csvText(rep *apiv1.ReportReply) ([]byte, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	head := make([]string, len(rep.GetColumns()))
+	for i, col := range rep.GetColumns() {
+		head[i] = col.GetName()
+		if u := col.GetUnit(); u != "" {
+			head[i] += " (" + u + ")"
+		}
+	}
+	lines := [][]string{head}
+	for _, row := range rep.GetRows() {
+		line := make([]string, len(head))
+		for i, cell := range row.GetCells() {
+			switch v := cell.GetKind().(type) {
+			case *apiv1.Cell_Text:
+				line[i] = v.Text
+			case *apiv1.Cell_Int:
+				line[i] = strconv.FormatInt(v.Int, 10)
+			case *apiv1.Cell_Float:
+				line[i] = strconv.FormatFloat(v.Float, 'f', -1, 64)
+			}
+		}
+		lines = append(lines, line)
+	}
+	if err := w.WriteAll(lines); err != nil {
+		return nil, fmt.Errorf("write CSV: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// tablePart is a report as a table of a page.
+func tablePart(heading string, rep *apiv1.ReportReply, head []string, none string) part {
+	p := part{heading: heading, head: head, none: none}
+	for _, col := range rep.GetColumns() {
+		if col.GetKind() == "text" {
+			p.texts++
+		}
+	}
+	for _, row := range rep.GetRows() {
+		line := make([]string, len(row.GetCells()))
+		for i, cell := range row.GetCells() {
+			line[i] = figure(cell, rep.GetColumns()[i])
+		}
+		p.rows = append(p.rows, line)
+	}
+	return p
+}
+
+func (r *reporting) span() string {
+	k := r.clock()
+	return k.time(r.query.GetStart()) + " to " + k.time(r.query.GetEnd())
+}
+
+// efficiencyHead are the columns of the report efficiency, for people.
+func efficiencyHead(by string) []string {
+	return []string{by, "Runs", "CPU time", "GPU time", "CPU eff.", "Memory waste", "share", "GPU occ.", "GPU idle", "Failed", "Mean wait"}
+}
+
+// usage adds the figures of one key and a table.
+func (r *reporting) usage(by, key string) error {
+	figures, err := r.report("kpi", by, nil)
+	if err != nil {
+		return err
+	}
+	p := part{heading: "Figures", none: "Nothing ran."}
+	for _, row := range figures.GetRows() {
+		if row.GetCells()[0].GetText() != key && by != "cluster" {
+			continue
+		}
+		for i, col := range figures.GetColumns() {
+			if i > 0 && !row.GetCells()[i].GetNull() && !strings.Contains(title(col.GetName()), "(") {
+				p.pairs = append(p.pairs, [2]string{title(col.GetName()), figure(row.GetCells()[i], col)})
+			}
+		}
+	}
+	r.page.parts = append(r.page.parts, p)
+	r.tree = append(r.tree, tree.Member{Key: "figures", Value: reportTree(figures)})
+	return nil
+}
+
+func (r *reporting) byTable(by, heading string, change func(q *apiv1.ReportQuery)) error {
+	rep, err := r.report("efficiency", by, change)
+	if err != nil {
+		return err
+	}
+	r.page.parts = append(r.page.parts, tablePart(heading, rep, efficiencyHead(strings.ToUpper(by[:1])+by[1:]), "No run ended."))
+	r.tree = append(r.tree, tree.Member{Key: "by_" + by, Value: reportTree(rep)})
+	return nil
+}
+
+func (r *reporting) user(name string) error {
+	if name == "" {
+		return r.errorf("name a user: this one has no name here")
+	}
+	r.page.title = fmt.Sprintf("User %s, %s", name, r.span())
+	r.query.Users = []string{name}
+	if err := r.usage("user", name); err != nil {
+		return err
+	}
+	if err := r.byTable("name", "By job name, those that held most first", nil); err != nil {
+		return err
+	}
+	var rep apiv1.AdviceReply
+	q := &apiv1.AdviceQuery{User: name}
+	if err := r.askFresh(methodAcctAdvise, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+		return err
+	}
+	r.advice(rep.GetAdvice(), true)
+	return nil
+}
+
+func (r *reporting) account(name string) error {
+	r.page.title = fmt.Sprintf("Account %s, %s", name, r.span())
+	r.query.Accounts = []string{name}
+	if err := r.usage("account", name); err != nil {
+		return err
+	}
+	return r.byTable("user", "By user, those that held most first", nil)
+}
+
+func (r *reporting) site() error {
+	r.page.title = "The cluster, " + r.span()
+	if err := r.usage("cluster", ""); err != nil {
+		return err
+	}
+	if err := r.byTable("account", "By account, those that held most first", nil); err != nil {
+		return err
+	}
+	if err := r.byTable("partition", "By partition", nil); err != nil {
+		return err
+	}
+	return r.byTable("user", "By user, those that held most first", nil)
+}
+
+func (r *reporting) waste() error {
+	below := 0.5
+	if text := r.opts.Text("memory-below"); text != "" {
+		v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+		if err != nil || v <= 0 || v > 100 {
+			return r.errorf("--memory-below=%s: expected a percentage, such as 50%%", text)
+		}
+		below = v / 100
+	}
+	rep, err := r.report("waste", "", func(q *apiv1.ReportQuery) { q.Below = below })
+	if err != nil {
+		return err
+	}
+	r.table, r.tree = rep, reportTree(rep)
+	r.page.title = fmt.Sprintf("Runs whose peak memory stayed below %g %% of what they held, %s", 100*below, r.span())
+	p := part{head: []string{"JobID", "User", "Account", "JobName", "State", "Elapsed", "Held", "Peak", "Peak/held", "Waste"}, texts: 5, none: "There are none."}
+	for _, row := range rep.GetRows() {
+		c := row.GetCells()
+		line := make([]string, len(c))
+		for i := range c {
+			line[i] = figure(c[i], rep.GetColumns()[i])
+		}
+		line[6], line[7] = gibText(c[6].GetInt()), gibText(c[7].GetInt())
+		p.rows = append(p.rows, line)
+	}
+	r.page.parts = append(r.page.parts, p)
+	return nil
+}
+
+func gibText(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
+
+func (r *reporting) budget() error {
+	rep, err := r.report("budget", "", nil)
+	if err != nil {
+		return err
+	}
+	r.table, r.tree = rep, reportTree(rep)
+	r.page.title = "Budgets, " + r.clock().time(rep.GetEnd())
+	for _, row := range rep.GetRows() {
+		c := row.GetCells()
+		money := func(i int) string {
+			return strings.TrimSpace(fmt.Sprintf("%.2f %s", c[i].GetFloat(), rep.GetColumns()[i].GetUnit()))
+		}
+		day := func(i int) string { return format.Time(c[i].GetInt(), r.Loc)[:10] }
+		spent, elapsed, forecast := c[5].GetFloat(), c[6].GetFloat(), c[7].GetFloat()/c[3].GetFloat()
+		p := part{heading: fmt.Sprintf("%s, %s to %s, %s", c[0].GetText(), day(1), day(2), money(3)), bars: []bar{
+			{"Spent", &spent, money(4)}, {"Time", &elapsed, ""}, {"Forecast", &forecast, money(7) + " at its end, as in the last seven days"}}}
+		if !c[8].GetNull() {
+			p.list = append(p.list, "It runs out on "+day(8)+".")
+		}
+		if !c[9].GetNull() {
+			p.list = append(p.list, fmt.Sprintf("Warning: %d %% are passed.", c[9].GetInt()))
+		}
+		r.page.parts = append(r.page.parts, p)
+	}
+	return nil
+}
+
+func (r *reporting) chargeback() error {
+	rep, err := r.report("chargeback", "", nil)
+	if err != nil {
+		return err
+	}
+	r.table, r.tree = rep, reportTree(rep)
+	r.page.title = "Bill, " + r.span()
+	head := make([]string, len(rep.GetColumns()))
+	for i, col := range rep.GetColumns() {
+		head[i] = col.GetName()
+	}
+	p := part{head: head, texts: 2, none: "Nothing ran."}
+	for _, row := range rep.GetRows() {
+		line := make([]string, len(head))
+		for i, cell := range row.GetCells() {
+			line[i] = figure(cell, rep.GetColumns()[i])
+		}
+		p.rows = append(p.rows, line)
+	}
+	r.page.parts = append(r.page.parts, p)
+	return nil
+}

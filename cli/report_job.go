@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// job is the report about one run.
+func (r *reporting) job(id string) error {
+	var rep apiv1.JobReportReply
+	q := &apiv1.JobReportQuery{Job: id}
+	if err := r.askFresh(methodAcctJobReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+		return err
+	}
+	r.warnBehind(rep.GetBehind())
+	if rep.GetRun() == nil {
+		return r.errorf("there is no job %s", id)
+	}
+	r.jobPage(id, &rep)
+	r.tree = append(jobReportTree(&rep), r.tree...)
+	return nil
+}
+
+func share(num, den float64) *float64 {
+	if den <= 0 {
+		return nil
+	}
+	v := num / den
+	return &v
+}
+
+func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
+	run, k := rep.GetRun(), r.clock()
+	running := run.GetEnd() == 0
+	r.page.title = fmt.Sprintf("Job %s %s of %s in %s: %s", id, run.GetName(), run.GetUser(), run.GetAccount(), run.GetState())
+	head := part{}
+	add := func(label, value string) { head.pairs = append(head.pairs, [2]string{label, value}) }
+	add("Submitted", k.time(run.GetSubmit()))
+	switch {
+	case run.GetStart() != 0:
+		add("Waited", format.Duration((run.GetStart()-run.GetSubmit())/second))
+		add("Ran", fmt.Sprintf("%s of %s on %s (partition %s)", format.Duration(run.GetElapsed()/second),
+			limit(run.GetTimeLimit(), format.Duration), run.GetNodeList(), run.GetPartition()))
+		add("Held", tresText(run.GetAllocTres()))
+		if !running {
+			add("Exit", fmt.Sprintf("%d:%d", run.GetExitCode(), run.GetExitSignal()))
+		}
+	case running:
+		add("Waits", fmt.Sprintf("%s so far: %s (muster why %s)", format.Duration((rep.GetNow()-run.GetSubmit())/second), run.GetReason(), id))
+	default:
+		add("Waited", format.Duration((run.GetEnd()-run.GetSubmit())/second)+", and never started")
+	}
+	if rep.Cost != nil {
+		add("Cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", rep.GetCost(), rep.GetCurrency())))
+	}
+	if rep.EnergyJoules != nil {
+		text := fmt.Sprintf("%.3f kWh", rep.GetEnergyJoules()/3.6e6)
+		if rep.CarbonGrams != nil {
+			text += fmt.Sprintf(", %.3f kg CO2e", rep.GetCarbonGrams()/1000)
+		}
+		add("Energy", text)
+	}
+	r.page.parts = append(r.page.parts, head)
+	waits := part{heading: "Why it waited"}
+	for _, p := range rep.GetPeriods() {
+		to := p.GetTo()
+		if to == 0 {
+			to = rep.GetNow()
+		}
+		if to-p.GetFrom() < second {
+			continue
+		}
+		waits.pairs = append(waits.pairs, [2]string{format.Duration((to - p.GetFrom()) / second), "from " + k.time(p.GetFrom()) + ": " + reasonWords(p.GetReason())})
+	}
+	r.page.parts = append(r.page.parts, waits)
+	r.useParts(rep, running)
+	r.advice(rep.GetAdvice(), false)
+}
+
+// reasonWords is a reason with its numbers.
+func reasonWords(x *apiv1.Reason) string {
+	text := or(x.GetCode(), "None")
+	if x.GetTres() != "" {
+		text += " " + x.GetTres()
+	}
+	if x.GetAsked() != 0 || x.GetLimit() != 0 {
+		text += fmt.Sprintf(" (asked %d, used %d, limit %d)", x.GetAsked(), x.GetUsed(), x.GetLimit())
+	}
+	if x.GetDetail() != "" {
+		text += ": " + x.GetDetail()
+	}
+	return text
+}
+
+// useParts shows the use in all, and node by node where there are several.
+func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
+	nodes := rep.GetNodes()
+	if len(nodes) == 0 {
+		return
+	}
+	all := part{heading: "Use", bars: useBars(nodes, running)}
+	if running {
+		all.list = append(all.list, "It runs: what it used is known when it ends.")
+	}
+	for _, n := range nodes {
+		if n.GetLost() {
+			all.list = append(all.list, "Node "+n.GetNode()+" was lost: what was used there is not known.")
+		}
+	}
+	r.page.parts = append(r.page.parts, all)
+	for _, n := range nodes {
+		p := part{heading: "Node " + n.GetNode(), indent: true}
+		if len(nodes) > 1 {
+			p.bars = useBars([]*apiv1.JobReportNode{n}, running)[:2]
+		}
+		for _, g := range n.GetGpus() {
+			b := bar{label: fmt.Sprintf("GPU %d", g.GetIndex()), text: strings.TrimSpace(g.GetType() + " " + g.GetUuid())}
+			if g.GetMeasured() {
+				b.share = share(float64(g.GetUtil()), float64(g.GetHeld()))
+				if g.Sm != nil && g.GetHeld() > 0 {
+					b.text += fmt.Sprintf(", SM active %.1f %%", 100*float64(g.GetSm())/float64(g.GetHeld()))
+				}
+				b.text += fmt.Sprintf(", memory at most %s", gibText(g.GetPeakMem()))
+				if idle := g.GetNoProcess() + g.GetIdle(); idle > 0 {
+					b.text += ", held idle " + format.Duration(idle/second)
+				}
+			}
+			p.bars = append(p.bars, b)
+		}
+		r.page.parts = append(r.page.parts, p)
+	}
+}
+
+// useBars are CPU, memory and, if there are any, GPUs of some nodes together:
+// sums before they are divided.
+func useBars(nodes []*apiv1.JobReportNode, running bool) []bar {
+	var cpuUsed, cpuHeld, peak, mem, util, gpuHeld float64
+	var cpus, gpus, measuredGPUs int64
+	memKnown, memSeen := !running, 0
+	for _, n := range nodes {
+		cpus += n.GetCpus()
+		gpus += int64(len(n.GetGpus()))
+		if n.GetMeasured() {
+			cpuUsed += float64(n.GetCpuTime())
+			cpuHeld += float64(n.GetCpus()) * float64(n.GetHeld())
+		}
+		if n.PeakRss != nil {
+			peak += float64(n.GetPeakRss())
+			mem += float64(n.GetMemMib()) * (1 << 20)
+			memSeen++
+		} else {
+			memKnown = false
+		}
+		for _, g := range n.GetGpus() {
+			if g.GetMeasured() {
+				measuredGPUs++
+				util += float64(g.GetUtil())
+				gpuHeld += float64(g.GetHeld())
+			}
+		}
+	}
+	cpu := bar{label: "CPU", share: share(cpuUsed, cpuHeld), text: fmt.Sprintf("of %d CPUs", cpus)}
+	if cpu.share != nil {
+		cpu.text = fmt.Sprintf("%.1f of %d CPUs", *cpu.share*float64(cpus), cpus)
+	}
+	memory := bar{label: "Memory"}
+	switch {
+	case peak > 0 || memKnown:
+		memory.share, memory.text = share(peak, mem), fmt.Sprintf("peak %s of %s", gibText(int64(peak)), gibText(int64(mem)))
+		if mem == 0 {
+			memory.text = "peak " + gibText(int64(peak)) + "; no memory was allocated"
+		}
+		if memSeen < len(nodes) {
+			memory.text += fmt.Sprintf(", on %d of %d nodes", memSeen, len(nodes))
+		}
+	}
+	out := []bar{cpu, memory}
+	if gpus > 0 {
+		g := bar{label: "GPU", share: share(util, gpuHeld), text: fmt.Sprintf("utilisation of %d GPUs", gpus)}
+		if measuredGPUs > 0 && measuredGPUs < gpus {
+			g.text = fmt.Sprintf("utilisation of %d GPUs, %d of them measured", gpus, measuredGPUs)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// advice adds what to change.
+func (r *reporting) advice(list []*apiv1.UsageAdvice, names bool) {
+	p := part{heading: "Advice"}
+	out := tree.List{}
+	for _, a := range list {
+		text := a.GetText()
+		if a.GetChange() != "" {
+			text = a.GetChange() + ": " + text
+		}
+		if names {
+			text = a.GetJobName() + ": " + text
+		}
+		p.list = append(p.list, text)
+		out = append(out, tree.Object{{Key: "kind", Value: a.GetKind()}, {Key: "job_name", Value: a.GetJobName()}, {Key: "change", Value: a.GetChange()}, {Key: "text", Value: a.GetText()},
+			{Key: "runs", Value: int64(a.GetRuns())}, {Key: "gain_seconds", Value: a.GetGain() / second}, {Key: "peers", Value: int64(a.GetPeers())}})
+	}
+	r.page.parts = append(r.page.parts, p)
+	r.tree = append(r.tree, tree.Member{Key: "advice", Value: out})
+}
+
+// known gives a value, or null.
+func known[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// jobReportTree is the report as data: seconds, bytes, null where nothing was
+// measured.
+func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
+	run := rep.GetRun()
+	sec := func(ns int64) float64 { return float64(ns) / 1e9 }
+	nodes, waits := tree.List{}, tree.List{}
+	for _, n := range rep.GetNodes() {
+		gpus := tree.List{}
+		for _, g := range n.GetGpus() {
+			o := tree.Object{{Key: "uuid", Value: g.GetUuid()}, {Key: "index", Value: int64(g.GetIndex())}, {Key: "type", Value: g.GetType()}, {Key: "held_seconds", Value: sec(g.GetHeld())}}
+			for _, m := range [...]tree.Member{{Key: "utilisation_seconds", Value: sec(g.GetUtil())}, {Key: "no_process_seconds", Value: sec(g.GetNoProcess())},
+				{Key: "idle_seconds", Value: sec(g.GetIdle())}, {Key: "peak_memory_bytes", Value: g.GetPeakMem()}} {
+				if !g.GetMeasured() {
+					m.Value = nil
+				}
+				o = append(o, m)
+			}
+			var sm any
+			if g.Sm != nil && g.GetMeasured() {
+				sm = sec(g.GetSm())
+			}
+			gpus = append(gpus, append(o, tree.Member{Key: "sm_active_seconds", Value: sm}, tree.Member{Key: "energy_millijoules", Value: known(g.EnergyMj)}))
+		}
+		var cpu any
+		if n.GetMeasured() {
+			cpu = sec(n.GetCpuTime())
+		}
+		nodes = append(nodes, tree.Object{{Key: "node", Value: n.GetNode()}, {Key: "cpus", Value: n.GetCpus()}, {Key: "memory_bytes", Value: n.GetMemMib() << 20},
+			{Key: "held_seconds", Value: sec(n.GetHeld())}, {Key: "lost", Value: n.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: known(n.PeakRss)}, {Key: "gpus", Value: gpus}})
+	}
+	for _, p := range rep.GetPeriods() {
+		waits = append(waits, tree.Object{{Key: "reason", Value: reasonTree(p.GetReason())}, {Key: "from", Value: p.GetFrom() / second}, {Key: "to", Value: p.GetTo() / second}})
+	}
+	return tree.Object{{Key: "cluster", Value: rep.GetCluster()}, {Key: "job_id", Value: int64(run.GetJobId())}, {Key: "name", Value: run.GetName()}, {Key: "user", Value: run.GetUser()},
+		{Key: "account", Value: run.GetAccount()}, {Key: "partition", Value: run.GetPartition()}, {Key: "state", Value: run.GetState()}, {Key: "submit", Value: run.GetSubmit() / second},
+		{Key: "start", Value: run.GetStart() / second}, {Key: "end", Value: run.GetEnd() / second}, {Key: "elapsed_seconds", Value: sec(run.GetElapsed())},
+		{Key: "held", Value: tresText(run.GetAllocTres())}, {Key: "cost", Value: known(rep.Cost)}, {Key: "currency", Value: rep.GetCurrency()},
+		{Key: "energy_joules", Value: known(rep.EnergyJoules)}, {Key: "carbon_grams", Value: known(rep.CarbonGrams)}, {Key: "nodes", Value: nodes}, {Key: "waits", Value: waits}}
+}

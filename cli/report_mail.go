@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"mime"
+	"net/mail"
+	"net/smtp"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// sendmailPaths are where Debian and others keep it.
+func sendmailPaths() []string { return []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"} }
+
+// mail sends the report, as text and HTML.
+func (r *reporting) mail(to []string) error {
+	from := or(r.opts.Text("from"), "muster@"+or(r.Host, "localhost"))
+	sender, err := mail.ParseAddress(from)
+	if err != nil {
+		return r.errorf("--from=%s is no address", from)
+	}
+	var list []string
+	for _, a := range to {
+		addr, err := mail.ParseAddress(a)
+		if err != nil {
+			return r.errorf("--mail=%s is no address", a)
+		}
+		list = append(list, addr.Address)
+	}
+	message := mailText(sender.Address, list, r.page.title, r.page.text(), r.page.html(), r.Now())
+	if server := r.opts.Text("smtp"); server != "" {
+		if err := smtp.SendMail(server, nil, sender.Address, list, message); err != nil {
+			return r.errorf("%s does not take the mail: %v", server, err)
+		}
+		return nil
+	}
+	for _, path := range sendmailPaths() {
+		args := append([]string{"-i", "-f", sender.Address, "--"}, list...)
+		cmd := exec.CommandContext(r.ctx, path, args...)
+		cmd.Stdin = bytes.NewReader(message)
+		out, err := cmd.CombinedOutput()
+		switch {
+		case err == nil:
+			return nil
+		case cmd.Process == nil: // it is not there
+			continue
+		}
+		return r.errorf("%s does not take the mail: %v: %s", path, err, strings.TrimSpace(string(out)))
+	}
+	return r.errorf("there is no sendmail here (%s): name a server with --smtp=HOST:PORT", strings.Join(sendmailPaths(), ", "))
+}
+
+// mailText is a message with two forms of the same text.
+func mailText(from string, to []string, subject, text, html string, now time.Time) []byte {
+	const boundary = "muster-report-7d1f0c"
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMIME-Version: 1.0\r\nAuto-Submitted: auto-generated\r\nContent-Type: multipart/alternative; boundary=%s\r\n",
+		from, strings.Join(to, ", "), mime.QEncoding.Encode("utf-8", oneLine(subject)), now.Format(time.RFC1123Z), boundary)
+	for _, form := range [...][2]string{{"plain", text}, {"html", html}} {
+		fmt.Fprintf(&b, "\r\n--%s\r\nContent-Type: text/%s; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n", boundary, form[0])
+		data := base64.StdEncoding.EncodeToString([]byte(form[1]))
+		for len(data) > 0 {
+			n := min(76, len(data))
+			b.WriteString(data[:n] + "\r\n")
+			data = data[n:]
+		}
+	}
+	fmt.Fprintf(&b, "\r\n--%s--\r\n", boundary)
+	return b.Bytes()
+}
+
+// oneLine keeps what a user named a job from becoming a header.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, s)
+}

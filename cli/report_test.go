@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net"
+	"net/mail"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+)
+
+// reported sets the answers that muster report reads.
+func (w *world) reported() {
+	peak, sm, cost, joules := int64(1500)<<20, int64(900)*second, 6.0, 1.08e7
+	w.reply[methodAcctJobReport] = func(req proto.Message) (proto.Message, error) {
+		if req.(*apiv1.JobReportQuery).GetJob() == "404" {
+			return &apiv1.JobReportReply{}, nil
+		}
+		const begin = 1_790_000_000 * second
+		return &apiv1.JobReportReply{Cluster: "peer", Now: begin + 9000*second, Cost: &cost, Currency: "EUR", EnergyJoules: &joules,
+			Run: &apiv1.AcctRow{JobId: 12, Name: "<b>train</b>", User: "alice", Account: "ml", Partition: "gpu", State: "COMPLETED", Submit: begin, Start: begin + 3600*second,
+				End: begin + 7200*second, Elapsed: 3600 * second, TimeLimit: 36000 * second, NodeList: "n[1-2]", AllocTres: &apiv1.Tres{Cpu: 8, Node: 2}},
+			Nodes: []*apiv1.JobReportNode{
+				{Node: "n1", Cpus: 4, MemMib: 8000, Held: 3600 * second, Measured: true, CpuTime: 10800 * second, PeakRss: &peak, Gpus: []*apiv1.JobReportGpu{
+					{Uuid: "GPU-a", Type: "h100", Measured: true, Held: 3600 * second, Util: 1800 * second, Sm: &sm, PeakMem: 1 << 30},
+					{Uuid: "GPU-b", Index: 1, Type: "h100", Measured: true, Held: 3600 * second, NoProcess: 3600 * second},
+					{Uuid: "GPU-c", Index: 2, Held: 3600 * second}}},
+				{Node: "n2", Cpus: 4, MemMib: 8000, Held: 3600 * second, Lost: true}},
+			Periods: []*apiv1.ReasonPeriod{{Reason: &apiv1.Reason{Code: "Resources", Tres: "gres/gpu", Asked: 2, Used: 16, Limit: 16}, From: begin, To: begin + 3600*second}},
+			Advice:  []*apiv1.UsageAdvice{{Kind: "memory", Change: "--mem=2G", Text: "the last 4 runs used at most 1.5 GiB", Runs: 4, Gain: 60 * second, Peers: 11, JobName: "train"}}}, nil
+	}
+	w.reply[methodAcctAdvise] = func(proto.Message) (proto.Message, error) {
+		return &apiv1.AdviceReply{Advice: []*apiv1.UsageAdvice{{Kind: "cpus", Text: "the last 3 runs slept", JobName: "idle"}}}, nil
+	}
+	before := w.reply[methodAcctReport]
+	w.reply[methodAcctReport] = func(req proto.Message) (proto.Message, error) {
+		if q := req.(*apiv1.ReportQuery); q.GetReport() == "waste" {
+			cell := func(s string) *apiv1.Cell { return &apiv1.Cell{Kind: &apiv1.Cell_Text{Text: s}} }
+			n := func(v int64) *apiv1.Cell { return &apiv1.Cell{Kind: &apiv1.Cell_Int{Int: v}} }
+			f := func(v float64) *apiv1.Cell { return &apiv1.Cell{Kind: &apiv1.Cell_Float{Float: v}} }
+			rep := &apiv1.ReportReply{Cluster: "peer"}
+			for _, c := range [][3]string{{"JobID", "text"}, {"User", "text"}, {"Account", "text"}, {"JobName", "text"}, {"State", "text"}, {"Elapsed", "float", "seconds"},
+				{"Held", "int", "bytes"}, {"Peak", "int", "bytes"}, {"Ratio", "float", "ratio"}, {"Waste", "float", "byte-hours"}} {
+				rep.Columns = append(rep.Columns, &apiv1.ReportColumn{Name: c[0], Kind: c[1], Unit: c[2]})
+			}
+			rep.Rows = []*apiv1.ReportRow{{Cells: []*apiv1.Cell{cell("12"), cell("alice"), cell("ml"), cell("a,\"b\""), cell("COMPLETED"), f(3600), n(8 << 30), n(1 << 30), f(0.125), f(7 << 30)}}}
+			return rep, nil
+		}
+		if before != nil {
+			return before(req)
+		}
+		return w.answer(req)
+	}
+}
+
+// TestJobReport: the text of a report, to the letter.
+func TestJobReport(t *testing.T) {
+	w := newWorld(t)
+	w.reported()
+	const want = `Job 12 <b>train</b> of alice in ml: COMPLETED
+  Submitted  2026-09-21T14:13:20
+  Waited     01:00:00
+  Ran        01:00:00 of 10:00:00 on n[1-2] (partition gpu)
+  Held       cpu=8,node=2
+  Exit       0:0
+  Cost       6.00 EUR
+  Energy     3.000 kWh
+
+Why it waited
+  01:00:00  from 2026-09-21T14:13:20: Resources gres/gpu (asked 2, used 16, limit 16)
+
+Use
+  CPU     [|||||||||||||||||||||||       ]  75.0 %  6.0 of 8 CPUs
+  Memory  [||||||                        ]  18.8 %  peak 1.46 GiB of 7.81 GiB, on 1 of 2 nodes
+  GPU     [||||||||                      ]  25.0 %  utilisation of 3 GPUs, 2 of them measured
+  - Node n2 was lost: what was used there is not known.
+
+  Node n1
+    CPU     [|||||||||||||||||||||||       ]  75.0 %  3.0 of 4 CPUs
+    Memory  [||||||                        ]  18.8 %  peak 1.46 GiB of 7.81 GiB
+    GPU 0   [|||||||||||||||               ]  50.0 %  h100 GPU-a, SM active 25.0 %, memory at most 1.00 GiB
+    GPU 1   [                              ]   0.0 %  h100 GPU-b, memory at most 0.00 GiB, held idle 01:00:00
+    GPU 2   [         not measured         ]      -   GPU-c
+
+  Node n2
+    CPU     [         not measured         ]      -   of 4 CPUs
+    Memory  [         not measured         ]      -
+
+Advice
+  - --mem=2G: the last 4 runs used at most 1.5 GiB
+`
+	run := func(args ...string) (string, string, int) { r := w.run(args...); return r.out, r.errOut, r.code }
+	out, errs, code := run("muster", "report", "12")
+	if code != 0 || errs != "" || out != want {
+		t.Errorf("exit %d, %s\n%s", code, errs, out)
+	}
+	out, _, code = run("muster", "report", "12", "--html")
+	if code != 0 || strings.Contains(out, "<b>train") || !strings.Contains(out, "&lt;b&gt;train") || !strings.Contains(out, "width:18.8%") || !strings.Contains(out, "not measured") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	out, _, _ = run("muster", "report", "12", "--json")
+	var doc struct {
+		Cost   float64
+		Carbon *float64 `json:"carbon_grams"`
+		Nodes  []struct {
+			CPU  *float64 `json:"cpu_seconds"`
+			GPUs []struct {
+				Util *float64 `json:"utilisation_seconds"`
+			}
+		}
+		Advice []struct{ Change string }
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || doc.Cost != 6 || doc.Carbon != nil || len(doc.Nodes) != 2 || *doc.Nodes[0].CPU != 10800 || doc.Nodes[1].CPU != nil ||
+		*doc.Nodes[0].GPUs[1].Util != 0 || doc.Nodes[0].GPUs[2].Util != nil || doc.Advice[0].Change != "--mem=2G" {
+		t.Errorf("%v: %+v\n%s", err, doc, out)
+	}
+	for _, bad := range [][]string{{"report"}, {"report", "x"}, {"report", "user", "a", "b"}, {"report", "account"}, {"report", "site", "x"}, {"report", "404"}, {"report", "12", "--csv"},
+		{"report", "site", "--window", "7"}, {"report", "waste", "--memory-below", "120"}, {"report", "waste", "--lines", "0"}, {"report", "site", "-S", "2026-11-02", "-E", "2026-11-01"}} {
+		if out, errs, code := run(append([]string{"muster"}, bad...)...); code == 0 || errs == "" || out != "" {
+			t.Errorf("%v: exit %d, %q, %q", bad, code, out, errs)
+		}
+	}
+}
+
+// TestReportCSV: commas, quotes and units survive.
+func TestReportCSV(t *testing.T) {
+	w := newWorld(t)
+	w.reported()
+	const want = "JobID,User,Account,JobName,State,Elapsed (seconds),Held (bytes),Peak (bytes),Ratio (ratio),Waste (byte-hours)\n" +
+		"12,alice,ml,\"a,\"\"b\"\"\",COMPLETED,3600,8589934592,1073741824,0.125,7516192768\n"
+	if r := w.run("muster", "report", "waste", "--csv"); r.code != 0 || r.out != want {
+		t.Errorf("exit %d, %s\n%s", r.code, r.errOut, r.out)
+	}
+	const table = "  JobID  User   Account  JobName  State       Elapsed      Held      Peak  Peak/held          Waste\n" +
+		"  12     alice  ml       a,\"b\"    COMPLETED  01:00:00  8.00 GiB  1.00 GiB     12.5 %  7.0 GiB-hours\n"
+	if r := w.run("muster", "report", "waste"); !strings.HasSuffix(r.out, table) {
+		t.Errorf("the table:\n%s", r.out)
+	}
+}
+
+// TestReportMail: a mail server gets the report in both forms, and what a user
+// named a job stays out of the headers.
+func TestReportMail(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan string, 1)
+	go func() { got <- takeMail(l) }()
+	w := newWorld(t)
+	w.reported()
+	if r := w.run("muster", "report", "12", "--mail", "alice@example.org,bob@example.org", "--from", "muster@example.org", "--smtp", l.Addr().String()); r.code != 0 || r.out != "" {
+		t.Fatalf("exit %d, %s %s", r.code, r.out, r.errOut)
+	}
+	m, err := mail.ReadMessage(strings.NewReader(<-got))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Header.Get("To") != "alice@example.org, bob@example.org" || !strings.Contains(m.Header.Get("Subject"), "Job 12 <b>train</b>") {
+		t.Errorf("headers: %v", m.Header)
+	}
+	_, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := multipart.NewReader(m.Body, params["boundary"])
+	for _, want := range []string{"Job 12 <b>train</b> of alice", "<!DOCTYPE html>"} {
+		p, err := parts.NextPart()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(base64.NewDecoder(base64.StdEncoding, p))
+		if err != nil || !bytes.HasPrefix(body, []byte(want)) {
+			t.Errorf("%v: %.60s", err, body)
+		}
+	}
+	if s := oneLine("a\r\nBcc: x"); strings.ContainsAny(s, "\r\n") {
+		t.Errorf("%q", s)
+	}
+}
+
+// takeMail is a mail server for one message.
+func takeMail(l net.Listener) string {
+	conn, err := l.Accept()
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	say := func(s string) { _, _ = io.WriteString(conn, s+"\r\n") }
+	say("220 here")
+	var body strings.Builder
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "DATA"):
+			say("354 go on")
+			for lines.Scan() && lines.Text() != "." {
+				body.WriteString(strings.TrimPrefix(lines.Text(), ".") + "\r\n")
+			}
+			say("250 taken")
+		case strings.HasPrefix(line, "QUIT"):
+			say("221 bye")
+			return body.String()
+		default:
+			say("250 ok")
+		}
+	}
+	return body.String()
+}
