@@ -11,11 +11,13 @@ func commands() []entry {
 		{"scontrol", scontrolCommand},
 		{"sacct", sacctCommand},
 		{"sreport", sreportCommand},
+		{"seff", seffCommand},
 		{"sacctmgr", sacctmgrCommand},
 		{"sdiag", sdiagCommand},
 		{"why", whyCommand},
 		{"kpi", kpiCommand},
 		{"report", reportCommand},
+		{"sql", sqlCommand},
 		{"token", tokenCommand},
 		{"init", initCommand},
 		{"up", upCommand},
@@ -39,7 +41,7 @@ func notYet(name string) string {
 		return "the controller does not yet tell the factors of a priority apart (squeue -o %Q prints the sum)"
 	case "sshare":
 		return "fair share is still to come"
-	case "strigger", "scrontab", "seff", "sgather", "smail":
+	case "strigger", "scrontab", "sgather", "smail":
 		return "it is still to come"
 	}
 	return ""

@@ -32,6 +32,7 @@ func usual() map[string]string {
 		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
+		"seff": "seff 4", "sql": "muster sql SELECT",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
@@ -79,6 +80,8 @@ func samples() map[string]map[string]sample {
 			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
 			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "yaml": s(""),
 		},
+		"seff": {"debug": s("")},
+		"sql":  {"format": s("csv"), "explain-report": on("muster sql", "kpi"), "output": on("muster sql -f parquet SELECT", "SQLFILE"), "noheader": s(""), "views": on("muster sql", "")},
 		"sreport": {
 			"cluster": s("other"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": s(""), "time-format": s("hours"), "tres": s("gres/gpu"), "json": s(""), "yaml": s(""),
 		},
@@ -223,7 +226,7 @@ func (w *world) tryOption(cmd *command, o opt.Option, s sample) {
 	words := append(strings.Fields(strings.ReplaceAll(line, "DIR/", w.dir+"/")), strings.Fields(s.with)...)
 	arg := strings.ReplaceAll(s.arg, "DIR/", w.dir+"/")
 	switch arg {
-	case "EXPORTFILE", "NODEFILE":
+	case "EXPORTFILE", "NODEFILE", "SQLFILE":
 		arg = filepath.Join(w.dir, arg)
 	case "MANDIR":
 		arg = filepath.Join(w.dir, "man")

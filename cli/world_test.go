@@ -45,7 +45,6 @@ type fake struct {
 	acct     []*apiv1.AcctRow
 	report   *apiv1.ReportReply
 	scripts  *apiv1.AcctScriptReply
-	sql      *apiv1.SqlReply
 	diag     *apiv1.DiagReply
 	why      *apiv1.WhyReply
 	now      int64
@@ -181,7 +180,7 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 	case *apiv1.AcctScriptQuery:
 		return f.scripts, nil
 	case *apiv1.SqlQuery:
-		return f.sql, nil
+		return &apiv1.SqlReply{Data: []byte("user\tn\nalice\t3\nbob\t\\N\n")}, nil
 	case *apiv1.ReportQuery:
 		return f.report, nil
 	case *apiv1.AccountingStatusRequest:

@@ -2,10 +2,12 @@ package clickhouse
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
@@ -45,6 +47,10 @@ type Store struct {
 	http   bool
 	target string
 	log    *slog.Logger
+
+	auth    ch.Auth // of the DSN
+	tls     *tls.Config
+	rawHTTP *http.Client
 }
 
 // Open prepares a store. The server need not be there: the first use tells.
@@ -86,6 +92,8 @@ func Open(o Options) (*Store, error) {
 	if s.http {
 		co.Auth.Database = "default"
 	}
+	s.auth, s.tls = co.Auth, co.TLS
+	s.rawHTTP = rawTransport(o.Socket, co.TLS)
 	co.MaxOpenConns = o.Connections
 	if co.MaxOpenConns == 0 {
 		co.MaxOpenConns = 12
@@ -100,7 +108,10 @@ func Open(o Options) (*Store, error) {
 }
 
 // Close ends the connections.
-func (s *Store) Close() error { return s.conn.Close() }
+func (s *Store) Close() error {
+	s.rawHTTP.CloseIdleConnections()
+	return s.conn.Close()
+}
 
 // Database is the name of the database with the tables.
 func (s *Store) Database() string { return s.db }

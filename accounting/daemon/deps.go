@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"log/slog"
 
 	"github.com/musterhpc/muster/accounting/kpi"
@@ -46,6 +47,9 @@ type Store interface {
 	LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (tally.Snapshot, bool, error)
 	PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Snapshot) error
 	Query(ctx context.Context, q query.Query, each func(scan func(dest ...any) error) error) error
+	// Raw asks a question read-only and within limits, and gives the answer in
+	// one of the engine's formats.
+	Raw(ctx context.Context, q query.Query, format string, lim query.Limits) (io.ReadCloser, error)
 	Database() string
 	Target() string
 }

@@ -78,7 +78,7 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 	for _, source := range kpi.Sources() {
 		q, names := query.KPIs(scope, source, window, &d.cfg.Rates)
 		if sql != nil {
-			*sql = append(*sql, q.SQL)
+			*sql = append(*sql, q.Text())
 		}
 		cells := make([]*float64, len(names))
 		var by, key string
@@ -114,7 +114,7 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
 	ask := asker(func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
 		if sql != nil {
-			*sql = append(*sql, q.SQL)
+			*sql = append(*sql, q.Text())
 		}
 		return d.cfg.Store.Query(ctx, q, each)
 	})

@@ -152,7 +152,7 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 }
 
 func (r *report) query(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
-	r.sql = append(r.sql, q.SQL)
+	r.sql = append(r.sql, q.Text())
 	return r.s.D.away(r.s.D.cfg.Store.Query(ctx, q, each))
 }
 

@@ -27,6 +27,55 @@ type Param struct {
 	Value any
 }
 
+// Text is the query with its parameters filled in, for people to read and run.
+func (q Query) Text() string {
+	pairs := make([]string, 0, 2*len(q.Params))
+	for _, p := range q.Params {
+		at := strings.Index(q.SQL, "{"+p.Name+":")
+		if at < 0 {
+			continue
+		}
+		end := strings.IndexByte(q.SQL[at:], '}')
+		place := q.SQL[at : at+end+1]
+		typ := strings.TrimSuffix(strings.TrimPrefix(place, "{"+p.Name+":"), "}")
+		pairs = append(pairs, place, literal(p.Value, typ))
+	}
+	return strings.NewReplacer(pairs...).Replace(q.SQL)
+}
+
+// literal writes a value as SQL.
+func literal(v any, typ string) string {
+	text := func(s string) string {
+		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
+	}
+	switch v := v.(type) {
+	case string:
+		if typ == "UUID" {
+			return "toUUID(" + text(v) + ")"
+		}
+		return text(v)
+	case []string:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = text(v[i])
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case []uint64:
+		return strings.ReplaceAll(fmt.Sprint(v), " ", ", ")
+	case []uint32:
+		return strings.ReplaceAll(fmt.Sprint(v), " ", ", ")
+	}
+	return fmt.Sprint(v)
+}
+
+// Limits bound a question of a user.
+type Limits struct {
+	Seconds int   // of time
+	Memory  int64 // bytes
+	Rows    int64 // of the answer
+	Threads int
+}
+
 // Scope is what part of a store a query is about.
 type Scope struct {
 	Database string   // with the tables

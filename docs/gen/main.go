@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/alerts"
 	"github.com/musterhpc/muster/cli"
 	"github.com/musterhpc/muster/collector"
@@ -48,6 +49,7 @@ func pages() []page {
 		{"internal/conffile/default.yaml", conf(confdoc.Annotated)},
 		{"docs/muster.yaml.md", conf(confdoc.Markdown)},
 		{"docs/kpis.md", func() (string, error) { return kpi.Markdown(), nil }},
+		{"docs/views.md", func() (string, error) { return query.ViewsMarkdown(), nil }},
 		{"docs/metrics.md", metrics},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
 	}, append(grafana(), alerting()...)...)

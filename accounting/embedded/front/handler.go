@@ -180,13 +180,20 @@ func (r *run) do(ctx context.Context) (chdb.Stats, error) {
 	if r.st.cancels() {
 		defer r.pool.killWhenOver(ctx, r.session)()
 	}
-	if r.st.streams() {
+	if r.st.streams() && inPieces(format) {
 		stats, err := r.stream()
 		if !notStreamed(err) {
 			return stats, err
 		}
 	}
 	return r.whole()
+}
+
+// inPieces tells the formats whose pieces make the whole when they stand one behind the other. The engine writes each
+// piece as if it were all: a format with a head or a foot would have one for each.
+func inPieces(format string) bool {
+	return slices.Contains([]string{"Native", "TabSeparated", "TSV", "TabSeparatedRaw", "TSVRaw", "CSV", "JSONEachRow", "JSONCompactEachRow", "JSONStringsEachRow",
+		"RowBinary", "LineAsString", "RawBLOB", "Vertical", "TSKV", "MsgPack"}, format)
 }
 
 // notStreamed recognises the engine's refusal to stream a statement that begins like a SELECT and is none, such as

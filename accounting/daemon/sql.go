@@ -1,0 +1,219 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/spec"
+)
+
+// sqlLimits bound every question of muster sql.
+func sqlLimits() query.Limits {
+	return query.Limits{Seconds: 30, Memory: 1 << 30, Rows: 1_000_000, Threads: 2}
+}
+
+// sqlFormats are the engine's names of the formats.
+func sqlFormats() map[string]string {
+	return map[string]string{"": "TabSeparatedWithNames", "table": "TabSeparatedWithNames", "csv": "CSVWithNames", "json": "JSONEachRow", "parquet": "Parquet"}
+}
+
+// sqlLength bounds the text of a question.
+const sqlLength = 64 << 10
+
+// Sql answers a question in SQL over the views, with the rows that the caller
+// may see.
+func (s Service) Sql(q *apiv1.SqlQuery, stream service.Accounting_SqlServer) error {
+	ctx := stream.Context()
+	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	if err != nil {
+		return s.D.away(err)
+	}
+	if q.GetExplain() != "" {
+		text, err := s.explain(ctx, q.GetExplain(), scope)
+		if err != nil {
+			return err
+		}
+		return stream.Send(&apiv1.SqlReply{Data: []byte(text), Behind: behind})
+	}
+	if q.GetViews() {
+		return stream.Send(&apiv1.SqlReply{Data: []byte(viewsText()), Behind: behind})
+	}
+	format, ok := sqlFormats()[q.GetFormat()]
+	if !ok {
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no format %q: it is one of table, csv, json, parquet", q.GetFormat()))
+	}
+	if len(q.GetSql()) > sqlLength {
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("the question is longer than %d bytes", sqlLength))
+	}
+	viewer, err := s.D.viewer(ctx, scope)
+	if err != nil {
+		return s.D.away(err)
+	}
+	ask, err := query.SQL(scope, viewer, q.GetSql())
+	if err != nil {
+		return spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	body, err := s.D.cfg.Store.Raw(ctx, ask, format, sqlLimits())
+	if err != nil {
+		return s.D.sqlError(err)
+	}
+	defer body.Close()
+	return s.D.pass(body, behind, stream.Send)
+}
+
+// viewsText lists the views with their columns.
+func viewsText() string {
+	var b strings.Builder
+	for _, v := range query.Views() {
+		fmt.Fprintf(&b, "%s: %s\n", v.Name, v.About)
+		for _, c := range v.Columns {
+			fmt.Fprintf(&b, "    %-18s %s\n", c.Name, c.About)
+		}
+	}
+	return b.String()
+}
+
+// sqlPiece is how much of an answer goes into one message.
+const sqlPiece = 256 << 10
+
+// brokenAnswer is how the engine marks an error behind the first rows.
+const brokenAnswer = "__exception__"
+
+// pass hands an answer on in pieces, at least one.
+func (d *Daemon) pass(body io.Reader, behind uint64, send func(*apiv1.SqlReply) error) error {
+	buf := make([]byte, sqlPiece)
+	for first := true; ; first = false {
+		n, err := io.ReadFull(body, buf)
+		if n > 0 || first {
+			if at := strings.Index(string(buf[:n]), brokenAnswer); at >= 0 && err != nil {
+				return spec.Refuse(spec.CodeBadRequest, "the answer was broken off: "+sqlText(string(buf[at+len(brokenAnswer):n])))
+			}
+			if err := send(&apiv1.SqlReply{Data: slices.Clone(buf[:n]), Behind: behind}); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil
+		case err != nil:
+			return spec.Refuse(spec.CodeBadRequest, "the answer was broken off: "+err.Error())
+		}
+	}
+}
+
+// viewer is what the caller may see: an administrator or operator everything,
+// a coordinator his accounts and those below them.
+func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, error) {
+	who := d.caller(ctx)
+	v := query.Viewer{User: who.User, Admin: who.Admin}
+	if v.Admin {
+		return v, nil
+	}
+	if v.User == "" {
+		return v, spec.Refuse(spec.CodeAccessDenied, "only users may ask")
+	}
+	level, accounts := query.Standing(scope, v.User)
+	err := d.cfg.Store.Query(ctx, level, func(scan func(...any) error) error {
+		var kind, level string
+		if err := scan(&kind, &level); err != nil {
+			return err
+		}
+		v.Admin = kind == "UserPut" && (level == "Administrator" || level == "Operator")
+		return nil
+	})
+	if err != nil || v.Admin {
+		return v, err
+	}
+	parents, heads := map[string]string{}, map[string]bool{}
+	err = d.cfg.Store.Query(ctx, accounts, func(scan func(...any) error) error {
+		var name, kind, parent string
+		var coordinators []string
+		if err := scan(&name, &kind, &parent, &coordinators); err != nil {
+			return err
+		}
+		if kind == "AccountPut" {
+			parents[name], heads[name] = parent, slices.Contains(coordinators, v.User)
+		}
+		return nil
+	})
+	for name := range parents {
+		for at, depth := name, 0; at != "" && depth < maxDepth; at, depth = parents[at], depth+1 {
+			if heads[at] {
+				v.Accounts = append(v.Accounts, name)
+				break
+			}
+		}
+	}
+	slices.Sort(v.Accounts)
+	return v, err
+}
+
+// sqlError words what the engine has against a question.
+func (d *Daemon) sqlError(err error) error {
+	var engine interface{ EngineText() string }
+	if errors.As(err, &engine) {
+		return spec.Refuse(spec.CodeBadRequest, sqlText(engine.EngineText()))
+	}
+	return d.away(err)
+}
+
+// sqlTextLength is how much of the engine's words a user sees.
+const sqlTextLength = 500
+
+// sqlText takes out of the engine's words what is about our side of the
+// question.
+func sqlText(text string) string {
+	if _, rest, ok := strings.Cut(text, "DB::Exception: "); ok {
+		text = rest
+	}
+	for _, end := range [...]string{" (version ", ": In scope", ". In scope", " In scope", ": while executing", ": While executing", ": while processing", "\n"} {
+		text, _, _ = strings.Cut(text, end)
+	}
+	if len(text) > sqlTextLength {
+		text = strings.ToValidUTF8(text[:sqlTextLength], "") + "…"
+	}
+	return strings.TrimSpace(text)
+}
+
+// explain gives the SQL behind a command, as it would be run now, over the
+// last day where nothing else is said.
+func (s Service) explain(ctx context.Context, name string, scope query.Scope) (string, error) {
+	name = strings.ToLower(name)
+	switch name {
+	case "sacct":
+		ask := &query.Acct{}
+		ask.Window(scope.Now, midnight(scope.Now, time.UTC, 0))
+		return "-- the runs since midnight\n" + ask.Runs(scope, wanted(nil)).Text() + ";\n\n-- the steps of some of them\n" +
+			ask.Steps(scope, []query.RunKey{{UID: 1}}, true, true).Text() + ";\n", nil
+	case "kpi":
+		reply, err := s.Report(ctx, &apiv1.ReportQuery{Report: name})
+		if err != nil {
+			return "", err
+		}
+		return reply.GetSql() + ";\n", nil
+	}
+	var known []string
+	for _, r := range Reports() {
+		flat := "sreport-" + strings.ReplaceAll(strings.ToLower(r), " ", "-")
+		if !strings.Contains(r, " ") {
+			continue
+		}
+		known = append(known, flat)
+		if flat == name || flat == name+"usage" {
+			reply, err := s.Report(ctx, &apiv1.ReportQuery{Report: r})
+			if err != nil {
+				return "", err
+			}
+			return reply.GetSql() + ";\n", nil
+		}
+	}
+	return "", spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no command %q: it is one of sacct, kpi, %s", name, strings.Join(known, ", ")))
+}

@@ -1,0 +1,226 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally/tallytest"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// sqlStream collects an answer.
+type sqlStream struct {
+	grpc.ServerStream
+	ctx context.Context
+	out strings.Builder
+}
+
+func (s *sqlStream) Context() context.Context { return s.ctx }
+
+func (s *sqlStream) Send(r *apiv1.SqlReply) error {
+	s.out.Write(r.GetData())
+	return nil
+}
+
+// crowd is a history of three users in a tree of accounts: carol coordinates
+// ml, and with it vision below; dora is an operator.
+func crowd(t tallytest.TB) []event.Envelope {
+	h := tallytest.New(t, spec.AtUnix(t0))
+	h.Nodes(2, 64, 512_000, 8)
+	for _, a := range []spec.Account{{Name: "root"}, {Name: "ml", Parent: "root", Coordinators: []string{"carol"}}, {Name: "vision", Parent: "ml"}, {Name: "physics", Parent: "root"}} {
+		h.Put(&event.AccountPut{Account: a})
+	}
+	h.Put(&event.UserPut{User: spec.User{Name: "dora", AdminLevel: "Operator"}})
+	h.Put(&event.UserPut{User: spec.User{Name: "eve", AdminLevel: "Operator"}})
+	h.Put(&event.UserPut{User: spec.User{Name: "eve"}}) // no more
+	for i, who := range []struct{ user, account string }{{"alice", "vision"}, {"bob", "physics"}, {"carol", "ml"}, {"bob", "physics"}} {
+		uid := h.Submit(tallytest.Ask{Name: "secret-of-" + who.user, User: who.user, UID: uint32(1001 + i), Account: who.account, QOS: "normal", CPUs: 4, Mem: 4000, GPUs: 1})
+		h.Wait(spec.Second)
+		h.Start(uid, "n1")
+		h.Wait(spec.Minute)
+		if i < 3 {
+			h.Finish(uid, spec.Usage{UserCPU: 50 * spec.Second, HasRSS: true, PeakRSS: 1 << 30})
+		}
+	}
+	return h.Log
+}
+
+// sqlRig is a service whose caller is whoever a test says.
+type sqlRig struct {
+	*rig
+	who daemon.Caller
+}
+
+func newSQLRig(t *testing.T) *sqlRig {
+	ledger := newLedger(t)
+	log := crowd(t)
+	ledger.add(t, log, 25)
+	s := &sqlRig{rig: newRig(t, startEngine(t).Socket(), ledger)}
+	s.who.Admin = true
+	s.cfg.Identify = func(context.Context) daemon.Caller { return s.who }
+	s.clock.set(log[len(log)-1].At.Add(spec.Minute))
+	s.start()
+	s.stored(uint64(len(log)))
+	return s
+}
+
+func (s *sqlRig) ask(user, sql string) (string, error) {
+	return s.askIn(user, sql, "csv")
+}
+
+func (s *sqlRig) askIn(user, sql, format string) (string, error) {
+	s.who = daemon.Caller{User: user, Admin: user == "root"}
+	out := &sqlStream{ctx: s.t.Context()}
+	err := s.Service().Sql(&apiv1.SqlQuery{Sql: sql, Format: format}, out)
+	return out.out.String(), err
+}
+
+// TestSQLWhoSeesWhat: the filter is forced in every view and in every place of
+// a question where a view can stand.
+func TestSQLWhoSeesWhat(t *testing.T) {
+	s := newSQLRig(t)
+	users := map[string][]string{"alice": {"alice"}, "bob": {"bob"}, "carol": {"alice", "carol"}, "dora": {"alice", "bob", "carol"}, "root": {"alice", "bob", "carol"}, "eve": nil, "mallory": nil}
+	for who, sees := range users {
+		for _, sql := range []string{
+			"SELECT DISTINCT user FROM jobs", "SELECT user FROM jobs UNION DISTINCT SELECT user FROM jobs", "SELECT DISTINCT user FROM (SELECT * FROM jobs)",
+			"WITH x AS (SELECT * FROM jobs) SELECT DISTINCT user FROM x", "SELECT DISTINCT user FROM jobs WHERE uid IN (SELECT uid FROM jobs)", "WITH jobs AS (SELECT * FROM jobs) SELECT DISTINCT user FROM jobs",
+			"SELECT DISTINCT a.user FROM jobs AS a JOIN jobs AS b ON a.uid = b.uid", "SELECT DISTINCT user FROM jobs WHERE 1 = 1 OR user = 'bob'", "SELECT arrayJoin(groupUniqArray(user)) FROM jobs",
+			"SELECT arrayJoin((SELECT groupUniqArray(user) FROM jobs))", "SELECT DISTINCT user FROM jobs ORDER BY user LIMIT 100", "SELECT DISTINCT user FROM pending_reasons",
+		} {
+			got, err := s.ask(who, sql)
+			if err != nil {
+				t.Errorf("%s: %s: %v", who, sql, err)
+				continue
+			}
+			lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(got, `"`, "")), "\n")[1:]
+			slices.Sort(lines)
+			if !slices.Equal(lines, sees) {
+				t.Errorf("%s: %s gives %v, want %v", who, sql, lines, sees)
+			}
+		}
+		for _, view := range []string{"steps", "job_nodes", "job_gpus"} { // bob's second job still runs
+			got, err := s.ask(who, "SELECT DISTINCT user FROM "+view)
+			if lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(got, `"`, "")), "\n")[1:]; err != nil || len(lines) != len(sees) {
+				t.Errorf("%s sees %v in %s, want %v (%v)", who, lines, view, sees, err)
+			}
+		}
+		if _, err := s.ask(who, "SELECT count() FROM events"); (err == nil) != (who == "root" || who == "dora") {
+			t.Errorf("%s reads events: %v", who, err)
+		}
+	}
+	for _, v := range query.Views() {
+		for _, format := range []string{"table", "csv", "json", "parquet"} {
+			got, err := s.askIn("root", "SELECT * FROM "+v.Name, format)
+			if empty := v.Name == "associations" && format == "json"; err != nil || (got == "" && !empty) || (format == "parquet") != strings.HasPrefix(got, "PAR1") {
+				t.Errorf("%s as %s: %v, %d bytes", v.Name, format, err, len(got))
+			}
+		}
+	}
+}
+
+// TestSQLAttacks: no way around the filter, out of the brackets, over the
+// limits, or to anything that is not accounting. What the guard refuses is
+// tried in package query; here the real engine answers.
+func TestSQLAttacks(t *testing.T) {
+	s := newSQLRig(t)
+	before := s.rows()
+	leak := func(sql string) {
+		t.Helper()
+		got, err := s.ask("alice", sql)
+		if text := got + fmt.Sprint(err); strings.Contains(text, "secret-of-bob") {
+			t.Errorf("%s shows another's rows: %s", sql, text)
+		}
+	}
+	// An error, or its absence, must not tell of rows that are filtered away.
+	for _, sql := range []string{
+		"SELECT toUInt64(name) FROM jobs", "SELECT count() FROM jobs WHERE toUInt64(name) = 1", "SELECT toDate(name) FROM jobs", "SELECT CAST(name AS UInt8) FROM jobs",
+		"SELECT count() FROM jobs WHERE toUInt64(if(user = 'bob', name, '1')) = 1", "SELECT user FROM jobs ORDER BY toUInt64(if(user = 'bob', name, '1'))",
+		"SELECT count() FROM jobs GROUP BY toUInt64(if(user = 'bob', name, '1'))", "SELECT count() FROM jobs AS a JOIN jobs AS b ON a.uid = toUInt64(if(b.user = 'bob', b.name, '1'))",
+		"SELECT intDiv(1, if(user = 'bob', 0, 1)) FROM jobs", "SELECT [1][if(user = 'bob', -9, 1)] FROM steps", "SELECT max(toUInt64(if(user = 'bob', name, '1'))) FROM job_nodes",
+		"SELECT sum(toUInt64(name)) FROM steps WHERE user = 'bob'", "SELECT count() FROM pending_reasons WHERE toUInt64(if(user = 'bob', code, '1')) = 1",
+		"SELECT match(name, if(user = 'bob', '[', 'x')) FROM jobs",
+	} {
+		leak(sql)
+	}
+	for _, sql := range []string{
+		"SELECT count() FROM jobs WHERE toUInt64(if(user = 'bob', name, '1')) = 1", "SELECT sum(intDiv(1, if(user = 'bob', 0, 1))) FROM jobs",
+		"SELECT count() FROM (SELECT toUInt64(if(account = 'physics', name, '1')) AS x FROM jobs) WHERE x = 1",
+	} {
+		if got, err := s.ask("alice", sql); err != nil {
+			t.Errorf("%s tells that there are rows of another: %s %v", sql, got, err)
+		}
+		if _, err := s.ask("bob", sql); err == nil {
+			t.Errorf("%s would not have told", sql)
+		}
+	}
+	// Limits hold.
+	for _, sql := range []string{
+		"SELECT length(arrayMap(x -> concat(toString(x), 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'), range(1000000000)))", "SELECT arrayJoin(range(2000000)) AS x",
+		"SELECT uniqExact(a) FROM (SELECT arrayJoin(range(100000000)) AS a)",
+		strings.Repeat("SELECT 1 UNION ALL ", 9000) + "SELECT 1", "SELECT " + strings.Repeat("(", 3000) + "1" + strings.Repeat(")", 3000), "SELECT '" + strings.Repeat("x", 70_000) + "'",
+	} {
+		if got, err := s.ask("alice", sql); err == nil {
+			t.Errorf("%.80s… is answered with %d bytes", sql, len(got))
+		}
+	}
+	if _, err := s.ask("alice", "SELECT count() FROM jobs"); err != nil {
+		t.Errorf("after the attacks: %v", err)
+	}
+	// Names that are nobody's.
+	for _, who := range []string{"", "' OR 1=1 --", "alice' OR 'a'='a", `alice\`, "{me:String}", "*"} {
+		got, err := s.ask(who, "SELECT count() AS n FROM jobs")
+		if err == nil && !strings.Contains(got, "\n0") {
+			t.Errorf("%q sees %s", who, got)
+		}
+	}
+	if after := s.rows(); after != before {
+		t.Errorf("the attacks changed the store:\n%s\n%s", before, after)
+	}
+	// Errors are the question's, not ours.
+	if _, err := s.ask("alice", "SELECT nosuch FROM jobs"); err == nil || strings.Contains(err.Error(), "ledger") || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("an unknown column: %v", err)
+	}
+}
+
+// TestSQLExplain: every report's SQL can be printed, and be run as it is.
+func TestSQLExplain(t *testing.T) {
+	s := newSQLRig(t)
+	names := []string{"sacct", "kpi"}
+	for _, r := range daemon.Reports() {
+		if strings.Contains(r, " ") {
+			names = append(names, "sreport-"+strings.ReplaceAll(strings.ToLower(r), " ", "-"))
+		}
+	}
+	for _, name := range names {
+		out := &sqlStream{ctx: t.Context()}
+		if err := s.Service().Sql(&apiv1.SqlQuery{Explain: name}, out); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		n := 0
+		for sql := range strings.SplitSeq(out.out.String(), ";\n") {
+			if strings.TrimSpace(sql) == "" {
+				continue
+			}
+			n++
+			if err := s.store.Query(t.Context(), query.Query{SQL: sql}, func(func(...any) error) error { return nil }); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, sql)
+			}
+		}
+		if n == 0 {
+			t.Errorf("%s: nothing", name)
+		}
+	}
+	if err := s.Service().Sql(&apiv1.SqlQuery{Explain: "sreport-nosuch"}, &sqlStream{ctx: t.Context()}); err == nil {
+		t.Error("a report that is none is explained")
+	}
+}

@@ -1,0 +1,258 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// View is a table as muster sql shows it: whole batches of the ledger, each
+// run once, and only the rows that the asker may see.
+type View struct {
+	Name    string
+	About   string
+	Columns []ViewColumn
+	tables  []string // that it is made of, the first one's rows and the second one's
+	where   string   // besides what every view asks
+	who     string   // condition on rows that a user may see; "" = everyone sees all
+	admin   bool     // only administrators and operators see any
+}
+
+// ViewColumn is a column of a view.
+type ViewColumn struct{ Name, About string }
+
+func viewColumns(text string) []ViewColumn {
+	var out []ViewColumn
+	for line := range strings.Lines(text) {
+		names, about, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if !ok {
+			continue
+		}
+		for name := range strings.SplitSeq(names, ", ") {
+			out = append(out, ViewColumn{name, about})
+		}
+	}
+	return out
+}
+
+const usedBy = `measured: whether anything was measured
+user_cpu_us, system_cpu_us: CPU time in microseconds
+peak_rss: largest memory in bytes; NULL = not measured
+mem_mib_s: memory over time, MiB times seconds
+read_bytes, write_bytes: bytes from and to disks
+energy_mj: energy in millijoules; NULL = not measured
+maj_faults: page faults that read a disk
+`
+
+// Views are the tables of muster sql.
+//
+//muster:table one entry for each view
+func Views() []View {
+	const key = "uid: number of the job, never used twice\nrestarts: which of its runs, from 0\nattempt: number of the start; 0 = never started\njob_id: number that people see\n"
+	const owner = "user, account, partition, qos: whose it is, and where\n"
+	const mine = "(user = {me:String} OR account IN {mine:Array(String)})"
+	return []View{
+		{Name: "jobs", About: "one row for each run of a job, open ones too", tables: []string{"jobs", "live"}, who: mine, Columns: viewColumns(key +
+			`array_job_id: number of the array; 0 = none
+array_task: task of the array; -1 = none, or a record that stands for several
+array_tasks: those it stands for
+count: how many jobs the row stands for: sums and counts multiply by it
+name, user, group, account, partition, qos, wckey, comment: what the job said, and who it is
+user_id, group_id: numbers of the user and the group
+assoc: number of the association
+state: PENDING, RUNNING, COMPLETED, FAILED, REQUEUED and so on
+exit_code, exit_signal: how it ended
+derived_code, derived_signal: the worst end of its steps
+cancelled_by: user number of who cancelled it; NULL = nobody
+reason: the last for which it waited
+submit: when it was submitted, or requeued
+eligible, start, end: when it could start, did and was over; NULL = not yet
+limit_us: time limit in microseconds; -1 = none
+suspended_us: time it was suspended, in microseconds
+req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, req_tres: what it asked for
+alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres: what it got
+tasks: number of tasks
+node_list: its nodes
+constraint, reservation, licenses: what else it asked for
+priority: at its start
+backfill: started ahead of its turn
+batch: it has a script
+work_dir, submit_line, stdin, stdout, stderr: paths and the command line
+gpu_uuids: its devices
+` + usedBy + `gpu_measured_us, gpu_util_us, gpu_no_process_us, gpu_idle_us, gpu_busy_us: GPU time measured, its integral of utilisation, and its parts
+`)},
+		{Name: "steps", About: "one row for each step that is over; -5 (batch) is the script itself", tables: []string{"steps"}, who: mine, Columns: viewColumns(key +
+			`step: number; -5 = batch
+name, user, account: what it is, and whose
+state, exit_code, exit_signal: how it ended
+start, end: when
+tasks: number of tasks
+node_list: its nodes
+alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres: what it had
+` + usedBy)},
+		{Name: "job_nodes", About: "what each run that is over held and used on each of its nodes", tables: []string{"job_nodes"}, who: mine, Columns: viewColumns(key + owner +
+			`node: name of the node
+from, to: since when, and when it was given back
+end: when the run was over
+cpus, mem_mib, gpus, tasks: what it held
+lost: the node was lost, so nothing was measured
+` + usedBy)},
+		{Name: "job_gpus", About: "which run held which device", tables: []string{"job_gpus"}, who: mine, Columns: viewColumns(key + owner +
+			`node: name of the node
+from, to, end: since when, when it was given back, when the run was over
+gpu_uuid, gpu_index, gpu_type: the device
+measured: whether anything was measured
+no_process_us, idle_us, busy_us: time without a process, with one that did nothing, with one that worked, in microseconds
+util_us, sm_us, tensor_us: integrals of utilisation, SM and tensor activity, in microseconds
+peak_mem: largest memory in bytes
+mem_mib_s: memory over time, MiB times seconds
+energy_mj: energy in millijoules
+throttled_us: time throttled, in microseconds
+xids: errors of the driver
+`)},
+		{Name: "pending_reasons", About: "why a run waits from an instant on, until its next reason, its start or its end", tables: []string{"pending_reasons"}, who: mine, Columns: viewColumns(
+			`uid, restarts, job_id, count: which run, and how many jobs it stands for
+` + owner + `at: since when
+code: the reason
+tres, limit, in_use, asked: the limit that is in the way, with numbers
+subject: whose limit
+blocker: uid of the job that is in the way
+detail: the rest in words
+`)},
+		{Name: "node_states", About: "what holds for a node from an instant on; said again at each midnight UTC (restated)", tables: []string{"node_states"}, Columns: viewColumns(
+			`at: since when
+node: its name
+state, class: its state, and whether that is up, down, planned or gone
+restated: nothing has changed
+cpus, mem_mib, gpus, tres: what it offers
+partitions: in which it is
+reason, by: why, and who said so
+`)},
+		{Name: "associations", About: "associations as they were made and changed; the newest row of an id holds", tables: []string{"associations"}, Columns: viewColumns(
+			`at: when
+id: number
+account, user, partition, parent: who with whom
+shares: of the account
+removed: it is no more
+`)},
+		{Name: "events", About: "the ledger, event by event (administrators and operators only)", tables: []string{"events"}, admin: true, Columns: viewColumns(
+			`seq: its number
+at: when
+kind: what happened
+actor_kind, actor_uid, actor, host, command: who did it, from where
+uid, attempt, node: what it is about
+body: all of it, as JSON
+`)},
+	}
+}
+
+// Viewer is who asks. An administrator sees every row.
+type Viewer struct {
+	User     string
+	Accounts []string // that he coordinates, with those below them
+	Admin    bool
+}
+
+// Sees are the views that are there for a viewer.
+func (v Viewer) Sees() []string {
+	var out []string
+	for _, view := range Views() {
+		if v.Admin || !view.admin {
+			out = append(out, view.Name)
+		}
+	}
+	return out
+}
+
+// SQL puts a user's question above the views. The question has passed Guard.
+// Only the views that it names are made, so that a question costs what it
+// reads.
+func SQL(s Scope, v Viewer, text string) (Query, error) {
+	sees := v.Sees()
+	if err := Guard(text, sees); err != nil {
+		return Query{}, err
+	}
+	tokens, err := cut(text)
+	if err != nil {
+		return Query{}, err
+	}
+	b := begin(s)
+	if !v.Admin {
+		b.bind("me", "String", v.User)
+		b.bind("mine", "Array(String)", v.Accounts)
+	}
+	var with []string
+	for _, view := range Views() {
+		if slices.Contains(sees, view.Name) && slices.ContainsFunc(tokens, func(t token) bool { return t.named() && t.text == view.Name }) {
+			with = append(with, "`"+view.Name+"` AS (\n"+view.sql(b, v)+"\n)")
+		}
+	}
+	sql := "SELECT * FROM (\n" + text + "\n)"
+	if len(with) > 0 {
+		sql = "WITH " + strings.Join(with, ",\n") + "\n" + sql
+	}
+	return b.query(sql), nil
+}
+
+// sql is the view for a viewer.
+func (w View) sql(b *builder, v Viewer) string {
+	names := make([]string, len(w.Columns))
+	for i, c := range w.Columns {
+		names[i] = "`" + c.Name + "`"
+	}
+	var parts []string
+	for _, table := range w.tables {
+		rows, final := stored, ""
+		if table == "live" {
+			rows, final = open, " FINAL"
+		}
+		if !v.Admin && w.who != "" {
+			rows += " AND " + w.who
+		}
+		cols := slices.Clone(names)
+		for i, c := range w.Columns {
+			// Both halves of a view must be of one type.
+			if len(w.tables) > 1 && c.Name == "end" {
+				cols[i] = "toNullable(end) AS end"
+			}
+		}
+		parts = append(parts, "  SELECT "+strings.Join(cols, ", ")+"\n  FROM "+b.table(table)+final+"\n  WHERE "+rows)
+	}
+	return strings.Join(parts, "\n  UNION ALL\n")
+}
+
+// ViewsMarkdown is the page that describes the views.
+func ViewsMarkdown() string {
+	var b strings.Builder
+	b.WriteString("# Views of muster sql\n\nGenerated from the definitions in accounting/query by `make generate`; do not edit.\n\n" +
+		"`muster sql 'SELECT …'` asks these views. Users see the rows of their own jobs, coordinators those of their accounts and of the accounts below,\n" +
+		"administrators and operators all. Times are UTC; `muster sql --explain-report NAME` prints the SQL behind a command.\n\n" +
+		"```sql\nSELECT user, round(sum(alloc_gpus * dateDiff('second', start, end)) / 3600, 1) AS gpu_hours\nFROM jobs WHERE end >= now() - INTERVAL 7 DAY GROUP BY user ORDER BY gpu_hours DESC LIMIT 10\n```\n")
+	for _, v := range Views() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| column | what |\n|---|---|\n", v.Name, v.About)
+		for _, c := range v.Columns {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.About)
+		}
+	}
+	b.WriteString("\n## Functions\n\nThese may be used, aggregate functions also with the endings If, Array, Distinct, OrNull and OrDefault:\n\n")
+	names := append(functions(), aggregates()...)
+	slices.Sort(names)
+	b.WriteString("`" + strings.Join(slices.Compact(names), "` `") + "`\n")
+	return b.String()
+}
+
+// Standing asks what a user may see beyond his own: his level and the accounts
+// with their coordinators, as the newest events say.
+func Standing(s Scope, user string) (level, accounts Query) {
+	b := begin(s)
+	p := b.bind("me", "String", user)
+	level = b.query("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.table("events") + "\nWHERE " + stored +
+		" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p + ") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
+		"\nORDER BY seq DESC\nLIMIT 1")
+	b = begin(s)
+	accounts = b.query("SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
+		"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
+		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.table("events") + "\nWHERE " + stored +
+		" AND kind IN ('AccountPut', 'AccountRemoved')\nGROUP BY name\nORDER BY name")
+	return level, accounts
+}
