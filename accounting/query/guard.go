@@ -229,7 +229,7 @@ func (g *guard) check() error {
 //muster:table one case for each kind of word
 func (g *guard) word(i int, top *level) error {
 	t := g.tokens[i]
-	if g.at(i - 1).sign(".") {
+	if g.at(i-1).sign(".") && g.operand(i-2) {
 		return nil // a column of a table
 	}
 	switch word := strings.ToUpper(t.text); word {
