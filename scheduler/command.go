@@ -87,6 +87,7 @@ type Report struct {
 	Run  Run
 	// Exactly one of these is set.
 	LaunchFailed *LaunchFailed
+	BatchOver    *BatchOver
 	Done         *NodeDone
 	StepBegan    *event.StepStarted
 	StepOver     *event.StepEnded
@@ -97,12 +98,21 @@ type LaunchFailed struct {
 	Text  string
 	Drain bool // the fault is the node's
 	Again bool // it is nobody's fault, and certain that nothing of it ran: run it again
+	Hold  bool // the prolog failed: the job is held when it is queued again
+}
+
+// BatchOver tells that the batch script has ended while its node is still
+// being cleaned up.
+type BatchOver struct {
+	Batch *event.StepResult
+	OOM   bool
 }
 
 // NodeDone tells that nothing of the attempt is left on the node.
 type NodeDone struct {
 	Usage spec.Usage
 	Batch *event.StepResult // on the node that ran the script
+	Drain string            // why the node takes nothing new: its epilog failed
 }
 
 // Configure adopts a configuration.

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -141,6 +143,8 @@ func (d *decision) report(c Report) error {
 	switch {
 	case c.LaunchFailed != nil:
 		return d.launchFailed(j, c)
+	case c.BatchOver != nil && j.State.Active():
+		return d.batchOver(j, c.BatchOver)
 	case c.Done != nil:
 		return d.nodeDone(j, c.Node, c.Done, false)
 	case c.StepBegan != nil && j.State.Active():
@@ -162,11 +166,35 @@ func holdsNode(j *state.Job, node string) bool {
 	return false
 }
 
-// launchFailed: the job is requeued held, as Slurm does, unless it must not
-// be; the node is drained when the fault is its own.
+// batchOver is the verdict of an attempt whose nodes are not clean yet. One
+// that is to run again is queued when they are.
+func (d *decision) batchOver(j *state.Job, over *BatchOver) error {
+	if j.Ending != nil && j.Ending.Requeue {
+		return nil
+	}
+	return d.emit(d.verdict(j, &NodeDone{Batch: over.Batch, Usage: spec.Usage{OOMKilled: over.OOM}}))
+}
+
+// drained sets a node aside for a fault of its own, unless it is already.
+func (d *decision) drained(node, why string) error {
+	if n := d.t.Node(node); n == nil || n.Admin == event.NodeDrain || n.Admin == event.NodeDown {
+		return nil
+	}
+	return d.emit(&event.NodeStateSet{Node: node, State: event.NodeDrain, Reason: why})
+}
+
+// nohold is SchedulerParameters=nohold_on_prolog_fail.
+const nohold = "nohold_on_prolog_fail"
+
+// launchFailed: the job is queued again unless it must not be, held if the
+// prolog failed; the node is drained when the fault is its own.
 func (d *decision) launchFailed(j *state.Job, c Report) error {
 	if c.LaunchFailed.Drain {
-		if err := d.emit(&event.NodeStateSet{Node: c.Node, State: event.NodeDrain, Reason: "batch job launch failed: " + c.LaunchFailed.Text}); err != nil {
+		why := c.LaunchFailed.Text
+		if !c.LaunchFailed.Hold {
+			why = "batch job launch failed: " + why
+		}
+		if err := d.drained(c.Node, why); err != nil {
 			return err
 		}
 	}
@@ -174,7 +202,11 @@ func (d *decision) launchFailed(j *state.Job, c Report) error {
 		return nil
 	}
 	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue) && !j.Spec.Shell
-	return d.end(j, event.EndLaunchFailed, again, spec.NotHeld, c.LaunchFailed.Text)
+	hold := spec.NotHeld
+	if c.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {
+		hold = spec.HeldByAdmin
+	}
+	return d.end(j, event.EndLaunchFailed, again, hold, c.LaunchFailed.Text)
 }
 
 // nodeDone gives a node back. The batch script's end, or the last node, is the
@@ -184,6 +216,11 @@ func (d *decision) nodeDone(j *state.Job, node string, done *NodeDone, lost bool
 	verdict := j.State.Active() && (done.Batch != nil || lastNode(j, node)) && (j.Ending == nil || !j.Ending.Requeue)
 	if verdict {
 		if err := d.emit(d.verdict(j, done)); err != nil {
+			return err
+		}
+	}
+	if done.Drain != "" {
+		if err := d.drained(node, done.Drain); err != nil {
 			return err
 		}
 	}

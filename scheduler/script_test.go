@@ -55,7 +55,7 @@ func verbs() map[string]verb {
 		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "sinfo": sinfo,
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update,
 		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "lost": lost, "return": returned,
-		"pass": pass, "advance": advance, "tick": tick, "exit": exit, "done": nodeDone, "launchfail": launchFailed,
+		"pass": pass, "advance": advance, "tick": tick, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "batchover": batchOver,
 		"start": planned, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
 	}
 }

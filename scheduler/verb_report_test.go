@@ -75,7 +75,7 @@ func (s *session) report(r scheduler.Report) error {
 }
 
 // nodeDone reports that nothing of a job is left on one node:
-// done JOB NODE [attempt=N] [code=N].
+// done JOB NODE [attempt=N] [code=N] [drain=WHY].
 //
 //	$ done 4 n2
 func nodeDone(s *session, args []string) error {
@@ -86,9 +86,12 @@ func nodeDone(s *session, args []string) error {
 	r := scheduler.Report{Node: args[2], Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Done: &scheduler.NodeDone{}}
 	for _, a := range args[3:] {
 		k, v, _ := strings.Cut(a, "=")
-		if k == "attempt" {
+		switch k {
+		case "attempt":
 			r.Run.Attempt = uint32(atoi(s, v))
-		} else {
+		case "drain":
+			r.Done.Drain = "Epilog error: " + v
+		default:
 			r.Done.Batch = &event.StepResult{Exit: spec.ExitStatus{Code: int32(atoi(s, v))}}
 		}
 	}
@@ -96,7 +99,8 @@ func nodeDone(s *session, args []string) error {
 }
 
 // launchFailed reports that a batch script could not be started; with drain
-// the fault is the node's, with again it is nobody's.
+// the fault is the node's, with again it is nobody's, with hold it is the
+// prolog's.
 //
 //	$ launchfail 4 drain
 func launchFailed(s *session, args []string) error {
@@ -106,5 +110,18 @@ func launchFailed(s *session, args []string) error {
 	}
 	node := j.Alloc.Nodes[0].Name
 	run := scheduler.Run{UID: j.UID, Attempt: j.Attempt}
-	return s.report(scheduler.Report{Node: node, Run: run, LaunchFailed: &scheduler.LaunchFailed{Text: "no such file", Drain: slices.Contains(args[2:], "drain"), Again: slices.Contains(args[2:], "again")}})
+	return s.report(scheduler.Report{Node: node, Run: run, LaunchFailed: &scheduler.LaunchFailed{Text: "no such file", Drain: slices.Contains(args[2:], "drain"), Again: slices.Contains(args[2:], "again"), Hold: slices.Contains(args[2:], "hold")}})
+}
+
+// batchOver reports that a script has ended while its node is being cleaned:
+// batchover JOB CODE.
+//
+//	$ batchover 4 0
+func batchOver(s *session, args []string) error {
+	_, j, err := s.target(args[1])
+	if err != nil {
+		return err
+	}
+	return s.report(scheduler.Report{Node: j.Alloc.Nodes[0].Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt},
+		BatchOver: &scheduler.BatchOver{Batch: &event.StepResult{Exit: spec.ExitStatus{Code: int32(atoi(s, args[2]))}}}})
 }

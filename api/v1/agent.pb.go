@@ -902,6 +902,7 @@ type LaunchFailed struct {
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	Code          int32                  `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
 	DrainNode     bool                   `protobuf:"varint,3,opt,name=drain_node,json=drainNode,proto3" json:"drain_node,omitempty"`
+	Hold          bool                   `protobuf:"varint,4,opt,name=hold,proto3" json:"hold,omitempty"` // the prolog failed: the job waits until it is released
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -959,7 +960,16 @@ func (x *LaunchFailed) GetDrainNode() bool {
 	return false
 }
 
-// RunEnded is the exit of a batch script or of a step's part on this node.
+func (x *LaunchFailed) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+// RunEnded is the exit of a batch script or of a step's part on this node. As
+// a report of a batch script it comes before NodeDone, where an epilog keeps
+// the node for a while.
 type RunEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Started       int64                  `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
@@ -1060,6 +1070,7 @@ type NodeDone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Usage         *Usage                 `protobuf:"bytes,1,opt,name=usage,proto3" json:"usage,omitempty"`
 	Batch         *RunEnded              `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
+	Drain         string                 `protobuf:"bytes,3,opt,name=drain,proto3" json:"drain,omitempty"` // the epilog failed: the node takes nothing new, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1108,6 +1119,13 @@ func (x *NodeDone) GetBatch() *RunEnded {
 		return x.Batch
 	}
 	return nil
+}
+
+func (x *NodeDone) GetDrain() string {
+	if x != nil {
+		return x.Drain
+	}
+	return ""
 }
 
 type Usage struct {
@@ -2614,12 +2632,13 @@ const file_agent_proto_rawDesc = "" +
 	"\x04kind\",\n" +
 	"\bLaunched\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x10\n" +
-	"\x03pid\x18\x02 \x01(\rR\x03pid\"U\n" +
+	"\x03pid\x18\x02 \x01(\rR\x03pid\"i\n" +
 	"\fLaunchFailed\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x1d\n" +
 	"\n" +
-	"drain_node\x18\x03 \x01(\bR\tdrainNode\"\xbc\x01\n" +
+	"drain_node\x18\x03 \x01(\bR\tdrainNode\x12\x12\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\"\xbc\x01\n" +
 	"\bRunEnded\x12\x18\n" +
 	"\astarted\x18\x01 \x01(\x03R\astarted\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\x03R\x05ended\x12\x1b\n" +
@@ -2628,10 +2647,11 @@ const file_agent_proto_rawDesc = "" +
 	"exitSignal\x12\x18\n" +
 	"\aunknown\x18\x05 \x01(\bR\aunknown\x12\x10\n" +
 	"\x03oom\x18\x06 \x01(\bR\x03oom\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"]\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"s\n" +
 	"\bNodeDone\x12&\n" +
 	"\x05usage\x18\x01 \x01(\v2\x10.muster.v1.UsageR\x05usage\x12)\n" +
-	"\x05batch\x18\x02 \x01(\v2\x13.muster.v1.RunEndedR\x05batch\"\xf4\x02\n" +
+	"\x05batch\x18\x02 \x01(\v2\x13.muster.v1.RunEndedR\x05batch\x12\x14\n" +
+	"\x05drain\x18\x03 \x01(\tR\x05drain\"\xf4\x02\n" +
 	"\x05Usage\x12\x19\n" +
 	"\buser_cpu\x18\x01 \x01(\x03R\auserCpu\x12\x1d\n" +
 	"\n" +

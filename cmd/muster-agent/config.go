@@ -164,6 +164,7 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
 		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
+		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0,
 	}
 }
 

@@ -33,7 +33,8 @@ type Agent struct {
 	relist  bool // and another is wanted
 	listAt  spec.Instant
 	saveAt  spec.Instant
-	dirty   bool // what metrics show of the jobs is old
+	dirty   bool                               // what metrics show of the jobs is old
+	aborts  map[plan.RunKey]context.CancelFunc // of the prologs that run
 	load    int64
 	free    int64
 
@@ -66,6 +67,7 @@ func New(cfg Config, deps Deps) *Agent {
 	}
 	a := &Agent{cfg: cfg, deps: deps, log: deps.Logger, load: -1, free: -1, inbox: newQueue[func()](), forget: newQueue[plan.RunKey](),
 		launches: &launches{wake: make(chan struct{}, 1)}, collect: make(chan struct{}, 1), saves: make(chan []byte, 1)}
+	a.aborts = map[plan.RunKey]context.CancelFunc{}
 	a.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
 	a.health.Store(&Health{})
 	return a
@@ -210,6 +212,7 @@ func (a *Agent) tick(ctx context.Context) {
 func (a *Agent) carryOut(ctx context.Context) {
 	for {
 		fx := a.core.Effects()
+		a.scripts(ctx, &fx)
 		a.launches.put(fx.Launch)
 		for _, t := range fx.Terminate {
 			a.insist(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })

@@ -16,10 +16,12 @@ import (
 type phase uint8
 
 const (
-	asked     phase = iota + 1 // the launcher has it
+	preparing phase = iota + 1 // its prolog runs
+	asked                      // the launcher has it
 	living                     // the shepherd has it
 	held                       // a part of an allocation without a script
 	measuring                  // over; one more reading of its GPUs is awaited
+	cleaning                   // its epilog runs
 	reported                   // over; the report waits for its acknowledgement
 )
 
@@ -29,7 +31,9 @@ type run struct {
 	phase  phase
 	facts  facts
 	wanted bool            // by the controller
-	spec   *plan.RunSpec   // until the shepherd has it
+	spec   *plan.RunSpec   // until the shepherd has it; nil for a held part
+	env    []string        // of prolog and epilog; nil = neither ran nor is to run
+	usage  *spec.Usage     // while its epilog runs
 	since  spec.Instant    // first asked, or first measuring
 	retry  bool            // refused for now: ask again
 	term   *plan.Terminate // asked for
@@ -38,6 +42,7 @@ type run struct {
 	from   spec.Instant    // start on this node
 	exit   *plan.Exit      // nil for a held part
 	memory memoryUse
+	unborn bool // its prolog ran, and nothing else of it
 	over   bool // being killed for its memory
 	stuck  bool // it was said that it cannot be killed
 }
@@ -173,7 +178,9 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 			c.release(r) // given away long ago: nothing to tell
 		case asked:
 			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
-		case living, measuring, reported:
+		case preparing:
+			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
+		case living, measuring, cleaning, reported:
 		}
 	}
 	c.outbox.rewind()

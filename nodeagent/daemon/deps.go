@@ -148,6 +148,13 @@ type Spool interface {
 	Save([]byte) error
 }
 
+// Scripts are the node's prolog and epilog. The error is for the person who
+// must act; it names the program. They end when the context does.
+type Scripts interface {
+	Prolog(ctx context.Context, env []string) error
+	Epilog(ctx context.Context, env []string) error
+}
+
 // Clock is the machine's time.
 type Clock interface {
 	Now() spec.Instant
@@ -171,6 +178,8 @@ type Config struct {
 	UnkillableAfter spec.Span
 	// OverMemoryKill ends jobs that use more memory than they were given.
 	OverMemoryKill bool
+	// Prolog and Epilog tell that Deps.Scripts has them.
+	Prolog, Epilog bool
 	// Location is the time zone of lines written for people.
 	Location *time.Location
 	// Account is a user's home and shell, for jobs that bring no environment;
@@ -188,6 +197,7 @@ type Deps struct {
 	Host        Host
 	Telemetry   Telemetry
 	Spool       Spool
+	Scripts     Scripts // may be nil
 	Clock       Clock
 	// Jitter gives a number below n, for the waits between connections.
 	Jitter func(n int64) int64

@@ -9,8 +9,13 @@
 //
 // # A run
 //
-//	ordered -> asked -> living -> measuring -> reported -> (forgotten)
-//	        -> held  ----------------^
+//	ordered -> preparing -> asked -> living -> measuring -> cleaning -> reported -> (forgotten)
+//	                     -> held  ----------------^
+//
+// Where the site has a prolog it runs before anything of the job does, and the
+// epilog before the node is given back; without them a run passes through. An
+// agent that dies meanwhile runs them again. The end of a script is told when
+// it ends, so that an epilog costs the job no time.
 //
 // A node without the batch script holds its part of the allocation; there is
 // nothing to run, and it is given back when the controller says so. A run that

@@ -7,6 +7,9 @@ import (
 // Effects is what a step of the Core asks for. Everything in it may be done
 // late or twice; what is never done is asked for again by a later Resync.
 type Effects struct {
+	Prepare   []Script         // run the prolog, and answer with Prepared
+	Clean     []Script         // run the epilog, and answer with Cleaned
+	Abort     []plan.RunKey    // end the prolog of a run that is not to begin
 	Launch    []plan.RunSpec   // shepherd: start these
 	Withdraw  []plan.RunKey    // take back what the shepherd was not asked yet; answer with Withdrawn
 	Terminate []plan.Terminate // shepherd
@@ -19,6 +22,12 @@ type Effects struct {
 	Save      bool             // the spool must not wait
 	Acked     int              // reports acknowledged
 	Leave     string           // end the connection, and why
+}
+
+// Script is a run of the node's prolog or epilog.
+type Script struct {
+	Key plan.RunKey
+	Env []string
 }
 
 // Signal is a signal to the processes of a run.

@@ -168,6 +168,7 @@ type savedRun struct {
 	Whole  int64        `json:"mem_mib_s,omitempty"`
 	Rest   int64        `json:"mem_rest,omitempty"`
 	Signal uint64       `json:"signal,omitempty"`
+	Env    []string     `json:"env,omitempty"` // of prolog and epilog
 }
 
 const savedVersion = 1
@@ -184,11 +185,14 @@ func (c *Core) Save(boot string) ([]byte, error) {
 	}
 	for _, k := range c.keys() {
 		r := c.runs[k]
-		if r.phase != living && r.phase != held {
+		// A held part whose epilog runs is held again after a restart: nothing
+		// else would remember that it is not clean.
+		hold := r.phase == held || r.phase == cleaning && r.exit == nil
+		if r.phase != living && !hold && (r.phase != cleaning || r.unborn) {
 			continue
 		}
 		m := &r.memory
-		s.Runs = append(s.Runs, savedRun{Key: k.String(), Held: r.phase == held, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
+		s.Runs = append(s.Runs, savedRun{Key: k.String(), Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
 			Peak: m.peak, Seen: m.seen, Whole: m.whole, Rest: m.rest, Signal: r.signal})
 	}
 	return json.Marshal(s)
@@ -226,7 +230,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 		if err != nil {
 			return err
 		}
-		r := &run{key: k, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal,
+		r := &run{key: k, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env,
 			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, whole: sr.Whole, rest: sr.Rest}}
 		if sr.Held {
 			r.phase = held

@@ -51,6 +51,9 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 		if r.phase == living && len(r.facts.GPUs) == 0 {
 			if job, err := c.read(k, l); err == nil {
 				r.facts = c.factsOf(job, l)
+				if r.env == nil && c.cfg.Epilog {
+					r.env = plan.ScriptEnv(job, &c.cfg.Node)
+				}
 				c.openAccounts(r)
 				c.fx.Jobs = true
 			}
@@ -70,12 +73,22 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 		c.refuse(r, why)
 		return
 	}
-	if !l.GetBatch() {
-		r.phase, r.from = held, r.since
-		c.openAccounts(r)
-		c.fx.Jobs = true
+	if l.GetBatch() {
+		c.specify(r, job)
+	}
+	if c.cfg.Prolog || c.cfg.Epilog {
+		r.env = plan.ScriptEnv(job, &c.cfg.Node)
+	}
+	if c.cfg.Prolog {
+		r.phase = preparing
+		c.fx.Prepare = append(c.fx.Prepare, Script{k, plan.PrologEnv(r.env)})
 		return
 	}
+	c.begin(r)
+}
+
+// specify prepares the batch script.
+func (c *Core) specify(r *run, job *plan.Job) {
 	if c.cfg.Account != nil && !bytes.Contains(job.Env, []byte("HOME=")) {
 		job.Home, job.Shell = c.cfg.Account(job.UID)
 	}
@@ -83,8 +96,44 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 	for _, w := range warnings {
 		c.log.Warn("a job cannot have all it asks for", "job", job.ID, "problem", w)
 	}
-	r.phase, r.spec = asked, &rs
-	c.fx.Launch = append(c.fx.Launch, rs)
+	r.spec = &rs
+}
+
+// begin hands a run to the launcher, or holds the part without a script.
+func (c *Core) begin(r *run) {
+	if r.spec == nil {
+		r.phase, r.from = held, c.clock()
+		c.openAccounts(r)
+		c.fx.Jobs = true
+		return
+	}
+	r.phase, r.since = asked, c.clock()
+	c.fx.Launch = append(c.fx.Launch, *r.spec)
+}
+
+// Prepared takes the end of a prolog; why is empty when it went well.
+func (c *Core) Prepared(k plan.RunKey, why string) {
+	r := c.runs[k]
+	switch {
+	case r == nil || r.phase != preparing:
+	case r.term != nil: // cancelled meanwhile; whether it then failed says nothing
+		c.over(r, &plan.Exit{Key: k, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
+	case why != "":
+		c.log.Error("a job is not started: the prolog failed", "run", k.String(), "job", r.facts.ID, "why", why)
+		c.reportFailed(r, refusal{text: why, drain: true, hold: true}, 0)
+		c.over(r, &plan.Exit{Key: k, Code: 1, Start: r.since, End: c.clock(), Message: why})
+	default:
+		c.begin(r)
+	}
+}
+
+// over ends a run whose prolog ran and that did not begin: its epilog runs.
+func (c *Core) over(r *run, e *plan.Exit) {
+	if r.facts.Batch {
+		r.exit, r.unborn = e, true
+	}
+	r.spec = nil
+	c.finish(r)
 }
 
 // read makes a job of an order; the error says what is wrong with the order.
@@ -120,6 +169,7 @@ func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 type refusal struct {
 	text  string
 	drain bool // the node is at fault
+	hold  bool // the job is not to run again by itself
 }
 
 // check verifies that the controller signed the run and that its devices are
@@ -274,6 +324,8 @@ func (c *Core) end(r *run, t *plan.Terminate) {
 		r.term = t
 	}
 	switch r.phase {
+	case preparing:
+		c.fx.Abort = append(c.fx.Abort, r.key)
 	case held:
 		c.measure(r)
 	case asked:
@@ -284,7 +336,7 @@ func (c *Core) end(r *run, t *plan.Terminate) {
 		c.fx.Withdraw = append(c.fx.Withdraw, r.key)
 	case living:
 		c.fx.Terminate = append(c.fx.Terminate, *t)
-	case measuring, reported:
+	case measuring, cleaning, reported:
 	}
 }
 
@@ -316,11 +368,11 @@ func (c *Core) signal(k plan.RunKey, s *apiv1.SignalRun) {
 	r.signal = s.GetSeq()
 	sig := Signal{Key: k, Number: s.GetSignal(), Scope: scopeOf(event.SignalScope(s.GetScope()))}
 	switch r.phase {
-	case asked:
+	case preparing, asked:
 		r.queued = append(r.queued, sig)
 	case living:
 		c.fx.Signal = append(c.fx.Signal, sig)
-	case held, measuring, reported:
+	case held, measuring, cleaning, reported:
 	}
 }
 

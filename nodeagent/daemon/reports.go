@@ -33,7 +33,7 @@ func (c *Core) exited(e *plan.Exit) {
 		r = &run{key: e.Key, wanted: c.wants(e.Key), facts: facts{Batch: e.Key.Step == plan.StepBatch}}
 		c.runs[e.Key] = r
 	}
-	if r.phase == measuring || r.phase == reported {
+	if r.phase == measuring || r.phase == cleaning || r.phase == reported {
 		return
 	}
 	if r.from == 0 && e.Start != 0 {
@@ -55,15 +55,43 @@ func (c *Core) measure(r *run) {
 	c.finish(r)
 }
 
-// finish reports the end of a run.
+// finish reports the end of a run, and has its epilog run.
 func (c *Core) finish(r *run) {
-	usage := c.usageOf(r)
+	r.usage = c.usageOf(r)
 	e := r.exit
 	if e != nil && e.Key.Step != plan.StepBatch {
 		c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, true)
 		return
 	}
-	done := &apiv1.NodeDone{Usage: wire.Usage(usage)}
+	if !c.cfg.Epilog || r.env == nil {
+		c.done(r, "")
+		return
+	}
+	r.phase = cleaning
+	c.closeAccounts(r)
+	c.fx.Jobs = true
+	if e != nil && !r.unborn && !e.Failure.NodeFault() {
+		c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, false)
+	}
+	c.fx.Clean = append(c.fx.Clean, Script{r.key, plan.EpilogEnv(r.env, e)})
+}
+
+// Cleaned takes the end of an epilog; why is empty when it went well.
+func (c *Core) Cleaned(k plan.RunKey, why string) {
+	r := c.runs[k]
+	if r == nil || r.phase != cleaning {
+		return
+	}
+	if why != "" {
+		c.log.Error("the epilog failed", "run", k.String(), "job", r.facts.ID, "why", why)
+	}
+	c.done(r, why)
+}
+
+// done gives the node back.
+func (c *Core) done(r *run, drain string) {
+	e := r.exit
+	done := &apiv1.NodeDone{Usage: wire.Usage(r.usage), Drain: drain}
 	if e != nil {
 		done.Batch = runEnded(e)
 		if e.Failure.NodeFault() {
@@ -80,6 +108,10 @@ func (c *Core) finish(r *run) {
 func (c *Core) refuse(r *run, why refusal) {
 	c.log.Error("a job is not started", "run", r.key.String(), "job", r.facts.ID, "why", why.text, "drain", why.drain)
 	c.reportFailed(r, why, 0)
+	if r.env != nil { // its prolog ran
+		c.over(r, &plan.Exit{Key: r.key, Code: 1, Start: c.clock(), End: c.clock(), Message: why.text})
+		return
+	}
 	done := &apiv1.NodeDone{}
 	if r.facts.Batch {
 		now := int64(c.clock())
@@ -88,16 +120,21 @@ func (c *Core) refuse(r *run, why refusal) {
 	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
 
+const sigTerm = 15
+
 // cancelled reports a run that was ended before it began.
 func (c *Core) cancelled(r *run) {
-	const sigTerm = 15
+	if r.env != nil { // its prolog ran
+		c.over(r, &plan.Exit{Key: r.key, Signal: sigTerm, Start: c.clock(), End: c.clock(), Message: "ended before it began"})
+		return
+	}
 	now := int64(c.clock())
 	done := &apiv1.NodeDone{Batch: &apiv1.RunEnded{Started: now, Ended: now, ExitSignal: sigTerm, Detail: "ended before it began"}}
 	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
 
 func (c *Core) reportFailed(r *run, why refusal, code int32) {
-	c.report(r, &apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: why.text, Code: code, DrainNode: why.drain}}}, false)
+	c.report(r, &apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: why.text, Code: code, DrainNode: why.drain, Hold: why.hold}}}, false)
 }
 
 // report queues a report; the last one of a run ends its part here.

@@ -248,9 +248,14 @@ func reportCommand(node string, r *apiv1.Report) (scheduler.Report, bool) {
 	switch k := r.GetKind().(type) {
 	case *apiv1.Report_LaunchFailed:
 		out.LaunchFailed = &scheduler.LaunchFailed{Text: k.LaunchFailed.GetText(), Drain: k.LaunchFailed.GetDrainNode(),
-			Again: plan.Failure(k.LaunchFailed.GetCode()) == plan.NotBegun}
+			Again: plan.Failure(k.LaunchFailed.GetCode()) == plan.NotBegun, Hold: k.LaunchFailed.GetHold()}
+	case *apiv1.Report_Ended:
+		if r.GetRun().GetStep() != plan.StepBatch {
+			return out, false
+		}
+		out.BatchOver = &scheduler.BatchOver{Batch: wire.ToStepResult(k.Ended), OOM: k.Ended.GetOom()}
 	case *apiv1.Report_NodeDone:
-		out.Done = &scheduler.NodeDone{Usage: wire.ToUsage(k.NodeDone.GetUsage()), Batch: wire.ToStepResult(k.NodeDone.GetBatch())}
+		out.Done = &scheduler.NodeDone{Usage: wire.ToUsage(k.NodeDone.GetUsage()), Batch: wire.ToStepResult(k.NodeDone.GetBatch()), Drain: k.NodeDone.GetDrain()}
 		if b := k.NodeDone.GetBatch(); b.GetOom() {
 			out.Done.Usage.OOMKilled = true
 		}

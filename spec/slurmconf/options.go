@@ -43,6 +43,22 @@ func launchParams() []option {
 	}
 }
 
+func prologFlags() []option {
+	const extern = "jobs get no extern step"
+	return []option{
+		{"Alloc", meaningless, "the prolog always runs on every node of a job when it starts"},
+		{"Contain", unsupported, extern},
+		{"DeferBatch", unsupported, "a batch script waits for the prolog of its own node"},
+		{"ForceRequeueOnFail", unsupported, "a job that must not be requeued fails"},
+		{"NoHold", meaningless, whySteps},
+		{"NoInterruptOnFail", unsupported, "a prolog ends with its job"},
+		{"ReportAbortedJob", unsupported, "a job whose prolog failed is requeued, held"},
+		{"RunInJob", unsupported, extern},
+		{"Serial", implemented, ""},
+		{"X11", unsupported, whySteps},
+	}
+}
+
 func priorityFlags() []option {
 	const why = "priority is computed with the default rules"
 	return []option{
@@ -215,7 +231,7 @@ func schedulerParams() []option {
 		{"max_submit_line_size", unsupported, "the command line is stored up to 64 KiB"},
 		{"max_switch_wait", unsupported, "nodes are chosen without regard to switches"},
 		{"no_backup_scheduling", meaningless, "only the leader schedules"},
-		{"nohold_on_prolog_fail", meaningless, "no prolog runs"},
+		{"nohold_on_prolog_fail", implemented, ""},
 		{"pack_serial_at_end", unsupported, "nodes are chosen by fit"},
 		{"partition_job_depth", unsupported, order},
 		{"permit_job_expansion", unsupported, "jobs keep their size"},

@@ -36,6 +36,12 @@ type Agent struct {
 	TaskCgroup     bool      // TaskPlugin has task/cgroup: apply cgroup.conf
 	SampleEvery    spec.Span // JobAcctGatherFrequency of tasks; 0 = do not sample
 	OverMemoryKill bool      // kill a job whose processes use more memory than it has
+
+	// Prolog and Epilog are paths, perhaps patterns, of programs that root runs
+	// on a node before and after each job's part there.
+	Prolog, Epilog               []string
+	PrologTimeout, EpilogTimeout spec.Span // 0 = as long as they take
+	Serial                       bool      // PrologFlags=Serial: one of them at a time
 }
 
 // Value finds the last value of a key as written, without regard to case.

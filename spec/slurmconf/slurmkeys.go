@@ -22,8 +22,7 @@ const (
 	whyGather  = "nothing collects it"
 	whyFed     = "clusters are not joined into federations"
 	whyJobComp = "only databases need it, and jobs are in ClickHouse already"
-	whyProlog  = "no prolog runs, so what it prepares or forbids would be missing"
-	whyEpilog  = "no epilog runs, so what it cleans up would stay for the next job"
+	whyProlog  = "no plugin runs, so what it prepares or forbids would be missing; Prolog and Epilog are run as programs"
 	whyTrigger = "no such program is run"
 	whyFreq    = "clock frequencies are left as they are"
 )
@@ -89,10 +88,10 @@ func topKeys() []key[File] {
 		{"DisableRootJobs", implemented, "", "", truth(func(f *File) *bool { return &f.disableRoot })},
 		{"EioTimeout", meaningless, "", whySteps, nil},
 		{"EnforcePartLimits", implemented, "", "", setEnforcePart},
-		{"Epilog", refused, "none|(null)", whyEpilog, nil},
+		{"Epilog", implemented, "none|(null)", "", nodeScript(func(f *File) *[]string { return &f.Agent.Epilog })},
 		{"EpilogMsgTime", meaningless, "", "ends of jobs are committed in batches; they need no spreading", nil},
 		{"EpilogSlurmctld", unsupported, "none|(null)", whyTrigger, nil},
-		{"EpilogTimeout", meaningless, "", "no epilog runs", nil},
+		{"EpilogTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Agent.EpilogTimeout }, spec.Second)},
 		{"ExtSensorsFreq", meaningless, "0", "Slurm removed it", nil},
 		{"ExtSensorsType", meaningless, "ext_sensors/none", "Slurm removed it", nil},
 		{"FairShareDampeningFactor", unsupported, "1", "fair share is not dampened", nil},
@@ -134,7 +133,7 @@ func topKeys() []key[File] {
 		})},
 		{"JobFileAppend", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobFileAppend })},
 		{"JobRequeue", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobRequeue })},
-		{"JobSubmitPlugins", refused, "none|(null)", "submissions would not be checked by it", nil},
+		{"JobSubmitPlugins", refused, "none|(null)", "no plugin and no job_submit.lua runs here, so submissions would pass that it changes or rejects: take the line out, and say what it says with partitions, QOS, associations and limits", nil},
 		{"KeepAliveTime", meaningless, "", whyStreams, nil},
 		{"KillOnBadExit", unsupported, "0|no", whySteps, nil},
 		{"KillWait", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.KillWait }, spec.Second)},
@@ -204,11 +203,11 @@ func topKeys() []key[File] {
 		{"PriorityWeightTRES", implemented, "", "", func(f *File, v value) { f.Config.Priority.TRES = v.weights(false, true) }},
 		{"PrivateData", refused, "none", "users would see each other's jobs and usage", nil},
 		{"ProctrackType", implemented, "", "", setProctrack},
-		{"Prolog", refused, "none|(null)", whyProlog, nil},
-		{"PrologEpilogTimeout", meaningless, "", "no prolog or epilog runs", nil},
-		{"PrologFlags", unsupported, "none", "no prolog runs, and jobs without a batch script get no extern step", nil},
+		{"Prolog", implemented, "none|(null)", "", nodeScript(func(f *File) *[]string { return &f.Agent.Prolog })},
+		{"PrologEpilogTimeout", implemented, "", "", setPrologEpilogTimeout},
+		{"PrologFlags", implemented, "none", "", setPrologFlags},
 		{"PrologSlurmctld", unsupported, "none|(null)", whyTrigger, nil},
-		{"PrologTimeout", meaningless, "", "no prolog runs", nil},
+		{"PrologTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)},
 		{"PropagatePrioProcess", unsupported, "0", "jobs start with the node's own nice value", nil},
 		{"PropagateResourceLimits", unsupported, "ALL", "all soft limits of the submitter are passed on", nil},
 		{"PropagateResourceLimitsExcept", unsupported, "NONE", "all soft limits of the submitter are passed on", nil},
@@ -293,7 +292,7 @@ func topKeys() []key[File] {
 		{"UnkillableStepProgram", unsupported, "none|(null)", whyTrigger, nil},
 		{"UnkillableStepTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.UnkillableAfter }, spec.Second)},
 		{"UrlParserType", meaningless, "", "HTTP is Go's own", nil},
-		{"UsePAM", refused, "0|no|false|down", "PAM's limits and rules would not apply to jobs", nil},
+		{"UsePAM", refused, "0|no|false|down", "jobs are started without a PAM session, so the limits and rules of /etc/pam.d/slurm would not hold: take the line out, and set limits with the units' Limit lines or in a Prolog", nil},
 		{"VSizeFactor", refused, "0", "virtual memory would not be limited", nil},
 		{"WaitTime", unsupported, "0", whySteps, nil},
 		{"X11Parameters", unsupported, "none", "X11 is not forwarded", nil},

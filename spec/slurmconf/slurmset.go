@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"path"
 	"strconv"
 	"strings"
 
@@ -348,6 +349,9 @@ func setSchedulerParameters(f *File, v value) {
 	s := &f.Config.Sched
 	s.Params = v.items()
 	v.options(schedulerParams(), func(name string, v value) {
+		if name == "nohold_on_prolog_fail" {
+			return // read from Params
+		}
 		if v.Value == "" {
 			v.fail("a value is missing")
 			return
@@ -381,4 +385,37 @@ func small(v value, to *uint32) {
 	if n, ok := v.integer(0, 1<<31); ok {
 		*to = uint32(n)
 	}
+}
+
+// nodeScript is Prolog and Epilog, which may be given several times.
+func nodeScript(to func(f *File) *[]string) func(*File, value) {
+	return func(f *File, v value) {
+		if off(v) {
+			return
+		}
+		if !path.IsAbs(v.Value) {
+			v.fail("must be an absolute path, not %s", short(v.Value))
+			return
+		}
+		if _, err := path.Match(v.Value, ""); err != nil {
+			v.fail("%s is not a pattern of file names", short(v.Value))
+			return
+		}
+		*to(f) = append(*to(f), v.Value)
+	}
+}
+
+func setPrologEpilogTimeout(f *File, v value) {
+	span(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)(f, v)
+	f.Agent.EpilogTimeout = f.Agent.PrologTimeout
+}
+
+// off tells the words with which a program is switched off.
+func off(v value) bool { return strings.EqualFold(v.Value, "none") || v.Value == "(null)" }
+
+func setPrologFlags(f *File, v value) {
+	if off(v) {
+		return
+	}
+	v.options(prologFlags(), func(string, value) { f.Agent.Serial = true })
 }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/slurmconf"
+)
+
+// nodeScripts runs the site's prolog and epilog as the agent's own user, which
+// is root where jobs run as their users.
+type nodeScripts struct {
+	conf   *slurmconf.Agent
+	serial sync.Mutex // with PrologFlags=Serial
+}
+
+func newNodeScripts(conf *slurmconf.Agent) *nodeScripts { return &nodeScripts{conf: conf} }
+
+// Prolog implements daemon.Scripts.
+func (n *nodeScripts) Prolog(ctx context.Context, env []string) error {
+	if err := n.run(ctx, n.conf.Prolog, n.conf.PrologTimeout, env); err != nil {
+		return fmt.Errorf("Prolog error: %w", err) //nolint:staticcheck // as administrators know it
+	}
+	return nil
+}
+
+// Epilog implements daemon.Scripts.
+func (n *nodeScripts) Epilog(ctx context.Context, env []string) error {
+	if err := n.run(ctx, n.conf.Epilog, n.conf.EpilogTimeout, env); err != nil {
+		return fmt.Errorf("Epilog error: %w", err) //nolint:staticcheck // as administrators know it
+	}
+	return nil
+}
+
+// run runs the programs of some patterns one after the other, those of one
+// pattern in Slurm's order, from z to a, until one fails.
+func (n *nodeScripts) run(ctx context.Context, patterns []string, timeout spec.Span, env []string) error {
+	if n.conf.Serial {
+		n.serial.Lock()
+		defer n.serial.Unlock()
+	}
+	if timeout > 0 && timeout != spec.Infinite {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(timeout), errTooLong)
+		defer cancel()
+	}
+	for _, p := range patterns {
+		files, err := filepath.Glob(p)
+		if err != nil || len(files) == 0 {
+			return fmt.Errorf("%s does not exist", p)
+		}
+		slices.Sort(files)
+		for _, file := range slices.Backward(files) {
+			if err := runScript(ctx, file, env); err != nil {
+				if errors.Is(context.Cause(ctx), errTooLong) {
+					err = fmt.Errorf("it was ended after %v", time.Duration(timeout))
+				}
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+	}
+	return nil
+}
+
+var errTooLong = errors.New("too long")
+
+// runScript runs one program with nothing but its environment. Of what it
+// prints the end is part of the error.
+func runScript(ctx context.Context, file string, env []string) error {
+	out := &tail{most: 300}
+	cmd := exec.CommandContext(ctx, file)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // it left something behind that keeps its output open
+	}
+	if text := out.line(); err != nil && text != "" {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return err
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	most int
+	b    []byte
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if n := len(t.b) - t.most; n > 0 {
+		t.b = t.b[n:]
+	}
+	return len(p), nil
+}
+
+// line is the last line that is not empty.
+func (t *tail) line() string {
+	text := bytes.TrimSpace(t.b)
+	return strings.ToValidUTF8(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:])), "?")
+}
