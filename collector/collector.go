@@ -109,7 +109,7 @@ func (p *pictures) of(v *view.View, src *Source) *picture {
 // families lists everything /metrics can serve for a Muster cluster.
 func families() []family {
 	var out []family
-	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), schedulerFamilies(), ledgerFamilies(),
+	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), schedulerFamilies(), ledgerFamilies(), buildFamilies(),
 		raftFamilies(), apiFamilies(), accountingFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
 		out = append(out, list...)
 	}
@@ -127,7 +127,7 @@ func dialects() map[string][]family {
 // Metrics is the collector's part of the catalogue.
 func Metrics() []catalogue.Metric {
 	var out []catalogue.Metric
-	for _, f := range families() {
+	for _, f := range append(families(), sourceFamilies()...) {
 		f.Endpoint = endpoint
 		out = append(out, f.Metric)
 	}

@@ -39,7 +39,7 @@ func full() *picture {
 		{Account: "ml", User: "alice", RawShares: 1, NormShares: 1, Factor: 0.5, HasFactor: true, HasUsage: true}}
 	p.sched = schedRow{Cycles: 2, CycleTotal: 3000, RPCs: []rpcRow{{"Cluster/Submit", 2, 4000}}, UserRPCs: []rpcRow{{"alice", 2, 4000}}}
 	sum, n := 1.0, uint64(1)
-	p.made = making{kind: "slurm", binary: "slurmctld", version: "22.05", parts: []part{{"jobs", 0.5, nil}, {"nodes", 0.5, errors.New("x")}},
+	p.made = making{kind: "slurm", binary: "slurmctld", version: "22.05", parts: []part{{"jobs", 0.5, nil, 1}, {"nodes", 0.5, errors.New("x"), 0}},
 		commands: []commands{{Name: "squeue", Seconds: &dto.Histogram{SampleSum: &sum, SampleCount: &n}, Errors: 1}}}
 	return p.finish()
 }

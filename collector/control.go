@@ -51,6 +51,12 @@ func ledgerFamilies() []family {
 		one(gauge("muster_controller_command_queue", "Commands waiting for the writer.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.QueueLen) }),
 		one(gauge("muster_agents_connected", "Node agents with a stream to this controller.", catalogue.None, "the controller's connections", "1"), func(s *scrape) float64 { return float64(s.src.Agents()) }),
 		{gauge("muster_agents", "Nodes by what the controller hears of their agents: in touch, silent, or never registered.", catalogue.None, "node records", "3", "state"), agents},
+	}
+}
+
+// buildFamilies name the release.
+func buildFamilies() []family {
+	return []family{
 		{info(gauge("muster_build_info", "Always 1; the label says which release serves this.", catalogue.None, "the program", "1", "version")), func(s *scrape) { s.send(1, s.src.Version) }},
 	}
 }

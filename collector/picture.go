@@ -46,6 +46,7 @@ type part struct {
 	name    string
 	seconds float64
 	err     error
+	at      spec.Instant // of the values; 0: never read, or as the picture
 }
 
 type pair struct{ a, b string }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -33,7 +34,8 @@ Usage:
 Roles:
   controller   ledger, scheduler, API for tools and agents, /metrics
   accounting   ledger into ClickHouse, sacct and sreport, KPIs
-  Both run in one process by default. Apart, each may die without the other:
+  observer     /metrics of an existing Slurm, read through its commands
+  The first two run in one process by default. Apart, each may die without the other:
   accounting takes the ledger from the controller, and the tools find its
   socket through muster.yaml.
 
@@ -75,7 +77,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
-	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`")
+	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`, or observer")
 	fs.BoolVar(&o.check, "check", false, "read the configuration, print what is wrong with it, and exit")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
@@ -94,11 +96,9 @@ func command(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "musterd: unknown argument %q (see musterd --help)\n", fs.Arg(0))
 		return 2
 	}
-	for _, r := range o.roles {
-		if r != "controller" && r != "accounting" {
-			fmt.Fprintf(errOut, "musterd: unknown role %q: controller and accounting are the roles\n", r)
-			return 2
-		}
+	if err := checkRoles(o.roles); err != nil {
+		fmt.Fprintf(errOut, "musterd: %v\n", err)
+		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -109,11 +109,27 @@ func command(args []string, out, errOut io.Writer) int {
 	return 0
 }
 
+// checkRoles refuses what is no role, and an observer beside other roles.
+func checkRoles(roles []string) error {
+	for _, r := range roles {
+		switch {
+		case r == "observer" && len(roles) > 1:
+			return errors.New("an observer stands beside a Slurm: it is the only role of its process")
+		case r != "controller" && r != "accounting" && r != "observer":
+			return fmt.Errorf("unknown role %q: controller, accounting and observer are the roles", r)
+		}
+	}
+	return nil
+}
+
 // serve reads the configuration and runs the roles until the context ends.
 func serve(ctx context.Context, o options, out io.Writer) error {
 	cfg, err := conffile.Load(o.config)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(o.roles, "observer") {
+		return observe(ctx, cfg, newLogger(cfg.Log))
 	}
 	cluster, warnings, err := readCluster(cfg)
 	if err != nil {

@@ -44,6 +44,8 @@ type Config struct {
 	Accounting Accounting `yaml:"accounting"`
 	// What use costs, in money and in carbon.
 	Cost Cost `yaml:"cost"`
+	// How musterd --role observer reads the Slurm it runs beside.
+	Observe Observe `yaml:"observe"`
 	// What the daemons write to standard error.
 	Log Log `yaml:"log"`
 }
@@ -191,6 +193,18 @@ func (c *Config) Rates() (kpi.Rates, error) {
 	return kpi.ParseRates(c.Cost.Currency, c.Cost.PUE, c.Cost.Prices, c.Cost.Carbon, c.Cost.Budgets)
 }
 
+// Observe is how an existing Slurm is read: by its own commands, once in an
+// interval.
+type Observe struct {
+	// Time between two snapshots.
+	Interval spec.Span `yaml:"interval"`
+	// Time that one command may take. What it would have shown keeps its last
+	// good value, with its age in muster_source_age_seconds.
+	Timeout spec.Span `yaml:"timeout"`
+	// Folder of squeue, sinfo, scontrol, sdiag and sshare. Empty searches PATH.
+	Bin string `yaml:"bin" kind:"path" example:"/opt/slurm/bin"`
+}
+
 // Log is the daemons' log.
 type Log struct {
 	// Least important level that is written: debug, info, warn or error.
@@ -213,6 +227,7 @@ func Defaults() *Config {
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
 		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, StoreScripts: "auto"},
+		Observe:    Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second},
 		Log:        Log{Level: "info", Format: "text"},
 	}
 }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/collector/slurm"
+	"github.com/musterhpc/muster/collector/web"
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/listen"
+)
+
+// observe runs the exporter beside an existing Slurm: it reads no slurm.conf,
+// keeps no ledger and changes nothing.
+func observe(ctx context.Context, cfg *conffile.Config, log *slog.Logger) error {
+	opts := web.Options{ConfigFile: cfg.TLS.WebConfig, TokenFile: cfg.TLS.WebTokenFile}
+	if err := opts.Check(); err != nil {
+		return err
+	}
+	l, err := listen.TCP(ctx, string(cfg.Listen.Metrics))
+	if err != nil {
+		return err
+	}
+	source := slurm.New(slurm.Options{Interval: time.Duration(cfg.Observe.Interval), Timeout: time.Duration(cfg.Observe.Timeout), Bin: cfg.Observe.Bin, Log: log})
+	mux := http.NewServeMux()
+	collector.MountObserver(mux, collector.Observed{Latest: source.Latest, Now: clock.NewSystem().Now, Version: version})
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readyToShow(w, source.Latest()) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g := &group{ctx: ctx, wg: sync.WaitGroup{}, errs: make(chan error, 4)}
+	defer g.wg.Wait()
+	defer cancel()
+	g.spawn("reader of Slurm", source.Run)
+	serveHTTP(g, l, mux, opts, log)
+	log.Info("observing a Slurm", "metrics", l.Addr().String(), "interval", time.Duration(cfg.Observe.Interval))
+	select {
+	case err := <-g.errs:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// readyToShow is ok once jobs and nodes were read.
+func readyToShow(w http.ResponseWriter, snap *slurm.Snapshot) {
+	if snap == nil || snap.Sections[0].At.IsZero() || snap.Sections[1].At.IsZero() {
+		http.Error(w, "Slurm was not read yet: the log says why", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}

@@ -1,0 +1,341 @@
+package collector
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/musterhpc/muster/collector/slurm"
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Observed is what the exporter reads beside a Slurm.
+type Observed struct {
+	Latest  func() *slurm.Snapshot // nil before the first
+	Now     func() spec.Instant
+	Version string
+}
+
+// MountObserver serves the exporter of a Slurm: every figure of Mount that
+// needs no ledger, and the dialects.
+func MountObserver(mux *http.ServeMux, o Observed) {
+	var last atomic.Pointer[drawnSlurm]
+	src := &Source{Version: o.Version, Now: o.Now}
+	draw := func() *scrape {
+		snap := o.Latest()
+		if snap == nil {
+			return nil
+		}
+		d := last.Load()
+		if d == nil || d.snap != snap {
+			d = &drawnSlurm{snap, fromSlurm(snap)}
+			last.Store(d)
+		}
+		return &scrape{src: src, now: o.Now(), pic: d.pic}
+	}
+	mux.Handle("GET /metrics", serve(newPage(observerFamilies(), process(), draw)))
+	mountDialects(mux, draw)
+}
+
+type drawnSlurm struct {
+	snap *slurm.Snapshot
+	pic  *picture
+}
+
+func observerFamilies() []family {
+	return slices.Concat(jobFamilies(), nodeFamilies(), guideFamilies(), sourceFamilies(), buildFamilies())
+}
+
+// sourceFamilies are about reading a Slurm; only the role observer has them.
+//
+//muster:table one entry for each metric
+func sourceFamilies() []family {
+	const src, card = "the commands of a Slurm, role observer only", "7"
+	each := func(f func(p *part, s *scrape)) func(s *scrape) {
+		return func(s *scrape) {
+			for i := range s.pic.made.parts {
+				f(&s.pic.made.parts[i], s)
+			}
+		}
+	}
+	return []family{
+		{gauge("muster_source_up", "1 if the last try to read this from Slurm succeeded.", catalogue.None, src, card, "collector"),
+			each(func(p *part, s *scrape) { s.send(oneIf(p.err == nil), p.name) })},
+		{gauge("muster_source_age_seconds", "Age of the values shown; absent if it was never read.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) {
+			if p.at != 0 {
+				s.send(secs(max(s.now.Sub(p.at), 0)), p.name)
+			}
+		})},
+		{gauge("muster_source_read_seconds", "Time the last try took.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) { s.send(p.seconds, p.name) })},
+	}
+}
+
+// fromSlurm draws the picture of a snapshot.
+func fromSlurm(snap *slurm.Snapshot) *picture {
+	p := newPicture(snap.Cluster, 0)
+	p.made = making{kind: "slurm", binary: "slurmctld", version: snap.Version}
+	for i := range snap.Sections {
+		sec := &snap.Sections[i]
+		row := part{name: sec.Name, seconds: sec.Took.Seconds(), err: sec.Err}
+		if !sec.At.IsZero() {
+			row.at = spec.Instant(sec.At.UnixNano())
+			if p.at == 0 || row.at < p.at {
+				p.at = row.at // as old as the oldest part
+			}
+		}
+		p.made.parts = append(p.made.parts, row)
+	}
+	for i := range snap.Commands {
+		p.made.commands = append(p.made.commands, commandOf(&snap.Commands[i]))
+	}
+	for i := range snap.Jobs {
+		r := slurmJob(&snap.Jobs[i])
+		p.addJob(&r)
+	}
+	slurmNodes(p, snap)
+	for _, l := range snap.Licenses {
+		p.lics = append(p.lics, licenceRow{l.Name, l.Total, l.Used, l.Reserved})
+	}
+	for _, s := range snap.Shares {
+		p.shares = append(p.shares, shareRow{Account: s.Account, User: s.User, RawShares: s.RawShares, NormShares: s.NormShares, RawUsage: s.RawUsage,
+			NormUsage: s.NormUsage, Factor: s.FairShare, HasFactor: s.HasFairShare, HasUsage: true})
+	}
+	slurmReservations(p, snap)
+	p.sched = slurmSched(&snap.Sched)
+	return p.finish()
+}
+
+func commandOf(c *slurm.Command) commands {
+	h := &dto.Histogram{SampleCount: &c.Runs, SampleSum: &c.Seconds}
+	bounds := slurm.Bounds()
+	for i := range bounds {
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &c.Buckets[i]})
+	}
+	return commands{Name: c.Name, Seconds: h, Errors: c.Errors}
+}
+
+// slurmJob makes a row of a record. Slurm 22.05 shows a flag instead of the
+// base state: a completing job then counts as completed, one that configures
+// as running.
+func slurmJob(j *slurm.Job) jobRow {
+	r := jobRow{Held: j.Held, Partition: j.Partition, Account: j.Account, User: j.User, QOS: j.QOS, Reason: j.Reason, Count: max(j.Tasks, 1),
+		CPUs: j.CPUs, Mem: j.Mem, GPUs: j.GPUs, Nodes: j.Nodes, GPUType: j.GPUType}
+	r.Base, _ = spec.ParseJobState(j.State)
+	if j.Eligible > 0 {
+		r.Eligible = spec.AtUnix(j.Eligible)
+	}
+	for _, f := range j.Flags {
+		switch f {
+		case "COMPLETING":
+			r.Completing = true
+		case "CONFIGURING":
+			r.Flags |= jobConfiguring
+		case "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED":
+			r.Flags |= jobRequeued
+		case "RESIZING":
+			r.Flags |= jobResizing
+		case "REVOKED":
+			r.Flags |= jobRevoked
+		case "SIGNALING":
+			r.Flags |= jobSignaling
+		case "STAGE_OUT":
+			r.Flags |= jobStageOut
+		case "POWER_UP_NODE":
+			r.Flags |= jobPowerUp
+		case "EXPEDITING":
+			r.Flags |= jobExpediting
+		}
+	}
+	switch {
+	case r.Base != 0:
+	case r.Completing:
+		r.Base = spec.Completed
+	case r.Flags&(jobConfiguring|jobResizing|jobSignaling|jobPowerUp) != 0:
+		r.Base = spec.Running
+	default:
+		r.Base = spec.Pending
+	}
+	return r
+}
+
+// slurmNodes adds nodes and partitions.
+func slurmNodes(p *picture, snap *slurm.Snapshot) {
+	index := map[string]int{}
+	for _, name := range snap.Partitions {
+		index[name] = len(p.parts)
+		p.parts = append(p.parts, partRow{Name: name})
+	}
+	for i := range snap.Nodes {
+		n := &snap.Nodes[i]
+		row := nodeRow{Name: n.Name, Flags: slurmFlags(n), Reason: n.Reason, Busy: n.CPUAlloc > 0, CPUs: n.CPUs, CPUsForJobs: n.CPUsForJobs, CPUAlloc: n.CPUAlloc,
+			Mem: n.Mem, MemForJobs: n.Mem, MemAlloc: n.MemAlloc, MemFree: n.MemFree, Features: n.Features, Parts: n.Partitions}
+		if n.ReasonAt > 0 {
+			row.ReasonAt = spec.AtUnix(n.ReasonAt)
+		}
+		row.GRES = slurmGRES(n.GRES, n.GRESUsed)
+		for _, g := range row.GRES {
+			if g.Name == "gpu" {
+				row.GPUs, row.GPUAlloc = row.GPUs+g.Total, row.GPUAlloc+g.Used
+			}
+		}
+		for _, name := range n.Partitions {
+			k, ok := index[name]
+			if !ok {
+				k = len(p.parts)
+				index[name] = k
+				p.parts = append(p.parts, partRow{Name: name})
+			}
+			p.parts[k].nodes = append(p.parts[k].nodes, int32(i))
+		}
+		p.nodes = append(p.nodes, row)
+	}
+}
+
+// slurmFlags reads a node's state words.
+func slurmFlags(n *slurm.Node) nodeFlags {
+	words := map[string]nodeFlags{"IDLE": nodeIdle, "ALLOCATED": nodeAlloc, "MIXED": nodeMixed, "DOWN": nodeDown, "UNKNOWN": nodeUnknown, "FUTURE": nodeFuture,
+		"ERROR": nodeError, "DRAIN": nodeDrain, "FAIL": nodeFail, "COMPLETING": nodeCompleting, "NOT_RESPONDING": nodeNoResp, "INVALID_REG": nodeInvalid,
+		"INVALID": nodeInvalid, "PLANNED": nodePlanned, "RESERVED": nodeResv, "MAINTENANCE": nodeMaint, "MAINT": nodeMaint, "CLOUD": nodeCloud,
+		"BLOCKED": nodeBlocked, "DYNAMIC_FUTURE": nodeDynFuture, "DYNAMIC_NORM": nodeDynNormal, "EXTERNAL": nodeExternal, "POWER_DOWN": nodePowerDown,
+		"POWERING_DOWN": nodePoweringDown, "POWERED_DOWN": nodePoweredDown, "POWER_UP": nodePowerUp, "POWERING_UP": nodePoweringUp,
+		"REBOOT_ISSUED": nodeRebootIssued, "REBOOT_REQUESTED": nodeRebootRequested}
+	f := words[n.State]
+	for _, w := range n.Flags {
+		f |= words[w]
+	}
+	return f
+}
+
+// slurmGRES reads "gpu:h100:8(S:0-1),nic:2" and the same of what is used, with
+// "(IDX:0-3)".
+func slurmGRES(total, used string) []gresRow {
+	var out []gresRow
+	for i, text := range [...]string{total, used} {
+		for _, entry := range splitGRES(text) {
+			fields := strings.Split(entry, ":")
+			n := gresCount(fields[len(fields)-1])
+			if len(fields) < 2 || n < 0 {
+				continue
+			}
+			typ := strings.Join(fields[1:len(fields)-1], ":")
+			if i == 0 {
+				out = addGRES(out, fields[0], typ, n, 0)
+			} else {
+				out = addGRES(out, fields[0], typ, 0, n)
+			}
+		}
+	}
+	return out
+}
+
+// splitGRES cuts a list at its commas, without what stands in parentheses.
+func splitGRES(s string) []string {
+	var b strings.Builder
+	depth := 0
+	for _, c := range s {
+		switch {
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case depth == 0:
+			b.WriteRune(c)
+		}
+	}
+	if b.Len() == 0 || b.String() == "N/A" {
+		return nil
+	}
+	return strings.Split(b.String(), ",")
+}
+
+// gresCount reads a count with Slurm's suffixes; -1 for no count.
+func gresCount(s string) int64 {
+	scale := int64(1)
+	if i := strings.IndexByte("KMGT", lastByte(s)); i >= 0 {
+		scale, s = 1<<(10*(i+1)), s[:len(s)-1]
+	}
+	n := int64(0)
+	for _, c := range s {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if s == "" {
+		return -1
+	}
+	return n * scale
+}
+
+func lastByte(s string) byte {
+	if s == "" {
+		return 0
+	}
+	return s[len(s)-1]
+}
+
+func slurmReservations(p *picture, snap *slurm.Snapshot) {
+	index := map[string]int32{}
+	for i := range p.nodes {
+		index[p.nodes[i].Name] = int32(i)
+	}
+	for _, r := range snap.Reservations {
+		row := reservationRow{Name: r.Name, State: r.State, Nodes: r.Nodes, Partition: r.Partition, Flags: r.Flags, Users: r.Users, Accounts: r.Accounts,
+			Start: spec.AtUnix(r.Start), End: spec.AtUnix(r.End), NodeCount: r.NodeCount, Cores: r.Cores}
+		if names, err := hostlist.Expand(r.Nodes); err == nil {
+			for _, n := range names {
+				if k, ok := index[n]; ok {
+					row.members = append(row.members, k)
+				}
+			}
+		}
+		p.resvs = append(p.resvs, row)
+	}
+}
+
+// slurmSched reads sdiag's figures; its times are in microseconds.
+func slurmSched(s *slurm.Sched) schedRow {
+	const main, bf = "Main schedule statistics/", "Backfilling stats/"
+	n := func(key string) int64 { return s.Numbers[key] }
+	u := func(key string) uint64 { return uint64(max(n(key), 0)) }
+	us := func(key string) spec.Span { return spec.Span(n(key)) * spec.Span(time.Microsecond) }
+	r := schedRow{Threads: n("Server thread count"), ServerQueue: n("Agent queue size"), Agents: n("Agent count"), AgentThreads: n("Agent thread count"),
+		DBDQueue: n("DBD Agent queue size"), Submitted: u("Jobs submitted"), Started: u("Jobs started"), Completed: u("Jobs completed"),
+		Cancelled: u("Jobs canceled"), Failed: u("Jobs failed"), Since: spec.AtUnix(n("Data since")), StatesAt: spec.AtUnix(n("Job states ts")),
+		Cycles: u(main + "Total cycles"), CycleLast: us(main + "Last cycle"), CycleMax: us(main + "Max cycle"), CycleQueue: n(main + "Last queue length"),
+		BFCycles: u(bf + "Total cycles"), BFLast: us(bf + "Last cycle"), BFMax: us(bf + "Max cycle"), BFDepthLast: n(bf + "Last depth cycle"),
+		BFTryLast: n(bf + "Last depth cycle (try sched)"), BFQueue: n(bf + "Last queue length"), BFTable: n(bf + "Last table size"),
+		Backfilled: u(bf + "Total backfilled jobs (since last slurm start)"), BackfilledCycle: u(bf + "Total backfilled jobs (since last stats cycle start)"),
+		BackfilledHet: u(bf + "Total backfilled heterogeneous job components"), BFWhen: spec.AtUnix(n(bf + "Last cycle when")),
+		Latency: us("Latency for 1000 calls to gettimeofday()") / 1000}
+	// sdiag prints means where Slurm keeps sums.
+	r.CycleTotal = us(main+"Mean cycle") * spec.Span(r.Cycles)
+	r.CycleDepth = u(main+"Mean depth cycle") * r.Cycles
+	r.BFTotal = us(bf+"Mean cycle") * spec.Span(r.BFCycles)
+	r.BFDepthTotal = u(bf+"Depth Mean") * r.BFCycles
+	r.BFTryTotal = u(bf+"Depth Mean (try sched)") * r.BFCycles
+	r.BFQueueTotal = u(bf+"Queue length mean") * r.BFCycles
+	r.BFTableTotal = u(bf+"Mean table size") * r.BFCycles
+	r.Exits, r.BFExits = map[string]uint64{}, map[string]uint64{}
+	for word, line := range map[string]string{"end": "End of job queue", "max_depth": "Hit default_queue_depth", "max_job_start": "Hit sched_max_job_start",
+		"lic": "Blocked on licenses", "rpc_cnt": "Hit max_rpc_cnt", "timeout": "Timeout (max_sched_time)"} {
+		r.Exits[word] = u("Main scheduler exit/" + line)
+	}
+	for word, line := range map[string]string{"end": "End of job queue", "max_job_start": "Hit bf_max_job_start", "max_job_test": "Hit bf_max_job_test",
+		"state_changed": "System state changed", "table_limit": "Hit table size limit (bf_node_space_size)", "timeout": "Timeout (bf_max_time)"} {
+		r.BFExits[word] = u("Backfill exit/" + line)
+	}
+	for _, c := range s.RPCs {
+		r.RPCs = append(r.RPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
+	}
+	for _, c := range s.Users {
+		r.UserRPCs = append(r.UserRPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
+	}
+	return r
+}

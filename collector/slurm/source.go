@@ -1,0 +1,256 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Options of a Source.
+type Options struct {
+	Interval time.Duration // between two snapshots; 0: 30 s
+	Timeout  time.Duration // of one command; 0: 20 s
+	MaxBytes int64         // of one command's output; 0: 2 GiB
+	Bin      string        // folder of the commands; empty: PATH
+	Log      *slog.Logger
+	Now      func() time.Time // nil: the machine's clock
+}
+
+// Source keeps the newest snapshot.
+type Source struct {
+	o        Options
+	last     atomic.Pointer[Snapshot]
+	sections []section
+	commands map[string]*Command
+	newNodes bool // nodes come from scontrol, as in 23.02 and later
+	named    bool
+}
+
+// section is one thing that is read, and how.
+type section struct {
+	name string
+	args func(s *Source) []string
+	read func(snap *Snapshot, r io.Reader) error
+}
+
+var (
+	errTime = errors.New("took too long")
+	errSize = errors.New("printed too much")
+)
+
+// New makes a source; it reads nothing yet.
+func New(o Options) *Source {
+	if o.Interval <= 0 {
+		o.Interval = 30 * time.Second
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 20 * time.Second
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 2 << 30
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Source{o: o, sections: sections(), commands: map[string]*Command{}}
+}
+
+// into makes the reader of a section: only what was read whole is kept.
+func into[T any](read func(r io.Reader) (T, error), put func(snap *Snapshot, v T)) func(*Snapshot, io.Reader) error {
+	return func(snap *Snapshot, r io.Reader) error {
+		v, err := read(r)
+		if err == nil {
+			put(snap, v)
+		}
+		return err
+	}
+}
+
+func sections() []section {
+	is := func(args ...string) func(*Source) []string { return func(*Source) []string { return args } }
+	return []section{
+		{"jobs", is("squeue", "--json"), into(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
+		{"nodes", func(s *Source) []string {
+			if s.newNodes {
+				return []string{"scontrol", "show", "nodes", "--json"}
+			}
+			return []string{"sinfo", "--json"}
+		}, into(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
+		{"partitions", is("scontrol", "-o", "-a", "show", "partition"), into(readPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
+		{"reservations", is("scontrol", "-o", "show", "reservation"), into(readReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
+		{"licenses", is("scontrol", "-o", "show", "license"), into(readLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
+		{"scheduler", is("sdiag"), into(readDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
+		{"fairshare", is("sshare", "-a", "-P", "-n", "-l", "-o", shareColumns), into(readShares, func(s *Snapshot, v []Share) { s.Shares = v })},
+	}
+}
+
+// Latest is the newest snapshot; nil before the first.
+func (s *Source) Latest() *Snapshot { return s.last.Load() }
+
+// Run takes snapshots until the context ends. A Slurm that is away is tried
+// again: what was read last stays, with its age.
+func (s *Source) Run(ctx context.Context) error {
+	for {
+		began := s.o.Now()
+		s.Refresh(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(s.o.Interval-s.o.Now().Sub(began), s.o.Interval/10)):
+		}
+	}
+}
+
+// Refresh takes one snapshot. It is not for several goroutines.
+func (s *Source) Refresh(ctx context.Context) {
+	next := &Snapshot{}
+	if old := s.last.Load(); old != nil {
+		*next = *old
+	}
+	if !s.named {
+		s.name(ctx, next)
+	}
+	was := map[string]Section{}
+	for _, sec := range next.Sections {
+		was[sec.Name] = sec
+	}
+	next.Sections = nil
+	for _, sec := range s.sections {
+		now, old := Section{Name: sec.name}, was[sec.name]
+		began := s.o.Now()
+		now.Err = s.run(ctx, sec.args(s), func(r io.Reader) error { return sec.read(next, r) })
+		now.Took, now.At = s.o.Now().Sub(began), began
+		if now.Err != nil {
+			now.At = old.At
+			if old.Err == nil && ctx.Err() == nil {
+				s.o.Log.Warn("Slurm could not be read: the last good values stay", "what", sec.name, "error", now.Err)
+			}
+		} else if old.Err != nil {
+			s.o.Log.Info("Slurm can be read again", "what", sec.name)
+		}
+		next.Sections = append(next.Sections, now)
+	}
+	next.Commands = nil
+	for _, name := range [...]string{"scontrol", "sdiag", "sinfo", "squeue", "sshare"} {
+		if c := s.commands[name]; c != nil {
+			copied := *c
+			copied.Buckets = append([]uint64(nil), c.Buckets...)
+			next.Commands = append(next.Commands, copied)
+		}
+	}
+	if ctx.Err() == nil {
+		s.last.Store(next)
+	}
+}
+
+// name finds out which cluster and release this is.
+func (s *Source) name(ctx context.Context, snap *Snapshot) {
+	err := s.run(ctx, []string{"scontrol", "show", "config"}, func(r io.Reader) error {
+		text, err := io.ReadAll(r)
+		for _, line := range strings.Split(string(text), "\n") {
+			key, value, _ := strings.Cut(line, "=")
+			switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
+			case "ClusterName":
+				snap.Cluster = value
+			case "SLURM_VERSION":
+				snap.Version = value
+			}
+		}
+		return err
+	})
+	s.named = err == nil && snap.Cluster != ""
+	s.newNodes = snap.Version >= "23"
+}
+
+// run runs one command and hands its output over. Everything that the command
+// has started ends with it.
+func (s *Source) run(ctx context.Context, args []string, read func(r io.Reader) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, errTime)
+	defer cancel()
+	name := args[0]
+	if s.o.Bin != "" {
+		name = filepath.Join(s.o.Bin, name)
+	}
+	cmd := exec.CommandContext(ctx, name, args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	complaint := &head{}
+	cmd.Stderr = complaint
+	began := s.o.Now()
+	err := s.pipe(cmd, read)
+	s.count(args[0], s.o.Now().Sub(began), err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errTime):
+		return fmt.Errorf("%s %w: more than %s", strings.Join(args, " "), errTime, s.o.Timeout)
+	case complaint.kept.Len() > 0:
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.kept.String()))
+	}
+	return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+}
+
+// pipe lets read have the output while the command runs.
+func (s *Source) pipe(cmd *exec.Cmd, read func(r io.Reader) error) error {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	limited := &io.LimitedReader{R: out, N: s.o.MaxBytes}
+	readErr := read(limited)
+	if limited.N <= 0 {
+		readErr = fmt.Errorf("%w: more than %d bytes", errSize, s.o.MaxBytes)
+	}
+	if readErr != nil {
+		_ = cmd.Cancel() // nobody reads the rest
+	} else if _, err := io.Copy(io.Discard, limited); err != nil {
+		readErr = err
+	}
+	if err := cmd.Wait(); err != nil && (readErr == nil || errors.Is(readErr, errShape)) {
+		return errors.Join(err, readErr)
+	}
+	return readErr
+}
+
+// head keeps the beginning of what is written to it.
+type head struct{ kept bytes.Buffer }
+
+const maxComplaint = 500
+
+func (h *head) Write(p []byte) (int, error) {
+	if room := maxComplaint - h.kept.Len(); room > 0 {
+		h.kept.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+func (s *Source) count(name string, took time.Duration, err error) {
+	c := s.commands[name]
+	if c == nil {
+		c = &Command{Name: name, Buckets: make([]uint64, len(Bounds()))}
+		s.commands[name] = c
+	}
+	c.Runs++
+	c.Seconds += took.Seconds()
+	if err != nil {
+		c.Errors++
+	}
+	for i, b := range Bounds() {
+		if took.Seconds() <= b {
+			c.Buckets[i]++
+		}
+	}
+}
