@@ -37,7 +37,7 @@ func (s nodeState) words() (long, short string) {
 	switch {
 	case s.has("INVALID_REG"):
 		return "inval", "inval"
-	case s.has("MAINTENANCE"):
+	case s.has("MAINTENANCE") && s.base == "IDLE" && !s.out():
 		return "maint", "maint"
 	case s.has("REBOOT_REQUESTED"), s.has("REBOOT_ISSUED"):
 		return "reboot", "boot"
@@ -75,7 +75,7 @@ func (s nodeState) words() (long, short string) {
 func (s nodeState) suffix() string {
 	for _, m := range [...][2]string{{"NOT_RESPONDING", "*"}, {"POWERED_DOWN", "~"}, {"POWERING_UP", "#"}, {"POWER_DOWN", "!"}, {"POWERING_DOWN", "%"},
 		{"MAINTENANCE", "$"}, {"REBOOT_REQUESTED", "@"}, {"REBOOT_ISSUED", "^"}} {
-		if s.has(m[0]) {
+		if long, _ := s.words(); s.has(m[0]) && long != "maint" {
 			return m[1]
 		}
 	}

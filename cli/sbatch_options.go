@@ -501,3 +501,17 @@ func (e *Env) openScript(arg string) (path string, data []byte, err error) {
 	}
 	return "", nil, errNotFound
 }
+
+// applyHint reads --hint: one thread of each core, or all of them.
+func applyHint(r *jobRequest, v opt.Value) error {
+	switch v.Text {
+	case "nomultithread":
+		r.spec.ThreadsPerCore = 1
+	case "multithread":
+	case "compute_bound", "memory_bound":
+		return fail(1, "sbatch: error: --hint="+v.Text+" is not implemented in this release: processes are not bound to sockets")
+	default:
+		return r.badOption("hint")
+	}
+	return nil
+}

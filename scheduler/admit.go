@@ -73,10 +73,24 @@ func demandOf(st *state.State, p *state.Partition, js *spec.JobSpec, b *limits.B
 	if most := b.Wall(); js.Time.Limit == 0 && p.Spec.DefaultTime == 0 && most > 0 {
 		d.Limit = min(d.Limit, most)
 	}
+	if js.Place.Constraint != "" {
+		nodesOfCounts(&d, js.Place.Constraint)
+	}
 	if d.MaxNodes > d.MinNodes {
 		fewestNodes(st, p, &d)
 	}
 	return d
+}
+
+// nodesOfCounts raises the numbers of nodes to what the counts of a constraint
+// ask for.
+func nodesOfCounts(d *place.Demand, expr string) {
+	c, err := parseConstraint(expr)
+	if err != nil || c.nodes() <= d.MinNodes {
+		return
+	}
+	d.MinNodes = c.nodes()
+	d.MaxNodes, d.Tasks = max(d.MaxNodes, d.MinNodes), max(d.Tasks, d.MinNodes)
 }
 
 // fewestNodes raises the least number of nodes to what the largest node of

@@ -476,13 +476,13 @@ func (d *decision) resvConflict(r *spec.Reservation, node string) string {
 // nodes it has already; nil if there are not enough.
 func (d *decision) chooseResvNodes(r *spec.Reservation, want int, keep []string) []string {
 	out := slices.Clone(keep)
-	match := func([]string) bool { return true }
+	match := anyNode
 	if r.Features != "" {
 		m, err := parseConstraint(r.Features)
-		if err != nil {
+		if err != nil || len(m.counts)+len(m.oneOf) > 0 {
 			return nil
 		}
-		match = m
+		match = m.all
 	}
 	part := d.t.Parts.Find(r.Part)
 	if part == nil && r.Part == "" {

@@ -114,25 +114,22 @@ func (d *decision) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req 
 // refuseUnsupported names what this release cannot do: an option is
 // implemented or refused, never accepted and ignored.
 func (d *decision) refuseUnsupported(js *spec.JobSpec) error {
+	if (js.Size.ThreadsPerCore != 0 || js.Size.TasksPerCore != 0) && !d.t.Config.Sched.Cores {
+		return spec.Refuse(spec.CodeDisabled, "--threads-per-core and --ntasks-per-core need whole cores: SelectTypeParameters=CR_Core or CR_Core_Memory")
+	}
 	for _, o := range [...]struct {
 		used bool
 		name string
 	}{
-		{js.Place.Prefer != "", "--prefer"},
-		{js.Place.Contiguous, "--contiguous"},
-		{js.Place.Spread, "--spread-job"},
 		{js.Place.Switches != 0, "--switches"},
 		{js.Place.Sharing == spec.ExclusiveUser, "--exclusive=user"},
 		{js.Place.Sharing == spec.ExclusiveMCS, "--exclusive=mcs"},
 		{js.Place.Sharing == spec.ExclusiveTopo, "--exclusive=topo"},
 		{js.Size.CoreSpec != 0, "--core-spec"},
-		{js.Size.ThreadsPerCore != 0, "--threads-per-core"},
 		{js.Size.TasksPerSocket != 0, "--ntasks-per-socket"},
-		{js.Size.TasksPerCore > 1, "--ntasks-per-core"},
 		{len(js.Size.PerSocket) > 0, "--gpus-per-socket"},
 		{js.Queue.Reboot, "--reboot"},
 		{js.Queue.ImmediateOnly, "--immediate"},
-		{js.Time.Min != 0, "--time-min"},
 	} {
 		if o.used {
 			return spec.Refuse(spec.CodeDisabled, o.name+" is not implemented in this release")
@@ -270,6 +267,9 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 	if most := d.t.Config.Limits.MaxTasksPerNode; most > 0 && js.Size.TasksPerNode > most {
 		return spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks on a node; MaxTasksPerNode is %d", js.Size.TasksPerNode, most))
 	}
+	if c, err := parseConstraint(js.Place.Constraint); js.Place.Constraint != "" && err == nil && js.Size.MaxNodes > 0 && int64(js.Size.MaxNodes) < c.nodes() {
+		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the constraint counts %d nodes", c.nodes()))
+	}
 	if js.Size.MaxNodes > 0 && js.Size.MaxNodes < js.Size.MinNodes {
 		return spec.Refuse(spec.CodeNodeCountInvalid, "")
 	}
@@ -278,6 +278,9 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 
 // checkTime refuses a deadline that cannot be met even by an immediate start.
 func (d *decision) checkTime(js *spec.JobSpec) error {
+	if js.Time.Min < 0 || (js.Time.Limit > 0 && js.Time.Min > js.Time.Limit) {
+		return spec.Refuse(spec.CodeInvalidTimeLimit, "--time-min is more than the time limit")
+	}
 	if by := js.Time.Deadline; by != 0 && (by <= d.t.Now || d.t.Now.Add(js.Time.Limit) > by) {
 		return spec.Refuse(spec.CodeInvalidTime, "the job cannot end before its deadline")
 	}

@@ -100,7 +100,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	if view.Only != nil {
 		nodes.set = nodes.set.And(view.Only)
 	}
-	ask := p.line.Ask(d, nodes.set, place.Options{Must: nodes.must, LLN: p.cfg.Sched.LLN || part.Spec.LLN}, view.Bars)
+	ask := p.line.Ask(d, nodes.set, nodes.options(p.cfg, part.Spec, js), view.Bars)
 	for i := range p.st.Parts.List {
 		if p.strict && &p.st.Parts.List[i] == part && p.head[i] != 0 {
 			ask.NotBefore(max(p.fifo[i], p.now+1)) // nothing may overtake

@@ -36,6 +36,7 @@ func (w *world) judgeStarts(before *state.State, out *scheduler.Outcome) {
 		seen[key] = true
 		w.judgeAlloc(before, j, s)
 		w.judgeReservations(before, j, s)
+		w.judgeChoice(before, j, s)
 	}
 }
 

@@ -221,7 +221,7 @@ func sameAsk(a, b *state.Job) bool {
 	if x == y {
 		return true
 	}
-	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.UID == y.UID && x.Time.Limit == y.Time.Limit && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS &&
+	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS &&
 		x.Account == y.Account && slices.Equal(x.Partitions, y.Partitions) && slices.Equal(x.Licenses, y.Licenses)
 }
 

@@ -1,22 +1,29 @@
 package scheduler
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // nodeSet is where a job may run in a partition.
 type nodeSet struct {
-	set  spec.Bitset // may be used
-	must spec.Bitset // --nodelist: have to be part of it
+	set    spec.Bitset // may be used
+	must   spec.Bitset // --nodelist: have to be part of it
+	oneOf  []spec.Bitset
+	quotas []place.Quota
+	prefer spec.Bitset // --prefer; nil: nothing is preferred
 }
 
-// allowedNodes applies --nodelist, --exclude and --constraint to a partition.
+// options are what the choice of nodes has to observe.
+func (n *nodeSet) options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec) place.Options {
+	return place.Options{Must: n.must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
+		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread}
+}
+
+// allowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
+// partition.
 func allowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (nodeSet, error) {
 	out := nodeSet{set: p.Nodes}
 	must, err := named(st, js.Place.Nodes)
@@ -38,25 +45,59 @@ func allowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (nodeSe
 		}
 	}
 	if js.Place.Constraint != "" {
-		match, err := parseConstraint(js.Place.Constraint)
+		if err := out.constrain(st, js.Place.Constraint); err != nil {
+			return out, err
+		}
+	}
+	if js.Place.Prefer != "" {
+		c, err := parseConstraint(js.Place.Prefer)
 		if err != nil {
 			return out, err
 		}
-		with := make(spec.Bitset, len(out.set))
-		for id := out.set.Next(0); id >= 0; id = out.set.Next(id + 1) {
-			if n := st.NodeByID(spec.NodeID(id)); n != nil && match(n.Spec.Features) {
-				with.Set(id)
-			}
+		if len(c.counts)+len(c.oneOf) > 0 {
+			return out, spec.Refuse(spec.CodeInvalidFeature, "--prefer takes no counts and no brackets")
 		}
-		if with.Empty() && !out.set.Empty() {
-			return out, spec.Refuse(spec.CodeInvalidFeature, "")
-		}
-		if len(must.AndNot(with).Members()) > 0 {
-			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for lacks a feature that is asked for")
-		}
-		out.set = with
+		out.prefer = having(st, out.set, c.all)
 	}
 	return out, nil
+}
+
+// constrain applies a --constraint.
+func (n *nodeSet) constrain(st *state.State, expr string) error {
+	c, err := parseConstraint(expr)
+	if err != nil {
+		return err
+	}
+	with := having(st, n.set, c.all)
+	for _, m := range c.oneOf {
+		n.oneOf = append(n.oneOf, having(st, with, m))
+	}
+	for _, f := range c.counts {
+		q := place.Quota{Nodes: having(st, with, f.match), N: f.n}
+		if int64(q.Nodes.Count()) < q.N && !n.set.Empty() {
+			return spec.Refuse(spec.CodeInvalidFeature, "")
+		}
+		n.quotas = append(n.quotas, q)
+	}
+	if with.Empty() && !n.set.Empty() {
+		return spec.Refuse(spec.CodeInvalidFeature, "")
+	}
+	if len(n.must.AndNot(with).Members()) > 0 {
+		return spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for lacks a feature that is asked for")
+	}
+	n.set = with
+	return nil
+}
+
+// having are the nodes of a set whose features match. It is never nil.
+func having(st *state.State, set spec.Bitset, m match) spec.Bitset {
+	with := make(spec.Bitset, max(len(set), 1))
+	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
+		if n := st.NodeByID(spec.NodeID(id)); n != nil && m(n.Spec.Features) {
+			with.Set(id)
+		}
+	}
+	return with
 }
 
 func named(st *state.State, expr string) (spec.Bitset, error) {
@@ -76,28 +117,4 @@ func named(st *state.State, expr string) (spec.Bitset, error) {
 		out = out.Set(int(id))
 	}
 	return out, nil
-}
-
-// parseConstraint reads "a&b|c": & binds stronger than |. The forms with
-// counts, brackets and parentheses are refused by name.
-func parseConstraint(expr string) (func(features []string) bool, error) {
-	if i := strings.IndexAny(expr, "[]()*"); i >= 0 {
-		return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q: %q is not implemented in this release, only & and |", expr, expr[i]))
-	}
-	var any [][]string
-	for _, alt := range strings.Split(expr, "|") {
-		var all []string
-		for _, f := range strings.FieldsFunc(alt, func(r rune) bool { return r == '&' || r == ',' }) {
-			all = append(all, strings.TrimSpace(f))
-		}
-		if len(all) == 0 {
-			return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q", expr))
-		}
-		any = append(any, all)
-	}
-	return func(features []string) bool {
-		return slices.ContainsFunc(any, func(all []string) bool {
-			return !slices.ContainsFunc(all, func(f string) bool { return !slices.Contains(features, f) })
-		})
-	}, nil
 }

@@ -372,6 +372,10 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 		p.giveBack(l, old)
 	}
 	slot, r := p.find(l, m, j, task)
+	limit := l.demand.Limit
+	if short, less, ok := p.shorter(l, j, slot, r); ok {
+		slot, r, limit = short, nil, less
+	}
 	if room, ok, err := p.makeRoom(l, m, j, slot, r); err != nil {
 		return nextMember, nil, err
 	} else if ok {
@@ -386,7 +390,7 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	if slot.Start > p.now {
 		return nextMember, p.promise(l, m, j, slot), nil
 	}
-	r, err := p.start(l, m, task, slot.Parts)
+	r, err := p.start(l, m, task, slot.Parts, limit)
 	switch {
 	case err != nil || r != nil:
 		return nextLot, r, err
@@ -451,7 +455,7 @@ func (p *pass) nextTask(j *state.Job) (int64, *spec.Reason) {
 
 // start allocates, checks the limits that need exact numbers, and folds the
 // start into the pass's own state.
-func (p *pass) start(l *lot, m *member, task int64, parts []place.Part) (*spec.Reason, error) {
+func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit spec.Span) (*spec.Reason, error) {
 	j := p.t.Job(m.uid)
 	alloc := place.Allocate(p.fresh(parts), &l.demand, l.part.Spec.BillingWeights)
 	if alloc == nil {
@@ -469,7 +473,7 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part) (*spec.R
 	}
 	f := l.fixed
 	p.ctx.Complete(&f, j)
-	s := Start{UID: j.UID, Task: task, Alloc: alloc, Limit: l.demand.Limit, Backfill: p.head[l.pi] != 0 || p.opt.Incremental, Priority: f.Total}
+	s := Start{UID: j.UID, Task: task, Alloc: alloc, Limit: limit, Backfill: p.head[l.pi] != 0 || p.opt.Incremental, Priority: f.Total}
 	d := &decision{t: p.t}
 	uid, err := d.begin(&s)
 	if err != nil {
@@ -477,7 +481,7 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part) (*spec.R
 	}
 	p.moved = p.moved || p.marks[m.uid]&reserved != 0
 	p.marks[m.uid] |= touched
-	p.line.Promise(parts, p.now, l.demand.Limit, uid)
+	p.line.Promise(parts, p.now, limit, uid)
 	p.out.Starts = append(p.out.Starts, s)
 	return nil, nil
 }

@@ -157,7 +157,7 @@ func (p *pass) startNow(q *quick, l *lot, m *member, task int64) (bool, error) {
 	if !ok {
 		return p.skip(q, l), nil
 	}
-	if r, err := p.start(l, m, task, slot.Parts); err != nil || r != nil {
+	if r, err := p.start(l, m, task, slot.Parts, l.demand.Limit); err != nil || r != nil {
 		return false, err
 	}
 	if task != spec.NoTask {

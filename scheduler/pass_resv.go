@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
@@ -34,7 +33,7 @@ func (p *pass) openOtherwise(l *lot, nodes nodeSet, until spec.Instant) bool {
 	if v := p.views[l]; v == nil || len(v.Bars.List) == 0 {
 		return false
 	}
-	_, ok := p.line.Earliest(p.line.Ask(l.demand, nodes.set, place.Options{Must: nodes.must}, reserve.Bars{}), until, nil)
+	_, ok := p.line.Earliest(p.line.Ask(l.demand, nodes.set, nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec), reserve.Bars{}), until, nil)
 	return ok
 }
 

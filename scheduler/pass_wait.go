@@ -49,9 +49,40 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 // ask is what a lot asks the timeline.
 func (p *pass) ask(l *lot) *reserve.Ask {
 	if l.ask == nil {
-		l.ask = p.line.Ask(l.demand, l.nodes.set, place.Options{Must: l.nodes.must, LLN: p.cfg.Sched.LLN || l.part.Spec.LLN}, p.barsOf(l))
+		l.ask = p.line.Ask(l.demand, l.nodes.set, l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec), p.barsOf(l))
 	}
 	return l.ask
+}
+
+// shorter finds the longest time limit, not less than --time-min, with which a
+// job can start now that cannot with the one it asked for.
+func (p *pass) shorter(l *lot, j *state.Job, slot reserve.Slot, blocked *spec.Reason) (reserve.Slot, spec.Span, bool) {
+	low, high := j.Spec.Time.Min, l.demand.Limit
+	inOrder := p.strict && p.head[l.pi] != 0 && p.head[l.pi] != j.UID
+	if low == 0 || low >= high || inOrder || (blocked == nil && slot.Start <= p.now) {
+		return slot, 0, false
+	}
+	try := func(limit spec.Span) (reserve.Slot, bool) {
+		d := l.demand
+		d.Limit = limit
+		return p.line.Earliest(p.line.Ask(d, l.nodes.set, l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec), p.barsOf(l)), p.now, nil)
+	}
+	best, ok := try(low)
+	if !ok {
+		return slot, 0, false
+	}
+	if high == spec.Infinite {
+		high = maxSpan
+	}
+	for high-low > spec.Minute { // low starts now, high does not
+		mid := low + (high-low)/2/spec.Second*spec.Second
+		if s, ok := try(mid); ok {
+			best, low = s, mid
+		} else {
+			high = mid
+		}
+	}
+	return best, low, true
 }
 
 // late tells that a planned start would not leave the time limit until the
@@ -110,7 +141,7 @@ func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
 			missing = append(missing, n.Spec.Name)
 		}
 	}
-	if place.Pick(&l.demand, cands, place.Options{Must: nodes.must}) == nil {
+	if place.Pick(&l.demand, cands, nodes.options(p.cfg, l.part.Spec, j.Spec)) == nil {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
 	}
 	if missing == nil {

@@ -25,6 +25,7 @@ func TestRandomWorlds(t *testing.T) {
 		{"limits", worldKind{limits: true}},
 		{"partitions", worldKind{partitions: true, limits: true}},
 		{"odd", worldKind{odd: true}},
+		{"choosy", worldKind{odd: true, choosy: true}},
 		{"reservations", worldKind{odd: true, reserve: true}},
 		{"preempt", worldKind{odd: true, partitions: true, limits: true, preempt: true}},
 		{"all", worldKind{odd: true, partitions: true, limits: true}},

@@ -169,6 +169,14 @@ func (s *session) queueOption(js *spec.JobSpec, o option) error {
 		js.Place.Reservation = v
 	case "exclude":
 		js.Place.Exclude = v
+	case "prefer":
+		js.Place.Prefer = v
+	case "time-min":
+		js.Time.Min = span(v)
+	case "threads-per-core":
+		js.Size.ThreadsPerCore = num(v)
+	case "ntasks-per-core":
+		js.Size.TasksPerCore = num(v)
 	case "constraint":
 		js.Place.Constraint = v
 	case "exclusive":

@@ -34,6 +34,7 @@ type worldKind struct {
 	backfill   bool // always
 	preempt    bool // by tier; only with partitions
 	reserve    bool // reservations
+	choosy     bool // features and wishes about nodes
 	depth      uint32
 }
 
@@ -101,6 +102,9 @@ func (w *world) config() *spec.Config {
 		if w.kind.odd {
 			n.GRES = append(n.GRES, spec.GRESSpec{Name: "nic", N: int64(w.n("nics", 0, 2)), NoConsume: w.chance("no consume", 3)})
 		}
+		if w.kind.choosy {
+			n.Features = w.features()
+		}
 		c.Nodes = append(c.Nodes, n)
 		names = append(names, n.Name)
 	}
@@ -166,6 +170,9 @@ func (w *world) request() *spec.JobSpec {
 	js.Time.Limit = spec.Span(w.n("minutes", 0, 12)) * 5 * spec.Minute
 	if w.kind.odd {
 		w.oddities(js)
+	}
+	if w.kind.choosy {
+		w.choosy(js)
 	}
 	if w.kind.reserve && w.chance("in reservation", 4) {
 		js.Place.Reservation = pick(w, "of reservations", "r1", "r2", "r3")

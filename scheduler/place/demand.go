@@ -27,6 +27,8 @@ type Demand struct {
 	PerTask      []spec.Count
 	PerJob       []spec.Count // spread over the nodes
 	TmpDisk      int64
+	Threads      int64 // of each core that are used; 0 = all
+	PerCore      int64 // tasks of a core; 0 = no bound
 	Exclusive    bool
 	Cores        bool      // whole cores only
 	Memory       bool      // memory is counted
@@ -42,7 +44,7 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 		TasksPerNode: int64(sz.TasksPerNode), CPUsPerTask: max(int64(sz.CPUsPerTask), 1),
 		CPUsPerGPU: int64(sz.CPUsPerGPU), MinCPUs: int64(sz.MinCPUsPerNode),
 		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
-		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk,
+		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
 		Exclusive: j.Place.Sharing == spec.Exclusive || part.OverSubscribe == "EXCLUSIVE",
 		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit,
 	}

@@ -19,9 +19,7 @@ func (d *Demand) amounts(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
 	} else {
 		gpu = gpus(d.PerNode) + tasks*gpus(d.PerTask) + more
 		cpus = max(tasks*d.CPUsPerTask, d.MinCPUs, gpu*d.CPUsPerGPU, 1)
-		if d.Cores && s.Threads > 1 {
-			cpus = ceil(cpus, s.Threads) * s.Threads
-		}
+		cpus = d.onCores(s, cpus, tasks)
 	}
 	switch {
 	case d.MemPerNode < 0 && d.Memory:
@@ -36,6 +34,27 @@ func (d *Demand) amounts(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
 	return cpus, mem, gpu
 }
 
+// onCores rounds CPUs up to whole cores, where these are what is given, of
+// which only some threads may be used, and as many as the tasks need that
+// share a core with few others or none.
+func (d *Demand) onCores(s *Shape, cpus, tasks int64) int64 {
+	if !d.Cores || s.Threads <= 1 {
+		return cpus
+	}
+	use := s.Threads
+	if d.Threads > 0 {
+		use = min(use, d.Threads)
+	}
+	cores := ceil(cpus, use)
+	switch {
+	case d.PerCore == 1:
+		cores = max(cores, tasks*ceil(d.CPUsPerTask, use))
+	case d.PerCore > 1:
+		cores = max(cores, ceil(tasks, d.PerCore))
+	}
+	return cores * s.Threads
+}
+
 // lack names the first thing that a node with f free is short of for a number
 // of tasks, or returns the zero Lack.
 func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
@@ -44,8 +63,10 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		solo = gpus(d.PerJob)
 	}
 	cpus, mem, gpu := d.amounts(s, tasks, solo)
-	asked := max(tasks*d.CPUsPerTask, d.MinCPUs)
+	asked := d.onCores(s, max(tasks*d.CPUsPerTask, d.MinCPUs), tasks)
 	switch {
+	case d.Threads > s.Threads:
+		return Lack{"threads", s.Threads, d.Threads}
 	case cpus > f.CPU:
 		return Lack{"cpu", f.CPU, cpus}
 	case asked > s.CPUs:

@@ -29,6 +29,12 @@ type Candidate struct {
 type Options struct {
 	Must spec.Bitset // nodes that have to be part of it
 	LLN  bool        // least loaded first
+
+	OneOf      []spec.Bitset // all nodes are of one of these sets; nil: of any
+	Prefer     spec.Bitset   // taken if a start on them is possible at once; nil: none
+	Quotas     []Quota       // so many nodes of each set
+	Contiguous bool          // neighbours only
+	Spread     bool          // as many nodes as may be, evenly loaded
 }
 
 // Pick chooses nodes for a demand, or returns nil when the candidates cannot
@@ -37,6 +43,9 @@ type Options struct {
 // those that take most tasks come first, so that few are used; where that
 // order finds none, weight does not count.
 func Pick(d *Demand, cands []Candidate, opt Options) []Part {
+	if len(opt.OneOf) > 0 {
+		return pickOneOf(d, cands, opt)
+	}
 	usable := make([]Candidate, 0, len(cands))
 	musts := 0
 	for i := range cands {
@@ -62,17 +71,31 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 	}
 	for _, by := range [...]func(a, b *Candidate) int{byFit(d, opt), byTasks, byRoom} {
 		slices.SortStableFunc(usable, func(a, b Candidate) int { return by(&a, &b) })
-		if parts := d.assemble(slices.Clone(usable), musts); parts != nil {
+		if parts := d.lay(slices.Clone(usable), musts, &opt); parts != nil {
 			return parts
 		}
 	}
-	if len(d.PerJob) == 0 {
+	if len(d.PerJob) == 0 || len(opt.Quotas) > 0 || opt.Contiguous {
 		return nil // by most tasks is the best there is
 	}
 	if chosen := d.combine(usable); chosen != nil {
-		return d.assemble(chosen, musts)
+		return d.assemble(chosen, musts, &opt)
 	}
 	return nil
+}
+
+// lay takes candidates in their order, as the options want it.
+func (d *Demand) lay(cs []Candidate, musts int, opt *Options) []Part {
+	if len(opt.Quotas) > 0 {
+		var ok bool
+		if cs, musts, ok = favour(cs, musts, opt.Quotas); !ok {
+			return nil
+		}
+	}
+	if opt.Contiguous {
+		return d.adjacent(cs, musts, opt)
+	}
+	return d.assemble(cs, musts, opt)
 }
 
 // maxCombine bounds the table of combine.
@@ -200,14 +223,14 @@ func (d *Demand) Compare(a, b *Candidate, lln bool) int {
 
 // assemble takes nodes in order until tasks, node count and per-job GRES are
 // satisfied, then spreads the tasks: every node at least one.
-func (d *Demand) assemble(cs []Candidate, musts int) []Part {
+func (d *Demand) assemble(cs []Candidate, musts int, opt *Options) []Part {
 	limit := min(int(d.MaxNodes), len(cs))
 	if musts > limit || int64(len(cs)) < d.MinNodes {
 		return nil
 	}
 	var fit int64
 	n := 0
-	for n < limit && (int64(n) < d.MinNodes || fit < d.Tasks || n < musts || !d.jobGRESFits(cs[:n])) {
+	for n < limit && (opt.Spread || int64(n) < d.MinNodes || fit < d.Tasks || n < musts || !d.jobGRESFits(cs[:n])) {
 		fit += cs[n].fit
 		n++
 	}
@@ -217,6 +240,9 @@ func (d *Demand) assemble(cs []Candidate, musts int) []Part {
 	chosen := cs[:n]
 	slices.SortStableFunc(chosen, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
 	tasks, shares := d.spread(chosen), d.spreadGRES(chosen)
+	if opt.Spread {
+		tasks = d.spreadEvenly(chosen)
+	}
 	parts := make([]Part, n)
 	for i := range chosen {
 		c := &chosen[i]

@@ -25,19 +25,25 @@ type Ask struct {
 	reduced  place.Demand
 	// from is an instant before which no start exists any more.
 	from spec.Instant
+
+	oneOf  []*Ask // the same on each of some sets of nodes: whichever is first
+	prefer *Ask   // the same on nodes that are preferred, if that can start now
 }
 
 // Ask prepares the questions about a demand on the allowed nodes.
 func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Ask {
 	a := &Ask{Demand: d, allowed: allowed, options: opt, view: t.viewer(bars), from: t.now, wantsGPU: d.WantsGPU()}
-	if n := opt.Must.Count(); n > 0 && int64(n) == d.MaxNodes {
+	if len(opt.OneOf) > 0 || opt.Prefer != nil {
+		return t.choice(a, bars)
+	}
+	if n := opt.Must.Count(); n > 0 && int64(n) == d.MaxNodes && len(opt.Quotas) == 0 && !opt.Contiguous {
 		a.allowed, a.options.Must = opt.Must.And(allowed), nil
 	}
 	a.ids = t.list(a.allowed)
 	loose := t.mixed && slices.ContainsFunc(a.ids, func(id int32) bool { return d.Loose(t.lanes[id].shape) })
 	tasks, even := d.Even()
-	a.even = even && !loose && a.options.Must.Empty()
-	if form, each, ok := evenForm(&d); ok && !loose && a.options.Must.Empty() {
+	a.even = even && !loose && a.options.Open()
+	if form, each, ok := evenForm(&d); ok && !loose && a.options.Open() {
 		a.nodes, a.each, a.form = d.MinNodes, each, t.index(form, each, bars)
 	}
 	if a.even {
@@ -89,6 +95,9 @@ type Hint struct {
 func (t *Timeline) Earliest(a *Ask, until spec.Instant, hint *Hint) (Slot, bool) {
 	if a.from > until {
 		return Slot{}, false
+	}
+	if a.oneOf != nil {
+		return t.chosen(a, until, hint)
 	}
 	at := spec.FarFuture
 	if a.form != nil {
@@ -227,7 +236,15 @@ func (t *Timeline) parts(a *Ask, ids []spec.NodeID) []place.Part {
 }
 
 // Anew drops what earlier questions found out, after a promise was given back.
-func (a *Ask) Anew(now spec.Instant) { a.from = now }
+func (a *Ask) Anew(now spec.Instant) {
+	a.from = now
+	for _, sub := range a.oneOf {
+		sub.Anew(now)
+	}
+	if a.prefer != nil {
+		a.prefer.Anew(now)
+	}
+}
 
 // NotBefore rules out starts before an instant.
 func (a *Ask) NotBefore(t spec.Instant) { a.from = max(a.from, t) }

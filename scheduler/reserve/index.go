@@ -13,6 +13,7 @@ type key struct {
 	partition                               string
 	tasks, cpusPerTask, cpusPerGPU, minCPUs int64
 	perNode, perCPU, perGPU, tmp            int64
+	threads, perCore                        int64
 	exclusive                               bool
 	bars                                    string
 	gres                                    string
@@ -20,7 +21,8 @@ type key struct {
 
 func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 	k := key{tasks: tasks, cpusPerTask: d.CPUsPerTask, cpusPerGPU: d.CPUsPerGPU, minCPUs: d.MinCPUs,
-		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive}
+		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive,
+		threads: d.Threads, perCore: d.PerCore}
 	if len(t.shapes.Caps) > 0 {
 		k.partition = d.Partition
 	}

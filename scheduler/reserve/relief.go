@@ -15,6 +15,14 @@ func (t *Timeline) Soon() spec.Instant { return t.now.Add(t.tick) }
 // Relieved places a demand at an instant as if some of the jobs that run
 // ended by then, or returns nil. Promises that were made stand.
 func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.Part {
+	for _, sub := range a.oneOf {
+		if parts := t.Relieved(sub, at, gone); parts != nil {
+			return parts
+		}
+	}
+	if a.oneOf != nil {
+		return nil
+	}
 	without := map[spec.NodeID][]*state.Job{}
 	for _, j := range gone {
 		for i := range j.Alloc.Nodes {
