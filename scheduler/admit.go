@@ -22,8 +22,9 @@ type bar struct {
 }
 
 // barred says what keeps a job out of a partition, or nil.
-func barred(p *state.Partition, js *spec.JobSpec, d *place.Demand, cfg *spec.Config) *bar {
-	ps := p.Spec
+func barred(st *state.State, p *state.Partition, js *spec.JobSpec, d *place.Demand) *bar {
+	ps, cfg, own := p.Spec, st.Config, st.Policy.FindQOS(js.QOS)
+	free := func(flag string) bool { return own != nil && own.HasFlag(flag) }
 	who := "partition/" + ps.Name
 	access := func(code spec.Code, detail string) *bar {
 		return &bar{code, spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who, Detail: detail}, true}
@@ -43,15 +44,15 @@ func barred(p *state.Partition, js *spec.JobSpec, d *place.Demand, cfg *spec.Con
 	case len(ps.AllowQOS) > 0 && !slices.Contains(ps.AllowQOS, js.QOS),
 		len(ps.AllowQOS) == 0 && slices.Contains(ps.DenyQOS, js.QOS):
 		return &bar{code: spec.CodeInvalidQOS, reason: spec.Reason{Code: spec.ReasonQOSNotAllowed, Subject: who}}
-	case over(d.Limit, ps.MaxTime):
+	case over(d.Limit, ps.MaxTime) && !free("PartitionTimeLimit"):
 		return &bar{code: spec.CodeInvalidTimeLimit, reason: spec.Reason{Code: spec.ReasonPartitionTimeLimit, TRES: "time",
 			Limit: ps.MaxTime.Seconds(), Asked: d.Limit.Seconds(), Subject: who}}
 	}
 	total := int64(p.Nodes.Count())
-	if ps.MaxNodes > 0 {
+	if ps.MaxNodes > 0 && !free("PartitionMaxNodes") {
 		total = min(total, int64(ps.MaxNodes))
 	}
-	if d.MinNodes > total || d.MaxNodes < int64(ps.MinNodes) {
+	if d.MinNodes > total || (d.MaxNodes < int64(ps.MinNodes) && !free("PartitionMinNodes")) {
 		return &bar{code: spec.CodeNodeCountInvalid, reason: spec.Reason{Code: spec.ReasonPartitionNodeLimit, TRES: "node", Limit: total, Asked: d.MinNodes, Subject: who}}
 	}
 	most := ps.MaxMemPerNode
@@ -141,7 +142,7 @@ func closed(st *state.State, p *spec.PartitionSpec, j *state.Job) *spec.Reason {
 // licences says which licence is short, or nil.
 func licences(st *state.State, js *spec.JobSpec) *spec.Reason {
 	for _, l := range js.Licenses {
-		if total, used := amount(st.Config.Licenses, l.Name), amount(st.Licenses, l.Name); used+l.N > total {
+		if total, used := st.LicenseTotal(l.Name), amount(st.Licenses, l.Name); used+l.N > total {
 			return &spec.Reason{Code: spec.ReasonLicenses, TRES: "license/" + l.Name, Limit: total, Used: used, Asked: l.N}
 		}
 	}

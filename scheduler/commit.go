@@ -30,7 +30,7 @@ func (d *decision) begin(s *Start) (spec.JobUID, error) {
 func (d *decision) commit(o *Outcome) error {
 	for _, uid := range o.Eligible {
 		if j := d.t.Job(uid); j != nil && j.State == spec.Pending && j.Eligible == 0 && j.Hold == spec.NotHeld {
-			if err := d.emit(&event.JobEligible{UID: uid}); err != nil {
+			if err := d.emit(&event.JobEligible{UID: uid, NoAccrue: !d.accrues(j.Spec, j.Assoc, j.Count())}); err != nil {
 				return err
 			}
 		}
@@ -115,8 +115,8 @@ func (d *decision) current(s *Start) bool {
 			return false
 		}
 	}
-	b := limits.Find(d.t.State, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc})
-	return b.Before(spec.TRES{}, s.Limit) == nil && b.After(s.Alloc) == nil && throttled(d.t.State, j) == nil &&
+	b := limits.Find(d.t.State, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now})
+	return b.Before(spec.TRES{}, s.Limit) == nil && b.After(s.Alloc, s.Limit) == nil && throttled(d.t.State, j) == nil &&
 		licences(d.t.State, j.Spec) == nil && d.dependencyHolds(j, s.Task)
 }
 

@@ -111,7 +111,11 @@ func (d *decision) split(j *state.Job, task int64) (*state.Job, error) {
 }
 
 func (d *decision) configure(c Configure) error {
-	return d.emit(&event.ConfigAdopted{Config: c.Config})
+	old := d.t.Config
+	if err := d.emit(&event.ConfigAdopted{Config: c.Config}); err != nil {
+		return err
+	}
+	return d.clearNow(old)
 }
 
 // spendToken binds a token to a key; of several keys, one wins.

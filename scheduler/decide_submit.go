@@ -21,10 +21,7 @@ func (d *decision) submit(asked *spec.JobSpec) error {
 	if err != nil {
 		return err
 	}
-	count := int64(1)
-	if a := js.Queue.Array; a != nil {
-		count = a.Tasks.Len()
-	}
+	count := countOf(&js)
 	if err := d.room(); err != nil {
 		return err
 	}
@@ -44,7 +41,7 @@ func (d *decision) submit(asked *spec.JobSpec) error {
 // withinLimits checks the limits that refuse a submission, in each partition.
 func (d *decision) withinLimits(js *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
 	for _, name := range js.Partitions {
-		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: d.t.Parts.Find(name).Spec, Assoc: assoc})
+		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: d.t.Parts.Find(name).Spec, Assoc: assoc, Now: d.t.Now})
 		if r := b.Submit(count, req, js.Time.Limit); r != nil {
 			return &spec.Error{Kind: spec.CodePolicyViolation, Prefix: string(r.Code), Reason: r}
 		}
@@ -64,6 +61,7 @@ func (d *decision) firstReason(ev *event.JobSubmitted) {
 		ev.Reason.Code = spec.ReasonDependency
 	default:
 		ev.Eligible = d.t.Now
+		ev.NoAccrue = !d.accrues(ev.Spec, ev.Assoc, countOf(ev.Spec))
 	}
 }
 
@@ -230,6 +228,9 @@ func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
 	case pol.FindQOS(js.QOS) == nil, d.t.Config.Enforce.QOS && !slices.Contains(allowed, js.QOS):
 		return spec.Refuse(spec.CodeInvalidQOS, "")
 	}
+	if q := pol.FindQOS(js.QOS); q != nil && q.HasFlag("RequiresReservation") && js.Place.Reservation == "" {
+		return spec.Refuse(spec.CodeInvalidQOS, "QOS "+js.QOS+" is for jobs in a reservation")
+	}
 	return nil
 }
 
@@ -260,7 +261,7 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 		}
 	}
 	for _, l := range js.Licenses {
-		if l.N <= 0 || l.N > amount(d.t.Config.Licenses, l.Name) {
+		if l.N <= 0 || l.N > d.t.LicenseTotal(l.Name) {
 			return spec.Refuse(spec.CodeInvalidLicense, "")
 		}
 	}
@@ -297,12 +298,12 @@ func (d *decision) checkFit(js *spec.JobSpec, assoc uint32) (spec.TRES, error) {
 	enforce := d.t.Config.Limits.EnforcePart
 	for i, name := range js.Partitions {
 		p := d.t.Parts.Find(name)
-		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: p.Spec, Assoc: assoc})
+		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: p.Spec, Assoc: assoc, Now: d.t.Now})
 		dem := demandOf(d.t.State, p, js, &b)
 		if i == 0 {
 			req = leastOf(&dem, p.Spec, js)
 		}
-		if b := barred(p, js, &dem, d.t.Config); b != nil && (b.always || enforce == "ALL" || enforce == "ANY") {
+		if b := barred(d.t.State, p, js, &dem); b != nil && (b.always || enforce == "ALL" || enforce == "ANY") {
 			bars = append(bars, &spec.Error{Kind: b.code, Reason: &b.reason})
 			continue
 		}

@@ -69,7 +69,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	p := x.p
 	job := *x.j
 	job.Spec = js
-	bound := limits.Find(p.t.State, limits.Subject{Job: js, Part: part.Spec, Assoc: x.j.Assoc})
+	bound := limits.Find(p.t.State, limits.Subject{Job: js, Part: part.Spec, Assoc: x.j.Assoc, Now: p.now})
 	d := demandOf(p.st, part, js, &bound)
 	if missed(&job, p.now) {
 		return reserve.Slot{}, &spec.Reason{Code: spec.ReasonDeadLine}
@@ -77,7 +77,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	if r := closed(p.st, part.Spec, &job); r != nil {
 		return reserve.Slot{}, r
 	}
-	if b := barred(part, js, &d, p.cfg); b != nil {
+	if b := barred(p.st, part, js, &d); b != nil {
 		return reserve.Slot{}, &b.reason
 	}
 	nodes, err := allowedNodes(p.st, part, js)
@@ -118,7 +118,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 		if alloc == nil {
 			return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + part.Spec.Name}
 		}
-		if r := bound.After(alloc); r != nil {
+		if r := bound.After(alloc, d.Limit); r != nil {
 			return slot, r
 		}
 	}

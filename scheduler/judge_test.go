@@ -104,11 +104,12 @@ func countGPUs(a *spec.NodeAlloc, typ string) int {
 type sum struct {
 	jobs  int64
 	tres  map[string]int64
+	ahead map[string]int64 // TRES seconds until the jobs' time limits
 	nodes map[string]bool
 }
 
 func (w *world) sum(keep func(j *state.Job) bool) sum {
-	s := sum{tres: map[string]int64{}, nodes: map[string]bool{}}
+	s := sum{tres: map[string]int64{}, ahead: map[string]int64{}, nodes: map[string]bool{}}
 	for _, j := range w.jobs(func(j *state.Job) bool { return j.State.Active() && keep(j) }) {
 		s.jobs++
 		for i := range j.Alloc.Nodes {
@@ -117,6 +118,9 @@ func (w *world) sum(keep func(j *state.Job) bool) sum {
 			s.tres["cpu"] += int64(a.CPUs.Count())
 			s.tres["mem"] += a.Mem
 			s.tres["gres/gpu"] += int64(len(a.GPUs))
+			left := max(j.Started.Add(j.Limit).Sub(w.now), 0).Seconds()
+			s.ahead["cpu"] += left * int64(a.CPUs.Count())
+			s.ahead["mem"] += left * a.Mem
 		}
 	}
 	return s
@@ -135,6 +139,7 @@ func (w *world) judgeLimits() {
 		all := w.sum(func(j *state.Job) bool { return inQOS(j, q.Name) })
 		w.within(q.Name+" GrpJobs", q.GrpJobs, all.jobs)
 		w.withinTRES(q.Name+" GrpTRES", q.GrpTRES, all)
+		w.withinMins(q.Name, q.GrpTRESRunMins, all)
 		for _, user := range []string{"alice", "bob", "carol"} {
 			// The job's own QOS may hide the limit of the partition's
 			// (OverPartQOS), so only jobs bound by this QOS alone are counted.
@@ -149,6 +154,17 @@ func (w *world) judgeLimits() {
 			return slices.ContainsFunc(w.head.Policy.Chain(j.Assoc), func(c *spec.Association) bool { return c.ID == a.ID })
 		})
 		w.withinTRES("association "+a.Account+a.User, a.GrpTRES, below)
+		w.withinMins("association "+a.Account+a.User, a.GrpTRESRunMins, below)
+	}
+}
+
+// withinMins checks what running jobs may still use, to the minute.
+func (w *world) withinMins(what string, limits spec.Limits, s sum) {
+	w.rt.Helper()
+	for _, l := range limits {
+		if have := s.ahead[l.Name] / 60; have > l.N+1 {
+			w.rt.Fatalf("%s: %s may be used for %d minutes of %d", what, l.Name, have, l.N)
+		}
 	}
 }
 

@@ -96,7 +96,7 @@ func memberOf(j *state.Job, by rule) member {
 		m.submitted = j.Submitted
 	}
 	if by == byAge && j.Spec.Queue.Priority == 0 {
-		if m.eligible = j.Eligible; m.eligible == 0 {
+		if m.eligible = j.AgesSince(); m.eligible == 0 {
 			m.eligible = spec.FarFuture
 		}
 	}

@@ -352,6 +352,13 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	if r := l.bound.Before(l.least, l.demand.Limit); r != nil {
 		return nextLot, r, nil
 	}
+	if l.bound.HasPriority() {
+		f := l.fixed
+		p.ctx.Complete(&f, j)
+		if r := l.bound.Priority(f.Total); r != nil {
+			return nextMember, r, nil
+		}
+	}
 	if r := licences(p.t.State, j.Spec); r != nil {
 		return nextLot, r, nil
 	}
@@ -403,13 +410,13 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 // prepare works out what all jobs of a lot have in common; a reason bars
 // them all.
 func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
-	l.bound = limits.Find(p.t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc})
+	l.bound = limits.Find(p.t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now})
 	l.demand = demandOf(p.st, l.part, j.Spec, &l.bound)
 	l.least = leastOf(&l.demand, l.part.Spec, j.Spec)
 	if r := closed(p.st, l.part.Spec, j); r != nil {
 		return r
 	}
-	if b := barred(l.part, j.Spec, &l.demand, p.cfg); b != nil {
+	if b := barred(p.st, l.part, j.Spec, &l.demand); b != nil {
 		return &b.reason
 	}
 	nodes, err := allowedNodes(p.st, l.part, j.Spec)
@@ -468,7 +475,7 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit sp
 	for _, c := range alloc.Licenses {
 		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
 	}
-	if r := l.bound.After(alloc); r != nil {
+	if r := l.bound.After(alloc, l.demand.Limit); r != nil {
 		return r, nil
 	}
 	f := l.fixed

@@ -140,8 +140,8 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 	if alloc == nil {
 		return false // other jobs are still ending there
 	}
-	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc})
-	return b.After(alloc) != nil
+	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now})
+	return b.After(alloc, l.demand.Limit) != nil
 }
 
 // push tells a victim to end.

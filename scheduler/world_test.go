@@ -122,9 +122,9 @@ func (w *world) policy() {
 	w.user = "root"
 	limit := func(label string) string { return fmt.Sprint(w.n(label, 1, 4)) }
 	for _, line := range []string{
-		"sacctmgr add qos tight MaxJobsPerUser=" + limit("a") + " MaxTRESPerUser=cpu=" + limit("b") + ",gres/gpu=" + limit("c") + " GrpTRES=node=" + limit("d"),
+		"sacctmgr add qos tight MaxJobsPerUser=" + limit("a") + " MaxTRESPerUser=cpu=" + limit("b") + ",gres/gpu=" + limit("c") + " GrpTRES=node=" + limit("d") + " GrpTRESRunMins=cpu=" + fmt.Sprint(60*w.n("i", 1, 20)),
 		"sacctmgr add qos loose GrpJobs=" + limit("e") + " MaxTRESPerJob=cpu=" + limit("f") + " MaxTRESPerAccount=mem=" + limit("g") + "00 flags=OverPartQOS",
-		"sacctmgr add account lab GrpTRES=cpu=" + fmt.Sprint(w.n("h", 2, 9)),
+		"sacctmgr add account lab GrpTRES=cpu=" + fmt.Sprint(w.n("h", 2, 9)) + " GrpTRESRunMins=mem=" + fmt.Sprint(60*w.n("j", 500, 9000)),
 		"sacctmgr add account team parent=lab MaxJobs=" + limit("i"),
 		"sacctmgr add user alice account=team", "sacctmgr add user bob account=lab", "sacctmgr add user carol account=lab MaxTRESPerNode=cpu=" + limit("j"),
 	} {

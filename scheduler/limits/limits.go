@@ -6,10 +6,12 @@
 package limits
 
 import (
+	"math"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/fixed"
 )
 
 // what is the quantity that a rule bounds.
@@ -22,20 +24,39 @@ const (
 	groupRunning
 	running
 	accountRunning
-	wall // the job's time limit
-	groupTRES
-	userTRES
-	accountTRES
-	jobTRES   // of the job alone
-	nodeTRES  // of the job on one node
-	leastTRES // the job must ask for at least that
+	wall         // the job's time limit
+	groupWall    // seconds that jobs of the subject ran, fading
+	groupTRES    // held now
+	userTRES     //
+	accountTRES  //
+	jobTRES      // of the job alone
+	nodeTRES     // of the job on one node
+	leastTRES    // the job must ask for at least that
+	groupMins    // TRES minutes used, fading
+	groupRunMins // TRES minutes that running jobs may still use
+	userRunMins  //
+	accountRunMins
+	jobMins // TRES times the time limit of the job alone
 )
+
+// The orders in which Slurm looks at the limits of one level: of a submission
+// that must be able to start some day, before nodes are chosen, and then.
+func atSubmit() []what {
+	return []what{accountTRES, userTRES, groupTRES, jobMins, groupMins, groupRunMins, accountRunMins, userRunMins, wall, groupWall, jobTRES, nodeTRES, leastTRES}
+}
+
+func beforeNodes() []what { return []what{groupRunning, groupWall, accountRunning, running, wall} }
+
+func withNodes() []what {
+	return []what{groupMins, groupTRES, groupRunMins, jobMins, jobTRES, nodeTRES, leastTRES, accountTRES, userTRES, accountRunMins, userRunMins}
+}
 
 // rule is one limit that binds a job.
 type rule struct {
 	what  what
+	level int    // QOS by strength, then associations from the job's own up
 	tres  string // for TRES limits
-	limit int64  // amount, count, or span
+	limit int64  // amount, count, span, or minutes
 	usage uint64 // the counter it is compared with; 0 = the job alone
 	code  spec.ReasonCode
 	who   string
@@ -43,9 +64,15 @@ type rule struct {
 
 // Bound is all that limits a job of one user, account and QOS in a partition.
 type Bound struct {
-	st     *state.State
-	rules  []rule // in the order in which they are checked
-	strict bool   // a limit that can never be met refuses the job at submission
+	st      *state.State
+	now     spec.Instant
+	rules   []rule // by level
+	strict  bool   // a limit that can never be met refuses the job at submission
+	safe    bool   // minutes must suffice until the job's time limit
+	factor  int64  // UsageFactor for those minutes, in millionths
+	scale   int64  // LimitFactor of limits of associations, in millionths
+	minPrio int64  // priority below which the job does not start
+	prioWho string
 }
 
 // Subject names whose limits bind a job.
@@ -53,24 +80,44 @@ type Subject struct {
 	Job   *spec.JobSpec
 	Part  *spec.PartitionSpec
 	Assoc uint32
+	Now   spec.Instant // 0 = that of the state
 }
+
+// million is 1 among factors.
+const million = 1_000_000
 
 // Find collects the limits that bind a job; none bind where limits are not
 // enforced.
 func Find(st *state.State, s Subject) Bound {
-	b := Bound{st: st}
+	b := Bound{st: st, now: max(s.Now, st.At), safe: st.Config.Enforce.Safe, factor: million, scale: million}
 	if !st.Config.Enforce.Limits {
 		return b
 	}
 	qos := levels(st, s)
 	b.strict = len(qos) == 0
-	account := st.Policy.AccountAssoc(s.Job.Account)
-	for _, q := range qos {
-		b.strict = b.strict || q.HasFlag("DenyOnLimit")
-		b.addQOS(q, s.Job.UID, account)
+	if own := st.Policy.FindQOS(s.Job.QOS); own != nil {
+		if own.HasFlag("UsageFactorSafe") {
+			b.factor = own.Factor()
+		}
+		if own.LimitFactor > 0 {
+			b.scale = own.LimitFactor
+		}
 	}
-	b.addChain(st.Policy.Chain(s.Assoc))
+	account := st.Policy.AccountAssoc(s.Job.Account)
+	for i, q := range qos {
+		b.strict = b.strict || q.HasFlag("DenyOnLimit")
+		b.addQOS(q, i, s.Job.UID, account)
+		b.atLeast(q.MinPrio, "qos/"+q.Name)
+	}
+	b.addChain(st.Policy.Chain(s.Assoc), len(qos))
 	return b
+}
+
+// atLeast takes the first threshold of priority that somebody sets.
+func (b *Bound) atLeast(threshold *int64, who string) {
+	if threshold != nil && b.prioWho == "" {
+		b.minPrio, b.prioWho = *threshold, who
+	}
 }
 
 // levels are the QOS that bind a job, strongest first.
@@ -98,21 +145,26 @@ func hidden(before []rule, w what, tres string) bool {
 	return slices.ContainsFunc(before, func(r rule) bool { return r.what == w && r.tres == tres })
 }
 
-func (b *Bound) addQOS(q *spec.QOS, user, account uint32) {
+func (b *Bound) addQOS(q *spec.QOS, level int, user, account uint32) {
 	who := "qos/" + q.Name
 	all, one := state.UsageKey(state.UsageQOS, q.ID, 0), state.UsageKey(state.UsageQOSUser, q.ID, user)
 	acct := state.UsageKey(state.UsageQOSAccount, q.ID, account)
 	before := b.rules[:len(b.rules):len(b.rules)]
 	count := func(w what, limit *int64, usage uint64, code spec.ReasonCode) {
 		if limit != nil && !hidden(before, w, "") {
-			b.rules = append(b.rules, rule{w, "", *limit, usage, code, who})
+			b.rules = append(b.rules, rule{w, level, "", *limit, usage, code, who})
 		}
 	}
 	tres := func(w what, limits spec.Limits, usage uint64, scope spec.LimitScope) {
 		for _, l := range limits {
 			if !hidden(before, w, l.Name) {
-				b.rules = append(b.rules, rule{w, l.Name, l.N, usage, spec.LimitReason(scope, l.Name), who})
+				b.rules = append(b.rules, rule{w, level, l.Name, l.N, usage, spec.LimitReason(scope, l.Name), who})
 			}
+		}
+	}
+	span := func(w what, limit spec.Span, usage uint64, code spec.ReasonCode) {
+		if limit > 0 && !hidden(before, w, "") {
+			b.rules = append(b.rules, rule{w, level, "", int64(limit), usage, code, who})
 		}
 	}
 	count(groupSubmitted, q.GrpSubmitJobs, all, spec.ReasonQOSGrpSubmit)
@@ -121,56 +173,79 @@ func (b *Bound) addQOS(q *spec.QOS, user, account uint32) {
 	count(groupRunning, q.GrpJobs, all, spec.ReasonQOSGrpJobs)
 	count(accountRunning, q.MaxJobsPerAcct, acct, spec.ReasonMaxJobsAccount)
 	count(running, q.MaxJobsPerUser, one, spec.ReasonQOSMaxJobsUser)
-	if q.MaxWall > 0 && !hidden(before, wall, "") {
-		b.rules = append(b.rules, rule{wall, "", int64(q.MaxWall), 0, spec.ReasonQOSMaxWall, who})
-	}
+	span(wall, q.MaxWall, 0, spec.ReasonQOSMaxWall)
+	span(groupWall, q.GrpWall, all, spec.ReasonQOSGrpWall)
 	tres(groupTRES, q.GrpTRES, all, spec.ScopeQOSGrp)
+	tres(groupMins, q.GrpTRESMins, all, spec.ScopeQOSGrpMinutes)
+	tres(groupRunMins, q.GrpTRESRunMins, all, spec.ScopeQOSGrpRunMinutes)
 	tres(jobTRES, q.MaxTRESPerJob, 0, spec.ScopeQOSMaxPerJob)
+	tres(jobMins, q.MaxTRESMins, 0, spec.ScopeQOSMaxMinutesPerJob)
 	tres(nodeTRES, q.MaxTRESPerNode, 0, spec.ScopeQOSMaxPerNode)
 	tres(leastTRES, q.MinTRESPerJob, 0, spec.ScopeQOSMin)
 	tres(accountTRES, q.MaxTRESPerAcct, acct, spec.ScopeMaxPerAccount)
 	tres(userTRES, q.MaxTRESPerUser, one, spec.ScopeQOSMaxPerUser)
+	tres(accountRunMins, q.MaxRunMinsAcct, acct, spec.ScopeMaxRunMinsPerAcct)
+	tres(userRunMins, q.MaxRunMinsUser, one, spec.ScopeMaxRunMinsPerUser)
 }
 
 // addChain adds the limits of an association and its ancestors, nearest
 // first. Limits of one job or user are inherited: the nearest that defines
-// one rules, and it is compared with what the own association holds.
-func (b *Bound) addChain(chain []*spec.Association) {
+// one rules, it is compared with what the own association holds, and it
+// stands at the own association's level.
+func (b *Bound) addChain(chain []*spec.Association, base int) {
 	if len(chain) == 0 {
 		return
 	}
 	qos := b.rules[:len(b.rules):len(b.rules)]
 	own := state.UsageKey(state.UsageAssoc, 0, chain[0].ID)
-	for _, a := range chain {
-		who, all := subject(a), state.UsageKey(state.UsageAssoc, 0, a.ID)
-		count := func(w what, limit *int64, usage uint64, over []rule, code spec.ReasonCode) {
-			if limit != nil && !hidden(over, w, "") {
-				b.rules = append(b.rules, rule{w, "", *limit, usage, code, who})
+	for up, a := range chain {
+		who, all, level := subject(a), state.UsageKey(state.UsageAssoc, 0, a.ID), base+up
+		add := func(w what, at int, tres string, limit int64, usage uint64, code spec.ReasonCode) {
+			over := qos
+			if at == base && w != groupSubmitted && w != groupRunning && w != groupWall && w != groupTRES && w != groupMins && w != groupRunMins {
+				over = b.rules
+			}
+			if !hidden(over, w, tres) {
+				b.rules = append(b.rules, rule{w, at, tres, limit, usage, code, who})
 			}
 		}
-		count(groupSubmitted, a.GrpSubmitJobs, all, qos, spec.ReasonAssocGrpSubmit)
-		count(submitted, a.MaxSubmitJobs, own, b.rules, spec.ReasonAssocMaxSubmit)
-		count(groupRunning, a.GrpJobs, all, qos, spec.ReasonAssocGrpJobs)
-		count(running, a.MaxJobs, own, b.rules, spec.ReasonAssocMaxJobs)
-		if a.MaxWall > 0 && !hidden(b.rules, wall, "") {
-			b.rules = append(b.rules, rule{wall, "", int64(a.MaxWall), 0, spec.ReasonAssocMaxWall, who})
-		}
-		for _, l := range a.GrpTRES {
-			if !hidden(qos, groupTRES, l.Name) {
-				b.rules = append(b.rules, rule{groupTRES, l.Name, l.N, all, spec.LimitReason(spec.ScopeAssocGrp, l.Name), who})
+		count := func(w what, at int, limit *int64, usage uint64, code spec.ReasonCode) {
+			if limit != nil {
+				add(w, at, "", *limit, usage, code)
 			}
 		}
-		for _, l := range a.MaxTRESPerJob {
-			if !hidden(b.rules, jobTRES, l.Name) {
-				b.rules = append(b.rules, rule{jobTRES, l.Name, l.N, 0, spec.LimitReason(spec.ScopeAssocMaxPerJob, l.Name), who})
+		tres := func(w what, at int, limits spec.Limits, usage uint64, scope spec.LimitScope) {
+			for _, l := range limits {
+				add(w, at, l.Name, b.scaled(w, l.N), usage, spec.LimitReason(scope, l.Name))
 			}
 		}
-		for _, l := range a.MaxTRESPerNode {
-			if !hidden(b.rules, nodeTRES, l.Name) {
-				b.rules = append(b.rules, rule{nodeTRES, l.Name, l.N, 0, spec.LimitReason(spec.ScopeAssocMaxPerNode, l.Name), who})
-			}
+		count(groupSubmitted, level, a.GrpSubmitJobs, all, spec.ReasonAssocGrpSubmit)
+		count(submitted, base, a.MaxSubmitJobs, own, spec.ReasonAssocMaxSubmit)
+		count(groupRunning, level, a.GrpJobs, all, spec.ReasonAssocGrpJobs)
+		count(running, base, a.MaxJobs, own, spec.ReasonAssocMaxJobs)
+		if a.MaxWall > 0 {
+			add(wall, base, "", int64(a.MaxWall), 0, spec.ReasonAssocMaxWall)
 		}
+		if a.GrpWall > 0 {
+			add(groupWall, level, "", int64(a.GrpWall), all, spec.ReasonAssocGrpWall)
+		}
+		tres(groupTRES, level, a.GrpTRES, all, spec.ScopeAssocGrp)
+		tres(groupMins, level, a.GrpTRESMins, all, spec.ScopeAssocGrpMinutes)
+		tres(groupRunMins, level, a.GrpTRESRunMins, all, spec.ScopeAssocGrpRunMinutes)
+		tres(jobTRES, base, a.MaxTRESPerJob, 0, spec.ScopeAssocMaxPerJob)
+		tres(nodeTRES, base, a.MaxTRESPerNode, 0, spec.ScopeAssocMaxPerNode)
+		tres(jobMins, base, a.MaxTRESMins, 0, spec.ScopeAssocMaxMinutes)
+		b.atLeast(a.MinPrio, who)
 	}
+	slices.SortStableFunc(b.rules, func(p, q rule) int { return p.level - q.level })
+}
+
+// scaled applies the LimitFactor of the job's QOS to amounts of TRES.
+func (b *Bound) scaled(w what, n int64) int64 {
+	if b.scale == million || (w != groupTRES && w != jobTRES) || n > math.MaxInt64/b.scale {
+		return n
+	}
+	return n * b.scale / million
 }
 
 func subject(a *spec.Association) string {
@@ -206,47 +281,148 @@ func (b *Bound) usage(r *rule) *state.Usage {
 	return &state.Usage{}
 }
 
+// usedUp is what of a limit in minutes or seconds was used in the past.
+func (b *Bound) usedUp(r *rule) int64 {
+	u, ok := b.st.Spent.Get(r.usage)
+	if !ok {
+		return 0
+	}
+	if r.what == groupWall {
+		return int64(min(u.Wall.Hi, math.MaxInt64/2))
+	}
+	return int64(min(u.Of(r.tres).Hi, math.MaxInt64/2)) / 60
+}
+
+// minutes is an amount for as long as a time limit; one without end counts as
+// a year.
+func minutes(n int64, limit spec.Span) int64 {
+	if limit == spec.Infinite {
+		limit = 365 * spec.Day
+	}
+	m := int64(limit / spec.Minute)
+	if n > 0 && m > math.MaxInt64/4/n {
+		return math.MaxInt64 / 4
+	}
+	return n * m
+}
+
+// wanted is what of a limit in minutes a job must find unused: with safe limits
+// enough until its time limit, weighted where its QOS says so; otherwise
+// anything at all.
+func (b *Bound) wanted(n int64, limit spec.Span) int64 {
+	if !b.safe {
+		return min(n, 1)
+	}
+	return b.weighted(minutes(n, limit))
+}
+
+// weighted applies the UsageFactor of a QOS with UsageFactorSafe.
+func (b *Bound) weighted(m int64) int64 {
+	if b.factor == million {
+		return m
+	}
+	return int64(min(fixed.Of(m).Times(b.factor).Over(million).Hi, math.MaxInt64/4))
+}
+
+// past checks a limit in minutes against what was used and, where limits are
+// safe, what running jobs may still use. A job that uses none of it is free.
+func (b *Bound) past(r *rule, n int64, limit spec.Span) *spec.Reason {
+	if n == 0 {
+		return nil
+	}
+	used := b.usedUp(r)
+	if b.safe {
+		used += b.weighted(b.st.RunSeconds(b.usage(r), r.tres, b.now) / 60)
+	}
+	return r.over(r.tres+" minutes", used, b.wanted(n, limit))
+}
+
+// ran checks how long jobs of a subject may run together.
+func (b *Bound) ran(r *rule, limit spec.Span) *spec.Reason {
+	most := spec.Span(r.limit).Seconds()
+	used, asked := b.usedUp(r), int64(1)
+	if b.safe {
+		asked = limit.Seconds()
+		if limit == spec.Infinite {
+			asked = (365 * spec.Day).Seconds()
+		}
+	}
+	if used+asked <= most {
+		return nil
+	}
+	return &spec.Reason{Code: r.code, TRES: "time", Limit: most, Used: used, Asked: asked, Subject: r.who}
+}
+
+// ahead checks a limit of what running jobs may still use.
+func (b *Bound) ahead(r *rule, n int64, limit spec.Span) *spec.Reason {
+	if n == 0 {
+		return nil
+	}
+	return r.over(r.tres+" minutes", b.st.RunSeconds(b.usage(r), r.tres, b.now)/60, minutes(n, limit))
+}
+
+// first finds the first breach: level by level, and in each in an order.
+func (b *Bound) first(order []what, breach func(r *rule) *spec.Reason) *spec.Reason {
+	for from := 0; from < len(b.rules); {
+		to := from
+		for to < len(b.rules) && b.rules[to].level == b.rules[from].level {
+			to++
+		}
+		for _, w := range order {
+			for i := from; i < to; i++ {
+				if r := &b.rules[i]; r.what == w {
+					if x := breach(r); x != nil {
+						return x
+					}
+				}
+			}
+		}
+		from = to
+	}
+	return nil
+}
+
 // Submit checks a submission of count jobs (an array counts its tasks) of
 // which each is at least req. The submit counters always refuse; a limit that
 // one job alone exceeds refuses only where limits are strict: with
 // DenyOnLimit, or without any QOS. A time limit that was not asked for is 0.
 func (b *Bound) Submit(count int64, req spec.TRES, limit spec.Span) *spec.Reason {
-	for i := range b.rules {
-		r := &b.rules[i]
-		switch r.what {
-		case groupSubmitted, accountSubmitted, submitted:
-			if x := r.over("jobs", b.usage(r).Submitted, count); x != nil {
-				return x
-			}
-		}
-	}
-	if !b.strict {
-		return nil
+	x := b.first([]what{groupSubmitted, accountSubmitted, submitted}, func(r *rule) *spec.Reason {
+		return r.over("jobs", b.usage(r).Submitted, count)
+	})
+	if x != nil || !b.strict {
+		return x
 	}
 	return b.Never(req, limit)
 }
 
-// Never finds a limit that a job exceeds even when nothing else runs.
+// Never finds a limit that a job exceeds even when nothing else runs or ran.
 func (b *Bound) Never(req spec.TRES, limit spec.Span) *spec.Reason {
-	for i := range b.rules {
-		r := &b.rules[i]
-		var x *spec.Reason
+	return b.first(atSubmit(), func(r *rule) *spec.Reason {
+		n := req.Get(r.tres)
 		switch r.what {
 		case wall:
-			x = r.wall(limit)
+			return r.wall(limit)
+		case groupWall:
+			if b.safe && limit.Seconds() > spec.Span(r.limit).Seconds() {
+				return b.ran(r, limit)
+			}
 		case groupTRES, userTRES, accountTRES, jobTRES:
-			x = r.over(r.tres, 0, req.Get(r.tres))
+			return r.over(r.tres, 0, n)
 		case nodeTRES:
 			nodes := max(req.Node, 1)
-			x = r.over(r.tres, 0, (req.Get(r.tres)+nodes-1)/nodes)
+			return r.over(r.tres, 0, (n+nodes-1)/nodes)
 		case leastTRES:
-			x = r.under(req.Get(r.tres))
+			return r.under(n)
+		case groupMins:
+			if n > 0 {
+				return r.over(r.tres+" minutes", 0, b.wanted(n, limit))
+			}
+		case jobMins, groupRunMins, userRunMins, accountRunMins:
+			return r.over(r.tres+" minutes", 0, minutes(n, limit))
 		}
-		if x != nil {
-			return x
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (r *rule) wall(limit spec.Span) *spec.Reason {
@@ -263,28 +439,81 @@ func (r *rule) under(asked int64) *spec.Reason {
 	return &spec.Reason{Code: r.code, TRES: r.tres, Limit: r.limit, Asked: asked, Subject: r.who}
 }
 
+// Priority is why a priority is too low to start, or nil.
+func (b *Bound) Priority(n uint32) *spec.Reason {
+	if b.prioWho == "" || int64(n) >= b.minPrio {
+		return nil
+	}
+	return &spec.Reason{Code: spec.ReasonPriority, TRES: "priority", Limit: b.minPrio, Asked: int64(n), Subject: b.prioWho}
+}
+
+// HasPriority tells whether Priority ever finds anything.
+func (b *Bound) HasPriority() bool { return b.prioWho != "" }
+
 // Before checks what is known before nodes are chosen: counts of running
-// jobs, the time limit, and the amounts that the job will use at the least.
-// It saves a search, and a reservation, for a job that cannot start anyhow.
+// jobs, times, and then the amounts that the job will use at the least. It
+// saves a search, and a reservation, for a job that cannot start anyhow.
 func (b *Bound) Before(least spec.TRES, limit spec.Span) *spec.Reason {
-	for i := range b.rules {
-		r := &b.rules[i]
-		var x *spec.Reason
+	x := b.first(beforeNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
-		case groupRunning, accountRunning, running:
-			x = r.over("jobs", b.usage(r).Running, 1)
 		case wall:
-			x = r.wall(limit)
-		case groupTRES, userTRES, accountTRES, jobTRES:
-			if r.tres != "node" || r.what == jobTRES { // nodes that are held already cost nothing
-				x = b.amount(r, least.Get(r.tres))
+			return r.wall(limit)
+		case groupWall:
+			return b.ran(r, limit)
+		}
+		return r.over("jobs", b.usage(r).Running, 1)
+	})
+	if x != nil {
+		return x
+	}
+	return b.first(withNodes(), func(r *rule) *spec.Reason {
+		switch r.what {
+		case nodeTRES, leastTRES: // only an allocation shows
+			return nil
+		case groupTRES, userTRES, accountTRES:
+			if r.tres == "node" { // nodes that are held already cost nothing
+				return nil
 			}
 		}
-		if x != nil {
-			return x
-		}
+		return b.check(r, least.Get(r.tres), limit)
+	})
+}
+
+// check checks a limit for more of a TRES.
+func (b *Bound) check(r *rule, n int64, limit spec.Span) *spec.Reason {
+	switch r.what {
+	case groupMins:
+		return b.past(r, n, limit)
+	case groupRunMins, userRunMins, accountRunMins:
+		return b.ahead(r, n, limit)
+	case jobMins:
+		return r.over(r.tres+" minutes", 0, minutes(n, limit))
+	case leastTRES:
+		return r.under(n)
 	}
-	return nil
+	return b.amount(r, n)
+}
+
+// Exhausted finds a limit in minutes, or of time, that a running job's subjects
+// have used up. Where limits are safe no job starts that could come to that.
+func (b *Bound) Exhausted(held spec.TRES) *spec.Reason {
+	if b.safe {
+		return nil
+	}
+	return b.first([]what{groupMins, groupWall}, func(r *rule) *spec.Reason {
+		switch {
+		case r.what == groupWall:
+			return b.ran(r, 0)
+		case held.Get(r.tres) > 0:
+			return b.past(r, 1, 0)
+		}
+		return nil
+	})
+}
+
+// Timed tells whether any limit of Exhausted binds.
+func (b *Bound) Timed() bool {
+	return slices.ContainsFunc(b.rules, func(r rule) bool { return r.what == groupMins || r.what == groupWall })
 }
 
 // amount checks a TRES limit for more of it on top of what is used.
@@ -299,32 +528,24 @@ func (b *Bound) amount(r *rule, more int64) *spec.Reason {
 	return r.over(r.tres, used, more)
 }
 
-// After checks a placement.
-func (b *Bound) After(a *spec.Allocation) *spec.Reason {
-	for i := range b.rules {
-		r := &b.rules[i]
-		var x *spec.Reason
+// After checks a placement that runs at most until a time limit.
+func (b *Bound) After(a *spec.Allocation, limit spec.Span) *spec.Reason {
+	return b.first(withNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
-		case groupTRES, userTRES, accountTRES, jobTRES:
-			if r.tres == "node" && r.what != jobTRES {
-				x = b.nodes(r, a)
-			} else {
-				x = b.amount(r, a.TRES.Get(r.tres))
+		case groupTRES, userTRES, accountTRES:
+			if r.tres == "node" {
+				return b.nodes(r, a)
 			}
 		case nodeTRES:
 			for k := range a.Nodes {
-				if x = r.over(r.tres, 0, onNode(&a.Nodes[k], r.tres)); x != nil {
-					break
+				if x := r.over(r.tres, 0, onNode(&a.Nodes[k], r.tres)); x != nil {
+					return x
 				}
 			}
-		case leastTRES:
-			x = r.under(a.TRES.Get(r.tres))
+			return nil
 		}
-		if x != nil {
-			return x
-		}
-	}
-	return nil
+		return b.check(r, a.TRES.Get(r.tres), limit)
+	})
 }
 
 // nodes checks a limit of nodes: distinct ones count, and one that the subject
@@ -366,4 +587,44 @@ func onNode(a *spec.NodeAlloc, tres string) int64 {
 		}
 	}
 	return n
+}
+
+// Accrues tells whether count more jobs of a subject may age: the limits
+// GrpJobsAccrue and MaxJobsAccrue of QOS and associations. They keep no job
+// from starting.
+func Accrues(st *state.State, s Subject, count int64) bool {
+	if !st.Config.Enforce.Limits {
+		return true
+	}
+	room := func(limit *int64, usage uint64) bool {
+		if limit == nil {
+			return true
+		}
+		u, ok := st.Usage.Get(usage)
+		return (!ok && count <= *limit) || (ok && u.Accruing+count <= *limit)
+	}
+	account := st.Policy.AccountAssoc(s.Job.Account)
+	for _, q := range levels(st, s) {
+		if !room(q.GrpJobsAccrue, state.UsageKey(state.UsageQOS, q.ID, 0)) || !room(q.MaxAccruePerUser, state.UsageKey(state.UsageQOSUser, q.ID, s.Job.UID)) ||
+			!room(q.MaxAccruePerAcct, state.UsageKey(state.UsageQOSAccount, q.ID, account)) {
+			return false
+		}
+	}
+	most := (*int64)(nil)
+	for _, a := range st.Policy.Chain(s.Assoc) {
+		if most == nil {
+			most = a.MaxJobsAccrue
+		}
+		if !room(a.GrpJobsAccrue, state.UsageKey(state.UsageAssoc, 0, a.ID)) {
+			return false
+		}
+	}
+	return room(most, state.UsageKey(state.UsageAssoc, 0, s.Assoc))
+}
+
+// LimitsAccrual tells whether any QOS or association limits how many jobs age.
+func LimitsAccrual(st *state.State) bool {
+	return st.Config.Enforce.Limits && (slices.ContainsFunc(st.Policy.QOS, func(q spec.QOS) bool {
+		return q.GrpJobsAccrue != nil || q.MaxAccruePerUser != nil || q.MaxAccruePerAcct != nil
+	}) || slices.ContainsFunc(st.Policy.Assocs, func(a spec.Association) bool { return a.GrpJobsAccrue != nil || a.MaxJobsAccrue != nil }))
 }

@@ -118,8 +118,8 @@ func (c *Context) Complete(f *Factors, j *state.Job) {
 		f.Total = uint32(clamp(math.MaxUint32-int64(j.UID)-f.Nice, 1))
 		return
 	}
-	if j.Eligible != 0 && p.Age != 0 {
-		f.Age = weigh(p.Age, int64(max(min(c.now.Sub(j.Eligible), c.maxAge), 0)), int64(c.maxAge))
+	if since := j.AgesSince(); since != 0 && p.Age != 0 {
+		f.Age = weigh(p.Age, int64(max(min(c.now.Sub(since), c.maxAge), 0)), int64(c.maxAge))
 	}
 	f.Total = uint32(clamp(f.Age+f.Assoc+f.FairShare+f.JobSize+f.Partition+f.QOS+f.TRES-f.Nice, 1))
 }
