@@ -352,12 +352,8 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	if r := l.bound.Before(l.least, l.demand.Limit); r != nil {
 		return nextLot, r, nil
 	}
-	if l.bound.HasPriority() {
-		f := l.fixed
-		p.ctx.Complete(&f, j)
-		if r := l.bound.Priority(f.Total); r != nil {
-			return nextMember, r, nil
-		}
+	if r := p.tooLow(l, j); r != nil {
+		return nextMember, r, nil
 	}
 	if r := licences(p.t.State, j.Spec); r != nil {
 		return nextLot, r, nil
@@ -405,6 +401,16 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 		return sameMember, nil, nil
 	}
 	return nextMember, nil, nil
+}
+
+// tooLow says that a job's priority is below what a limit asks for, or nil.
+func (p *pass) tooLow(l *lot, j *state.Job) *spec.Reason {
+	if !l.bound.HasPriority() {
+		return nil
+	}
+	f := l.fixed
+	p.ctx.Complete(&f, j)
+	return l.bound.Priority(f.Total)
 }
 
 // prepare works out what all jobs of a lot have in common; a reason bars
