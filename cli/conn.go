@@ -58,6 +58,7 @@ const (
 	methodTransactions   = "/muster.v1.Cluster/Transactions"
 	methodDiag           = "/muster.v1.Cluster/Diag"
 	methodPing           = "/muster.v1.Cluster/Ping"
+	methodUserToken      = "/muster.v1.Cluster/CreateUserToken"
 	methodCreateToken    = "/muster.v1.Cluster/CreateToken"
 	methodReservations   = "/muster.v1.Cluster/ListReservations"
 	methodReserve        = "/muster.v1.Cluster/ChangeReservation"

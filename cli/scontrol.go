@@ -46,6 +46,7 @@ Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodena
 			{"ping", "", "say whether the controller is there"},
 			{"reconfigure", "", "read the configuration files again"},
 			{"shutdown", "", "stop the controller; jobs keep running"},
+			{"token", "[lifespan=SECONDS] [username=NAME]", "a token with which a program acts as you over REST, half an hour without a lifespan"},
 			{"errnumstr", "NUMBER", "the text of an error number"},
 			{"version", "", "print the version"},
 			{"help", "", "print this text"},
@@ -86,7 +87,7 @@ func laterVerbs() map[string]string {
 		"listjobs": steps, "listpids": steps, "liststeps": steps, "notify": steps, "pidinfo": steps, "power": power, "reboot": power,
 		"resume": "jobs are not suspended yet", "suspend": "jobs are not suspended yet", "schedloglevel": "the daemons' log is set in muster.yaml",
 		"setdebug": "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml", "takeover": "controllers elect their leader themselves",
-		"token": "the REST interface with its tokens is still to come", "top": "use update priority=", "write": "the controller does not give scripts back yet",
+		"top": "use update priority=", "write": "the controller does not give scripts back yet",
 	}
 }
 
@@ -132,6 +133,8 @@ func (c *call) verb(name string, args []string) error {
 		return c.update(args)
 	case "wait_job":
 		return c.waitStart(args)
+	case "token":
+		return c.userToken(args)
 	case "ping":
 		return c.ping()
 	case "reconfigure":

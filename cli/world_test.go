@@ -65,7 +65,7 @@ func requests() map[string]proto.Message {
 		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
-		methodCreateToken: &apiv1.CreateTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
+		methodCreateToken: &apiv1.CreateTokenRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{},
 		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
 		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{},
@@ -164,6 +164,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return f.diag, nil
 	case *apiv1.PingRequest:
 		return &apiv1.PingReply{Host: "vm", Role: "leader", Version: "test", Now: f.now, Seq: 77, Cluster: "peer"}, nil
+	case *apiv1.CreateUserTokenRequest:
+		return &apiv1.CreateUserTokenReply{Token: fmt.Sprintf("root.%d", q.GetLifetime()/int64(spec.Second))}, nil
 	case *apiv1.CreateTokenRequest:
 		return &apiv1.CreateTokenReply{Token: "secret", Expires: f.now + int64(spec.Day)}, nil
 	case *apiv1.UpdateNodeRequest:

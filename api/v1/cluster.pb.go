@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{20, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{22, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{38, 0}
 }
 
 type GpuInfo struct {
@@ -1933,6 +1933,124 @@ func (x *CreateTokenReply) GetExpires() int64 {
 	return 0
 }
 
+// CreateUserTokenRequest asks for a token of the caller, or of another user,
+// which only administrators get. lifetime 0 is half an hour.
+type CreateUserTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Lifetime      int64                  `protobuf:"varint,2,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateUserTokenRequest) Reset() {
+	*x = CreateUserTokenRequest{}
+	mi := &file_cluster_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateUserTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateUserTokenRequest) ProtoMessage() {}
+
+func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CreateUserTokenRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *CreateUserTokenRequest) GetLifetime() int64 {
+	if x != nil {
+		return x.Lifetime
+	}
+	return 0
+}
+
+type CreateUserTokenReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Expires       int64                  `protobuf:"varint,3,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateUserTokenReply) Reset() {
+	*x = CreateUserTokenReply{}
+	mi := &file_cluster_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateUserTokenReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateUserTokenReply) ProtoMessage() {}
+
+func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
+func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CreateUserTokenReply) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *CreateUserTokenReply) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *CreateUserTokenReply) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
 // PolicyChange is one sacctmgr command; fields are Slurm's option names in
 // lower case, so that the client needs no table of them.
 type PolicyChangeRequest struct {
@@ -1951,7 +2069,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2082,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2096,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -2046,7 +2164,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2177,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2191,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -2092,7 +2210,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2223,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2237,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -2146,7 +2264,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2277,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2291,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -2248,7 +2366,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2379,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2393,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{24}
+	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -2328,7 +2446,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2459,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2473,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -2614,7 +2732,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2745,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2759,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -2683,7 +2801,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2814,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2828,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Resource) GetName() string {
@@ -2796,7 +2914,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +2927,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2941,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Account) GetName() string {
@@ -2873,7 +2991,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +3004,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +3018,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -2965,7 +3083,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3096,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3110,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Association) GetId() uint32 {
@@ -3185,7 +3303,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3316,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3330,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 type DiagReply struct {
@@ -3248,7 +3366,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3261,7 +3379,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3393,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -3480,7 +3598,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3493,7 +3611,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3625,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -3644,7 +3762,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3657,7 +3775,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3789,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 type ReservationsReply struct {
@@ -3684,7 +3802,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3815,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3829,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -3739,7 +3857,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3870,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3884,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -3799,7 +3917,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3812,7 +3930,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +3944,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4015,7 +4133,14 @@ const file_cluster_proto_rawDesc = "" +
 	"\blifetime\x18\x02 \x01(\x03R\blifetime\"B\n" +
 	"\x10CreateTokenReply\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x18\n" +
-	"\aexpires\x18\x02 \x01(\x03R\aexpires\"\xd9\x02\n" +
+	"\aexpires\x18\x02 \x01(\x03R\aexpires\"H\n" +
+	"\x16CreateUserTokenRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
+	"\blifetime\x18\x02 \x01(\x03R\blifetime\"Z\n" +
+	"\x14CreateUserTokenReply\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
+	"\aexpires\x18\x03 \x01(\x03R\aexpires\"\xd9\x02\n" +
 	"\x13PolicyChangeRequest\x127\n" +
 	"\x04verb\x18\x01 \x01(\x0e2#.muster.v1.PolicyChangeRequest.VerbR\x04verb\x12\x16\n" +
 	"\x06entity\x18\x02 \x01(\tR\x06entity\x12\x14\n" +
@@ -4231,7 +4356,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
@@ -4255,82 +4380,84 @@ var file_cluster_proto_goTypes = []any{
 	(*ShutdownReply)(nil),          // 19: muster.v1.ShutdownReply
 	(*CreateTokenRequest)(nil),     // 20: muster.v1.CreateTokenRequest
 	(*CreateTokenReply)(nil),       // 21: muster.v1.CreateTokenReply
-	(*PolicyChangeRequest)(nil),    // 22: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),      // 23: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),          // 24: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),            // 25: muster.v1.PolicyReply
-	(*OptionalInt)(nil),            // 26: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 27: muster.v1.Qos
-	(*WcKey)(nil),                  // 28: muster.v1.WcKey
-	(*Resource)(nil),               // 29: muster.v1.Resource
-	(*Account)(nil),                // 30: muster.v1.Account
-	(*AccountingUser)(nil),         // 31: muster.v1.AccountingUser
-	(*Association)(nil),            // 32: muster.v1.Association
-	(*DiagRequest)(nil),            // 33: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 34: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 35: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 36: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 37: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 38: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 39: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 40: muster.v1.Tres
-	(*NamedCount)(nil),             // 41: muster.v1.NamedCount
+	(*CreateUserTokenRequest)(nil), // 22: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),   // 23: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),    // 24: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),      // 25: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),          // 26: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),            // 27: muster.v1.PolicyReply
+	(*OptionalInt)(nil),            // 28: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 29: muster.v1.Qos
+	(*WcKey)(nil),                  // 30: muster.v1.WcKey
+	(*Resource)(nil),               // 31: muster.v1.Resource
+	(*Account)(nil),                // 32: muster.v1.Account
+	(*AccountingUser)(nil),         // 33: muster.v1.AccountingUser
+	(*Association)(nil),            // 34: muster.v1.Association
+	(*DiagRequest)(nil),            // 35: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 36: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 37: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 38: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 39: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 40: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 41: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 42: muster.v1.Tres
+	(*NamedCount)(nil),             // 43: muster.v1.NamedCount
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	40, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	40, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	40, // 3: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	42, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	42, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	42, // 3: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 4: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 5: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	11, // 6: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
 	0,  // 7: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
 	11, // 8: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
 	11, // 9: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	27, // 10: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	30, // 11: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	31, // 12: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	32, // 13: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	28, // 14: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	29, // 15: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	41, // 16: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	41, // 17: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	41, // 18: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	41, // 19: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	41, // 20: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	41, // 21: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	41, // 22: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	41, // 23: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	26, // 24: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	26, // 25: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	26, // 26: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	26, // 27: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	26, // 28: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	26, // 29: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	26, // 30: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	41, // 31: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	41, // 32: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	41, // 33: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	26, // 34: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	26, // 35: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	26, // 36: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	26, // 37: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	41, // 38: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	41, // 39: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	41, // 40: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	26, // 41: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	26, // 42: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	41, // 43: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	41, // 44: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	41, // 45: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	26, // 46: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	26, // 47: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	26, // 48: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	26, // 49: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	26, // 50: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	29, // 10: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	32, // 11: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	33, // 12: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	34, // 13: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	30, // 14: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	31, // 15: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	43, // 16: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	43, // 17: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	43, // 18: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	43, // 19: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	43, // 20: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	43, // 21: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	43, // 22: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	43, // 23: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	28, // 24: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	28, // 25: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	28, // 26: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	28, // 27: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	28, // 28: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	28, // 29: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	28, // 30: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	43, // 31: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	43, // 32: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	43, // 33: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	28, // 34: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	28, // 35: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	28, // 36: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	28, // 37: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	43, // 38: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	43, // 39: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	43, // 40: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	28, // 41: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	28, // 42: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	43, // 43: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	43, // 44: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	43, // 45: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	28, // 46: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	28, // 47: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	28, // 48: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	28, // 49: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	28, // 50: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
 	11, // 51: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	40, // 52: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	35, // 53: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	42, // 52: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	37, // 53: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
 	1,  // 54: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
 	11, // 55: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
 	56, // [56:56] is the sub-list for method output_type
@@ -4354,7 +4481,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

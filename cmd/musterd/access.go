@@ -11,6 +11,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/credential"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/scheduler/credentials"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
@@ -22,11 +23,12 @@ type access struct {
 	ca   *pki.CA
 	ring credential.Ring
 	keys [][]byte
+	user *usertoken.Keys
 }
 
 // openAccess reads the authority and the credential keys; the keys are made
 // at the first start.
-func openAccess(tlsDir, stateDir string, now spec.Instant) (*access, error) {
+func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, error) {
 	ca, err := pki.Dir(tlsDir).CA()
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's certificate authority in %s: %w (`muster init` makes one)", tlsDir, err)
@@ -42,6 +44,9 @@ func openAccess(tlsDir, stateDir string, now spec.Instant) (*access, error) {
 		return nil, fmt.Errorf("credential keys: %w", err)
 	}
 	a := &access{ca: ca, ring: ring}
+	if a.user, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now); err != nil {
+		return nil, err
+	}
 	for _, k := range ring.Public() {
 		a.keys = append(a.keys, encodeKey(k))
 	}
@@ -68,6 +73,11 @@ func (a *access) Sign(c credentials.Claims) ([]byte, error) {
 
 // Keys implements daemon.Access.
 func (a *access) Keys() [][]byte { return a.keys }
+
+// UserToken implements daemon.Access.
+func (a *access) UserToken(user string, uid, gid uint32, from, until spec.Instant) (string, error) {
+	return a.user.Issue(user, uid, gid, time.Unix(0, int64(from)), time.Unix(0, int64(until)))
+}
 
 // NewToken implements daemon.Access.
 func (a *access) NewToken(node string, expires spec.Instant) (string, spec.Hash, error) {

@@ -123,6 +123,17 @@ func (d *directory) Groups(_ context.Context, name string, gid uint32) (string, 
 	return g.primary, g.ids
 }
 
+// User implements daemon.Directory.
+func (d *directory) User(_ context.Context, name string) (uid, gid uint32, ok bool) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, 0, false
+	}
+	id, uerr := strconv.ParseUint(u.Uid, 10, 32)
+	group, gerr := strconv.ParseUint(u.Gid, 10, 32)
+	return uint32(id), uint32(group), uerr == nil && gerr == nil
+}
+
 func lookUp(name string, gid uint32) groups {
 	g := groups{primary: strconv.FormatUint(uint64(gid), 10), ids: []uint32{gid}, until: time.Now().Add(groupsTTL)}
 	if pg, err := user.LookupGroupId(g.primary); err == nil {

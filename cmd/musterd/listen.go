@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,27 +37,42 @@ func (s *server) listen(g *group) error {
 	if err != nil {
 		return err
 	}
-	service.RegisterClusterServer(ep, &daemon.ClusterService{C: s.ctl})
+	gateway := s.gateway(source)
+	users := registrars{ep, gateway}
+	service.RegisterClusterServer(users, &daemon.ClusterService{C: s.ctl})
 	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
 	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note})
 	if s.acct != nil {
-		service.RegisterAccountingServer(ep, s.acct.service)
+		service.RegisterAccountingServer(users, s.acct.service)
 	} else {
-		service.RegisterAccountingServer(ep, absentAccounting{socket: s.cfg.AccountingSocket})
+		service.RegisterAccountingServer(users, absentAccounting{socket: s.cfg.AccountingSocket})
 	}
 	return doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics,
-		web: s.web(), log: s.log}.
+		web: s.web(), log: s.log,
+		rest: s.cfg.Listen.REST, restSocket: s.cfg.RESTSocket, gateway: gateway, gatewayTLS: source.Server(false, "h2", "http/1.1"), names: userNames()}.
 		serve(g, ep, s.pages(g))
 }
 
 // endpoint is the API without its services.
 func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
-	names := identity.NewCache(identity.SystemPasswd(), 10000, time.Minute, time.Now)
+	names := userNames()
 	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
 	admission := &channel.Admission{Revoked: source.Revoked, Now: time.Now, MayAttest: s.mayAttest, Names: names}
 	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Log: s.log,
-		Unary:  []grpc.UnaryServerInterceptor{timed(s.calls), guardUnary(uint32(os.Getuid()))},
-		Stream: []grpc.StreamServerInterceptor{guardStream(uint32(os.Getuid()))}})
+		Unary: s.aroundUnary(), Stream: aroundStream()})
+}
+
+// aroundUnary and aroundStream surround every call, whichever way it came.
+func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
+	return []grpc.UnaryServerInterceptor{timed(s.calls), guardUnary(uint32(os.Getuid()))}
+}
+
+func aroundStream() []grpc.StreamServerInterceptor {
+	return []grpc.StreamServerInterceptor{guardStream(uint32(os.Getuid()))}
+}
+
+func userNames() identity.Resolver {
+	return identity.NewCache(identity.SystemPasswd(), 10000, time.Minute, time.Now)
 }
 
 // web is what the metrics ask of those who read them.
@@ -72,6 +88,12 @@ type doors struct {
 	api, metrics       conffile.Addr
 	web                web.Options // what the metrics ask of those who read them
 	log                *slog.Logger
+
+	rest       conffile.Addr // where the gateway is reached over TLS, and …
+	restSocket string        // … on this host
+	gateway    http.Handler  // nil = none
+	gatewayTLS *tls.Config
+	names      identity.Resolver // of those who come over restSocket
 }
 
 // serve opens all of them, or none, and serves: nobody is served by a process
@@ -109,6 +131,10 @@ func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err erro
 	}
 	local, err := listen.Unix(d.socket, 0o666)
 	if err != nil {
+		return err
+	}
+	opened = append(opened, local)
+	if err := d.serveREST(g, tcp); err != nil {
 		return err
 	}
 	g.spawn("local socket", func(context.Context) error { return ep.Serve(local) })

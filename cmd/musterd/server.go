@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -37,6 +38,7 @@ type server struct {
 	told     accounted // what accounting said last
 	machine  *daemon.Machine
 	codec    *event.Codec
+	tokens   *usertoken.Keys // of users over REST
 	began    spec.Instant
 	stop     chan struct{} // closed when a caller ends the process
 	stopOnce sync.Once
@@ -143,7 +145,7 @@ func (s *server) serveRoles(g *group) error {
 // openLedger opens archive, content and log; the log replays into the fold.
 func (s *server) openLedger(ctx context.Context) error {
 	now := clock.NewSystem().Now()
-	acc, err := openAccess(s.cfg.TLS.Dir, s.cfg.StateDir, now)
+	acc, err := openAccess(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
 	if err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (s *server) openLedger(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.codec, s.began = codec, now
+	s.codec, s.began, s.tokens = codec, now, acc.user
 	if s.archive, err = openArchive(s.cfg.Ledger.ArchiveDir, s.log); err != nil {
 		return err
 	}

@@ -16,11 +16,13 @@ import (
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/alerts"
+	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/cli"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/dashboards"
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/internal/conffile/confdoc"
+	"github.com/musterhpc/muster/internal/transport/rest"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 )
 
@@ -51,6 +53,7 @@ func pages() []page {
 		{"docs/kpis.md", func() (string, error) { return kpi.Markdown(), nil }},
 		{"docs/views.md", func() (string, error) { return query.ViewsMarkdown(), nil }},
 		{"docs/metrics.md", metrics},
+		{"api/openapi.json", openAPI},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
 	}, append(grafana(), alerting()...)...)
 }
@@ -91,6 +94,14 @@ func grafana() []page {
 		out = append(out, page{"dashboards/generated/" + f.Name, func() (string, error) { return string(f.Data), nil }})
 	}
 	return out
+}
+
+// openAPI describes the REST interface.
+func openAPI() (string, error) {
+	g := rest.New(rest.Config{Version: "v1"})
+	service.RegisterClusterServer(g, service.UnimplementedClusterServer{})
+	service.RegisterAccountingServer(g, service.UnimplementedAccountingServer{})
+	return string(g.OpenAPI()), nil
 }
 
 // metrics is the catalogue of every metric that Muster serves.

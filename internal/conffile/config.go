@@ -30,6 +30,9 @@ type Config struct {
 	// own (musterd --role accounting); the tools ask it about the past. Empty
 	// means accounting.sock in run_dir.
 	AccountingSocket string `yaml:"accounting_socket" kind:"path" example:"/run/muster/accounting.sock"`
+	// Path of the socket on which this host's programs reach REST without a
+	// token: the kernel says who they are. Empty means rest.sock in run_dir.
+	RESTSocket string `yaml:"rest_socket" kind:"path" example:"/run/muster/rest.sock"`
 	// Addresses to listen on: a port, host:port, or off.
 	Listen Listen `yaml:"listen"`
 	// Where accounting is stored.
@@ -54,7 +57,7 @@ type Config struct {
 type Listen struct {
 	// Controller: the API for tools and agents on other machines (mutual TLS).
 	GRPC Addr `yaml:"grpc"`
-	// Controller: REST and the console.
+	// Controller: REST, JSON over HTTPS; off switches rest_socket off too.
 	REST Addr `yaml:"rest"`
 	// Controller: /metrics and the other dialects' paths.
 	Metrics Addr `yaml:"metrics"`

@@ -73,6 +73,7 @@ func (c *Config) Fill() {
 	}
 	derive(&c.Socket, c.RunDir, "muster.sock")
 	derive(&c.AccountingSocket, c.RunDir, "accounting.sock")
+	derive(&c.RESTSocket, c.RunDir, "rest.sock")
 	derive(&c.TLS.Dir, c.StateDir, "tls")
 	derive(&c.Ledger.ArchiveDir, c.StateDir, "archive")
 	if c.UsesEmbedded() {

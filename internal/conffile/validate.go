@@ -117,6 +117,7 @@ func (c *Config) checkSockets(v *validator) {
 	sockets := []struct{ path, socket, from string }{
 		{"socket", c.Socket, "run_dir"},
 		{"accounting_socket", c.AccountingSocket, "run_dir"},
+		{"rest_socket", c.RESTSocket, "run_dir"},
 		{"clickhouse.embedded.socket", c.ClickHouse.Embedded.Socket, "run_dir"},
 	}
 	for _, s := range sockets {

@@ -207,6 +207,10 @@ func TestServicesAskWhoCalls(t *testing.T) {
 	denied(admin, "a node")
 	as(Caller{UID: 1000, User: "alice"})
 	denied(admin, "a user")
+	denied(map[string]func(context.Context) error{"Token of another": func(ctx context.Context) error {
+		_, err := w.svc.CreateUserToken(ctx, &apiv1.CreateUserTokenRequest{User: "root"})
+		return err
+	}}, "a user")
 	as(Caller{User: "ops", Admin: true, NoUID: true})
 	denied(map[string]func(context.Context) error{"Submit": calls["Submit"]}, "an administrator's certificate")
 	asked := false

@@ -55,6 +55,8 @@ type Clock interface {
 type Directory interface {
 	// Groups returns the names of a user's primary group and the ids of all.
 	Groups(ctx context.Context, user string, gid uint32) (primary string, ids []uint32)
+	// User returns the ids of a user, and false for a name that nobody has.
+	User(ctx context.Context, name string) (uid, gid uint32, ok bool)
 }
 
 // Caller is who calls, as the channel proved it.
@@ -75,6 +77,8 @@ type Access interface {
 	Keys() [][]byte
 	// NewToken makes a single-use enrolment token; only its hash is stored.
 	NewToken(node string, expires spec.Instant) (text string, hash spec.Hash, err error)
+	// UserToken makes a token with which a program acts as a user over REST.
+	UserToken(user string, uid, gid uint32, from, until spec.Instant) (string, error)
 	// Enrol checks a token's text and a CSR, spends the token and issues a
 	// certificate.
 	Enrol(ctx context.Context, token, node string, csr []byte, tokens Tokens) (Certificate, error)

@@ -28,32 +28,33 @@ var File_service_proto protoreflect.FileDescriptor
 
 const file_service_proto_rawDesc = "" +
 	"\n" +
-	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\xaf\f\n" +
+	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\xc7\r\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
-	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12@\n" +
-	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\x12<\n" +
-	"\bWatchJob\x12\x1a.muster.v1.WatchJobRequest\x1a\x12.muster.v1.JobInfo0\x01\x129\n" +
+	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
+	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x01\x12A\n" +
+	"\bWatchJob\x12\x1a.muster.v1.WatchJobRequest\x1a\x12.muster.v1.JobInfo\"\x03\x90\x02\x010\x01\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.JobResults\x12C\n" +
-	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x121\n" +
-	"\x03Why\x12\x15.muster.v1.WhyRequest\x1a\x13.muster.v1.WhyReply\x12C\n" +
-	"\tListNodes\x12\x1b.muster.v1.ListNodesRequest\x1a\x19.muster.v1.ListNodesReply\x12F\n" +
+	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x126\n" +
+	"\x03Why\x12\x15.muster.v1.WhyRequest\x1a\x13.muster.v1.WhyReply\"\x03\x90\x02\x01\x12H\n" +
+	"\tListNodes\x12\x1b.muster.v1.ListNodesRequest\x1a\x19.muster.v1.ListNodesReply\"\x03\x90\x02\x01\x12F\n" +
 	"\n" +
-	"UpdateNode\x12\x1c.muster.v1.UpdateNodeRequest\x1a\x1a.muster.v1.UpdateNodeReply\x12R\n" +
-	"\x0eListPartitions\x12 .muster.v1.ListPartitionsRequest\x1a\x1e.muster.v1.ListPartitionsReply\x12C\n" +
-	"\tGetConfig\x12\x1b.muster.v1.GetConfigRequest\x1a\x19.muster.v1.GetConfigReply\x12I\n" +
+	"UpdateNode\x12\x1c.muster.v1.UpdateNodeRequest\x1a\x1a.muster.v1.UpdateNodeReply\x12W\n" +
+	"\x0eListPartitions\x12 .muster.v1.ListPartitionsRequest\x1a\x1e.muster.v1.ListPartitionsReply\"\x03\x90\x02\x01\x12H\n" +
+	"\tGetConfig\x12\x1b.muster.v1.GetConfigRequest\x1a\x19.muster.v1.GetConfigReply\"\x03\x90\x02\x01\x12I\n" +
 	"\vReconfigure\x12\x1d.muster.v1.ReconfigureRequest\x1a\x1b.muster.v1.ReconfigureReply\x12L\n" +
-	"\fChangePolicy\x12\x1e.muster.v1.PolicyChangeRequest\x1a\x1c.muster.v1.PolicyChangeReply\x12=\n" +
-	"\tGetPolicy\x12\x18.muster.v1.PolicyRequest\x1a\x16.muster.v1.PolicyReply\x12L\n" +
-	"\fTransactions\x12\x1e.muster.v1.TransactionsRequest\x1a\x1c.muster.v1.TransactionsReply\x12:\n" +
-	"\x06Shares\x12\x18.muster.v1.SharesRequest\x1a\x16.muster.v1.SharesReply\x12F\n" +
+	"\fChangePolicy\x12\x1e.muster.v1.PolicyChangeRequest\x1a\x1c.muster.v1.PolicyChangeReply\x12B\n" +
+	"\tGetPolicy\x12\x18.muster.v1.PolicyRequest\x1a\x16.muster.v1.PolicyReply\"\x03\x90\x02\x01\x12Q\n" +
+	"\fTransactions\x12\x1e.muster.v1.TransactionsRequest\x1a\x1c.muster.v1.TransactionsReply\"\x03\x90\x02\x01\x12?\n" +
+	"\x06Shares\x12\x18.muster.v1.SharesRequest\x1a\x16.muster.v1.SharesReply\"\x03\x90\x02\x01\x12K\n" +
 	"\n" +
-	"Priorities\x12\x1c.muster.v1.PrioritiesRequest\x1a\x1a.muster.v1.PrioritiesReply\x124\n" +
-	"\x04Diag\x12\x16.muster.v1.DiagRequest\x1a\x14.muster.v1.DiagReply\x124\n" +
-	"\x04Ping\x12\x16.muster.v1.PingRequest\x1a\x14.muster.v1.PingReply\x12I\n" +
-	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12@\n" +
-	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12P\n" +
-	"\x10ListReservations\x12\x1e.muster.v1.ReservationsRequest\x1a\x1c.muster.v1.ReservationsReply\x12T\n" +
+	"Priorities\x12\x1c.muster.v1.PrioritiesRequest\x1a\x1a.muster.v1.PrioritiesReply\"\x03\x90\x02\x01\x129\n" +
+	"\x04Diag\x12\x16.muster.v1.DiagRequest\x1a\x14.muster.v1.DiagReply\"\x03\x90\x02\x01\x129\n" +
+	"\x04Ping\x12\x16.muster.v1.PingRequest\x1a\x14.muster.v1.PingReply\"\x03\x90\x02\x01\x12I\n" +
+	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12U\n" +
+	"\x0fCreateUserToken\x12!.muster.v1.CreateUserTokenRequest\x1a\x1f.muster.v1.CreateUserTokenReply\x12@\n" +
+	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12U\n" +
+	"\x10ListReservations\x12\x1e.muster.v1.ReservationsRequest\x1a\x1c.muster.v1.ReservationsReply\"\x03\x90\x02\x01\x12T\n" +
 	"\x11ChangeReservation\x12\x1c.muster.v1.ReservationChange\x1a!.muster.v1.ReservationChangeReply2\xc0\x01\n" +
 	"\x06Agents\x127\n" +
 	"\x05Enrol\x12\x17.muster.v1.EnrolRequest\x1a\x15.muster.v1.EnrolReply\x127\n" +
@@ -62,18 +63,18 @@ const file_service_proto_rawDesc = "" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
 	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
-	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xb3\x04\n" +
+	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xdb\x04\n" +
 	"\n" +
-	"Accounting\x122\n" +
-	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\x127\n" +
-	"\aJobRows\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply0\x01\x12A\n" +
-	"\aScripts\x12\x1a.muster.v1.AcctScriptQuery\x1a\x1a.muster.v1.AcctScriptReply\x121\n" +
-	"\x03Sql\x12\x13.muster.v1.SqlQuery\x1a\x13.muster.v1.SqlReply0\x01\x128\n" +
-	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\x12;\n" +
-	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\x12A\n" +
-	"\tJobReport\x12\x19.muster.v1.JobReportQuery\x1a\x19.muster.v1.JobReportReply\x128\n" +
-	"\x06Advise\x12\x16.muster.v1.AdviceQuery\x1a\x16.muster.v1.AdviceReply\x12N\n" +
-	"\x06Status\x12\".muster.v1.AccountingStatusRequest\x1a .muster.v1.AccountingStatusReplyB4Z2github.com/musterhpc/muster/api/v1/service;serviceb\x06proto3"
+	"Accounting\x127\n" +
+	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\"\x03\x90\x02\x01\x12<\n" +
+	"\aJobRows\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\"\x03\x90\x02\x010\x01\x12F\n" +
+	"\aScripts\x12\x1a.muster.v1.AcctScriptQuery\x1a\x1a.muster.v1.AcctScriptReply\"\x03\x90\x02\x01\x121\n" +
+	"\x03Sql\x12\x13.muster.v1.SqlQuery\x1a\x13.muster.v1.SqlReply0\x01\x12=\n" +
+	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\"\x03\x90\x02\x01\x12@\n" +
+	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\"\x03\x90\x02\x01\x12F\n" +
+	"\tJobReport\x12\x19.muster.v1.JobReportQuery\x1a\x19.muster.v1.JobReportReply\"\x03\x90\x02\x01\x12=\n" +
+	"\x06Advise\x12\x16.muster.v1.AdviceQuery\x1a\x16.muster.v1.AdviceReply\"\x03\x90\x02\x01\x12S\n" +
+	"\x06Status\x12\".muster.v1.AccountingStatusRequest\x1a .muster.v1.AccountingStatusReply\"\x03\x90\x02\x01B4Z2github.com/musterhpc/muster/api/v1/service;serviceb\x06proto3"
 
 var file_service_proto_goTypes = []any{
 	(*v1.SubmitRequest)(nil),           // 0: muster.v1.SubmitRequest
@@ -95,57 +96,59 @@ var file_service_proto_goTypes = []any{
 	(*v1.DiagRequest)(nil),             // 16: muster.v1.DiagRequest
 	(*v1.PingRequest)(nil),             // 17: muster.v1.PingRequest
 	(*v1.CreateTokenRequest)(nil),      // 18: muster.v1.CreateTokenRequest
-	(*v1.ShutdownRequest)(nil),         // 19: muster.v1.ShutdownRequest
-	(*v1.ReservationsRequest)(nil),     // 20: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),       // 21: muster.v1.ReservationChange
-	(*v1.EnrolRequest)(nil),            // 22: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 23: muster.v1.RenewRequest
-	(*v1.AgentMessage)(nil),            // 24: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 25: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 26: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 27: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 28: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 29: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 30: muster.v1.SqlQuery
-	(*v1.ReportQuery)(nil),             // 31: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 32: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 33: muster.v1.JobReportQuery
-	(*v1.AdviceQuery)(nil),             // 34: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 35: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 36: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 37: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 38: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 39: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 40: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 41: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 42: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 43: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 44: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 45: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 46: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 47: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 48: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 49: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 50: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 51: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 52: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 53: muster.v1.CreateTokenReply
-	(*v1.ShutdownReply)(nil),           // 54: muster.v1.ShutdownReply
-	(*v1.ReservationsReply)(nil),       // 55: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 56: muster.v1.ReservationChangeReply
-	(*v1.EnrolReply)(nil),              // 57: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 58: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 59: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 60: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 61: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 62: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 63: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 64: muster.v1.SqlReply
-	(*v1.ReportReply)(nil),             // 65: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 66: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 67: muster.v1.JobReportReply
-	(*v1.AdviceReply)(nil),             // 68: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 69: muster.v1.AccountingStatusReply
+	(*v1.CreateUserTokenRequest)(nil),  // 19: muster.v1.CreateUserTokenRequest
+	(*v1.ShutdownRequest)(nil),         // 20: muster.v1.ShutdownRequest
+	(*v1.ReservationsRequest)(nil),     // 21: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),       // 22: muster.v1.ReservationChange
+	(*v1.EnrolRequest)(nil),            // 23: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 24: muster.v1.RenewRequest
+	(*v1.AgentMessage)(nil),            // 25: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),        // 26: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 27: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 28: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 29: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 30: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 31: muster.v1.SqlQuery
+	(*v1.ReportQuery)(nil),             // 32: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 33: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 34: muster.v1.JobReportQuery
+	(*v1.AdviceQuery)(nil),             // 35: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 36: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 37: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 38: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 39: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 40: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 41: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 42: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 43: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 44: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 45: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 46: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 47: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 48: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 49: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 50: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 51: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 52: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 53: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 54: muster.v1.CreateTokenReply
+	(*v1.CreateUserTokenReply)(nil),    // 55: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 56: muster.v1.ShutdownReply
+	(*v1.ReservationsReply)(nil),       // 57: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 58: muster.v1.ReservationChangeReply
+	(*v1.EnrolReply)(nil),              // 59: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 60: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 61: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 62: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 63: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 64: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 65: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 66: muster.v1.SqlReply
+	(*v1.ReportReply)(nil),             // 67: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 68: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 69: muster.v1.JobReportReply
+	(*v1.AdviceReply)(nil),             // 70: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 71: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -168,64 +171,66 @@ var file_service_proto_depIdxs = []int32{
 	16, // 17: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
 	17, // 18: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
 	18, // 19: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	19, // 20: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	20, // 21: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	21, // 22: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	22, // 23: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	23, // 24: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	24, // 25: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	25, // 26: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	26, // 27: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	27, // 28: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	28, // 29: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	28, // 30: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	29, // 31: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	30, // 32: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	31, // 33: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	32, // 34: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	33, // 35: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	34, // 36: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	35, // 37: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	36, // 38: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	36, // 39: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	37, // 40: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	38, // 41: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	39, // 42: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	39, // 43: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	40, // 44: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	41, // 45: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	42, // 46: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	43, // 47: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	44, // 48: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	45, // 49: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	46, // 50: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	47, // 51: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	48, // 52: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	49, // 53: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	50, // 54: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	51, // 55: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	52, // 56: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	53, // 57: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	54, // 58: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	55, // 59: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	56, // 60: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	57, // 61: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	57, // 62: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	58, // 63: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	59, // 64: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	60, // 65: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	61, // 66: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	62, // 67: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	62, // 68: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	63, // 69: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	64, // 70: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	65, // 71: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	66, // 72: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	67, // 73: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	68, // 74: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	69, // 75: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	38, // [38:76] is the sub-list for method output_type
-	0,  // [0:38] is the sub-list for method input_type
+	19, // 20: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	20, // 21: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	21, // 22: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	22, // 23: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	23, // 24: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	24, // 25: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	25, // 26: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	26, // 27: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	27, // 28: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	28, // 29: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	29, // 30: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	29, // 31: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	30, // 32: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	31, // 33: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	32, // 34: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	33, // 35: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	34, // 36: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	35, // 37: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	36, // 38: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	37, // 39: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	37, // 40: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	38, // 41: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	39, // 42: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	40, // 43: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	40, // 44: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	41, // 45: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	42, // 46: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	43, // 47: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	44, // 48: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	45, // 49: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	46, // 50: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	47, // 51: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	48, // 52: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	49, // 53: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	50, // 54: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	51, // 55: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	52, // 56: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	53, // 57: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	54, // 58: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	55, // 59: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	56, // 60: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	57, // 61: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	58, // 62: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	59, // 63: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	59, // 64: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	60, // 65: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	61, // 66: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	62, // 67: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	63, // 68: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	64, // 69: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	64, // 70: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	65, // 71: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	66, // 72: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	67, // 73: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	68, // 74: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	69, // 75: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	70, // 76: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	71, // 77: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	39, // [39:78] is the sub-list for method output_type
+	0,  // [0:39] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -43,6 +43,7 @@ const (
 	Cluster_Diag_FullMethodName              = "/muster.v1.Cluster/Diag"
 	Cluster_Ping_FullMethodName              = "/muster.v1.Cluster/Ping"
 	Cluster_CreateToken_FullMethodName       = "/muster.v1.Cluster/CreateToken"
+	Cluster_CreateUserToken_FullMethodName   = "/muster.v1.Cluster/CreateUserToken"
 	Cluster_Shutdown_FullMethodName          = "/muster.v1.Cluster/Shutdown"
 	Cluster_ListReservations_FullMethodName  = "/muster.v1.Cluster/ListReservations"
 	Cluster_ChangeReservation_FullMethodName = "/muster.v1.Cluster/ChangeReservation"
@@ -75,6 +76,8 @@ type ClusterClient interface {
 	Diag(ctx context.Context, in *v1.DiagRequest, opts ...grpc.CallOption) (*v1.DiagReply, error)
 	Ping(ctx context.Context, in *v1.PingRequest, opts ...grpc.CallOption) (*v1.PingReply, error)
 	CreateToken(ctx context.Context, in *v1.CreateTokenRequest, opts ...grpc.CallOption) (*v1.CreateTokenReply, error)
+	// CreateUserToken makes a token with which a program acts as a user over REST.
+	CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error)
 	Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error)
 	ListReservations(ctx context.Context, in *v1.ReservationsRequest, opts ...grpc.CallOption) (*v1.ReservationsReply, error)
 	ChangeReservation(ctx context.Context, in *v1.ReservationChange, opts ...grpc.CallOption) (*v1.ReservationChangeReply, error)
@@ -300,6 +303,16 @@ func (c *clusterClient) CreateToken(ctx context.Context, in *v1.CreateTokenReque
 	return out, nil
 }
 
+func (c *clusterClient) CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.CreateUserTokenReply)
+	err := c.cc.Invoke(ctx, Cluster_CreateUserToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.ShutdownReply)
@@ -357,6 +370,8 @@ type ClusterServer interface {
 	Diag(context.Context, *v1.DiagRequest) (*v1.DiagReply, error)
 	Ping(context.Context, *v1.PingRequest) (*v1.PingReply, error)
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenReply, error)
+	// CreateUserToken makes a token with which a program acts as a user over REST.
+	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error)
 	Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error)
 	ListReservations(context.Context, *v1.ReservationsRequest) (*v1.ReservationsReply, error)
 	ChangeReservation(context.Context, *v1.ReservationChange) (*v1.ReservationChangeReply, error)
@@ -429,6 +444,9 @@ func (UnimplementedClusterServer) Ping(context.Context, *v1.PingRequest) (*v1.Pi
 }
 func (UnimplementedClusterServer) CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
+}
+func (UnimplementedClusterServer) CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateUserToken not implemented")
 }
 func (UnimplementedClusterServer) Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Shutdown not implemented")
@@ -802,6 +820,24 @@ func _Cluster_CreateToken_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_CreateUserToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.CreateUserTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).CreateUserToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_CreateUserToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).CreateUserToken(ctx, req.(*v1.CreateUserTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Shutdown_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.ShutdownRequest)
 	if err := dec(in); err != nil {
@@ -934,6 +970,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateToken",
 			Handler:    _Cluster_CreateToken_Handler,
+		},
+		{
+			MethodName: "CreateUserToken",
+			Handler:    _Cluster_CreateUserToken_Handler,
 		},
 		{
 			MethodName: "Shutdown",

@@ -39,7 +39,7 @@ type method struct {
 
 // NewRegistry makes an empty registry. The interceptors run around every call, the first outermost.
 func NewRegistry(unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) *Registry {
-	return &Registry{unary: chainUnary(unary), stream: chainStream(stream), methods: make(map[string]method)}
+	return &Registry{unary: ChainUnary(unary), stream: ChainStream(stream), methods: make(map[string]method)}
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Like grpc.Server it panics when impl does not implement the service or the
@@ -188,7 +188,8 @@ func (t transportStream) SetHeader(md metadata.MD) error {
 func (t transportStream) SendHeader(md metadata.MD) error { return t.SetHeader(md) }
 func (t transportStream) SetTrailer(md metadata.MD) error { return t.SetHeader(md) }
 
-func chainUnary(list []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+// ChainUnary makes one interceptor of several, the first outermost; nil of none.
+func ChainUnary(list []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	if len(list) == 0 {
 		return nil
 	}
@@ -202,7 +203,8 @@ func chainUnary(list []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor 
 	}
 }
 
-func chainStream(list []grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
+// ChainStream is ChainUnary for streams.
+func ChainStream(list []grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	if len(list) == 0 {
 		return nil
 	}

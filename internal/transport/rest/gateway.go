@@ -1,0 +1,272 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/musterhpc/muster/internal/transport/framed/server"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+// maxBody bounds a request, as the other protocols bound theirs.
+const maxBody = 16 << 20
+
+// Config is what a Gateway needs.
+type Config struct {
+	// Identify finds out who is asking, or refuses with a *status.Error.
+	Identify func(r *http.Request) (identity.Identity, error)
+	Errors   status.Table // how handlers' errors are classified
+	Unary    []grpc.UnaryServerInterceptor
+	Stream   []grpc.StreamServerInterceptor
+	Version  string // of the interface, for the description
+	Log      *slog.Logger
+}
+
+// Gateway serves registered services. Register before it serves.
+type Gateway struct {
+	cfg     Config
+	unary   grpc.UnaryServerInterceptor
+	stream  grpc.StreamServerInterceptor
+	methods map[string]*method // by path
+}
+
+var (
+	_ grpc.ServiceRegistrar = (*Gateway)(nil)
+	_ http.Handler          = (*Gateway)(nil)
+)
+
+// method is one method of a registered service; exactly one of unary and
+// stream is set.
+type method struct {
+	desc   protoreflect.MethodDescriptor
+	impl   any
+	unary  grpc.MethodHandler
+	stream *grpc.StreamDesc
+	safe   bool // without side effects
+}
+
+// New makes a gateway without services.
+func New(cfg Config) *Gateway {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Gateway{cfg: cfg, unary: server.ChainUnary(cfg.Unary), stream: server.ChainStream(cfg.Stream), methods: map[string]*method{}}
+}
+
+// RegisterService implements grpc.ServiceRegistrar. Methods that take a stream
+// of requests are left out: HTTP has no form for them.
+func (g *Gateway) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(desc.ServiceName))
+	sd, ok := d.(protoreflect.ServiceDescriptor)
+	if err != nil || !ok {
+		panic("BUG: rest: " + desc.ServiceName + " is no service of a linked .proto file")
+	}
+	short := string(sd.Name())
+	add := func(name string, m method) {
+		m.desc, m.impl = sd.Methods().ByName(protoreflect.Name(name)), impl
+		if o, ok := m.desc.Options().(*descriptorpb.MethodOptions); ok {
+			m.safe = o.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
+		}
+		g.methods["/v1/"+short+"/"+name] = &m
+	}
+	for i := range desc.Methods {
+		add(desc.Methods[i].MethodName, method{unary: desc.Methods[i].Handler})
+	}
+	for i := range desc.Streams {
+		if !desc.Streams[i].ClientStreams {
+			add(desc.Streams[i].StreamName, method{stream: &desc.Streams[i]})
+		}
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out := &answer{w: w, table: g.cfg.Errors}
+	defer func() {
+		if p := recover(); p != nil {
+			g.cfg.Log.Error("handler panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			out.fail(status.New(status.Internal, "internal error; the server's log has the details"))
+		}
+	}()
+	if r.URL.Path == "/v1/openapi.json" && r.Method == http.MethodGet {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(g.OpenAPI())
+		return
+	}
+	m := g.methods[r.URL.Path]
+	if m == nil {
+		out.fail(status.New(status.Unimplemented, "there is nothing at %s; GET /v1/openapi.json lists what there is", r.URL.Path))
+		return
+	}
+	if err := m.allows(r); err != nil {
+		w.Header().Set("Allow", strings.Join(m.verbs(), ", "))
+		out.code = http.StatusMethodNotAllowed
+		out.fail(err)
+		return
+	}
+	id, err := g.cfg.Identify(r)
+	if err != nil {
+		out.fail(err)
+		return
+	}
+	decode := func(into any) error { return m.request(w, r, into) }
+	full := "/" + string(m.desc.Parent().FullName()) + "/" + string(m.desc.Name())
+	ctx := identity.With(r.Context(), id)
+	if m.stream != nil {
+		g.serveStream(ctx, m, full, decode, out)
+		return
+	}
+	reply, err := m.unary(m.impl, ctx, decode, g.unary)
+	if err != nil {
+		out.fail(err)
+		return
+	}
+	out.message(reply, "application/json")
+}
+
+func (m *method) verbs() []string {
+	if m.safe {
+		return []string{http.MethodGet, http.MethodPost}
+	}
+	return []string{http.MethodPost}
+}
+
+func (m *method) allows(r *http.Request) error {
+	if !slices.Contains(m.verbs(), r.Method) {
+		return status.New(status.InvalidArgument, "%s %s: use %s", r.Method, r.URL.Path, strings.Join(m.verbs(), " or "))
+	}
+	return nil
+}
+
+// request reads the query or the body into a message.
+func (m *method) request(w http.ResponseWriter, r *http.Request, into any) error {
+	msg, ok := into.(proto.Message)
+	if !ok {
+		return status.New(status.Internal, "%T is not a protobuf message", into)
+	}
+	if r.Method == http.MethodGet {
+		return fromQuery(r.URL.Query(), msg)
+	}
+	if ct := r.Header.Get("Content-Type"); ct != "" {
+		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != "application/json" {
+			return status.New(status.InvalidArgument, "Content-Type %q: send application/json", ct)
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return status.New(status.InvalidArgument, "the request's body: %v", err)
+	}
+	if len(strings.TrimSpace(string(body))) == 0 {
+		return nil // a request without fields
+	}
+	if err := protojson.Unmarshal(body, msg); err != nil {
+		return status.New(status.InvalidArgument, "the request is not a %s: %v", msg.ProtoReflect().Descriptor().Name(), err)
+	}
+	return nil
+}
+
+func (g *Gateway) serveStream(ctx context.Context, m *method, full string, decode func(any) error, out *answer) {
+	s := &stream{ctx: ctx, decode: decode, out: out}
+	var err error
+	if g.stream == nil {
+		err = m.stream.Handler(m.impl, s)
+	} else {
+		err = g.stream(m.impl, s, &grpc.StreamServerInfo{FullMethod: full, IsServerStream: true}, m.stream.Handler)
+	}
+	if err != nil && ctx.Err() == nil {
+		out.fail(err)
+	}
+	out.header("application/x-ndjson")
+}
+
+// stream is the grpc.ServerStream of a call over HTTP.
+type stream struct {
+	ctx    context.Context
+	decode func(any) error
+	out    *answer
+	read   bool
+}
+
+var _ grpc.ServerStream = (*stream)(nil)
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) RecvMsg(into any) error {
+	if s.read {
+		return io.EOF
+	}
+	s.read = true
+	return s.decode(into)
+}
+
+func (s *stream) SendMsg(m any) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	return s.out.message(m, "application/x-ndjson")
+}
+
+var errNoHeaders = errors.New("answers over HTTP carry no gRPC headers")
+
+func (s *stream) SetHeader(metadata.MD) error  { return errNoHeaders }
+func (s *stream) SendHeader(metadata.MD) error { return errNoHeaders }
+func (s *stream) SetTrailer(metadata.MD)       {}
+
+// answer writes messages, or one error.
+type answer struct {
+	w     http.ResponseWriter
+	table status.Table
+	code  int // of the HTTP status, where the error's class does not say it
+	began bool
+}
+
+func (a *answer) header(kind string) {
+	if !a.began {
+		a.began = true
+		a.w.Header().Set("Content-Type", kind)
+	}
+}
+
+// message writes one message as a line.
+func (a *answer) message(v any, kind string) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("BUG: %T is not a protobuf message", v)
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return status.New(status.Internal, "the answer cannot be encoded: %v", err)
+	}
+	var line bytes.Buffer // the runtime varies its spaces on purpose: programs get the same bytes each time
+	if err := json.Compact(&line, text); err != nil {
+		return status.New(status.Internal, "the answer cannot be encoded: %v", err)
+	}
+	line.WriteByte('\n')
+	a.header(kind)
+	if _, err := a.w.Write(line.Bytes()); err != nil {
+		return err
+	}
+	if f, ok := a.w.(http.Flusher); ok && kind != "application/json" {
+		f.Flush()
+	}
+	return nil
+}

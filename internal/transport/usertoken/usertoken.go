@@ -1,0 +1,101 @@
+// Package usertoken makes and checks the tokens with which programs on other
+// machines act as a user over REST: JSON Web Tokens (RFC 7519) that the
+// controller signs with a key of its own (HMAC SHA-256, as Slurm's auth/jwt).
+//
+// A token names its user by number: the uid and gid that the user had when it
+// was made. Who holds it is that user until it expires; replacing the key file
+// ends all of them at once.
+package usertoken
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+)
+
+// The times of a token.
+const (
+	DefaultLife = 30 * time.Minute // as scontrol token gives
+	MaxLife     = 365 * 24 * time.Hour
+)
+
+const (
+	keySize  = 32
+	audience = "muster-rest"
+)
+
+// ErrToken is wrapped by every refusal of a token.
+var ErrToken = errors.New("the token is not valid")
+
+// Claims is what a token says. Sun is the user's name where Slurm's clients
+// look for it.
+type Claims struct {
+	jwt.RegisteredClaims
+	Sun string `json:"sun"`
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
+
+// Keys signs and checks tokens. It is safe for several goroutines.
+type Keys struct {
+	cluster string
+	key     []byte
+	parser  *jwt.Parser
+}
+
+// Open reads the key from a file that only its owner can read, and makes it
+// the first time.
+func Open(path, cluster string, now func() time.Time) (*Keys, error) {
+	key, err := keyfile.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, keySize)
+		if _, err = rand.Read(key); err == nil {
+			err = keyfile.Write(path, key, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key of user tokens: %w", err)
+	}
+	if len(key) < keySize {
+		return nil, fmt.Errorf("the key of user tokens: %s holds %d bytes, %d at least are needed: remove it to have a new one made", path, len(key), keySize)
+	}
+	return &Keys{cluster: cluster, key: key, parser: jwt.NewParser(
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(audience), jwt.WithIssuer(cluster),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())}, nil
+}
+
+// Issue makes a token for a user.
+func (k *Keys) Issue(user string, uid, gid uint32, from, until time.Time) (string, error) {
+	if user == "" || uid == identity.NoID || gid == identity.NoID || !until.After(from) || until.Sub(from) > MaxLife {
+		return "", fmt.Errorf("a token for user %q (uid %d, gid %d) from %s until %s cannot be made", user, uid, gid, from, until)
+	}
+	return jwt.NewWithClaims(jwt.SigningMethodHS256, Claims{
+		RegisteredClaims: jwt.RegisteredClaims{Issuer: k.cluster, Subject: user, Audience: jwt.ClaimStrings{audience},
+			IssuedAt: jwt.NewNumericDate(from), ExpiresAt: jwt.NewNumericDate(until)},
+		Sun: user, UID: uid, GID: gid,
+	}).SignedString(k.key)
+}
+
+// Verify gives the identity for which a token stands. root, who got his token
+// on the controller's own host, is an administrator.
+func (k *Keys) Verify(text string) (identity.Identity, error) {
+	var c Claims
+	if _, err := k.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return k.key, nil }); err != nil {
+		return identity.Nameless(), fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	if c.Sun == "" || c.Sun != c.Subject || c.UID == math.MaxUint32 || c.GID == math.MaxUint32 {
+		return identity.Nameless(), fmt.Errorf("%w: it names no user", ErrToken)
+	}
+	if c.UID == 0 {
+		return identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: c.Sun, Cluster: k.cluster}, nil
+	}
+	return identity.Identity{Kind: identity.AttestedUser, UID: c.UID, GID: c.GID, User: c.Sun, Node: "REST", Cluster: k.cluster}, nil
+}

@@ -1,0 +1,105 @@
+package usertoken
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/musterhpc/muster/internal/transport/identity"
+)
+
+func open(t *testing.T, path, cluster string, now *time.Time) *Keys {
+	t.Helper()
+	k, err := Open(path, cluster, func() time.Time { return *now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestTokens(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	path := filepath.Join(t.TempDir(), "key")
+	k := open(t, path, "lab", &now)
+	text, err := k.Issue("ada", 1000, 100, now, now.Add(DefaultLife))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := identity.Identity{Kind: identity.AttestedUser, UID: 1000, GID: 100, User: "ada", Node: "REST", Cluster: "lab"}
+	if id, err := k.Verify(text); err != nil || id.Key() != want.Key() || id.User != "ada" || id.GID != 100 {
+		t.Errorf("%+v, %v", id, err)
+	}
+	again := open(t, path, "lab", &now)
+	if _, err := again.Verify(text); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	root, err := k.Issue("root", 0, 0, now, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := k.Verify(root); err != nil || id.Kind != identity.Admin || id.UID != identity.NoID {
+		t.Errorf("root's token: %+v, %v", id, err)
+	}
+
+	other := open(t, filepath.Join(t.TempDir(), "key"), "lab", &now)
+	elsewhere := open(t, path, "other", &now)
+	unsigned, err := jwt.NewWithClaims(jwt.SigningMethodNone, Claims{RegisteredClaims: jwt.RegisteredClaims{Issuer: "lab", Subject: "root",
+		Audience: jwt.ClaimStrings{audience}, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}, Sun: "root"}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, check := range map[string]func() error{
+		"another key":     func() error { _, err := other.Verify(text); return err },
+		"another cluster": func() error { _, err := elsewhere.Verify(text); return err },
+		"no signature":    func() error { _, err := k.Verify(unsigned); return err },
+		"rubbish":         func() error { _, err := k.Verify("rubbish"); return err },
+		"nothing":         func() error { _, err := k.Verify(""); return err },
+		"changed": func() error {
+			parts := strings.Split(text, ".")
+			_, err := k.Verify(parts[0] + "." + strings.Split(root, ".")[1] + "." + parts[2])
+			return err
+		},
+		"expired": func() error { now = now.Add(DefaultLife + time.Second); _, err := k.Verify(text); return err },
+	} {
+		if err := check(); !errors.Is(err, ErrToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestIssueRefuses(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	k := open(t, filepath.Join(t.TempDir(), "key"), "lab", &now)
+	for name, issue := range map[string]func() (string, error){
+		"nobody":  func() (string, error) { return k.Issue("", 1, 1, now, now.Add(time.Hour)) },
+		"no uid":  func() (string, error) { return k.Issue("x", identity.NoID, 1, now, now.Add(time.Hour)) },
+		"no life": func() (string, error) { return k.Issue("x", 1, 1, now, now) },
+		"forever": func() (string, error) { return k.Issue("x", 1, 1, now, now.Add(MaxLife+1)) },
+	} {
+		if text, err := issue(); err == nil {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+func TestKeyThatOthersCanReadIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, make([]byte, keySize), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, "lab", time.Now); err == nil {
+		t.Error("accepted")
+	}
+	short := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(short, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(short, "lab", time.Now); err == nil {
+		t.Error("a key of one byte was accepted")
+	}
+}
