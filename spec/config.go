@@ -24,6 +24,8 @@ type Config struct {
 	ConfigOverrides bool `cbor:"14,keyasint,omitempty"`
 	// SlurmUser is the account whose owner is an administrator, besides root.
 	SlurmUser string `cbor:"15,keyasint,omitempty"`
+	// Private is PrivateData: what users do not see of others, in lower case.
+	Private []string `cbor:"16,keyasint,omitempty"`
 }
 
 // KeyValue is one line of a configuration file.

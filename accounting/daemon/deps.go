@@ -92,6 +92,9 @@ type Config struct {
 	Content func(ctx context.Context, hash spec.Hash) ([]byte, error)
 	// Identify tells who calls a service; nil = everyone is an administrator.
 	Identify func(ctx context.Context) Caller
+	// Private tells what PrivateData keeps from the caller of a service; nil =
+	// nothing.
+	Private func(ctx context.Context) []string
 
 	// Rates turn use into money and carbon.
 	Rates kpi.Rates

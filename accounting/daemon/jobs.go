@@ -109,6 +109,7 @@ func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, now spec.Instant) 
 	if who := s.D.caller(ctx); !q.GetAllUsers() && len(a.Users) == 0 && len(a.Jobs) == 0 && !who.Admin {
 		a.Users = []string{who.User}
 	}
+	s.D.own(ctx, a)
 	a.Window(now, midnight(now, loc, 0))
 	return a, nil
 }

@@ -23,6 +23,7 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 		return nil, s.D.away(err)
 	}
 	ask := &query.Acct{Jobs: []query.JobRef{ref}, Allocations: true, Duplicates: true}
+	s.D.own(ctx, ask)
 	ask.Window(scope.Now, scope.Now)
 	// Every run, also an array's record that stands no longer for the task that
 	// was named.

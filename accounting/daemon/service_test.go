@@ -95,6 +95,8 @@ func TestWhose(t *testing.T) {
 	r := newRig(t, startEngine(t).Socket(), ledger)
 	caller := daemon.Caller{User: "bob"}
 	r.cfg.Identify = func(context.Context) daemon.Caller { return caller }
+	var private []string
+	r.cfg.Private = func(context.Context) []string { return private }
 	r.clock.set(now)
 	r.start()
 	r.stored(uint64(len(h.Log)))
@@ -120,6 +122,23 @@ func TestWhose(t *testing.T) {
 			t.Errorf("%v: %d jobs, want %d", c.q, got, c.want)
 		}
 	}
+	private = []string{"jobs", "usage"}
+	for _, c := range []struct {
+		q    *apiv1.AcctQuery
+		want int
+	}{{&apiv1.AcctQuery{}, 4}, {&apiv1.AcctQuery{AllUsers: true}, 4}, {&apiv1.AcctQuery{Jobs: []string{"1"}}, 0}, {&apiv1.AcctQuery{Users: []string{"alice"}}, 0},
+		{&apiv1.AcctQuery{Users: []string{"alice", "bob"}}, 4}} {
+		if got := count(c.q); got != c.want {
+			t.Errorf("with private jobs, %v: %d jobs, want %d", c.q, got, c.want)
+		}
+	}
+	if why, err := r.Service().Reasons(t.Context(), &apiv1.ReasonsQuery{Job: "1"}); err != nil || why.GetRun() != nil {
+		t.Errorf("with private jobs, why of another's job: %v, %v", why, err)
+	}
+	if _, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "user top"}); spec.CodeOf(err) != spec.CodeAccessDenied {
+		t.Errorf("with private usage, a report: %v", err)
+	}
+	private = nil
 	caller = daemon.Caller{Admin: true}
 	if got := count(&apiv1.AcctQuery{}); got != 6 {
 		t.Errorf("an administrator sees %d jobs", got)

@@ -73,6 +73,7 @@ func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
 		Codec: codec, Clock: clockAdapter{clock.NewSystem()}, Log: s.log,
 		Identity: from.identity,
 		Content:  from.content,
+		Private:  from.private,
 		Confirm:  from.confirm,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
@@ -148,6 +149,7 @@ type ledgerAccess interface {
 	acctd.Source
 	identity() (ledger [16]byte, cluster string)
 	content(ctx context.Context, h spec.Hash) ([]byte, error)
+	private(ctx context.Context) []string
 	confirm(p acctd.Progress)
 }
 
@@ -180,6 +182,8 @@ func (l ledgerSource) identity() ([16]byte, string) {
 }
 
 func (l ledgerSource) content(_ context.Context, h spec.Hash) ([]byte, error) { return l.blobs.Get(h) }
+
+func (l ledgerSource) private(ctx context.Context) []string { return l.ctl.Private(ctx) }
 
 func (l ledgerSource) confirm(p acctd.Progress) {
 	l.ctl.SetAccounted(p.Seq)

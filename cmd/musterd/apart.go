@@ -27,6 +27,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -43,7 +44,8 @@ func (s *server) runApart(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	ledger := &remoteLedger{ledger: service.NewLedgerClient(conn), cluster: service.NewClusterClient(conn), name: s.cluster.ClusterName, log: s.log}
+	ledger := &remoteLedger{ledger: service.NewLedgerClient(conn), cluster: service.NewClusterClient(conn), name: s.cluster.ClusterName, log: s.log,
+		hide: s.cluster.Private, who: caller(uint32(os.Getuid()))}
 	if s.acct, err = s.openAccounting(ledger); err != nil {
 		return err
 	}
@@ -141,6 +143,8 @@ type remoteLedger struct {
 	cluster service.ClusterClient
 	name    string // ClusterName that the configuration says
 	log     *slog.Logger
+	hide    []string // PrivateData
+	who     func(context.Context) daemon.Caller
 
 	mu       sync.Mutex
 	uuid     [16]byte
@@ -253,6 +257,15 @@ func (c remoteCursor) Next(context.Context) (acctd.Entry, error) {
 			return acctd.Entry{First: b.GetFirstSeq(), Last: b.GetLastSeq(), Events: b.GetEvents()}, nil
 		}
 	}
+}
+
+// private is PrivateData for a caller. Who is an operator only the controller
+// knows: here the owner of the cluster and root see everything.
+func (l *remoteLedger) private(ctx context.Context) []string {
+	if who := l.who(ctx); who.Admin || (who.UID == 0 && who.User != "") {
+		return nil
+	}
+	return l.hide
 }
 
 // content fetches a script or an environment.

@@ -20,11 +20,15 @@ import (
 
 // openServer makes a cluster in a folder, or opens the one that is there, with
 // a controller that listens nowhere; stop ends it.
-func openServer(t *testing.T, dir string) (s *server, stop func()) {
+func openServer(t *testing.T, dir string, conf ...string) (s *server, stop func()) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, "muster.yaml")); err != nil {
 		var errs bytes.Buffer
-		if code := initCommand([]string{"--dir", dir, "--nodes", "2"}, io.Discard, &errs); code != 0 {
+		args := []string{"--dir", dir, "--nodes", "2"}
+		for _, line := range conf {
+			args = append(args, "--conf", line)
+		}
+		if code := initCommand(args, io.Discard, &errs); code != 0 {
 			t.Fatalf("init: %s", errs.String())
 		}
 	}
@@ -58,15 +62,20 @@ func openServer(t *testing.T, dir string) (s *server, stop func()) {
 	}
 }
 
+// as is a call of a local user.
+func as(t *testing.T, user string, uid uint32) context.Context {
+	id := identity.Nameless()
+	id.Kind, id.UID, id.GID, id.User = identity.LocalUser, uid, uid, user
+	return identity.With(t.Context(), id)
+}
+
 // TestEnrolmentAnswerLost: a node whose answer was lost asks again with the
 // same token and key and gets a certificate, also from a controller that has
 // started again since; another key is refused, for good.
 func TestEnrolmentAnswerLost(t *testing.T) {
 	dir := t.TempDir()
 	s, stop := openServer(t, dir)
-	owner := identity.Nameless()
-	owner.Kind, owner.UID, owner.User = identity.LocalUser, 0, "root"
-	tok, err := (&daemon.ClusterService{C: s.ctl}).CreateToken(identity.With(t.Context(), owner), &apiv1.CreateTokenRequest{Node: "node1"})
+	tok, err := (&daemon.ClusterService{C: s.ctl}).CreateToken(as(t, "root", 0), &apiv1.CreateTokenRequest{Node: "node1"})
 	if err != nil {
 		t.Fatal(err)
 	}

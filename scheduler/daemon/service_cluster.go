@@ -17,12 +17,16 @@ import (
 
 // ListNodes shows nodes.
 func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	who, _, err := s.caller(ctx)
+	if err != nil {
 		return nil, err
 	}
 	v := s.C.View()
 	now := s.C.deps.Clock.Now()
 	out := &apiv1.ListNodesReply{Now: int64(now)}
+	if s.private(privateNodes, who) {
+		return out, nil
+	}
 	planned := map[spec.NodeID]bool{}
 	if v.Plan != nil {
 		for i := range v.Plan.Jobs {
@@ -105,11 +109,15 @@ func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRe
 
 // ListPartitions shows partitions.
 func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPartitionsRequest) (*apiv1.ListPartitionsReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	who, _, err := s.caller(ctx)
+	if err != nil {
 		return nil, err
 	}
 	st := s.C.View().State
 	out := &apiv1.ListPartitionsReply{Now: int64(s.C.deps.Clock.Now())}
+	if s.private(privatePartitions, who) {
+		return out, nil
+	}
 	if len(req.GetPartitions()) == 0 {
 		for i := range st.Parts.List {
 			out.Partitions = append(out.Partitions, wire.Partition(st, &st.Parts.List[i]))
@@ -245,9 +253,11 @@ func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateToken
 
 // Why explains a job.
 func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	who, _, err := s.caller(ctx)
+	if err != nil {
 		return nil, err
 	}
+	sees := s.sees(who)
 	v := s.C.View()
 	now := s.C.deps.Clock.Now()
 	list, err := targets(v.State, req.GetJob())
@@ -255,6 +265,9 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 		return nil, err
 	}
 	j := v.State.Job(list[0].UID)
+	if !sees(j) {
+		return nil, hidden()
+	}
 	show := wire.NewShower(v, now, true)
 	out := &apiv1.WhyReply{Job: s.show(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq}
 	if j.State != spec.Pending {
@@ -266,11 +279,14 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	}
 	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
 	out.Ahead = int32(x.Ahead)
+	if s.private(privateNodes, who) {
+		x.Nodes = nil
+	}
 	for _, n := range x.Nodes {
 		out.Nodes = append(out.Nodes, &apiv1.NodeVerdict{Nodes: hostlist.FoldSorted(n.Names), Count: uint32(len(n.Names)), Why: n.Why, Free: n.Free, Need: n.Need})
 	}
 	for _, uid := range x.Blockers {
-		if b := v.State.Job(uid); b != nil {
+		if b := v.State.Job(uid); b != nil && sees(b) {
 			out.Blockers = append(out.Blockers, show.Job(b))
 		}
 	}

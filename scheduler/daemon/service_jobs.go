@@ -270,11 +270,13 @@ func submitReply(tag uint64, rep reply) *apiv1.SubmitReply {
 
 // ListJobs shows jobs.
 func (s *ClusterService) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	who, _, err := s.caller(ctx)
+	if err != nil {
 		return nil, err
 	}
 	v := s.C.View()
 	now := s.C.deps.Clock.Now()
+	sees := s.sees(who)
 	sel, unknown, err := newSelection(v.State, req.GetFilter())
 	if err != nil {
 		return nil, err
@@ -283,7 +285,7 @@ func (s *ClusterService) ListJobs(ctx context.Context, req *apiv1.ListJobsReques
 	out := &apiv1.ListJobsReply{Now: int64(now), Seq: v.State.Seq, Unknown: unknown}
 	shown := map[spec.JobUID]bool{}
 	sel.each(v.State, func(j *state.Job, _ scheduler.Target) {
-		if !shown[j.UID] {
+		if !shown[j.UID] && sees(j) {
 			shown[j.UID] = true
 			out.Jobs = append(out.Jobs, s.show(show, v, j))
 		}
@@ -302,9 +304,11 @@ func (s *ClusterService) show(show *wire.Shower, v *view.View, j *state.Job) *ap
 // WatchJob sends a job's record each time it changes, until its end.
 func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Cluster_WatchJobServer) error {
 	ctx := stream.Context()
-	if _, _, err := s.caller(ctx); err != nil {
+	who, _, err := s.caller(ctx)
+	if err != nil {
 		return err
 	}
+	sees := s.sees(who)
 	var last uint64 // when the record that was sent had changed
 	uid := spec.JobUID(req.GetUid())
 	for {
@@ -317,6 +321,9 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 			}
 		}
 		j := v.State.Job(uid)
+		if j != nil && !sees(j) {
+			return hidden()
+		}
 		arr, _ := v.State.Arrays.Get(uint64(uid))
 		switch {
 		case j != nil:
@@ -382,7 +389,15 @@ func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (
 		scope = event.SignalBatch
 	}
 	var reqs []*request
+	sees := s.sees(who)
 	sel.each(v.State, func(j *state.Job, t scheduler.Target) {
+		if !sees(j) {
+			if len(req.GetFilter().GetJobs()) > 0 { // named, and not to be known
+				out.Results = append(out.Results, &apiv1.JobResult{Job: jobName(v.State, j, t), Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
+				reqs = append(reqs, nil)
+			}
+			return
+		}
 		r := &apiv1.JobResult{Job: jobName(v.State, j, t), JobId: uint32(j.ID)}
 		out.Results = append(out.Results, r)
 		if !s.may(who, j) {
@@ -437,6 +452,7 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 	}
 	v := s.C.View()
 	out := &apiv1.JobResults{}
+	sees := s.sees(who)
 	var reqs []*request
 	for _, expr := range req.GetJobs() {
 		list, err := targets(v.State, expr)
@@ -447,6 +463,11 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 		}
 		for _, t := range list {
 			j := v.State.Job(t.UID)
+			if !sees(j) {
+				out.Results = append(out.Results, &apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
+				reqs = append(reqs, nil)
+				continue
+			}
 			r := &apiv1.JobResult{Job: expr, JobId: uint32(j.ID)}
 			out.Results = append(out.Results, r)
 			cmd := s.control(req, t, who, j)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
@@ -13,12 +14,16 @@ import (
 
 // ListReservations shows reservations.
 func (s *ClusterService) ListReservations(ctx context.Context, _ *apiv1.ReservationsRequest) (*apiv1.ReservationsReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	who, _, err := s.caller(ctx)
+	if err != nil {
 		return nil, err
 	}
 	st, now := s.C.View().State, s.C.deps.Clock.Now()
 	out := &apiv1.ReservationsReply{Now: int64(now)}
 	for i := range st.Reservations {
+		if s.private(privateReservations, who) && !slices.Contains(st.Reservations[i].Users, who.User) {
+			continue
+		}
 		out.Reservations = append(out.Reservations, wire.Reservation(st, &st.Reservations[i], now))
 	}
 	return out, nil

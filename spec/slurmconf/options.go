@@ -43,6 +43,20 @@ func launchParams() []option {
 	}
 }
 
+func privateData() []option {
+	const whole = "sacctmgr shows the tree of accounts and users to everyone"
+	return []option{
+		{"accounts", refused, whole},
+		{"events", meaningless, "no command lists them"},
+		{"jobs", implemented, ""},
+		{"nodes", implemented, ""},
+		{"partitions", implemented, ""},
+		{"reservations", implemented, ""},
+		{"usage", implemented, ""},
+		{"users", refused, whole},
+	}
+}
+
 func prologFlags() []option {
 	const extern = "jobs get no extern step"
 	return []option{

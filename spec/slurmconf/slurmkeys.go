@@ -201,7 +201,7 @@ func topKeys() []key[File] {
 		{"PriorityWeightPartition", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Partition })},
 		{"PriorityWeightQOS", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.QOS })},
 		{"PriorityWeightTRES", implemented, "", "", func(f *File, v value) { f.Config.Priority.TRES = v.weights(false, true) }},
-		{"PrivateData", refused, "none", "users would see each other's jobs and usage", nil},
+		{"PrivateData", implemented, "none", "", setPrivateData},
 		{"ProctrackType", implemented, "", "", setProctrack},
 		{"Prolog", implemented, "none|(null)", "", nodeScript(func(f *File) *[]string { return &f.Agent.Prolog })},
 		{"PrologEpilogTimeout", implemented, "", "", setPrologEpilogTimeout},

@@ -419,3 +419,11 @@ func setPrologFlags(f *File, v value) {
 	}
 	v.options(prologFlags(), func(string, value) { f.Agent.Serial = true })
 }
+
+func setPrivateData(f *File, v value) {
+	f.Config.Private = nil
+	if off(v) {
+		return
+	}
+	v.options(privateData(), func(name string, _ value) { f.Config.Private = append(f.Config.Private, name) })
+}

@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// The words of PrivateData that the controller knows. What is private shows
+// only to its owner, to the coordinators of a job's account and to operators.
+const (
+	privateJobs         = "jobs"
+	privateNodes        = "nodes"
+	privatePartitions   = "partitions"
+	privateReservations = "reservations"
+	privateUsage        = "usage"
+)
+
+// private tells whether something is hidden from a caller.
+func (s *ClusterService) private(what string, who Caller) bool {
+	conf := s.C.View().State.Config
+	return conf != nil && slices.Contains(conf.Private, what) && !s.admin(who)
+}
+
+// sees tells which jobs a caller may see at all.
+func (s *ClusterService) sees(who Caller) func(j *state.Job) bool {
+	if !s.private(privateJobs, who) {
+		return func(*state.Job) bool { return true }
+	}
+	return func(j *state.Job) bool { return s.may(who, j) }
+}
+
+// Private tells what PrivateData keeps from a caller, for services beside this
+// one: the words that hold for him.
+func (c *Controller) Private(ctx context.Context) []string {
+	s := &ClusterService{C: c}
+	who := c.deps.Identify(ctx)
+	conf := c.View().State.Config
+	if conf == nil || len(conf.Private) == 0 || s.admin(who) {
+		return nil
+	}
+	return conf.Private
+}
+
+// hidden is the answer about a job that a caller may not see: as if it were
+// not there.
+func hidden() error { return spec.Refuse(spec.CodeInvalidJobID, "") }
