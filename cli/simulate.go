@@ -136,7 +136,7 @@ func runSimulate(c *call) error {
 	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt)
 	defer stop()
 	began := c.Now()
-	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Priority())), s.rule, c.progress(began))
+	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Settings())), s.rule, c.progress(began))
 	c.progressOver()
 	if errors.Is(err, context.Canceled) {
 		return c.errorf("interrupted: nothing was written")

@@ -166,7 +166,7 @@ func (l *lot) current() *member { return &l.members[l.pos] }
 func (l *lot) before(o *lot) bool {
 	a, b := l.current(), o.current()
 	switch {
-	case l.length != o.length:
+	case l.length != o.length && l.rank>>32 == o.rank>>32: // of one tier
 		return l.length < o.length
 	case l.rank != o.rank:
 		return l.rank < o.rank
@@ -270,6 +270,14 @@ func (h lotHeap) shortestFirst() {
 		l.length = l.kin.like.Spec.Time.Limit
 	}
 	newLotHeap(h)
+}
+
+// inOrder puts the lots back in order of priority.
+func (h lotHeap) inOrder() lotHeap {
+	for _, l := range h {
+		l.length = 0
+	}
+	return newLotHeap(h)
 }
 
 // drop takes the top lot out.

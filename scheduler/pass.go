@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -115,8 +116,9 @@ type pass struct {
 	kept  map[promiseKey]int // those of the pass before that are in the timeline still
 	depth int64              // reservations that may still be made
 
-	strict   bool // nothing may overtake
-	shortest bool // the lots are ordered by time limit now
+	firm   int64 // those of them that shorter jobs must not delay
+	phase  phase
+	strict bool // nothing may overtake
 
 	marks map[spec.JobUID]mark
 	multi map[spec.JobUID]*spec.Reason // of jobs in several partitions
@@ -197,6 +199,12 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	}
 	if p.depth == 0 {
 		p.depth = defaultDepth
+	}
+	switch p.firm = int64(p.cfg.Sched.Firm); {
+	case opt.Discipline.Shortest:
+		p.firm = p.depth
+	case p.firm == 0:
+		p.firm = math.MaxInt64
 	}
 	p.rules, p.stuck = preempt.New(st, p.now), map[*lot]bool{}
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
@@ -283,14 +291,15 @@ func (p *pass) run() error {
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
 	p.restore()
+	var aside lotHeap
 	for len(heap) > 0 {
-		if p.depth <= 0 && p.opt.Discipline.Shortest && !p.shortest {
-			p.shortest = true
+		if p.phase == firmly && p.firm <= 0 {
+			p.phase = gaps
 			heap.shortestFirst()
 		}
 		l := heap[0]
 		m := l.current()
-		if m.uid == p.stop || (p.opt.Starts != 0 && len(p.out.Starts) >= max(p.opt.Starts, 0)) {
+		if (m.uid == p.stop && p.phase != gaps) || (p.opt.Starts != 0 && len(p.out.Starts) >= max(p.opt.Starts, 0)) {
 			p.out.Exit = exitStarts
 			return nil
 		}
@@ -298,7 +307,7 @@ func (p *pass) run() error {
 		if err != nil {
 			return err
 		}
-		if next == nextLot && p.stop != 0 {
+		if next == nextLot && p.stop != 0 && p.phase != gaps {
 			next = nextMember // the job looked for may be one of the lot
 		}
 		more := true
@@ -309,18 +318,35 @@ func (p *pass) run() error {
 			}
 			more = l.next(p.ctx)
 		case nextLot:
-			p.refuseAll(l, r)
-			more = false
+			if more = false; p.phase == gaps && p.depth > 0 {
+				aside = append(aside, l)
+			} else {
+				p.refuseAll(l, r)
+			}
 		}
 		if !more {
 			heap = heap.drop()
 		}
 		if len(heap) > 0 {
 			heap.sink(0)
+		} else if p.phase == gaps {
+			p.phase, heap, aside = rest, aside.inOrder(), nil
 		}
 	}
 	return nil
 }
+
+// phase is how far a pass is. Where nothing else is configured it is in order
+// of priority throughout: all reservations are firm. With bf_firm that is so
+// for the first jobs only; then the shortest of the others start in the gaps,
+// and what is left is planned, in order of priority again.
+type phase uint8
+
+const (
+	firmly phase = iota
+	gaps
+	rest
+)
 
 // next says how a pass goes on after it has tried a job.
 type next uint8
@@ -379,10 +405,12 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	if short, less, ok := p.shorter(l, j, slot, r); ok {
 		slot, r, limit = short, nil, less
 	}
-	if room, ok, err := p.makeRoom(l, m, j, slot, r); err != nil {
-		return nextMember, nil, err
-	} else if ok {
-		slot, r = room, nil
+	if p.phase != gaps {
+		if room, ok, err := p.makeRoom(l, m, j, slot, r); err != nil {
+			return nextMember, nil, err
+		} else if ok {
+			slot, r = room, nil
+		}
 	}
 	if r != nil {
 		return nextLot, r, nil

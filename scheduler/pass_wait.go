@@ -19,7 +19,7 @@ import (
 func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, *spec.Reason) {
 	blocked := p.head[l.pi] != 0 && p.head[l.pi] != m.uid
 	inOrder := blocked && p.strict
-	plan := p.depth > 0 && !l.noReserve && p.marks[m.uid]&reserved == 0
+	plan := p.depth > 0 && p.phase != gaps && !l.noReserve && p.marks[m.uid]&reserved == 0
 	until := p.now
 	switch {
 	case plan:
@@ -168,7 +168,7 @@ func (p *pass) promise(l *lot, m *member, j *state.Job, slot reserve.Slot) *spec
 		}
 		p.line.Promise(slot.Parts, slot.Start, l.demand.Limit, j.UID)
 		p.note(l, &promise{j.UID, tasks[made], slot, l.demand.Limit, blockers})
-		p.depth--
+		p.spend()
 		p.fifo[l.pi] = slot.Start
 		if made++; made == len(tasks) || p.depth <= 0 {
 			break

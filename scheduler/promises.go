@@ -68,7 +68,7 @@ func (p *Promises) Next() spec.Instant {
 func (p *pass) note(l *lot, r *promise) {
 	p.made.list = append(p.made.list, *r)
 	p.plan = append(p.plan, view.Planned{UID: r.uid, Task: r.task, Start: r.slot.Start, End: r.slot.Start.Add(r.limit),
-		Nodes: partNodes(r.slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: r.blockers})
+		Estimate: p.phase == rest, Nodes: partNodes(r.slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: r.blockers})
 }
 
 // restore puts the promises to keep into the timeline: those to jobs that
@@ -124,10 +124,16 @@ func (p *pass) stays(l *lot, m *member, r *promise) *spec.Reason {
 		why.Blocker = r.blockers[0]
 	}
 	p.note(l, r)
-	p.depth--
+	p.spend()
 	p.marks[m.uid] |= reserved
 	if p.head[l.pi] == 0 {
 		p.head[l.pi] = m.uid
 	}
 	return why
+}
+
+// spend counts a reservation.
+func (p *pass) spend() {
+	p.depth--
+	p.firm--
 }

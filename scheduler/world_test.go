@@ -75,6 +75,9 @@ func (w *world) config() *spec.Config {
 	c := &spec.Config{ClusterName: "test", GresTypes: []string{"gpu", "nic"}}
 	c.Sched = spec.SchedConfig{Backfill: w.kind.backfill || !w.chance("builtin", 8), Memory: !w.chance("no memory", 6), Cores: w.chance("cores", 3), BFMaxJobTest: w.kind.depth,
 		ArrayResv: uint32(w.n("array resv", 1, 5))}
+	if !w.kind.backfill && w.chance("firm", 3) {
+		c.Sched.Firm = uint32(w.n("firm reservations", 1, 3))
+	}
 	if w.kind.backfill {
 		c.Sched.ArrayResv = 20 // more tasks than any array here has
 	}

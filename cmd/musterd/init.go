@@ -160,7 +160,8 @@ func (o *setup) slurmConf(hostname string) ([]byte, error) {
 	fmt.Fprintf(&b, "# Written by muster init. Every key of Slurm's own documentation has its meaning here.\n")
 	fmt.Fprintf(&b, "ClusterName=%s\nSlurmctldHost=%s\n", o.cluster, hostname)
 	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nSchedulerType=sched/backfill\n")
-	fmt.Fprintf(&b, "PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightJobSize=1000\nPriorityWeightPartition=1000\nPriorityWeightQOS=2000\n")
+	fmt.Fprintf(&b, "SchedulerParameters=bf_firm=4 # the first four waiting jobs have firm reservations; behind them the shortest start first\n")
+	fmt.Fprintf(&b, "PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightPartition=1000\nPriorityWeightQOS=2000\n")
 	fmt.Fprintf(&b, "ReturnToService=2\nSlurmdTimeout=300\nKillWait=30\nMinJobAge=300\n")
 	line := ""
 	if o.nodes == 0 {

@@ -107,3 +107,23 @@ func TestIncrementalPassesKeepThePlan(t *testing.T) {
 		}
 	}
 }
+
+// With bf_firm the first jobs have firm reservations and the others estimates,
+// but every job that waits is planned.
+func TestFirmReservations(t *testing.T) {
+	s := prepared(t, 12, 60)
+	s.State.Config.Sched.Firm = 3
+	out := commit(t, s, scheduler.PassOptions{})
+	if len(out.Starts) == 0 || len(out.Plan.Jobs) != s.State.Waiting.Len() || len(out.Plan.Jobs) < 20 {
+		t.Fatalf("%d started, %d of %d planned", len(out.Starts), len(out.Plan.Jobs), s.State.Waiting.Len())
+	}
+	for i := range out.Plan.Jobs {
+		if p := &out.Plan.Jobs[i]; p.Estimate != (i >= 3) {
+			t.Errorf("reservation %d: estimate %v", i, p.Estimate)
+		}
+	}
+	s.Now = s.Now.Add(spec.Second)
+	if again := commit(t, s, scheduler.PassOptions{Plan: out.Plan}); len(again.Starts) > 0 {
+		t.Errorf("a second pass starts %d more", len(again.Starts))
+	}
+}

@@ -19,9 +19,9 @@ type Machine struct {
 }
 
 // Config makes the configuration of a machine: one partition with everything.
-func (m Machine) Config(priority spec.PriorityConfig) *spec.Config {
-	c := &spec.Config{ClusterName: "replay", Priority: priority}
-	c.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30}
+func (m Machine) Config(s Settings) *spec.Config {
+	c := &spec.Config{ClusterName: "replay", Priority: s.Priority}
+	c.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30, Firm: s.Firm}
 	c.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30, EnforcePart: "ALL"}
 	c.Timing.MinJobAge = spec.Second
 	if m.GPUs > 0 {

@@ -33,11 +33,18 @@ func RuleNamed(name string) (Rule, error) {
 	return Rule{}, fmt.Errorf("unknown policy %q: %s are there", name, strings.Join(names, ", "))
 }
 
-// Priority is the order of the queue that belongs to a rule on a machine
-// without a configuration of its own.
-func (r Rule) Priority() spec.PriorityConfig {
+// Settings are what belongs to a rule on a machine without a configuration of
+// its own: that of `muster init` for muster, first come, first served for the
+// others.
+func (r Rule) Settings() Settings {
 	if r.PerEvent {
-		return spec.PriorityConfig{Basic: true}
+		return Settings{Priority: spec.PriorityConfig{Basic: true}}
 	}
-	return spec.PriorityConfig{Age: 1000, JobSize: 1000, Partition: 1000, QOS: 2000}
+	return Settings{Priority: spec.PriorityConfig{Age: 1000, Partition: 1000, QOS: 2000}, Firm: 4}
+}
+
+// Settings are the order of a queue, and who may overtake whom.
+type Settings struct {
+	Priority spec.PriorityConfig
+	Firm     uint32
 }

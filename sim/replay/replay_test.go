@@ -102,7 +102,7 @@ func TestAnySchedule(t *testing.T) {
 		for _, rule := range Rules() {
 			var results [2]*Result
 			for k := range results {
-				w := tr.Workload(Machine{CPUs: 8}.Config(rule.Priority()))
+				w := tr.Workload(Machine{CPUs: 8}.Config(rule.Settings()))
 				res, err := Run(context.Background(), w, rule, nil)
 				if err != nil {
 					rt.Fatalf("%s: %v", rule.Name, err)

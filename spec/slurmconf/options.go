@@ -195,6 +195,7 @@ func schedulerParams() []option {
 		{"bf_allow_magnetic_slot", unsupported, "reservations attract no jobs"},
 		{"bf_busy_nodes", unsupported, "nodes are chosen by fit"},
 		{"bf_continue", meaningless, passes},
+		{"bf_firm", implemented, ""}, // Muster's own: see spec.SchedConfig.Firm
 		{"bf_hetjob_immediate", unsupported, "heterogeneous jobs are not planned"},
 		{"bf_hetjob_prio", unsupported, "heterogeneous jobs are not planned"},
 		{"bf_interval", meaningless, "a pass runs when something has changed"},

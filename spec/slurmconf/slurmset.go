@@ -363,6 +363,8 @@ func setSchedulerParameters(f *File, v value) {
 			seconds(v, &s.Interval, spec.Second)
 		case "bf_max_job_test":
 			small(v, &s.BFMaxJobTest)
+		case "bf_firm":
+			small(v, &s.Firm)
 		case "bf_max_job_array_resv":
 			small(v, &s.ArrayResv)
 		case "max_script_size":
