@@ -405,12 +405,10 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	if short, less, ok := p.shorter(l, j, slot, r); ok {
 		slot, r, limit = short, nil, less
 	}
-	if p.phase != gaps {
-		if room, ok, err := p.makeRoom(l, m, j, slot, r); err != nil {
-			return nextMember, nil, err
-		} else if ok {
-			slot, r = room, nil
-		}
+	if room, ok, err := p.makeRoom(l, m, j, slot, r); err != nil {
+		return nextMember, nil, err
+	} else if ok {
+		slot, r = room, nil
 	}
 	if r != nil {
 		return nextLot, r, nil

@@ -34,7 +34,7 @@ const (
 func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, blocked *spec.Reason) (reserve.Slot, bool, error) {
 	at := p.line.Soon()
 	inOrder := p.strict && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
-	if p.rules == nil || p.stuck[l] || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
+	if p.rules == nil || p.stuck[l] || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
 		return slot, false, nil
 	}
 	f := l.fixed
