@@ -85,7 +85,7 @@ func (s *Settings) ThroughAlertmanager(ctx context.Context, t Test) error {
 		"labels":   map[string]string{"alertname": "MusterTest", "severity": string(Info), "audience": string(Operators), testLabel: t.Receiver},
 		"startsAt": t.Now.Format(time.RFC3339), "endsAt": t.Now.Add(2 * time.Minute).Format(time.RFC3339),
 		"annotations": map[string]string{"summary": "Test notification to " + t.Receiver, "description": t.text(),
-			"dashboard": strings.TrimRight(s.DashboardsURL, "/") + "/d/muster-alerts", "runbook_url": strings.TrimRight(s.RunbooksURL, "/")},
+			"dashboard": strings.TrimRight(s.DashboardsURL, "/") + "/d/muster-alerts", "runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/README.md"},
 	}}
 	if err := t.post(ctx, strings.TrimRight(s.Alertmanager, "/")+"/api/v2/alerts", "", alert); err != nil {
 		return fmt.Errorf("Alertmanager at %s: %w (--direct sends to the receiver without it)", s.Alertmanager, err) //nolint:staticcheck // a name

@@ -23,6 +23,7 @@ func commands() []entry {
 		{"up", upCommand},
 		{"down", downCommand},
 		{"alerts", alertsCommand},
+		{"dashboards", dashboardsCommand},
 		{"bench", benchCommand},
 		{"simulate", simulateCommand},
 		{"completion", completionCommand},

@@ -54,3 +54,9 @@ func alertsCommand() *command {
 		about:   "Makes alert rules, Alertmanager's configuration and Grafana's contact points from one file of receivers and thresholds, and sends test notifications. `muster alerts --help` lists the options.",
 		example: []example{{"muster alerts generate --config alerts.yaml --out DIR", "writes what Prometheus, vmalert and Alertmanager read"}, {"muster alerts test --config alerts.yaml --receiver slack", "sends a test notification"}}, program: []string{"musterd", "alerts"}}
 }
+
+func dashboardsCommand() *command {
+	return &command{name: "dashboards", summary: "write Grafana's dashboards, or draw them without Grafana", usage: []string{"generate|preview --out PATH [OPTION...]"},
+		about:   "Writes the dashboards as Grafana's JSON, or draws every panel on one HTML page from live data. `muster dashboards --help` lists the options.",
+		example: []example{{"muster dashboards preview --prometheus http://localhost:9090 --out cluster.html", "draws all dashboards on one page"}}, program: []string{"musterd", "dashboards"}}
+}

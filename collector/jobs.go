@@ -144,9 +144,20 @@ func ledgerJobFamilies() []family {
 	}
 }
 
+// eachPart goes through the totals of the partitions. One that nobody has used
+// yet has its series too, at 0: a counter whose first sample is already above
+// 0 hides its first jobs from increase().
 func eachPart(s *scrape, f func(p *state.PartTotals)) {
+	used := map[string]bool{}
 	for i := range s.v.State.Totals.Parts {
-		f(&s.v.State.Totals.Parts[i])
+		p := &s.v.State.Totals.Parts[i]
+		used[p.Name] = true
+		f(p)
+	}
+	for i := range s.pic.parts {
+		if name := s.pic.parts[i].Name; !used[name] {
+			f(&state.PartTotals{Name: name})
+		}
 	}
 }
 

@@ -246,3 +246,6 @@ func (p Panel) height() int {
 	}
 	return 8
 }
+
+// Size is the panel's width and height on Grafana's grid of 24 columns.
+func (p Panel) Size() (width, height int) { return p.width(), p.height() }

@@ -56,6 +56,8 @@ func main() {
 		switch verb := os.Args[1]; verb {
 		case "init":
 			os.Exit(initCommand(os.Args[2:], os.Stdout, os.Stderr))
+		case "dashboards":
+			os.Exit(dashboardsCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "alerts":
 			os.Exit(alertsCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "up", "down":

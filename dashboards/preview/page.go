@@ -1,0 +1,347 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/dashboards"
+)
+
+//go:embed uplot/uPlot.iife.min.js
+var uplotJS string
+
+//go:embed uplot/uPlot.min.css
+var uplotCSS string
+
+//go:embed page.html
+var pageHTML string
+
+// Page is what is drawn.
+type Page struct {
+	Boards []dashboards.Board
+	Scope  dashboards.Scope
+	Source Source
+}
+
+// Result says what happened to a panel.
+type Result struct {
+	Board, Panel string
+	Empty        bool
+	Why          string // of an empty panel: why it may be
+	Err          error
+}
+
+// board, row and drawn are what the page's template sees.
+type board struct {
+	UID, Title, Description string
+	Rows                    []row
+}
+
+type row struct {
+	Title  string
+	Panels []drawn
+}
+
+type drawn struct {
+	Title, About  string
+	Width, Height int
+	Kind          string
+	Note          string // instead of a picture
+	Bad           bool
+	Big           string // of a stat
+	Color         template.CSS
+	Bars          []bar
+	Columns       []string
+	Cells         [][]string
+	Strips        []strip
+	Plot          template.JS // data for uPlot
+}
+
+type bar struct {
+	Name, Text string
+	Color      template.CSS
+	Percent    float64
+}
+
+type strip struct {
+	Name  string
+	Cells []cell
+}
+
+type cell struct {
+	X, W  float64 // percent
+	Color template.CSS
+	Text  string
+}
+
+// Write asks every panel and writes the page. A panel that cannot be asked
+// says so in its place and in the results.
+func (p Page) Write(ctx context.Context, w io.Writer) ([]Result, error) {
+	var results []Result
+	var boards []board
+	for _, b := range p.Boards {
+		out := board{UID: b.UID, Title: strings.TrimPrefix(b.Title, "Muster / "), Description: b.Description}
+		for _, r := range b.Rows {
+			line := row{Title: r.Title}
+			for _, panel := range r.Panels {
+				d, err := p.Source.Panel(ctx, p.Scope, panel)
+				results = append(results, Result{b.UID, panel.Title, err == nil && d.Empty(), panel.MayBeEmpty, err})
+				line.Panels = append(line.Panels, p.draw(panel, d, err))
+			}
+			out.Rows = append(out.Rows, line)
+		}
+		boards = append(boards, out)
+	}
+	t, err := template.New("page").Parse(pageHTML)
+	if err != nil {
+		return results, err
+	}
+	return results, t.Execute(w, map[string]any{
+		"Boards": boards, "JS": template.JS(uplotJS), "CSS": template.CSS(uplotCSS), "Vars": p.vars(),
+		"From": p.Scope.From.UTC().Format("2006-01-02 15:04:05"), "To": p.Scope.To.UTC().Format("2006-01-02 15:04:05 UTC"),
+	})
+}
+
+// vars says which choices the page was made with.
+func (p Page) vars() string {
+	var parts []string
+	for _, name := range sortedKeys(p.Scope.Vars) {
+		parts = append(parts, name+" "+strings.Join(p.Scope.Vars[name], ", "))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// draw makes the picture of a panel.
+func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
+	width, height := panel.Size()
+	out := drawn{Title: panel.Title, About: panel.Description, Width: width, Height: height*34 - 8, Kind: string(panel.Kind)}
+	switch {
+	case err != nil:
+		out.Note, out.Bad = err.Error(), true
+		return out
+	case d.Empty():
+		out.Note, out.Bad = panel.MayBeEmpty, panel.MayBeEmpty == ""
+		if out.Bad {
+			out.Note = "no data"
+		}
+		return out
+	}
+	switch panel.Kind {
+	case dashboards.Stat:
+		v := d.Series[0].Last()
+		out.Big, out.Color = Text(v, panel.Unit), colorOf(panel, v)
+	case dashboards.Bars:
+		out.Bars = barsOf(panel, d.Series)
+	case dashboards.Table:
+		out.Columns, out.Cells = d.Columns, cellsOf(panel, d)
+	case dashboards.HeatMap, dashboards.States:
+		out.Strips = p.strips(panel, d.Series)
+	case dashboards.Lines, dashboards.Stack:
+		out.Plot = plot(panel, d.Series, p.Scope)
+	}
+	return out
+}
+
+// colorOf gives the colour of a value as the page shows it.
+func colorOf(p dashboards.Panel, v float64) template.CSS {
+	name := p.Good
+	for _, s := range p.Steps {
+		if v >= s.From {
+			name = s.Color
+		}
+	}
+	switch name {
+	case dashboards.Green:
+		return "#56a64b"
+	case dashboards.Yellow:
+		return "#e0b400"
+	case dashboards.Orange:
+		return "#ff780a"
+	case dashboards.Red:
+		return "#e02f44"
+	}
+	return "#3274d9"
+}
+
+func barsOf(p dashboards.Panel, list []Series) []bar {
+	slices.SortFunc(list, func(a, b Series) int { return cmp.Compare(b.Last(), a.Last()) })
+	top := p.Max
+	for _, s := range list {
+		top = max(top, s.Last())
+	}
+	var out []bar
+	for _, s := range list {
+		b := bar{Name: s.Name, Text: Text(s.Last(), p.Unit), Color: colorOf(p, s.Last())}
+		if top > 0 {
+			b.Percent = 100 * s.Last() / top
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+func cellsOf(p dashboards.Panel, d Data) [][]string {
+	var out [][]string
+	for _, r := range d.Rows {
+		line := make([]string, len(r))
+		for i, v := range r {
+			unit, known := p.Units[d.Columns[i]]
+			if !known && d.Columns[i] == "Value" {
+				unit = p.Unit
+			}
+			switch v := v.(type) {
+			case nil:
+				line[i] = "-"
+			case float64:
+				line[i] = Text(v, unit)
+			case string:
+				line[i] = strings.TrimSuffix(v, ".000000")
+			default:
+				line[i] = fmt.Sprint(v)
+			}
+		}
+		out = append(out, line)
+	}
+	return out[:min(len(out), 12)]
+}
+
+// strips draw each series as cells along the time.
+func (p Page) strips(panel dashboards.Panel, list []Series) []strip {
+	whole := p.Scope.To.Sub(p.Scope.From).Seconds()
+	step := max(1, p.Scope.Step.Seconds())
+	var out []strip
+	for _, s := range list {
+		line := strip{Name: s.Name}
+		for i, at := range s.Times {
+			c := cell{X: 100 * float64(at-p.Scope.From.Unix()) / whole, W: 100*step/whole + 0.05, Text: Text(s.Values[i], panel.Unit)}
+			if panel.Kind == dashboards.States {
+				c.Color = colorOf(panel, s.Values[i])
+			} else {
+				c.Color = heat(s.Values[i] / max(panel.Max, 1))
+			}
+			line.Cells = append(line.Cells, c)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// heat goes from dark blue over yellow to red.
+func heat(part float64) template.CSS {
+	part = min(1, max(0, part))
+	return template.CSS(fmt.Sprintf("hsl(%.0f 80%% %.0f%%)", 240-230*part, 22+34*part))
+}
+
+// plot is the data of a line chart: all times, and a column for each series.
+func plot(p dashboards.Panel, list []Series, scope dashboards.Scope) template.JS {
+	var times []int64
+	for _, s := range list {
+		times = append(times, s.Times...)
+	}
+	slices.Sort(times)
+	times = slices.Compact(times)
+	data := struct {
+		Times    []int64      `json:"times"`
+		Names    []string     `json:"names"`
+		Values   [][]*float64 `json:"values"`
+		Stack    bool         `json:"stack"`
+		Unit     string       `json:"unit"`
+		Max      float64      `json:"max"`
+		From, To int64
+		Lines    []map[string]any `json:"lines"`
+	}{Times: times, Stack: p.Kind == dashboards.Stack, Unit: string(p.Unit), Max: p.Max, From: scope.From.Unix(), To: scope.To.Unix()}
+	for _, s := range list {
+		column := make([]*float64, len(times))
+		for i, at := range s.Times {
+			if v := s.Values[i]; !math.IsNaN(v) && !math.IsInf(v, 0) {
+				column[sort.Search(len(times), func(j int) bool { return times[j] >= at })] = &v
+			}
+		}
+		data.Names, data.Values = append(data.Names, s.Name), append(data.Values, column)
+	}
+	for _, s := range p.Steps {
+		data.Lines = append(data.Lines, map[string]any{"at": s.From, "color": s.Color})
+	}
+	text, err := json.Marshal(data)
+	if err != nil { // finite numbers and texts only
+		return "null"
+	}
+	return template.JS(text)
+}
+
+// Text writes a value with its unit as people read it.
+func Text(v float64, u dashboards.Unit) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	switch u {
+	case dashboards.Ratio:
+		return fmt.Sprintf("%.1f %%", 100*v)
+	case dashboards.Percent:
+		return fmt.Sprintf("%.0f %%", v)
+	case dashboards.Seconds:
+		return seconds(v)
+	case dashboards.Bytes, dashboards.ByteRate:
+		suffix := ""
+		if u == dashboards.ByteRate {
+			suffix = "/s"
+		}
+		return scaled(v, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"}) + suffix
+	case dashboards.Watts:
+		return scaled(v, 1000, []string{" W", " kW", " MW"})
+	case dashboards.Joules:
+		return scaled(v, 1000, []string{" J", " kJ", " MJ", " GJ"})
+	case dashboards.Celsius:
+		return fmt.Sprintf("%.0f °C", v)
+	case dashboards.PerSec:
+		return scaled(v, 1000, []string{"/s", " k/s"})
+	case dashboards.KWh:
+		return fmt.Sprintf("%.3f kWh", v)
+	case dashboards.When:
+		return time.Unix(int64(v), 0).UTC().Format("2006-01-02 15:04:05")
+	}
+	unit := ""
+	if name, ok := strings.CutPrefix(string(u), "suffix:"); ok {
+		unit = name
+	}
+	return scaled(v, 1000, []string{"", " k", " M", " G", " T", " P"}) + unit
+}
+
+func scaled(v, base float64, names []string) string {
+	i := 0
+	for math.Abs(v) >= base && i < len(names)-1 {
+		v, i = v/base, i+1
+	}
+	if v == math.Trunc(v) && math.Abs(v) < 1e6 {
+		return fmt.Sprintf("%.0f%s", v, names[i])
+	}
+	return fmt.Sprintf("%.3g%s", v, names[i])
+}
+
+func seconds(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0:
+		return "0 s"
+	case a < 1e-3:
+		return fmt.Sprintf("%.0f µs", v*1e6)
+	case a < 1:
+		return fmt.Sprintf("%.3g ms", v*1e3)
+	case a < 120:
+		return fmt.Sprintf("%.3g s", v)
+	case a < 7200:
+		return fmt.Sprintf("%.3g min", v/60)
+	case a < 2*86400:
+		return fmt.Sprintf("%.3g h", v/3600)
+	}
+	return fmt.Sprintf("%.3g days", v/86400)
+}
