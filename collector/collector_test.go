@@ -253,3 +253,23 @@ func TestDiscovery(t *testing.T) {
 		t.Errorf("got %s", rec.Body)
 	}
 }
+
+// TestCountersBeginAtZero: a partition has its counters before its first job,
+// or increase() would not see that job.
+func TestCountersBeginAtZero(t *testing.T) {
+	tr := trial.On(state.New(), spec.AtUnix(1_000_000), event.Actor{}, "")
+	cfg := &spec.Config{ClusterName: "lab", Nodes: []spec.NodeSpec{{Name: "n1", CPUs: 8, Mem: 16000}},
+		Partitions: []spec.PartitionSpec{{Name: "fresh", NodeNames: []string{"n1"}, Default: true}}}
+	for _, cmd := range []scheduler.Command{scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "lab", Version: 1}}}, scheduler.Configure{Config: cfg}} {
+		if _, err := scheduler.Decide(tr, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := scrapeText(t, &view.View{State: tr.State.Freeze()})
+	for _, want := range []string{`muster_jobs_submitted_total{cluster="lab",partition="fresh"} 0`, `muster_jobs_started_total{cluster="lab",partition="fresh"} 0`,
+		`muster_jobs_ended_total{cluster="lab",partition="fresh",state="failed"} 0`} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("not served: %s", want)
+		}
+	}
+}

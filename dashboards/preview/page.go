@@ -223,6 +223,9 @@ func (p Page) strips(panel dashboards.Panel, list []Series) []strip {
 	for _, s := range list {
 		line := strip{Name: s.Name}
 		for i, at := range s.Times {
+			if math.IsNaN(s.Values[i]) {
+				continue
+			}
 			c := cell{X: 100 * float64(at-p.Scope.From.Unix()) / whole, W: 100*step/whole + 0.05, Text: Text(s.Values[i], panel.Unit)}
 			if panel.Kind == dashboards.States {
 				c.Color = colorOf(panel, s.Values[i])
