@@ -35,8 +35,11 @@ type Env struct {
 	Terminal func(stream any) bool                      // whether Stdin, Stdout or Stderr is a terminal
 	Pause    func(ctx context.Context, d time.Duration) // waits, or returns early at the end of ctx
 	UserName func(uid uint32) string                    // "" when it is not known here
-	FullName func(user string) string                   // a person's name; "" when it is not known here
-	Rlimits  func() []*apiv1.Count                      // soft limits of this process, -1 = unlimited
+	// Beside runs a program that lies beside this one: what few commands need
+	// and would make every command start slower is there.
+	Beside   func(ctx context.Context, stdin io.Reader, program string, args ...string) error
+	FullName func(user string) string // a person's name; "" when it is not known here
+	Rlimits  func() []*apiv1.Count    // soft limits of this process, -1 = unlimited
 	Umask    func() uint32
 }
 
@@ -45,7 +48,7 @@ func OS(version string) *Env {
 	e := &Env{
 		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
-		Now: time.Now, Pause: pause, UserName: userName, FullName: fullName, Rlimits: rlimits, Umask: umask,
+		Now: time.Now, Pause: pause, Beside: beside, UserName: userName, FullName: fullName, Rlimits: rlimits, Umask: umask,
 		Terminal: terminal,
 	}
 	e.Dir = workDir()

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -22,6 +26,21 @@ func handOver(e *Env, cmd *command, args []string) error {
 		return fail(1, fmt.Sprintf("muster: error: %s is not installed beside muster (%s)", cmd.program[0], path))
 	}
 	return fail(1, fmt.Sprintf("muster: error: %s: %v", path, err))
+}
+
+// beside runs a program that lies beside this one; its error is what it said.
+func beside(ctx context.Context, stdin io.Reader, program string, args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(self), program), args...)
+	cmd.Stdin = stdin
+	out, err := cmd.CombinedOutput()
+	if text := strings.TrimSpace(string(out)); err != nil && text != "" {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return err
 }
 
 func initCommand() *command {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"mime"
 	"net/mail"
-	"net/smtp"
 	"os/exec"
 	"strings"
 	"time"
@@ -32,7 +31,8 @@ func (r *reporting) mail(to []string) error {
 	}
 	message := mailText(sender.Address, list, r.page.title, r.page.text(), r.page.html(), r.Now())
 	if server := r.opts.Text("smtp"); server != "" {
-		if err := smtp.SendMail(server, nil, sender.Address, list, message); err != nil {
+		args := append([]string{"mail", "--smtp", server, "--from", sender.Address, "--"}, list...)
+		if err := r.Beside(r.ctx, bytes.NewReader(message), "musterd", args...); err != nil {
 			return r.errorf("%s does not take the mail: %v", server, err)
 		}
 		return nil

@@ -3,13 +3,16 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net"
 	"net/mail"
+	"net/smtp"
 	"strings"
 	"testing"
 
@@ -159,6 +162,16 @@ func TestReportMail(t *testing.T) {
 	go func() { got <- takeMail(l) }()
 	w := newWorld(t)
 	w.reported()
+	w.beside = func(_ context.Context, stdin io.Reader, program string, args ...string) error { // as musterd mail does
+		if program != "musterd" || len(args) != 8 || args[0] != "mail" {
+			return fmt.Errorf("%s %q was called", program, args)
+		}
+		message, err := io.ReadAll(stdin)
+		if err != nil {
+			return err
+		}
+		return smtp.SendMail(args[2], nil, args[4], args[6:], message)
+	}
 	if r := w.run("muster", "report", "12", "--mail", "alice@example.org,bob@example.org", "--from", "muster@example.org", "--smtp", l.Addr().String()); r.code != 0 || r.out != "" {
 		t.Fatalf("exit %d, %s %s", r.code, r.out, r.errOut)
 	}

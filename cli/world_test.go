@@ -230,6 +230,7 @@ func (f *fake) listJobs(q *apiv1.JobFilter) *apiv1.ListJobsReply {
 
 // world is a host with a controller on it.
 type world struct {
+	beside func(ctx context.Context, stdin io.Reader, program string, args ...string) error
 	*fake
 	t      *testing.T
 	env    map[string]string
@@ -289,8 +290,16 @@ func (w *world) run(args ...string) result {
 	return result{code, out.String(), errOut.String()}
 }
 
+// runBeside is the world's programs beside this one: none, unless a test has one.
+func (w *world) runBeside(ctx context.Context, stdin io.Reader, program string, args ...string) error {
+	if w.beside == nil {
+		return fmt.Errorf("%s %s is not here", program, strings.Join(args, " "))
+	}
+	return w.beside(ctx, stdin, program, args...)
+}
+
 func (w *world) world(args []string, out, errOut io.Writer) *Env {
-	e := &Env{
+	e := &Env{Beside: w.runBeside,
 		Args: args, Stdin: strings.NewReader(w.stdin), Stdout: out, Stderr: errOut, Dir: "/lab/jobs", Host: "vm", UID: w.uid, Version: "test", Loc: time.UTC,
 		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: func(_ context.Context, d time.Duration) { w.pauses = append(w.pauses, d) },
 		UserName: func(uid uint32) string { return map[uint32]string{0: "root", 1001: "alice", 1002: "bob"}[uid] },

@@ -60,6 +60,8 @@ func main() {
 			os.Exit(dashboardsCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "alerts":
 			os.Exit(alertsCommand(os.Args[2:], os.Stdout, os.Stderr))
+		case "mail":
+			os.Exit(mailCommand(os.Args[2:], os.Stdin, os.Stderr))
 		case "up", "down":
 			os.Exit(upCommand(verb, os.Args[2:], os.Stdout, os.Stderr))
 		}

@@ -18,7 +18,7 @@ type program struct {
 // programs is checked with `go list -deps`, which sees through every import.
 var programs = []program{
 	{"cmd/muster", []string{mGRPC, "github.com/ClickHouse", "github.com/ebitengine/purego", "github.com/NVIDIA",
-		"github.com/hashicorp/raft", "github.com/prometheus/client_golang"},
+		"github.com/hashicorp/raft", "github.com/prometheus/client_golang", "net/http", "crypto/tls", "text/template"},
 		"a command line is paid for in process starts: a binary that links these starts several times slower"},
 	{"cmd/muster-shepherd", []string{mGRPC, mProtobuf, "github.com/ClickHouse", "github.com/ebitengine/purego", "github.com/NVIDIA",
 		"github.com/hashicorp/raft", "github.com/prometheus/client_golang", "net/http"},
