@@ -288,9 +288,12 @@ func (c *call) waitForJob(rep *apiv1.SubmitReply, array bool) error {
 		if last, err = c.watch(req); err == nil {
 			break
 		}
-		var st *status.Error
-		var gone *unreachable
-		if !errors.As(err, &gone) && (!errors.As(err, &st) || st.Number != 0 || st.Wire != status.Unavailable) {
+		if told && explainError(err).code == spec.CodeInvalidJobID {
+			if last, err = c.endedLongAgo(rep.GetJobId()); err == nil {
+				break // over, and forgotten by the controller, while that was away
+			}
+		}
+		if !wentAway(err) {
 			return c.errorf("waiting for job %d: %s", rep.GetJobId(), explainError(err).text)
 		}
 		if !told {
@@ -320,6 +323,29 @@ func (c *call) waitForJob(rep *apiv1.SubmitReply, array bool) error {
 		return nil
 	}
 	return exit(worst)
+}
+
+// wentAway tells that the controller is being restarted, or is not there.
+func wentAway(err error) bool {
+	var st *status.Error
+	var gone *unreachable
+	if errors.As(err, &gone) || explainError(err).code == spec.CodeStopping {
+		return true
+	}
+	return errors.As(err, &st) && st.Number == 0 && st.Wire == status.Unavailable
+}
+
+// endedLongAgo asks accounting for the end of a job.
+func (c *call) endedLongAgo(id uint32) (*apiv1.JobInfo, error) {
+	var past apiv1.ReasonsReply
+	if err := c.ask(methodAcctReasons, &apiv1.ReasonsQuery{Job: itoa(id)}, &past); err != nil {
+		return nil, err
+	}
+	j := pastJob(past.GetRun())
+	if past.GetRun().GetEnd() == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	return j, nil
 }
 
 // watch follows a job until it has ended, and gives its final record.

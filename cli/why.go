@@ -40,8 +40,17 @@ func runWhy(c *call) error {
 		}
 		every = n
 	}
+	shown := false
 	for {
 		rep, missing, err := c.askWhy()
+		if shown && err != nil && wentAway(err) {
+			c.conn, c.past = nil, nil // a restart of the controller ends no watch
+			c.Pause(c.ctx, time.Duration(every)*time.Second)
+			if c.ctx.Err() != nil {
+				return nil
+			}
+			continue
+		}
 		if err != nil {
 			r := explainError(err)
 			return fail(1, append(r.before("muster why"), "muster why: error: "+r.text)...)
@@ -53,6 +62,7 @@ func runWhy(c *call) error {
 		if err := c.out.Flush(); err != nil {
 			return err
 		}
+		shown = true
 		c.Pause(c.ctx, time.Duration(every)*time.Second)
 		if c.ctx.Err() != nil {
 			return nil

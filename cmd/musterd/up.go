@@ -392,29 +392,39 @@ func (l *local) down() error {
 	return nil
 }
 
-// drainShepherd tells a node's shepherd to end with its last job. One that
-// does not answer is gone already.
+// drainShepherd ends a node's shepherd if it has nothing left; one that does
+// not answer is gone already. With --jobs every job is over and recorded, so
+// that an end which the agent had no time to confirm is kept for nobody.
+// Without, a shepherd with jobs stays, for them and for what their ends were.
 func (l *local) drainShepherd(ctx context.Context, node string) {
 	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.agentDir(node), "shepherd"), version))
 	if err != nil {
 		return
 	}
 	defer c.Close()
-	if _, err := c.Drain(ctx); err != nil {
-		return
-	}
 	runs, err := c.List(ctx)
 	if err != nil {
-		return // it had nothing left and has ended
+		return
 	}
 	live := 0
+	var over []plan.RunKey
 	for i := range runs {
 		if runs[i].State < plan.Exited {
 			live++
+		} else {
+			over = append(over, runs[i].Key)
 		}
 	}
-	if live > 0 {
-		fmt.Fprintf(l.out, "%s: %d jobs go on; their shepherd ends with the last\n", node, live)
+	if l.jobs && len(over) > 0 && c.Ack(ctx, over) == nil {
+		over = nil
+	}
+	switch {
+	case live > 0:
+		fmt.Fprintf(l.out, "%s: %d jobs go on under their shepherd; muster up finds them again\n", node, live)
+	case len(over) > 0:
+		fmt.Fprintf(l.out, "%s: its shepherd keeps the ends of %d jobs until muster up\n", node, len(over))
+	default:
+		_, _ = c.Drain(ctx) // it ends; an answer may be cut short by that
 	}
 }
 

@@ -135,6 +135,11 @@ func (c *Client) Drain(ctx context.Context) ([]plan.RunKey, error) {
 	return a.Known, err
 }
 
+// Resume takes a drain back.
+func (c *Client) Resume(ctx context.Context) error {
+	return c.call(ctx, protocol.OpResume, nil, nil)
+}
+
 // Subscribe begins the news: first every exit that is not acknowledged yet,
 // then starts and exits as they happen, in batches, oldest first. fn is called
 // from one goroutine, which ends with the connection. Call it once.

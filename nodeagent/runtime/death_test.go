@@ -478,3 +478,32 @@ func TestWithoutRoot(t *testing.T) {
 		t.Errorf("only %d tests passed as nobody:\n%s", n, out)
 	}
 }
+
+// TestADrainIsTakenBack: an agent that comes back to the shepherd of its own
+// release finds it ready to start runs, though somebody had it drained.
+func TestADrainIsTakenBack(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	first := l.job("exec 3< " + gate + "; exit 5")
+	l.launch(first)
+	l.begun(first.Key)
+	if _, err := l.client.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := l.client.Launch(t.Context(), []plan.RunSpec{l.job("true")}); err != nil || res[0].Code != plan.RefusedDraining {
+		t.Fatalf("%+v %v", res, err)
+	}
+	l.client.Close()
+	l.connect()
+	l.launch(l.job("exit 7"))
+	openGate(t, gate)
+	if x := l.exit(first.Key); x.Code != 5 {
+		t.Errorf("%+v", x)
+	}
+	if err := l.client.Ack(t.Context(), []plan.RunKey{first.Key}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.client.Greet(t.Context()); err != nil {
+		t.Errorf("after the run that the drain had waited for: %v", err)
+	}
+}

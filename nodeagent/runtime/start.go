@@ -40,8 +40,17 @@ const exitRunning = 3
 func Start(ctx context.Context, cfg Config) (*Client, error) {
 	socket := Socket(cfg.Dir, cfg.Release)
 	c, err := Dial(ctx, socket)
-	if err == nil {
+	switch {
+	case err != nil:
+	case !c.Hello().Draining:
 		return c, nil
+	default:
+		// It was drained, by a `muster down` or by a newer release that has been
+		// taken back: it is wanted again. One that refuses is about to be gone.
+		if err = c.Resume(ctx); err == nil {
+			return c, nil
+		}
+		c.Close()
 	}
 	if err := launchShepherd(ctx, cfg); err != nil {
 		return nil, err

@@ -42,6 +42,7 @@ const (
 	OpAck
 	OpDrain
 	OpEvents
+	OpResume
 )
 
 // Message is one frame's content.

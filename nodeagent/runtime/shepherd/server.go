@@ -144,6 +144,8 @@ func (c *conn) handle(m protocol.Message) bool {
 		c.subscribe(m)
 	case protocol.OpDrain:
 		c.reply(m, s.drain(), nil)
+	case protocol.OpResume:
+		c.reply(m, nil, s.resumeLaunches())
 	default:
 		c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest,
 			Text: fmt.Sprintf("operation %d is not known to release %s", m.Op, s.cfg.Release)})
@@ -244,6 +246,20 @@ func (c *conn) push(events []plan.Event) {
 		return
 	}
 	_ = c.w.Send(frame)
+}
+
+// resumeLaunches takes a drain back: the agent of this release is here again.
+func (s *Shepherd) resumeLaunches() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isGone {
+		return &protocol.Error{Code: protocol.CodeInternal, Text: "this shepherd had nothing left and is ending"}
+	}
+	if s.draining {
+		s.draining = false
+		s.log.Info("the drain is taken back: runs are started again")
+	}
+	return nil
 }
 
 // drain refuses launches from now on and names every key that is known here.
