@@ -63,9 +63,9 @@ func gpuRules() []Rule {
 			Quiet: Case{[]string{`muster_gpus{cluster="lab",type="h100",state="unavailable"} 0x40`, `muster_gpus{cluster="lab",type="h100",state="idle"} 16x40`}, 30}},
 		{Name: "MusterJobGPUIdle", Group: g, Severity: Info, Audience: Users, For: "5m", Board: "muster-job", Vars: map[string]string{"job": "slurm_job_id"},
 			Params:  []Param{{"window", Duration, "30m", "how long a device may do nothing"}, {"above", Number, "0", "GPUs of the job that do nothing"}},
-			Expr:    `count by (slurm_job_id, user, account, partition) (max_over_time(DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""}[$window]) == 0 and on (UUID, slurm_job_id) (DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} offset $window)) > $above`,
+			Expr:    `count by (slurm_job_id, user, account, partition) (max_over_time(DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""}[$window]) == 0 and on (UUID, slurm_job_id) DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} and on (UUID, slurm_job_id) (DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} offset $window)) > $above`,
 			Summary: "Job {{ $labels.slurm_job_id }} holds {{ $value }} GPUs that do nothing", Detail: "{{ $value }} GPUs of job {{ $labels.slurm_job_id }} of {{ $labels.user }} ({{ $labels.account }}) have done nothing for $window. Others wait for them: scancel {{ $labels.slurm_job_id }}, or see the runbook.",
 			Fires: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 + `,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x60`}, 50},
-			Quiet: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 + `,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x20 80 0x39`, `DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-2",hostname="n1",slurm_job_id="8",user="ada",account="ml",partition="gpu"} _x35 0x25`}, 50}},
+			Quiet: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 + `,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x20 80 0x39`, `DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-2",hostname="n1",slurm_job_id="8",user="ada",account="ml",partition="gpu"} _x35 0x25`, `DCGM_FI_DEV_GPU_UTIL{gpu="2",UUID="GPU-3",hostname="n1",slurm_job_id="9",user="ada",account="ml",partition="gpu"} 0x44 stale`}, 50}},
 	}
 }

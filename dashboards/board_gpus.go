@@ -10,8 +10,8 @@ func gpus() Board {
 				figure("Lost", "Devices that do not answer. Each is a node to drain: see the runbook of GPUOffTheBus.", Count, `count(muster_gpu_up{`+of+`} == 0)`).colored(Green, Step{1, Red}).
 					empty("every device answers"),
 				figure("Held by jobs", "Share of the devices that a job holds.", Ratio, `count(muster_gpu_job_info{`+of+`}) / count(muster_gpu_up{`+of+`})`).top(1).empty("no job holds a GPU"),
-				figure("Held but idle", "Devices that a job holds and whose multiprocessors have done nothing for ten minutes.", Count,
-					`count(max_over_time(DCGM_FI_DEV_GPU_UTIL{`+of+`,slurm_job_id!=""}[10m]) == 0)`).colored(Green, Step{1, Orange}).empty("every device that is held works"),
+				figure("Held but idle", "Devices that a job holds and that have done nothing for ten minutes, or since the job got them.", Count,
+					`count(`+heldIdle(of)+`)`).colored(Green, Step{1, Orange}).empty("every device that is held works"),
 				figure("Utilisation of held devices", "Mean utilisation of the devices that jobs hold.", Ratio, `avg(DCGM_FI_DEV_GPU_UTIL{`+of+`,slurm_job_id!=""}) / 100`).
 					colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).empty("no job holds a GPU"),
 				figure("Power", "What they draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{`+of+`})`).linked(Energy, "", ""),
@@ -26,14 +26,21 @@ func gpus() Board {
 		}}
 }
 
+// heldIdle are the devices that a job holds now and that did nothing lately. A
+// job that is over is not in it, though its series still lie in the range.
+func heldIdle(of string) string {
+	held := `DCGM_FI_DEV_GPU_UTIL{` + of + `,slurm_job_id!=""}`
+	return `max_over_time(` + held + `[10m]) == 0 and on (UUID, slurm_job_id) ` + held
+}
+
 func gpuUse(of string) []Panel {
 	return []Panel{
 		{Title: "Utilisation of each device over time", Kind: HeatMap, Unit: Percent, Max: 100, Height: 10,
 			Description: "A line for each device. A dark line that the panel below names as held is an allocation that does nothing.",
 			Queries:     []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + of + `})`, Legend: "{{hostname}} {{gpu}}"}}},
 		{Title: "Held but idle", Kind: Table, Unit: Percent, Width: 12,
-			Description: "Devices that a job holds and whose utilisation was 0 for ten minutes, with who holds them.",
-			Queries:     []Query{{Expr: `max_over_time(DCGM_FI_DEV_GPU_UTIL{` + of + `,slurm_job_id!=""}[10m]) == 0`}},
+			Description: "Devices that a job holds and whose utilisation was 0 for ten minutes, or since the job got them, with who holds them.",
+			Queries:     []Query{{Expr: heldIdle(of)}},
 			Links:       []Link{{Job, "job", "slurm_job_id"}, {People, "user", "user"}}, MayBeEmpty: "every device that is held works"},
 		stack("By type and state", "Devices by type and what they are given to. One type full while another idles: jobs ask for the wrong one.", Count,
 			Query{Expr: `sum by (type, state) (muster_gpus{cluster="$cluster"})`, Legend: "{{type}} {{state}}"}),

@@ -140,11 +140,12 @@ const (
 	Energy     = "muster-energy"
 	Pipeline   = "muster-pipeline"
 	Alerts     = "muster-alerts"
+	Limits     = "muster-limits"
 )
 
 // All lists every dashboard, in the order in which people read them.
 func All() []Board {
-	return []Board{overview(), queue(), job(), people(), node(), gpus(), fairshare(), internals(), efficiency(), energy(), pipeline(), alerts()}
+	return []Board{overview(), queue(), job(), people(), node(), gpus(), fairshare(), internals(), efficiency(), limits(), energy(), pipeline(), alerts()}
 }
 
 // The variables that several dashboards share.
