@@ -38,6 +38,8 @@ Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodena
 			{"uhold", "JOB...", "the same, so that the owner can release them"},
 			{"release", "JOB...", "undo a hold"},
 			{"requeue", "JOB...", "put jobs back into the queue"},
+			{"suspend", "JOB...", "stop the processes of running jobs (operators); they keep what they hold"},
+			{"resume", "JOB...", "let suspended jobs go on"},
 			{"requeuehold", "JOB...", "the same, held"},
 			{"update", "KEY=VALUE...", "change a job (jobid=), nodes (nodename=) or a reservation (reservationname=)"},
 			{"wait_job", "JOB", "wait until a job runs; exit code 1 if it ends before"},
@@ -85,8 +87,8 @@ func laterVerbs() map[string]string {
 	return map[string]string{
 		"abort": "stop the controller with shutdown", "cancel_reboot": power, "completing": "use squeue -t CG", "fsdampeningfactor": "fair share is still to come", "getaddrs": "use show node",
 		"listjobs": steps, "listpids": steps, "liststeps": steps, "notify": steps, "pidinfo": steps, "power": power, "reboot": power,
-		"resume": "jobs are not suspended yet", "suspend": "jobs are not suspended yet", "schedloglevel": "the daemons' log is set in muster.yaml",
-		"setdebug": "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml", "takeover": "controllers elect their leader themselves",
+		"schedloglevel": "the daemons' log is set in muster.yaml",
+		"setdebug":      "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml", "takeover": "controllers elect their leader themselves",
 		"top": "use update priority=", "write": "the controller does not give scripts back yet",
 	}
 }
@@ -115,6 +117,10 @@ func (c *call) verb(name string, args []string) error {
 	switch name {
 	case "show":
 		return c.show(args)
+	case "suspend":
+		return c.control(apiv1.ControlJobsRequest_SUSPEND, args, true)
+	case "resume":
+		return c.control(apiv1.ControlJobsRequest_RESUME, args, true)
 	case "create":
 		return c.createReservation(args)
 	case "delete":

@@ -109,7 +109,7 @@ func jobRecord(v *jobView, r jobRow, details bool) *record {
 	if j.GetBackfilled() {
 		scheduler = "Backfill"
 	}
-	rec.line("SuspendTime=None SecsPreSuspend=0", "LastSchedEval="+v.time(j.GetLastSchedEval()), "Scheduler="+scheduler)
+	rec.line("SuspendTime="+v.timeOr(j.GetSuspendedAt(), "None")+" SecsPreSuspend="+itoa(j.GetPaused()/second), "LastSchedEval="+v.time(j.GetLastSchedEval()), "Scheduler="+scheduler)
 	rec.line("Partition="+j.GetPartition(), "AllocNode:Sid="+or(s.GetSubmitHost(), na)+":0")
 	rec.line("ReqNodeList="+or(s.GetNodes(), null), "ExcNodeList="+or(s.GetExclude(), null))
 	list := "NodeList=" + j.GetNodes()

@@ -69,7 +69,10 @@ func elapsed(j *apiv1.JobInfo, now int64) int64 {
 	if j.GetStart() == 0 || spec.JobState(j.GetState()) == spec.Pending || end < j.GetStart() {
 		return 0
 	}
-	return end - j.GetStart()
+	if at := j.GetSuspendedAt(); at != 0 {
+		end = at
+	}
+	return end - j.GetStart() - j.GetPaused()
 }
 
 // toTRES reads a vector.

@@ -46,6 +46,12 @@ type Requeue struct {
 	Hold   spec.Hold
 }
 
+// Suspend stops a running job's processes; it keeps what it holds.
+type Suspend struct{ Target Target }
+
+// Resume lets a suspended job go on.
+type Resume struct{ Target Target }
+
 // UpdateJob changes a job. Keys are scontrol's, in lower case.
 type UpdateJob struct {
 	Target  Target
@@ -159,6 +165,8 @@ func (Cancel) command() string            { return "cancel" }
 func (Hold) command() string              { return "hold" }
 func (Release) command() string           { return "release" }
 func (Requeue) command() string           { return "requeue" }
+func (Suspend) command() string           { return "suspend" }
+func (Resume) command() string            { return "resume" }
 func (UpdateJob) command() string         { return "update job" }
 func (UpdateNode) command() string        { return "update node" }
 func (RegisterNode) command() string      { return "register" }

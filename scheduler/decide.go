@@ -42,6 +42,10 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.release(c)
 	case Requeue:
 		return d.requeue(c)
+	case Suspend:
+		return d.suspend(c)
+	case Resume:
+		return d.resume(c)
 	case UpdateJob:
 		return d.updateJob(c)
 	case UpdateNode:

@@ -36,6 +36,9 @@ func (d *decision) cancel(c Cancel) error {
 		return d.emit(&event.JobEnded{UID: j.UID, Attempt: j.Attempt, State: spec.Cancelled,
 			Reason: spec.Reason{Code: spec.ReasonNone}, By: d.t.Actor.UID})
 	}
+	if !ends && j.State == spec.Suspended {
+		return spec.Refuse(spec.CodeJobSuspended, "")
+	}
 	if !ends {
 		return d.emit(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: c.Signal, Scope: c.Scope})
 	}
@@ -106,6 +109,41 @@ func (d *decision) requeue(c Requeue) error {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
 	return d.end(j, event.EndRequeue, true, c.Hold, "")
+}
+
+// suspend stops a job. It keeps its nodes, so that it can go on at any time.
+func (d *decision) suspend(c Suspend) error {
+	j, err := d.target(c.Target, false)
+	switch {
+	case err != nil:
+		return err
+	case j.State == spec.Pending:
+		return spec.Refuse(spec.CodeJobPending, "")
+	case j.State == spec.Suspended:
+		return spec.Refuse(spec.CodeJobSuspended, "")
+	case j.State.Terminal():
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	case j.Ending != nil:
+		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
+	}
+	return d.emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
+}
+
+func (d *decision) resume(c Resume) error {
+	j, err := d.target(c.Target, false)
+	switch {
+	case err != nil:
+		return err
+	case j.State == spec.Pending:
+		return spec.Refuse(spec.CodeJobPending, "")
+	case j.State.Terminal():
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	case j.State != spec.Suspended:
+		return spec.Refuse(spec.CodeJobNotSuspended, "")
+	case j.Ending != nil:
+		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
+	}
+	return d.emit(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
 }
 
 // queueAgain closes an attempt whose nodes are all done and puts the job back

@@ -56,7 +56,7 @@ func verbs() map[string]verb {
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update,
 		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "lost": lost, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "batchover": batchOver,
-		"start": planned, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
+		"start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
 	}
 }
 

@@ -23,6 +23,26 @@ func hold(s *session, args []string) error {
 	return s.eachJob(args[1:], func(t scheduler.Target) scheduler.Command { return scheduler.Hold{Target: t, By: s.holder()} })
 }
 
+// suspend stops jobs; goon lets them go on.
+//
+//	$ suspend 4
+func suspend(s *session, args []string) error {
+	for _, a := range args[1:] {
+		t, _, err := s.target(a)
+		if err != nil {
+			return err
+		}
+		var cmd scheduler.Command = scheduler.Suspend{Target: t}
+		if args[0] == "goon" {
+			cmd = scheduler.Resume{Target: t}
+		}
+		if _, err := s.decide(cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // release ends a hold.
 //
 //	$ release 4

@@ -353,7 +353,11 @@ func (w *world) control() {
 	if j == nil {
 		return
 	}
-	switch w.n("control", 0, 6) {
+	switch w.n("control", 0, 8) {
+	case 7:
+		w.decide(scheduler.Suspend{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}})
+	case 8:
+		w.decide(scheduler.Resume{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}})
 	case 0:
 		w.decide(scheduler.Cancel{Target: w.targetOf(j)})
 	case 1:

@@ -65,7 +65,7 @@ func (j *job) row(seq uint64) JobRow {
 		return r
 	}
 	r.Attempt, r.Limit, r.Alloc = j.Attempt, limit(j.Limit), amounts(j.Alloc.TRES)
-	r.NodeList = nodeList(j.Alloc)
+	r.NodeList, r.Suspended = nodeList(j.Alloc), int64(j.Paused/spec.Microsecond)
 	if j.Alloc.Reservation != "" {
 		r.Reservation = j.Alloc.Reservation
 	}

@@ -45,6 +45,8 @@ type job struct {
 	By       uint32           `cbor:"36,keyasint,omitempty"`
 	Hold     spec.Hold        `cbor:"38,keyasint,omitempty"`
 	Begin    spec.Instant     `cbor:"39,keyasint,omitempty"` // not before
+	Paused   spec.Span        `cbor:"60,keyasint,omitempty"` // how long the run was suspended before
+	Stopped  spec.Instant     `cbor:"61,keyasint,omitempty"` // since when it is suspended; 0 = it is not
 
 	spec    *spec.JobSpec // shared by the tasks of an array
 	touched bool          // is in Tally.touched
@@ -257,6 +259,7 @@ func (t *Tally) ended(env *event.Envelope, e *event.JobEnded) error {
 	if j.State.Terminal() || e.Attempt != j.Attempt || !e.State.Terminal() {
 		return contradiction("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
 	}
+	j.unsuspend(env.At)
 	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = e.State, e.Exit, e.Derived, e.Reason, e.By, env.At
 	t.touch(j, env)
 	if j.Start == 0 || int(j.Given) == len(j.Done) {
@@ -294,6 +297,7 @@ func (t *Tally) requeued(env *event.Envelope, e *event.JobRequeued) error {
 		return contradiction("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
 	}
 	if !j.Over {
+		j.unsuspend(env.At)
 		j.Exit, j.End = e.Exit, env.At
 		name := Requeued
 		if e.State != spec.Pending {
@@ -352,4 +356,41 @@ func (t *Tally) stepEnded(env *event.Envelope, e *event.StepEnded) error {
 		t.out.Steps = append(t.out.Steps, row)
 	}
 	return nil
+}
+
+// suspended notes since when a run's processes stand still. It keeps what it
+// holds, so what its nodes gave goes on.
+func (t *Tally) suspended(env *event.Envelope, e *event.JobSuspended) error {
+	j, err := t.attempt(e.UID, e.Attempt)
+	if err != nil {
+		return err
+	}
+	if j.State != spec.Running {
+		return contradiction("job uid %d is %s and cannot be suspended", e.UID, j.State)
+	}
+	j.State, j.Stopped = spec.Suspended, env.At
+	t.touch(j, env)
+	return nil
+}
+
+func (t *Tally) resumed(env *event.Envelope, e *event.JobResumed) error {
+	j, err := t.attempt(e.UID, e.Attempt)
+	if err != nil {
+		return err
+	}
+	if j.State != spec.Suspended {
+		return contradiction("job uid %d is %s, not suspended", e.UID, j.State)
+	}
+	j.State = spec.Running
+	j.unsuspend(env.At)
+	t.touch(j, env)
+	return nil
+}
+
+// unsuspend counts the time since a run was suspended.
+func (j *job) unsuspend(now spec.Instant) {
+	if j.Stopped != 0 {
+		j.Paused += now.Sub(j.Stopped)
+		j.Stopped = 0
+	}
 }

@@ -127,6 +127,10 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.ended(env, e)
 	case *event.JobNodeDone:
 		return t.nodeDone(env, e)
+	case *event.JobSuspended:
+		return t.suspended(env, e)
+	case *event.JobResumed:
+		return t.resumed(env, e)
 	case *event.JobRequeued:
 		return t.requeued(env, e)
 	case *event.JobPurged:
@@ -234,6 +238,10 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.JobEndRequested:
 		return e.UID, e.Attempt, ""
 	case *event.JobSignalled:
+		return e.UID, e.Attempt, ""
+	case *event.JobSuspended:
+		return e.UID, e.Attempt, ""
+	case *event.JobResumed:
 		return e.UID, e.Attempt, ""
 	case *event.JobEnded:
 		return e.UID, e.Attempt, ""

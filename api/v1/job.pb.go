@@ -90,6 +90,8 @@ const (
 	ControlJobsRequest_REQUEUE          ControlJobsRequest_Verb = 4
 	ControlJobsRequest_REQUEUE_HOLD     ControlJobsRequest_Verb = 5
 	ControlJobsRequest_UPDATE           ControlJobsRequest_Verb = 6
+	ControlJobsRequest_SUSPEND          ControlJobsRequest_Verb = 7
+	ControlJobsRequest_RESUME           ControlJobsRequest_Verb = 8
 )
 
 // Enum value maps for ControlJobsRequest_Verb.
@@ -102,6 +104,8 @@ var (
 		4: "REQUEUE",
 		5: "REQUEUE_HOLD",
 		6: "UPDATE",
+		7: "SUSPEND",
+		8: "RESUME",
 	}
 	ControlJobsRequest_Verb_value = map[string]int32{
 		"VERB_UNSPECIFIED": 0,
@@ -111,6 +115,8 @@ var (
 		"REQUEUE":          4,
 		"REQUEUE_HOLD":     5,
 		"UPDATE":           6,
+		"SUSPEND":          7,
+		"RESUME":           8,
 	}
 )
 
@@ -1657,6 +1663,8 @@ type JobInfo struct {
 	Stdin           string                 `protobuf:"bytes,57,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Changed         uint64                 `protobuf:"varint,58,opt,name=changed,proto3" json:"changed,omitempty"` // sequence number of its last event
 	Steps           []*StepInfo            `protobuf:"bytes,59,rep,name=steps,proto3" json:"steps,omitempty"`
+	Paused          int64                  `protobuf:"varint,90,opt,name=paused,proto3" json:"paused,omitempty"`                              // how long the attempt was suspended before, nanoseconds
+	SuspendedAt     int64                  `protobuf:"varint,91,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"` // since when it is; 0 = it is not
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2041,6 +2049,20 @@ func (x *JobInfo) GetSteps() []*StepInfo {
 		return x.Steps
 	}
 	return nil
+}
+
+func (x *JobInfo) GetPaused() int64 {
+	if x != nil {
+		return x.Paused
+	}
+	return 0
+}
+
+func (x *JobInfo) GetSuspendedAt() int64 {
+	if x != nil {
+		return x.SuspendedAt
+	}
+	return 0
 }
 
 type StepInfo struct {
@@ -3253,7 +3275,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04gpus\x18\x04 \x03(\v2\x11.muster.v1.GpuRefR\x04gpus\x12$\n" +
 	"\x04gres\x18\x05 \x03(\v2\x10.muster.v1.CountR\x04gres\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
-	"\x04done\x18\a \x01(\bR\x04done\"\x9d\f\n" +
+	"\x04done\x18\a \x01(\bR\x04done\"\xd8\f\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3320,7 +3342,9 @@ const file_job_proto_rawDesc = "" +
 	"\x06stderr\x188 \x01(\tR\x06stderr\x12\x14\n" +
 	"\x05stdin\x189 \x01(\tR\x05stdin\x12\x18\n" +
 	"\achanged\x18: \x01(\x04R\achanged\x12)\n" +
-	"\x05steps\x18; \x03(\v2\x13.muster.v1.StepInfoR\x05steps\"\xc6\x01\n" +
+	"\x05steps\x18; \x03(\v2\x13.muster.v1.StepInfoR\x05steps\x12\x16\n" +
+	"\x06paused\x18Z \x01(\x03R\x06paused\x12!\n" +
+	"\fsuspended_at\x18[ \x01(\x03R\vsuspendedAt\"\xc6\x01\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3367,14 +3391,14 @@ const file_job_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\v2\x10.muster.v1.ErrorR\x05error\"<\n" +
 	"\n" +
 	"JobResults\x12.\n" +
-	"\aresults\x18\x01 \x03(\v2\x14.muster.v1.JobResultR\aresults\"\xd1\x02\n" +
+	"\aresults\x18\x01 \x03(\v2\x14.muster.v1.JobResultR\aresults\"\xeb\x02\n" +
 	"\x12ControlJobsRequest\x126\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\".muster.v1.ControlJobsRequest.VerbR\x04verb\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12D\n" +
 	"\achanges\x18\x03 \x03(\v2*.muster.v1.ControlJobsRequest.ChangesEntryR\achanges\x1a:\n" +
 	"\fChangesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04HOLD\x10\x01\x12\r\n" +
@@ -3383,7 +3407,10 @@ const file_job_proto_rawDesc = "" +
 	"\aREQUEUE\x10\x04\x12\x10\n" +
 	"\fREQUEUE_HOLD\x10\x05\x12\n" +
 	"\n" +
-	"\x06UPDATE\x10\x06\"\x1e\n" +
+	"\x06UPDATE\x10\x06\x12\v\n" +
+	"\aSUSPEND\x10\a\x12\n" +
+	"\n" +
+	"\x06RESUME\x10\b\"\x1e\n" +
 	"\n" +
 	"WhyRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"\xc6\x03\n" +

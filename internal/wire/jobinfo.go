@@ -107,9 +107,10 @@ func (s *Shower) allocation(j *state.Job, out *apiv1.JobInfo) {
 	a := j.Alloc
 	out.Partition, out.Nodes, out.BatchHost = a.Partition, hostlist.Fold(a.NodeNames()), a.Nodes[0].Name
 	out.NumNodes, out.NumCpus, out.AllocTres = uint32(len(a.Nodes)), uint32(a.TRES.CPU), TRES(a.TRES)
-	if j.State.Active() && j.Limit != spec.Infinite {
-		out.End = int64(j.Deadline())
+	if at := j.Deadline(); j.State.Active() && at != spec.FarFuture {
+		out.End = int64(at)
 	}
+	out.Paused, out.SuspendedAt = int64(j.Paused), int64(j.SuspendedAt)
 	if !s.detail {
 		return
 	}

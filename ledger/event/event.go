@@ -50,6 +50,8 @@ const (
 	KindStepStarted     Kind = 54
 	KindStepEnded       Kind = 55
 	KindJobsAccruing    Kind = 56
+	KindJobSuspended    Kind = 57
+	KindJobResumed      Kind = 58
 
 	KindNodeRegistered Kind = 70
 	KindNodeStateSet   Kind = 71

@@ -202,3 +202,16 @@ type StepEnded struct {
 	Result  StepResult    `cbor:"5,keyasint"`
 	Usage   spec.Usage    `cbor:"6,keyasint"`
 }
+
+// JobSuspended stops the processes of a running attempt. It keeps what it
+// holds, and its time limit stands still.
+type JobSuspended struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+}
+
+// JobResumed lets a suspended attempt go on.
+type JobResumed struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+}

@@ -126,6 +126,12 @@ func (*StepEnded) Kind() Kind { return KindStepEnded }
 func (*JobsAccruing) Kind() Kind { return KindJobsAccruing }
 
 // Kind implements Event.
+func (*JobSuspended) Kind() Kind { return KindJobSuspended }
+
+// Kind implements Event.
+func (*JobResumed) Kind() Kind { return KindJobResumed }
+
+// Kind implements Event.
 func (*NodeRegistered) Kind() Kind { return KindNodeRegistered }
 
 // Kind implements Event.
@@ -178,6 +184,8 @@ func (*JobPurged) sealed()            {}
 func (*StepStarted) sealed()          {}
 func (*StepEnded) sealed()            {}
 func (*JobsAccruing) sealed()         {}
+func (*JobSuspended) sealed()         {}
+func (*JobResumed) sealed()           {}
 func (*NodeRegistered) sealed()       {}
 func (*NodeStateSet) sealed()         {}
 func (*NodeLost) sealed()             {}
@@ -273,6 +281,10 @@ func fresh(k Kind) Event {
 		return new(StepEnded)
 	case KindJobsAccruing:
 		return new(JobsAccruing)
+	case KindJobSuspended:
+		return new(JobSuspended)
+	case KindJobResumed:
+		return new(JobResumed)
 	case KindNodeRegistered:
 		return new(NodeRegistered)
 	case KindNodeStateSet:
@@ -331,6 +343,8 @@ func Kinds() []Kind {
 		KindStepStarted,
 		KindStepEnded,
 		KindJobsAccruing,
+		KindJobSuspended,
+		KindJobResumed,
 		KindNodeRegistered,
 		KindNodeStateSet,
 		KindNodeLost,
@@ -425,6 +439,10 @@ func (k Kind) String() string {
 		return "StepEnded"
 	case KindJobsAccruing:
 		return "JobsAccruing"
+	case KindJobSuspended:
+		return "JobSuspended"
+	case KindJobResumed:
+		return "JobResumed"
 	case KindNodeRegistered:
 		return "NodeRegistered"
 	case KindNodeStateSet:

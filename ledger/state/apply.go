@@ -96,6 +96,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyStarted(env, e)
 	case *event.JobEndRequested:
 		err = s.applyEndRequested(env, e)
+	case *event.JobSuspended:
+		err = s.applySuspended(env, e)
+	case *event.JobResumed:
+		err = s.applyResumed(env, e)
 	case *event.JobSignalled:
 		err = s.applySignalled(env, e)
 	case *event.JobEnded:

@@ -22,6 +22,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	count := uint64(j.Count())
 	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
 	j.Ended, j.EndSeq = env.At, env.Seq
+	j.unsuspend(env.At)
 	if !wasActive {
 		j.Alloc, j.Done = nil, nil
 	} else {
@@ -116,6 +117,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 			a.OK -= count
 		}
 	})
+	j.unsuspend(env.At)
 	j.State, j.Hold, j.Reason, j.Begin = spec.Pending, e.Hold, e.Reason, e.Begin
 	j.Submitted, j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, 0, false
 	j.Restarts++
@@ -190,6 +192,43 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 	j.Steps = slices.Clone(j.Steps)
 	res := e.Result
 	j.Steps[i].State, j.Steps[i].Ended, j.Steps[i].Result, j.Steps[i].Usage = e.State, env.At, &res, e.Usage
+	s.store(j)
+	return nil
+}
+
+// unsuspend counts the time since a job was suspended.
+func (j *Job) unsuspend(now spec.Instant) {
+	if j.SuspendedAt != 0 {
+		j.Paused += now.Sub(j.SuspendedAt)
+		j.SuspendedAt = 0
+	}
+}
+
+func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.State != spec.Running || j.Attempt != e.Attempt {
+		return contradiction("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, j.State)
+	}
+	j.State, j.SuspendedAt = spec.Suspended, env.At
+	j.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: env.Seq}
+	s.store(j)
+	return nil
+}
+
+func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.State != spec.Suspended || j.Attempt != e.Attempt {
+		return contradiction("attempt %d of job uid %d is not suspended (%s)", e.Attempt, e.UID, j.State)
+	}
+	j.State = spec.Running
+	j.unsuspend(env.At)
+	j.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: env.Seq}
 	s.store(j)
 	return nil
 }

@@ -311,6 +311,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
 	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
+	j.Paused, j.SuspendedAt = 0, 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if j.Eligible == 0 {

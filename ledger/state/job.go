@@ -40,16 +40,18 @@ type Job struct {
 	Backfill bool             `cbor:"24,keyasint,omitempty"`
 	Ending   *Ending          `cbor:"25,keyasint,omitempty"` // the decision to end the attempt
 
-	Exit       spec.ExitStatus   `cbor:"26,keyasint"`
-	Derived    spec.ExitStatus   `cbor:"27,keyasint"`
-	EndedBy    uint32            `cbor:"28,keyasint,omitempty"` // uid that cancelled
-	Usage      spec.Usage        `cbor:"29,keyasint"`           // of the attempt's nodes that are done
-	Batch      *event.StepResult `cbor:"30,keyasint,omitempty"`
-	StartPrio  uint32            `cbor:"31,keyasint,omitempty"`
-	Steps      []Step            `cbor:"32,keyasint,omitempty"`
-	Submitter  event.Actor       `cbor:"33,keyasint"`
-	LastSignal *Signal           `cbor:"34,keyasint,omitempty"`
-	Warned     bool              `cbor:"35,keyasint,omitempty"` // the signal before the end was sent in this attempt
+	Exit        spec.ExitStatus   `cbor:"26,keyasint"`
+	Derived     spec.ExitStatus   `cbor:"27,keyasint"`
+	EndedBy     uint32            `cbor:"28,keyasint,omitempty"` // uid that cancelled
+	Usage       spec.Usage        `cbor:"29,keyasint"`           // of the attempt's nodes that are done
+	Batch       *event.StepResult `cbor:"30,keyasint,omitempty"`
+	StartPrio   uint32            `cbor:"31,keyasint,omitempty"`
+	Steps       []Step            `cbor:"32,keyasint,omitempty"`
+	Submitter   event.Actor       `cbor:"33,keyasint"`
+	LastSignal  *Signal           `cbor:"34,keyasint,omitempty"`
+	Warned      bool              `cbor:"35,keyasint,omitempty"` // the signal before the end was sent in this attempt
+	Paused      spec.Span         `cbor:"60,keyasint,omitempty"` // how long the attempt was suspended before
+	SuspendedAt spec.Instant      `cbor:"61,keyasint,omitempty"` // since when it is; 0 = it is not
 	// Accrue is since when an eligible job ages, where not since it became
 	// eligible: a MaxJobsAccrue limit kept it from it (NoAccrue: it still does).
 	Accrue   spec.Instant `cbor:"36,keyasint,omitempty"`
@@ -71,6 +73,12 @@ func (j *Job) AgesSince() spec.Instant {
 func (j *Job) aging() bool {
 	return j.State == spec.Pending && j.Hold == spec.NotHeld && j.AgesSince() != 0
 }
+
+// sigStop and sigCont are what a suspended and a resumed job get.
+const (
+	sigCont = 18
+	sigStop = 19
+)
 
 // Ending is the decision that an attempt must end.
 type Ending struct {
@@ -153,9 +161,13 @@ func (j *Job) HoldsNodes() bool {
 }
 
 // Deadline is when the time limit of a running job ends; FarFuture if never.
+// While a job is suspended its limit stands still.
 func (j *Job) Deadline() spec.Instant {
-	if !j.State.Active() {
+	switch {
+	case !j.State.Active():
 		return 0
+	case j.State == spec.Suspended || j.Limit == spec.Infinite:
+		return spec.FarFuture // nobody knows
 	}
-	return j.Started.Add(j.Limit)
+	return j.Started.Add(j.Limit + j.Paused)
 }

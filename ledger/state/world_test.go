@@ -330,6 +330,12 @@ func (w *world) request() {
 	}
 	if w.coin() {
 		w.put(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: 10})
+		switch j = w.s.Job(j.UID); {
+		case j.State == spec.Suspended:
+			w.put(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
+		case j.State == spec.Running:
+			w.put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
+		}
 		return
 	}
 	w.put(&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: event.EndCause(w.int(1, 8)), By: 3, Requeue: w.coin()})

@@ -30,7 +30,11 @@ func (h *hub) effects(f *flight) {
 				h.terminate(f.state, j, "")
 			}
 		case *event.JobSignalled:
-			h.signal(f.state.Job(e.UID))
+			h.signal(f.state.Job(e.UID), "")
+		case *event.JobSuspended:
+			h.signal(f.state.Job(e.UID), "")
+		case *event.JobResumed:
+			h.signal(f.state.Job(e.UID), "")
 		}
 	}
 }
@@ -51,6 +55,9 @@ func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
 		desired = append(desired, runKey(j))
 		if j.State.Active() && j.Ending == nil {
 			h.launch(v.State, uid, node)
+			if j.Paused > 0 || j.State == spec.Suspended { // it stands still there, or goes on
+				h.signal(j, node)
+			}
 		} else {
 			h.terminate(v.State, j, node)
 		}
@@ -172,13 +179,17 @@ func endNote(j *state.Job) string {
 	return ""
 }
 
-func (h *hub) signal(j *state.Job) {
+func (h *hub) signal(j *state.Job, only string) {
 	if j == nil || j.Alloc == nil || j.LastSignal == nil {
 		return
 	}
 	s := &apiv1.SignalRun{Signal: j.LastSignal.Number, Scope: uint32(j.LastSignal.Scope), Seq: j.LastSignal.Seq}
 	for i := range j.Alloc.Nodes {
-		if conn := h.conn(j.Alloc.Nodes[i].Name); conn != nil && !j.Done.Has(i) {
+		name := j.Alloc.Nodes[i].Name
+		if only != "" && name != only {
+			continue
+		}
+		if conn := h.conn(name); conn != nil && !j.Done.Has(i) {
 			conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: s}})
 		}
 	}

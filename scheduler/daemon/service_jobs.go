@@ -471,7 +471,8 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 			r := &apiv1.JobResult{Job: expr, JobId: uint32(j.ID)}
 			out.Results = append(out.Results, r)
 			cmd := s.control(req, t, who, j)
-			if !s.may(who, j) {
+			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND || req.GetVerb() == apiv1.ControlJobsRequest_RESUME
+			if !s.may(who, j) || (operators && !s.admin(who)) {
 				r.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
 			} else if cmd == nil {
 				r.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
@@ -505,6 +506,10 @@ func (s *ClusterService) control(req *apiv1.ControlJobsRequest, t scheduler.Targ
 		return scheduler.Requeue{Target: t}
 	case apiv1.ControlJobsRequest_REQUEUE_HOLD:
 		return scheduler.Requeue{Target: t, Hold: by}
+	case apiv1.ControlJobsRequest_SUSPEND:
+		return scheduler.Suspend{Target: t}
+	case apiv1.ControlJobsRequest_RESUME:
+		return scheduler.Resume{Target: t}
 	case apiv1.ControlJobsRequest_UPDATE:
 		c := scheduler.UpdateJob{Target: t, Admin: admin}
 		for k, v := range req.GetChanges() {

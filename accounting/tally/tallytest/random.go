@@ -23,7 +23,7 @@ func Random(t *rapid.T, steps int) *History {
 	w.Nodes(3, 4, 8000, 2)
 	w.Accounts([]string{"ml", "bio"}, map[string][]string{"ml": {"alice", "bob"}, "bio": {"eve"}})
 	ops := []func(){w.submit, w.submit, w.start, w.start, w.start, w.start, w.nodeDone, w.nodeDone, w.nodeDone, w.end, w.end, w.end,
-		w.requeue, w.requeue, w.split, w.split, w.purge, w.reason, w.hold, w.step, w.node, w.update, w.config}
+		w.requeue, w.requeue, w.split, w.split, w.purge, w.reason, w.hold, w.step, w.node, w.update, w.config, w.suspend}
 	for range steps {
 		w.Now = w.Now.Add(spec.Span(rapid.IntRange(0, 40).Draw(t, "ms"))*spec.Millisecond + spec.Span(rapid.IntRange(0, 5000).Draw(t, "ns")))
 		if rapid.IntRange(0, 60).Draw(t, "jump") == 0 {
@@ -255,4 +255,16 @@ func (w *world) config() {
 		c.Nodes = w.conf.Nodes
 	}
 	w.Put(&event.ConfigAdopted{Config: &c})
+}
+
+// suspend stops a job that runs, or lets one go on.
+func (w *world) suspend() {
+	j := w.some(func(j *state.Job) bool { return j.State.Active() && j.Ending == nil })
+	switch {
+	case j == nil:
+	case j.State == spec.Suspended:
+		w.Put(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
+	default:
+		w.Put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
+	}
 }

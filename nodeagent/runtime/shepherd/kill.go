@@ -88,12 +88,19 @@ func (s *Shepherd) deliver(r *run, sig unix.Signal, scope plan.Scope) {
 		s.kill(r)
 		return
 	}
-	pids, err := s.members(r)
-	if err != nil {
-		s.log.Warn("signal not delivered", "run", r.Key.String(), "err", err)
-	}
-	for _, pid := range pids {
-		_ = unix.Kill(pid, sig)
+	sent := map[int]bool{}
+	for again := true; again; { // a process may make others before it is stopped itself
+		pids, err := s.members(r)
+		if err != nil {
+			s.log.Warn("signal not delivered", "run", r.Key.String(), "err", err)
+		}
+		again = false
+		for _, pid := range pids {
+			if !sent[pid] {
+				sent[pid], again = true, sig == unix.SIGSTOP
+				_ = unix.Kill(pid, sig)
+			}
+		}
 	}
 }
 
