@@ -180,14 +180,14 @@ type SchedConfig struct {
 	PreemptType  string   `cbor:"12,keyasint,omitempty"`
 	PreemptMode  string   `cbor:"13,keyasint,omitempty"`
 	ArrayResv    uint32   `cbor:"14,keyasint,omitempty"` // bf_max_job_array_resv
-	// Firm is how many waiting jobs, by priority, have reservations that nobody
-	// may delay; behind them the shortest jobs start first. 0 = all (bf_firm).
-	Firm uint32 `cbor:"44,keyasint,omitempty"`
 	// Preemption, besides PreemptType and PreemptMode.
 	PreemptExempt     Span   `cbor:"40,keyasint,omitempty"` // no job is preempted before it ran this long
 	PreemptYoungest   bool   `cbor:"41,keyasint,omitempty"` // youngest_first
 	PreemptStrict     bool   `cbor:"42,keyasint,omitempty"` // strict_order
 	PreemptExemptPrio uint32 `cbor:"43,keyasint,omitempty"` // min_exempt_priority; 0 = none
+	// Firm is how many waiting jobs, by priority, have reservations that nobody
+	// may delay; behind them the shortest jobs start first. 0 = all (bf_firm).
+	Firm uint32 `cbor:"44,keyasint,omitempty"`
 }
 
 // Enforce is AccountingStorageEnforce.
