@@ -86,6 +86,13 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 	if text := nodeReason(n, v.clock); text != "" {
 		rec.line("Reason=" + text)
 	}
+	for _, f := range n.GetGpuFaults() {
+		words := "GPUEvent=" + f.GetUuid() + ": " + faultText(f) + " [" + v.time(f.GetAt()) + "]"
+		if f.GetJobId() != 0 {
+			words += fmt.Sprintf(" JobId=%d", f.GetJobId())
+		}
+		rec.line(words)
+	}
 	return rec
 }
 

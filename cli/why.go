@@ -177,6 +177,10 @@ func (v *whyView) text(rep *apiv1.WhyReply) string {
 	var b strings.Builder
 	if spec.JobState(j.GetState()) != spec.Pending {
 		b.WriteString(v.notWaiting(head, j))
+		if faults := v.faultLines(rep); len(faults) > 0 {
+			b.WriteByte('\n')
+			v.part(&b, "Its GPUs", faults)
+		}
 		if past := v.historyLines(rep.GetHistory()); len(past) > 0 {
 			b.WriteByte('\n')
 			v.part(&b, "It waited", past)

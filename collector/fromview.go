@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -145,7 +146,7 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 		if l, ok := beats[row.Name]; ok {
 			row.MemFree = l.MemFree
 		}
-		row.GRES = gresOf(n)
+		row.GRES, row.Faults = gresOf(n), faultsOf(n)
 		b.p.nodes = append(b.p.nodes, row)
 		return true
 	})
@@ -204,6 +205,21 @@ func gresOf(n *state.Node) []gresRow {
 	}
 	for _, c := range n.UsedGRES {
 		out = addGRES(out, c.Name, c.Type, 0, c.N)
+	}
+	return out
+}
+
+// faultsOf sums what is remembered of a node's GPUs.
+func faultsOf(n *state.Node) []state.FaultTotals {
+	var out []state.FaultTotals
+	for i := range n.Faults {
+		f := &n.Faults[i]
+		k := slices.IndexFunc(out, func(t state.FaultTotals) bool { return t.Kind == f.Kind && t.Class == f.Class })
+		if k < 0 {
+			k = len(out)
+			out = append(out, state.FaultTotals{Kind: f.Kind, Class: f.Class})
+		}
+		out[k].Count += f.Times()
 	}
 	return out
 }

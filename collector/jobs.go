@@ -139,6 +139,11 @@ func ledgerJobFamilies() []family {
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Backfilled)) }},
 		{counter("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Requeued)) }},
+		{counter("muster_gpu_faults_total", "Things that happened to GPUs since the cluster was created: kinds are xid, lost, returned, thermal, ecc, mig_changed and idle.", catalogue.None, totals, "7 kinds, xid x 6 classes", "kind", "class"), func(s *scrape) {
+			for _, f := range s.v.State.Totals.GPUFaults {
+				s.send(float64(f.Count), f.Kind.String(), f.Class)
+			}
+		}},
 		histogram("muster_job_wait_seconds", "Time from submission to start of the attempts started so far.", func(t *state.SizeTotals) *state.Times { return &t.Wait }),
 		histogram("muster_job_run_seconds", "Time from start to end of the attempts ended so far.", func(t *state.SizeTotals) *state.Times { return &t.Run }),
 	}

@@ -106,6 +106,14 @@ func nodeFamilies() []family {
 		{gauge("muster_partition_largest_idle_memory_bytes", "Memory that the partition's emptiest node could give one job now.", catalogue.Bytes, src, "partitions", "partition"),
 			func(s *scrape) { largest(s, 1<<20, nodeMem) }},
 		{gauge("muster_partition_startable_nodes", "Nodes of the largest job that could start now if it asks for so many idle GPUs on each; 0 GPUs: whole idle nodes.", catalogue.None, src, "partitions x 5", "partition", "gpus_per_node"), startable},
+		{gauge("muster_node_gpu_faults", "Things that happened to a node's GPUs and that the controller remembers (at most 64 for a node), by kind and class of XID.", catalogue.None, src, "nodes with such GPUs x kinds", "node", "kind", "class"), func(s *scrape) {
+			for i := range s.pic.nodes {
+				n := &s.pic.nodes[i]
+				for k := range n.Faults {
+					s.send(float64(n.Faults[k].Count), n.Name, n.Faults[k].Kind.String(), n.Faults[k].Class)
+				}
+			}
+		}},
 		{gauge("muster_licenses", "Licences: held by jobs, kept for reservations, or free.", catalogue.None, "licences of the configuration and of jobs", "licences x 3", "license", "state"), func(s *scrape) {
 			for i := range s.pic.lics {
 				l := &s.pic.lics[i]

@@ -4,6 +4,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -320,6 +321,7 @@ type nodeRow struct {
 	GRES        []gresRow
 	Features    string
 	Parts       []string
+	Faults      []state.FaultTotals // of its GPUs, by kind and class
 }
 
 // gresRow is one kind and type of generic resource of a node.

@@ -121,6 +121,21 @@ type NodeDone struct {
 	Drain string            // why the node takes nothing new: its epilog failed
 }
 
+// GPUReport is a fault of a GPU of a node, with what the site wants done.
+type GPUReport struct {
+	Node   string
+	Fault  spec.GPUFault
+	Policy GPUPolicy
+}
+
+// GPUPolicy is what follows from what GPUs do; the zero value only records it.
+type GPUPolicy struct {
+	Drain      bool      // a node with a GPU that must not be used takes nothing new
+	CancelIdle bool      // a job ends whose GPU has had no process for IdleAfter and Grace
+	IdleAfter  spec.Span // when agents say so first
+	Grace      spec.Span
+}
+
 // Configure adopts a configuration.
 type Configure struct{ Config *spec.Config }
 
@@ -173,6 +188,7 @@ func (RegisterNode) command() string      { return "register" }
 func (NodeSilent) command() string        { return "silence" }
 func (NodeHeard) command() string         { return "heard" }
 func (Report) command() string            { return "report" }
+func (GPUReport) command() string         { return "gpu" }
 func (Configure) command() string         { return "configure" }
 func (Policy) command() string            { return "policy" }
 func (SpendToken) command() string        { return "enrol" }

@@ -58,6 +58,8 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.heard(c)
 	case Report:
 		return d.report(c)
+	case GPUReport:
+		return d.gpuReport(c)
 	case Configure:
 		return d.configure(c)
 	case Policy:

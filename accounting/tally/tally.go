@@ -149,7 +149,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.nodeReturned(env, e)
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled:
+		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.GPUFaulted:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer
@@ -261,6 +261,8 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 		return 0, 0, e.Node
 	case *event.NodeReturned:
 		return 0, 0, e.Node
+	case *event.GPUFaulted:
+		return e.Fault.Job, e.Fault.Attempt, e.Node
 	}
 	return 0, 0, ""
 }

@@ -721,6 +721,7 @@ type Report struct {
 	//	*Report_LaunchFailed
 	//	*Report_Ended
 	//	*Report_NodeDone
+	//	*Report_GpuFault
 	Kind          isReport_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -815,6 +816,15 @@ func (x *Report) GetNodeDone() *NodeDone {
 	return nil
 }
 
+func (x *Report) GetGpuFault() *GpuFault {
+	if x != nil {
+		if x, ok := x.Kind.(*Report_GpuFault); ok {
+			return x.GpuFault
+		}
+	}
+	return nil
+}
+
 type isReport_Kind interface {
 	isReport_Kind()
 }
@@ -835,6 +845,10 @@ type Report_NodeDone struct {
 	NodeDone *NodeDone `protobuf:"bytes,6,opt,name=node_done,json=nodeDone,proto3,oneof"`
 }
 
+type Report_GpuFault struct {
+	GpuFault *GpuFault `protobuf:"bytes,20,opt,name=gpu_fault,json=gpuFault,proto3,oneof"` // of the node: its run is empty
+}
+
 func (*Report_Launched) isReport_Kind() {}
 
 func (*Report_LaunchFailed) isReport_Kind() {}
@@ -842,6 +856,8 @@ func (*Report_LaunchFailed) isReport_Kind() {}
 func (*Report_Ended) isReport_Kind() {}
 
 func (*Report_NodeDone) isReport_Kind() {}
+
+func (*Report_GpuFault) isReport_Kind() {}
 
 type Launched struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2621,14 +2637,15 @@ const file_agent_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x05R\x04step\"6\n" +
 	"\aReports\x12+\n" +
-	"\areports\x18\x01 \x03(\v2\x11.muster.v1.ReportR\areports\"\xa1\x02\n" +
+	"\areports\x18\x01 \x03(\v2\x11.muster.v1.ReportR\areports\"\xd5\x02\n" +
 	"\x06Report\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12#\n" +
 	"\x03run\x18\x02 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x121\n" +
 	"\blaunched\x18\x03 \x01(\v2\x13.muster.v1.LaunchedH\x00R\blaunched\x12>\n" +
 	"\rlaunch_failed\x18\x04 \x01(\v2\x17.muster.v1.LaunchFailedH\x00R\flaunchFailed\x12+\n" +
 	"\x05ended\x18\x05 \x01(\v2\x13.muster.v1.RunEndedH\x00R\x05ended\x122\n" +
-	"\tnode_done\x18\x06 \x01(\v2\x13.muster.v1.NodeDoneH\x00R\bnodeDoneB\x06\n" +
+	"\tnode_done\x18\x06 \x01(\v2\x13.muster.v1.NodeDoneH\x00R\bnodeDone\x122\n" +
+	"\tgpu_fault\x18\x14 \x01(\v2\x13.muster.v1.GpuFaultH\x00R\bgpuFaultB\x06\n" +
 	"\x04kind\",\n" +
 	"\bLaunched\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x10\n" +
@@ -2814,8 +2831,9 @@ var file_agent_proto_goTypes = []any{
 	(*ConfirmReply)(nil),      // 32: muster.v1.ConfirmReply
 	(*GpuInfo)(nil),           // 33: muster.v1.GpuInfo
 	(*Count)(nil),             // 34: muster.v1.Count
-	(*ConfigEntry)(nil),       // 35: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 36: muster.v1.JobInfo
+	(*GpuFault)(nil),          // 35: muster.v1.GpuFault
+	(*ConfigEntry)(nil),       // 36: muster.v1.ConfigEntry
+	(*JobInfo)(nil),           // 37: muster.v1.JobInfo
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
@@ -2831,29 +2849,30 @@ var file_agent_proto_depIdxs = []int32{
 	11, // 10: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
 	12, // 11: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
 	13, // 12: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	14, // 13: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	12, // 14: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	15, // 15: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	17, // 16: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	19, // 17: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	25, // 18: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	26, // 19: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	7,  // 20: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	18, // 21: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	35, // 22: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	34, // 23: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	20, // 24: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	7,  // 25: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	21, // 26: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	22, // 27: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	23, // 28: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	24, // 29: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	36, // 30: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	35, // 13: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	14, // 14: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	12, // 15: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	15, // 16: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	17, // 17: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	19, // 18: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	25, // 19: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	26, // 20: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	7,  // 21: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	18, // 22: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	36, // 23: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	34, // 24: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	20, // 25: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	7,  // 26: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	21, // 27: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	22, // 28: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	23, // 29: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	24, // 30: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	37, // 31: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -2875,6 +2894,7 @@ func file_agent_proto_init() {
 		(*Report_LaunchFailed)(nil),
 		(*Report_Ended)(nil),
 		(*Report_NodeDone)(nil),
+		(*Report_GpuFault)(nil),
 	}
 	file_agent_proto_msgTypes[16].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),

@@ -345,8 +345,9 @@ type NodeInfo struct {
 	State          string                 `protobuf:"bytes,49,opt,name=state,proto3" json:"state,omitempty"` // as scontrol shows it: IDLE+DRAIN
 	LastSeen       int64                  `protobuf:"varint,50,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
 	NodeId         uint32                 `protobuf:"varint,51,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Reservation    string                 `protobuf:"bytes,60,opt,name=reservation,proto3" json:"reservation,omitempty"`  // that holds it now
-	Maintenance    bool                   `protobuf:"varint,61,opt,name=maintenance,proto3" json:"maintenance,omitempty"` // and is for maintenance
+	Reservation    string                 `protobuf:"bytes,60,opt,name=reservation,proto3" json:"reservation,omitempty"`              // that holds it now
+	Maintenance    bool                   `protobuf:"varint,61,opt,name=maintenance,proto3" json:"maintenance,omitempty"`             // and is for maintenance
+	GpuFaults      []*GpuFault            `protobuf:"bytes,70,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"` // the last of each kind and device
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -703,6 +704,13 @@ func (x *NodeInfo) GetMaintenance() bool {
 		return x.Maintenance
 	}
 	return false
+}
+
+func (x *NodeInfo) GetGpuFaults() []*GpuFault {
+	if x != nil {
+		return x.GpuFaults
+	}
+	return nil
 }
 
 type PartitionInfo struct {
@@ -3976,7 +3984,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04numa\x18\r \x01(\x05R\x04numa\x12\x14\n" +
 	"\x05links\x18\x0e \x03(\x05R\x05links\x12\x12\n" +
 	"\x04cpus\x18\x0f \x03(\x04R\x04cpus\x12\x16\n" +
-	"\x06parent\x18\x10 \x01(\tR\x06parent\"\xb4\n" +
+	"\x06parent\x18\x10 \x01(\tR\x06parent\"\xe8\n" +
 	"\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -4035,7 +4043,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\tlast_seen\x182 \x01(\x03R\blastSeen\x12\x17\n" +
 	"\anode_id\x183 \x01(\rR\x06nodeId\x12 \n" +
 	"\vreservation\x18< \x01(\tR\vreservation\x12 \n" +
-	"\vmaintenance\x18= \x01(\bR\vmaintenance\"\x8a\t\n" +
+	"\vmaintenance\x18= \x01(\bR\vmaintenance\x122\n" +
+	"\n" +
+	"gpu_faults\x18F \x03(\v2\x13.muster.v1.GpuFaultR\tgpuFaults\"\x8a\t\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -4401,70 +4411,72 @@ var file_cluster_proto_goTypes = []any{
 	(*ReservationChange)(nil),      // 40: muster.v1.ReservationChange
 	(*ReservationChangeReply)(nil), // 41: muster.v1.ReservationChangeReply
 	(*Tres)(nil),                   // 42: muster.v1.Tres
-	(*NamedCount)(nil),             // 43: muster.v1.NamedCount
+	(*GpuFault)(nil),               // 43: muster.v1.GpuFault
+	(*NamedCount)(nil),             // 44: muster.v1.NamedCount
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
 	42, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
 	42, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	42, // 3: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	3,  // 4: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	4,  // 5: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	11, // 6: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	0,  // 7: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	11, // 8: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	11, // 9: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	29, // 10: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	32, // 11: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	33, // 12: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	34, // 13: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	30, // 14: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	31, // 15: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	43, // 16: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	43, // 17: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	43, // 18: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	43, // 19: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	43, // 20: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	43, // 21: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	43, // 22: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	43, // 23: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	28, // 24: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	28, // 25: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	28, // 26: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	28, // 27: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	28, // 28: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	28, // 29: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	28, // 30: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	43, // 31: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	43, // 32: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	43, // 33: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	28, // 34: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	28, // 35: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	28, // 36: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	28, // 37: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	43, // 38: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	43, // 39: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	43, // 40: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	28, // 41: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	28, // 42: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	43, // 43: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	43, // 44: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	43, // 45: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	28, // 46: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	28, // 47: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	28, // 48: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	28, // 49: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	28, // 50: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	11, // 51: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	42, // 52: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	37, // 53: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 54: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	11, // 55: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	43, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	42, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
+	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
+	11, // 7: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	0,  // 8: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	11, // 9: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	11, // 10: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	29, // 11: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	32, // 12: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	33, // 13: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	34, // 14: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	30, // 15: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	31, // 16: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	44, // 17: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	44, // 18: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	44, // 19: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	44, // 20: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	44, // 21: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	44, // 22: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	44, // 23: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	44, // 24: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	28, // 25: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	28, // 26: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	28, // 27: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	28, // 28: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	28, // 29: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	28, // 30: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	28, // 31: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	44, // 32: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	44, // 33: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	44, // 34: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	28, // 35: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	28, // 36: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	28, // 37: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	28, // 38: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	44, // 39: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	44, // 40: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	44, // 41: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	28, // 42: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	28, // 43: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	44, // 44: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	44, // 45: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	44, // 46: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	28, // 47: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	28, // 48: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	28, // 49: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	28, // 50: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	28, // 51: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	11, // 52: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	42, // 53: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	37, // 54: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 55: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	11, // 56: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

@@ -2705,6 +2705,141 @@ func (x *WhyRequest) GetJob() string {
 }
 
 // WhyReply explains a job in data: every line the command prints comes from it.
+// GpuFault is something that happened to a GPU; see spec.GPUFault.
+type GpuFault struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Kind          uint32                 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Xid           int64                  `protobuf:"varint,3,opt,name=xid,proto3" json:"xid,omitempty"`
+	Class         string                 `protobuf:"bytes,4,opt,name=class,proto3" json:"class,omitempty"`
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	At            int64                  `protobuf:"varint,6,opt,name=at,proto3" json:"at,omitempty"`
+	Count         uint64                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	JobUid        uint64                 `protobuf:"varint,8,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Idle          int64                  `protobuf:"varint,10,opt,name=idle,proto3" json:"idle,omitempty"` // ns
+	Node          string                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"`  // where it is shown beside a job
+	JobId         uint64                 `protobuf:"varint,12,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuFault) Reset() {
+	*x = GpuFault{}
+	mi := &file_job_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuFault) ProtoMessage() {}
+
+func (x *GpuFault) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
+func (*GpuFault) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GpuFault) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *GpuFault) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *GpuFault) GetXid() int64 {
+	if x != nil {
+		return x.Xid
+	}
+	return 0
+}
+
+func (x *GpuFault) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *GpuFault) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *GpuFault) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *GpuFault) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *GpuFault) GetJobUid() uint64 {
+	if x != nil {
+		return x.JobUid
+	}
+	return 0
+}
+
+func (x *GpuFault) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *GpuFault) GetIdle() int64 {
+	if x != nil {
+		return x.Idle
+	}
+	return 0
+}
+
+func (x *GpuFault) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *GpuFault) GetJobId() uint64 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
 type WhyReply struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Job             *JobInfo               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2721,13 +2856,14 @@ type WhyReply struct {
 	Ahead         int32           `protobuf:"varint,10,opt,name=ahead,proto3" json:"ahead,omitempty"` // pending jobs of higher priority
 	Now           int64           `protobuf:"varint,11,opt,name=now,proto3" json:"now,omitempty"`
 	Seq           uint64          `protobuf:"varint,12,opt,name=seq,proto3" json:"seq,omitempty"`
+	GpuFaults     []*GpuFault     `protobuf:"bytes,20,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"` // of the devices it holds or held last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2876,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2890,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -2841,6 +2977,13 @@ func (x *WhyReply) GetSeq() uint64 {
 	return 0
 }
 
+func (x *WhyReply) GetGpuFaults() []*GpuFault {
+	if x != nil {
+		return x.GpuFaults
+	}
+	return nil
+}
+
 // NodeVerdict is why a set of nodes cannot take the job now.
 type NodeVerdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2855,7 +2998,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3011,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +3025,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -2932,7 +3075,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3088,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3102,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Advice) GetChange() string {
@@ -2995,7 +3138,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3151,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3022,7 +3165,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -3064,7 +3207,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3220,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3091,7 +3234,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -3413,7 +3556,21 @@ const file_job_proto_rawDesc = "" +
 	"\x06RESUME\x10\b\"\x1e\n" +
 	"\n" +
 	"WhyRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\xc6\x03\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x86\x02\n" +
+	"\bGpuFault\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x10\n" +
+	"\x03xid\x18\x03 \x01(\x03R\x03xid\x12\x14\n" +
+	"\x05class\x18\x04 \x01(\tR\x05class\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x0e\n" +
+	"\x02at\x18\x06 \x01(\x03R\x02at\x12\x14\n" +
+	"\x05count\x18\a \x01(\x04R\x05count\x12\x17\n" +
+	"\ajob_uid\x18\b \x01(\x04R\x06jobUid\x12\x18\n" +
+	"\aattempt\x18\t \x01(\rR\aattempt\x12\x12\n" +
+	"\x04idle\x18\n" +
+	" \x01(\x03R\x04idle\x12\x12\n" +
+	"\x04node\x18\v \x01(\tR\x04node\x12\x15\n" +
+	"\x06job_id\x18\f \x01(\x04R\x05jobId\"\xfa\x03\n" +
 	"\bWhyReply\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12)\n" +
 	"\x06reason\x18\x02 \x01(\v2\x11.muster.v1.ReasonR\x06reason\x12,\n" +
@@ -3427,7 +3584,9 @@ const file_job_proto_rawDesc = "" +
 	"\x05ahead\x18\n" +
 	" \x01(\x05R\x05ahead\x12\x10\n" +
 	"\x03now\x18\v \x01(\x03R\x03now\x12\x10\n" +
-	"\x03seq\x18\f \x01(\x04R\x03seq\"s\n" +
+	"\x03seq\x18\f \x01(\x04R\x03seq\x122\n" +
+	"\n" +
+	"gpu_faults\x18\x14 \x03(\v2\x13.muster.v1.GpuFaultR\tgpuFaults\"s\n" +
 	"\vNodeVerdict\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
@@ -3466,7 +3625,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -3492,12 +3651,13 @@ var file_job_proto_goTypes = []any{
 	(*JobResults)(nil),           // 21: muster.v1.JobResults
 	(*ControlJobsRequest)(nil),   // 22: muster.v1.ControlJobsRequest
 	(*WhyRequest)(nil),           // 23: muster.v1.WhyRequest
-	(*WhyReply)(nil),             // 24: muster.v1.WhyReply
-	(*NodeVerdict)(nil),          // 25: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 26: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 27: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 28: muster.v1.WatchJobRequest
-	nil,                          // 29: muster.v1.ControlJobsRequest.ChangesEntry
+	(*GpuFault)(nil),             // 24: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 25: muster.v1.WhyReply
+	(*NodeVerdict)(nil),          // 26: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 27: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 28: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 29: muster.v1.WatchJobRequest
+	nil,                          // 30: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -3532,19 +3692,20 @@ var file_job_proto_depIdxs = []int32{
 	10, // 29: muster.v1.JobResult.error:type_name -> muster.v1.Error
 	20, // 30: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
 	1,  // 31: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	29, // 32: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	30, // 32: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
 	14, // 33: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
 	11, // 34: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	25, // 35: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	26, // 35: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
 	14, // 36: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	26, // 37: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	27, // 38: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	11, // 39: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	27, // 37: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	28, // 38: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	24, // 39: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	11, // 40: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -3560,7 +3721,7 @@ func file_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

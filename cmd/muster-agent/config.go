@@ -161,6 +161,7 @@ const orphanAfter = 2 * spec.Minute
 func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	return daemon.Config{
 		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Interval: s.cfg.Telemetry.Interval,
+		IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
 		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,

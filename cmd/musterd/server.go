@@ -19,6 +19,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
@@ -180,7 +181,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Directory: newDirectory(s.log), Access: acc, Codec: codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
-		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 1000},
+		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 1000, GPU: gpuPolicy(s.cfg.GPU)},
 		History:  history(s.archive.a, codec),
 	}
 	if s.cluster.JobCompFile != "" {
@@ -189,6 +190,12 @@ func (s *server) openLedger(ctx context.Context) error {
 	}
 	s.ctl = daemon.New(deps, machine)
 	return nil
+}
+
+// gpuPolicy is what the site wants done about its GPUs.
+func gpuPolicy(c conffile.GPU) scheduler.GPUPolicy {
+	bounded := c.IdleAfter != spec.Infinite && c.IdleGrace != spec.Infinite
+	return scheduler.GPUPolicy{Drain: c.OnFault == "drain", CancelIdle: c.OnIdle == "cancel" && bounded, IdleAfter: c.IdleAfter, Grace: c.IdleGrace}
 }
 
 func (s *server) closeLedger() error {

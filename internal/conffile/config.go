@@ -47,6 +47,8 @@ type Config struct {
 	Accounting Accounting `yaml:"accounting"`
 	// What use costs, in money and in carbon.
 	Cost Cost `yaml:"cost"`
+	// What follows from what GPUs do.
+	GPU GPU `yaml:"gpu"`
 	// How musterd --role observer reads the Slurm it runs beside.
 	Observe Observe `yaml:"observe"`
 	// What the daemons write to standard error.
@@ -196,6 +198,23 @@ func (c *Config) Rates() (kpi.Rates, error) {
 	return kpi.ParseRates(c.Cost.Currency, c.Cost.PUE, c.Cost.Prices, c.Cost.Carbon, c.Cost.Budgets)
 }
 
+// GPU says when a GPU's state is somebody's affair, and what is done then.
+// Everything is recorded and shown in any case.
+type GPU struct {
+	// Time after which a GPU that a job holds without a process on it is
+	// reported; infinite never reports it.
+	IdleAfter spec.Span `yaml:"idle_after"`
+	// What happens to such a job: report only shows it, cancel ends it once
+	// idle_grace more has passed.
+	OnIdle string `yaml:"on_idle" enum:"report,cancel"`
+	// Time between the report and the cancellation.
+	IdleGrace spec.Span `yaml:"idle_grace"`
+	// What happens to a node with a GPU that must not be used (off the bus,
+	// uncorrectable memory errors, fatal XIDs): report only shows it, drain takes
+	// the node out of service with the reason.
+	OnFault string `yaml:"on_fault" enum:"report,drain"`
+}
+
 // Observe is how an existing Slurm is read: by its own commands, once in an
 // interval.
 type Observe struct {
@@ -230,6 +249,7 @@ func Defaults() *Config {
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
 		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, StoreScripts: "auto"},
+		GPU:        GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
 		Observe:    Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second},
 		Log:        Log{Level: "info", Format: "text"},
 	}

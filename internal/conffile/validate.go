@@ -73,6 +73,8 @@ func (c *Config) check(v *validator) {
 	between(v, "ledger.reserve_bytes", c.Ledger.ReserveBytes, 16*MiB, 1*TiB, Size.String)
 	between(v, "ledger.snapshot_every", c.Ledger.SnapshotEvery, 1_000, 100_000_000, number)
 	between(v, "ledger.retention", c.Ledger.Retention, spec.Day, spec.Infinite, formatSpan)
+	between(v, "gpu.idle_after", c.GPU.IdleAfter, 10*spec.Second, spec.Infinite, formatSpan)
+	between(v, "gpu.idle_grace", c.GPU.IdleGrace, 0, spec.Infinite, formatSpan)
 	between(v, "observe.interval", c.Observe.Interval, 5*spec.Second, spec.Hour, formatSpan)
 	between(v, "observe.timeout", c.Observe.Timeout, 1*spec.Second, 10*spec.Minute, formatSpan)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)

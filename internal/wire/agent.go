@@ -69,3 +69,19 @@ func ToStepResult(r *apiv1.RunEnded) *event.StepResult {
 	return &event.StepResult{Started: spec.Instant(r.GetStarted()), Ended: spec.Instant(r.GetEnded()),
 		Exit: spec.ExitStatus{Code: r.GetExitCode(), Signal: r.GetExitSignal()}, Unknown: r.GetUnknown(), Detail: r.GetDetail()}
 }
+
+// GPUFault writes what happened to a GPU.
+func GPUFault(f *spec.GPUFault) *apiv1.GpuFault {
+	return &apiv1.GpuFault{Uuid: f.UUID, Kind: uint32(f.Kind), Xid: f.XID, Class: f.Class, Text: f.Text, At: int64(f.At), Count: f.Count,
+		JobUid: uint64(f.Job), Attempt: f.Attempt, Idle: int64(f.Idle)}
+}
+
+// maxFaultText bounds what an agent can put into the ledger with a fault.
+const maxFaultText = 256
+
+// ToGPUFault reads it. What an agent says is cut to what the ledger takes.
+func ToGPUFault(f *apiv1.GpuFault) spec.GPUFault {
+	cut := func(s string) string { return s[:min(len(s), maxFaultText)] }
+	return spec.GPUFault{UUID: cut(f.GetUuid()), Kind: spec.GPUFaultKind(min(f.GetKind(), 255)), XID: f.GetXid(), Class: cut(f.GetClass()), Text: cut(f.GetText()),
+		At: spec.Instant(f.GetAt()), Count: f.GetCount(), Job: spec.JobUID(f.GetJobUid()), Attempt: f.GetAttempt(), Idle: spec.Span(f.GetIdle())}
+}

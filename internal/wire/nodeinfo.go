@@ -60,6 +60,13 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		}
 		out.Gpus = append(out.Gpus, g)
 	}
+	for i := range n.Faults {
+		f := GPUFault(&n.Faults[i])
+		if j := st.Job(n.Faults[i].Job); j != nil {
+			f.JobId = uint64(j.ID)
+		}
+		out.GpuFaults = append(out.GpuFaults, f)
+	}
 	out.State = NodeState(out)
 	return out
 }
@@ -160,6 +167,29 @@ func Indices(b spec.Bitset) string {
 		i = b.Next(end + 1)
 	}
 	return strings.Join(parts, ",")
+}
+
+// FaultsOf lists what happened to the devices of a job's allocation while it
+// held them.
+func FaultsOf(st *state.State, j *state.Job) []*apiv1.GpuFault {
+	if j.Alloc == nil {
+		return nil
+	}
+	var out []*apiv1.GpuFault
+	for i := range j.Alloc.Nodes {
+		n := st.NodeByID(j.Alloc.Nodes[i].ID)
+		if n == nil {
+			continue
+		}
+		for k := range n.Faults {
+			if f := &n.Faults[k]; f.Job == j.UID && f.Attempt == j.Attempt {
+				m := GPUFault(f)
+				m.Node, m.JobId = n.Spec.Name, uint64(j.ID)
+				out = append(out, m)
+			}
+		}
+	}
+	return out
 }
 
 // NodeState is the state as scontrol shows it: the base and its flags.

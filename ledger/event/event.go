@@ -57,6 +57,7 @@ const (
 	KindNodeStateSet   Kind = 71
 	KindNodeLost       Kind = 72
 	KindNodeReturned   Kind = 73
+	KindGPUFaulted     Kind = 76
 )
 
 // Event is one fact. The types of this package are all there are: the

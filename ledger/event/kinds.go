@@ -143,6 +143,9 @@ func (*NodeLost) Kind() Kind { return KindNodeLost }
 // Kind implements Event.
 func (*NodeReturned) Kind() Kind { return KindNodeReturned }
 
+// Kind implements Event.
+func (*GPUFaulted) Kind() Kind { return KindGPUFaulted }
+
 func (*ClusterCreated) sealed()       {}
 func (*ClusterVersionRaised) sealed() {}
 func (*ConfigAdopted) sealed()        {}
@@ -190,6 +193,7 @@ func (*NodeRegistered) sealed()       {}
 func (*NodeStateSet) sealed()         {}
 func (*NodeLost) sealed()             {}
 func (*NodeReturned) sealed()         {}
+func (*GPUFaulted) sealed()           {}
 
 // New returns an empty event of a kind, or nil for a kind of a newer release.
 func New(k Kind) Event { return fresh(k) }
@@ -293,6 +297,8 @@ func fresh(k Kind) Event {
 		return new(NodeLost)
 	case KindNodeReturned:
 		return new(NodeReturned)
+	case KindGPUFaulted:
+		return new(GPUFaulted)
 	}
 	return nil
 }
@@ -349,6 +355,7 @@ func Kinds() []Kind {
 		KindNodeStateSet,
 		KindNodeLost,
 		KindNodeReturned,
+		KindGPUFaulted,
 	}
 }
 
@@ -451,6 +458,8 @@ func (k Kind) String() string {
 		return "NodeLost"
 	case KindNodeReturned:
 		return "NodeReturned"
+	case KindGPUFaulted:
+		return "GPUFaulted"
 	}
 	return "unknown"
 }

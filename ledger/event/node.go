@@ -41,3 +41,10 @@ type NodeLost struct {
 type NodeReturned struct {
 	Node string `cbor:"1,keyasint"`
 }
+
+// GPUFaulted is something that happened to a GPU of a node, as its agent saw
+// it. What follows from it, a drain for example, is an event of its own.
+type GPUFaulted struct {
+	Node  string        `cbor:"1,keyasint"`
+	Fault spec.GPUFault `cbor:"2,keyasint"`
+}

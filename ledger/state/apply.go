@@ -122,6 +122,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyNodeLost(env, e)
 	case *event.NodeReturned:
 		err = s.applyNodeReturned(e)
+	case *event.GPUFaulted:
+		err = s.applyGPUFaulted(e)
 	default:
 		err = event.ErrNewer
 	}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -261,3 +262,50 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 // notResponding is the reason that a node gets by being silent, and loses by
 // answering.
 const notResponding = "Not responding"
+
+// MaxGPUFaults bounds what is remembered of the GPUs of one node.
+const MaxGPUFaults = 64
+
+// applyGPUFaulted remembers the last fault of each kind, GPU and number, and
+// counts it. Where a GPU answers again, its loss is over.
+func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
+	old := s.Node(e.Node)
+	if old == nil {
+		return contradiction("a GPU of node %q, which does not exist, %s", e.Node, e.Fault.Kind)
+	}
+	f := e.Fault
+	f.Count = f.Times()
+	s.countFault(&f)
+	n := *old
+	kept := make([]spec.GPUFault, 0, len(n.Faults)+1)
+	for _, k := range n.Faults {
+		switch same := k.UUID == f.UUID && k.XID == f.XID; {
+		case same && k.Kind == f.Kind:
+			f.Count += k.Count
+		case k.UUID == f.UUID && (k.Kind == spec.GPULost && f.Kind == spec.GPUReturned || k.Kind == spec.GPUReturned && f.Kind == spec.GPULost):
+		default:
+			kept = append(kept, k)
+		}
+	}
+	if len(kept) >= MaxGPUFaults {
+		kept = kept[len(kept)-MaxGPUFaults+1:]
+	}
+	n.Faults = append(kept, f)
+	s.putNode(&n)
+	return nil
+}
+
+func (s *State) countFault(f *spec.GPUFault) {
+	list := slices.Clone(s.Totals.GPUFaults)
+	i, ok := slices.BinarySearchFunc(list, f, func(t FaultTotals, f *spec.GPUFault) int {
+		return cmp.Or(cmp.Compare(t.Kind, f.Kind), cmp.Compare(t.Class, f.Class))
+	})
+	if !ok {
+		if len(list) >= MaxGPUFaults {
+			return // classes are few: this is no agent of ours
+		}
+		list = slices.Insert(list, i, FaultTotals{Kind: f.Kind, Class: f.Class})
+	}
+	list[i].Count += f.Count
+	s.Totals.GPUFaults = list
+}

@@ -37,6 +37,10 @@ type Node struct {
 	// configuration or inventory became smaller under them.
 	Shrunk bool         `cbor:"-"`
 	BusyAt spec.Instant `cbor:"22,keyasint,omitempty"` // last change of its allocation
+
+	// Faults of its GPUs: the last of each kind, GPU and number, oldest first;
+	// at most MaxGPUFaults. Count is how often since the node is known.
+	Faults []spec.GPUFault `cbor:"23,keyasint,omitempty"`
 }
 
 // Usable tells whether new jobs may start on the node.

@@ -15,6 +15,7 @@ type Totals struct {
 	Requeued   uint64                       `cbor:"4,keyasint,omitempty"`
 	Ended      [spec.OutOfMemory + 1]uint64 `cbor:"5,keyasint"`           // by final state
 	Parts      []PartTotals                 `cbor:"6,keyasint,omitempty"` // by name; replaced on write
+	GPUFaults  []FaultTotals                `cbor:"7,keyasint,omitempty"` // by kind and class; replaced on write
 }
 
 // PartTotals are the totals of one partition.
@@ -53,6 +54,13 @@ const (
 	FineBuckets = 124
 	FineFirst   = -27
 )
+
+// FaultTotals count what happened to GPUs.
+type FaultTotals struct {
+	Kind  spec.GPUFaultKind `cbor:"1,keyasint"`
+	Class string            `cbor:"2,keyasint,omitempty"` // of an XID
+	Count uint64            `cbor:"3,keyasint"`
+}
 
 // SizeClass groups jobs by what they ask for: by their GPUs, or by their CPUs
 // when they ask for none.

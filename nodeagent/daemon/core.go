@@ -78,6 +78,7 @@ type Core struct {
 	memory   plan.Memory
 	snapshot map[plan.RunKey]bool // what lived when a list was asked for
 	outbox   outbox
+	faults   faults
 	recent   recent
 
 	devices map[string]device.Device // by UUID, instances too
@@ -207,6 +208,9 @@ func (c *Core) keys() []plan.RunKey {
 func (c *Core) Ack(upTo uint64) {
 	for _, p := range c.outbox.ack(upTo) {
 		c.fx.Acked++
+		if p.report.GetGpuFault() != nil {
+			c.faults.due--
+		}
 		if !p.last {
 			continue
 		}

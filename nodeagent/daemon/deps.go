@@ -180,6 +180,9 @@ type Config struct {
 	OverMemoryKill bool
 	// Prolog and Epilog tell that Deps.Scripts has them.
 	Prolog, Epilog bool
+	// IdleAfter is how long a GPU may be held without a process before the
+	// controller is told; 0 never tells. IdleGrace is when it is told again.
+	IdleAfter, IdleGrace spec.Span
 	// Location is the time zone of lines written for people.
 	Location *time.Location
 	// Account is a user's home and shell, for jobs that bring no environment;

@@ -108,7 +108,11 @@ func TestXIDsAreCounted(t *testing.T) {
 	b.exit(key(1))
 	b.now = b.now.Add(spec.Second)
 	b.collected(0, "GPU-0")
-	if g := b.core.outbox.queue[0].report.GetNodeDone().GetUsage().GetGpus(); len(g) != 1 || g[0].GetXids() != 1 {
+	queue := b.core.outbox.queue
+	if f := queue[0].report.GetGpuFault(); f.GetXid() == 0 || f.GetKind() != uint32(spec.GPUXID) || f.GetJobUid() == 0 {
+		t.Errorf("the controller is told %v", f)
+	}
+	if g := queue[len(queue)-1].report.GetNodeDone().GetUsage().GetGpus(); len(g) != 1 || g[0].GetXids() != 1 {
 		t.Errorf("%v", g)
 	}
 }

@@ -198,7 +198,12 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 		}
 		for _, r := range m.GetReports().GetReports() {
 			a := pendingAck{number: r.GetNumber()}
-			if cmd, ok := reportCommand(conn.node, r); ok {
+			if f := r.GetGpuFault(); f != nil {
+				a.req = &request{cmd: scheduler.GPUReport{Node: conn.node, Fault: wire.ToGPUFault(f), Policy: c.deps.Settings.GPU}, actor: actor}
+				if err := c.writer.send(ctx, a.req); err != nil {
+					return nil
+				}
+			} else if cmd, ok := reportCommand(conn.node, r); ok {
 				a.req = &request{cmd: cmd, actor: actor}
 				if err := c.writer.send(ctx, a.req); err != nil {
 					return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/credentials"
 	"github.com/musterhpc/muster/spec"
 )
@@ -112,6 +113,8 @@ type Settings struct {
 	MaxBatch int
 	// CheckEvery runs the invariants on every so many batches; 0 = never.
 	CheckEvery int
+	// GPU is what follows from what agents say about their GPUs.
+	GPU scheduler.GPUPolicy
 }
 
 // Deps are the outside of the controller. All fields but Shutdown,

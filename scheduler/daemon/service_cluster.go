@@ -269,7 +269,8 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 		return nil, hidden()
 	}
 	show := wire.NewShower(v, now, true)
-	out := &apiv1.WhyReply{Job: s.show(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq}
+	out := &apiv1.WhyReply{Job: s.show(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq,
+		GpuFaults: wire.FaultsOf(v.State, j)}
 	if j.State != spec.Pending {
 		return out, nil
 	}

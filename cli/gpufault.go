@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// faultText says what happened to a GPU in a few words: xid 79 (fatal), 3
+// times.
+func faultText(f *apiv1.GpuFault) string {
+	kind := spec.GPUFaultKind(f.GetKind())
+	var text string
+	switch kind {
+	case spec.GPUXID:
+		text = fmt.Sprintf("XID %d (%s)", f.GetXid(), or(f.GetClass(), "unknown"))
+	case spec.GPULost:
+		text = "lost: it does not answer"
+	case spec.GPUReturned:
+		text = "answers again"
+	case spec.GPUThermal:
+		text = "throttled by temperature"
+	case spec.GPUECC:
+		text = "uncorrectable memory errors"
+	case spec.GPUMIGChanged:
+		text = "partitioned anew"
+	case spec.GPUIdle:
+		text = "held without a process for " + span(f.GetIdle())
+	default:
+		text = kind.String()
+	}
+	if n := f.GetCount(); n > 1 && kind != spec.GPUIdle {
+		text += fmt.Sprintf(", %d times", n)
+	}
+	return text
+}
+
+// faultLines are what happened to the GPUs of a job, for muster why.
+func (v *whyView) faultLines(rep *apiv1.WhyReply) []string {
+	var out []string
+	for _, f := range rep.GetGpuFaults() {
+		out = append(out, fmt.Sprintf("%s on %s: %s, last %s ago.", f.GetUuid(), f.GetNode(), faultText(f), span(max(v.now-f.GetAt(), 0))))
+	}
+	return out
+}

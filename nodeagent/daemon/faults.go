@@ -1,0 +1,193 @@
+package daemon
+
+import (
+	"slices"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Bounds of what the controller is told about GPUs: one fault of a kind, GPU
+// and number in a minute, with how often it happened; and no more than so many
+// kinds of news waiting, whatever the hardware does.
+const (
+	faultEvery    = spec.Minute
+	maxFaultGates = 256
+	maxFaultsDue  = 128
+)
+
+// gateKey tells one kind of news from another.
+type gateKey struct {
+	uuid string
+	kind spec.GPUFaultKind
+	xid  int64
+}
+
+// gate holds back what was said a moment ago.
+type gate struct {
+	said  spec.Instant
+	held  spec.GPUFault // the newest that was held back
+	count uint64        // how many were
+}
+
+// idleMark is since when a GPU of a run has had no process.
+type idleMark struct {
+	since spec.Instant
+	used  int64     // time with a process, as far as it was counted
+	told  spec.Span // how much idle time the controller knows of
+}
+
+// faults are what the node has to say about its GPUs.
+type faults struct {
+	gates map[gateKey]*gate
+	order []gateKey // in which gates were made
+	idle  map[attrib.Key]*idleMark
+	due   int // reports in the outbox
+}
+
+// fault tells the controller, at once or, if it was told a moment ago, later.
+func (c *Core) fault(f spec.GPUFault) {
+	k := gateKey{f.UUID, f.Kind, f.XID}
+	g := c.faults.gates[k]
+	if g == nil {
+		if len(c.faults.order) >= maxFaultGates {
+			delete(c.faults.gates, c.faults.order[0])
+			c.faults.order = c.faults.order[1:]
+		}
+		g = &gate{}
+		if c.faults.gates == nil {
+			c.faults.gates = map[gateKey]*gate{}
+		}
+		c.faults.gates[k] = g
+		c.faults.order = append(c.faults.order, k)
+	}
+	g.count += f.Times()
+	g.held = f
+	c.letOut(g)
+}
+
+// letOut sends what a gate holds back, if it is time.
+func (c *Core) letOut(g *gate) {
+	now := c.clock()
+	if g.count == 0 || g.said != 0 && now.Sub(g.said) < faultEvery || c.faults.due >= maxFaultsDue {
+		return
+	}
+	g.held.Count = g.count
+	g.count, g.said = 0, now
+	c.faults.due++
+	c.outbox.add(&apiv1.Report{Kind: &apiv1.Report_GpuFault{GpuFault: wire.GPUFault(&g.held)}}, plan.RunKey{}, false)
+	c.fx.Send = true
+}
+
+// watch turns a collection into news: the provider's events, and GPUs that are
+// held without a process.
+func (c *Core) watch(rd *Reading) {
+	for i := range rd.Events {
+		e := &rd.Events[i]
+		f := spec.GPUFault{UUID: e.UUID, Kind: faultKind(e.Kind), Text: e.Text, At: e.At}
+		if e.Kind == device.EventXID {
+			f.XID, f.Class = int64(e.XID), device.ClassifyXID(e.XID).String()
+		}
+		if f.Kind == 0 {
+			continue
+		}
+		f.Job, f.Attempt = c.holder(e.UUID)
+		c.fault(f)
+	}
+	if rd.Err == nil {
+		c.watchIdle()
+	}
+	for _, k := range c.faults.order {
+		c.letOut(c.faults.gates[k])
+	}
+}
+
+func faultKind(k device.EventKind) spec.GPUFaultKind {
+	switch k {
+	case device.EventXID:
+		return spec.GPUXID
+	case device.EventLost:
+		return spec.GPULost
+	case device.EventReturned:
+		return spec.GPUReturned
+	case device.EventThermal:
+		return spec.GPUThermal
+	case device.EventECC:
+		return spec.GPUECC
+	case device.EventMIGChanged:
+		return spec.GPUMIGChanged
+	}
+	return 0
+}
+
+// holder is the one run that holds a GPU; none if several share it.
+func (c *Core) holder(uuid string) (spec.JobUID, uint32) {
+	var found *run
+	for _, k := range c.keys() {
+		r := c.runs[k]
+		if r.from == 0 || r.phase != living && r.phase != held || !slices.Contains(r.facts.GPUs, uuid) {
+			continue
+		}
+		if found != nil {
+			return 0, 0
+		}
+		found = r
+	}
+	if found == nil {
+		return 0, 0
+	}
+	return found.uid(), found.key.Attempt
+}
+
+// watchIdle says which GPUs have had no process for IdleAfter, then after the
+// grace that cancelling leaves, then each time it has doubled. Time that nobody
+// observed counts as used: nobody knows that it was not.
+func (c *Core) watchIdle() {
+	if c.cfg.IdleAfter <= 0 {
+		return
+	}
+	open := map[attrib.Key]bool{}
+	for _, a := range c.book.Accounts() {
+		open[a.Key] = true
+		m := c.faults.idle[a.Key]
+		used := a.Allocated - a.NoProcess
+		if m == nil {
+			m = &idleMark{since: a.To.Add(-spec.Span(a.NoProcess)), used: used}
+			if used > 0 {
+				m.since = a.To
+			}
+			if c.faults.idle == nil {
+				c.faults.idle = map[attrib.Key]*idleMark{}
+			}
+			c.faults.idle[a.Key] = m
+		}
+		if used > m.used {
+			m.since, m.used, m.told = a.To, used, 0
+		}
+		idle := a.To.Sub(m.since)
+		if next := c.nextIdle(m.told); idle >= next {
+			m.told = next
+			c.fault(spec.GPUFault{UUID: a.GPU, Kind: spec.GPUIdle, At: a.To, Job: a.Job, Attempt: a.Attempt, Idle: idle, Text: "allocated, and no process on it"})
+		}
+	}
+	for k := range c.faults.idle {
+		if !open[k] {
+			delete(c.faults.idle, k)
+		}
+	}
+}
+
+// nextIdle is the idle time to speak of after some was told.
+func (c *Core) nextIdle(told spec.Span) spec.Span {
+	switch first, second := c.cfg.IdleAfter, c.cfg.IdleAfter+c.cfg.IdleGrace; {
+	case told < first:
+		return first
+	case told < second:
+		return second
+	}
+	return 2 * told
+}

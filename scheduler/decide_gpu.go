@@ -1,0 +1,53 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// gpuReport records what happened to a GPU and does what the site wants done
+// about it. A report about an attempt that is over still says something about
+// the GPU, and nothing about the job.
+func (d *decision) gpuReport(c GPUReport) error {
+	n := d.t.Node(c.Node)
+	if n == nil || c.Fault.Kind < spec.GPUXID || c.Fault.Kind > spec.GPUIdle {
+		d.res.Stale++
+		return nil
+	}
+	f := c.Fault
+	j := d.t.Job(f.Job)
+	if j == nil || j.Attempt != f.Attempt || !holdsNode(j, c.Node) {
+		j, f.Job, f.Attempt = nil, 0, 0
+	}
+	if f.Kind == spec.GPUIdle && j == nil {
+		d.res.Stale++ // nobody holds it any more
+		return nil
+	}
+	if err := d.emit(&event.GPUFaulted{Node: c.Node, Fault: f}); err != nil {
+		return err
+	}
+	if c.Policy.Drain && f.Fatal() && n.Admin == event.NodeResume {
+		if err := d.emit(&event.NodeStateSet{Node: c.Node, State: event.NodeDrain, Reason: faultReason(&f)}); err != nil {
+			return err
+		}
+	}
+	if f.Kind == spec.GPUIdle && c.Policy.CancelIdle && f.Idle >= c.Policy.IdleAfter+c.Policy.Grace && j.State.Active() && j.Ending == nil {
+		why := fmt.Sprintf("GPU %s was held for %d minutes without a process", f.UUID, f.Idle/spec.Minute)
+		return d.end(j, event.EndCancel, false, spec.NotHeld, why)
+	}
+	return nil
+}
+
+// faultReason is the reason of a drain.
+func faultReason(f *spec.GPUFault) string {
+	switch f.Kind {
+	case spec.GPULost:
+		return "GPU " + f.UUID + " is lost"
+	case spec.GPUECC:
+		return "GPU " + f.UUID + " has uncorrectable memory errors"
+	case spec.GPUXID, spec.GPUReturned, spec.GPUThermal, spec.GPUMIGChanged, spec.GPUIdle:
+	}
+	return fmt.Sprintf("GPU %s: XID %d", f.UUID, f.XID)
+}
