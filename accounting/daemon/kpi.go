@@ -72,11 +72,12 @@ func (d *Daemon) compute(ctx context.Context) ([]kpi.Value, error) {
 }
 
 // figuresOver asks for every figure over one window before the scope's now.
-// The text of the queries is added to sql, if it is not nil.
-func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
+// The text of the queries is added to sql, if it is not nil; with only, those of
+// one dimension are computed.
+func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string, only ...kpi.Dimension) ([]kpi.Value, error) {
 	var out []kpi.Value
 	for _, source := range kpi.Sources() {
-		q, names := query.KPIs(scope, source, window, &d.cfg.Rates)
+		q, names := query.KPIs(scope, source, window, &d.cfg.Rates, only...)
 		if sql != nil {
 			*sql = append(*sql, q.Text())
 		}

@@ -327,11 +327,26 @@ func (r *report) totals(ctx context.Context) ([]any, error) {
 		if tres == "billing" || strings.HasPrefix(tres, "license/") {
 			continue
 		}
-		u, err := r.utilised(ctx, tres)
+		ask := r.ask
+		ask.TRES = tres
+		q, err := ask.Capacity(r.scope)
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+		err = r.query(ctx, q, func(scan func(...any) error) error {
+			var text string
+			if err := scan(&text); err != nil {
+				return err
+			}
+			n, err := amount(text)
+			if err == nil {
+				out[i] = wholeSeconds(n)
+			}
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		out[i] = u.reported
 	}
 	return out, nil
 }
@@ -413,7 +428,7 @@ func (r *report) figures(ctx context.Context) error {
 	}
 	scope := r.scope
 	scope.Now = r.ask.End
-	values, err := r.s.D.figuresOver(ctx, scope, "", r.ask.End.Sub(r.ask.Start), &r.sql)
+	values, err := r.s.D.figuresOver(ctx, scope, "", r.ask.End.Sub(r.ask.Start), &r.sql, by)
 	if err != nil {
 		return r.s.D.away(err)
 	}

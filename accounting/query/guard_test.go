@@ -97,13 +97,13 @@ func TestQuestions(t *testing.T) {
 // has no second statement, and no name of a database stands before a table.
 func TestGuardTakesNoNonsense(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		words := rapid.SliceOfN(rapid.SampledFrom(strings.Fields("SELECT FROM jobs system . , ( ) file IN WITH a AS JOIN ON 1 'x' ` ; SETTINGS UNION ALL WHERE x one USING ARRAY -- /* { }")), 1, 14).Draw(t, "words")
+		words := rapid.SliceOfN(rapid.SampledFrom(strings.Fields("SELECT FROM jobs system . , ( ) file IN WITH a AS JOIN ON 1 'x' ; SETTINGS UNION ALL WHERE x one USING ARRAY -- /* { }")), 1, 14).Draw(t, "words")
 		sql := "SELECT " + strings.Join(words, " ")
 		if query.Guard(sql, []string{"jobs"}) != nil {
 			return
 		}
 		flat := strings.Join(strings.Fields(sql), " ")
-		for _, bad := range []string{";", "{", "}", "--", "/*", "`", "SETTINGS", "FROM system", "JOIN system", "FROM file", "FROM one", "file (", "file(", "IN system", "IN one", "IN ( one )"} {
+		for _, bad := range []string{";", "{", "}", "--", "/*", "SETTINGS", "FROM system", "JOIN system", "FROM file", "FROM one", "file (", "file(", "IN system", "IN one", "IN ( one )"} {
 			if strings.Contains(flat, bad) {
 				t.Fatalf("%q is let through", sql)
 			}

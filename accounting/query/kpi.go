@@ -11,8 +11,9 @@ import (
 
 // KPIs asks for every figure over a source, in the window before the scope's
 // now, for every dimension at once. The row is: scope (a kpi.Dimension), key
-// ("" for the cluster), then one Nullable(Float64) for each of names.
-func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates) (q Query, names []string) {
+// ("" for the cluster), then one Nullable(Float64) for each of names. With by,
+// only that dimension is there.
+func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...kpi.Dimension) (q Query, names []string) {
 	b := begin(s)
 	r := Report{Start: s.Now - spec.Instant(window), End: s.Now}
 	r.bounds(b)
@@ -53,13 +54,38 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates) (q Que
 	// A job that may run in several partitions waits in each of them.
 	sql := "SELECT scope, key,\n  " + strings.Join(outer, ",\n  ") + "\nFROM (\n  SELECT dim.1 AS scope, dim.2 AS key,\n    " +
 		strings.Join(inner, ",\n    ") + "\n  FROM " + rows +
-		"\n  ARRAY JOIN arrayConcat([('cluster', ''), ('account', toString(account)), ('user', toString(user)), ('qos', toString(qos))], " +
-		"arrayMap(p -> ('partition', p), splitByChar(',', toString(partition)))) AS dim" +
-		"\n  GROUP BY scope, key\n)"
+		"\n  ARRAY JOIN " + dimensions(by) + " AS dim\n  GROUP BY scope, key\n)"
 	if capacity {
 		sql += " AS f\nLEFT JOIN " + b.capacity() + " AS c ON if(f.scope = 'partition', f.key, '') = c.part"
 	}
 	return b.query(sql + "\nORDER BY scope, key"), names
+}
+
+// dimensions is an array of the pairs (dimension, key) that a row counts in.
+func dimensions(by []kpi.Dimension) string {
+	if len(by) == 0 {
+		by = kpi.Dimensions()
+	}
+	var single []string
+	parts := ""
+	for _, d := range by {
+		switch d {
+		case kpi.ByCluster:
+			single = append(single, "('cluster', '')")
+		case kpi.ByPartition:
+			parts = "arrayMap(p -> ('partition', p), splitByChar(',', toString(partition)))"
+		default:
+			single = append(single, "('"+string(d)+"', toString("+string(d)+"))")
+		}
+	}
+	one := "[" + strings.Join(single, ", ") + "]"
+	switch {
+	case len(single) == 0:
+		return parts
+	case parts == "":
+		return one
+	}
+	return "arrayConcat(" + one + ", " + parts + ")"
 }
 
 // seconds turns microseconds into seconds, for showing.

@@ -120,7 +120,7 @@ func (r *Report) Used(s Scope, by ...Key) (Query, error) {
 	// evenly, like everything that is spread over time.
 	runs := b.runs(keys+", toInt128("+alloc+") * "+overlap+" AS part, toInt128(ifNull(energy_mj, 0)) AS energy, "+overlap+
 		" AS within, if(elapsed_us > 0, elapsed_us, 1) AS whole", ran+r.filters(b))
-	return b.query("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(intDiv(energy * within, whole))) AS energy_mj\nFROM " + runs +
+	return b.query("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(if(energy = 0, toInt128(0), if(within >= whole, energy, intDiv(energy * within, whole))))) AS energy_mj\nFROM " + runs +
 		"\nGROUP BY " + keys + "\nORDER BY " + keys), nil
 }
 
@@ -162,12 +162,6 @@ func Kinds(s Scope, prefix string) Query {
 // waited, hour by hour: a wait by night does not turn an idle day into one.
 const hour = "3600000000"
 
-// hours splits an interval [a, b) into hours: it gives (hour, microseconds).
-func hours(from, to string) string {
-	return "arrayMap(h -> (h, least(" + to + ", (h + 1) * " + hour + ") - greatest(" + from + ", h * " + hour + ")), " +
-		"range(toUInt64(intDiv(" + from + ", " + hour + ")), toUInt64(intDiv(" + to + " - 1, " + hour + ") + 1)))"
-}
-
 // nodeIntervals is a subquery over what held for each node when, cut to the
 // window: node, class, partitions, caps (an amount for each column), a, b.
 func (b *builder) nodeIntervals(columns string) string {
@@ -184,6 +178,21 @@ func (b *builder) nodeIntervals(columns string) string {
 )`
 }
 
+// Capacity asks what the cluster had of a TRES over the window: the amount
+// times microseconds (Int128).
+func (r *Report) Capacity(s Scope) (Query, error) {
+	b := begin(s)
+	r.bounds(b)
+	_, _, node, err := r.amount(b)
+	if err != nil {
+		return Query{}, err
+	}
+	if node == "" {
+		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
+	}
+	return b.query("SELECT toString(sum(toInt128(caps[1]) * (b - a))) AS had_us FROM " + b.nodeIntervals("toInt64("+node+")") + " WHERE a < b"), nil
+}
+
 // Utilization asks what the cluster's resources did in the window. One row, in
 // amount times microseconds: allocated, down, planned_down, idle, planned,
 // reported, over; and count, the largest amount there was.
@@ -198,7 +207,7 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
 	}
 	caps := b.nodeIntervals("toInt64(" + node + ")")
-	waiting := b.runs("toInt64("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), {from:Int64}) AS a, "+
+	waiting := b.runs("toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), {from:Int64}) AS a, "+
 		"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), {to:Int64})), {to:Int64}) AS b",
 		"isNotNull(eligible) AND eligible < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND (isNull(end) OR end > fromUnixTimestamp64Micro({from:Int64}, 'UTC'))"+
 			" AND (isNull(start) OR start > fromUnixTimestamp64Micro({from:Int64}, 'UTC'))")
@@ -211,8 +220,15 @@ func (r *Report) Utilization(s Scope) (Query, error) {
   INNER JOIN (SELECT node, class, a, b FROM ` + caps + ` WHERE class != 'up') AS d ON h.node = d.node
   WHERE h.a < d.b AND h.b > d.a
 )`
+	// Intervals that begin in one hour and end in another are put together
+	// first, and the sums are split into hours: there are far fewer of them. At
+	// each end of an interval the product fits in 64 bits.
 	split := func(kind, amount, from string) string {
-		return "SELECT " + kind + " AS kind, p.1 AS h, toInt128(" + amount + ") * p.2 AS part FROM " + from + " ARRAY JOIN " + hours("a", "b") + " AS p WHERE a < b"
+		return "SELECT kind, p.1 AS h, p.2 AS part FROM (" +
+			"SELECT " + kind + " AS kind, intDiv(a, " + hour + ") AS ha, intDiv(b - 1, " + hour + ") AS hb, sum(toInt128(" + amount + ")) AS amounts, " +
+			"sum(toInt128(" + amount + " * (least(b, (ha + 1) * " + hour + ") - a))) AS first, " +
+			"sum(toInt128(" + amount + " * (b - hb * " + hour + "))) AS last FROM " + from + " WHERE a < b GROUP BY kind, ha, hb" +
+			") ARRAY JOIN arrayMap(h -> (toUInt64(h), multiIf(h = ha, first, h = hb, last, amounts * toInt128(" + hour + "))), range(toUInt64(ha), toUInt64(hb) + 1)) AS p"
 	}
 	return b.query(`SELECT
   toString(sum(allocated)) AS allocated_us, toString(sum(down)) AS down_us, toString(sum(planned_down)) AS planned_down_us,

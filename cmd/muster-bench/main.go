@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/accounting/embedded"
 )
 
 var version = "dev"
@@ -29,6 +31,7 @@ Usage:
   muster-bench restart [options]   how soon the controller answers after a start
   muster-bench array   [options]   what accepting a large array costs
   muster-bench scheduler [options] how long a scheduling pass takes, on a cluster made in memory
+  muster-bench accounting [options] what sacct, sreport and kpi take on a store of many jobs
   muster-bench command [options] -- COMMAND   how often a command can be run
 
 Each has its own --help. Figures go to standard output (--json for one JSON
@@ -51,6 +54,9 @@ const (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
+		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -80,10 +86,10 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	measurements := map[string]measurement{"submit": &submitBench{}, "run": &runBench{}, "restart": &restartBench{}, "array": &arrayBench{},
-		"command": &commandBench{}, "scheduler": &schedulerBench{}}
+		"command": &commandBench{}, "scheduler": &schedulerBench{}, "accounting": &accountingBench{}}
 	m, ok := measurements[args[0]]
 	if !ok {
-		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler and command are there (muster-bench --help)\n", args[0])
+		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, accounting and command are there (muster-bench --help)\n", args[0])
 		return exitUsage
 	}
 	code, err := measure(ctx, m, args, out, errOut)
