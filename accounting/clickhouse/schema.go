@@ -7,7 +7,7 @@ import (
 
 // SchemaVersion is the version of the schema that this release makes and
 // reads; each version is one entry of migrations.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // Layout says what kind of server the tables are made for.
 type Layout struct {
@@ -36,6 +36,7 @@ type tableDef struct {
 	partition string
 	shard     string // sharding expression of a distributed table; empty = the whole table on every node
 	tokens    bool   // the table remembers the tokens of inserts
+	resorted  bool   // its rows lie in another order than in the version before
 	indexes   []string
 }
 
@@ -201,10 +202,10 @@ func shareColumns() []columnDef {
 		[]columnDef{{"from", tTime, cTime}, {"to", tTime, cTime}, {"end", tTime, cTime}})
 }
 
-// schema lists every table.
+// schemaOne lists every table as the first version made it.
 //
 //muster:table one entry for each table
-func schema() []tableDef {
+func schemaOne() []tableDef {
 	const bloom = " TYPE bloom_filter(0.01) GRANULARITY 1"
 	return []tableDef{
 		{name: "events", tokens: true, comment: "the ledger, event by event: the audit trail",
@@ -275,9 +276,16 @@ func versions() tableDef {
 // statements of a version may run again after a crash in their middle.
 func migrations(version int, db string, l Layout) []string {
 	var out []string
-	if version == 1 {
-		for _, t := range schema() {
+	switch version {
+	case 1:
+		for _, t := range schemaOne() {
 			out = append(out, t.create(db, l)...)
+		}
+	case 2:
+		for _, t := range schema() {
+			if t.resorted {
+				out = append(out, t.rebuild(db, l)...)
+			}
 		}
 	}
 	return out

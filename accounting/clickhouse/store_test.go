@@ -54,7 +54,7 @@ func TestLayouts(t *testing.T) {
 			if err := s.conn.Exec(context.Background(), "EXPLAIN AST "+sql); err != nil {
 				t.Errorf("%v\n%s", err, sql)
 			}
-			if on := strings.Contains(sql, " ON CLUSTER "); on != (l.Cluster != "") {
+			if on := strings.Contains(sql, " ON CLUSTER "); on != (l.Cluster != "" && !strings.HasPrefix(sql, "INSERT")) {
 				t.Errorf("cluster %q: %s", l.Cluster, sql)
 			}
 		}

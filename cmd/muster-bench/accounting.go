@@ -312,7 +312,7 @@ func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f 
 		Identity: func() ([16]byte, string) { return f.ledger, "peer" }})
 	go func() { _ = d.Run(ctx) }()
 	for began := time.Now(); d.KPIs() == nil && time.Since(began) < time.Minute && ctx.Err() == nil; {
-		time.Sleep(20 * time.Millisecond) //muster:sleep the figures for /metrics are computed first
+		time.Sleep(20 * time.Millisecond)
 	}
 	names := identity.NewCache(identity.SystemPasswd(), 100, time.Minute, time.Now)
 	ep, err := grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: &channel.Server{Cluster: "peer", Names: names}, Errors: status.Numbers(),
