@@ -292,6 +292,15 @@ func (c *call) checkClusters() error {
 	return nil
 }
 
+// pastCluster is the cluster whose past -M asks about: this one, or one that
+// was imported. Accounting knows which there are.
+func (c *call) pastCluster() string {
+	if list := c.opts.List("clusters"); len(list) > 0 && !strings.EqualFold(list[0], "all") {
+		return list[0]
+	}
+	return ""
+}
+
 // repeat runs a query once, or every -i seconds until it is ended.
 func (c *call) repeat(once func() error) error {
 	text := c.opts.Text("iterate")

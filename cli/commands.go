@@ -17,6 +17,7 @@ func commands() []entry {
 		{"why", whyCommand},
 		{"kpi", kpiCommand},
 		{"report", reportCommand},
+		{"import", importCommand},
 		{"sql", sqlCommand},
 		{"token", tokenCommand},
 		{"init", initCommand},

@@ -24,6 +24,7 @@ with their formulas. A figure that was not measured is shown as -, never as zero
 			{Long: "by", Short: "b", Arg: "partition|account|user|qos", Help: "one line for each instead of one for the cluster"},
 			{Long: "window", Short: "w", Arg: "1h|1d|7d|30d", Help: "how far back, 1d without the option"},
 			{Long: "kpi", Short: "k", Arg: "NAME,...", Help: "only these figures, by the names of docs/kpis.md; without it a table leaves out the classes of failure"},
+			{Long: "clusters", Short: "M", Arg: "NAME", Help: "this cluster, or one that was imported"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "noheader", Short: "n", Help: "print no header"},
@@ -57,7 +58,7 @@ func runKPI(c *call) error {
 		return c.errorf("--window=%s: expected a number with m, h, d or w, such as 7d", c.opts.Text("window"))
 	}
 	now := c.Now().UnixNano()
-	q := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Zone: zoneName(c.Env)}
+	q := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Zone: zoneName(c.Env), Cluster: c.pastCluster()}
 	var rep apiv1.ReportReply
 	if err := c.askFresh(methodAcctReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
 		return err

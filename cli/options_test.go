@@ -91,11 +91,11 @@ func samples() map[string]map[string]sample {
 		},
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
 		"why":   {"json": s(""), "yaml": s(""), "watch": s("3")},
-		"kpi":   {"by": s("account"), "kpi": s("throughput"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
+		"kpi":   {"by": s("account"), "kpi": s("throughput"), "clusters": s("other"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"report": {
 			"window": on("muster report site", "7d"), "start": on("muster report site", "2026-11-01"), "end": on("muster report site", "2026-11-20"), "lines": on("muster report site", "5"),
 			"memory-below": on("muster report waste", "20%"), "accounts": on("muster report waste", "ml"), "users": on("muster report waste", "bob"), "csv": on("muster report waste", ""),
-			"json": s(""), "yaml": s(""), "html": s(""), "mail": s("nobody at all"), "from": on("muster report --mail=a@b 12", "nobody at all"),
+			"clusters": s("other"), "json": s(""), "yaml": s(""), "html": s(""), "mail": s("nobody at all"), "from": on("muster report --mail=a@b 12", "nobody at all"),
 			"smtp": on("muster report --mail=a@b 12", "127.0.0.1:1"),
 		},
 		"token": {"lifetime": s("2d")},

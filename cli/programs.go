@@ -79,3 +79,9 @@ func dashboardsCommand() *command {
 		about:   "Writes the dashboards as Grafana's JSON, or draws every panel on one HTML page from live data. `muster dashboards --help` lists the options.",
 		example: []example{{"muster dashboards preview --prometheus http://localhost:9090 --out cluster.html", "draws all dashboards on one page"}}, program: []string{"musterd", "dashboards"}}
 }
+
+func importCommand() *command {
+	return &command{name: "import", summary: "bring the history of another cluster into the accounting store", usage: []string{"sacct --file DUMP --cluster NAME [OPTION...]", "slurm --cluster NAME [OPTION...]"},
+		about:   "Reads a dump of sacct, or a live Slurm through its sacct, once or as a service. Reading the same again adds nothing. sacct, sreport, muster kpi and muster report show the cluster with -M NAME. `muster import --help` lists the options.",
+		example: []example{{"muster import sacct --file dump.gz --cluster old", "reads a dump"}, {"muster import slurm --cluster peer --every 1m", "follows a live Slurm"}}, program: []string{"musterd", "import"}}
+}

@@ -35,6 +35,7 @@ chargeback's lines add up to the whole, to the last digit: costs are rounded by 
 			{Long: "lines", Short: "l", Arg: "N", Help: "lines of a table, 20 without the option"},
 			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, budget and chargeback: only these accounts"},
 			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste and chargeback: only these users"},
+			{Long: "clusters", Short: "M", Arg: "NAME", Help: "this cluster, or one that was imported"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "html", Help: "print a page for a browser"},
@@ -138,7 +139,7 @@ func (r *reporting) window() error {
 // ask runs a report of the service.
 func (r *reporting) report(name, by string, change func(q *apiv1.ReportQuery)) (*apiv1.ReportReply, error) {
 	q := &apiv1.ReportQuery{Report: name, By: by, Start: r.query.GetStart(), End: r.query.GetEnd(), Zone: r.query.GetZone(), Top: r.query.GetTop(),
-		Accounts: r.query.GetAccounts(), Users: r.query.GetUsers()}
+		Accounts: r.query.GetAccounts(), Users: r.query.GetUsers(), Cluster: r.pastCluster()}
 	if change != nil {
 		change(q)
 	}
@@ -279,7 +280,7 @@ func (r *reporting) user(name string) error {
 		return err
 	}
 	var rep apiv1.AdviceReply
-	q := &apiv1.AdviceQuery{User: name}
+	q := &apiv1.AdviceQuery{User: name, Cluster: r.pastCluster()}
 	if err := r.askFresh(methodAcctAdvise, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // job is the report about one run.
 func (r *reporting) job(id string) error {
 	var rep apiv1.JobReportReply
-	q := &apiv1.JobReportQuery{Job: id}
+	q := &apiv1.JobReportQuery{Job: id, Cluster: r.pastCluster()}
 	if err := r.askFresh(methodAcctJobReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ the jobs of this user (of all users for root and with -j). A job that was requeu
 			{Long: "associations", Short: "x", Arg: "<assoc_list>", Help: "only jobs of these associations, by number"},
 			{Long: "batch-script", Short: "B", Help: "print the batch script of each job of -j instead"},
 			{Long: "brief", Short: "b", Help: "jobid, state and exitcode"},
-			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "check that this is the cluster's name"},
+			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "this cluster, or one that was imported"},
 			{Long: "completion", Short: "c", Help: "read the job completion file: there is none, the accounting store has every job"},
 			{Long: "constraints", Short: "C", Arg: "<constraint_list>", Help: "only jobs with one of these constraints"},
 			{Long: "delimiter", Arg: "<characters>", Help: "what stands between fields with -p and -P"},
@@ -132,10 +132,11 @@ func runSacct(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.checkClusters(); err != nil {
-		return err
-	}
+	ask.req.Cluster = c.pastCluster()
 	if c.opts.On("batch-script") || c.opts.On("env-vars") {
+		if err := c.checkClusters(); err != nil { // what was imported has no scripts
+			return err
+		}
 		return c.acctScripts(ask.req.GetJobs())
 	}
 	if !c.wantsTree() && len(ask.keep) == 0 {

@@ -39,7 +39,7 @@ grouping=, printjobcount, flatview, jobs= and nodes= (job sizes).`,
 		},
 		options: []opt.Option{
 			{Long: "all_clusters", Short: "a", Help: "report all clusters", Always: noFederation},
-			{Long: "cluster", Short: "M", Arg: "<cluster>", Env: "SREPORT_CLUSTER", Help: "check that this is the cluster's name"},
+			{Long: "cluster", Short: "M", Arg: "<cluster>", Env: "SREPORT_CLUSTER", Help: "this cluster, or one that was imported"},
 			{Long: "federation", Env: "SREPORT_FEDERATION", Refused: noFederation},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Help: "print JSON: amounts of use in seconds"},
 			{Long: "local", Env: "SREPORT_LOCAL", Help: "report this cluster", Always: noFederation},
@@ -124,9 +124,7 @@ func runSreport(c *call) error {
 	}
 	if c.opts.On("cluster") {
 		c.opts.Put("clusters", c.opts.Text("cluster"), true, opt.FromCommand)
-		if err := c.checkClusters(); err != nil {
-			return err
-		}
+		a.query.Cluster = c.pastCluster()
 	}
 	var rep apiv1.ReportReply
 	if err := c.askFresh(methodAcctReport, a.query, &rep, func(seq uint64) { a.query.MinSeq = seq }); err != nil {

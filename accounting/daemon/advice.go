@@ -47,7 +47,7 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 	if s.D.private(ctx, privateJobs) && q.GetUser() != s.D.caller(ctx).User {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "PrivateData=jobs: the jobs of others are theirs")
 	}
-	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
 		return nil, s.D.away(err)
 	}

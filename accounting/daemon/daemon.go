@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -156,7 +157,7 @@ func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind u
 		if err != nil {
 			return s, 0, err
 		}
-		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Seq: pos.Seq, Gen: pos.Gen, Now: d.cfg.Clock.Now()}
+		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.name(), Seq: pos.Seq, Gen: pos.Gen, Now: d.cfg.Clock.Now()}
 		if pos.Seq >= seq {
 			return s, 0, nil
 		}
@@ -172,6 +173,22 @@ func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind u
 			return s, 0, ctx.Err()
 		}
 	}
+}
+
+// scopeOf is scope of this cluster, or of one that was imported.
+func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (s query.Scope, behind uint64, err error) {
+	if cluster == "" || cluster == d.name() {
+		return d.scope(ctx, seq)
+	}
+	ledger := tally.ImportedLedger(cluster)
+	pos, err := d.cfg.Store.Position(ctx, ledger)
+	if err != nil {
+		return s, 0, err
+	}
+	if pos.Seq == 0 {
+		return s, 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no cluster %q: this one is %s, and muster import brings others", cluster, d.name()))
+	}
+	return query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: cluster, Seq: pos.Seq, Gen: pos.Gen, Now: d.cfg.Clock.Now()}, 0, nil
 }
 
 // sleep waits, or tells that the context ended first.

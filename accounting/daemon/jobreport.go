@@ -10,7 +10,7 @@ import (
 // JobReport tells how well a job's last run used what it held, why it waited,
 // and what to change.
 func (s Service) JobReport(ctx context.Context, q *apiv1.JobReportQuery) (*apiv1.JobReportReply, error) {
-	past, err := s.Reasons(ctx, &apiv1.ReasonsQuery{Job: q.GetJob(), MinSeq: q.GetMinSeq()})
+	past, err := s.Reasons(ctx, &apiv1.ReasonsQuery{Job: q.GetJob(), Cluster: q.GetCluster(), MinSeq: q.GetMinSeq()})
 	if err != nil {
 		return nil, err
 	}
@@ -18,7 +18,7 @@ func (s Service) JobReport(ctx context.Context, q *apiv1.JobReportQuery) (*apiv1
 	if out.Run == nil {
 		return out, nil
 	}
-	scope, _, err := s.D.scope(ctx, past.GetSeq())
+	scope, _, err := s.D.scopeOf(ctx, q.GetCluster(), past.GetSeq())
 	if err != nil {
 		return nil, s.D.away(err)
 	}

@@ -39,7 +39,7 @@ func (s Service) JobRows(q *apiv1.AcctQuery, stream service.Accounting_JobRowsSe
 // rows hands the answer on in pieces, at least one; what is in a piece is not
 // kept.
 func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.AcctReply) error) error {
-	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
 		return s.D.away(err)
 	}
@@ -166,7 +166,7 @@ func (a *answer) flush(last bool) error {
 			return err
 		}
 	}
-	reply := &apiv1.AcctReply{Seq: a.scope.Seq, Behind: a.behind, Cluster: a.s.D.name(), Now: int64(a.scope.Now)}
+	reply := &apiv1.AcctReply{Seq: a.scope.Seq, Behind: a.behind, Cluster: a.scope.Cluster, Now: int64(a.scope.Now)}
 	a.assemble(reply)
 	a.runs, a.steps = a.runs[:0], nil
 	return a.send(reply)

@@ -92,7 +92,7 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 				return err
 			}
 			if by == string(kpi.ByCluster) {
-				key = d.name()
+				key = scope.Cluster
 			}
 			for i, c := range cells {
 				v := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: name, Null: c == nil}
@@ -145,7 +145,7 @@ func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, wind
 		out = append(out, kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v})
 	}
 	all := kpi.Drift(nodes, whole[0])
-	put("fairshare_drift", kpi.ByCluster, d.name(), all.OK, all.Total)
+	put("fairshare_drift", kpi.ByCluster, scope.Cluster, all.OK, all.Total)
 	for _, key := range slices.Sorted(maps.Keys(all.Accounts)) {
 		put("fairshare_drift", kpi.ByAccount, key, true, all.Accounts[key])
 	}
@@ -170,6 +170,6 @@ func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, wind
 		}
 		slope, ok = kpi.Slope(x, y)
 	}
-	put("fairshare_drift_slope", kpi.ByCluster, d.name(), ok, slope)
+	put("fairshare_drift_slope", kpi.ByCluster, scope.Cluster, ok, slope)
 	return out, nil
 }

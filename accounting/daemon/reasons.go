@@ -18,7 +18,7 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	if err != nil || ref.Step != "" {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, q.GetJob())
 	}
-	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
 		return nil, s.D.away(err)
 	}
@@ -31,7 +31,7 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	if err := s.eachRun(ctx, scope, ask, wanted(nil), func(run acctRun, _ *runScan) error { a.runs = append(a.runs, run); return nil }); err != nil {
 		return nil, s.D.away(err)
 	}
-	out := &apiv1.ReasonsReply{Seq: scope.Seq, Behind: behind, Cluster: s.D.name(), Now: int64(scope.Now)}
+	out := &apiv1.ReasonsReply{Seq: scope.Seq, Behind: behind, Cluster: scope.Cluster, Now: int64(scope.Now)}
 	w := waits{ref: ref}
 	w.pick(a)
 	if w.last() == nil {

@@ -24,7 +24,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	if err := s.D.mayReport(ctx); err != nil {
 		return nil, err
 	}
-	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
 		return nil, s.D.away(err)
 	}
@@ -151,7 +151,7 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 		ask.Nodes = append(ask.Nodes, hosts...)
 	}
 	return &report{s: s, q: q, scope: scope, tres: tres, ask: ask,
-		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Seq, Cluster: s.D.name()}}, nil
+		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Seq, Cluster: scope.Cluster}}, nil
 }
 
 func (r *report) query(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {

@@ -80,6 +80,7 @@ type Limits struct {
 type Scope struct {
 	Database string   // with the tables
 	Ledger   [16]byte // its UUID
+	Cluster  string   // its name
 	Seq      uint64   // the store's position
 	Gen      uint32   // and its generation of live runs
 	Now      spec.Instant

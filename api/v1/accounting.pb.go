@@ -45,6 +45,7 @@ type AcctQuery struct {
 	// everything. What tells rows apart, their states and their times always come.
 	Fields        []string `protobuf:"bytes,16,rep,name=fields,proto3" json:"fields,omitempty"`
 	Associations  []uint32 `protobuf:"varint,17,rep,packed,name=associations,proto3" json:"associations,omitempty"` // numbers of associations
+	Cluster       string   `protobuf:"bytes,18,opt,name=cluster,proto3" json:"cluster,omitempty"`                   // one that was imported; empty = this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +199,13 @@ func (x *AcctQuery) GetAssociations() []uint32 {
 		return x.Associations
 	}
 	return nil
+}
+
+func (x *AcctQuery) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type AcctReply struct {
@@ -1102,6 +1110,7 @@ type ReportQuery struct {
 	Flat          bool                   `protobuf:"varint,18,opt,name=flat,proto3" json:"flat,omitempty"`                // job sizes: each account by itself, not the tree's top
 	Jobs          []string               `protobuf:"bytes,19,rep,name=jobs,proto3" json:"jobs,omitempty"`                 // as in AcctQuery
 	Below         float64                `protobuf:"fixed64,20,opt,name=below,proto3" json:"below,omitempty"`             // waste: the part of the memory that a run's peak stayed below
+	Cluster       string                 `protobuf:"bytes,21,opt,name=cluster,proto3" json:"cluster,omitempty"`           // one that was imported; empty = this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,6 +1285,13 @@ func (x *ReportQuery) GetBelow() float64 {
 		return x.Below
 	}
 	return 0
+}
+
+func (x *ReportQuery) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type ReportReply struct {
@@ -1609,6 +1625,7 @@ type ReasonsQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                      // 12, 36_7
 	MinSeq        uint64                 `protobuf:"varint,2,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"` // wait (up to 2 s) until this event is in
+	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`              // one that was imported; empty = this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1657,6 +1674,13 @@ func (x *ReasonsQuery) GetMinSeq() uint64 {
 		return x.MinSeq
 	}
 	return 0
+}
+
+func (x *ReasonsQuery) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type ReasonsReply struct {
@@ -1750,6 +1774,7 @@ type JobReportQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                      // 12, 36_7
 	MinSeq        uint64                 `protobuf:"varint,2,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"` // wait (up to 2 s) until this event is in
+	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`              // one that was imported; empty = this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1798,6 +1823,13 @@ func (x *JobReportQuery) GetMinSeq() uint64 {
 		return x.MinSeq
 	}
 	return 0
+}
+
+func (x *JobReportQuery) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type JobReportReply struct {
@@ -2267,6 +2299,7 @@ type AdviceQuery struct {
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	Names         uint32                 `protobuf:"varint,2,opt,name=names,proto3" json:"names,omitempty"` // at most; 0 = 5
 	MinSeq        uint64                 `protobuf:"varint,3,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`
+	Cluster       string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"` // one that was imported; empty = this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2322,6 +2355,13 @@ func (x *AdviceQuery) GetMinSeq() uint64 {
 		return x.MinSeq
 	}
 	return 0
+}
+
+func (x *AdviceQuery) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type AdviceReply struct {
@@ -2506,7 +2546,7 @@ var File_accounting_proto protoreflect.FileDescriptor
 
 const file_accounting_proto_rawDesc = "" +
 	"\n" +
-	"\x10accounting.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\vagent.proto\"\xc0\x03\n" +
+	"\x10accounting.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\vagent.proto\"\xda\x03\n" +
 	"\tAcctQuery\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12\x14\n" +
 	"\x05users\x18\x02 \x03(\tR\x05users\x12\x1b\n" +
@@ -2529,7 +2569,8 @@ const file_accounting_proto_rawDesc = "" +
 	"\amin_seq\x18\x0e \x01(\x04R\x06minSeq\x12\x12\n" +
 	"\x04zone\x18\x0f \x01(\tR\x04zone\x12\x16\n" +
 	"\x06fields\x18\x10 \x03(\tR\x06fields\x12\"\n" +
-	"\fassociations\x18\x11 \x03(\rR\fassociations\"\x89\x01\n" +
+	"\fassociations\x18\x11 \x03(\rR\fassociations\x12\x18\n" +
+	"\acluster\x18\x12 \x01(\tR\acluster\"\x89\x01\n" +
 	"\tAcctReply\x12&\n" +
 	"\x04rows\x18\x01 \x03(\v2\x12.muster.v1.AcctRowR\x04rows\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
@@ -2624,7 +2665,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\x05views\x18\x05 \x01(\bR\x05views\"6\n" +
 	"\bSqlReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\xc8\x03\n" +
+	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\xe2\x03\n" +
 	"\vReportQuery\x12\x16\n" +
 	"\x06report\x18\x01 \x01(\tR\x06report\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -2648,7 +2689,8 @@ const file_accounting_proto_rawDesc = "" +
 	"\x05count\x18\x11 \x01(\bR\x05count\x12\x12\n" +
 	"\x04flat\x18\x12 \x01(\bR\x04flat\x12\x12\n" +
 	"\x04jobs\x18\x13 \x03(\tR\x04jobs\x12\x14\n" +
-	"\x05below\x18\x14 \x01(\x01R\x05below\"\xe8\x01\n" +
+	"\x05below\x18\x14 \x01(\x01R\x05below\x12\x18\n" +
+	"\acluster\x18\x15 \x01(\tR\acluster\"\xe8\x01\n" +
 	"\vReportReply\x121\n" +
 	"\acolumns\x18\x01 \x03(\v2\x17.muster.v1.ReportColumnR\acolumns\x12(\n" +
 	"\x04rows\x18\x02 \x03(\v2\x14.muster.v1.ReportRowR\x04rows\x12\x14\n" +
@@ -2669,20 +2711,22 @@ const file_accounting_proto_rawDesc = "" +
 	"\x03int\x18\x02 \x01(\x03H\x00R\x03int\x12\x16\n" +
 	"\x05float\x18\x03 \x01(\x01H\x00R\x05float\x12\x14\n" +
 	"\x04null\x18\x04 \x01(\bH\x00R\x04nullB\x06\n" +
-	"\x04kind\"9\n" +
+	"\x04kind\"S\n" +
 	"\fReasonsQuery\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x17\n" +
-	"\amin_seq\x18\x02 \x01(\x04R\x06minSeq\"\xbd\x01\n" +
+	"\amin_seq\x18\x02 \x01(\x04R\x06minSeq\x12\x18\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\"\xbd\x01\n" +
 	"\fReasonsReply\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.muster.v1.AcctRowR\x03run\x121\n" +
 	"\aperiods\x18\x02 \x03(\v2\x17.muster.v1.ReasonPeriodR\aperiods\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06behind\x18\x04 \x01(\x04R\x06behind\x12\x18\n" +
 	"\acluster\x18\x05 \x01(\tR\acluster\x12\x10\n" +
-	"\x03now\x18\x06 \x01(\x03R\x03now\";\n" +
+	"\x03now\x18\x06 \x01(\x03R\x03now\"U\n" +
 	"\x0eJobReportQuery\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x17\n" +
-	"\amin_seq\x18\x02 \x01(\x04R\x06minSeq\"\xc0\x03\n" +
+	"\amin_seq\x18\x02 \x01(\x04R\x06minSeq\x12\x18\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\"\xc0\x03\n" +
 	"\x0eJobReportReply\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.muster.v1.AcctRowR\x03run\x12.\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x18.muster.v1.JobReportNodeR\x05nodes\x121\n" +
@@ -2734,11 +2778,12 @@ const file_accounting_proto_rawDesc = "" +
 	"\x04runs\x18\x04 \x01(\rR\x04runs\x12\x12\n" +
 	"\x04gain\x18\x05 \x01(\x03R\x04gain\x12\x14\n" +
 	"\x05peers\x18\x06 \x01(\rR\x05peers\x12\x19\n" +
-	"\bjob_name\x18\a \x01(\tR\ajobName\"P\n" +
+	"\bjob_name\x18\a \x01(\tR\ajobName\"j\n" +
 	"\vAdviceQuery\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05names\x18\x02 \x01(\rR\x05names\x12\x17\n" +
-	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\"U\n" +
+	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\"U\n" +
 	"\vAdviceReply\x12.\n" +
 	"\x06advice\x18\x01 \x03(\v2\x16.muster.v1.UsageAdviceR\x06advice\x12\x16\n" +
 	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\x19\n" +

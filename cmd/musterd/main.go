@@ -58,6 +58,8 @@ func main() {
 			os.Exit(initCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "dashboards":
 			os.Exit(dashboardsCommand(os.Args[2:], os.Stdout, os.Stderr))
+		case "import":
+			os.Exit(importCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "alerts":
 			os.Exit(alertsCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "mail":

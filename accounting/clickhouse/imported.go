@@ -1,0 +1,101 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/google/uuid"
+
+	"github.com/musterhpc/muster/accounting/tally"
+)
+
+// An imported cluster has no ledger behind it from which an interrupted batch
+// could be made again: its rows are deleted, and the import reads on.
+
+// NewImportWriter takes the lease on an imported cluster. What a batch that
+// was interrupted left is deleted; the runs that have not ended stay.
+func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster string) (*Writer, error) {
+	w, res, err := s.NewWriter(ctx, ledger, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if res.Redo > res.Seq {
+		rest := &tally.Batch{First: res.Seq + 1, Last: res.Redo}
+		for _, p := range w.parts(rest) {
+			if err := w.erase(ctx, p.table, rest); err != nil {
+				return nil, err
+			}
+		}
+		w.intent = phaseRow{}
+	}
+	if w.pos.Gen == 0 {
+		return w, w.Generation(ctx, nil)
+	}
+	w.fresh = true // the generation that is there goes on
+	return w, nil
+}
+
+// keys reads two lists that a query gives as arrays.
+func (s *Store) keys(ctx context.Context, sql string, args ...any) (uids []uint64, restarts []uint32, err error) {
+	rows, err := s.conn.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for imported runs: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var u []uint64
+		var r []uint32
+		if err := rows.Scan(&u, &r); err != nil {
+			return nil, nil, fmt.Errorf("look for imported runs: %w", err)
+		}
+		uids, restarts = append(uids, u...), append(restarts, r...)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, fmt.Errorf("look for imported runs: %w", err)
+	}
+	return uids, restarts, nil
+}
+
+// Ended finds which runs of an imported cluster that ended within [from, to]
+// are stored.
+func (s *Store) Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error) {
+	return s.keys(ctx, "SELECT groupArray(uid), groupArray(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"+
+		" AND end <= fromUnixTimestamp64Micro({to:Int64}, 'UTC')", ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("from", from), ch.Named("to", to))
+}
+
+// Open finds the runs of an imported cluster that have not ended.
+func (s *Store) Open(ctx context.Context, ledger [16]byte) (uids []uint64, restarts []uint32, err error) {
+	pos, err := s.Position(ctx, ledger)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.keys(ctx, "SELECT groupArray(uid), groupArray(restarts) FROM "+s.table("live")+" FINAL WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND NOT final",
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("gen", pos.Gen))
+}
+
+// Sums are the exact sums over the runs of an imported cluster that ended, in
+// microseconds.
+func (s *Store) Sums(ctx context.Context, ledger [16]byte) (runs uint64, cpu, gpu, waited *big.Int, err error) {
+	pos, err := s.Position(ctx, ledger)
+	if err != nil {
+		return 0, nil, nil, nil, err
+	}
+	var text [3]string
+	row := s.conn.QueryRow(ch.Context(ctx, ch.WithSettings(askSettings())), "SELECT count(), toString(sum(toInt128(alloc_cpus) * elapsed_us)), toString(sum(toInt128(alloc_gpus) * elapsed_us)), "+
+		"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.table("jobs")+
+		" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}", ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))
+	if err := row.Scan(&runs, &text[0], &text[1], &text[2]); err != nil {
+		return 0, nil, nil, nil, fmt.Errorf("add up imported runs: %w", err)
+	}
+	var sums [3]*big.Int
+	for i := range text {
+		n, ok := new(big.Int).SetString(text[i], 10)
+		if !ok {
+			return 0, nil, nil, nil, fmt.Errorf("add up imported runs: the store says %q", text[i])
+		}
+		sums[i] = n
+	}
+	return runs, sums[0], sums[1], sums[2], nil
+}

@@ -1,0 +1,139 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// field is what a column of a dump says.
+type field uint8
+
+const (
+	skip field = iota
+	fJobID
+	fJobIDRaw
+	fCluster
+	fPartition
+	fQOS
+	fAccount
+	fUser
+	fUID
+	fGroup
+	fGID
+	fName
+	fState
+	fExit
+	fDerived
+	fSubmit
+	fEligible
+	fStart
+	fEnd
+	fElapsed
+	fElapsedRaw
+	fLimit
+	fLimitRaw
+	fSuspended
+	fNNodes
+	fNCPUs
+	fReqCPUs
+	fReqMem
+	fReqTRES
+	fAllocTRES
+	fAllocGRES
+	fGPUs
+	fNodeList
+	fNTasks
+	fTotalCPU
+	fUserCPU
+	fSystemCPU
+	fMaxRSS
+	fInTot
+	fEnergy
+	fWorkDir
+	fReason
+	fReservation
+	fConstraint
+	fPriority
+	fWCKey
+	fComment
+	fSubmitLine
+	fAssoc
+	fLast
+)
+
+// names are the columns as sacct calls them, in lower case. Those of sacct
+// that say nothing of what is stored are skipped; gpus, a number, is ours.
+func names() map[string]field {
+	return map[string]field{
+		"jobid": fJobID, "jobidraw": fJobIDRaw, "cluster": fCluster, "partition": fPartition, "qos": fQOS, "account": fAccount, "user": fUser, "uid": fUID,
+		"group": fGroup, "gid": fGID, "jobname": fName, "state": fState, "exitcode": fExit, "derivedexitcode": fDerived, "submit": fSubmit,
+		"eligible": fEligible, "start": fStart, "end": fEnd, "elapsed": fElapsed, "elapsedraw": fElapsedRaw, "timelimit": fLimit, "timelimitraw": fLimitRaw,
+		"suspended": fSuspended, "nnodes": fNNodes, "allocnodes": fNNodes, "ncpus": fNCPUs, "alloccpus": fNCPUs, "reqcpus": fReqCPUs, "reqmem": fReqMem,
+		"reqtres": fReqTRES, "alloctres": fAllocTRES, "allocgres": fAllocGRES, "gpus": fGPUs, "nodelist": fNodeList, "ntasks": fNTasks, "totalcpu": fTotalCPU,
+		"usercpu": fUserCPU, "systemcpu": fSystemCPU, "maxrss": fMaxRSS, "tresusageintot": fInTot, "consumedenergyraw": fEnergy, "workdir": fWorkDir,
+		"reason": fReason, "reservation": fReservation, "constraints": fConstraint, "priority": fPriority, "wckey": fWCKey, "comment": fComment,
+		"submitline": fSubmitLine, "associd": fAssoc,
+	}
+}
+
+// others are columns of sacct that are read over.
+func others() []string {
+	return []string{"admincomment", "allocnodes", "avecpu", "avecpufreq", "avediskread", "avediskwrite", "avepages", "averss", "avevmsize", "blockid", "consumedenergy",
+		"container", "cputime", "cputimeraw", "dbindex", "extra", "failednode", "flags", "jobcomment", "layout", "licenses", "maxdiskread", "maxdiskreadnode",
+		"maxdiskreadtask", "maxdiskwrite", "maxdiskwritenode", "maxdiskwritetask", "maxpages", "maxpagesnode", "maxpagestask", "maxrssnode", "maxrsstask", "maxvmsize",
+		"maxvmsizenode", "maxvmsizetask", "mcslabel", "mincpu", "mincpunode", "mincputask", "planned", "plannedcpu", "plannedcpuraw", "qosraw", "reqcpufreq",
+		"reqcpufreqmin", "reqcpufreqmax", "reqcpufreqgov", "reqgres", "reqnodes", "reservationid", "reserved", "resvcpu", "resvcpuraw", "restarts", "segmentsize", "sluid",
+		"stderr", "stdin", "stdout", "systemcomment", "timeleft", "tresusageinave", "tresusageinmax", "tresusageinmaxnode", "tresusageinmaxtask", "tresusageinmin",
+		"tresusageinminnode", "tresusageinmintask", "tresusageoutave", "tresusageoutmax", "tresusageoutmaxnode", "tresusageoutmaxtask", "tresusageoutmin",
+		"tresusageoutminnode", "tresusageoutmintask", "tresusageouttot", "wckeyid"}
+}
+
+// ErrColumns tells a dump whose columns are not known, or too few.
+var ErrColumns = errors.New("the dump's columns")
+
+// layout is which field stands where.
+type layout []field
+
+// parseColumns reads a list of columns; "-" skips one. A length after % is
+// read over.
+func parseColumns(list []string) (layout, error) {
+	known, out := names(), layout{}
+	for _, c := range list {
+		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(c)), "%")
+		f, ok := known[name]
+		if !ok && name != "-" && !slices.Contains(others(), name) {
+			return nil, fmt.Errorf("%w: sacct has no field %q", ErrColumns, c)
+		}
+		if f != skip && slices.Contains(out, f) {
+			return nil, fmt.Errorf("%w: %q stands twice", ErrColumns, c)
+		}
+		out = append(out, f)
+	}
+	has := func(list ...field) bool {
+		return slices.ContainsFunc(list, func(f field) bool { return slices.Contains(out, f) })
+	}
+	switch {
+	case !has(fJobID, fJobIDRaw):
+		return nil, fmt.Errorf("%w: JobID or JobIDRaw is missing", ErrColumns)
+	case !has(fSubmit):
+		return nil, fmt.Errorf("%w: Submit is missing: without it a job that was queued again cannot be told from itself", ErrColumns)
+	case !has(fStart) || !has(fEnd):
+		return nil, fmt.Errorf("%w: Start and End are missing", ErrColumns)
+	case !has(fState):
+		return nil, fmt.Errorf("%w: State is missing", ErrColumns)
+	}
+	return out, nil
+}
+
+// header tells whether a line names columns.
+func header(cells []string) bool {
+	known, n := names(), 0
+	for _, c := range cells {
+		if _, ok := known[strings.ToLower(c)]; ok {
+			n++
+		}
+	}
+	return n >= 3 && n*2 >= len(cells)
+}

@@ -1,0 +1,471 @@
+package importer
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Store is the accounting store, as an import needs it.
+type Store interface {
+	// Ended finds which runs that ended within [from, to] are stored.
+	Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error)
+	// Open finds the runs that have not ended, and the largest number of events.
+	Open(ctx context.Context, ledger [16]byte) (uids []uint64, restarts []uint32, err error)
+	// Totals adds up what is stored of the runs that ended.
+	Totals(ctx context.Context, ledger [16]byte) (Totals, error)
+}
+
+// Writer stores batches; see package clickhouse.
+type Writer interface {
+	Write(ctx context.Context, b *tally.Batch) error
+	Position() tally.Position
+}
+
+// Totals are sums over runs that ended: exact, in CPU- and GPU-microseconds.
+type Totals struct {
+	Runs      uint64
+	CPU, GPU  *big.Int
+	WaitedFor *big.Int // microseconds from submission to start
+}
+
+// zero makes empty sums.
+func zero() Totals { return Totals{CPU: new(big.Int), GPU: new(big.Int), WaitedFor: new(big.Int)} }
+
+func (t *Totals) add(r *tally.JobRow) {
+	t.Runs++
+	if r.Start == 0 {
+		return
+	}
+	ran := r.End - r.Start - r.Suspended
+	mul := func(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(ran)) }
+	t.CPU.Add(t.CPU, mul(r.Alloc.CPUs))
+	t.GPU.Add(t.GPU, mul(r.Alloc.GPUs))
+	t.WaitedFor.Add(t.WaitedFor, big.NewInt(r.Start-r.Submit))
+}
+
+func (t Totals) plus(o Totals) Totals {
+	return Totals{t.Runs + o.Runs, new(big.Int).Add(t.CPU, o.CPU), new(big.Int).Add(t.GPU, o.GPU), new(big.Int).Add(t.WaitedFor, o.WaitedFor)}
+}
+
+// Equal compares sums.
+func (t Totals) Equal(o Totals) bool {
+	return t.Runs == o.Runs && t.CPU.Cmp(o.CPU) == 0 && t.GPU.Cmp(o.GPU) == 0 && t.WaitedFor.Cmp(o.WaitedFor) == 0
+}
+
+// Hours are microseconds as hours.
+func Hours(n *big.Int) float64 {
+	f, _ := new(big.Float).Quo(new(big.Float).SetInt(n), big.NewFloat(3.6e9)).Float64()
+	return f
+}
+
+// Reject is a line that was not taken.
+type Reject struct {
+	Line   int
+	Reason string
+	Text   string // its beginning
+}
+
+// Config is one import.
+type Config struct {
+	Ledger    [16]byte
+	Store     Store
+	Writer    Writer
+	Columns   []string // empty: the first line names them
+	Skip      int      // lines that are not read, for a head with names of its own
+	Delimiter string   // empty: |
+	Zone      *time.Location
+	Cluster   string // where the dump has a column Cluster, lines of others are rejected; empty = all are taken
+	Rejected  func(Reject)
+	Now       spec.Instant
+	Batch     int // runs that are stored at once; 0 = 50,000
+}
+
+// Result is what an import did.
+type Result struct {
+	Lines, Jobs, Steps   int // read and understood
+	New, Open, Known     int // runs that were stored, stored as not ended, and that the store had
+	Rejected             int
+	Before, Added, After Totals
+	First, Last          tally.Micros // ends of the runs read
+}
+
+// Reconciled tells whether the store holds what it held and what was added,
+// nothing else.
+func (r *Result) Reconciled() bool { return r.Before.plus(r.Added).Equal(r.After) }
+
+// Sum adds another result, of an import that followed.
+func (r *Result) Sum(o *Result) {
+	if r.Added.CPU == nil {
+		r.Before, r.Added = o.Before, zero()
+	}
+	r.Lines, r.Jobs, r.Steps, r.New, r.Open, r.Known, r.Rejected = r.Lines+o.Lines, r.Jobs+o.Jobs, r.Steps+o.Steps, r.New+o.New, r.Open+o.Open, r.Known+o.Known, r.Rejected+o.Rejected
+	r.Added, r.After = r.Added.plus(o.Added), o.After
+}
+
+// run is one import being made.
+type run struct {
+	Config
+	ctx   context.Context
+	res   Result
+	lines *lines
+	cur   *job
+	chunk []*job
+	open  map[Key]bool
+	seq   uint64
+}
+
+// maxLine bounds a line.
+const maxLine = 4 << 20
+
+// Import reads a dump, plain or compressed by gzip, and stores what is new.
+func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
+	r := &run{Config: c, ctx: ctx, open: map[Key]bool{}}
+	r.complete()
+	in, err := plainText(dump)
+	if err != nil {
+		return nil, err
+	}
+	if r.res.Before, err = c.Store.Totals(ctx, c.Ledger); err != nil {
+		return nil, err
+	}
+	r.res.Added = zero()
+	uids, restarts, err := c.Store.Open(ctx, c.Ledger)
+	if err != nil {
+		return nil, err
+	}
+	for i := range uids {
+		r.open[Key{uids[i], restarts[i]}] = true
+	}
+	r.seq = c.Writer.Position().Seq
+	if err := r.read(in); err != nil {
+		return &r.res, err
+	}
+	if r.res.After, err = c.Store.Totals(ctx, c.Ledger); err != nil {
+		return &r.res, err
+	}
+	return &r.res, nil
+}
+
+func (r *run) complete() {
+	if r.Delimiter == "" {
+		r.Delimiter = "|"
+	}
+	if r.Zone == nil {
+		r.Zone = time.UTC
+	}
+	if r.Batch <= 0 {
+		r.Batch = 50_000
+	}
+	if r.Rejected == nil {
+		r.Config.Rejected = func(Reject) {}
+	}
+}
+
+// plainText unpacks gzip.
+func plainText(in io.Reader) (io.Reader, error) {
+	b := bufio.NewReaderSize(in, 1<<20)
+	if magic, err := b.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return b, nil // what is too short to be packed is read as it is
+	}
+	z, err := gzip.NewReader(b)
+	if err != nil {
+		return nil, fmt.Errorf("unpack the dump: %w", err)
+	}
+	return z, nil
+}
+
+// read takes the dump line by line.
+func (r *run) read(in io.Reader) error {
+	// Storing a batch and reading the next overlap.
+	work, done := make(chan []*job), make(chan error, 1)
+	go func() {
+		var err error
+		for chunk := range work {
+			if err == nil {
+				err = r.store(chunk)
+			}
+		}
+		done <- err
+	}()
+	err := r.scan(in, func(chunk []*job) { work <- chunk })
+	close(work)
+	return errors.Join(err, <-done)
+}
+
+func (r *run) scan(in io.Reader, hand func([]*job)) error {
+	s := bufio.NewScanner(in)
+	s.Buffer(make([]byte, 1<<20), maxLine)
+	cells := []string{}
+	if len(r.Columns) > 0 {
+		l, err := parseColumns(r.Columns)
+		if err != nil {
+			return err
+		}
+		r.lines = newLines(l, clocks{loc: r.Zone})
+	}
+	for n := 1; s.Scan(); n++ {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		line := bytes.TrimSuffix(s.Bytes(), []byte("\r"))
+		if n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if len(line) == 0 {
+			continue
+		}
+		cells = r.split(cells[:0], line)
+		if n <= r.Skip {
+			continue
+		}
+		if n == 1 && header(cells) || r.lines == nil {
+			if err := r.head(cells); err != nil {
+				return err
+			}
+			continue
+		}
+		r.res.Lines++
+		r.line(n, cells, line)
+		if len(r.chunk) >= r.Batch {
+			hand(r.chunk)
+			r.chunk = make([]*job, 0, r.Batch)
+		}
+	}
+	r.shut()
+	if len(r.chunk) > 0 {
+		hand(r.chunk)
+	}
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("read the dump after line %d: %w", r.res.Lines, err)
+	}
+	return nil
+}
+
+// head takes the first line as names of columns.
+func (r *run) head(cells []string) error {
+	if !header(cells) {
+		return fmt.Errorf("%w: the first line does not name them; give them in order, as in sacct --format", ErrColumns)
+	}
+	if r.lines != nil {
+		return nil // they were given
+	}
+	if cells[len(cells)-1] == "" { // sacct -p ends lines with the delimiter
+		cells = append(cells[:len(cells)-1:len(cells)-1], "-")
+	}
+	l, err := parseColumns(cells)
+	if err != nil {
+		return err
+	}
+	r.lines = newLines(l, clocks{loc: r.Zone})
+	return nil
+}
+
+// split cuts a line into cells, in CSV with quotes where the delimiter is a
+// comma. What follows the last column's beginning is all its own if it is a
+// name that people give. The cells share the line's memory.
+func (r *run) split(cells []string, bytes []byte) []string {
+	line := string(bytes)
+	if !utf8.ValidString(line) {
+		line = strings.ToValidUTF8(line, "\ufffd")
+	}
+	if r.Delimiter == "," {
+		return splitCSV(cells, line)
+	}
+	width := 0
+	if r.lines != nil && (r.lines.last == fName || r.lines.last == fComment || r.lines.last == fSubmitLine || r.lines.last == fWorkDir) {
+		width = r.lines.width
+	}
+	for {
+		i := strings.Index(line, r.Delimiter)
+		if i < 0 || (width > 0 && len(cells) == width-1) {
+			return append(cells, line)
+		}
+		cells = append(cells, line[:i])
+		line = line[i+len(r.Delimiter):]
+	}
+}
+
+func splitCSV(cells []string, line string) []string {
+	for {
+		if strings.HasPrefix(line, `"`) {
+			var b strings.Builder
+			rest := line[1:]
+			for {
+				i := strings.IndexByte(rest, '"')
+				if i < 0 {
+					b.WriteString(rest)
+					rest = ""
+					break
+				}
+				b.WriteString(rest[:i])
+				rest = rest[i+1:]
+				if !strings.HasPrefix(rest, `"`) {
+					break
+				}
+				b.WriteByte('"')
+				rest = rest[1:]
+			}
+			cells = append(cells, b.String())
+			if rest == "" {
+				return cells
+			}
+			line = strings.TrimPrefix(rest, ",")
+			continue
+		}
+		cell, rest, more := strings.Cut(line, ",")
+		cells = append(cells, cell)
+		if !more {
+			return cells
+		}
+		line = rest
+	}
+}
+
+func (r *run) reject(n int, line []byte, why string) {
+	r.res.Rejected++
+	text := string(line[:min(len(line), 200)])
+	r.Rejected(Reject{n, why, strings.ToValidUTF8(text, "\ufffd")})
+}
+
+// line takes one line: a job, or a step of the job before it.
+func (r *run) line(n int, cells []string, line []byte) {
+	if i := r.lines.at[fCluster]; i >= 0 && i < len(cells) && r.Cluster != "" && cells[i] != r.Cluster && cells[i] != "" {
+		r.reject(n, line, "it is of cluster "+cells[i])
+		return
+	}
+	j, step, err := r.lines.parse(cells)
+	switch {
+	case err != nil:
+		if step == "" {
+			r.shut() // its steps have no job either
+		}
+		r.reject(n, line, err.Error())
+	case step == "":
+		r.shut()
+		j.line = n
+		r.cur = j
+		r.res.Jobs++
+	case r.cur == nil || r.cur.row.JobID != j.steps[0].JobID:
+		r.reject(n, line, "it is a step whose job does not stand before it")
+	default:
+		r.res.Steps++
+		r.cur.add(j)
+	}
+}
+
+// shut ends the job whose steps were being read.
+func (r *run) shut() {
+	if r.cur != nil {
+		r.cur.finish()
+		r.chunk = append(r.chunk, r.cur)
+		r.cur = nil
+	}
+}
+
+// store writes what is new of a chunk.
+func (r *run) store(chunk []*job) error {
+	var from, to tally.Micros
+	for _, j := range chunk {
+		if j.over {
+			if from == 0 || j.row.End < from {
+				from = j.row.End
+			}
+			to = max(to, j.row.End)
+		}
+	}
+	known := make(map[Key]bool, len(chunk))
+	if to > 0 {
+		uids, restarts, err := r.Store.Ended(r.ctx, r.Ledger, from, to)
+		if err != nil {
+			return err
+		}
+		for i := range uids {
+			known[Key{uids[i], restarts[i]}] = true
+		}
+		if r.res.First == 0 || from < r.res.First {
+			r.res.First = from
+		}
+		r.res.Last = max(r.res.Last, to)
+	}
+	b := &tally.Batch{First: r.seq + 1, At: r.Now, Jobs: make([]tally.JobRow, 0, len(chunk)), Nodes: make([]tally.NodeRow, 0, len(chunk))}
+	for _, j := range chunk {
+		r.put(b, j, known)
+	}
+	if r.seq < b.First {
+		return nil
+	}
+	b.Last = r.seq
+	return r.Writer.Write(r.ctx, b)
+}
+
+// put adds a run to the batch, unless the store has it.
+func (r *run) put(b *tally.Batch, j *job, known map[Key]bool) {
+	k := j.key()
+	if known[k] {
+		r.res.Known++
+		return
+	}
+	r.seq++
+	j.row.Seq = r.seq
+	if !j.over {
+		r.res.Open++
+		r.open[k] = true
+		b.Live = append(b.Live, liveRow(j))
+		return
+	}
+	known[k] = true
+	if r.open[k] {
+		delete(r.open, k)
+		b.Live = append(b.Live, tally.LiveRow{JobRow: j.row, Final: true})
+	}
+	r.res.New++
+	r.res.Added.add(&j.row)
+	b.Jobs = append(b.Jobs, j.row)
+	b.Nodes = j.shares(b.Nodes)
+	for _, s := range j.steps {
+		s.Seq = r.seq
+		b.Steps = append(b.Steps, s)
+	}
+}
+
+// liveRow is a run that has not ended.
+func liveRow(j *job) tally.LiveRow {
+	out := tally.LiveRow{JobRow: j.row}
+	n := int64(len(j.nodes))
+	for i, name := range j.nodes {
+		part := func(total int64) int64 {
+			p := total / n
+			if int64(i) < total%n {
+				p++
+			}
+			return p
+		}
+		out.HeldNodes = append(out.HeldNodes, name)
+		out.HeldCPUs = append(out.HeldCPUs, part(j.row.Alloc.CPUs))
+		out.HeldMem = append(out.HeldMem, part(j.row.Alloc.Mem))
+		out.HeldGPUs = append(out.HeldGPUs, part(j.row.Alloc.GPUs))
+		out.HeldTo = append(out.HeldTo, 0)
+	}
+	return out
+}
+
+// Columns are those that a live Slurm is asked for, and that a dump should
+// have: `sacct -P --format` with these.
+func Columns() []string {
+	return slices.Clone([]string{"JobIDRaw", "JobID", "Cluster", "Partition", "QOS", "Account", "User", "UID", "Group", "GID", "State", "ExitCode", "DerivedExitCode", "Submit",
+		"Eligible", "Start", "End", "TimelimitRaw", "Suspended", "NNodes", "AllocCPUS", "ReqCPUS", "ReqMem", "ReqTRES", "AllocTRES", "NodeList", "NTasks",
+		"TotalCPU", "UserCPU", "SystemCPU", "MaxRSS", "TRESUsageInTot", "ConsumedEnergyRaw", "Reservation", "Constraints", "Priority", "WCKey", "AssocID", "WorkDir", "JobName"})
+}

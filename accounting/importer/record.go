@@ -1,0 +1,568 @@
+package importer
+
+import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Key names a run: Restarts is the second of its submission, so that of a
+// job's runs the newest is the last.
+type Key struct {
+	UID      uint64
+	Restarts uint32
+}
+
+// job is one line about a job, with its steps.
+type job struct {
+	row   tally.JobRow
+	over  bool
+	steps []tally.StepRow
+	nodes []string // nil = not said
+	line  int
+	// rss is that of all tasks of a step, task that of its largest; energy is in
+	// millijoules.
+	cpu, system, rss, task, energy int64
+	cpuSeen, rssSeen, taskSeen     bool
+}
+
+// key is the run's.
+func (j *job) key() Key { return Key{j.row.UID, j.row.Restarts} }
+
+// reject is why a line is not taken.
+type reject string
+
+// Error is the reason.
+func (r reject) Error() string { return string(r) }
+
+// lines turns cells into jobs and steps.
+type lines struct {
+	at     [fLast]int // of each field; -1 = the dump does not have it
+	width  int
+	last   field // of the last column
+	clocks clocks
+}
+
+func newLines(l layout, c clocks) *lines {
+	out := &lines{width: len(l), last: l[len(l)-1], clocks: c}
+	for i := range out.at {
+		out.at[i] = -1
+	}
+	for i, f := range l {
+		if f != skip {
+			out.at[f] = i
+		}
+	}
+	return out
+}
+
+// get is a cell; "" if there is no such column.
+func (l *lines) get(cells []string, f field) string {
+	if i := l.at[f]; i >= 0 {
+		return cells[i]
+	}
+	return ""
+}
+
+// number is a cell with a whole number; 0 if it says nothing.
+func number(s string) (int64, error) {
+	if none(s) {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > 1<<53 {
+		return 0, errValue
+	}
+	return n, nil
+}
+
+// reader collects the first problem of a line.
+type reader struct {
+	*lines
+	cells []string
+	bad   error
+}
+
+func (r *reader) fail(column string, f field) {
+	if r.bad == nil {
+		text := r.get(r.cells, f)
+		if len(text) > 60 {
+			text = text[:60]
+		}
+		r.bad = reject(column + " " + strconv.Quote(text) + " cannot be read")
+	}
+}
+
+func (r *reader) text(f field) string { return r.get(r.cells, f) }
+
+func (r *reader) num(column string, f field) int64 {
+	n, err := number(r.text(f))
+	if err != nil {
+		r.fail(column, f)
+	}
+	return n
+}
+
+func (r *reader) time(column string, f field) int64 {
+	n, err := r.clocks.instant(r.text(f))
+	if err != nil {
+		r.fail(column, f)
+	}
+	return n
+}
+
+func (r *reader) span(column string, f field) int64 {
+	n, err := span(r.text(f))
+	if err != nil {
+		r.fail(column, f)
+	}
+	return n
+}
+
+func (r *reader) tres(column string, f field) amounts {
+	a, err := parseTRES(r.text(f))
+	if err != nil {
+		r.fail(column, f)
+	}
+	return a
+}
+
+// ids is what a job's number says.
+type ids struct {
+	id, array uint32
+	task      int64
+	tasks     string
+	count     uint64
+	step      string
+}
+
+// parseIDs reads JobID and JobIDRaw: 12, 12_3, 12_[1-9%2], 12+1, each with
+// .batch, .0 behind it.
+func parseIDs(shown, raw string) (ids, bool) {
+	out := ids{task: spec.NoTask, count: 1}
+	num := raw
+	if num == "" {
+		num = shown
+	}
+	num, out.step, _ = strings.Cut(num, ".")
+	base := num
+	if i := strings.IndexAny(num, "_+"); i >= 0 {
+		base = num[:i]
+	}
+	n, err := strconv.ParseUint(base, 10, 32)
+	if err != nil || n == 0 {
+		return out, false
+	}
+	out.id = uint32(n)
+	if shown == "" {
+		return out, true
+	}
+	shown, _, _ = strings.Cut(shown, ".")
+	array, task, ok := strings.Cut(shown, "_")
+	if !ok {
+		return out, true
+	}
+	if n, err = strconv.ParseUint(array, 10, 32); err != nil {
+		return out, false
+	}
+	out.array = uint32(n)
+	if list, ok := strings.CutPrefix(task, "["); ok {
+		out.tasks, _, _ = strings.Cut(strings.TrimSuffix(list, "]"), "%")
+		set, err := format.ParseArray(out.tasks)
+		if err != nil {
+			return out, false
+		}
+		out.count = uint64(max(set.Count(), 1))
+		return out, true
+	}
+	if out.task, err = strconv.ParseInt(task, 10, 64); err != nil || out.task < 0 {
+		return out, false
+	}
+	return out, true
+}
+
+// uid makes a number that stays the job's: its id, and a mark that tells it
+// from the job to which Slurm gave the same id again.
+func uid(i ids, raw, user, name string) uint64 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(user + "\x00" + name))
+	if raw == "" && i.array != 0 {
+		_, _ = h.Write([]byte("\x00" + strconv.FormatInt(i.task, 10) + i.tasks))
+		return uint64(i.id) | uint64(h.Sum32())<<32
+	}
+	return uint64(i.id) | uint64(h.Sum32()&0xffff)<<32
+}
+
+// stateKnown tells whether sacct has such a state, and whether it is the end.
+func stateKnown(s string) (over, known bool) {
+	switch s {
+	case "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "REQUEUED", "REVOKED":
+		return true, true
+	case "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "RESIZING", "STOPPED", "CONFIGURING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "STAGE_OUT", "SIGNALING":
+		return false, true
+	}
+	return false, false
+}
+
+// exit reads 1:0.
+func exit(s string) (spec.ExitStatus, bool) {
+	if none(s) {
+		return spec.ExitStatus{}, true
+	}
+	code, sig, _ := strings.Cut(s, ":")
+	c, err := strconv.ParseInt(code, 10, 32)
+	if err != nil {
+		return spec.ExitStatus{}, false
+	}
+	out := spec.ExitStatus{Code: int32(c)}
+	if sig != "" {
+		n, err := strconv.ParseInt(sig, 10, 32)
+		if err != nil {
+			return out, false
+		}
+		out.Signal = int32(n)
+	}
+	return out, true
+}
+
+// parse reads one line. It is a job's, or, with a step's name, a step's.
+func (l *lines) parse(cells []string) (*job, string, error) {
+	if len(cells) != l.width {
+		return nil, "", reject("it has " + strconv.Itoa(len(cells)) + " columns, there must be " + strconv.Itoa(l.width))
+	}
+	r := reader{lines: l, cells: cells}
+	raw := r.text(fJobIDRaw)
+	i, ok := parseIDs(r.text(fJobID), raw)
+	if !ok {
+		return nil, "", reject("its job number " + strconv.Quote(r.text(fJobID)+r.text(fJobIDRaw)) + " cannot be read")
+	}
+	j := &job{}
+	if i.step == "" {
+		r.job(j, i, raw)
+	}
+	r.use(j)
+	if i.step != "" {
+		r.step(j, i)
+	}
+	return j, i.step, r.bad
+}
+
+func (r *reader) job(j *job, i ids, raw string) {
+	row := &j.row
+	*row = tally.JobRow{JobID: i.id, ArrayJobID: i.array, ArrayTask: i.task, ArrayTasks: i.tasks, Count: i.count, Name: r.text(fName), User: r.text(fUser), UserID: uint32(r.num("UID", fUID)),
+		Group: r.text(fGroup), GroupID: uint32(r.num("GID", fGID)), Account: r.text(fAccount), Assoc: uint32(r.num("AssocID", fAssoc)), Partition: r.text(fPartition), QOS: r.text(fQOS),
+		WCKey: r.text(fWCKey), Comment: r.text(fComment), Reservation: r.text(fReservation), Constraint: r.text(fConstraint), WorkDir: r.text(fWorkDir), Line: r.text(fSubmitLine),
+		Priority: uint32(r.num("Priority", fPriority)), Suspended: r.span("Suspended", fSuspended), Attempt: 1, Limit: tally.Unlimited, Reason: r.text(fReason)}
+	if row.Reason == "" {
+		row.Reason = string(spec.ReasonNone)
+	}
+	who := row.User
+	if who == "" {
+		who = r.text(fUID)
+	}
+	row.UID = uid(i, raw, who, row.Name)
+	if row.ArrayJobID != 0 {
+		row.ArrayUID = uint64(row.ArrayJobID)
+	}
+	r.state(j)
+	r.times(j)
+	r.size(j)
+	row.Batch = len(j.steps) > 0
+	if s := r.text(fLimitRaw); !none(s) {
+		row.Limit = r.num("TimelimitRaw", fLimitRaw) * 60_000_000
+	} else if !none(r.text(fLimit)) {
+		row.Limit = r.span("Timelimit", fLimit)
+	}
+	var ok bool
+	if row.Exit, ok = exit(r.text(fExit)); !ok {
+		r.fail("ExitCode", fExit)
+	}
+	if row.Derived, ok = exit(r.text(fDerived)); !ok {
+		r.fail("DerivedExitCode", fDerived)
+	}
+}
+
+func (r *reader) state(j *job) {
+	name, by, cut := strings.Cut(r.text(fState), " by ")
+	name = strings.TrimSuffix(name, "+")
+	over, known := stateKnown(name)
+	if !known {
+		r.fail("State", fState)
+		return
+	}
+	j.row.State, j.over = name, over
+	if name == "CANCELLED" {
+		n := uint64(0)
+		if cut {
+			var err error
+			if n, err = strconv.ParseUint(by, 10, 32); err != nil {
+				r.fail("State", fState)
+			}
+		}
+		u := uint32(n)
+		j.row.CancelledBy = &u
+	}
+}
+
+func (r *reader) times(j *job) {
+	row := &j.row
+	row.Submit, row.Eligible, row.Start, row.End = r.time("Submit", fSubmit), r.time("Eligible", fEligible), r.time("Start", fStart), r.time("End", fEnd)
+	if r.bad != nil {
+		return
+	}
+	// A job that was cancelled before it started has a start of its own in
+	// some releases, and no node.
+	if r.at[fNodeList] >= 0 && none(r.text(fNodeList)) || row.State == "PENDING" {
+		row.Start = 0
+	}
+	switch {
+	case row.Start != 0 && (row.Submit == 0 || row.Submit > row.Start):
+		row.Submit = row.Start
+	case row.Submit == 0:
+		r.bad = reject("it has no time of submission")
+	}
+	switch {
+	case r.bad != nil:
+	case j.over && row.End == 0:
+		r.bad = reject("it is " + row.State + " and has no end")
+	case row.End != 0 && row.End < row.Start:
+		r.bad = reject("it ends before it begins")
+	case row.Start == 0 && row.End != 0 && row.End < row.Submit:
+		r.bad = reject("it ends before it was submitted")
+	case row.End != 0 && row.Suspended > row.End-row.Start && row.Start != 0:
+		r.bad = reject("it was suspended longer than it ran")
+	}
+	if !j.over {
+		row.End = 0
+	}
+	if row.Start == 0 {
+		row.Attempt = 0
+	} else if row.Eligible == 0 || row.Eligible > row.Start {
+		row.Eligible = row.Start
+	}
+	row.Restarts = uint32(row.Submit / 1_000_000)
+}
+
+func toAmounts(a amounts) tally.Amounts {
+	out := tally.Amounts{CPUs: a.cpus, Mem: a.mem, Nodes: a.nodes, GPUs: a.gpus, Billing: a.billing}
+	for _, o := range a.others {
+		out.Other = append(out.Other, spec.TRESCount{Name: o.name, N: o.n})
+	}
+	slices.SortFunc(out.Other, func(a, b spec.TRESCount) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// first is the first that is not 0.
+func first(list ...int64) int64 {
+	for _, n := range list {
+		if n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+func (r *reader) size(j *job) {
+	row := &j.row
+	req, alloc := r.tres("ReqTRES", fReqTRES), r.tres("AllocTRES", fAllocTRES)
+	nodes, cpus := r.num("NNodes", fNNodes), r.num("NCPUS", fNCPUs)
+	asked := r.num("ReqCPUS", fReqCPUs)
+	mem, err := reqMem(r.text(fReqMem), first(nodes, req.nodes), first(asked, req.cpus, cpus))
+	if err != nil {
+		r.fail("ReqMem", fReqMem)
+	}
+	gpus := first(r.num("gpus", fGPUs), parseGRES(r.text(fAllocGRES)))
+	row.Tasks = uint32(r.num("NTasks", fNTasks))
+	req.cpus, req.nodes, req.mem, req.gpus = first(req.cpus, asked, cpus), first(req.nodes, nodes), first(req.mem, mem), first(req.gpus, gpus)
+	row.Req, row.ReqMem, row.ReqNodes = toAmounts(req), first(mem, req.mem), uint32(req.nodes)
+	if row.Start == 0 {
+		return
+	}
+	alloc.cpus, alloc.nodes, alloc.gpus = first(cpus, alloc.cpus, req.cpus), first(alloc.nodes, nodes, req.nodes), first(alloc.gpus, gpus)
+	if r.at[fAllocTRES] < 0 {
+		alloc.mem = req.mem
+		alloc.gpus = first(alloc.gpus, req.gpus)
+	}
+	alloc.billing = first(alloc.billing, req.billing, alloc.cpus)
+	row.Alloc = toAmounts(alloc)
+	row.NodeList = r.text(fNodeList)
+	if none(row.NodeList) {
+		row.NodeList = ""
+		return
+	}
+	j.nodes, err = hostlist.Expand(row.NodeList)
+	if err != nil || int64(len(j.nodes)) > first(alloc.nodes, 1)*4 {
+		r.fail("NodeList", fNodeList)
+	}
+}
+
+// use reads what was used: of a job, or of a step.
+func (r *reader) use(j *job) {
+	total, user, system := r.text(fTotalCPU), r.text(fUserCPU), r.text(fSystemCPU)
+	if user != "" || system != "" {
+		j.cpu, j.system, j.cpuSeen = r.span("UserCPU", fUserCPU), r.span("SystemCPU", fSystemCPU), true
+		// Each is cut to milliseconds; the sum was cut once.
+		if sum := r.span("TotalCPU", fTotalCPU); total != "" && sum >= j.cpu {
+			j.system = sum - j.cpu
+		}
+	} else if total != "" {
+		j.cpu, j.cpuSeen = r.span("TotalCPU", fTotalCPU), true
+	}
+	if in := r.text(fInTot); in != "" {
+		// Amounts such as mem=1024K in bytes.
+		for part := range strings.SplitSeq(in, ",") {
+			if v, ok := strings.CutPrefix(part, "mem="); ok {
+				n, err := memory(v)
+				if err != nil {
+					r.fail("TRESUsageInTot", fInTot)
+				}
+				j.rss, j.rssSeen = n, true
+			}
+		}
+	}
+	if s := r.text(fMaxRSS); s != "" {
+		n, err := memory(s)
+		if err != nil {
+			r.fail("MaxRSS", fMaxRSS)
+		}
+		j.task, j.taskSeen = n, true
+		if !j.rssSeen {
+			j.rss, j.rssSeen = n*max(1, r.num("NTasks", fNTasks)), true
+		}
+	}
+	j.energy = r.num("ConsumedEnergyRaw", fEnergy) * 1000
+}
+
+func (r *reader) step(j *job, i ids) {
+	id := int64(spec.StepBatch)
+	switch i.step {
+	case "batch":
+	case "extern":
+		id = int64(spec.StepExtern)
+	case "interactive":
+		id = int64(spec.StepInteractive)
+	default:
+		n, err := strconv.ParseInt(strings.SplitN(i.step, "+", 2)[0], 10, 32)
+		if err != nil {
+			r.bad = reject("its step " + strconv.Quote(i.step) + " cannot be read")
+			return
+		}
+		id = n
+	}
+	s := tally.StepRow{JobID: i.id, Step: int32(id), Name: r.text(fName), Start: r.time("Start", fStart), End: r.time("End", fEnd), Tasks: uint32(r.num("NTasks", fNTasks)),
+		NodeList: r.text(fNodeList), Alloc: toAmounts(r.tres("AllocTRES", fAllocTRES))}
+	s.Alloc.CPUs = first(s.Alloc.CPUs, r.num("NCPUS", fNCPUs))
+	s.State, _, _ = strings.Cut(strings.TrimSuffix(r.text(fState), "+"), " ")
+	if _, known := stateKnown(s.State); !known {
+		r.fail("State", fState)
+	}
+	var ok bool
+	if s.Exit, ok = exit(r.text(fExit)); !ok {
+		r.fail("ExitCode", fExit)
+	}
+	if s.End != 0 && s.End < s.Start && r.bad == nil {
+		r.bad = reject("it ends before it begins")
+	}
+	s.Used = used(j)
+	if j.taskSeen {
+		s.Used.PeakRSS = &j.task // what sacct calls MaxRSS
+	}
+	j.steps = []tally.StepRow{s}
+}
+
+// used is what a line says of use.
+func used(j *job) tally.Used {
+	u := tally.Used{Measured: j.cpuSeen || j.rssSeen, UserCPU: j.cpu, SystemCPU: j.system}
+	if j.rssSeen {
+		rss := j.rss
+		u.PeakRSS = &rss
+	}
+	if j.energy > 0 {
+		e := j.energy
+		u.Energy = &e
+	}
+	return u
+}
+
+// add puts a step to its job: what the job's line does not say comes from its
+// steps.
+func (j *job) add(s *job) {
+	step := s.steps[0]
+	step.UID, step.Restarts, step.Attempt, step.JobID, step.User, step.Account = j.row.UID, j.row.Restarts, 1, j.row.JobID, j.row.User, j.row.Account
+	j.row.Batch = j.row.Batch || step.Step == int32(spec.StepBatch)
+	j.steps = append(j.steps, step)
+	if s.rssSeen {
+		j.rss, j.rssSeen = max(j.rss, s.rss), true
+	}
+	if j.energy == 0 && step.Step != int32(spec.StepExtern) {
+		j.energy = max(j.energy, s.energy)
+	}
+}
+
+// finish is called when all its steps are there.
+func (j *job) finish() {
+	row := &j.row
+	if row.Start == 0 {
+		return
+	}
+	if !j.cpuSeen {
+		for i := range j.steps {
+			if u := &j.steps[i].Used; u.Measured {
+				j.cpu, j.system, j.cpuSeen = j.cpu+u.UserCPU, j.system+u.SystemCPU, true
+			}
+		}
+	}
+	// sacct says 00:00:00 of jobs that it has no record of: without one step
+	// nothing was measured.
+	if len(j.steps) == 0 && j.cpu+j.system == 0 && !j.rssSeen {
+		j.cpuSeen = false
+	}
+	row.Used = used(j)
+	if n := int64(len(j.nodes)); n > 1 && row.Used.PeakRSS != nil {
+		peak := *row.Used.PeakRSS / n // the even share, as everything else
+		row.Used.PeakRSS = &peak
+	}
+}
+
+// shares spreads a run evenly over its nodes; the parts add up.
+func (j *job) shares(out []tally.NodeRow) []tally.NodeRow {
+	row := &j.row
+	if row.Start == 0 || !j.over {
+		return out
+	}
+	names := j.nodes
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	n := int64(len(names))
+	part := func(total, i int64) int64 {
+		p := total / n
+		if i < total%n {
+			p++
+		}
+		return p
+	}
+	whole := used(j)
+	for k, name := range names {
+		i := int64(k)
+		r := tally.NodeRow{Seq: row.Seq, UID: row.UID, Restarts: row.Restarts, Attempt: 1, JobID: row.JobID, User: row.User, Account: row.Account, Partition: row.Partition,
+			QOS: row.QOS, Node: name, From: row.Start, To: row.End, End: row.End, CPUs: part(row.Alloc.CPUs, i), Mem: part(row.Alloc.Mem, i), GPUs: part(row.Alloc.GPUs, i), Used: whole}
+		r.Used.UserCPU, r.Used.SystemCPU = part(whole.UserCPU, i), part(whole.SystemCPU, i)
+		if whole.PeakRSS != nil {
+			p := part(*whole.PeakRSS, i)
+			r.Used.PeakRSS = &p
+		}
+		if whole.Energy != nil {
+			e := part(*whole.Energy, i)
+			r.Used.Energy = &e
+		}
+		out = append(out, r)
+	}
+	return out
+}

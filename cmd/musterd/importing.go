@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/accounting/clickhouse"
+	"github.com/musterhpc/muster/accounting/importer"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/spec"
+)
+
+const importUsage = `muster import brings the history of another cluster into the accounting store,
+under a name of its own: sacct, sreport, muster kpi and muster report show it
+with -M NAME. Reading the same again adds nothing.
+
+Usage:
+  muster import sacct --file DUMP --cluster NAME [OPTION...]
+  muster import slurm --cluster NAME [OPTION...]
+
+sacct reads what "sacct -P" printed, plain or gzip; - is standard input. The
+first line names the columns unless --columns does. A good dump is made by
+  sacct -a -D -P --format=%s
+with TZ=UTC in its environment, or with --zone here.
+
+slurm asks a live Slurm's sacct for what is new since the last time; with
+--every it goes on doing so, for a site that keeps Slurm.
+
+Examples:
+  muster import sacct --file dump.gz --cluster old
+  muster import sacct --file jobs.csv --delimiter , --skip 1 --columns jobidraw,submit,start,end,-,state --cluster lake
+  muster import slurm --cluster peer --every 1m
+
+Options:
+`
+
+// importing is one muster import.
+type importing struct {
+	config, cluster, file, delimiter, zone, rejects, bin, since string
+	columns                                                     []string
+	skip                                                        int
+	every                                                       time.Duration
+	out, errOut                                                 io.Writer
+	shown                                                       int
+	rejected                                                    io.Writer
+}
+
+// shownRejects is how many rejects are printed where no file takes them.
+const shownRejects = 20
+
+// importCommand runs `musterd import`.
+func importCommand(args []string, out, errOut io.Writer) int {
+	im := importing{out: out, errOut: errOut}
+	fl := pflag.NewFlagSet("muster import", pflag.ContinueOnError)
+	fl.SetOutput(errOut)
+	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
+	fl.StringVar(&im.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`: it says where the store is")
+	fl.StringVar(&im.cluster, "cluster", "", "the `name` of the cluster; for slurm also Slurm's name of it")
+	fl.StringVar(&im.file, "file", "", "sacct: the dump `file`; - is standard input")
+	fl.StringSliceVar(&im.columns, "columns", nil, "sacct: the columns in order, by `names` of sacct's fields; - skips one")
+	fl.StringVar(&im.delimiter, "delimiter", "|", "sacct: what stands between columns; a comma means CSV with quotes")
+	fl.IntVar(&im.skip, "skip", 0, "sacct: `lines` at the beginning that are not read")
+	fl.StringVar(&im.zone, "zone", "UTC", "sacct: the time `zone` of the dump's times, by its IANA name")
+	fl.StringVar(&im.rejects, "rejects", "", "a `file` for all lines that were not taken; without it the first 20 are printed")
+	fl.StringVar(&im.bin, "bin", "", "slurm: the `folder` of sacct; without it where the shell finds it")
+	fl.StringVar(&im.since, "since", "", "slurm: the first `day` (2026-01-31) that is read; without it one year ago, or where the last import ended")
+	fl.DurationVar(&im.every, "every", 0, "slurm: read again and again, with this pause")
+	help := fl.BoolP("help", "h", false, "print this help and exit")
+	fl.Usage = func() {
+		fmt.Fprintf(errOut, importUsage, strings.Join(importer.Columns(), ","))
+		fmt.Fprint(errOut, fl.FlagUsages())
+	}
+	if err := fl.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return 0
+		}
+		fmt.Fprintf(errOut, "muster import: %v\n", err)
+		return 2
+	}
+	if *help {
+		fmt.Fprintf(out, importUsage, strings.Join(importer.Columns(), ","))
+		fmt.Fprint(out, fl.FlagUsages())
+		return 0
+	}
+	if *dir != "" {
+		im.config = *dir + "/muster.yaml"
+	}
+	verb := fl.Arg(0)
+	if text := im.usageError(verb, fl); text != "" {
+		fmt.Fprintf(errOut, "muster import: %s (see muster import --help)\n", text)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := im.run(ctx, verb); err != nil {
+		fmt.Fprintf(errOut, "muster import: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// usageError finds what is missing, and options of the other verb.
+func (im *importing) usageError(verb string, fl *pflag.FlagSet) string {
+	if verb != "sacct" && verb != "slurm" || fl.NArg() != 1 {
+		return "name sacct or slurm"
+	}
+	if im.cluster == "" || strings.ContainsFunc(im.cluster, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "--cluster is missing: the name under which the history is kept"
+	}
+	if verb == "sacct" && im.file == "" {
+		return "--file is missing"
+	}
+	only := map[string]string{"file": "sacct", "columns": "sacct", "delimiter": "sacct", "skip": "sacct", "zone": "sacct", "bin": "slurm", "since": "slurm", "every": "slurm"}
+	bad := ""
+	fl.Visit(func(f *pflag.Flag) {
+		if v := only[f.Name]; v != "" && v != verb {
+			bad = "--" + f.Name + " is for import " + v
+		}
+	})
+	return bad
+}
+
+func (im *importing) run(ctx context.Context, verb string) error {
+	cfg, err := conffile.Load(im.config)
+	if err != nil {
+		return err
+	}
+	if own, _, err := readCluster(cfg); err == nil && own.ClusterName == im.cluster {
+		return fmt.Errorf("%s is this cluster's own name, whose history is the ledger's: choose another", im.cluster)
+	}
+	opts := clickhouse.Options{Socket: cfg.ClickHouse.Embedded.Socket}
+	if !cfg.UsesEmbedded() {
+		dsn, err := cfg.DataSource()
+		if err != nil {
+			return fmt.Errorf("clickhouse.dsn: %w", err)
+		}
+		opts = clickhouse.Options{DSN: dsn.Reveal()}
+	}
+	store, err := clickhouse.Open(opts)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.Ping(ctx); err != nil {
+		return fmt.Errorf("%w; the embedded engine runs while musterd does", err)
+	}
+	if err := store.Migrate(ctx); err != nil {
+		return err
+	}
+	if im.rejects != "" {
+		f, err := os.OpenFile(im.rejects, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return fmt.Errorf("--rejects: %w", err)
+		}
+		defer f.Close()
+		im.rejected = f
+	}
+	ledger := tally.ImportedLedger(im.cluster)
+	writer, err := store.NewImportWriter(ctx, ledger, im.cluster)
+	if err != nil {
+		return err
+	}
+	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.reject, Now: clock.NewSystem().Now()}
+	if verb == "slurm" {
+		return im.slurm(ctx, c, writer)
+	}
+	return im.sacct(ctx, c)
+}
+
+// reject notes a line that was not taken.
+func (im *importing) reject(r importer.Reject) {
+	if im.rejected != nil {
+		fmt.Fprintf(im.rejected, "%d\t%s\t%s\n", r.Line, r.Reason, r.Text)
+		return
+	}
+	if im.shown++; im.shown <= shownRejects {
+		fmt.Fprintf(im.errOut, "line %d: %s: %s\n", r.Line, r.Reason, r.Text)
+	}
+}
+
+func (im *importing) sacct(ctx context.Context, c importer.Config) error {
+	loc, err := time.LoadLocation(im.zone)
+	if err != nil {
+		return fmt.Errorf("--zone=%s: give an IANA name like Europe/Berlin", im.zone)
+	}
+	c.Columns, c.Delimiter, c.Skip, c.Zone = im.columns, im.delimiter, im.skip, loc
+	in := io.Reader(os.Stdin)
+	if im.file != "-" {
+		f, err := os.Open(im.file)
+		if err != nil {
+			return fmt.Errorf("--file: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	began := time.Now()
+	res, err := importer.Import(ctx, c, in)
+	if err != nil {
+		return err
+	}
+	return im.tell(res, time.Since(began))
+}
+
+// tell prints what an import did, and whether it adds up.
+func (im *importing) tell(r *importer.Result, took time.Duration) error {
+	if rest := im.shown - shownRejects; im.rejected == nil && rest > 0 {
+		fmt.Fprintf(im.errOut, "and %d more lines; --rejects FILE takes all of them\n", rest)
+	}
+	fmt.Fprintf(im.out, "read %d lines in %s: %d jobs, %d steps, %d rejected\n", r.Lines, took.Round(10*time.Millisecond), r.Jobs, r.Steps, r.Rejected)
+	fmt.Fprintf(im.out, "stored %d runs that ended and %d that have not; %d were there before\n", r.New, r.Open, r.Known)
+	line := func(name string, t importer.Totals) {
+		fmt.Fprintf(im.out, "  %-6s %12d runs %16.4f CPU-hours %14.4f GPU-hours %14.4f hours waited\n", name, t.Runs, importer.Hours(t.CPU), importer.Hours(t.GPU), importer.Hours(t.WaitedFor))
+	}
+	line("before", r.Before)
+	line("added", r.Added)
+	line("now", r.After)
+	if !r.Reconciled() {
+		return errors.New("what the store has is not what it had and what was added: look for another writer, and import again")
+	}
+	fmt.Fprintln(im.out, "reconciled: the store has exactly what it had and what was added")
+	return nil
+}
+
+// slurm reads a live Slurm, once or again and again.
+func (im *importing) slurm(ctx context.Context, c importer.Config, w *clickhouse.Writer) error {
+	source := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
+	since := source.Since(w.Position().At)
+	if w.Position().Seq == 0 {
+		since = time.Now().AddDate(-1, 0, 0)
+	}
+	if im.since != "" {
+		day, err := time.ParseInLocation(time.DateOnly, im.since, time.Local)
+		if err != nil {
+			return fmt.Errorf("--since=%s: write a day as in 2026-01-31", im.since)
+		}
+		since = day
+	}
+	for {
+		now := time.Now()
+		began, sum := now, importer.Result{}
+		err := source.Pull(ctx, c, since, now, sum.Sum)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && im.every == 0:
+			return err
+		case err != nil: // Slurm, or the store, may be back soon
+			fmt.Fprintf(im.errOut, "muster import: %v\n", err)
+		default:
+			since = source.Since(spec.Instant(now.UnixNano()))
+			if err := im.tell(&sum, time.Since(began)); err != nil {
+				return err
+			}
+		}
+		if im.every == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(im.every):
+		case <-ctx.Done():
+			return nil
+		}
+		if err := w.Hold(ctx); err != nil {
+			return err
+		}
+	}
+}
