@@ -44,6 +44,7 @@ type Receiver interface {
 const (
 	methodSubmit         = "/muster.v1.Cluster/Submit"
 	methodListJobs       = "/muster.v1.Cluster/ListJobs"
+	methodStreamJobs     = "/muster.v1.Cluster/StreamJobs"
 	methodWatchJob       = "/muster.v1.Cluster/WatchJob"
 	methodCancel         = "/muster.v1.Cluster/Cancel"
 	methodControlJobs    = "/muster.v1.Cluster/ControlJobs"

@@ -149,7 +149,7 @@ func (c *call) chooseJobs(req *apiv1.CancelRequest) error {
 		return nil
 	}
 	var rep apiv1.ListJobsReply
-	if err := c.ask(methodListJobs, &apiv1.ListJobsRequest{Filter: req.GetFilter()}, &rep); err != nil {
+	if err := c.listJobs(&apiv1.ListJobsRequest{Filter: req.GetFilter()}, &rep); err != nil {
 		return err
 	}
 	view := &jobView{clock: c.clock(), env: c.Env}

@@ -14,7 +14,7 @@ import (
 func (c *call) showJobs(name string) error {
 	req := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true, Jobs: splitJobs(name)}, Detail: c.opts.On("details") || c.wantsTree()}
 	var rep apiv1.ListJobsReply
-	if err := c.ask(methodListJobs, req, &rep); err != nil {
+	if err := c.listJobs(req, &rep); err != nil {
 		return loadJobsError(err)
 	}
 	if len(rep.GetUnknown()) > 0 && len(rep.GetJobs()) == 0 {
@@ -257,7 +257,7 @@ func (c *call) showSteps(name string) error {
 	job, step, _ := strings.Cut(name, ".")
 	req := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: splitJobs(job)}, Detail: true}
 	var rep apiv1.ListJobsReply
-	if err := c.ask(methodListJobs, req, &rep); err != nil {
+	if err := c.listJobs(req, &rep); err != nil {
 		return loadJobsError(err)
 	}
 	view := &jobView{clock: c.clock(), env: c.Env}

@@ -396,7 +396,7 @@ func canonicalName(fields []jobField, name string) string {
 
 func (c *call) squeueOnce(q *jobQuery) error {
 	var rep apiv1.ListJobsReply
-	if err := c.ask(methodListJobs, q.req, &rep); err != nil {
+	if err := c.listJobs(q.req, &rep); err != nil {
 		return loadJobsError(err)
 	}
 	if asked := q.req.GetFilter().GetJobs(); len(asked) == 1 && len(rep.GetUnknown()) == 1 {
@@ -410,6 +410,15 @@ func (c *call) squeueOnce(q *jobQuery) error {
 	}
 	sortRows(rows, q.sort, view)
 	return c.write(q.text(rows, view))
+}
+
+// listJobs asks for jobs, however many they are.
+func (c *call) listJobs(req *apiv1.ListJobsRequest, rep *apiv1.ListJobsReply) error {
+	return stream(c, methodStreamJobs, req, func(part *apiv1.ListJobsReply) error {
+		rep.Now, rep.Seq = part.GetNow(), part.GetSeq()
+		rep.Jobs, rep.Unknown = append(rep.Jobs, part.GetJobs()...), append(rep.Unknown, part.GetUnknown()...)
+		return nil
+	})
 }
 
 // loadJobsError words an error as Slurm's library does; clients look for it.

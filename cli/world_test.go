@@ -60,7 +60,7 @@ type fake struct {
 // requests makes an empty request for each method.
 func requests() map[string]proto.Message {
 	return map[string]proto.Message{
-		methodSubmit: &apiv1.SubmitRequest{}, methodListJobs: &apiv1.ListJobsRequest{}, methodWatchJob: &apiv1.WatchJobRequest{},
+		methodSubmit: &apiv1.SubmitRequest{}, methodListJobs: &apiv1.ListJobsRequest{}, methodStreamJobs: &apiv1.ListJobsRequest{}, methodWatchJob: &apiv1.WatchJobRequest{},
 		methodCancel: &apiv1.CancelRequest{}, methodControlJobs: &apiv1.ControlJobsRequest{}, methodWhy: &apiv1.WhyRequest{},
 		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
@@ -103,7 +103,7 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	if err != nil {
 		return err
 	}
-	if call.Method == methodAcctRows || call.Method == methodAcctSQL {
+	if call.Method == methodStreamJobs || call.Method == methodAcctRows || call.Method == methodAcctSQL {
 		b, err := proto.Marshal(resp)
 		if err != nil {
 			return err

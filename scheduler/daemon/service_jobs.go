@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -268,29 +269,59 @@ func submitReply(tag uint64, rep reply) *apiv1.SubmitReply {
 	return out
 }
 
-// ListJobs shows jobs.
+// ListJobs shows jobs, in one message.
 func (s *ClusterService) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsReply, error) {
+	var out *apiv1.ListJobsReply
+	err := s.jobs(ctx, req, math.MaxInt, func(part *apiv1.ListJobsReply) error { out = part; return nil })
+	return out, err
+}
+
+// jobsAtOnce is about how many bytes of jobs go into one message of a stream.
+const jobsAtOnce = 1 << 20
+
+// StreamJobs shows jobs, all as they were at one moment.
+func (s *ClusterService) StreamJobs(req *apiv1.ListJobsRequest, stream service.Cluster_StreamJobsServer) error {
+	return s.jobs(stream.Context(), req, jobsAtOnce, stream.Send)
+}
+
+// jobs hands the jobs that a request is about on, in messages of about so many
+// bytes; there is at least one.
+func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, most int, send func(*apiv1.ListJobsReply) error) error {
 	who, _, err := s.caller(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	v := s.C.View()
 	now := s.C.deps.Clock.Now()
 	sees := s.sees(who)
 	sel, unknown, err := newSelection(v.State, req.GetFilter())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	show := wire.NewShower(v, now, req.GetDetail())
-	out := &apiv1.ListJobsReply{Now: int64(now), Seq: v.State.Seq, Unknown: unknown}
+	part := func() *apiv1.ListJobsReply { return &apiv1.ListJobsReply{Now: int64(now), Seq: v.State.Seq} }
+	out, size := part(), 0
+	out.Unknown = unknown
 	shown := map[spec.JobUID]bool{}
 	sel.each(v.State, func(j *state.Job, _ scheduler.Target) {
-		if !shown[j.UID] && sees(j) {
-			shown[j.UID] = true
-			out.Jobs = append(out.Jobs, s.show(show, v, j))
+		if err != nil || shown[j.UID] || !sees(j) {
+			return
+		}
+		shown[j.UID] = true
+		info := s.show(show, v, j)
+		out.Jobs = append(out.Jobs, info)
+		if most == math.MaxInt {
+			return
+		}
+		if size += proto.Size(info); size >= most {
+			err = send(out)
+			out, size = part(), 0
 		}
 	})
-	return out, nil
+	if err != nil {
+		return err
+	}
+	return send(out)
 }
 
 // show adds the paths of a job's files, with their patterns expanded as far

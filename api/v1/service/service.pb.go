@@ -28,11 +28,13 @@ var File_service_proto protoreflect.FileDescriptor
 
 const file_service_proto_rawDesc = "" +
 	"\n" +
-	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\xc7\r\n" +
+	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\x8d\x0e\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
-	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x01\x12A\n" +
+	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x01\x12D\n" +
+	"\n" +
+	"StreamJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply0\x01\x12A\n" +
 	"\bWatchJob\x12\x1a.muster.v1.WatchJobRequest\x1a\x12.muster.v1.JobInfo\"\x03\x90\x02\x010\x01\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.JobResults\x12C\n" +
 	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x126\n" +
@@ -154,83 +156,85 @@ var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
 	0,  // 1: muster.v1.Cluster.SubmitStream:input_type -> muster.v1.SubmitRequest
 	1,  // 2: muster.v1.Cluster.ListJobs:input_type -> muster.v1.ListJobsRequest
-	2,  // 3: muster.v1.Cluster.WatchJob:input_type -> muster.v1.WatchJobRequest
-	3,  // 4: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
-	4,  // 5: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
-	5,  // 6: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
-	6,  // 7: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	7,  // 8: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
-	8,  // 9: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
-	9,  // 10: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
-	10, // 11: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
-	11, // 12: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
-	12, // 13: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	13, // 14: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
-	14, // 15: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
-	15, // 16: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
-	16, // 17: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	17, // 18: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	18, // 19: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	19, // 20: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	20, // 21: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	21, // 22: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	22, // 23: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	23, // 24: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	24, // 25: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	25, // 26: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	26, // 27: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	27, // 28: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	28, // 29: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	29, // 30: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	29, // 31: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	30, // 32: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	31, // 33: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	32, // 34: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	33, // 35: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	34, // 36: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	35, // 37: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	36, // 38: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	37, // 39: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	37, // 40: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	38, // 41: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	39, // 42: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	40, // 43: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	40, // 44: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	41, // 45: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	42, // 46: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	43, // 47: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	44, // 48: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	45, // 49: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	46, // 50: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	47, // 51: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	48, // 52: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	49, // 53: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	50, // 54: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	51, // 55: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	52, // 56: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	53, // 57: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	54, // 58: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	55, // 59: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	56, // 60: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	57, // 61: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	58, // 62: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	59, // 63: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	59, // 64: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	60, // 65: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	61, // 66: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	62, // 67: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	63, // 68: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	64, // 69: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	64, // 70: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	65, // 71: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	66, // 72: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	67, // 73: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	68, // 74: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	69, // 75: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	70, // 76: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	71, // 77: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	39, // [39:78] is the sub-list for method output_type
-	0,  // [0:39] is the sub-list for method input_type
+	1,  // 3: muster.v1.Cluster.StreamJobs:input_type -> muster.v1.ListJobsRequest
+	2,  // 4: muster.v1.Cluster.WatchJob:input_type -> muster.v1.WatchJobRequest
+	3,  // 5: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
+	4,  // 6: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
+	5,  // 7: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
+	6,  // 8: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	7,  // 9: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
+	8,  // 10: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
+	9,  // 11: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
+	10, // 12: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
+	11, // 13: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
+	12, // 14: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
+	13, // 15: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	14, // 16: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	15, // 17: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	16, // 18: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	17, // 19: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	18, // 20: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	19, // 21: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	20, // 22: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	21, // 23: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	22, // 24: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	23, // 25: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	24, // 26: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	25, // 27: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	26, // 28: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	27, // 29: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	28, // 30: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	29, // 31: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	29, // 32: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	30, // 33: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	31, // 34: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	32, // 35: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	33, // 36: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	34, // 37: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	35, // 38: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	36, // 39: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	37, // 40: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	37, // 41: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	38, // 42: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	38, // 43: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	39, // 44: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	40, // 45: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	40, // 46: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	41, // 47: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	42, // 48: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	43, // 49: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	44, // 50: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	45, // 51: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	46, // 52: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	47, // 53: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	48, // 54: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	49, // 55: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	50, // 56: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	51, // 57: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	52, // 58: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	53, // 59: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	54, // 60: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	55, // 61: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	56, // 62: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	57, // 63: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	58, // 64: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	59, // 65: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	59, // 66: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	60, // 67: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	61, // 68: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	62, // 69: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	63, // 70: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	64, // 71: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	64, // 72: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	65, // 73: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	66, // 74: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	67, // 75: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	68, // 76: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	69, // 77: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	70, // 78: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	71, // 79: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	40, // [40:80] is the sub-list for method output_type
+	0,  // [0:40] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

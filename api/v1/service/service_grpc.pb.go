@@ -26,6 +26,7 @@ const (
 	Cluster_Submit_FullMethodName            = "/muster.v1.Cluster/Submit"
 	Cluster_SubmitStream_FullMethodName      = "/muster.v1.Cluster/SubmitStream"
 	Cluster_ListJobs_FullMethodName          = "/muster.v1.Cluster/ListJobs"
+	Cluster_StreamJobs_FullMethodName        = "/muster.v1.Cluster/StreamJobs"
 	Cluster_WatchJob_FullMethodName          = "/muster.v1.Cluster/WatchJob"
 	Cluster_Cancel_FullMethodName            = "/muster.v1.Cluster/Cancel"
 	Cluster_ControlJobs_FullMethodName       = "/muster.v1.Cluster/ControlJobs"
@@ -59,6 +60,9 @@ type ClusterClient interface {
 	// SubmitStream acknowledges each job as soon as it is durable, in order.
 	SubmitStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.SubmitRequest, v1.SubmitReply], error)
 	ListJobs(ctx context.Context, in *v1.ListJobsRequest, opts ...grpc.CallOption) (*v1.ListJobsReply, error)
+	// StreamJobs is ListJobs for answers of any length: one snapshot, some jobs a
+	// message.
+	StreamJobs(ctx context.Context, in *v1.ListJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.ListJobsReply], error)
 	WatchJob(ctx context.Context, in *v1.WatchJobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.JobInfo], error)
 	Cancel(ctx context.Context, in *v1.CancelRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	ControlJobs(ctx context.Context, in *v1.ControlJobsRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
@@ -124,9 +128,28 @@ func (c *clusterClient) ListJobs(ctx context.Context, in *v1.ListJobsRequest, op
 	return out, nil
 }
 
+func (c *clusterClient) StreamJobs(ctx context.Context, in *v1.ListJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.ListJobsReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[1], Cluster_StreamJobs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.ListJobsRequest, v1.ListJobsReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_StreamJobsClient = grpc.ServerStreamingClient[v1.ListJobsReply]
+
 func (c *clusterClient) WatchJob(ctx context.Context, in *v1.WatchJobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.JobInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[1], Cluster_WatchJob_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[2], Cluster_WatchJob_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -353,6 +376,9 @@ type ClusterServer interface {
 	// SubmitStream acknowledges each job as soon as it is durable, in order.
 	SubmitStream(grpc.BidiStreamingServer[v1.SubmitRequest, v1.SubmitReply]) error
 	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsReply, error)
+	// StreamJobs is ListJobs for answers of any length: one snapshot, some jobs a
+	// message.
+	StreamJobs(*v1.ListJobsRequest, grpc.ServerStreamingServer[v1.ListJobsReply]) error
 	WatchJob(*v1.WatchJobRequest, grpc.ServerStreamingServer[v1.JobInfo]) error
 	Cancel(context.Context, *v1.CancelRequest) (*v1.JobResults, error)
 	ControlJobs(context.Context, *v1.ControlJobsRequest) (*v1.JobResults, error)
@@ -393,6 +419,9 @@ func (UnimplementedClusterServer) SubmitStream(grpc.BidiStreamingServer[v1.Submi
 }
 func (UnimplementedClusterServer) ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
+}
+func (UnimplementedClusterServer) StreamJobs(*v1.ListJobsRequest, grpc.ServerStreamingServer[v1.ListJobsReply]) error {
+	return status.Error(codes.Unimplemented, "method StreamJobs not implemented")
 }
 func (UnimplementedClusterServer) WatchJob(*v1.WatchJobRequest, grpc.ServerStreamingServer[v1.JobInfo]) error {
 	return status.Error(codes.Unimplemented, "method WatchJob not implemented")
@@ -520,6 +549,17 @@ func _Cluster_ListJobs_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Cluster_StreamJobs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.ListJobsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClusterServer).StreamJobs(m, &grpc.GenericServerStream[v1.ListJobsRequest, v1.ListJobsReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_StreamJobsServer = grpc.ServerStreamingServer[v1.ListJobsReply]
 
 func _Cluster_WatchJob_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(v1.WatchJobRequest)
@@ -994,6 +1034,11 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Cluster_SubmitStream_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "StreamJobs",
+			Handler:       _Cluster_StreamJobs_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "WatchJob",
