@@ -23,7 +23,7 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt bench sim fuzz golden generate e2e chaos bench-peer \
+.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e chaos bench-peer \
 	lab-up lab-demo lab-drain lab-evidence lab-down test-gpu clean engine vet gofmt fresh
 
 help: ## show this list
@@ -81,6 +81,9 @@ bench: ## run the Go benchmarks matching BENCH, COUNT times, into bin/bench.txt
 
 sim: ## run the deterministic simulation over SEEDS seeds (default 200)
 	MUSTER_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m ./sim/...
+
+mutants: ## plant known bugs one after the other and see that the simulation finds each
+	MUSTER_MUTANTS=1 $(GO) test -count=1 -timeout 60m -run TestMutants -v ./sim
 
 engine:
 	deploy/engine/fetch.sh

@@ -5,6 +5,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
@@ -22,6 +23,11 @@ type controller struct {
 	snapAt  int      // … after this many batches
 	flying  []*batch
 	crashes int
+	queue   scheduler.Queue
+	plan    *view.Plan
+	kept    *scheduler.Promises
+	last    *state.State // after the last command; nil: after a restart
+	skew    spec.Span    // of its clock
 	heard   map[string]spec.Instant
 }
 
@@ -36,10 +42,16 @@ func newController(w *World) *controller {
 	return &controller{w: w, up: true, st: state.New(), heard: map[string]spec.Instant{}}
 }
 
+// simLicences is how many there are of licence l.
+const simLicences = 3
+
+// now is what the controller's clock says.
+func (c *controller) now() spec.Instant { return c.w.now.Add(c.skew) }
+
 // found creates the cluster.
 func (c *controller) found() {
 	p := c.w.profile
-	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu"}, Licenses: []spec.Count{{Name: "l", N: 3}}}
+	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu"}, Licenses: []spec.Count{{Name: "l", N: simLicences}}}
 	cfg.Sched = spec.SchedConfig{Backfill: true, Memory: true}
 	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
 	cfg.Timing = spec.Timing{KillWait: 5 * spec.Second, MinJobAge: 2 * spec.Minute, NodeTimeout: 30 * spec.Second, ReturnToService: 2}
@@ -61,6 +73,7 @@ func (c *controller) found() {
 		q.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(p.CPUs)}}
 	}
 	c.do(event.Actor{}, scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: q}}}, nil)
+	c.w.config = cfg
 	c.do(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
 }
 
@@ -70,7 +83,10 @@ func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(sched
 	if !c.up {
 		return
 	}
-	t := trial.On(c.st, c.w.now, actor, "")
+	if c.last == nil {
+		c.last = c.st.Freeze()
+	}
+	t := trial.On(c.st, c.now(), actor, "")
 	res, err := scheduler.Decide(t, cmd)
 	if err != nil && spec.CodeOf(err) == 0 {
 		c.w.fail("%T: %v", cmd, err)
@@ -78,6 +94,9 @@ func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(sched
 	}
 	if err := c.st.Check(); err != nil {
 		c.w.fail("after %T: %v", cmd, err)
+		return
+	}
+	if c.w.judge(cmd, c.last, t.Events); c.w.err != nil {
 		return
 	}
 	b := &batch{events: t.Events}
@@ -95,6 +114,7 @@ func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(sched
 		}
 	}
 	b.after = c.st.Freeze()
+	c.last = b.after
 	c.flying = append(c.flying, b)
 	life := c.life
 	c.w.after(c.w.upTo(c.w.profile.Sync), func() { c.landed(life, b) })
@@ -148,7 +168,7 @@ func (c *controller) crash() {
 			c.durable(f)
 		}
 	}
-	c.flying = nil
+	c.flying, c.queue, c.plan, c.kept = nil, scheduler.Queue{}, nil, nil
 	c.w.note("controller dies")
 	for _, n := range c.w.nodes {
 		n.lostController()
@@ -171,10 +191,10 @@ func (c *controller) restart() {
 	c.fold(st, c.log[from:])
 	full := state.New()
 	c.fold(full, c.log)
-	if c.w.err == nil && st.Hash() != full.Hash() {
+	if c.w.err == nil && (st.Hash() != full.Hash() || !sameJobs(st, full)) {
 		c.w.fail("snapshot and tail give another state than the whole log")
 	}
-	c.st, c.up = st, true
+	c.st, c.up, c.last = st, true, nil
 	c.heard = map[string]spec.Instant{}
 	for _, n := range c.w.nodes {
 		c.heard[n.name] = c.w.now
@@ -214,11 +234,12 @@ func (c *controller) clockwork() {
 	pass = func() {
 		if c.up {
 			life, snap := c.life, c.st.Freeze()
-			out, err := scheduler.Pass(snap, c.w.now, scheduler.PassOptions{})
+			out, err := scheduler.Pass(snap, c.now(), c.options())
 			if err != nil {
 				c.w.fail("pass: %v", err)
 				return
 			}
+			c.plan, c.kept = out.Plan, out.Promises
 			c.w.after(c.w.upTo(300*spec.Millisecond), func() {
 				if life == c.life {
 					c.do(event.Actor{}, scheduler.Starts{Outcome: out}, nil)
@@ -229,6 +250,16 @@ func (c *controller) clockwork() {
 	}
 	c.w.after(spec.Second, tick)
 	c.w.after(spec.Second, pass)
+}
+
+// options are those of the next pass: with what the passes before left, as
+// the daemon keeps it, and now and then an incremental one.
+func (c *controller) options() scheduler.PassOptions {
+	opt := scheduler.PassOptions{Plan: c.plan, Queue: &c.queue}
+	if c.kept != nil && c.w.rng.IntN(3) == 0 {
+		opt.Keep, opt.Incremental = c.kept, true
+	}
+	return opt
 }
 
 // effects orders what a durable batch asks of the nodes.

@@ -63,6 +63,9 @@ func (w *World) send(deliver func()) {
 	w.after(w.upTo(w.profile.Slow), deliver)
 	if w.rng.IntN(100) < w.profile.Duplicate {
 		w.after(w.upTo(3*w.profile.Slow), deliver)
+		if w.rng.IntN(3) == 0 {
+			w.after(w.upTo(spec.Minute), deliver)
+		}
 	}
 }
 

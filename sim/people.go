@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/scheduler"
@@ -19,7 +20,7 @@ func (w *World) people() {
 	w.every(30*spec.Second, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Release{Target: t} })
 	})
-	w.every(90*spec.Second, func() {
+	w.every(w.profile.RequeueEvery, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Requeue{Target: t} })
 	})
 }
@@ -109,11 +110,41 @@ func (w *World) faults() {
 	})
 	w.every(p.DrainEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
-		root := event.Actor{Kind: event.ActorUser, Name: "root"}
+		root := root()
 		w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeDrain, Reason: "look"}, nil)
 		w.after(w.upTo(spec.Minute), func() { w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeResume}, nil) })
 	})
 }
+
+// operators set the clock and change the configuration under the jobs.
+func (w *World) operators() {
+	p := w.profile
+	w.every(p.ClockEvery, func() {
+		w.ctl.skew += w.upTo(2*spec.Minute) - w.upTo(spec.Minute)
+		w.note("the controller's clock is off by %d ms", int64(w.ctl.skew)/int64(spec.Millisecond))
+	})
+	w.every(p.ReconfigureEvery, func() {
+		c := *w.config
+		c.Partitions = slices.Clone(c.Partitions)
+		part := &c.Partitions[0]
+		switch w.rng.IntN(4) {
+		case 0:
+			part.State = spec.PartitionDown
+		case 1:
+			part.MaxTime = spec.Span(1+w.rng.IntN(5)) * spec.Minute
+		case 2:
+			c.Sched.Firm, c.Sched.BFMaxJobTest = uint32(w.rng.IntN(3)), uint32(w.rng.IntN(3))
+		case 3:
+			c.Nodes = append(slices.Clone(c.Nodes), spec.NodeSpec{Name: "spare", CPUs: 64, Mem: 1000})
+			part.NodeNames = append(slices.Clone(part.NodeNames), "spare")
+		}
+		w.note("the configuration changes")
+		w.changed = true
+		w.ctl.do(root(), scheduler.Configure{Config: &c}, nil)
+	})
+}
+
+func root() event.Actor { return event.Actor{Kind: event.ActorUser, Name: "root"} }
 
 // heal ends the faults: every node comes back, holds are released.
 func (w *World) heal() {
@@ -126,7 +157,10 @@ func (w *World) heal() {
 	}
 	var release func()
 	release = func() { // again, since a command may fall into a controller's last restart
-		root := event.Actor{Kind: event.ActorUser, Name: "root"}
+		root := root()
+		if w.ctl.up && w.changed {
+			w.ctl.do(root, scheduler.Configure{Config: w.config}, func(scheduler.Result, error) { w.changed = false })
+		}
 		for _, n := range w.nodes {
 			if s := w.ctl.st.Node(n.name); w.ctl.up && s != nil && s.Admin != event.NodeResume {
 				w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeResume}, nil)

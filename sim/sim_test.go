@@ -1,8 +1,12 @@
 package sim
 
 import (
+	"encoding/json"
 	"os"
+	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -25,24 +29,77 @@ func seeds(t *testing.T) (first, count uint64) {
 	return first, count
 }
 
+// profileOf is the profile that MUSTER_SIM_PROFILE gives a seed instead of its
+// own: a failure is replayed as Shrink left it.
+func profileOf(t *testing.T) *Profile {
+	text := os.Getenv("MUSTER_SIM_PROFILE")
+	if text == "" {
+		return nil
+	}
+	p := &Profile{}
+	if err := json.Unmarshal([]byte(text), p); err != nil {
+		t.Fatalf("MUSTER_SIM_PROFILE: %v", err)
+	}
+	return p
+}
+
+// TestSeeds runs many worlds, as many at a time as there are processors. The
+// first that fails is shrunk, and can be replayed with one command.
 func TestSeeds(t *testing.T) {
 	first, count := seeds(t)
-	var events uint64
-	var crashes, attempts int
-	for seed := first; seed < first+count; seed++ {
-		res, err := Run(seed)
-		if err != nil {
-			for _, line := range res.Trace[max(0, len(res.Trace)-30):] {
-				t.Log(line)
+	given := profileOf(t)
+	var next, events, crashes, attempts atomic.Int64
+	var failed atomic.Uint64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				seed := first + uint64(next.Add(1)-1)
+				if seed >= first+count || failed.Load() != 0 {
+					return
+				}
+				res, err := RunProfile(seed, or(given, seed))
+				if err != nil {
+					failed.CompareAndSwap(0, seed)
+				}
+				events.Add(int64(res.Events))
+				crashes.Add(int64(res.Crashes))
+				attempts.Add(int64(res.Attempts))
 			}
-			t.Fatalf("%v\nprofile %+v\nreplay: MUSTER_SIM_FIRST=%d MUSTER_SIM_SEEDS=1 go test ./sim -run TestSeeds", err, res.Profile, seed)
-		}
-		events, crashes, attempts = events+res.Events, crashes+res.Crashes, attempts+res.Attempts
+		})
 	}
-	t.Logf("%d seeds: %d events, %d attempts, %d crashes of the controller", count, events, attempts, crashes)
-	if attempts == 0 || (count >= 20 && crashes == 0) {
+	wg.Wait()
+	if seed := failed.Load(); seed != 0 {
+		reportFailure(t, seed, or(given, seed))
+	}
+	t.Logf("%d seeds: %d events, %d attempts, %d crashes of the controller", count, events.Load(), attempts.Load(), crashes.Load())
+	if given == nil && (attempts.Load() == 0 || (count >= 20 && crashes.Load() == 0)) {
 		t.Error("the simulator did nothing: a simulator that finds nothing is assumed broken")
 	}
+}
+
+// or is a seed's own profile unless another is given.
+func or(given *Profile, seed uint64) Profile {
+	if given != nil {
+		return *given
+	}
+	return ProfileOf(seed)
+}
+
+func reportFailure(t *testing.T, seed uint64, p Profile) {
+	small := p
+	if os.Getenv("MUSTER_SIM_NOSHRINK") == "" {
+		small, _, _ = Shrink(seed, p)
+	}
+	res, err := RunProfile(seed, small)
+	for _, line := range res.Trace[max(0, len(res.Trace)-30):] {
+		t.Log(line)
+	}
+	text, jerr := json.Marshal(small)
+	if jerr != nil {
+		t.Error(jerr)
+	}
+	t.Fatalf("%v\nreplay: MUSTER_SIM_FIRST=%d MUSTER_SIM_SEEDS=1 MUSTER_SIM_PROFILE='%s' go test ./sim -run TestSeeds", err, seed, text)
 }
 
 func TestSameSeedSameRun(t *testing.T) {

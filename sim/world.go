@@ -18,6 +18,8 @@ type World struct {
 	serial  uint64
 	codec   *event.Codec
 	profile Profile
+	config  *spec.Config // the one that holds when all is calm
+	changed bool         // another may be in force
 
 	ctl   *controller
 	nodes []*node
@@ -37,6 +39,9 @@ type Profile struct {
 	SilenceEvery      spec.Span // some node's network
 	AgentEvery        spec.Span // restart of some agent
 	DrainEvery        spec.Span
+	RequeueEvery      spec.Span // by the administrator
+	ClockEvery        spec.Span // a step of the controller's clock
+	ReconfigureEvery  spec.Span
 	Duplicate         int       // percent of messages delivered twice
 	Slow              spec.Span // most a message takes
 	Sync              spec.Span // most a batch takes to be durable
@@ -54,7 +59,8 @@ func drawProfile(r *rand.Rand) Profile {
 		Nodes: 1 + r.IntN(4), CPUs: 1 + r.IntN(8), GPUs: r.IntN(5), Jobs: 5 + r.IntN(60),
 		CrashEvery: every(60, 5*spec.Second, 120*spec.Second), RebootEvery: every(50, 20*spec.Second, 300*spec.Second),
 		SilenceEvery: every(50, 20*spec.Second, 200*spec.Second), AgentEvery: every(50, 10*spec.Second, 100*spec.Second),
-		DrainEvery: every(40, 20*spec.Second, 200*spec.Second), Duplicate: r.IntN(30),
+		DrainEvery: every(40, 20*spec.Second, 200*spec.Second), RequeueEvery: every(90, 10*spec.Second, 120*spec.Second),
+		ClockEvery: every(30, 20*spec.Second, 200*spec.Second), ReconfigureEvery: every(40, 20*spec.Second, 200*spec.Second), Duplicate: r.IntN(30),
 		Slow: spec.Millisecond * spec.Span(1+r.IntN(2000)), Sync: spec.Millisecond * spec.Span(1+r.IntN(50)), QOSCap: r.IntN(2) == 0,
 	}
 }
@@ -138,12 +144,54 @@ type Result struct {
 
 // Run simulates one seed. The error names the seed and what was violated.
 func Run(seed uint64) (Result, error) {
+	return RunProfile(seed, ProfileOf(seed))
+}
+
+// ProfileOf is what a seed draws.
+func ProfileOf(seed uint64) Profile {
+	return drawProfile(rand.New(rand.NewPCG(seed, 0x70726f66696c65)))
+}
+
+// Shrink looks for the smallest profile with which a seed still fails, by
+// taking away one kind of fault, of load or of size after the other.
+func Shrink(seed uint64, p Profile) (Profile, Result, error) {
+	res, err := RunProfile(seed, p)
+	for again := err != nil; again; {
+		again = false
+		for _, cut := range cuts() {
+			smaller := p
+			cut(&smaller)
+			if smaller == p {
+				continue
+			}
+			if r, e := RunProfile(seed, smaller); e != nil {
+				p, res, err, again = smaller, r, e, true
+			}
+		}
+	}
+	return p, res, err
+}
+
+// cuts are the steps of Shrink. Each ends at something that it leaves as it is.
+func cuts() []func(p *Profile) {
+	return []func(p *Profile){
+		func(p *Profile) { p.CrashEvery = 0 }, func(p *Profile) { p.RebootEvery = 0 }, func(p *Profile) { p.SilenceEvery = 0 },
+		func(p *Profile) { p.AgentEvery = 0 }, func(p *Profile) { p.DrainEvery = 0 }, func(p *Profile) { p.RequeueEvery = 0 },
+		func(p *Profile) { p.ClockEvery = 0 }, func(p *Profile) { p.ReconfigureEvery = 0 }, func(p *Profile) { p.Duplicate = 0 },
+		func(p *Profile) { p.QOSCap = false }, func(p *Profile) { p.GPUs = 0 },
+		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
+		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
+	}
+}
+
+// RunProfile simulates a seed under a profile that was not drawn from it.
+func RunProfile(seed uint64, profile Profile) (Result, error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return Result{}, err
 	}
 	w := &World{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6d7573746572)), now: spec.AtUnix(1_700_000_000), codec: codec, truth: newTruth()}
-	w.profile = drawProfile(w.rng)
+	w.profile = profile
 	w.ctl = newController(w)
 	w.ctl.found()
 	for i := range w.profile.Nodes {
@@ -154,6 +202,7 @@ func Run(seed uint64) (Result, error) {
 	}
 	w.people()
 	w.faults()
+	w.operators()
 	w.ctl.clockwork()
 	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
 	w.runUntil(w.now.Add(storm))

@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"reflect"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// judge holds what a command brought about to rules that are written down
+// here once more, from the state before it and from what the world knows.
+func (w *World) judge(cmd scheduler.Command, before *state.State, events []event.Envelope) {
+	for i := range events {
+		switch e := events[i].Event.(type) {
+		case *event.JobStarted:
+			w.judgeStart(before, e, events[i].At)
+		case *event.JobNodeDone:
+			if n := w.node(e.Node); n != nil && !e.Lost {
+				if p := n.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
+					w.fail("%s is taken from attempt %d of job uid %d, which lives there", e.Node, e.Attempt, e.UID)
+				}
+			}
+		}
+	}
+	switch c := cmd.(type) {
+	case scheduler.Tick:
+		w.judgeTime()
+	case scheduler.Cancel:
+		w.judgeCancel(before, c)
+	}
+}
+
+// judgeCancel: a job that runs is told to end when it is cancelled, and does
+// not run again.
+func (w *World) judgeCancel(before *state.State, c scheduler.Cancel) {
+	was, is := before.Job(c.Target.UID), w.ctl.st.Job(c.Target.UID)
+	if was != nil && c.Signal == 0 && was.State.Active() && is.State.Active() && (is.Ending == nil || is.Ending.Requeue) {
+		w.fail("job uid %d goes on, or will run again, though it was cancelled", is.UID)
+	}
+}
+
+func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Instant) {
+	after := w.ctl.st
+	j := after.Job(e.UID)
+	was := before.Job(e.UID)
+	if was == nil {
+		was = before.Job(j.Array)
+	}
+	switch part := before.Parts.Find(e.Alloc.Partition); {
+	case was == nil || was.State != spec.Pending:
+		w.fail("job uid %d starts, which was not waiting", e.UID)
+		return
+	case was.Hold != spec.NotHeld:
+		w.fail("job uid %d starts, which is held", e.UID)
+	case was.Begin > at:
+		w.fail("job uid %d starts before its begin time", e.UID)
+	case part == nil || part.Spec.State == spec.PartitionDown || part.Spec.State == spec.PartitionInactive:
+		w.fail("job uid %d starts in partition %s, which starts nothing", e.UID, e.Alloc.Partition)
+	}
+	for i := range e.Alloc.Nodes {
+		n := before.Node(e.Alloc.Nodes[i].Name)
+		if n == nil || n.Inv == nil || n.Admin != event.NodeResume || n.Lost {
+			w.fail("job uid %d starts on %s, which is not in service", e.UID, e.Alloc.Nodes[i].Name)
+		}
+	}
+	if d := was.Spec.Queue.Dependency; d != nil {
+		for i := range d.Terms {
+			if !d.Any && !fulfilled(before, &d.Terms[i], was) {
+				w.fail("job uid %d starts, but does not fulfil %v", e.UID, d.Terms[i])
+			}
+		}
+	}
+	w.judgeCounts(after, j)
+}
+
+// fulfilled judges a dependency on a job of its own that is still known.
+func fulfilled(st *state.State, t *spec.DependencyTerm, j *state.Job) bool {
+	if t.Kind == spec.Singleton {
+		busy := false
+		st.Active.Range(func(uid uint64, _ struct{}) bool {
+			o := st.Job(spec.JobUID(uid))
+			busy = busy || (o.UID < j.UID && o.State.Active() && o.Spec.UID == j.Spec.UID && o.Spec.Name == j.Spec.Name && (o.Array == 0 || o.Array != j.Array))
+			return !busy
+		})
+		return !busy
+	}
+	on := st.Job(t.UID)
+	if on == nil || on.Array != 0 || t.Task != spec.NoTask {
+		return true // purged, or part of an array: not judged here
+	}
+	good := on.State == spec.Completed && on.Exit.OK()
+	switch t.Kind {
+	case spec.After:
+		return on.Started != 0 || on.State.Terminal()
+	case spec.AfterAny:
+		return on.State.Terminal()
+	case spec.AfterOK:
+		return good
+	case spec.AfterNotOK:
+		return on.State.Terminal() && !good
+	}
+	return true
+}
+
+// judgeCounts recounts what is limited.
+func (w *World) judgeCounts(st *state.State, j *state.Job) {
+	var cpus, tasks, licences int64
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		o := st.Job(spec.JobUID(uid))
+		if !o.State.Active() {
+			return true
+		}
+		if o.Spec.UID == j.Spec.UID {
+			for i := range o.Alloc.Nodes {
+				cpus += int64(o.Alloc.Nodes[i].CPUs.Count())
+			}
+		}
+		if j.Array != 0 && o.Array == j.Array {
+			tasks++
+		}
+		for _, l := range o.Spec.Licenses {
+			licences += l.N
+		}
+		return true
+	})
+	if w.profile.QOSCap && cpus > int64(w.profile.CPUs) {
+		w.fail("user %d has %d CPUs, the limit is %d", j.Spec.UID, cpus, w.profile.CPUs)
+	}
+	if a := j.Spec.Queue.Array; a != nil && a.Throttle > 0 && tasks > int64(a.Throttle) {
+		w.fail("%d tasks of the array of job uid %d run at once, the limit is %d", tasks, j.UID, a.Throttle)
+	}
+	if licences > simLicences {
+		w.fail("%d licences are in use, there are %d", licences, simLicences)
+	}
+}
+
+// judgeTime: after a tick nothing runs beyond its time limit without having
+// been told to end.
+func (w *World) judgeTime() {
+	st := w.ctl.st
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := st.Job(spec.JobUID(uid))
+		if j.State == spec.Running && j.Ending == nil && j.Limit != spec.Infinite && st.At > j.Started.Add(j.Limit+spec.Second) && w.ctl.now() <= st.At {
+			w.fail("job uid %d runs beyond its time limit", j.UID)
+		}
+		return w.err == nil
+	})
+}
+
+// sameJobs tells whether two states know the same of every job, field by field:
+// what a snapshot forgets is in no hash of it.
+func sameJobs(a, b *state.State) bool {
+	same := a.Jobs.Len() == b.Jobs.Len()
+	a.Jobs.Range(func(uid uint64, j *state.Job) bool {
+		same = same && reflect.DeepEqual(j, b.Job(spec.JobUID(uid)))
+		return same
+	})
+	return same
+}

@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutant is a bug that somebody could have written: one text of a file of the
+// repository replaced by another.
+type mutant struct{ name, file, old, new string }
+
+// mutants are bugs that the simulator must find. A row whose text is not in
+// its file exactly once is stale and fails the drill.
+//
+//muster:table one row for each planted bug
+func mutants() []mutant {
+	return []mutant{
+		{"a report of an older attempt is accepted", "scheduler/decide_job.go",
+			"if j == nil || j.Attempt != c.Run.Attempt || !j.HoldsNodes()", "if j == nil || !j.HoldsNodes()"},
+		{"a proposal is not checked against what is free now", "scheduler/commit.go",
+			"!available(n, a, d.t.Config.Sched.Memory) || ", "n == nil || "},
+		{"a node that was drained meanwhile gets a job", "scheduler/commit.go",
+			"n == nil || n.Spec.Name != a.Name || !n.Usable() || ", "n == nil || n.Spec.Name != a.Name || "},
+		{"one task too many of a throttled array runs", "scheduler/admit.go",
+			"most > 0 && a.Running >= most {", "most > 0 && a.Running > most {"},
+		{"a job that was held meanwhile starts", "scheduler/commit.go",
+			"j.State != spec.Pending || j.Hold != spec.NotHeld || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif j.IsArrayRecord() !=",
+			"j.State != spec.Pending || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif j.IsArrayRecord() !="},
+		{"afterok takes a failed job for a good one", "scheduler/depend.go",
+			"ok := target.State == spec.Completed && target.Exit.OK()", "ok := target.State.Terminal()"},
+		{"afterany does not wait for the end", "scheduler/depend.go",
+			"\tcase spec.AfterAny:\n\t\tif done {\n\t\t\treturn holds, 0\n\t\t}", "\tcase spec.AfterAny:\n\t\treturn holds, 0"},
+		{"a running job is not told to end when it is cancelled", "scheduler/decide_job.go",
+			"\treturn d.end(j, event.EndCancel, false, spec.NotHeld, \"\")", "\treturn nil"},
+		{"time limits are not enforced", "scheduler/decide_node.go",
+			"case end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:", "case end == 0:"},
+		{"a reboot does not take the jobs of a node away", "scheduler/decide_node.go",
+			"rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID", "rebooted := false"},
+		{"the verdict does not give licences back", "ledger/state/apply_end.go",
+			"\t\ts.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)\n\t}\n\ts.tally(j, func(a *Array) {\n\t\tif wasActive {\n\t\t\ta.Running--\n\t\t\treturn", "\t}\n\ts.tally(j, func(a *Array) {\n\t\tif wasActive {\n\t\t\ta.Running--\n\t\t\treturn"},
+		{"a node forgets too few of its jobs", "ledger/state/apply_end.go",
+			"\tn.give(a)\n", "\t_ = a\n"},
+		{"a snapshot loses who holds a job", "ledger/state/job.go",
+			"Hold     spec.Hold     `cbor:\"10,keyasint,omitempty\"`", "Hold     spec.Hold     `cbor:\"-\"`"},
+		{"a requeued job starts as the attempt that it was", "scheduler/commit.go",
+			"Attempt: j.Attempt + 1, Alloc", "Attempt: max(j.Attempt, 1), Alloc"},
+		{"the end of one node of several counts as the end of all", "scheduler/decide_job.go",
+			"if !j.Done.Has(i) && j.Alloc.Nodes[i].Name != node {", "if i < 0 {"},
+		{"a partition that is down starts jobs", "scheduler/admit.go",
+			"case p.State == spec.PartitionDown:", "case p.State == spec.PartitionDown && false:"},
+	}
+}
+
+// TestMutants plants each bug in turn, compiles the simulator with it, and
+// runs seeds until one fails. It takes minutes: `make mutants` runs it.
+func TestMutants(t *testing.T) {
+	if os.Getenv("MUSTER_MUTANTS") == "" {
+		t.Skip("set MUSTER_MUTANTS=1, or run make mutants")
+	}
+	only := os.Getenv("MUSTER_MUTANT")
+	for _, m := range mutants() {
+		if only != "" && !strings.Contains(m.name, only) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) { m.plant(t) })
+	}
+}
+
+func (m *mutant) plant(t *testing.T) {
+	file, err := filepath.Abs(filepath.Join("..", m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		t.Fatalf("%s has the text %q %d times: the row is stale", m.file, m.old, n)
+	}
+	dir := t.TempDir()
+	bad, overlay := filepath.Join(dir, "bad.go"), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(bad, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	over, err := json.Marshal(map[string]map[string]string{"Replace": {file: bad}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(overlay, over, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prog := filepath.Join(dir, "sim.test")
+	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", prog, ".").CombinedOutput(); err != nil {
+		t.Fatalf("it does not compile: %v\n%s", err, out)
+	}
+	run := exec.Command(prog, "-test.run", "^TestSeeds$", "-test.count", "1")
+	run.Env = append(os.Environ(), "MUSTER_SIM_SEEDS=150", "MUSTER_SIM_NOSHRINK=1")
+	out, err := run.CombinedOutput()
+	if err == nil {
+		t.Fatalf("150 seeds do not find it:\n%s", out)
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		if strings.Contains(line, ": seed ") {
+			t.Log("found:", strings.TrimSpace(line))
+			return
+		}
+	}
+	t.Errorf("the simulator failed, but named no seed:\n%s", out)
+}
