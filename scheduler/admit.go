@@ -119,6 +119,7 @@ func leastOf(d *place.Demand, p *spec.PartitionSpec, js *spec.JobSpec) spec.TRES
 	for _, l := range js.Licenses {
 		t = t.With("license/"+l.Name, l.N)
 	}
+	t.Billing = d.Billing(t, p.BillingWeights)
 	return t
 }
 

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/scheduler/fair"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/fixed"
@@ -49,6 +50,11 @@ func (d *decision) tickUsage() error {
 	}
 	if err := d.emit(ev); err != nil {
 		return err
+	}
+	if a.At.Unix()/3600 != d.t.Now.Unix()/3600 { // once an hour, for accounting
+		if err := d.emit(&event.SharesNoted{Shares: fair.Of(d.t.State).Notes()}); err != nil {
+			return err
+		}
 	}
 	if reset {
 		if err := d.resetUsage(); err != nil {

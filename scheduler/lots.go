@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/fair"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
@@ -83,7 +84,7 @@ func ruleOf(p *spec.PriorityConfig) rule {
 	switch {
 	case p.Basic:
 		return byNumber
-	case p.Age == 0:
+	case p.Age == 0, fair.Has(p, "ACCRUE_ALWAYS"):
 		return bySubmission
 	}
 	return byAge
@@ -221,7 +222,7 @@ func sameAsk(a, b *state.Job) bool {
 	if x == y {
 		return true
 	}
-	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS &&
+	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.Queue.SiteFactor == y.Queue.SiteFactor && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS &&
 		x.Account == y.Account && slices.Equal(x.Partitions, y.Partitions) && slices.Equal(x.Licenses, y.Licenses)
 }
 

@@ -439,6 +439,19 @@ func (p *pass) tooLow(l *lot, j *state.Job) *spec.Reason {
 	return l.bound.Priority(f.Total)
 }
 
+// overused says that a QOS with EnforceUsageThreshold starts no job of one
+// whose fair share is as low, or nil.
+func (p *pass) overused(q *spec.QOS, j *state.Job) *spec.Reason {
+	if q.UsageThreshold == nil || !q.HasFlag("EnforceUsageThreshold") {
+		return nil
+	}
+	factor := p.ctx.Shares().Millionths(j.Assoc)
+	if factor >= *q.UsageThreshold {
+		return nil
+	}
+	return &spec.Reason{Code: spec.ReasonQOSUsageThreshold, TRES: "fairshare", Limit: *q.UsageThreshold, Asked: factor, Subject: "qos/" + q.Name}
+}
+
 // prepare works out what all jobs of a lot have in common; a reason bars
 // them all.
 func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
@@ -457,6 +470,9 @@ func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
 	}
 	if q := p.st.Policy.FindQOS(j.Spec.QOS); q != nil {
 		l.noReserve = q.HasFlag("NoReserve")
+		if r := p.overused(q, j); r != nil {
+			return r
+		}
 	}
 	if r := p.reservations(l, j, &nodes); r != nil {
 		return r
@@ -507,6 +523,7 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit sp
 	for _, c := range alloc.Licenses {
 		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
 	}
+	alloc.TRES.Billing = l.demand.Billing(alloc.TRES, l.part.Spec.BillingWeights)
 	if r := l.bound.After(alloc, l.demand.Limit); r != nil {
 		return r, nil
 	}

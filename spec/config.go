@@ -125,6 +125,7 @@ type PriorityConfig struct {
 	CalcPeriod Span     `cbor:"12,keyasint,omitempty"`
 	UsageReset string   `cbor:"13,keyasint,omitempty"`
 	Flags      []string `cbor:"14,keyasint,omitempty"`
+	Dampening  uint32   `cbor:"15,keyasint,omitempty"` // FairShareDampeningFactor of the classic formula; 0 = 1
 }
 
 // JobLimits bounds what the controller accepts.

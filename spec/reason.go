@@ -47,6 +47,8 @@ const (
 	ReasonSystemFailure ReasonCode = "SystemFailure"
 	ReasonUnknownExit   ReasonCode = "UnknownExit" // Muster's own: the exit was seen by nobody
 
+	ReasonQOSUsageThreshold ReasonCode = "QOSUsageThreshold"
+
 	ReasonQOSGrpJobs       ReasonCode = "QOSGrpJobsLimit"
 	ReasonQOSGrpSubmit     ReasonCode = "QOSGrpSubmitJobsLimit"
 	ReasonQOSGrpWall       ReasonCode = "QOSGrpWallLimit"

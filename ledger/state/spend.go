@@ -266,3 +266,9 @@ func compareNames(a, b string) int {
 	}
 	return 0
 }
+
+// SetSpent sets what an association has used, for tests and what-ifs: the
+// ledger says it with UsageAged and the ends of jobs.
+func (s *State) SetSpent(assoc uint32, raw fixed.U128) {
+	s.ownSpent(UsageKey(UsageAssoc, 0, assoc)).Raw = raw
+}

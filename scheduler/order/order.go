@@ -7,16 +7,24 @@ import (
 	"math/bits"
 
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/fair"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/fixed"
 )
 
-// unit is 1.0 of a normalised factor: factors are in billionths.
-const unit = 1_000_000_000
+// Scale is what a part of a priority is counted in: parts are in units of
+// 1/Scale, so that what is cut off of each does not show in their sum.
+const Scale = 1 << 24
 
-// Factors are the parts of a job's priority, each already weighted.
+// slack is less than a thousandth of a point and more than what is cut off of
+// all parts together: a sum that is whole stays whole.
+const slack = 16
+
+// Factors are the parts of a job's priority, each already weighted, in units
+// of 1/Scale.
 type Factors struct {
 	Age, Assoc, FairShare, JobSize, Partition, QOS, TRES int64
-	Nice                                                 int64
+	Nice, Site                                           int64  // whole points
 	Total                                                uint32 // 0 = held
 	Direct                                               bool   // set by an administrator, not computed
 }
@@ -33,13 +41,29 @@ type Context struct {
 	maxAge     spec.Span
 	parts      map[string]partTotals
 	levels     map[string]uint32 // of QOS whose jobs may preempt others
+	shares     *fair.Tree        // nil until asked for
+	flags      flags
+}
+
+// flags are the PriorityFlags that the formula knows.
+type flags struct {
+	rawAssoc, rawPart, rawQOS, rawTRES bool // no normalisation
+	byTime                             bool // SMALL_RELATIVE_TO_TIME
+	always                             bool // ACCRUE_ALWAYS
+}
+
+func flagsOf(p *spec.PriorityConfig) flags {
+	all := fair.Has(p, "NO_NORMAL_ALL")
+	return flags{rawAssoc: all || fair.Has(p, "NO_NORMAL_ASSOC"), rawPart: all || fair.Has(p, "NO_NORMAL_PART"), rawQOS: all || fair.Has(p, "NO_NORMAL_QOS"),
+		rawTRES: all || fair.Has(p, "NO_NORMAL_TRES"), byTime: fair.Has(p, "SMALL_RELATIVE_TO_TIME"), always: fair.Has(p, "ACCRUE_ALWAYS")}
 }
 
 type partTotals struct{ tres spec.TRES }
 
 // NewContext sums up the cluster once.
 func NewContext(st *state.State, now spec.Instant) *Context {
-	c := &Context{st: st, now: now, parts: map[string]partTotals{}, levels: levels(st), maxAge: st.Config.Priority.MaxAge}
+	c := &Context{st: st, now: now, parts: map[string]partTotals{}, levels: levels(st), maxAge: st.Config.Priority.MaxAge,
+		flags: flagsOf(&st.Config.Priority)}
 	if c.maxAge == 0 {
 		c.maxAge = 7 * spec.Day
 	}
@@ -73,8 +97,15 @@ func NewContext(st *state.State, now spec.Instant) *Context {
 
 func jobFactor(p *spec.PartitionSpec) int64 { return max(int64(p.PriorityJobFactor), 1) }
 
-// Of computes a job's factors in one of its partitions. Fair share counts as
-// zero until usage is folded into the state.
+// Shares is the tree of fair shares of the state.
+func (c *Context) Shares() *fair.Tree {
+	if c.shares == nil {
+		c.shares = fair.Of(c.st)
+	}
+	return c.shares
+}
+
+// Of computes a job's factors in one of its partitions.
 func (c *Context) Of(j *state.Job, part *spec.PartitionSpec) Factors {
 	f := c.Fixed(j, part)
 	c.Complete(&f, j)
@@ -89,24 +120,56 @@ func (c *Context) Fixed(j *state.Job, part *spec.PartitionSpec) Factors {
 	if p.Basic {
 		return f
 	}
-	f.JobSize = c.size(j, p)
-	f.Partition = weigh(p.Partition, jobFactor(part), c.maxPart)
-	if q := c.st.Policy.FindQOS(j.Spec.QOS); q != nil && c.maxQOS > 0 {
-		f.QOS = weigh(p.QOS, int64(q.Priority), c.maxQOS)
+	f.JobSize = c.size(j, part, p)
+	f.Partition = weigh(p.Partition, jobFactor(part), whole(c.maxPart, c.flags.rawPart))
+	if q := c.st.Policy.FindQOS(j.Spec.QOS); q != nil {
+		f.QOS = weigh(p.QOS, int64(q.Priority), whole(c.maxQOS, c.flags.rawQOS))
 	}
-	if a := c.st.Policy.Assoc(j.Assoc); a != nil && c.maxAssoc > 0 {
-		f.Assoc = weigh(p.Assoc, int64(a.Priority), c.maxAssoc)
+	if a := c.st.Policy.Assoc(j.Assoc); a != nil {
+		f.Assoc = weigh(p.Assoc, int64(a.Priority), whole(c.maxAssoc, c.flags.rawAssoc))
 	}
-	for _, w := range p.TRES {
-		f.TRES += muldiv(w.Micro, j.Req.Get(w.TRES), max(c.parts[part.Name].tres.Get(w.TRES), 1)) / 1_000_000
+	if p.FairShare != 0 {
+		hi, lo := bits.Mul64(uint64(p.FairShare)*Scale, c.Shares().Factor(j.Assoc)) // in 2^-63
+		f.FairShare = int64(hi<<1 | lo>>63)
+	}
+	for i := range p.TRES {
+		f.TRES = add(f.TRES, c.TRES(j, part, i))
 	}
 	return f
 }
 
+// TRES is the part of one entry of PriorityWeightTRES.
+func (c *Context) TRES(j *state.Job, part *spec.PartitionSpec, entry int) int64 {
+	w := &c.st.Config.Priority.TRES[entry]
+	total := int64(1)
+	if !c.flags.rawTRES {
+		total = max(c.parts[part.Name].tres.Get(w.TRES), 1)
+	}
+	v := fixed.Of(w.Micro).Times(j.Req.Get(w.TRES)).Over(total).Over(1_000_000)
+	if v.Hi >= 1<<38 {
+		return most
+	}
+	return int64(v.Hi*Scale | v.Lo>>40)
+}
+
+// whole is what a factor is divided by: the greatest there is, or 1 where it
+// is not to be normalised. 0 stands for no factor at all.
+func whole(greatest int64, raw bool) int64 {
+	if raw {
+		return 1
+	}
+	return greatest
+}
+
+// most is the greatest part: seven of them do not overflow.
+const most = math.MaxInt64 / 16
+
+func add(a, b int64) int64 { return min(a+b, most) }
+
 // Complete adds to fixed factors what is the job's own, and sums them up.
 func (c *Context) Complete(f *Factors, j *state.Job) {
 	p := &c.st.Config.Priority
-	f.Nice = int64(j.Spec.Queue.Nice)
+	f.Nice, f.Site = int64(j.Spec.Queue.Nice), int64(j.Spec.Queue.SiteFactor)
 	switch {
 	case j.Hold != spec.NotHeld:
 		*f = Factors{Nice: f.Nice}
@@ -118,46 +181,61 @@ func (c *Context) Complete(f *Factors, j *state.Job) {
 		f.Total = uint32(clamp(math.MaxUint32-int64(j.UID)-f.Nice, 1))
 		return
 	}
-	if since := j.AgesSince(); since != 0 && p.Age != 0 {
+	since := j.AgesSince()
+	if c.flags.always {
+		since = j.Submitted
+	}
+	if since != 0 && p.Age != 0 {
 		f.Age = weigh(p.Age, int64(max(min(c.now.Sub(since), c.maxAge), 0)), int64(c.maxAge))
 	}
-	f.Total = uint32(clamp(f.Age+f.Assoc+f.FairShare+f.JobSize+f.Partition+f.QOS+f.TRES-f.Nice, 1))
+	sum := f.Age + f.Assoc + f.FairShare + f.JobSize + f.Partition + f.QOS + f.TRES
+	f.Total = uint32(clamp((sum+slack)/Scale+f.Site-f.Nice, 1))
 }
 
-// size is (nodes/allNodes + cpus/allCPUs)/2, or its complement when small
-// jobs are favoured.
-func (c *Context) size(j *state.Job, p *spec.PriorityConfig) int64 {
+// size is (nodes/allNodes + cpus/allCPUs)/2, at most 1, or its complement when
+// small jobs are favoured. With SMALL_RELATIVE_TO_TIME it is the CPUs, or as
+// many as the nodes have, for each minute of the time limit.
+func (c *Context) size(j *state.Job, part *spec.PartitionSpec, p *spec.PriorityConfig) int64 {
 	if p.JobSize == 0 || c.totalNodes == 0 || c.totalCPUs == 0 {
 		return 0
 	}
-	nodes := muldiv(unit, min(j.Req.Node, c.totalNodes), c.totalNodes)
-	cpus := muldiv(unit, min(j.Req.CPU, c.totalCPUs), c.totalCPUs)
-	frac := (nodes + cpus) / 2
-	if p.FavorSmall {
-		frac = unit - frac
+	num, den := j.Req.Node*c.totalCPUs+j.Req.CPU*c.totalNodes, 2*c.totalNodes*c.totalCPUs
+	if c.flags.byTime {
+		limit := j.Spec.Time.Limit
+		if limit == 0 {
+			limit = part.DefaultTime
+		}
+		if limit == 0 {
+			limit = part.MaxTime
+		}
+		minutes := int64(365 * spec.Day / spec.Minute)
+		if limit > 0 && limit != spec.Infinite {
+			minutes = max(int64(limit/spec.Minute), 1)
+		}
+		num, den = max(j.Req.CPU*c.totalNodes, j.Req.Node*c.totalCPUs), c.totalNodes*c.totalCPUs
+		if den > math.MaxInt64/minutes {
+			return 0
+		}
+		den *= minutes
 	}
-	return muldiv(int64(p.JobSize), frac, unit)
+	num = min(num, den)
+	if p.FavorSmall {
+		num = den - num
+	}
+	return weigh(p.JobSize, num, den)
 }
 
+// weigh is weight*part/whole in units of 1/Scale.
 func weigh(weight uint32, part, whole int64) int64 {
-	if whole <= 0 {
+	if whole <= 0 || part <= 0 {
 		return 0
 	}
-	return muldiv(int64(weight), part, whole)
-}
-
-// muldiv is a*b/c for non-negative numbers without overflow in between; it
-// saturates.
-func muldiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return math.MaxInt64
+	hi, lo := bits.Mul64(uint64(weight)*Scale, uint64(part))
+	if hi >= uint64(whole) {
+		return most
 	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	if q > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(q)
+	q, _ := bits.Div64(hi, lo, uint64(whole))
+	return int64(min(q, most))
 }
 
 func clamp(v, low int64) int64 { return max(min(v, math.MaxUint32), low) }

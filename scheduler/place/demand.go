@@ -6,6 +6,7 @@ package place
 import (
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
+	"strings"
 )
 
 // Demand is a job's request in a partition with every default resolved.
@@ -33,6 +34,32 @@ type Demand struct {
 	Cores        bool      // whole cores only
 	Memory       bool      // memory is counted
 	Limit        spec.Span // time limit asked for, in this partition
+	Bill         BillMode
+}
+
+// BillMode is how the weights of TRES make one figure.
+type BillMode uint8
+
+// The modes of PriorityFlags: the sum of all; the greatest of what a node has,
+// plus what the cluster has; the greatest of a node's CPUs, memory and itself,
+// plus all GRES and what the cluster has.
+const (
+	BillSum BillMode = iota
+	BillMax
+	BillMaxGRES
+)
+
+func billMode(p *spec.PriorityConfig) BillMode {
+	mode := BillSum
+	for _, f := range p.Flags {
+		switch strings.ToUpper(f) {
+		case "MAX_TRES":
+			mode = max(mode, BillMax)
+		case "MAX_TRES_GRES":
+			mode = BillMaxGRES
+		}
+	}
+	return mode
 }
 
 // Resolve fills a job's demand in a partition from the partition's and the
@@ -46,7 +73,7 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
 		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
 		Exclusive: j.Place.Sharing == spec.Exclusive || part.OverSubscribe == "EXCLUSIVE",
-		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit,
+		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority),
 	}
 	if d.CPUsPerGPU == 0 {
 		d.CPUsPerGPU = first(part.DefCPUPerGPU, cfg.Limits.DefCPUPerGPU)
@@ -246,7 +273,7 @@ func (d *Demand) Least(weights []spec.Weight) spec.TRES {
 	case d.MemPerCPU > 0:
 		t.Mem = d.MemPerCPU * t.CPU
 	}
-	t.Billing = Billing(t, weights)
+	t.Billing = d.Billing(t, weights)
 	return t
 }
 
@@ -258,17 +285,25 @@ func addGRES(t spec.TRES, c spec.Count, times int64) spec.TRES {
 	return t
 }
 
-// Billing is the sum of amounts times TRESBillingWeights; one per CPU without
-// weights. Memory weighs per MiB, as Slurm's weights do without a suffix.
-func Billing(t spec.TRES, weights []spec.Weight) int64 {
+// Billing is the amounts times TRESBillingWeights as the cluster adds them up;
+// one per CPU without weights. Memory weighs per MiB, as Slurm's weights do
+// without a suffix.
+func (d *Demand) Billing(t spec.TRES, weights []spec.Weight) int64 {
 	if len(weights) == 0 {
 		return t.CPU
 	}
-	var micro int64
+	var sum, greatest int64
 	for _, w := range weights {
-		micro += t.Get(w.TRES) * w.Micro / max(w.Per, 1)
+		micro := t.Get(w.TRES) * w.Micro / max(w.Per, 1)
+		global := strings.HasPrefix(w.TRES, "license/") || strings.HasPrefix(w.TRES, "bb/")
+		switch {
+		case d.Bill == BillSum, global, d.Bill == BillMaxGRES && strings.HasPrefix(w.TRES, "gres/"):
+			sum += micro
+		default:
+			greatest = max(greatest, micro)
+		}
 	}
-	return micro / 1_000_000
+	return (sum + greatest) / 1_000_000
 }
 
 func first(values ...int64) int64 {

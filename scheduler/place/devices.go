@@ -19,7 +19,7 @@ func Allocate(parts []Part, d *Demand, weights []spec.Weight) *spec.Allocation {
 		a.Tasks += a.Nodes[i].Tasks
 		addNode(&a.TRES, &a.Nodes[i])
 	}
-	a.TRES.Billing = Billing(a.TRES, weights)
+	a.TRES.Billing = d.Billing(a.TRES, weights)
 	return a
 }
 

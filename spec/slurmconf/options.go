@@ -74,22 +74,21 @@ func prologFlags() []option {
 }
 
 func priorityFlags() []option {
-	const why = "priority is computed with the default rules"
 	return []option{
-		{"ACCRUE_ALWAYS", unsupported, why},
-		{"CALCULATE_RUNNING", unsupported, why},
-		{"DEPTH_OBLIVIOUS", unsupported, why},
+		{"ACCRUE_ALWAYS", implemented, ""},
+		{"CALCULATE_RUNNING", unsupported, "the priority of a running job is that with which it started"},
+		{"DEPTH_OBLIVIOUS", unsupported, "fair share is Fair Tree or, with NO_FAIR_TREE, the classic formula"},
 		{"FAIR_TREE", meaningless, "it is the default"},
-		{"INCR_ONLY", unsupported, why},
-		{"MAX_TRES", unsupported, "billing is the sum over TRES"},
-		{"MAX_TRES_GRES", unsupported, "billing is the sum over TRES"},
-		{"NO_FAIR_TREE", unsupported, why},
-		{"NO_NORMAL_ALL", unsupported, why},
-		{"NO_NORMAL_ASSOC", unsupported, why},
-		{"NO_NORMAL_PART", unsupported, why},
-		{"NO_NORMAL_QOS", unsupported, why},
-		{"NO_NORMAL_TRES", unsupported, why},
-		{"SMALL_RELATIVE_TO_TIME", unsupported, why},
+		{"INCR_ONLY", unsupported, "a priority may go down as well as up"},
+		{"MAX_TRES", implemented, ""},
+		{"MAX_TRES_GRES", implemented, ""},
+		{"NO_FAIR_TREE", implemented, ""},
+		{"NO_NORMAL_ALL", implemented, ""},
+		{"NO_NORMAL_ASSOC", implemented, ""},
+		{"NO_NORMAL_PART", implemented, ""},
+		{"NO_NORMAL_QOS", implemented, ""},
+		{"NO_NORMAL_TRES", implemented, ""},
+		{"SMALL_RELATIVE_TO_TIME", implemented, ""},
 	}
 }
 

@@ -94,7 +94,7 @@ func topKeys() []key[File] {
 		{"EpilogTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Agent.EpilogTimeout }, spec.Second)},
 		{"ExtSensorsFreq", meaningless, "0", "Slurm removed it", nil},
 		{"ExtSensorsType", meaningless, "ext_sensors/none", "Slurm removed it", nil},
-		{"FairShareDampeningFactor", unsupported, "1", "fair share is not dampened", nil},
+		{"FairShareDampeningFactor", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Dampening })},
 		{"FastSchedule", meaningless, "", "Slurm replaced it by SlurmdParameters=config_overrides", nil},
 		{"FederationParameters", unsupported, "", whyFed, nil},
 		{"FirstJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
