@@ -31,6 +31,7 @@ Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodena
 			{"show", "step [JOB[.STEP]]", "job steps"},
 			{"show", "licenses", "licences"},
 			{"show", "reservation", "reservations"},
+			{"show", "topology [SWITCH]", "the tree of switches"},
 			{"show", "hostnames [LIST]", "the names of a host list, one to a line; without one those of $SLURM_JOB_NODELIST"},
 			{"show", "hostlist NAMES", "names folded in their order; - reads them from the standard input"},
 			{"show", "hostlistsorted NAMES", "names folded in order"},
@@ -188,7 +189,7 @@ func (c *call) show(args []string) error {
 	case "reservations":
 		return c.withCluster(func() error { return c.showReservations(name) })
 	case "topology":
-		return c.errorf("No topology information available")
+		return c.withCluster(func() error { return c.showTopology(name) })
 	}
 	return fail(1, "invalid entity:"+entity+" for keyword:show")
 }

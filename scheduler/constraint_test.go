@@ -15,7 +15,9 @@ func (w *world) features() []string {
 
 // choosy draws restrictions on the choice of nodes.
 func (w *world) choosy(js *spec.JobSpec) {
-	switch w.n("choosy", 0, 7) {
+	switch w.n("choosy", 0, 8) {
+	case 8:
+		js.Place.Switches, js.Place.SwitchWait = 1, spec.Span(w.n("switch wait", 0, 2))*spec.Minute
 	case 0, 1, 2:
 		js.Place.Constraint = pick(w, "constraint", "x", "x&y", "x|y", "[x|y]", "x*1", "[x*1&y*1]", "(x|y)&y", "y*2")
 	case 3:
@@ -57,6 +59,13 @@ func (w *world) judgeChoice(before *state.State, j *state.Job, s *scheduler.Star
 	if !ok[j.Spec.Place.Constraint] {
 		w.rt.Fatalf("job %d wants %s; of its %d nodes %d have x, %d y, %d both", j.ID, j.Spec.Place.Constraint, nodes, x, y, both)
 	}
+	if wait := j.Spec.Place.SwitchWait; j.Spec.Place.Switches == 1 && j.Eligible != 0 && w.now.Sub(j.Eligible) < max(wait, spec.Minute) {
+		for i := range s.Alloc.Nodes {
+			if leafOf(before, s.Alloc.Nodes[i].Name) != leafOf(before, s.Alloc.Nodes[0].Name) {
+				w.rt.Fatalf("job %d wants one switch and gets %v", j.ID, s.Alloc.NodeNames())
+			}
+		}
+	}
 	if least := j.Spec.Time.Min; least > 0 && s.Limit < least || (s.Limit < j.Spec.Time.Limit && least == 0) {
 		w.rt.Fatalf("job %d gets the time limit %d; it asked for %d, at least %d", j.ID, s.Limit, j.Spec.Time.Limit, least)
 	}
@@ -67,4 +76,29 @@ func one(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+func leafOf(st *state.State, node string) string {
+	for _, s := range st.Config.Topology {
+		if s.Level == 0 && slices.Contains(s.Nodes, node) {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// tree connects nodes by two leaf switches below one.
+func (w *world) tree(names []string) []spec.Switch {
+	k := w.n("first leaf", 0, len(names))
+	out := []spec.Switch{}
+	for i, list := range [][]string{names[:k], names[k:]} {
+		if len(list) > 0 {
+			out = append(out, spec.Switch{Name: string(rune('a' + i)), Nodes: list})
+		}
+	}
+	root := spec.Switch{Name: "root", Level: 1, Nodes: names}
+	for i := range out {
+		root.Switches = append(root.Switches, out[i].Name)
+	}
+	return append(out, root)
 }

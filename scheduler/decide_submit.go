@@ -119,7 +119,6 @@ func (d *decision) refuseUnsupported(js *spec.JobSpec) error {
 		used bool
 		name string
 	}{
-		{js.Place.Switches != 0, "--switches"},
 		{js.Place.Sharing == spec.ExclusiveUser, "--exclusive=user"},
 		{js.Place.Sharing == spec.ExclusiveMCS, "--exclusive=mcs"},
 		{js.Place.Sharing == spec.ExclusiveTopo, "--exclusive=topo"},

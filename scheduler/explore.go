@@ -100,7 +100,11 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	if view.Only != nil {
 		nodes.set = nodes.set.And(view.Only)
 	}
-	ask := p.line.Ask(d, nodes.set, nodes.options(p.cfg, part.Spec, js), view.Bars)
+	opt := nodes.options(p.cfg, part.Spec, js, p.tree)
+	if nodes.switches != nil && !p.waitedForSwitches(&job) {
+		opt.OneOf = cross(opt.OneOf, nodes.switches)
+	}
+	ask := p.line.Ask(d, nodes.set, opt, view.Bars)
 	for i := range p.st.Parts.List {
 		if p.strict && &p.st.Parts.List[i] == part && p.head[i] != 0 {
 			ask.NotBefore(max(p.fifo[i], p.now+1)) // nothing may overtake

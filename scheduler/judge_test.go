@@ -256,6 +256,9 @@ func (w *world) judgeReasons(out *scheduler.Outcome) {
 				bad("no job comes before it")
 			}
 		case spec.ReasonResources:
+			if r.Subject == "switches" && j.Spec.Place.Switches > 0 && w.now.Sub(j.Eligible) < 5*spec.Minute {
+				continue
+			}
 			if idle && len(out.Plan.Jobs) == 0 && !w.anyNodeOut() {
 				bad("the cluster is idle and nothing else is planned")
 			}

@@ -14,12 +14,15 @@ type nodeSet struct {
 	oneOf  []spec.Bitset
 	quotas []place.Quota
 	prefer spec.Bitset // --prefer; nil: nothing is preferred
+	// switches are the sets of nodes below as many leaf switches as --switches
+	// allows; nil without it.
+	switches []spec.Bitset
 }
 
 // options are what the choice of nodes has to observe.
-func (n *nodeSet) options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec) place.Options {
+func (n *nodeSet) options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec, tree *place.Tree) place.Options {
 	return place.Options{Must: n.must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
-		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread}
+		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: tree}
 }
 
 // allowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
@@ -46,6 +49,11 @@ func allowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (nodeSe
 	}
 	if js.Place.Constraint != "" {
 		if err := out.constrain(st, js.Place.Constraint); err != nil {
+			return out, err
+		}
+	}
+	if js.Place.Switches > 0 {
+		if out.switches, err = leafSets(st, out.set, int(js.Place.Switches)); err != nil {
 			return out, err
 		}
 	}

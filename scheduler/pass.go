@@ -128,6 +128,8 @@ type pass struct {
 	stop  spec.JobUID                  // look no further than this job; 0 = look at all
 
 	rules    *preempt.Rules      // nil: nothing can be preempted
+	tree     *place.Tree         // of switches; nil: none is known
+	patient  map[*lot]bool       // whose ask insists on --switches
 	stuck    map[*lot]bool       // for which no victims are enough
 	views    map[*lot]*resv.View // of lots that reservations concern
 	searches int                 // for victims
@@ -207,6 +209,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 		p.firm = math.MaxInt64
 	}
 	p.rules, p.stuck = preempt.New(st, p.now), map[*lot]bool{}
+	p.tree, p.patient = treeOf(st), map[*lot]bool{}
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
 	p.views = map[*lot]*resv.View{}
 	p.collect()

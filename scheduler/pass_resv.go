@@ -33,7 +33,7 @@ func (p *pass) openOtherwise(l *lot, nodes nodeSet, until spec.Instant) bool {
 	if v := p.views[l]; v == nil || len(v.Bars.List) == 0 {
 		return false
 	}
-	_, ok := p.line.Earliest(p.line.Ask(l.demand, nodes.set, nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec), reserve.Bars{}), until, nil)
+	_, ok := p.line.Earliest(p.line.Ask(l.demand, nodes.set, nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree), reserve.Bars{}), until, nil)
 	return ok
 }
 

@@ -48,8 +48,13 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 
 // ask is what a lot asks the timeline.
 func (p *pass) ask(l *lot) *reserve.Ask {
-	if l.ask == nil {
-		l.ask = p.line.Ask(l.demand, l.nodes.set, l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec), p.barsOf(l))
+	strict := l.nodes.switches != nil && !p.waitedForSwitches(l.current().job)
+	if l.ask == nil || (l.nodes.switches != nil && strict != p.patient[l]) {
+		opt := l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree)
+		if strict {
+			opt.OneOf = cross(opt.OneOf, l.nodes.switches)
+		}
+		l.ask, p.patient[l] = p.line.Ask(l.demand, l.nodes.set, opt, p.barsOf(l)), strict
 	}
 	return l.ask
 }
@@ -65,7 +70,7 @@ func (p *pass) shorter(l *lot, j *state.Job, slot reserve.Slot, blocked *spec.Re
 	try := func(limit spec.Span) (reserve.Slot, bool) {
 		d := l.demand
 		d.Limit = limit
-		return p.line.Earliest(p.line.Ask(d, l.nodes.set, l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec), p.barsOf(l)), p.now, nil)
+		return p.line.Earliest(p.line.Ask(d, l.nodes.set, l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree), p.barsOf(l)), p.now, nil)
 	}
 	best, ok := try(low)
 	if !ok {
@@ -141,8 +146,13 @@ func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
 			missing = append(missing, n.Spec.Name)
 		}
 	}
-	if place.Pick(&l.demand, cands, nodes.options(p.cfg, l.part.Spec, j.Spec)) == nil {
+	if place.Pick(&l.demand, cands, nodes.options(p.cfg, l.part.Spec, j.Spec, nil)) == nil {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
+	}
+	if opt := nodes.options(p.cfg, l.part.Spec, j.Spec, nil); nodes.switches != nil && !p.waitedForSwitches(j) {
+		if opt.OneOf = cross(opt.OneOf, nodes.switches); place.Pick(&l.demand, cands, opt) == nil {
+			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches"} // until it has waited long enough
+		}
 	}
 	if missing == nil {
 		return &spec.Reason{Code: spec.ReasonResources, Subject: who, Detail: ""}

@@ -90,7 +90,15 @@ func newSession(t tester) *session {
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
 func (s *session) configure(text string) {
-	f, problems := slurmconf.Read(fstest.MapFS{"slurm.conf": {Data: []byte("ClusterName=test\n" + text)}}, "slurm.conf")
+	var conf, tree strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "SwitchName=") {
+			tree.WriteString(line)
+		} else {
+			conf.WriteString(line)
+		}
+	}
+	f, problems := slurmconf.ReadCluster(fstest.MapFS{"slurm.conf": {Data: []byte("ClusterName=test\n" + conf.String())}, "topology.conf": {Data: []byte(tree.String())}}, "slurm.conf")
 	for _, p := range problems {
 		s.printf("%s\n", p)
 	}

@@ -169,6 +169,12 @@ func (s *session) queueOption(js *spec.JobSpec, o option) error {
 		js.Place.Reservation = v
 	case "exclude":
 		js.Place.Exclude = v
+	case "switches":
+		n, wait, _ := strings.Cut(v, "@")
+		js.Place.Switches = num(n)
+		if wait != "" {
+			js.Place.SwitchWait = span(wait)
+		}
 	case "prefer":
 		js.Place.Prefer = v
 	case "time-min":

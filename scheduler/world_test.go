@@ -111,6 +111,9 @@ func (w *world) config() *spec.Config {
 		c.Nodes = append(c.Nodes, n)
 		names = append(names, n.Name)
 	}
+	if w.kind.choosy && w.chance("topology", 2) {
+		c.Topology = w.tree(names)
+	}
 	c.Partitions = []spec.PartitionSpec{{Name: "p", NodeNames: names, Default: true, DefaultTime: 30 * spec.Minute, MaxTime: 4 * spec.Hour, State: spec.PartitionUp}}
 	if w.kind.partitions {
 		some := names[:w.n("of second", 1, len(names))]

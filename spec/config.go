@@ -26,6 +26,8 @@ type Config struct {
 	SlurmUser string `cbor:"15,keyasint,omitempty"`
 	// Private is PrivateData: what users do not see of others, in lower case.
 	Private []string `cbor:"16,keyasint,omitempty"`
+	// Topology is the tree of switches, the leaves first; empty: none is known.
+	Topology []Switch `cbor:"60,keyasint,omitempty"`
 }
 
 // KeyValue is one line of a configuration file.
@@ -189,6 +191,8 @@ type SchedConfig struct {
 	// Firm is how many waiting jobs, by priority, have reservations that nobody
 	// may delay; behind them the shortest jobs start first. 0 = all (bf_firm).
 	Firm uint32 `cbor:"44,keyasint,omitempty"`
+	// SwitchWait is the longest that a job waits for --switches; 0 = 5 minutes.
+	SwitchWait Span `cbor:"45,keyasint,omitempty"`
 }
 
 // Enforce is AccountingStorageEnforce.

@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{23, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{39, 0}
 }
 
 type GpuInfo struct {
@@ -1456,6 +1456,7 @@ type GetConfigReply struct {
 	Controller    string                 `protobuf:"bytes,5,opt,name=controller,proto3" json:"controller,omitempty"`
 	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
 	NextJobId     uint32                 `protobuf:"varint,7,opt,name=next_job_id,json=nextJobId,proto3" json:"next_job_id,omitempty"`
+	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"` // the leaves first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1541,6 +1542,83 @@ func (x *GetConfigReply) GetNextJobId() uint32 {
 	return 0
 }
 
+func (x *GetConfigReply) GetTopology() []*SwitchInfo {
+	if x != nil {
+		return x.Topology
+	}
+	return nil
+}
+
+type SwitchInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
+	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Switches      []string               `protobuf:"bytes,4,rep,name=switches,proto3" json:"switches,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwitchInfo) Reset() {
+	*x = SwitchInfo{}
+	mi := &file_cluster_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwitchInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwitchInfo) ProtoMessage() {}
+
+func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwitchInfo.ProtoReflect.Descriptor instead.
+func (*SwitchInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SwitchInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SwitchInfo) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *SwitchInfo) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *SwitchInfo) GetSwitches() []string {
+	if x != nil {
+		return x.Switches
+	}
+	return nil
+}
+
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1549,7 +1627,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1640,7 @@ func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1654,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 type PingReply struct {
@@ -1594,7 +1672,7 @@ type PingReply struct {
 
 func (x *PingReply) Reset() {
 	*x = PingReply{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1685,7 @@ func (*PingReply) ProtoMessage() {}
 
 func (x *PingReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1699,7 @@ func (x *PingReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingReply.ProtoReflect.Descriptor instead.
 func (*PingReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PingReply) GetHost() string {
@@ -1681,7 +1759,7 @@ type ReconfigureRequest struct {
 
 func (x *ReconfigureRequest) Reset() {
 	*x = ReconfigureRequest{}
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1772,7 @@ func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1786,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{14}
+	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 type ReconfigureReply struct {
@@ -1720,7 +1798,7 @@ type ReconfigureReply struct {
 
 func (x *ReconfigureReply) Reset() {
 	*x = ReconfigureReply{}
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1811,7 @@ func (*ReconfigureReply) ProtoMessage() {}
 
 func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1825,7 @@ func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
 func (*ReconfigureReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{15}
+	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReconfigureReply) GetWarnings() []string {
@@ -1765,7 +1843,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1856,7 @@ func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1870,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 type ShutdownReply struct {
@@ -1803,7 +1881,7 @@ type ShutdownReply struct {
 
 func (x *ShutdownReply) Reset() {
 	*x = ShutdownReply{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1894,7 @@ func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1908,7 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 type CreateTokenRequest struct {
@@ -1843,7 +1921,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1934,7 @@ func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1948,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateTokenRequest) GetNode() string {
@@ -1897,7 +1975,7 @@ type CreateTokenReply struct {
 
 func (x *CreateTokenReply) Reset() {
 	*x = CreateTokenReply{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +1988,7 @@ func (*CreateTokenReply) ProtoMessage() {}
 
 func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2002,7 @@ func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateTokenReply) GetToken() string {
@@ -1953,7 +2031,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2044,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2058,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -2008,7 +2086,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2099,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2113,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -2077,7 +2155,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2168,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2182,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -2172,7 +2250,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2263,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2277,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -2218,7 +2296,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2309,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2323,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{24}
+	return file_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -2272,7 +2350,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2363,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2377,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -2374,7 +2452,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2465,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2479,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -2454,7 +2532,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2545,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2559,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -2740,7 +2818,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +2831,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2845,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -2809,7 +2887,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2900,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2914,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Resource) GetName() string {
@@ -2922,7 +3000,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3013,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3027,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Account) GetName() string {
@@ -2999,7 +3077,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3090,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3104,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -3091,7 +3169,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3182,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3196,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Association) GetId() uint32 {
@@ -3311,7 +3389,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3402,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +3416,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 type DiagReply struct {
@@ -3374,7 +3452,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3465,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3479,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -3606,7 +3684,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +3697,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3711,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -3770,7 +3848,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +3861,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3875,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 type ReservationsReply struct {
@@ -3810,7 +3888,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +3901,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +3915,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -3865,7 +3943,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +3956,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3970,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -3925,7 +4003,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4016,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4030,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4113,7 +4191,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x12\n" +
-	"\x10GetConfigRequest\"\xe5\x01\n" +
+	"\x10GetConfigRequest\"\x98\x02\n" +
 	"\x0eGetConfigReply\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
@@ -4123,7 +4201,14 @@ const file_cluster_proto_rawDesc = "" +
 	"controller\x18\x05 \x01(\tR\n" +
 	"controller\x12\x10\n" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12\x1e\n" +
-	"\vnext_job_id\x18\a \x01(\rR\tnextJobId\"\r\n" +
+	"\vnext_job_id\x18\a \x01(\rR\tnextJobId\x121\n" +
+	"\btopology\x18\x14 \x03(\v2\x15.muster.v1.SwitchInfoR\btopology\"h\n" +
+	"\n" +
+	"SwitchInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\x12\x14\n" +
+	"\x05nodes\x18\x03 \x03(\tR\x05nodes\x12\x1a\n" +
+	"\bswitches\x18\x04 \x03(\tR\bswitches\"\r\n" +
 	"\vPingRequest\"\xae\x01\n" +
 	"\tPingReply\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
@@ -4366,7 +4451,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
@@ -4382,101 +4467,103 @@ var file_cluster_proto_goTypes = []any{
 	(*ConfigEntry)(nil),            // 11: muster.v1.ConfigEntry
 	(*GetConfigRequest)(nil),       // 12: muster.v1.GetConfigRequest
 	(*GetConfigReply)(nil),         // 13: muster.v1.GetConfigReply
-	(*PingRequest)(nil),            // 14: muster.v1.PingRequest
-	(*PingReply)(nil),              // 15: muster.v1.PingReply
-	(*ReconfigureRequest)(nil),     // 16: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),       // 17: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),        // 18: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),          // 19: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),     // 20: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),       // 21: muster.v1.CreateTokenReply
-	(*CreateUserTokenRequest)(nil), // 22: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),   // 23: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),    // 24: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),      // 25: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),          // 26: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),            // 27: muster.v1.PolicyReply
-	(*OptionalInt)(nil),            // 28: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 29: muster.v1.Qos
-	(*WcKey)(nil),                  // 30: muster.v1.WcKey
-	(*Resource)(nil),               // 31: muster.v1.Resource
-	(*Account)(nil),                // 32: muster.v1.Account
-	(*AccountingUser)(nil),         // 33: muster.v1.AccountingUser
-	(*Association)(nil),            // 34: muster.v1.Association
-	(*DiagRequest)(nil),            // 35: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 36: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 37: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 38: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 39: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 40: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 41: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 42: muster.v1.Tres
-	(*GpuFault)(nil),               // 43: muster.v1.GpuFault
-	(*NamedCount)(nil),             // 44: muster.v1.NamedCount
+	(*SwitchInfo)(nil),             // 14: muster.v1.SwitchInfo
+	(*PingRequest)(nil),            // 15: muster.v1.PingRequest
+	(*PingReply)(nil),              // 16: muster.v1.PingReply
+	(*ReconfigureRequest)(nil),     // 17: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),       // 18: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),        // 19: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),          // 20: muster.v1.ShutdownReply
+	(*CreateTokenRequest)(nil),     // 21: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),       // 22: muster.v1.CreateTokenReply
+	(*CreateUserTokenRequest)(nil), // 23: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),   // 24: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),    // 25: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),      // 26: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),          // 27: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),            // 28: muster.v1.PolicyReply
+	(*OptionalInt)(nil),            // 29: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 30: muster.v1.Qos
+	(*WcKey)(nil),                  // 31: muster.v1.WcKey
+	(*Resource)(nil),               // 32: muster.v1.Resource
+	(*Account)(nil),                // 33: muster.v1.Account
+	(*AccountingUser)(nil),         // 34: muster.v1.AccountingUser
+	(*Association)(nil),            // 35: muster.v1.Association
+	(*DiagRequest)(nil),            // 36: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 37: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 38: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 39: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 40: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 41: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 42: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 43: muster.v1.Tres
+	(*GpuFault)(nil),               // 44: muster.v1.GpuFault
+	(*NamedCount)(nil),             // 45: muster.v1.NamedCount
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	42, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	42, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	43, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	42, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	43, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	43, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	44, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	43, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	11, // 7: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	0,  // 8: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	11, // 9: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	11, // 10: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	29, // 11: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	32, // 12: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	33, // 13: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	34, // 14: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	30, // 15: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	31, // 16: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	44, // 17: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	44, // 18: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	44, // 19: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	44, // 20: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	44, // 21: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	44, // 22: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	44, // 23: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	44, // 24: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	28, // 25: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	28, // 26: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	28, // 27: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	28, // 28: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	28, // 29: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	28, // 30: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	28, // 31: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	44, // 32: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	44, // 33: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	44, // 34: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	28, // 35: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	28, // 36: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	28, // 37: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	28, // 38: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	44, // 39: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	44, // 40: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	44, // 41: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	28, // 42: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	28, // 43: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	44, // 44: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	44, // 45: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	44, // 46: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	28, // 47: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	28, // 48: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	28, // 49: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	28, // 50: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	28, // 51: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	11, // 52: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	42, // 53: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	37, // 54: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 55: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	11, // 56: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	14, // 8: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	0,  // 9: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	11, // 10: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	11, // 11: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	30, // 12: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	33, // 13: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	34, // 14: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	35, // 15: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	31, // 16: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	32, // 17: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	45, // 18: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	45, // 19: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	45, // 20: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	45, // 21: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	45, // 22: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	45, // 23: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	45, // 24: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	45, // 25: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	29, // 26: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	29, // 27: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	29, // 28: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	29, // 29: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	29, // 30: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	29, // 31: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	29, // 32: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	45, // 33: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	45, // 34: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	45, // 35: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	29, // 36: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	29, // 37: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	29, // 38: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	29, // 39: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	45, // 40: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	45, // 41: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	45, // 42: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	29, // 43: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	29, // 44: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	45, // 45: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	45, // 46: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	45, // 47: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	29, // 48: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	29, // 49: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	29, // 50: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	29, // 51: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	29, // 52: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	11, // 53: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	43, // 54: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	38, // 55: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 56: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	11, // 57: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -4493,7 +4580,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -142,6 +142,10 @@ func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigReques
 	st := s.C.View().State
 	out := &apiv1.GetConfigReply{Cluster: st.ClusterName, Version: s.C.deps.Settings.Version, BootTime: int64(s.C.started),
 		Controller: s.C.deps.Settings.Host, Now: int64(s.C.deps.Clock.Now()), NextJobId: uint32(st.NextID)}
+	for i := range st.Config.Topology {
+		s := &st.Config.Topology[i]
+		out.Topology = append(out.Topology, &apiv1.SwitchInfo{Name: s.Name, Level: s.Level, Nodes: s.Nodes, Switches: s.Switches})
+	}
 	for _, kv := range st.Config.Raw {
 		out.Entries = append(out.Entries, &apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value})
 	}

@@ -35,6 +35,7 @@ type Options struct {
 	Quotas     []Quota       // so many nodes of each set
 	Contiguous bool          // neighbours only
 	Spread     bool          // as many nodes as may be, evenly loaded
+	Tree       *Tree         // nodes below as few switches as may be; nil: none are known
 }
 
 // Pick chooses nodes for a demand, or returns nil when the candidates cannot
@@ -45,6 +46,11 @@ type Options struct {
 func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 	if len(opt.OneOf) > 0 {
 		return pickOneOf(d, cands, opt)
+	}
+	if opt.Tree != nil && d.MaxNodes > 1 {
+		if parts := pickBelow(d, cands, opt); parts != nil {
+			return parts
+		}
 	}
 	usable := make([]Candidate, 0, len(cands))
 	musts := 0

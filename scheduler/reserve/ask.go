@@ -142,6 +142,9 @@ func (t *Timeline) choose(a *Ask, at spec.Instant, hint *Hint) []place.Part {
 	if at == t.now && a.even {
 		want = max(want, min(int(a.Demand.Stretch), len(t.ranks)))
 	}
+	if tree := a.options.Tree; tree != nil && want > 1 && want < len(t.ranks) {
+		t.narrow(tree, a, at, want)
+	}
 	if want < len(t.ranks) {
 		for i := range t.ranks {
 			t.ranks[i].order = t.order(a, t.lanes[t.ranks[i].id], at)

@@ -336,8 +336,8 @@ type Cluster struct {
 	Cgroup *Cgroup // never nil; the defaults without a file
 }
 
-// ReadCluster reads slurm.conf, and gres.conf and cgroup.conf where they are
-// beside it, and completes the nodes' resources. It must not be used if the
+// ReadCluster reads slurm.conf, and gres.conf, cgroup.conf and topology.conf where
+// they are beside it, and completes the nodes' resources. It must not be used if the
 // problems hold an Error.
 func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	f, ps := Read(fsys, name)
@@ -354,7 +354,7 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 		g, more := ReadCgroup(fsys, beside)
 		c.Cgroup, ps = g, append(ps, more...)
 	}
-	return c, ps.sort()
+	return c, c.addTopology(fsys, path.Join(dir, "topology.conf"), ps).sort()
 }
 
 func exists(fsys fs.FS, name string) bool {

@@ -243,7 +243,7 @@ func schedulerParams() []option {
 		{"max_sched_time", meaningless, passes},
 		{"max_script_size", implemented, ""},
 		{"max_submit_line_size", unsupported, "the command line is stored up to 64 KiB"},
-		{"max_switch_wait", unsupported, "nodes are chosen without regard to switches"},
+		{"max_switch_wait", implemented, ""},
 		{"no_backup_scheduling", meaningless, "only the leader schedules"},
 		{"nohold_on_prolog_fail", implemented, ""},
 		{"pack_serial_at_end", unsupported, "nodes are chosen by fit"},

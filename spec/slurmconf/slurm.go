@@ -17,6 +17,8 @@ type File struct {
 	Control  Control
 	Agent    Agent
 
+	TreeTopology bool // TopologyPlugin=topology/tree: topology.conf counts
+
 	// What several keys decide together.
 	disableRoot         bool
 	jobComp, jobCompLoc string

@@ -286,7 +286,7 @@ func topKeys() []key[File] {
 		{"TaskProlog", unsupported, "none|(null)", whySteps, nil},
 		{"TmpFS", unsupported, "/tmp", "TmpDisk is measured at /tmp", nil},
 		{"TopologyParam", unsupported, "none", "nodes are chosen without regard to switches", nil},
-		{"TopologyPlugin", unsupported, "none|topology/none|topology/default|topology/flat", "nodes are chosen without regard to switches", nil},
+		{"TopologyPlugin", implemented, "", "", setTopology},
 		{"TrackWCKey", unsupported, "no|0|false", "wckeys are not tracked", nil},
 		{"TreeWidth", meaningless, "", whyStreams, nil},
 		{"UnkillableStepProgram", unsupported, "none|(null)", whyTrigger, nil},

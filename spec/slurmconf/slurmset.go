@@ -365,6 +365,8 @@ func setSchedulerParameters(f *File, v value) {
 			small(v, &s.BFMaxJobTest)
 		case "bf_firm":
 			small(v, &s.Firm)
+		case "max_switch_wait":
+			seconds(v, &s.SwitchWait, spec.Second)
 		case "bf_max_job_array_resv":
 			small(v, &s.ArrayResv)
 		case "max_script_size":

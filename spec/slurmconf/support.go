@@ -2,7 +2,7 @@ package slurmconf
 
 // Support is what Muster does with one key: a row of the documentation.
 type Support struct {
-	File   string // slurm.conf, gres.conf, cgroup.conf, slurmdbd.conf
+	File   string // slurm.conf, gres.conf, topology.conf, cgroup.conf, slurmdbd.conf
 	Record string // the record that the key belongs to, such as NodeName; empty for lines of their own
 	Key    string
 	Status string // implemented, meaningless, unsupported, refused
@@ -18,6 +18,7 @@ func Supported() []Support {
 	out = append(out, rows("slurm.conf", "NodeSet", setKeys())...)
 	out = append(out, rows("slurm.conf", "DownNodes", downKeys())...)
 	out = append(out, rows("gres.conf", "", gresKeys())...)
+	out = append(out, rows("topology.conf", "", topologyKeys())...)
 	out = append(out, rows("cgroup.conf", "", cgroupKeys())...)
 	return append(out, rows("slurmdbd.conf", "", dbdKeys())...)
 }

@@ -1,0 +1,117 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// treeOf is the tree of switches with its nodes as sets; nil without one.
+func treeOf(st *state.State) *place.Tree {
+	list := st.Config.Topology
+	if len(list) == 0 {
+		return nil
+	}
+	t := &place.Tree{LeafOf: make([]int32, len(st.NodeIDs))}
+	for i := range t.LeafOf {
+		t.LeafOf[i] = -1
+	}
+	leaves := map[string][]int32{}
+	count := int32(0)
+	for i := range list {
+		s := &list[i]
+		sw := place.Switch{Level: int(s.Level)}
+		for _, name := range s.Nodes {
+			id, ok := st.NodeIDs[name]
+			if !ok {
+				continue
+			}
+			sw.Nodes = sw.Nodes.Set(int(id))
+			if s.Level == 0 {
+				t.LeafOf[id] = count
+			}
+		}
+		if s.Level == 0 {
+			sw.Leaves = []int32{count}
+			count++
+		}
+		for _, below := range s.Switches {
+			sw.Leaves = append(sw.Leaves, leaves[below]...)
+		}
+		leaves[s.Name] = sw.Leaves
+		t.Switches = append(t.Switches, sw)
+	}
+	t.Leaves = int(count)
+	return t
+}
+
+// maxLeafSets bounds the choices that --switches may leave.
+const maxLeafSets = 256
+
+// leafSets are the sets of nodes below every choice of n leaf switches.
+func leafSets(st *state.State, allowed spec.Bitset, n int) ([]spec.Bitset, error) {
+	if len(st.Config.Topology) == 0 {
+		return nil, spec.Refuse(spec.CodeDisabled, "--switches needs to know the switches: TopologyPlugin=topology/tree and topology.conf")
+	}
+	var leaves []spec.Bitset
+	for _, s := range treeOf(st).Switches {
+		if s.Level == 0 && s.Nodes.Intersects(allowed) {
+			leaves = append(leaves, s.Nodes)
+		}
+	}
+	if n >= len(leaves) {
+		return nil, nil // any choice will do
+	}
+	var out []spec.Bitset
+	var choose func(from, left int, have spec.Bitset) bool
+	choose = func(from, left int, have spec.Bitset) bool {
+		if left == 0 {
+			out = append(out, have)
+			return len(out) <= maxLeafSets
+		}
+		for i := from; i+left <= len(leaves); i++ {
+			if !choose(i+1, left-1, have.Or(leaves[i])) {
+				return false
+			}
+		}
+		return true
+	}
+	if !choose(0, n, nil) {
+		return nil, spec.Refuse(spec.CodeDisabled, fmt.Sprintf("--switches=%d of %d leaf switches leaves more than %d choices, which is not implemented in this release", n, len(leaves), maxLeafSets))
+	}
+	return out, nil
+}
+
+// cross combines two choices of sets: one of each.
+func cross(a, b []spec.Bitset) []spec.Bitset {
+	if len(a) == 0 {
+		return b
+	}
+	var out []spec.Bitset
+	for _, x := range a {
+		for _, y := range b {
+			out = append(out, x.And(y))
+		}
+	}
+	return out
+}
+
+// waitedForSwitches tells a job that has waited for --switches for as long as
+// it wanted, at most max_switch_wait: any nodes will do for it now.
+func (p *pass) waitedForSwitches(j *state.Job) bool {
+	most := p.cfg.Sched.SwitchWait
+	if most == 0 {
+		most = 5 * spec.Minute
+	}
+	if w := j.Spec.Place.SwitchWait; w > 0 {
+		most = min(most, w)
+	}
+	if j.Eligible == 0 {
+		return false
+	}
+	at := j.Eligible.Add(most)
+	p.wake(at)
+	return at <= p.now
+}

@@ -1,0 +1,154 @@
+package slurmconf
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// switchDraft is a line of topology.conf while it is read.
+type switchDraft struct {
+	Setting
+	spec.Switch
+	nodes, switches hostlist.List
+}
+
+// topologyKeys are the keys of topology.conf.
+//
+//muster:table one row for each key
+func topologyKeys() []key[switchDraft] {
+	hosts := func(to func(*switchDraft) *hostlist.List) func(*switchDraft, value) {
+		return func(d *switchDraft, v value) {
+			l, err := hostlist.Parse(v.Value)
+			if err != nil {
+				v.fail("%v", err)
+				return
+			}
+			*to(d) = l
+		}
+	}
+	const tree = "only the tree of switches is known (SwitchName)"
+	return []key[switchDraft]{
+		{"BlockName", refused, "", tree, nil},
+		{"BlockSizes", refused, "", tree, nil},
+		{"LinkSpeed", meaningless, "", "nodes are chosen by the number of switches alone", nil},
+		{"Nodes", implemented, "", "", hosts(func(d *switchDraft) *hostlist.List { return &d.nodes })},
+		{"SwitchName", implemented, "", "", func(d *switchDraft, v value) { d.Name = v.Value }},
+		{"Switches", implemented, "", "", hosts(func(d *switchDraft) *hostlist.List { return &d.switches })},
+	}
+}
+
+// ReadTopology reads topology.conf as a tree of switches over some nodes: the
+// leaves first, then level by level.
+func ReadTopology(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Switch, Problems) {
+	var ps Problems
+	t := newTable("a line of topology.conf", topologyKeys())
+	recs, _ := lexFiles(fsys, name, &ps)
+	var list []switchDraft
+	for _, rec := range recs {
+		d := switchDraft{Setting: rec[0]}
+		applyAll(&d, t, rec, &ps)
+		switch {
+		case d.Name == "":
+			ps.add(rec[0], Error, "the line names no switch (SwitchName)")
+		case slices.ContainsFunc(list, func(o switchDraft) bool { return o.Name == d.Name }):
+			ps.add(rec[0], Error, "switch %s is there twice", short(d.Name))
+		case (d.nodes.Len() == 0) == (d.switches.Len() == 0):
+			ps.add(rec[0], Error, "a switch has either Nodes or Switches")
+		default:
+			list = append(list, d)
+		}
+	}
+	if ps.Err() != nil {
+		return nil, ps.sort()
+	}
+	return layers(list, nodes, &ps), ps.sort()
+}
+
+// layers works out levels and all the nodes below each switch.
+func layers(list []switchDraft, nodes []spec.NodeSpec, ps *Problems) []spec.Switch {
+	known := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		known[nodes[i].Name] = true
+	}
+	done := map[string]*spec.Switch{}
+	leafOf := map[string]string{}
+	var out []spec.Switch
+	for level := uint32(0); len(done) < len(list); level++ {
+		var ready []*switchDraft
+		for i := range list {
+			d := &list[i]
+			if done[d.Name] == nil && !slices.ContainsFunc(slices.Collect(d.switches.All()), func(s string) bool { return done[s] == nil }) {
+				ready = append(ready, d)
+			}
+		}
+		if ready == nil {
+			ps.add(stuckSwitch(list, done), Error, "it stands above a switch that does not exist, or above itself")
+			return nil
+		}
+		for _, d := range ready {
+			s := spec.Switch{Name: d.Name, Level: level, Switches: slices.Collect(d.switches.All())}
+			for n := range d.nodes.All() {
+				if !known[n] {
+					ps.add(d.Setting, Error, "node %s is not configured", short(n))
+				}
+				if other, twice := leafOf[n]; twice {
+					ps.add(d.Setting, Error, "node %s is below switch %s already", short(n), other)
+				}
+				leafOf[n] = d.Name
+				s.Nodes = append(s.Nodes, n)
+			}
+			for _, below := range s.Switches {
+				s.Nodes = append(s.Nodes, done[below].Nodes...)
+			}
+			done[d.Name] = &s
+			out = append(out, s)
+		}
+	}
+	for i := range nodes {
+		if leafOf[nodes[i].Name] == "" && len(list) > 0 {
+			ps.add(list[0].Setting, Warning, "node %s is below no switch", short(nodes[i].Name))
+		}
+	}
+	return out
+}
+
+func stuckSwitch(list []switchDraft, done map[string]*spec.Switch) Setting {
+	for i := range list {
+		if done[list[i].Name] == nil {
+			return list[i].Setting
+		}
+	}
+	return Setting{}
+}
+
+// setTopology takes the plugin; the tree itself is in topology.conf.
+func setTopology(f *File, v value) {
+	w, ok := v.word("none|topology/none|topology/default|topology/flat|topology/tree|topology/block|topology/3d_torus")
+	if !ok {
+		return
+	}
+	switch w {
+	case "topology/tree":
+		f.TreeTopology = true
+	case "topology/block", "topology/3d_torus":
+		v.warn("%s is not supported: nodes are chosen without regard to switches; topology/tree is", w)
+	}
+}
+
+// addTopology reads topology.conf beside slurm.conf where TopologyPlugin asks
+// for it.
+func (c *Cluster) addTopology(fsys fs.FS, name string, ps Problems) Problems {
+	if !c.TreeTopology {
+		return ps
+	}
+	if !exists(fsys, name) {
+		return append(ps, Problem{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree needs the file %s: nodes are chosen without regard to switches", name)})
+	}
+	list, more := ReadTopology(fsys, name, c.Config.Nodes)
+	c.Config.Topology = list
+	return append(ps, more...)
+}

@@ -1,0 +1,43 @@
+package slurmconf
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+func TestTopology(t *testing.T) {
+	for _, tt := range []struct{ name, file, want string }{
+		{"tree", "SwitchName=root Switches=s[0-1]\nSwitchName=s0 Nodes=n[1-2] LinkSpeed=9\nSwitchName=s1 Nodes=n3\n",
+			"s0/0 n1,n2 [] s1/0 n3 [] root/1 n1,n2,n3 [s0 s1]"},
+		{"alone", "SwitchName=s0 Nodes=n1\n", "s0/0 n1 []"},
+		{"twice", "SwitchName=s0 Nodes=n[1-3]\nSwitchName=s0 Nodes=n1\n", `switch "s0" is there twice`},
+		{"shared", "SwitchName=s0 Nodes=n[1-3]\nSwitchName=s1 Nodes=n3\n", `node "n3" is below switch s0 already`},
+		{"unknown node", "SwitchName=s0 Nodes=n[1-4]\n", `node "n4" is not configured`},
+		{"unknown switch", "SwitchName=s0 Nodes=n[1-3]\nSwitchName=r Switches=s[0-1]\n", "stands above a switch that does not exist"},
+		{"circle", "SwitchName=a Switches=b\nSwitchName=b Switches=a\n", "or above itself"},
+		{"neither", "SwitchName=a\n", "either Nodes or Switches"},
+		{"both", "SwitchName=a Nodes=n1 Switches=b\n", "either Nodes or Switches"},
+		{"no name", "Nodes=n1\n", "names no switch"},
+		{"block", "BlockName=a Nodes=n1\n", "only the tree of switches is known"},
+		{"left out", "SwitchName=s0 Nodes=n[1-2]\n", `node "n3" is below no switch`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			list, ps := ReadTopology(fstest.MapFS{"topology.conf": {Data: []byte(tt.file)}}, "topology.conf", []spec.NodeSpec{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}})
+			var got []string
+			for _, s := range list {
+				got = append(got, fmt.Sprintf("%s/%d %s %v", s.Name, s.Level, strings.Join(s.Nodes, ","), s.Switches))
+			}
+			text := strings.Join(got, " ")
+			for _, p := range ps {
+				text += "\n" + p.String()
+			}
+			if !strings.Contains(text, tt.want) {
+				t.Errorf("got\n%s\nwant %s", text, tt.want)
+			}
+		})
+	}
+}
