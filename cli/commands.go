@@ -27,6 +27,7 @@ func commands() []entry {
 		{"dashboards", dashboardsCommand},
 		{"bench", benchCommand},
 		{"simulate", simulateCommand},
+		{"whatif", whatifCommand},
 		{"completion", completionCommand},
 		{"man", manCommand},
 		{"help", helpCommand},

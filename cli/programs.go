@@ -85,3 +85,9 @@ func importCommand() *command {
 		about:   "Reads a dump of sacct, or a live Slurm through its sacct, once or as a service. Reading the same again adds nothing. sacct, sreport, muster kpi and muster report show the cluster with -M NAME. `muster import --help` lists the options.",
 		example: []example{{"muster import sacct --file dump.gz --cluster old", "reads a dump"}, {"muster import slurm --cluster peer --every 1m", "follows a live Slurm"}}, program: []string{"musterd", "import"}}
 }
+
+func whatifCommand() *command {
+	return &command{name: "whatif", summary: "replay this site's own history under another configuration", usage: []string{"--from TIME [--to TIME] [--conf slurm.conf] [--qos \"NAME KEY=VALUE...\"]"},
+		about:   "Replays what the archive holds twice, under the configuration that was in force and under another one, and prints the figures of both replays side by side. It shares every line with `muster simulate`. `muster whatif --help` lists the options.",
+		example: []example{{"muster whatif --from 2026-11-01 --to 2026-11-08 --conf new/slurm.conf", "compares a week under two configurations"}}, program: []string{"musterd", "whatif"}}
+}

@@ -64,6 +64,8 @@ func main() {
 			os.Exit(alertsCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "mail":
 			os.Exit(mailCommand(os.Args[2:], os.Stdin, os.Stderr))
+		case "whatif":
+			os.Exit(whatifCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "up", "down":
 			os.Exit(upCommand(verb, os.Args[2:], os.Stdout, os.Stderr))
 		}

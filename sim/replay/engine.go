@@ -72,6 +72,9 @@ type Result struct {
 	Never    int // jobs that were accepted and never started
 	Refused  int
 	MaxQueue int
+	// Preempted counts the runs that were ended to make room. Only the last run
+	// of a job is in the figures.
+	Preempted int
 }
 
 // engine is one replay.
@@ -85,6 +88,7 @@ type engine struct {
 	kept  *scheduler.Promises
 	ends  []ending // a heap
 	of    map[spec.JobUID]int
+	live  map[spec.JobUID]uint64 // of each running job, the order of its ending
 	res   *Result
 	wake  spec.Instant
 	ended int
@@ -107,7 +111,7 @@ func (e ending) before(o ending) bool {
 
 // Run replays a workload. Progress may be nil.
 func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Result, error) {
-	e := &engine{w: w, rule: rule, st: state.New(), of: map[spec.JobUID]int{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
+	e := &engine{w: w, rule: rule, st: state.New(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
 	if len(w.Jobs) == 0 {
 		return nil, ErrEmpty
 	}
@@ -198,7 +202,7 @@ func (e *engine) release() error {
 	var look func(i int)
 	look = func(i int) {
 		if i < len(e.ends) && e.ends[i].at <= e.now {
-			if e.ends[i].limit {
+			if e.ends[i].limit && !e.gone(e.ends[i]) {
 				due = append(due, e.ends[i])
 			}
 			look(2*i + 1)
@@ -215,11 +219,9 @@ func (e *engine) release() error {
 	return nil
 }
 
-// gone tells that a job was ended by release.
-func (e *engine) gone(x ending) bool {
-	_, running := e.of[x.uid]
-	return !running
-}
+// gone tells that a job was ended before its turn: by release, or to make room
+// for another.
+func (e *engine) gone(x ending) bool { return e.live[x.uid] != x.order }
 
 // all handles everything of an instant, then passes.
 func (e *engine) all(next int) (int, error) {
@@ -229,8 +231,10 @@ func (e *engine) all(next int) (int, error) {
 		}
 	}
 	for len(e.ends) > 0 && e.ends[0].at <= e.now {
-		if err := e.end(e.pop()); err != nil {
-			return next, err
+		if x := e.pop(); !e.gone(x) {
+			if err := e.end(x); err != nil {
+				return next, err
+			}
 		}
 	}
 	return next, e.pass(false)
@@ -278,7 +282,7 @@ func (e *engine) fits(uid spec.JobUID) bool {
 func (e *engine) end(x ending) error {
 	j := e.st.Job(x.uid)
 	i := e.of[x.uid]
-	delete(e.of, x.uid)
+	delete(e.live, x.uid)
 	e.res.Jobs[i].End = e.now
 	code := int32(0)
 	if e.w.Jobs[i].Failed {
@@ -294,6 +298,10 @@ func (e *engine) end(x ending) error {
 			return err
 		}
 	}
+	if j := e.st.Job(x.uid); j != nil && j.State == spec.Pending {
+		return nil // it was put back into the queue
+	}
+	delete(e.of, x.uid)
 	e.ended++
 	if e.stale++; e.stale >= 1000 { // forget those that ended
 		e.stale = 0
@@ -342,6 +350,12 @@ func (e *engine) pass(settled bool) error {
 			}
 		case *event.JobStarted:
 			e.started(ev)
+		case *event.JobEndRequested: // it is preempted
+			e.res.Preempted++
+			if err := e.end(ending{uid: ev.UID}); err != nil {
+				return err
+			}
+			e.wake = min(e.wake, e.now.Add(spec.Second))
 		}
 	}
 	return nil
@@ -354,6 +368,7 @@ func (e *engine) started(ev *event.JobStarted) {
 	o.Procs, o.Nodes, o.GPUs = ev.Alloc.TRES.CPU, ev.Alloc.TRES.Node, ev.Alloc.TRES.Get("gres/gpu")
 	e.order++
 	run := e.w.Jobs[i].Run
+	e.live[ev.UID] = e.order
 	e.push(ending{e.now.Add(min(run, ev.Limit)), e.order, ev.UID, run >= ev.Limit})
 }
 
@@ -428,4 +443,9 @@ func (e *engine) pop() ending {
 	}
 	e.ends = h
 	return top
+}
+
+// emit folds an event that is no command's.
+func (e *engine) emit(ev event.Event) error {
+	return trial.On(e.st, e.now, event.Actor{Kind: event.ActorSystem}, "replay").Emit(ev)
 }

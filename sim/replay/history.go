@@ -1,0 +1,208 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/policy"
+	"github.com/musterhpc/muster/spec"
+)
+
+// History turns a site's own ledger into a workload: what became eligible in a
+// span of time, with the request, the user and the run time that it had. A job
+// is submitted when it became eligible in fact, so that holds, begin times and
+// dependencies do not count as waiting; each task of an array is a job of its
+// own; of a job that ran several times the last run counts. What never ran is
+// left out: how long it would have run nobody knows.
+type History struct {
+	from, to spec.Instant
+	st       *state.State
+	jobs     map[spec.JobUID]*past
+	order    []spec.JobUID
+	config   *spec.Config // as it was when the span began, or came first in it
+	policy   *state.Policy
+}
+
+// past is one job of the history.
+type past struct {
+	spec     *spec.JobSpec
+	eligible spec.Instant
+	started  spec.Instant
+	run      spec.Span
+	ran      bool
+	failed   bool
+}
+
+// NewHistory begins a history of [from, to). A ledger that was shortened
+// begins with a snapshot of the state; nil is the empty one.
+func NewHistory(from, to spec.Instant, st *state.State) *History {
+	if st == nil {
+		st = state.New()
+	}
+	h := &History{from: from, to: to, st: st, jobs: map[spec.JobUID]*past{}}
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		h.enter(j)
+		return true
+	})
+	return h
+}
+
+// Seq is the last event that the history knows.
+func (h *History) Seq() uint64 { return h.st.Seq }
+
+func (h *History) enter(j *state.Job) *past {
+	p := h.jobs[j.UID]
+	if p == nil {
+		p = &past{spec: j.Spec}
+		h.jobs[j.UID] = p
+		h.order = append(h.order, j.UID)
+	}
+	if p.started == 0 {
+		p.eligible, p.spec = j.Eligible, j.Spec
+	}
+	if j.Started != 0 && j.Started != p.started {
+		p.started = j.Started
+	}
+	return p
+}
+
+// Add folds an event.
+func (h *History) Add(env *event.Envelope) error {
+	if env.At >= h.from && h.config == nil && len(h.st.Config.Nodes) > 0 {
+		h.config, h.policy = h.st.Config, h.st.Policy
+	}
+	before := (*state.Job)(nil)
+	if e, ok := env.Event.(*event.JobEnded); ok {
+		before = h.st.Job(e.UID)
+	}
+	if err := h.st.Apply(env); err != nil {
+		return err
+	}
+	switch e := env.Event.(type) {
+	case *event.JobSubmitted:
+		h.enter(h.st.Job(e.UID))
+	case *event.JobEligible:
+		h.enter(h.st.Job(e.UID))
+	case *event.ArrayTaskSplit:
+		h.enter(h.st.Job(e.UID))
+	case *event.JobStarted:
+		j := h.st.Job(e.UID)
+		p := h.enter(j)
+		if p.started = env.At; p.eligible == 0 || p.eligible > env.At {
+			p.eligible = env.At
+		}
+	case *event.JobEnded:
+		if p := h.jobs[e.UID]; p != nil && before != nil && before.State.Active() {
+			p.run, p.ran, p.failed = env.At.Sub(p.started), true, !h.st.Job(e.UID).Exit.OK()
+		}
+	}
+	return nil
+}
+
+// ErrNoHistory tells that nothing of a span can be replayed.
+var ErrNoHistory = errors.New("no job became eligible and ran to its end in that time")
+
+// Workload makes what can be replayed, under the configuration and the policy
+// that were in force when the span began. Left out are the jobs that did not
+// run to their end.
+func (h *History) Workload() (w *Workload, leftOut int, err error) {
+	if h.config == nil {
+		h.config, h.policy = h.st.Config, h.st.Policy
+	}
+	w = &Workload{Config: open(h.config), Policy: puts(h.policy)}
+	for _, uid := range h.order {
+		p := h.jobs[uid]
+		if p.eligible < h.from || p.eligible >= h.to || p.eligible == 0 {
+			continue
+		}
+		if !p.ran {
+			leftOut++
+			continue
+		}
+		js := *p.spec
+		js.Queue.Array, js.Queue.Dependency, js.Queue.Hold, js.Time.Begin, js.Time.Deadline = nil, nil, spec.NotHeld, 0, 0
+		w.Jobs = append(w.Jobs, Job{Spec: &js, Submit: p.eligible, Run: p.run, Failed: p.failed})
+	}
+	if len(w.Jobs) == 0 {
+		return nil, leftOut, ErrNoHistory
+	}
+	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return int(max(min(a.Submit-b.Submit, 1), -1)) })
+	return w, leftOut, nil
+}
+
+// With is the same workload under another configuration, and with changes of
+// QOS.
+func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload, error) {
+	out := *w
+	if config != nil {
+		out.Config = open(config)
+	}
+	if len(changes) == 0 {
+		return &out, nil
+	}
+	e := &engine{w: &out, st: state.New(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, res: &Result{}}
+	if err := e.found(); err != nil {
+		return nil, err
+	}
+	out.Policy = slices.Clone(out.Policy)
+	for _, c := range changes {
+		events, _, err := policy.Plan(e.st.Freeze(), c)
+		if err != nil {
+			return nil, err
+		}
+		for _, ev := range events {
+			if err := e.emit(ev); err != nil {
+				return nil, fmt.Errorf("%T: %w", ev, err)
+			}
+		}
+		out.Policy = append(out.Policy, events...)
+	}
+	return &out, nil
+}
+
+// open is a configuration without what would keep a whole history from being
+// submitted, or its jobs from being forgotten once they have ended.
+func open(c *spec.Config) *spec.Config {
+	out := *c
+	out.Limits.MaxJobCount, out.Limits.MaxJobID = 1<<30, 1<<30
+	if out.Timing.MinJobAge == 0 {
+		out.Timing.MinJobAge = spec.Second
+	}
+	return &out
+}
+
+// puts is a policy as the events that make it.
+func puts(p *state.Policy) []event.Event {
+	var out []event.Event
+	for i := range p.QOS {
+		out = append(out, &event.QOSPut{QOS: p.QOS[i]})
+	}
+	for i := range p.Accounts {
+		out = append(out, &event.AccountPut{Account: p.Accounts[i]})
+	}
+	for i := range p.Users {
+		out = append(out, &event.UserPut{User: p.Users[i]})
+	}
+	for i := range p.WCKeys {
+		out = append(out, &event.WCKeyPut{Key: p.WCKeys[i]})
+	}
+	for i := range p.Resources {
+		out = append(out, &event.ResourcePut{Resource: p.Resources[i]})
+	}
+	done := map[uint32]bool{}
+	for range p.Assocs { // parents before children
+		for i := range p.Assocs {
+			if a := &p.Assocs[i]; !done[a.ID] && (a.Parent == 0 || done[a.Parent] || p.Assoc(a.Parent) == nil) {
+				done[a.ID] = true
+				out = append(out, &event.AssociationPut{Association: *a})
+			}
+		}
+		if len(done) == len(p.Assocs) {
+			break
+		}
+	}
+	return out
+}
