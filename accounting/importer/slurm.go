@@ -27,10 +27,14 @@ type Slurm struct {
 	Overlap time.Duration
 }
 
-// command makes a call of sacct. Times are asked for in seconds, so that no
-// zone and no hour that comes twice can be misread.
+// command makes a call of sacct.
 func (s *Slurm) command(ctx context.Context, args ...string) *exec.Cmd {
-	path := "sacct"
+	return s.program(ctx, "sacct", args...)
+}
+
+// program makes a call of one of Slurm's commands. Times are asked for in
+// seconds, so that no zone and no hour that comes twice can be misread.
+func (s *Slurm) program(ctx context.Context, path string, args ...string) *exec.Cmd {
 	if s.Bin != "" {
 		path = filepath.Join(s.Bin, path)
 	}
@@ -44,19 +48,16 @@ func (s *Slurm) command(ctx context.Context, args ...string) *exec.Cmd {
 // errText is what a command said when it failed.
 func errText(err error, said []byte) error {
 	if text := strings.TrimSpace(string(said)); text != "" {
-		return fmt.Errorf("sacct: %w: %s", err, text)
+		return fmt.Errorf("ask Slurm: %w: %s", err, text)
 	}
-	return fmt.Errorf("sacct: %w", err)
+	return fmt.Errorf("ask Slurm: %w", err)
 }
 
 // columns are those of Columns that this release of Slurm has.
 func (s *Slurm) columns(ctx context.Context) ([]string, error) {
-	cmd := s.command(ctx, "--helpformat")
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
+	out, err := s.output(s.command(ctx, "--helpformat"))
 	if err != nil {
-		return nil, errText(err, said.Bytes())
+		return nil, err
 	}
 	have := strings.Fields(strings.ToLower(string(out)))
 	list := slices.DeleteFunc(Columns(), func(c string) bool { return !slices.Contains(have, strings.ToLower(c)) })
@@ -126,4 +127,75 @@ func (s *Slurm) stretch(ctx context.Context, c Config, columns []string, from, t
 		return res, errors.Join(errText(werr, said.Bytes()), err)
 	}
 	return res, errors.Join(err, drained)
+}
+
+// Said is what Slurm's own arithmetic says of a stretch of time.
+type Said struct {
+	Runs       uint64
+	CPUSeconds int64
+}
+
+// Ended adds up what sacct says of the runs that started and ended within
+// [from, to), with Slurm's figures for how long they ran.
+func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
+	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
+	args := []string{"--allusers", "--allocations", "--parsable2", "--noheader", "--duplicates", "--format=State,Start,End,ElapsedRaw,AllocCPUS,NodeList",
+		"--starttime=" + at(from), "--endtime=" + at(to)}
+	if s.Cluster != "" {
+		args = append(args, "--clusters="+s.Cluster)
+	}
+	out, err := s.output(s.command(ctx, args...))
+	if err != nil {
+		return Said{}, err
+	}
+	var sum Said
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) != 6 {
+			return Said{}, fmt.Errorf("sacct: %q has %d columns", line, len(f))
+		}
+		state, _, _ := strings.Cut(f[0], " ")
+		if over, _ := stateKnown(state); !over || none(f[1]) || none(f[2]) || none(f[5]) {
+			continue
+		}
+		var n [3]int64
+		for i, text := range f[2:5] {
+			if n[i], err = number(text); err != nil {
+				return Said{}, fmt.Errorf("sacct: %q %w", line, err)
+			}
+		}
+		if end := time.Unix(n[0], 0); end.Before(from) || !end.Before(to) {
+			continue
+		}
+		sum.Runs++
+		sum.CPUSeconds += n[1] * n[2]
+	}
+	return sum, nil
+}
+
+// Allocated is what sreport says was allocated, in CPU-seconds. It lags: Slurm
+// rolls up once an hour, and corrects what it rolled up later.
+func (s *Slurm) Allocated(ctx context.Context, from, to time.Time) (int64, error) {
+	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
+	out, err := s.output(s.program(ctx, "sreport", "-nP", "-t", "Seconds", "-T", "cpu", "cluster", "Utilization", "start="+at(from), "end="+at(to), "format=Cluster,Allocated"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(out)) {
+		if name, n, ok := strings.Cut(strings.TrimSpace(line), "|"); ok && (s.Cluster == "" || name == s.Cluster) {
+			return number(n)
+		}
+	}
+	return 0, nil // it has rolled up nothing
+}
+
+// output runs a command; what it says on standard error is the error's.
+func (s *Slurm) output(cmd *exec.Cmd) ([]byte, error) {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, errText(err, said.Bytes())
+	}
+	return out, nil
 }

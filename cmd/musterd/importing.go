@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	"github.com/musterhpc/muster/accounting/importer"
+	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
@@ -173,7 +175,7 @@ func (im *importing) run(ctx context.Context, verb string) error {
 	}
 	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.reject, Now: clock.NewSystem().Now()}
 	if verb == "slurm" {
-		return im.slurm(ctx, c, writer)
+		return im.slurm(ctx, c, store, writer)
 	}
 	return im.sacct(ctx, c)
 }
@@ -233,7 +235,7 @@ func (im *importing) tell(r *importer.Result, took time.Duration) error {
 }
 
 // slurm reads a live Slurm, once or again and again.
-func (im *importing) slurm(ctx context.Context, c importer.Config, w *clickhouse.Writer) error {
+func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickhouse.Store, w *clickhouse.Writer) error {
 	source := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
 	since := source.Since(w.Position().At)
 	if w.Position().Seq == 0 {
@@ -249,7 +251,15 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, w *clickhouse
 	for {
 		now := time.Now()
 		began, sum := now, importer.Result{}
-		err := source.Pull(ctx, c, since, now, sum.Sum)
+		var err error
+		if w == nil {
+			if w, err = store.NewImportWriter(ctx, c.Ledger, im.cluster); err == nil {
+				c.Writer = w
+			}
+		}
+		if err == nil {
+			err = source.Pull(ctx, c, since, now, sum.Sum)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -257,11 +267,19 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, w *clickhouse
 			return err
 		case err != nil: // Slurm, or the store, may be back soon
 			fmt.Fprintf(im.errOut, "muster import: %v\n", err)
+			w = nil // what it was writing is dropped, and read again
+		case im.every > 0 && sum.Lines == 0:
+			since = source.Since(spec.Instant(now.UnixNano())) // nothing is new, nothing is said
 		default:
-			since = source.Since(spec.Instant(now.UnixNano()))
 			if err := im.tell(&sum, time.Since(began)); err != nil {
 				return err
 			}
+			if err := im.compare(ctx, &source, c.Ledger, store, since, now); err != nil && im.every == 0 {
+				return err
+			} else if err != nil {
+				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
+			}
+			since = source.Since(spec.Instant(now.UnixNano()))
 		}
 		if im.every == 0 {
 			return nil
@@ -271,8 +289,75 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, w *clickhouse
 		case <-ctx.Done():
 			return nil
 		}
-		if err := w.Hold(ctx); err != nil {
-			return err
+		if w != nil {
+			if err := w.Hold(ctx); err != nil {
+				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
+				w = nil
+			}
 		}
 	}
+}
+
+// compare holds what the store has of a stretch of time against what Slurm's
+// own commands add up to.
+func (im *importing) compare(ctx context.Context, source *importer.Slurm, ledger [16]byte, store *clickhouse.Store, from, to time.Time) error {
+	said, err := source.Ended(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	pos, err := store.Position(ctx, ledger)
+	if err != nil {
+		return err
+	}
+	scope := query.Scope{Database: store.Database(), Ledger: ledger, Seq: pos.Seq, Gen: pos.Gen, Now: spec.Instant(to.UnixNano())}
+	window := query.Report{Start: spec.Instant(from.UnixNano()), End: scope.Now}
+	var runs uint64
+	var seconds float64
+	err = store.Query(ctx, window.Efficiency(scope, "cluster", 1), func(scan func(...any) error) error {
+		var key string
+		var skip [9]float64
+		var failed, judged uint64
+		return scan(&key, &runs, &seconds, &skip[0], &skip[1], &skip[2], &skip[3], &skip[4], &skip[5], &skip[6], &skip[7], &failed, &judged, &skip[8])
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(im.out, "sacct says that %d runs with %d CPU-seconds ended since %s; the store has %d with %.0f\n", said.Runs, said.CPUSeconds, from.Format(time.DateTime), runs, seconds)
+	hour := to.Truncate(time.Hour)
+	if first := from.Truncate(time.Hour); first.Before(hour) {
+		if n, err := source.Allocated(ctx, first, hour); err == nil {
+			ours, err := im.allocated(ctx, store, scope, first, hour)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(im.out, "sreport says that %d CPU-seconds were allocated until %s; the store has %d (sreport follows hourly, and corrects itself later)\n", n, hour.Format(time.DateTime), ours)
+		} else {
+			fmt.Fprintf(im.out, "sreport says nothing: %v\n", err)
+		}
+	}
+	if said.Runs != runs || said.CPUSeconds != int64(seconds+0.5) {
+		return errors.New("the store differs from sacct: records came in between, or lines were rejected; import again")
+	}
+	return nil
+}
+
+// allocated is what the store has of CPU time between two instants.
+func (im *importing) allocated(ctx context.Context, store *clickhouse.Store, scope query.Scope, from, to time.Time) (int64, error) {
+	q, err := (&query.Report{Start: spec.Instant(from.UnixNano()), End: spec.Instant(to.UnixNano()), TRES: "cpu"}).Used(scope)
+	if err != nil {
+		return 0, err
+	}
+	sum := new(big.Int)
+	err = store.Query(ctx, q, func(scan func(...any) error) error {
+		var account, user, text string
+		var energy int64
+		if err := scan(&account, &user, &text, &energy); err != nil {
+			return err
+		}
+		if n, ok := new(big.Int).SetString(text, 10); ok {
+			sum.Add(sum, n)
+		}
+		return nil
+	})
+	return sum.Div(sum, big.NewInt(1_000_000)).Int64(), err
 }
