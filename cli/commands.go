@@ -13,6 +13,8 @@ func commands() []entry {
 		{"sreport", sreportCommand},
 		{"seff", seffCommand},
 		{"sacctmgr", sacctmgrCommand},
+		{"sprio", sprioCommand},
+		{"sshare", sshareCommand},
 		{"sdiag", sdiagCommand},
 		{"why", whyCommand},
 		{"kpi", kpiCommand},
@@ -40,10 +42,6 @@ func notYet(name string) string {
 	switch name {
 	case "srun", "salloc", "sattach", "sbcast", "sstat":
 		return "job steps and allocations without a batch script are still to come"
-	case "sprio":
-		return "the controller does not yet tell the factors of a priority apart (squeue -o %Q prints the sum)"
-	case "sshare":
-		return "fair share is still to come"
 	case "strigger", "scrontab", "sgather", "smail":
 		return "it is still to come"
 	}

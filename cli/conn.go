@@ -57,6 +57,8 @@ const (
 	methodChangePolicy   = "/muster.v1.Cluster/ChangePolicy"
 	methodGetPolicy      = "/muster.v1.Cluster/GetPolicy"
 	methodTransactions   = "/muster.v1.Cluster/Transactions"
+	methodShares         = "/muster.v1.Cluster/Shares"
+	methodPriorities     = "/muster.v1.Cluster/Priorities"
 	methodDiag           = "/muster.v1.Cluster/Diag"
 	methodPing           = "/muster.v1.Cluster/Ping"
 	methodUserToken      = "/muster.v1.Cluster/CreateUserToken"

@@ -32,7 +32,7 @@ func usual() map[string]string {
 		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
-		"seff": "seff 4", "sql": "muster sql SELECT",
+		"seff": "seff 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
@@ -89,6 +89,9 @@ func samples() map[string]map[string]sample {
 			"associations": s(""), "immediate": on("sacctmgr add account x", ""), "json": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": on("sacctmgr -i add account x", ""),
 			"readonly": on("sacctmgr -i add account x", ""), "yaml": s(""),
 		},
+		"sprio": {"clusters": s("other"), "format": s("%i"), "jobs": s("8"), "long": s(""), "noheader": s(""), "norm": s(""), "partition": s("debug"), "sort": s("-i"), "user": s("bob"), "weights": s("")},
+		"sshare": {"accounts": s("vision"), "all": on("sshare", ""), "clusters": s("other"), "format": s("user"), "json": s(""), "long": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""),
+			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
 		"why":   {"json": s(""), "yaml": s(""), "watch": s("3")},
 		"kpi":   {"by": s("account"), "kpi": s("throughput"), "clusters": s("other"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
@@ -117,6 +120,8 @@ func everything(t *testing.T) *world {
 	w.usage()
 	w.running()
 	w.policyOf()
+	w.priorities()
+	w.shares("alice")
 	hidden := proto.Clone(w.parts[1]).(*apiv1.PartitionInfo)
 	hidden.Name, hidden.Hidden = "secret", true
 	w.parts = append(w.parts, hidden)
@@ -317,7 +322,7 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"srun", "sprio", "sshare"} {
+	for _, name := range []string{"srun", "sattach", "strigger"} {
 		if notYet(name) == "" || find(name) != nil {
 			t.Errorf("%s", name)
 		}

@@ -142,6 +142,12 @@ func (d *decision) change(js *spec.JobSpec, j *state.Job, kv spec.KeyValue, admi
 			return spec.Refuse(spec.CodeAccessDenied, "nice="+v)
 		}
 		js.Queue.Nice = int32(n)
+	case "sitefactor":
+		n, err := strconv.ParseInt(v, 10, 32)
+		if err != nil || !admin {
+			return spec.Refuse(spec.CodeAccessDenied, "sitefactor="+v+": a whole number, set by an administrator")
+		}
+		js.Queue.SiteFactor = int32(n)
 	case "priority":
 		n, err := strconv.ParseUint(v, 10, 32)
 		if err != nil {

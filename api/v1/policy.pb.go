@@ -68,6 +68,7 @@ type SharesReply struct {
 	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Now           int64                  `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
 	FairTree      bool                   `protobuf:"varint,4,opt,name=fair_tree,json=fairTree,proto3" json:"fair_tree,omitempty"`
+	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"` // who asks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -130,6 +131,13 @@ func (x *SharesReply) GetFairTree() bool {
 		return x.FairTree
 	}
 	return false
+}
+
+func (x *SharesReply) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
 }
 
 // Share is one association in the tree of shares.
@@ -995,12 +1003,13 @@ var File_policy_proto protoreflect.FileDescriptor
 const file_policy_proto_rawDesc = "" +
 	"\n" +
 	"\fpolicy.proto\x12\tmuster.v1\x1a\tjob.proto\"\x0f\n" +
-	"\rSharesRequest\"\x80\x01\n" +
+	"\rSharesRequest\"\x94\x01\n" +
 	"\vSharesReply\x12(\n" +
 	"\x06shares\x18\x01 \x03(\v2\x10.muster.v1.ShareR\x06shares\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x10\n" +
 	"\x03now\x18\x03 \x01(\x03R\x03now\x12\x1b\n" +
-	"\tfair_tree\x18\x04 \x01(\bR\bfairTree\"\xe5\x04\n" +
+	"\tfair_tree\x18\x04 \x01(\bR\bfairTree\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\"\xe5\x04\n" +
 	"\x05Share\x12\x14\n" +
 	"\x05assoc\x18\x01 \x01(\rR\x05assoc\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x14\n" +

@@ -178,6 +178,8 @@ func TestServicesAskWhoCalls(t *testing.T) {
 		"Parts":        func(ctx context.Context) error { _, err := w.svc.ListPartitions(ctx, nil); return err },
 		"Config":       func(ctx context.Context) error { _, err := w.svc.GetConfig(ctx, nil); return err },
 		"Policy":       func(ctx context.Context) error { _, err := w.svc.GetPolicy(ctx, nil); return err },
+		"Shares":       func(ctx context.Context) error { _, err := w.svc.Shares(ctx, nil); return err },
+		"Priorities":   func(ctx context.Context) error { _, err := w.svc.Priorities(ctx, nil); return err },
 		"Transactions": func(ctx context.Context) error { _, err := w.svc.Transactions(ctx, nil); return err },
 		"Diag":         func(ctx context.Context) error { _, err := w.svc.Diag(ctx, nil); return err },
 		"Submit":       func(ctx context.Context) error { _, err := w.svc.Submit(ctx, nil); return err },
