@@ -46,38 +46,14 @@ func configKeys() []configKey {
 	}
 }
 
-// recordKeys begin records of their own, which show node and show partition
-// print, and the keys that may follow in such a record.
-func recordKeys() map[string]string {
-	return map[string]string{
-		"nodename": "nodehostname nodeaddr bcastaddr boards corespeccount corespersocket cpubind cpus cpuspeclist features feature gres memspeclimit parameters port procs realmemory " +
-			"reason restrictedcorespergpu sockets socketsperboard state threadspercore tmpdisk topology weight",
-		"partitionname": "allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defcpupergpu defmempercpu defmempergpu defmempernode denyaccounts denyqos " +
-			"disablerootjobs exclusivetopo exclusiveuser gracetime hidden jobdefaults lln maxcpuspernode maxcpuspersocket maxmempercpu maxmempernode maxnodes maxtime minnodes nodes " +
-			"oversubscribe shared overtimelimit powerdownonidle preemptmode priorityjobfactor prioritytier priority qos reqresv resumetimeout rootonly selecttypeparameters state " +
-			"suspendtime suspendtimeout topology tresbillingweights",
-		"nodeset": "feature nodes", "downnodes": "state reason", "include": "", "switchname": "nodes switches linkspeed", "frontendname": "frontendaddr state reason",
-	}
-}
-
-// mainEntries leaves out the records: their first key and what follows on its
-// line, where no key stands twice.
+// mainEntries leaves out the keys of records, which show node and show
+// partition print.
 func mainEntries(all []*apiv1.ConfigEntry) []*apiv1.ConfigEntry {
-	records := recordKeys()
 	var out []*apiv1.ConfigEntry
-	var allowed []string // what may still follow in the record
 	for _, e := range all {
-		id := strings.ToLower(e.GetKey())
-		if keys, begins := records[id]; begins {
-			allowed = strings.Fields(keys)
-			continue
+		if e.GetRecord() == "" {
+			out = append(out, e)
 		}
-		if i := slices.Index(allowed, id); i >= 0 {
-			allowed = slices.Delete(allowed, i, i+1)
-			continue
-		}
-		allowed = nil
-		out = append(out, e)
 	}
 	return out
 }

@@ -46,22 +46,16 @@ func TestUnplanned(t *testing.T) {
 	}
 }
 
-// TestMainEntries: keys of nodes and partitions are not keys of the cluster.
+// TestMainEntries: keys of nodes and partitions are not keys of the cluster,
+// also where they have the same name.
 func TestMainEntries(t *testing.T) {
-	entry := func(text string) *apiv1.ConfigEntry {
-		key, value, _ := strings.Cut(text, "=")
-		return &apiv1.ConfigEntry{Key: key, Value: value}
-	}
-	var all []*apiv1.ConfigEntry
-	for line := range strings.SplitSeq("ClusterName=lab NodeName=n1 CPUs=8 State=UNKNOWN NodeName=n2 CPUs=4 PartitionName=p Nodes=ALL DefMemPerCPU=500 KillWait=5 DefMemPerCPU=100 PartitionName=q OverTimeLimit=1 OverTimeLimit=2", " ") {
-		all = append(all, entry(line))
-	}
 	var got []string
-	for _, e := range mainEntries(all) {
+	for _, e := range mainEntries([]*apiv1.ConfigEntry{{Key: "ClusterName", Value: "lab"}, {Key: "NodeName", Value: "n1", Record: "NodeName"}, {Key: "CPUs", Value: "8", Record: "NodeName"},
+		{Key: "PartitionName", Value: "p", Record: "PartitionName"}, {Key: "DefMemPerCPU", Value: "500", Record: "PartitionName"}, {Key: "DefMemPerCPU", Value: "100"},
+		{Key: "OverTimeLimit", Value: "1", Record: "PartitionName"}, {Key: "OverTimeLimit", Value: "2"}}) {
 		got = append(got, e.GetKey()+"="+e.GetValue())
 	}
-	want := []string{"ClusterName=lab", "KillWait=5", "DefMemPerCPU=100", "OverTimeLimit=2"}
-	if !slices.Equal(got, want) {
+	if want := []string{"ClusterName=lab", "DefMemPerCPU=100", "OverTimeLimit=2"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

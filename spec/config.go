@@ -34,6 +34,9 @@ type Config struct {
 type KeyValue struct {
 	Key   string `cbor:"1,keyasint"`
 	Value string `cbor:"2,keyasint"`
+	// Record is the key with which the record begins that this one is of, such
+	// as NodeName; empty in the main part of the file.
+	Record string `cbor:"3,keyasint,omitempty"`
 }
 
 // PartitionState says what a partition does with jobs.

@@ -114,7 +114,7 @@ func openPool(o Options) (*front.Pool, error) {
 		args = append(args, "--max_server_memory_usage="+strconv.Itoa(o.Memory<<20))
 	}
 	pool, err := front.NewPool(lib, filepath.Join(o.Data, "clickhouse"), args, front.PoolOptions{
-		Writers: o.Writers, Readers: o.Readers, Settings: o.Settings, Reading: o.Reading, Log: o.Log,
+		Writers: o.Writers, Readers: o.Readers, Settings: sound(o.Settings), Reading: o.Reading, Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s (is it writable, and were its files written by a ClickHouse no newer than %s?)", err, o.Data, lib.Version())

@@ -48,6 +48,16 @@ type Login struct {
 	ReadOnly     bool
 }
 
+// sound adds to the settings of every session what keeps answers right,
+// whoever asks: what the engine compiles out of expressions that it has met a
+// few times is wrong for 128-bit numbers (26.7: greatest(x, 0) of a negative
+// Int128 gives x), and amounts of use are such numbers.
+func sound(settings map[string]string) map[string]string {
+	out := map[string]string{"compile_expressions": "0", "compile_aggregate_expressions": "0"}
+	maps.Copy(out, settings)
+	return out
+}
+
 // DefaultReading bounds what one statement of a reading login may cost: seconds, bytes. Functions that look into the
 // engine's own process are off.
 func DefaultReading() map[string]string {

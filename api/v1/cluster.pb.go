@@ -1359,6 +1359,7 @@ type ConfigEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Record        string                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"` // the key that begins its record, such as NodeName; "" = none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1405,6 +1406,13 @@ func (x *ConfigEntry) GetKey() string {
 func (x *ConfigEntry) GetValue() string {
 	if x != nil {
 		return x.Value
+	}
+	return ""
+}
+
+func (x *ConfigEntry) GetRecord() string {
+	if x != nil {
+		return x.Record
 	}
 	return ""
 }
@@ -4187,10 +4195,11 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"+\n" +
 	"\x0fUpdateNodeReply\x12\x18\n" +
-	"\aunknown\x18\x01 \x03(\tR\aunknown\"5\n" +
+	"\aunknown\x18\x01 \x03(\tR\aunknown\"M\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x12\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\tR\x06record\"\x12\n" +
 	"\x10GetConfigRequest\"\x98\x02\n" +
 	"\x0eGetConfigReply\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12\x18\n" +

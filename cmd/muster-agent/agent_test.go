@@ -344,7 +344,7 @@ func TestCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	yaml := filepath.Join(l.dir, "labels.yaml")
-	if err := os.WriteFile(yaml, []byte("telemetry:\n  job_label_name: jobid\n"), 0o644); err != nil {
+	if err := os.WriteFile(yaml, []byte("telemetry:\n  job_label_name: job-id\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	common := []string{"--config", l.opts.config, "--conf", l.opts.conf, "--state-dir", l.opts.stateDir, "--shepherd", l.opts.shepherd, "--metrics", "off"}
@@ -359,7 +359,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--frobnicate"}, 2, "", "unknown flag: --frobnicate"},
 		{[]string{"now"}, 2, "", `unknown argument "now"`},
 		{[]string{"--config", "/no/such/file"}, 1, "", "no such file"},
-		{[]string{"--config", yaml}, 1, "", "slurm_job_id only"},
+		{[]string{"--config", yaml}, 1, "", "job_label_name"},
 		{append(common, "--node", "n9"), 1, "", "there is no node n9; there is n[1-2]"},
 		{append(common, "--conf", bad, "--node", "n1"), 1, "", "NodeNaem"},
 		{append(common, "--node", "n1", "--controller", "localhost"), 1, "", "muster token create n1"},

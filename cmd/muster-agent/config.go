@@ -49,9 +49,6 @@ func readSettings(o options) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name := s.cfg.Telemetry.JobLabelName; name != "slurm_job_id" {
-		return nil, fmt.Errorf("telemetry.job_label_name: %q: this release has slurm_job_id only", name)
-	}
 	if s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf)); err != nil {
 		return nil, err
 	}

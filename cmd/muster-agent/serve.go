@@ -131,7 +131,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 	if err != nil {
 		return nil, err
 	}
-	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels}
+	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels, JobAlias: s.cfg.Telemetry.JobLabelName}
 	if opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,9 @@ type Telemetry struct {
 	// Which GPU gauges carry the labels of the job: all, core (utilisation,
 	// memory, power, SM, tensor and engine activity) or none.
 	JobLabels string `yaml:"job_labels" enum:"all,core,none"`
-	// Name of the label that holds the job's number.
+	// Name of a label that holds the job's number beside slurm_job_id, for
+	// dashboards that know it by another, such as hpc_job of dcgm-exporter.
+	// slurm_job_id is always there: the dashboards and alerts shipped here read it.
 	JobLabelName string `yaml:"job_label_name"`
 	// Time between two collections.
 	Interval spec.Span `yaml:"interval"`

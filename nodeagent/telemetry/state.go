@@ -55,12 +55,13 @@ type claim struct {
 }
 
 // derive fills what follows from the facts: who is printed on which entity.
-func (s *state) derive(describe describer) {
+func (s *state) derive(describe describer, owner []string) {
 	s.jobText = make([]string, len(s.jobs))
 	claims := map[string][]claim{}
 	for i := range s.jobs {
 		j := &s.jobs[i]
-		s.jobText[i] = pairs(jobLabels[:], strconv.FormatUint(uint64(j.ID), 10), j.User, j.Account, j.Partition)
+		id := strconv.FormatUint(uint64(j.ID), 10)
+		s.jobText[i] = pairs(owner, id, j.User, j.Account, j.Partition, id)
 		for _, g := range j.GPUs {
 			part := g.Share
 			if part <= 0 || part > 1000 {
@@ -70,15 +71,16 @@ func (s *state) derive(describe describer) {
 		}
 	}
 	s.entities = s.entities[:0:0]
+	nobody := pairs(owner, "", "", "", "", "")
 	for i := range s.devices {
 		d := &s.devices[i]
-		s.entities = append(s.entities, s.entity(d, nil, claims[d.UUID], describe))
+		s.entities = append(s.entities, s.entity(d, nil, claims[d.UUID], describe, nobody))
 		for m := range d.MIG {
 			held := claims[d.MIG[m].UUID]
 			if len(held) == 0 {
 				held = claims[d.UUID] // the job holds the whole device
 			}
-			s.entities = append(s.entities, s.entity(d, &d.MIG[m], held, describe))
+			s.entities = append(s.entities, s.entity(d, &d.MIG[m], held, describe, nobody))
 		}
 	}
 }
@@ -108,8 +110,8 @@ func (t *Telemetry) describe(d *device.Device, m *device.MIG) string {
 }
 
 // entity makes the printed form of a device or of one of its instances.
-func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe describer) entity {
-	e := entity{uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: pairs(jobLabels[:], "", "", "", "")}
+func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe describer, nobody string) entity {
+	e := entity{uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: nobody}
 	if m != nil {
 		e.uuid, e.instance = m.UUID, m.GPUInstance
 	}

@@ -17,6 +17,7 @@ type Telemetry struct {
 	options Options
 	fields  []device.Info               // exported, ascending
 	labels  []string                    // of a device series
+	owner   []string                    // labels of the job
 	listed  map[string]catalogue.Metric // by name; does not change
 	self    *self
 
@@ -41,7 +42,10 @@ func New(o Options) (*Telemetry, error) {
 	for _, m := range Metrics() {
 		t.listed[m.Name] = m
 	}
-	t.labels = deviceLabels[:]
+	t.labels, t.owner = deviceLabels[:], jobLabels[:]
+	if o.JobAlias != "" && o.JobAlias != jobLabels[0] {
+		t.owner = with(jobLabels[:], o.JobAlias)
+	}
 	if o.Counters != nil {
 		t.fields = slices.Clone(o.Counters.Fields)
 		if o.Counters.DriverVersion {
@@ -62,7 +66,7 @@ func (t *Telemetry) publish(change func(*state)) {
 	defer t.mu.Unlock()
 	next := *t.state.Load()
 	change(&next)
-	next.derive(t.describe)
+	next.derive(t.describe, t.owner)
 	t.state.Store(&next)
 }
 
@@ -130,6 +134,9 @@ func (t *Telemetry) Served() []catalogue.Metric {
 			}
 		} else if m.Dialect == catalogue.DCGM {
 			m.Labels = with(t.labels, m.Labels[len(deviceLabels):]...)
+		}
+		if at := slices.Index(m.Labels, jobLabels[0]); at >= 0 {
+			m.Labels = slices.Replace(slices.Clone(m.Labels), at, at+len(jobLabels), t.owner...)
 		}
 		out = append(out, m)
 	}

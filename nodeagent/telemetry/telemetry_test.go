@@ -169,6 +169,7 @@ func TestCatalogue(t *testing.T) {
 	}
 	for name, o := range map[string]telemetry.Options{
 		"all": {}, "core": {JobLabels: telemetry.JobLabelsCore}, "none": {JobLabels: telemetry.JobLabelsNone}, "custom": {Counters: counters},
+		"alias": {JobAlias: "hpc_job"}, "no alias": {JobAlias: "slurm_job_id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := full(t, o)
@@ -181,6 +182,25 @@ func TestCatalogue(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestJobAlias: the job's number stands under a second name wherever it stands
+// under the first, and is empty where no job is.
+func TestJobAlias(t *testing.T) {
+	points, _ := scrape(t, full(t, telemetry.Options{JobAlias: "hpc_job"}).tel)
+	jobs := 0
+	for _, p := range points {
+		id, has := p.labels["slurm_job_id"]
+		if alias, also := p.labels["hpc_job"]; has != also || id != alias {
+			t.Errorf("%s: slurm_job_id %q, hpc_job %q", p.name, id, alias)
+		}
+		if id != "" {
+			jobs++
+		}
+	}
+	if jobs == 0 {
+		t.Error("no series of a job")
 	}
 }
 

@@ -44,6 +44,9 @@ type Options struct {
 	Provider string // where GPU readings come from; empty for a node without GPUs
 	// JobLabels bounds how often a change of jobs makes new series.
 	JobLabels JobLabels
+	// JobAlias is a further label with the number of slurm_job_id, for
+	// dashboards that know it by another name, such as hpc_job; "" = none.
+	JobAlias string
 	// Counters is what ParseCounters read; nil exports the default set.
 	Counters *Counters
 	// MaxJobs bounds the jobs with series of their own; 0 means 1024. The jobs

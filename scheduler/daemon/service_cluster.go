@@ -147,7 +147,7 @@ func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigReques
 		out.Topology = append(out.Topology, &apiv1.SwitchInfo{Name: s.Name, Level: s.Level, Nodes: s.Nodes, Switches: s.Switches})
 	}
 	for _, kv := range st.Config.Raw {
-		out.Entries = append(out.Entries, &apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value})
+		out.Entries = append(out.Entries, &apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value, Record: kv.Record})
 	}
 	return out, nil
 }

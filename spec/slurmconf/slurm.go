@@ -124,8 +124,14 @@ type builder struct {
 func (b *builder) record(rec Record) {
 	first := rec[0]
 	b.file.Settings = append(b.file.Settings, rec...)
+	kind := "" // of the record; the main part has none
+	for _, begins := range b.top.also {
+		if strings.EqualFold(first.Key, begins) {
+			kind = begins
+		}
+	}
 	for _, s := range rec {
-		b.file.Config.Raw = append(b.file.Config.Raw, spec.KeyValue{Key: s.Key, Value: s.Value})
+		b.file.Config.Raw = append(b.file.Config.Raw, spec.KeyValue{Key: s.Key, Value: s.Value, Record: kind})
 	}
 	switch {
 	case strings.EqualFold(first.Key, "NodeName"):
