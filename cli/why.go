@@ -284,6 +284,9 @@ func (v *whyView) startLines(rep *apiv1.WhyReply) []string {
 	return out
 }
 
+// beyond is why a job that is near a start has none planned.
+const beyond = "not planned: it is further down the queue than the scheduler looks ahead"
+
 // unplanned says on what the start depends of a job for which none is planned.
 func unplanned(rep *apiv1.WhyReply) string {
 	r := rep.GetReason()
@@ -296,8 +299,13 @@ func unplanned(rep *apiv1.WhyReply) string {
 		return "not until it is released"
 	case spec.ReasonDependencyNever, spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonDeadLine:
 		return "never, as it is"
-	case spec.ReasonPriority, spec.ReasonResources:
-		return "not planned: it is further down the queue than the scheduler looks ahead"
+	case spec.ReasonResources:
+		if r.GetSubject() == "switches" {
+			return "not planned until it may use more switches"
+		}
+		return beyond
+	case spec.ReasonPriority:
+		return beyond
 	}
 	if r.GetAsked() > r.GetLimit() && r.GetLimit() > 0 {
 		return "never, as it is"

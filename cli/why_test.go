@@ -59,3 +59,27 @@ func TestMainEntries(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestWhyReserved: what reservations and switches keep from starting is not
+// told to be busy or out of service.
+func TestWhyReserved(t *testing.T) {
+	v := &whyView{}
+	for _, tt := range []struct {
+		reason *apiv1.Reason
+		want   string
+	}{
+		{&apiv1.Reason{Code: "ReqNodeNotAvail", Detail: "UnavailableNodes:n1"}, "out of service: n1"},
+		{&apiv1.Reason{Code: "ReqNodeNotAvail", Detail: "Reserved for maintenance"}, "are reserved"},
+		{&apiv1.Reason{Code: "ReqNodeNotAvail", Detail: "May be reserved for other job"}, "are reserved"},
+		{&apiv1.Reason{Code: "Reservation"}, "Its reservation begins"},
+		{&apiv1.Reason{Code: "ReservationDeleted"}, "is gone"},
+		{&apiv1.Reason{Code: "ReservationInvalid"}, "does not fit into its reservation"},
+		{&apiv1.Reason{Code: "Resources", Subject: "switches"}, "so few switches"},
+		{&apiv1.Reason{Code: "Resources"}, "is in use now"},
+	} {
+		got := strings.Join(v.because(&apiv1.WhyReply{Reason: tt.reason, Job: &apiv1.JobInfo{}}), "|")
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s %s: %q, want %q", tt.reason.GetCode(), tt.reason.GetDetail(), got, tt.want)
+		}
+	}
+}

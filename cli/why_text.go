@@ -85,7 +85,16 @@ func (v *whyView) because(rep *apiv1.WhyReply) []string {
 			return []string{"It would have to overtake " + blocker + ", which comes before it and waits too; it may start earlier only where that delays nobody."}
 		}
 		return []string{"Jobs that come before it wait too; it may start earlier only where that delays none of them."}
+	case "ReservationDeleted":
+		return []string{"The reservation that it asks for is gone: change it with scontrol update jobid=" + itoa(j.GetJobId()) + " reservationname=."}
+	case "ReservationInvalid":
+		return []string{"It does not fit into its reservation: too many nodes, or a longer time limit than is left of it."}
+	case spec.ReasonReservation:
+		return []string{"Its reservation begins " + v.when(rep.GetReason().GetUntil()) + "."}
 	case spec.ReasonResources:
+		if rep.GetReason().GetSubject() == "switches" {
+			return []string{"No choice of so few switches has what it needs; from " + v.when(rep.GetReason().GetUntil()) + " on any nodes will do."}
+		}
 		out := []string{"It is its turn, but what it needs is in use now (below, node by node)."}
 		if blocker != "" {
 			out = append(out, "What it is planned to get is held by "+blocker+".")
@@ -110,6 +119,9 @@ func (v *whyView) because(rep *apiv1.WhyReply) []string {
 	case spec.ReasonLicenses:
 		return []string{fmt.Sprintf("It asks for %s; %s of %d are in use.", quantity(or(r.GetTres(), "license/"), r.GetAsked()), quantity(or(r.GetTres(), "license/"), r.GetUsed()), r.GetLimit())}
 	case spec.ReasonReqNodeNotAvail:
+		if strings.Contains(r.GetDetail(), "eserved") {
+			return []string{"Nodes that it could start on are reserved: scontrol show reservation says for whom, and until when."}
+		}
 		return []string{"Nodes that it needs are out of service: " + strings.TrimPrefix(or(r.GetDetail(), r.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
 	case spec.ReasonPartitionDown, spec.ReasonPartitionInactive:
 		return []string{or(who(r.GetSubject()), "Its partition") + " starts no jobs now (scontrol show partition). It starts again when an operator says so."}

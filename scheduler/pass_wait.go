@@ -151,7 +151,7 @@ func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
 	}
 	if opt := nodes.options(p.cfg, l.part.Spec, j.Spec, nil); nodes.switches != nil && !p.waitedForSwitches(j) {
 		if opt.OneOf = cross(opt.OneOf, nodes.switches); place.Pick(&l.demand, cands, opt) == nil {
-			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches"} // until it has waited long enough
+			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.anySwitches(j)}
 		}
 	}
 	if missing == nil {

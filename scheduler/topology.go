@@ -98,9 +98,9 @@ func cross(a, b []spec.Bitset) []spec.Bitset {
 	return out
 }
 
-// waitedForSwitches tells a job that has waited for --switches for as long as
-// it wanted, at most max_switch_wait: any nodes will do for it now.
-func (p *pass) waitedForSwitches(j *state.Job) bool {
+// anySwitches is when a job has waited for --switches for as long as it
+// wanted, at most max_switch_wait: any nodes will do for it then.
+func (p *pass) anySwitches(j *state.Job) spec.Instant {
 	most := p.cfg.Sched.SwitchWait
 	if most == 0 {
 		most = 5 * spec.Minute
@@ -109,9 +109,13 @@ func (p *pass) waitedForSwitches(j *state.Job) bool {
 		most = min(most, w)
 	}
 	if j.Eligible == 0 {
-		return false
+		return p.now.Add(most)
 	}
-	at := j.Eligible.Add(most)
+	return j.Eligible.Add(most)
+}
+
+func (p *pass) waitedForSwitches(j *state.Job) bool {
+	at := p.anySwitches(j)
 	p.wake(at)
 	return at <= p.now
 }
