@@ -149,7 +149,11 @@ func (p *plain) run(s *sums, r *prun) {
 		s.stretchW += w
 	}
 	gpus := float64(r.alloc.TRES.Get("gres/gpu"))
-	s.cpuAlloc += float64(r.alloc.TRES.CPU) * over
+	active := 1.0
+	if length > 0 {
+		active = max(0, 1-float64(r.paused/spec.Microsecond)/1e6/length)
+	}
+	s.cpuAlloc += float64(r.alloc.TRES.CPU) * over * active
 	s.gpuAlloc += gpus * over
 	if endedIn && class != "" {
 		s.lost[class] += gpus * over

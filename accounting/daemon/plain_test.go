@@ -38,6 +38,16 @@ type prun struct {
 	req                          spec.TRES
 	alloc                        *spec.Allocation
 	done                         map[string]pdone
+	stopped                      spec.Instant // since when it is suspended; 0 = it is not
+	paused                       spec.Span    // how long it was before
+}
+
+// resumes ends a suspension, as the end of a run does.
+func (r *prun) resumes(at spec.Instant) {
+	if r.stopped != 0 {
+		r.paused += at.Sub(r.stopped)
+		r.stopped = 0
+	}
 }
 
 type pdone struct {
@@ -112,13 +122,20 @@ func (p *plain) job(cur map[spec.JobUID]*prun, env *event.Envelope, at int64) {
 		r := cur[e.UID]
 		r.done[e.Node] = pdone{at, e.Lost, e.Usage}
 		r.over = r.end != 0 && len(r.done) == len(r.alloc.Nodes)
+	case *event.JobSuspended:
+		cur[e.UID].state, cur[e.UID].stopped = "SUSPENDED", env.At
+	case *event.JobResumed:
+		cur[e.UID].state = "RUNNING"
+		cur[e.UID].resumes(env.At)
 	case *event.JobEnded:
 		r := cur[e.UID]
+		r.resumes(env.At)
 		r.end, r.state = at, e.State.String()
 		r.over = r.start == 0 || len(r.done) == len(r.alloc.Nodes)
 	case *event.JobRequeued:
 		r := cur[e.UID]
 		if r.end == 0 {
+			r.resumes(env.At)
 			r.end, r.over, r.state = at, true, "REQUEUED"
 			if e.State != spec.Pending {
 				r.state = e.State.String()
