@@ -20,6 +20,7 @@ func commands() []entry {
 		{"kpi", kpiCommand},
 		{"report", reportCommand},
 		{"import", importCommand},
+		{"gpu", gpuCommand},
 		{"sql", sqlCommand},
 		{"token", tokenCommand},
 		{"init", initCommand},

@@ -39,8 +39,10 @@ type Env struct {
 	// and would make every command start slower is there.
 	Beside   func(ctx context.Context, stdin io.Reader, program string, args ...string) error
 	FullName func(user string) string // a person's name; "" when it is not known here
-	Rlimits  func() []*apiv1.Count    // soft limits of this process, -1 = unlimited
-	Umask    func() uint32
+	// Metrics reads the metrics of an agent; nil asks it over the network.
+	Metrics func(ctx context.Context, addr string) (string, error)
+	Rlimits func() []*apiv1.Count // soft limits of this process, -1 = unlimited
+	Umask   func() uint32
 }
 
 // OS is the real world.

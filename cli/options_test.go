@@ -32,7 +32,7 @@ func usual() map[string]string {
 		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
-		"seff": "seff 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
+		"gpu": "muster gpu top", "seff": "seff 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
@@ -94,6 +94,7 @@ func samples() map[string]map[string]sample {
 			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
 		"why":   {"json": s(""), "yaml": s(""), "watch": s("3")},
+		"gpu":   {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"kpi":   {"by": s("account"), "kpi": s("throughput"), "clusters": s("other"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"report": {
 			"window": on("muster report site", "7d"), "start": on("muster report site", "2026-11-01"), "end": on("muster report site", "2026-11-20"), "lines": on("muster report site", "5"),
@@ -125,6 +126,7 @@ func everything(t *testing.T) *world {
 	hidden := proto.Clone(w.parts[1]).(*apiv1.PartitionInfo)
 	hidden.Name, hidden.Hidden = "secret", true
 	w.parts = append(w.parts, hidden)
+	w.nodes[0].MetricsAddr, w.nodes[0].Gpus = "node1:9400", []*apiv1.GpuInfo{{Uuid: "GPU-a"}, {Uuid: "GPU-b"}}
 	n := w.nodes[1]
 	n.State, n.Reason, n.ReasonUser, n.ReasonTime, n.Cpus, n.Partitions = "DOWN+NOT_RESPONDING", "power", "root", at("01:40:00"), 4, append(n.GetPartitions(), "secret")
 	two := edit(func(j *apiv1.JobInfo) { j.Partition, j.Spec.MemPerCpu, j.Spec.MemPerNode = "gpu,debug", 0, 2048 })

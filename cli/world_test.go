@@ -299,7 +299,7 @@ func (w *world) runBeside(ctx context.Context, stdin io.Reader, program string, 
 }
 
 func (w *world) world(args []string, out, errOut io.Writer) *Env {
-	e := &Env{Beside: w.runBeside,
+	e := &Env{Beside: w.runBeside, Metrics: func(context.Context, string) (string, error) { return agentText, nil },
 		Args: args, Stdin: strings.NewReader(w.stdin), Stdout: out, Stderr: errOut, Dir: "/lab/jobs", Host: "vm", UID: w.uid, Version: "test", Loc: time.UTC,
 		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: func(_ context.Context, d time.Duration) { w.pauses = append(w.pauses, d) },
 		UserName: func(uid uint32) string { return map[uint32]string{0: "root", 1001: "alice", 1002: "bob"}[uid] },

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tree"
+)
+
+func gpuCommand() *command {
+	return &command{
+		name: "gpu", mixed: true,
+		summary: "show what GPUs do now, and for whom",
+		usage:   []string{"top|idle|job [ID] [OPTIONS]"},
+		about: `Reads the agents' own metrics, so the figures are those of the last collection. top lists every GPU; job lists the GPUs of a
+running job with what it did with them so far; idle lists jobs whose GPUs mostly had no work. A figure that was not measured is shown as -.`,
+		options: []opt.Option{
+			{Long: "nodes", Short: "w", Arg: "HOSTLIST", Help: "only these nodes"},
+			{Long: "user", Short: "u", Arg: "NAME", Help: "only GPUs that this user's jobs hold"},
+			{Long: "all", Short: "a", Help: "idle: also jobs that used their GPUs more than half of the time"},
+			{Long: "iterate", Short: "i", Arg: "SECONDS", Help: "repeat every so many seconds"},
+			{Long: "json", Help: "print JSON"},
+			{Long: "yaml", Help: "print YAML"},
+			{Long: "noheader", Short: "n", Help: "print no header"},
+		},
+		env:     []variable{{"MUSTER_METRICS_TOKEN_FILE", "file with the token that the agents' metrics ask for, where they ask for one"}},
+		verbs:   []verb{{"top", "", "every GPU, with its load and its job"}, {"job", "ID", "the GPUs of a running job"}, {"idle", "", "jobs whose GPUs mostly had no work, the longest first"}},
+		example: []example{{"muster gpu top -i 2", "watches all GPUs"}, {"muster gpu idle -u alice", "shows which of alice's jobs leave GPUs unused"}},
+		run:     runGPU,
+	}
+}
+
+func runGPU(c *call) error {
+	word := func(text string) error { return &opt.UsageError{Command: "muster gpu", Text: text} }
+	if len(c.args) == 0 {
+		return word("top, job or idle is expected")
+	}
+	what, rest := c.args[0], c.args[1:]
+	if !contains([]string{"top", "job", "idle"}, what) {
+		return word("unknown word " + what + ": top, job or idle is expected")
+	}
+	job := ""
+	if what == "job" {
+		if len(rest) != 1 {
+			return word("muster gpu job takes one job ID")
+		}
+		if _, ok := positive(rest[0]); !ok {
+			return c.errorf("%s: expected the number of a job (tasks of arrays have one of their own: squeue -o %%A)", rest[0])
+		}
+		job, rest = rest[0], nil
+	}
+	if len(rest) > 0 {
+		return word("unexpected argument " + rest[0])
+	}
+	return c.repeat(func() error { return c.gpuOnce(what, job) })
+}
+
+// gpuOnce reads the agents and shows one table.
+func (c *call) gpuOnce(what, job string) error {
+	req := &apiv1.ListNodesRequest{}
+	if w := c.opts.Text("nodes"); w != "" {
+		req.Nodes = []string{w}
+	}
+	var rep apiv1.ListNodesReply
+	if err := c.ask(methodListNodes, req, &rep); err != nil {
+		return err
+	}
+	list, silent := c.readGPUs(rep.GetNodes())
+	for _, s := range silent {
+		fmt.Fprintln(c.Stderr, "muster gpu: "+s)
+	}
+	user := c.opts.Text("user")
+	list = slices.DeleteFunc(list, func(g *gpuNow) bool { return job != "" && g.job != job || user != "" && g.user != user })
+	switch {
+	case what == "job" && len(list) == 0:
+		return c.errorf("job %s holds no GPU on a node that answers; what it used so far, or until its end: muster report job %s", job, job)
+	case what == "idle":
+		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
+			return g.job == "" || g.held() == 0 || !c.opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
+		})
+		slices.SortStableFunc(list, func(a, b *gpuNow) int { return cmp.Compare(b.noProcess+b.idle, a.noProcess+a.idle) })
+	}
+	if c.wantsTree() {
+		rows := make(tree.List, len(list))
+		for i, g := range list {
+			rows[i] = g.tree()
+		}
+		return c.structured(c.opts.On("json"), c.document(tree.Member{Key: "gpus", Value: rows}))
+	}
+	return c.write([]byte(gpuTable(what, list, !c.opts.On("noheader"))))
+}
+
+// readGPUs asks every agent at once; what says which did not answer.
+func (c *call) readGPUs(nodes []*apiv1.NodeInfo) (out []*gpuNow, silent []string) {
+	const most, patience = 64, 3 * time.Second
+	token, err := metricsToken(c.Env)
+	if err != nil {
+		silent = append(silent, err.Error())
+	}
+	type answer struct {
+		gpus []*gpuNow
+		err  error
+	}
+	answers := make([]answer, len(nodes))
+	slots := make(chan struct{}, most)
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		if n.GetMetricsAddr() == "" || len(n.GetGpus()) == 0 {
+			continue
+		}
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			text, err := c.metrics(n.GetMetricsAddr(), token, patience)
+			answers[i] = answer{gpusOf(n.GetName(), text), err}
+		})
+	}
+	wg.Wait()
+	for i, a := range answers {
+		if a.err != nil {
+			silent = append(silent, nodes[i].GetName()+": "+a.err.Error())
+		}
+		out = append(out, a.gpus...)
+	}
+	return out, silent
+}
+
+func (c *call) metrics(addr, token string, patience time.Duration) (string, error) {
+	if c.Metrics != nil {
+		return c.Metrics(c.ctx, addr)
+	}
+	return fetchMetrics(c.ctx, addr, token, patience)
+}
+
+// gpuNow is one GPU or MIG instance, or the share of a job in one.
+type gpuNow struct {
+	node, index, uuid, model, profile string
+	job, user, account, partition     string
+	lost                              bool
+	figure                            map[string]float64 // by short name; absent: not measured
+	noProcess, idle, busy, unseen     float64            // seconds of the job
+}
+
+func (g *gpuNow) held() float64 { return g.noProcess + g.idle + g.busy + g.unseen }
+
+// show writes a figure, scaled and rounded, or -.
+func (g *gpuNow) show(name string, scale float64, format string) string {
+	v, ok := g.figure[name]
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf(format, v*scale)
+}
+
+func (g *gpuNow) memory() string {
+	used, ok := g.figure["used"]
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f/%.1fG", used/1024, (used+g.figure["free"]+g.figure["reserved"])/1024)
+}
+
+// bar draws utilisation in eight steps.
+func (g *gpuNow) bar() string {
+	u, ok := g.figure["util"]
+	if g.lost {
+		return "lost"
+	}
+	if !ok {
+		return "-"
+	}
+	const width = 8
+	full := min(max(int(u*width/100+0.5), 0), width)
+	return strings.Repeat("#", full) + strings.Repeat(".", width-full)
+}
+
+func seconds(s float64) string {
+	if s <= 0 {
+		return "0 s"
+	}
+	return span(int64(s) * second)
+}
+
+// gpuTable lays the rows out for one of the three words.
+func gpuTable(what string, list []*gpuNow, header bool) string {
+	var rows [][]string
+	head := []string{"NODE", "GPU", "LOAD", "UTIL", "SM", "TENSOR", "MEMORY", "POWER", "TEMP", "JOBID", "USER", "ACCOUNT"}
+	switch what {
+	case "idle":
+		head = []string{"JOBID", "USER", "ACCOUNT", "NODE", "GPU", "HELD", "NO PROCESS", "NO WORK", "BUSY", "UTIL NOW"}
+	case "job":
+		head = append(head[:9:9], "HELD", "NO PROCESS", "NO WORK", "BUSY", "ENERGY", "UUID")
+	}
+	if header {
+		rows = append(rows, head)
+	}
+	for _, g := range list {
+		name := g.index
+		if g.profile != "" {
+			name += "/" + g.profile
+		}
+		now := []string{g.node, name, g.bar(), g.show("util", 1, "%.0f%%"), g.show("sm", 100, "%.0f%%"), g.show("tensor", 100, "%.0f%%"), g.memory(), g.show("power", 1, "%.0fW"), g.show("temp", 1, "%.0fC")}
+		switch what {
+		case "idle":
+			rows = append(rows, []string{g.job, g.user, g.account, g.node, name, seconds(g.held()), seconds(g.noProcess), seconds(g.idle), seconds(g.busy), g.show("util", 1, "%.0f%%")})
+		case "job":
+			rows = append(rows, append(now, seconds(g.held()), seconds(g.noProcess), seconds(g.idle), seconds(g.busy), g.show("energy", 1.0/3600, "%.1fWh"), g.uuid))
+		default:
+			rows = append(rows, append(now, or(g.job, "-"), or(g.user, "-"), or(g.account, "-")))
+		}
+	}
+	text := map[string]bool{"NODE": true, "GPU": true, "LOAD": true, "JOBID": true, "USER": true, "ACCOUNT": true, "UUID": true}
+	return aligned(rows, func(i int) bool { return text[head[i]] })
+}
+
+func (g *gpuNow) tree() tree.Object {
+	o := tree.Object{{Key: "node", Value: g.node}, {Key: "gpu", Value: g.index}, {Key: "uuid", Value: g.uuid}, {Key: "model", Value: g.model}, {Key: "mig_profile", Value: g.profile},
+		{Key: "lost", Value: g.lost}, {Key: "job_id", Value: g.job}, {Key: "user", Value: g.user}, {Key: "account", Value: g.account}, {Key: "partition", Value: g.partition},
+		{Key: "no_process_seconds", Value: g.noProcess}, {Key: "no_work_seconds", Value: g.idle}, {Key: "busy_seconds", Value: g.busy}, {Key: "unobserved_seconds", Value: g.unseen}}
+	for _, name := range gpuFigures() {
+		var value any
+		if v, ok := g.figure[name.short]; ok {
+			value = v
+		}
+		o = append(o, tree.Member{Key: name.key, Value: value})
+	}
+	return o
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+const agentText = `# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-b",pci_bus_id="0",device="nvidia1",modelName="H \"x\" 80",hostname="n1",GPU_I_PROFILE="",GPU_I_ID="",slurm_job_id="7",user="al\\ice",account="ml",partition="gpu"} 50
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",modelName="H",GPU_I_PROFILE="",GPU_I_ID=""} 0
+DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",GPU_I_ID=""} 1024
+DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-a",GPU_I_ID=""} 1024
+DCGM_FI_DEV_POWER_USAGE{gpu="1",UUID="GPU-b",GPU_I_ID=""} 300.25
+DCGM_FI_PROF_SM_ACTIVE{gpu="1",UUID="GPU-b",GPU_I_ID=""} 0.5 1795224593000
+muster_gpu_up{gpu="1",UUID="GPU-b",GPU_I_ID=""} 1
+muster_gpu_up{gpu="0",UUID="GPU-a",GPU_I_ID=""} 0
+muster_gpu_job_info{gpu="1",UUID="GPU-b",GPU_I_ID="",slurm_job_id="7",user="al\\ice",account="ml",partition="gpu"} 1
+muster_job_gpu_seconds_total{cluster="c",node="n1",slurm_job_id="7",user="al\\ice",account="ml",partition="gpu",gpu="1",gpu_uuid="GPU-b",state="no_process"} 7200
+muster_job_gpu_seconds_total{cluster="c",node="n1",slurm_job_id="7",user="al\\ice",account="ml",partition="gpu",gpu="1",gpu_uuid="GPU-b",state="busy"} 60
+muster_job_gpu_energy_joules_total{cluster="c",node="n1",slurm_job_id="7",user="al\\ice",account="ml",partition="gpu",gpu="1",gpu_uuid="GPU-b"} 7200
+muster_job_gpu_seconds_total{slurm_job_id="8",user="bob",account="ml",gpu="0",gpu_uuid="GPU-a",state="busy"} 50
+muster_job_gpu_seconds_total{slurm_job_id="8",user="bob",account="ml",gpu="0",gpu_uuid="GPU-a",state="idle"} 5
+broken{ 4
+`
+
+func TestGPURows(t *testing.T) {
+	list := gpusOf("n1", agentText)
+	const top = "" +
+		"NODE  GPU  LOAD      UTIL   SM  TENSOR    MEMORY  POWER  TEMP  JOBID  USER    ACCOUNT\n" +
+		"n1    0    lost        0%    -       -  1.0/2.0G      -     -  -      -       -\n" +
+		"n1    1    ####....   50%  50%       -         -   300W     -  7      al\\ice  ml\n" +
+		"n1    0    -            -    -       -         -      -     -  8      bob     ml\n"
+	if got := gpuTable("top", list, true); got != top {
+		t.Errorf("got\n%s\nwant\n%s", got, top)
+	}
+	if got, want := gpuTable("job", list[1:2], false), "n1  1  ####....  50%  50%  -  -  300W  -  2 h 1 min  2 h  0 s  60 s  2.0Wh  GPU-b\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if list[1].model != `H "x" 80` || list[1].held() != 7260 {
+		t.Errorf("%+v", list[1])
+	}
+}
+
+// TestFetchMetrics: what does not answer, or answers something else, is told
+// in time.
+func TestFetchMetrics(t *testing.T) {
+	for name, tc := range map[string]struct{ answer, want string }{
+		"fine":     {"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n" + agentText, ""},
+		"a token":  {"HTTP/1.0 401 Unauthorized\r\n\r\nno", "name its file in MUSTER_METRICS_TOKEN_FILE"},
+		"an error": {"HTTP/1.0 500 Oops\r\n\r\n", "HTTP/1.0 500 Oops"},
+		"ssh":      {"SSH-2.0-OpenSSH\r\n", "does not speak HTTP"},
+		"silence":  {"-", "i/o timeout"},
+	} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan string, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			defer conn.Close()
+			r, asked := bufio.NewReader(conn), ""
+			for {
+				line, err := r.ReadString('\n')
+				if err != nil || line == "\r\n" {
+					break
+				}
+				asked += line
+			}
+			if tc.answer == "-" {
+				_, _ = r.ReadString('\n') // until the client gives up
+			}
+			fmt.Fprint(conn, tc.answer)
+			done <- asked
+		}()
+		text, err := fetchMetrics(context.Background(), l.Addr().String(), "t0ken", 300*time.Millisecond)
+		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		if tc.want == "" && text != agentText {
+			t.Errorf("%s: %q", name, text)
+		}
+		if asked := <-done; !strings.HasPrefix(asked, "GET /metrics HTTP/1.0\r\n") || !strings.Contains(asked, "Authorization: Bearer t0ken\r\n") {
+			t.Errorf("%s: asked %q", name, asked)
+		}
+		l.Close()
+	}
+	if _, err := fetchMetrics(context.Background(), "127.0.0.1:1", "", time.Second); err == nil {
+		t.Error("nobody is there, and it answers")
+	}
+}
