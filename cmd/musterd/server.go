@@ -185,7 +185,10 @@ func (s *server) openLedger(ctx context.Context) error {
 		History:  history(s.archive.a, codec),
 	}
 	if s.cluster.JobCompFile != "" {
-		s.jobComp = newJobComp(s.cluster.JobCompFile, s.log)
+		s.jobComp = newJobComp(s.cluster.JobCompFile, filepath.Join(s.cfg.StateDir, "jobcomp.json"), s.log)
+		if err := s.jobComp.catchUp(s.archive.a, codec, machine.Applied()); err != nil {
+			return err
+		}
 		deps.Committed = s.jobComp.committed
 	}
 	s.ctl = daemon.New(deps, machine)

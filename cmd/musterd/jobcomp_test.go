@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// TestJobCompletionFile: each job that ended has one line, also those whose
+// line a crash kept from being written, or from being noted.
+func TestJobCompletionFile(t *testing.T) {
+	w := newKeeperWorld(t)
+	dir := t.TempDir()
+	path, mark := filepath.Join(dir, "comp"), filepath.Join(dir, "mark")
+	lines := func() string {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(regexp.MustCompile(`JobId=\d+`).FindAllString(string(data), -1), " ")
+	}
+	life := func(ends ...spec.JobUID) {
+		t.Helper()
+		c := newJobComp(path, mark, slog.New(slog.DiscardHandler))
+		if err := c.catchUp(w.archive, w.codec, w.h.State); err != nil {
+			t.Fatal(err)
+		}
+		for _, uid := range ends {
+			w.h.EndBy(uid, spec.Cancelled, spec.ExitStatus{}, 0)
+			c.committed(w.h.State, w.h.Log[len(w.h.Log)-1:])
+			w.archived()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two, three, four := w.job("1"), w.job("2"), w.job("3"), w.job("4")
+	life(one)
+	if got := lines(); got != "JobId=1" {
+		t.Errorf("%q", got)
+	}
+	// A life that died before it wrote, and one that died before it noted what
+	// it had written.
+	w.h.EndBy(two, spec.Cancelled, spec.ExitStatus{}, 0)
+	w.archived()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("JobId=2 UserId=u(0) half a li"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	life(three)
+	if got := lines(); got != "JobId=1 JobId=2 JobId=3" {
+		t.Errorf("%q", got)
+	}
+	life()
+	if got := lines(); got != "JobId=1 JobId=2 JobId=3" {
+		t.Errorf("a life in which nothing ended: %q", got)
+	}
+	// The site has rotated the file away: the new one is not cut.
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("# by the site\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	life(four)
+	if data, _ := os.ReadFile(path); lines() != "JobId=4" || !strings.HasPrefix(string(data), "# by the site\n") {
+		t.Errorf("after the rotation: %q", data)
+	}
+}
