@@ -14,10 +14,10 @@ SEEDS     ?= 200
 KILLS     ?= 50
 TESTFLAGS ?=
 
-# Rooms without a goroutine: nothing there can race, and their property tests
+# Rooms without a goroutine: nothing there can race, and their property tests and simulations
 # are several times faster without the detector. Whole programs (test/) are
 # left to `make e2e`.
-PURE  := /(spec|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
+PURE  := /(spec|sim|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
 ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test(/|$$)')
 PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)')
 RACING = $(filter-out $(PLAIN),$(ALL))
