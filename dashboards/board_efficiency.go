@@ -13,11 +13,19 @@ func efficiency() Board {
 		Rows: []Row{
 			{Title: "The cluster, over a day", Panels: []Panel{
 				lines("Given out", "CPU and GPU time given to jobs, by what the cluster had.", Ratio, fig("utilisation_ratio", "CPUs"), fig("gpu_allocation_ratio", "GPUs")).top(1),
-				lines("Used of what was given out", "CPU efficiency and GPU occupancy of runs.", Ratio, fig("cpu_efficiency_ratio", "CPU"), fig("gpu_occupancy_ratio", "GPU")).top(1),
+				lines("Used of what was given out", "CPU efficiency and GPU occupancy of runs.", Ratio, fig("cpu_efficiency_ratio", "CPU"), fig("gpu_occupancy_ratio", "GPU occupancy"), fig("gpu_efficiency_ratio", "GPU efficiency (SM)")).top(1),
 				lines("Wasted", "Memory never touched, by memory allocated; runs that failed, by those that failed or completed.", Ratio, fig("memory_waste_ratio", "memory"), fig("failure_ratio", "runs failed")).top(1),
 				lines("GPU time idle and lost", "GPU time held without work, and of runs that failed, in the last day.", Seconds, fig("gpu_idle_seconds", "held but idle"), fig("lost_gpu_seconds", "lost to failures")),
 				lines("Throughput", "Runs that started and ended, a second, over the last day.", PerSec, fig("throughput_jobs_per_second", "runs")),
 				lines("Wait", "Exact quantiles of the runs that started in the last day.", Seconds, fig("wait_p50_seconds", "median"), fig("wait_p95_seconds", "p95"), fig("wait_p99_seconds", "p99")),
+			}},
+			{Title: "What waiting and failing cost, over a day", Panels: []Panel{
+				lines("Waiting by running", "Bounded slowdown and expansion factor: how many times longer a job took than it ran. 1 is a cluster without a queue.", Count,
+					fig("bounded_slowdown_ratio", "bounded slowdown"), fig("expansion_factor_ratio", "expansion factor")).wide(8),
+				stack("Failures by class", "Runs that failed by class of failure, by those that failed or completed. The classes add up to the failure rate.", Ratio,
+					Query{Expr: `muster_kpi_failure_class_ratio{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(8),
+				stack("GPU time lost, by class of failure", "GPU seconds of the runs that failed, by class. Node failures are the site's, the others mostly the users'.", Seconds,
+					Query{Expr: `muster_kpi_lost_gpu_class_seconds{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(8),
 			}},
 			{Title: "By partition, 7 days", Panels: []Panel{
 				by("GPU occupancy", "Utilisation weighted by time held.", Ratio, "gpu_occupancy_ratio", "partition").colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1),

@@ -15,6 +15,15 @@ func fairshare() Board {
 				lines("Part of all use, a day", "An account's CPU time by all accounts' CPU time, in the last day: what to hold against its part of the shares.", Ratio,
 					Query{Expr: `muster_kpi_utilisation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"} / on (cluster) group_left () sum by (cluster) (muster_kpi_utilisation_ratio{cluster="$cluster",by="account",window="1d"})`, Legend: "{{key}}"}).top(1),
 			}},
+			{Title: "Drift of the cluster", Panels: []Panel{
+				figure("Drift, last day", "Part of the use that went to others than those it was promised to, among those that had something to run.", Ratio,
+					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).empty("nobody ran anything in the window"),
+				figure("Drift, last 7 days", "The same over seven days: what of it lasts.", Ratio,
+					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="7d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).empty("nobody ran anything in the window"),
+				lines("Drift over time", "Above 0.3 for long: shares do not bind. Look at the weights of the priorities, and at limits that keep an account from its share.", Ratio,
+					Query{Expr: `muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window=~"1d|7d|30d"}`, Legend: "{{window}}"}).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).wide(16).tall(4).
+					empty("nobody ran anything in the window"),
+			}},
 			{Title: "Shares and drift (from the accounting store)", Panels: []Panel{
 				sqlTable("Drift", "Part of the shares, part of the CPU time, and their difference, of runs that ended in the dashboard's time. The lowest drift is who should be served next; a high one that stays says that shares do not bind.",
 					`SELECT s.account AS account, s.shares AS shares, s.shares / sum(s.shares) OVER () AS promised, ifNull(u.cpu_hours, 0) AS cpu_hours, ifNull(u.gpu_hours, 0) AS gpu_hours, ifNull(u.cpu_hours, 0) / nullIf(sum(ifNull(u.cpu_hours, 0)) OVER (), 0) AS got, got - promised AS drift FROM (`+shares+`) AS s LEFT JOIN (`+used+`) AS u ON s.account = u.account ORDER BY drift`).

@@ -86,8 +86,8 @@ func gpuHealth(of string) []Panel {
 
 func energy() Board {
 	const of = `cluster="$cluster"`
-	return Board{UID: Energy, Title: "Muster / Energy", From: "now-24h", Vars: []Var{clusterVar(), nodeVar()},
-		Description: "What the GPUs draw and for whom. From the devices' own counters; CPUs, fans and cooling are not in it.",
+	return Board{UID: Energy, Title: "Muster / Energy, carbon and cost", From: "now-24h", Vars: []Var{clusterVar(), nodeVar()},
+		Description: "What the GPUs draw and for whom. From the devices' own counters; CPUs, fans and cooling are not in it. Carbon and cost need their settings in muster.yaml (cost).",
 		Rows: []Row{
 			{Title: "Power", Panels: []Panel{
 				stack("Power by node", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node"})`, Legend: "{{hostname}}"}),
@@ -99,6 +99,12 @@ func energy() Board {
 			}},
 			{Title: "Energy", Panels: []Panel{
 				bars("Energy by node, dashboard's time", "From the devices' energy counters.", Joules, `sum by (hostname) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{hostname=~"$node"}[$__range])) / 1000`, "{{hostname}}"),
+				bars("Energy of runs by account, 7 days", "Energy of the nodes' part that the runs held, and of their devices, as far as it was measured.", Joules, `topk(15, muster_kpi_energy_joules{`+of+`,by="account",window="7d"})`, "{{key}}").
+					linked(People, "account", "key"),
+				bars("Carbon by account, 7 days", "Grams of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.", Count, `topk(15, muster_kpi_carbon_grams{`+of+`,by="account",window="7d"})`, "{{key}}").
+					linked(People, "account", "key").empty("no carbon intensity is set (cost in muster.yaml)"),
+				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, `topk(15, muster_kpi_cost{`+of+`,by="account",window="7d"})`, "{{key}}").
+					linked(People, "account", "key").empty("no prices are set (cost in muster.yaml)"),
 				sqlTable("Energy by account and user", "Energy of the GPUs of runs that ended in the dashboard's time, and how much of it went into devices without work (shared out by time).",
 					`SELECT account, user, sum(energy_mj) / 3.6e9 AS kwh, sum(energy_mj * ((no_process_us + idle_us) / greatest(no_process_us + idle_us + busy_us, 1))) / 3.6e9 AS idle_kwh, count() AS devices FROM job_gpus WHERE $__timeFilter(to) AND measured AND cluster = ${cluster:singlequote} GROUP BY account, user ORDER BY kwh DESC LIMIT 50`).
 					units(map[string]Unit{"kwh": KWh, "idle_kwh": KWh}).wide(12).linked(People, "user", "user"),

@@ -43,6 +43,8 @@ func queue() Board {
 						Legend: "{{partition}}", Lang: MetricsQL}).empty("no job started in the dashboard's time"),
 				lines("Worst hourly wait P95 of a day, by partition (MetricsQL)", "The exact 95th percentile that the accounting store computes each minute for the last hour, and of those the value that 5 % of the day exceeded: quantile_over_time.", Seconds,
 					Query{Expr: `quantile_over_time(0.95, muster_kpi_wait_p95_seconds{cluster="$cluster",by="partition",key=~"$partition",window="1h"}[1d])`, Legend: "{{key}}", Lang: MetricsQL}),
+				lines("Wait since eligible, 95th percentile", "Exact, and jobs that still wait count with what they have waited so far: it does not look good while the queue stands still.", Seconds,
+					Query{Expr: `muster_kpi_wait_eligible_p95_seconds{cluster="$cluster",by="partition",key=~"$partition",window="1h"}`, Legend: "{{key}}"}),
 				bars("Wait P95 by partition, last day", "Exact, from the accounting store.", Seconds,
 					`muster_kpi_wait_p95_seconds{cluster="$cluster",by="partition",key=~"$partition",window="1d"}`, "{{key}}"),
 				lines("Share of starts by backfill", "Jobs started out of order because they delayed nobody, by all starts. Near zero with a long queue: time limits are too long for backfill to find gaps.", Ratio,

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +54,7 @@ type watched struct {
 	*cluster
 	*receivers
 	prometheus, alertmanager string
+	victoria                 string // empty where VictoriaMetrics is not installed
 }
 
 // tools finds the programs of others that a test runs, or skips loudly.
@@ -76,10 +79,14 @@ func watch(t *testing.T) *watched {
 	w.must("init", "--dir", w.dir, "--cluster", "lab", "--nodes", "3", "--gpus", "4", "--gpu-type", "h100", "--port", strconv.Itoa(w.port),
 		"--conf", "Licenses=ansys:2", "--conf", "KillWait=2", "--conf", "MinJobAge=600")
 	w.edit("muster.yaml", "interval: 10s", "interval: 1s")
+	w.edit("muster.yaml", "cost:\n", w.cost())
 	w.must("up", "--dir", w.dir)
 	t.Cleanup(func() { w.run("down", "--dir", w.dir, "--jobs") })
 	w.must("sacctmgr", "-i", "add", "account", "ml")
 	w.must("sacctmgr", "-i", "add", "user", "root", "account=ml", "defaultaccount=ml")
+
+	w.must("sacctmgr", "-i", "modify", "qos", "normal", "set", "GrpTRES=gres/gpu=100")
+	w.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", w.job("--wrap", "true"), "-o", "State")
 
 	w.write("hook", w.server.URL+hookPath)
 	w.write("key", routingKey)
@@ -90,13 +97,19 @@ func watch(t *testing.T) *watched {
 		t.Error(out)
 	}
 	w.must("alerts", "generate", "--config", w.file("alerts.yaml"), "--out", w.file("alerting"))
-	w.write("prometheus.yml", fmt.Sprintf(`global: {scrape_interval: 1s, evaluation_interval: 1s}
-rule_files: [alerting/%s]
-alerting: {alertmanagers: [{static_configs: [{targets: ["127.0.0.1:%d"]}]}]}
+	scrape := fmt.Sprintf(`
 scrape_configs:
   - {job_name: slurm, honor_labels: true, static_configs: [{targets: ["127.0.0.1:%d"], labels: {cluster: lab}}]}
   - {job_name: dcgm, honor_labels: true, static_configs: [{targets: ["127.0.0.1:%d", "127.0.0.1:%d", "127.0.0.1:%d"], labels: {cluster: lab}}]}
-`, alerts.RulesFile, w.port+15, w.port+4, w.port+10, w.port+11, w.port+12))
+`, w.port+4, w.port+10, w.port+11, w.port+12)
+	w.write("prometheus.yml", fmt.Sprintf(`global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [alerting/%s]
+alerting: {alertmanagers: [{static_configs: [{targets: ["127.0.0.1:%d"]}]}]}%s`, alerts.RulesFile, w.port+15, scrape))
+	w.write("scrape.yml", "global: {scrape_interval: 1s}"+scrape)
+	if path, err := exec.LookPath("victoria-metrics"); err == nil {
+		w.victoria = w.at(16)
+		w.daemon(path, "-storageDataPath="+w.file("vm"), "-httpListenAddr="+w.victoria[7:], "-promscrape.config="+w.file("scrape.yml"), "-search.latencyOffset=1s")
+	}
 	w.daemon(tool["prometheus"], "--config.file="+w.file("prometheus.yml"), "--storage.tsdb.path="+w.file("tsdb"), "--web.listen-address="+w.prometheus[7:], "--rules.alert.resend-delay=1s")
 	w.daemon(tool["prometheus-alertmanager"], "--config.file="+w.file("alerting/"+alerts.AlertmanagerFile), "--storage.path="+w.file("am"), "--web.listen-address="+w.alertmanager[7:], "--cluster.listen-address=")
 	for _, url := range []string{w.prometheus, w.alertmanager} {
@@ -128,6 +141,12 @@ func (w *watched) scontrol(args ...string) {
 }
 func (w *watched) sim(load string) []string {
 	return []string{"--gres=gpu:1", "--comment", "sim:" + load, "--wrap", "sleep 600"}
+}
+
+// cost is the part of muster.yaml about money and carbon.
+func (w *watched) cost() string {
+	from, to := time.Now().AddDate(0, 0, -10).Format(time.DateOnly), time.Now().AddDate(0, 0, 10).Format(time.DateOnly)
+	return fmt.Sprintf("cost:\n  currency: EUR\n  prices: [\"%s cpu=0.01 gres/gpu=1.5\"]\n  carbon: [\"%s 380\"]\n  budgets: [\"ml %s %s 100 warn=80\"]\n", from, from, from, to)
 }
 
 func (w *watched) write(name, text string) {
@@ -240,9 +259,13 @@ func TestAlertsFireFromRealFaults(t *testing.T) {
 		notice{Receiver: "slack", Alert: "MusterJobGPUIdle", Channel: "#cluster-users"}, slack("README"))
 
 	t.Run("dashboards", func(t *testing.T) { everyPanel(t, w, good, idle) })
+	t.Run("VictoriaMetrics", func(t *testing.T) { onVictoria(t, w, idle) })
 
 	// Mend what was broken, break more.
 	w.must("scancel", lost, idle, licence)
+	for _, id := range []string{lost, idle, licence} { // an agent that is gone ends no job
+		w.until("CANCELLED by "+strconv.Itoa(os.Getuid()), "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
+	}
 	w.scontrol("nodename=node3", "state=resume")
 	w.scontrol("nodename=node2", "state=down", "reason=board")
 	// An engine that ends is started again; one that cannot stay up is a fault.
@@ -261,13 +284,13 @@ func TestAlertsFireFromRealFaults(t *testing.T) {
 		}
 	})
 	w.kill9("agent-node1")
-	w.await(over(slack("MusterGPUOffTheBus")), over(page("MusterGPUOffTheBus")), over(slack("MusterJobGPUIdle")), over(slack("MusterLicencesExhausted")), over(slack("MusterNodeDrainedLong")),
+	w.await(over(slack("MusterGPUOffTheBus")), over(page("MusterGPUOffTheBus")), over(slack("MusterJobGPUIdle")), over(slack("MusterLicencesExhausted")),
 		slack("MusterNodesDown"), slack("MusterAgentDown"), slack("MusterAccountingDown"), page("MusterAccountingDown"))
 	close(stop)
 	breaking.Wait()
 	w.scontrol("nodename=node2", "state=resume")
 	w.must("up", "--dir", w.dir)
-	w.await(over(slack("MusterNodesDown")), over(slack("MusterAgentDown")), over(slack("MusterAccountingDown")), over(page("MusterAccountingDown")))
+	w.await(over(slack("MusterNodesDown")), over(slack("MusterNodeDrainedLong")), over(slack("MusterAgentDown")), over(slack("MusterAccountingDown")), over(page("MusterAccountingDown")))
 	w.kill9("musterd")
 	w.await(slack("MusterControllerDown"), page("MusterControllerDown"))
 	w.must("up", "--dir", w.dir)
@@ -322,6 +345,71 @@ func everyPanel(t *testing.T, w *watched, ended, runs string) {
 		t.Errorf("of %d queries %d were empty", asked, empty)
 	}
 	screenshot(t, w)
+}
+
+// onVictoria asks the same of a VictoriaMetrics that scraped the same cluster,
+// and has vmalert evaluate the same rules: none may fail, and what fires in
+// Prometheus fires there.
+func onVictoria(t *testing.T, w *watched, runs string) {
+	if w.victoria == "" {
+		t.Skip("NOT TESTED with VictoriaMetrics: it is not installed")
+	}
+	vmalert := tools(t, "vmalert")["vmalert"]
+	source := preview.Source{Prometheus: w.victoria}.Open()
+	to := time.Now().Truncate(time.Second)
+	scope := dashboards.Scope{Vars: map[string][]string{"cluster": {"lab"}, "job": {runs}}, From: to.Add(-5 * time.Minute), To: to, Step: 2 * time.Second}
+	metricsQL := 0
+	for _, b := range dashboards.All() {
+		for _, r := range b.Rows {
+			for _, p := range r.Panels {
+				for _, q := range p.Queries {
+					if q.Lang == dashboards.SQL || strings.Contains(q.Expr, "ALERTS") {
+						continue
+					}
+					d, err := source.Query(context.Background(), scope, p, q)
+					if err != nil || d.Empty() && p.MayBeEmpty == "" {
+						t.Errorf("%s / %s: %v, empty: %v: %s", b.UID, p.Title, err, d.Empty(), q.Expr)
+					}
+					if q.Lang == dashboards.MetricsQL && !d.Empty() {
+						metricsQL++
+					}
+				}
+			}
+		}
+	}
+	if metricsQL == 0 {
+		t.Error("no panel in MetricsQL had data")
+	}
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(sink.Close)
+	at := w.at(17)
+	w.daemon(vmalert, "-rule="+w.file("alerting/"+alerts.RulesFile), "-datasource.url="+w.victoria, "-remoteWrite.url="+w.victoria, "-notifier.url="+sink.URL, "-httpListenAddr="+at[7:], "-evaluationInterval=1s")
+	get := func(path string) string {
+		resp, err := http.Get(at + path)
+		if err != nil {
+			return ""
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return ""
+		}
+		return string(body)
+	}
+	w.eventually("vmalert fires", func() bool {
+		text := get("/api/v1/alerts")
+		for _, name := range []string{"MusterLicencesExhausted", "MusterNodeDrainedLong", "MusterOldestPending", "MusterJobGPUIdle"} {
+			if !strings.Contains(text, `"`+name+`"`) {
+				return false
+			}
+		}
+		return true
+	})
+	for _, line := range strings.Split(get("/metrics"), "\n") {
+		if strings.HasPrefix(line, "vmalert_execution_errors_total") && !strings.HasSuffix(line, " 0") {
+			t.Error(line)
+		}
+	}
 }
 
 // screenshot has the preview page drawn by a real browser and looks whether
