@@ -115,7 +115,7 @@ func (w *world) someNode() *Node {
 
 func (w *world) step() {
 	ops := []func(){w.submit, w.submit, w.submit, w.start, w.start, w.start, w.start, w.done, w.done, w.done, w.end, w.end,
-		w.requeue, w.split, w.split, w.purge, w.change, w.request, w.steps, w.node, w.configure, w.policy, w.access, w.aging}
+		w.requeue, w.split, w.split, w.purge, w.change, w.request, w.steps, w.node, w.configure, w.policy, w.access, w.aging, w.reserve}
 	pick(w, ops)()
 }
 
@@ -466,4 +466,16 @@ func (w *world) access() {
 	case len(w.s.Access.Certs) > 0:
 		w.put(&event.CertificateRevoked{Serial: pick(w, w.s.Access.Certs).Serial, Reason: "lost"})
 	}
+}
+
+// reserve makes, changes or ends a reservation.
+func (w *world) reserve() {
+	name := pick(w, []string{"a", "b", "c"})
+	if w.s.Reservation(name) != nil && w.coin() {
+		w.put(&event.ReservationRemoved{Name: name, Why: "over"})
+		return
+	}
+	start := w.s.At + spec.Instant(w.int(0, 9))
+	w.put(&event.ReservationPut{Reservation: spec.Reservation{Name: name, Start: start, End: start + spec.Instant(w.int(1, 9)), Nodes: []string{w.someNode().Spec.Name},
+		Users: []string{"alice"}, Flags: spec.ReservationFlag(w.int(0, 1<<20))}})
 }
