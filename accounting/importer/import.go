@@ -444,15 +444,8 @@ func (r *run) put(b *tally.Batch, j *job, known map[Key]bool) {
 // liveRow is a run that has not ended.
 func liveRow(j *job) tally.LiveRow {
 	out := tally.LiveRow{JobRow: j.row}
-	n := int64(len(j.nodes))
 	for i, name := range j.nodes {
-		part := func(total int64) int64 {
-			p := total / n
-			if int64(i) < total%n {
-				p++
-			}
-			return p
-		}
+		part := func(total int64) int64 { return evenly(total, int64(len(j.nodes)), int64(i)) }
 		out.HeldNodes = append(out.HeldNodes, name)
 		out.HeldCPUs = append(out.HeldCPUs, part(j.row.Alloc.CPUs))
 		out.HeldMem = append(out.HeldMem, part(j.row.Alloc.Mem))

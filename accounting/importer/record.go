@@ -530,6 +530,15 @@ func (j *job) finish() {
 	}
 }
 
+// evenly is the i-th of n parts of a whole; the parts add up to it.
+func evenly(total, n, i int64) int64 {
+	p := total / n
+	if i < total%n {
+		p++
+	}
+	return p
+}
+
 // shares spreads a run evenly over its nodes; the parts add up.
 func (j *job) shares(out []tally.NodeRow) []tally.NodeRow {
 	row := &j.row
@@ -540,14 +549,7 @@ func (j *job) shares(out []tally.NodeRow) []tally.NodeRow {
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	n := int64(len(names))
-	part := func(total, i int64) int64 {
-		p := total / n
-		if i < total%n {
-			p++
-		}
-		return p
-	}
+	part := func(total, i int64) int64 { return evenly(total, int64(len(names)), i) }
 	whole := used(j)
 	for k, name := range names {
 		i := int64(k)
