@@ -22,6 +22,7 @@ func commands() []entry {
 		{"import", importCommand},
 		{"gpu", gpuCommand},
 		{"sql", sqlCommand},
+		{"accounting", accountingCommand},
 		{"token", tokenCommand},
 		{"init", initCommand},
 		{"up", upCommand},

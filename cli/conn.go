@@ -69,6 +69,7 @@ const (
 	methodAcctRows       = "/muster.v1.Accounting/JobRows"
 	methodAcctScripts    = "/muster.v1.Accounting/Scripts"
 	methodAcctSQL        = "/muster.v1.Accounting/Sql"
+	methodAcctMaintain   = "/muster.v1.Accounting/Maintain"
 	methodAcctReport     = "/muster.v1.Accounting/Report"
 	methodAcctReasons    = "/muster.v1.Accounting/Reasons"
 	methodAcctJobReport  = "/muster.v1.Accounting/JobReport"

@@ -78,8 +78,6 @@ func (s *policyShow) smallRows(what string) (rows []*policyRow, fields []policyF
 		return rows, cells("Cluster", 10, "Account", 10, "User", 10, "Problem", 40)
 	case "federation": // there is none
 		return nil, cells("Federation", 10, "Cluster", 10, "ID", 2, "Features", 20, "FedState", 12)
-	case "runawayjobs": // accounting is a projection of the ledger
-		return nil, cells("ID", 12)
 	}
 	return nil, nil
 }

@@ -292,6 +292,10 @@ func (c *call) showPolicy(args []string) error {
 		return c.showConfiguration()
 	case "transaction":
 		return c.showTransactions(w)
+	case "event":
+		return c.showEvents(w)
+	case "runawayjobs":
+		return c.showRunaway()
 	}
 	var p apiv1.PolicyReply
 	var ping apiv1.PingReply
@@ -308,10 +312,7 @@ func (c *call) showPolicy(args []string) error {
 		tree: contains(w.bare, "tree"), coords: contains(w.bare, "withcoordinator") || contains(w.bare, "withcoord")}
 	rows, fields, more := s.rows(what)
 	if rows == nil && fields == nil {
-		return c.errorf("show %s is not supported in this release (account, association, cluster, configuration, federation, problem, qos, resource, runawayjobs, transaction, tres, user and wckey are)", what)
-	}
-	if what == "runawayjobs" {
-		return c.write([]byte("Runaway Jobs: No runaway jobs found on cluster " + p.GetCluster() + "\n"))
+		return c.errorf("show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, resource, runawayjobs, transaction, tres, user and wckey are)", what)
 	}
 	shown, err := c.policyColumns(fields, more, w)
 	if err != nil {

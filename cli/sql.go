@@ -14,7 +14,7 @@ import (
 
 func sqlCommand() *command {
 	return &command{
-		name:    "sql",
+		name: "sql", mixed: true,
 		summary: "ask accounting in SQL",
 		usage:   []string{"[OPTIONS] 'SELECT …'", "[OPTIONS] - < FILE", "--explain-report NAME"},
 		about: `The views are described in docs/views.md: jobs, steps, job_nodes, job_gpus, pending_reasons, node_states, associations and events.

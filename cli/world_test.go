@@ -66,7 +66,7 @@ func requests() map[string]proto.Message {
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
-		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{},
+		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
 		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
 		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{},
 	}
@@ -103,7 +103,7 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	if err != nil {
 		return err
 	}
-	if call.Method == methodStreamJobs || call.Method == methodAcctRows || call.Method == methodAcctSQL {
+	if call.Method == methodStreamJobs || call.Method == methodAcctRows || call.Method == methodAcctSQL || call.Method == methodAcctMaintain {
 		b, err := proto.Marshal(resp)
 		if err != nil {
 			return err
@@ -181,6 +181,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.AcctReply{Rows: rows, Cluster: "peer", Now: f.now, Behind: f.behind}, nil
 	case *apiv1.AcctScriptQuery:
 		return f.scripts, nil
+	case *apiv1.MaintainRequest:
+		return &apiv1.MaintainReply{Name: "engine", Text: "ClickHouse"}, nil
 	case *apiv1.SqlQuery:
 		return &apiv1.SqlReply{Data: []byte("user\tn\nalice\t3\nbob\t\\N\n")}, nil
 	case *apiv1.ReportQuery:

@@ -28,6 +28,11 @@ type Daemon struct {
 	failed  error        // why nothing is stored now; nil = all is well
 	changed chan struct{}
 
+	interrupt func() // ends the session that runs; guarded by mu
+
+	careMu    sync.Mutex // one restore at a time
+	sessionMu sync.Mutex // held while a session runs, or the store is replaced
+
 	hurry   chan struct{} // somebody waits for what is not stored yet
 	figures figures
 	kpis    atomic.Pointer[[]kpi.Value]

@@ -50,6 +50,12 @@ type Store interface {
 	// Raw asks a question read-only and within limits, and gives the answer in
 	// one of the engine's formats.
 	Raw(ctx context.Context, q query.Query, format string, lim query.Limits) (io.ReadCloser, error)
+	// Backup copies the store under a name; Restore replaces it by the copy,
+	// while nobody writes.
+	Backup(ctx context.Context, name string) error
+	Restore(ctx context.Context, name string) error
+	// Examine looks for what is wrong with the store itself.
+	Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, error)
 	Database() string
 	Target() string
 }

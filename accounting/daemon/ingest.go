@@ -22,7 +22,7 @@ func (d *Daemon) ingest(ctx context.Context) {
 	last := ""
 	for ctx.Err() == nil {
 		before := d.figures.batches.Load()
-		err := d.session(ctx)
+		err := d.guarded(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -39,6 +39,18 @@ func (d *Daemon) ingest(ctx context.Context) {
 		}
 		pause = min(2*pause, backoffLast)
 	}
+}
+
+// guarded is a session that a restore can end.
+func (d *Daemon) guarded(ctx context.Context) error {
+	d.sessionMu.Lock()
+	defer d.sessionMu.Unlock()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	d.mu.Lock()
+	d.interrupt = stop
+	d.mu.Unlock()
+	return d.session(ctx)
 }
 
 // session is one life of a writer.

@@ -54,6 +54,8 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.sizes(ctx, false, true)
 	case "user top", "user topusage":
 		err = r.users(ctx, max(int(q.GetTop()), 0))
+	case "node events":
+		err = r.nodeEvents(ctx)
 	case "reservation utilization":
 		err = r.reservations(ctx)
 	case "kpi":

@@ -224,3 +224,48 @@ func TestDaysAddUp(t *testing.T) {
 		r.stop()
 	}
 }
+
+// TestNodeEvents: what was not up is listed from when to when, said again at
+// midnight or not; what goes on has no end.
+func TestNodeEvents(t *testing.T) {
+	h := tallytest.New(t, spec.AtUnix(t0))
+	h.Nodes(2, 64, 512_000, 0)
+	h.Wait(spec.Hour)
+	h.Put(&event.NodeStateSet{Node: "n1", State: event.NodeDrain, Reason: "gpu xid 79"})
+	h.Wait(3 * spec.Day) // midnights
+	h.Put(&event.NodeStateSet{Node: "n1", State: event.NodeResume})
+	h.Wait(spec.Hour)
+	h.Put(&event.NodeStateSet{Node: "n2", State: event.NodeDown, Reason: "power"})
+	h.Wait(2 * spec.Day)
+	h.Put(&event.NodeStateSet{Node: "n1", State: event.NodeDrain, Reason: "again"})
+	ledger := newLedger(t)
+	ledger.add(t, h.Log, 25)
+	r := newRig(t, startEngine(t).Socket(), ledger)
+	r.clock.set(h.Now.Add(spec.Hour))
+	r.start()
+	r.stored(uint64(len(h.Log)))
+	list := func(q *apiv1.ReportQuery) (out string) {
+		q.Report = "node events"
+		rep := r.reportOf(t, q)
+		for i, node := range cells(t, rep, "NodeName") {
+			hours := func(text string) int64 {
+				var ns int64
+				fmt.Sscan(text, &ns)
+				return max(-1, (ns/1e9-t0)/3600)
+			}
+			out += fmt.Sprintf("%s %d-%d %s; ", node, hours(cells(t, rep, "TimeStart")[i]), hours(cells(t, rep, "TimeEnd")[i]), cells(t, rep, "Reason")[i])
+		}
+		return out
+	}
+	all := &apiv1.ReportQuery{Start: 1, End: int64(h.Now.Add(spec.Hour))}
+	if got := list(all); got != "n1 1-73 gpu xid 79; n2 74--1 power; n1 122--1 again; " {
+		t.Errorf("all of it: %s", got)
+	}
+	day := &apiv1.ReportQuery{Start: int64(spec.AtUnix(t0 + 30*3600)), End: int64(spec.AtUnix(t0 + 31*3600)), Nodes: []string{"n[1-2]"}}
+	if got := list(day); got != "n1 1-73 gpu xid 79; " {
+		t.Errorf("one hour: %s", got)
+	}
+	if got := list(&apiv1.ReportQuery{Start: 1, End: int64(h.Now), Nodes: []string{"n2"}}); got != "n2 74--1 power; " {
+		t.Errorf("one node: %s", got)
+	}
+}

@@ -279,3 +279,24 @@ func (b *builder) heldOn(kept, live string) string {
 		b.table("live") + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
 		" WHERE " + open + " AND isNotNull(start)"
 }
+
+// NodeEvents asks when nodes were not up: node, from, until (0 = still), state,
+// reason, who; what began before the window's end and was not over at its
+// beginning.
+func (r *Report) NodeEvents(s Scope) Query {
+	b := begin(s)
+	r.bounds(b)
+	where := ""
+	if len(r.Nodes) > 0 {
+		where = " AND node IN " + b.bind("nodes", "Array(String)", r.Nodes)
+	}
+	return b.query(`SELECT node, at_us, next_us, state, reason, who
+FROM (
+  SELECT node, toUnixTimestamp64Micro(at) AS at_us, toString(state) AS state, toString(class) AS class, toString(reason) AS reason, toString(by) AS who,
+    leadInFrame(toUnixTimestamp64Micro(at), 1, toInt64(0)) OVER (PARTITION BY node ORDER BY at, seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_us
+  FROM ` + b.table("node_states") + `
+  WHERE ` + stored + ` AND NOT restated` + where + `
+)
+WHERE state != 'UP' AND class != 'gone' AND at_us < {to:Int64} AND (next_us = 0 OR next_us > {from:Int64}) AND next_us != at_us
+ORDER BY at_us, node`)
+}

@@ -1087,6 +1087,140 @@ func (x *SqlReply) GetBehind() uint64 {
 	return 0
 }
 
+// MaintainRequest takes care of the store: verify, doctor, backup, restore.
+type MaintainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of a backup
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MaintainRequest) Reset() {
+	*x = MaintainRequest{}
+	mi := &file_accounting_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MaintainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MaintainRequest) ProtoMessage() {}
+
+func (x *MaintainRequest) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MaintainRequest.ProtoReflect.Descriptor instead.
+func (*MaintainRequest) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *MaintainRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *MaintainRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// MaintainReply is a finding, or how far it is.
+type MaintainReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Bad           bool                   `protobuf:"varint,3,opt,name=bad,proto3" json:"bad,omitempty"`
+	Done          uint64                 `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
+	Of            uint64                 `protobuf:"varint,5,opt,name=of,proto3" json:"of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MaintainReply) Reset() {
+	*x = MaintainReply{}
+	mi := &file_accounting_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MaintainReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MaintainReply) ProtoMessage() {}
+
+func (x *MaintainReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MaintainReply.ProtoReflect.Descriptor instead.
+func (*MaintainReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *MaintainReply) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MaintainReply) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *MaintainReply) GetBad() bool {
+	if x != nil {
+		return x.Bad
+	}
+	return false
+}
+
+func (x *MaintainReply) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *MaintainReply) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
 // ReportQuery is what sreport and muster kpi ask.
 type ReportQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1117,7 +1251,7 @@ type ReportQuery struct {
 
 func (x *ReportQuery) Reset() {
 	*x = ReportQuery{}
-	mi := &file_accounting_proto_msgTypes[8]
+	mi := &file_accounting_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1264,7 @@ func (*ReportQuery) ProtoMessage() {}
 
 func (x *ReportQuery) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[8]
+	mi := &file_accounting_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1278,7 @@ func (x *ReportQuery) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportQuery.ProtoReflect.Descriptor instead.
 func (*ReportQuery) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{8}
+	return file_accounting_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReportQuery) GetReport() string {
@@ -1310,7 +1444,7 @@ type ReportReply struct {
 
 func (x *ReportReply) Reset() {
 	*x = ReportReply{}
-	mi := &file_accounting_proto_msgTypes[9]
+	mi := &file_accounting_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1457,7 @@ func (*ReportReply) ProtoMessage() {}
 
 func (x *ReportReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[9]
+	mi := &file_accounting_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1471,7 @@ func (x *ReportReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
 func (*ReportReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{9}
+	return file_accounting_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReportReply) GetColumns() []*ReportColumn {
@@ -1407,7 +1541,7 @@ type ReportColumn struct {
 
 func (x *ReportColumn) Reset() {
 	*x = ReportColumn{}
-	mi := &file_accounting_proto_msgTypes[10]
+	mi := &file_accounting_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1554,7 @@ func (*ReportColumn) ProtoMessage() {}
 
 func (x *ReportColumn) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[10]
+	mi := &file_accounting_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1568,7 @@ func (x *ReportColumn) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportColumn.ProtoReflect.Descriptor instead.
 func (*ReportColumn) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{10}
+	return file_accounting_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReportColumn) GetName() string {
@@ -1467,7 +1601,7 @@ type ReportRow struct {
 
 func (x *ReportRow) Reset() {
 	*x = ReportRow{}
-	mi := &file_accounting_proto_msgTypes[11]
+	mi := &file_accounting_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1614,7 @@ func (*ReportRow) ProtoMessage() {}
 
 func (x *ReportRow) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[11]
+	mi := &file_accounting_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1628,7 @@ func (x *ReportRow) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportRow.ProtoReflect.Descriptor instead.
 func (*ReportRow) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{11}
+	return file_accounting_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportRow) GetCells() []*Cell {
@@ -1519,7 +1653,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_accounting_proto_msgTypes[12]
+	mi := &file_accounting_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1666,7 @@ func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[12]
+	mi := &file_accounting_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1680,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{12}
+	return file_accounting_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cell) GetKind() isCell_Kind {
@@ -1632,7 +1766,7 @@ type ReasonsQuery struct {
 
 func (x *ReasonsQuery) Reset() {
 	*x = ReasonsQuery{}
-	mi := &file_accounting_proto_msgTypes[13]
+	mi := &file_accounting_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1779,7 @@ func (*ReasonsQuery) ProtoMessage() {}
 
 func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[13]
+	mi := &file_accounting_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1793,7 @@ func (x *ReasonsQuery) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonsQuery.ProtoReflect.Descriptor instead.
 func (*ReasonsQuery) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{13}
+	return file_accounting_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReasonsQuery) GetJob() string {
@@ -1697,7 +1831,7 @@ type ReasonsReply struct {
 
 func (x *ReasonsReply) Reset() {
 	*x = ReasonsReply{}
-	mi := &file_accounting_proto_msgTypes[14]
+	mi := &file_accounting_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1844,7 @@ func (*ReasonsReply) ProtoMessage() {}
 
 func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[14]
+	mi := &file_accounting_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1858,7 @@ func (x *ReasonsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonsReply.ProtoReflect.Descriptor instead.
 func (*ReasonsReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{14}
+	return file_accounting_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReasonsReply) GetRun() *AcctRow {
@@ -1781,7 +1915,7 @@ type JobReportQuery struct {
 
 func (x *JobReportQuery) Reset() {
 	*x = JobReportQuery{}
-	mi := &file_accounting_proto_msgTypes[15]
+	mi := &file_accounting_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1928,7 @@ func (*JobReportQuery) ProtoMessage() {}
 
 func (x *JobReportQuery) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[15]
+	mi := &file_accounting_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +1942,7 @@ func (x *JobReportQuery) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobReportQuery.ProtoReflect.Descriptor instead.
 func (*JobReportQuery) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{15}
+	return file_accounting_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobReportQuery) GetJob() string {
@@ -1853,7 +1987,7 @@ type JobReportReply struct {
 
 func (x *JobReportReply) Reset() {
 	*x = JobReportReply{}
-	mi := &file_accounting_proto_msgTypes[16]
+	mi := &file_accounting_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +2000,7 @@ func (*JobReportReply) ProtoMessage() {}
 
 func (x *JobReportReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[16]
+	mi := &file_accounting_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2014,7 @@ func (x *JobReportReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobReportReply.ProtoReflect.Descriptor instead.
 func (*JobReportReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{16}
+	return file_accounting_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobReportReply) GetRun() *AcctRow {
@@ -1978,7 +2112,7 @@ type JobReportNode struct {
 
 func (x *JobReportNode) Reset() {
 	*x = JobReportNode{}
-	mi := &file_accounting_proto_msgTypes[17]
+	mi := &file_accounting_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2125,7 @@ func (*JobReportNode) ProtoMessage() {}
 
 func (x *JobReportNode) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[17]
+	mi := &file_accounting_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2139,7 @@ func (x *JobReportNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobReportNode.ProtoReflect.Descriptor instead.
 func (*JobReportNode) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{17}
+	return file_accounting_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobReportNode) GetNode() string {
@@ -2090,7 +2224,7 @@ type JobReportGpu struct {
 
 func (x *JobReportGpu) Reset() {
 	*x = JobReportGpu{}
-	mi := &file_accounting_proto_msgTypes[18]
+	mi := &file_accounting_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2237,7 @@ func (*JobReportGpu) ProtoMessage() {}
 
 func (x *JobReportGpu) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[18]
+	mi := &file_accounting_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2251,7 @@ func (x *JobReportGpu) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobReportGpu.ProtoReflect.Descriptor instead.
 func (*JobReportGpu) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{18}
+	return file_accounting_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobReportGpu) GetUuid() string {
@@ -2213,7 +2347,7 @@ type UsageAdvice struct {
 
 func (x *UsageAdvice) Reset() {
 	*x = UsageAdvice{}
-	mi := &file_accounting_proto_msgTypes[19]
+	mi := &file_accounting_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2360,7 @@ func (*UsageAdvice) ProtoMessage() {}
 
 func (x *UsageAdvice) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[19]
+	mi := &file_accounting_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2374,7 @@ func (x *UsageAdvice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UsageAdvice.ProtoReflect.Descriptor instead.
 func (*UsageAdvice) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{19}
+	return file_accounting_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UsageAdvice) GetKind() string {
@@ -2306,7 +2440,7 @@ type AdviceQuery struct {
 
 func (x *AdviceQuery) Reset() {
 	*x = AdviceQuery{}
-	mi := &file_accounting_proto_msgTypes[20]
+	mi := &file_accounting_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2453,7 @@ func (*AdviceQuery) ProtoMessage() {}
 
 func (x *AdviceQuery) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[20]
+	mi := &file_accounting_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2467,7 @@ func (x *AdviceQuery) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdviceQuery.ProtoReflect.Descriptor instead.
 func (*AdviceQuery) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{20}
+	return file_accounting_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AdviceQuery) GetUser() string {
@@ -2374,7 +2508,7 @@ type AdviceReply struct {
 
 func (x *AdviceReply) Reset() {
 	*x = AdviceReply{}
-	mi := &file_accounting_proto_msgTypes[21]
+	mi := &file_accounting_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2521,7 @@ func (*AdviceReply) ProtoMessage() {}
 
 func (x *AdviceReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[21]
+	mi := &file_accounting_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2535,7 @@ func (x *AdviceReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdviceReply.ProtoReflect.Descriptor instead.
 func (*AdviceReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{21}
+	return file_accounting_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AdviceReply) GetAdvice() []*UsageAdvice {
@@ -2426,7 +2560,7 @@ type AccountingStatusRequest struct {
 
 func (x *AccountingStatusRequest) Reset() {
 	*x = AccountingStatusRequest{}
-	mi := &file_accounting_proto_msgTypes[22]
+	mi := &file_accounting_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2573,7 @@ func (*AccountingStatusRequest) ProtoMessage() {}
 
 func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[22]
+	mi := &file_accounting_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2587,7 @@ func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingStatusRequest.ProtoReflect.Descriptor instead.
 func (*AccountingStatusRequest) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{22}
+	return file_accounting_proto_rawDescGZIP(), []int{24}
 }
 
 type AccountingStatusReply struct {
@@ -2470,7 +2604,7 @@ type AccountingStatusReply struct {
 
 func (x *AccountingStatusReply) Reset() {
 	*x = AccountingStatusReply{}
-	mi := &file_accounting_proto_msgTypes[23]
+	mi := &file_accounting_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2617,7 @@ func (*AccountingStatusReply) ProtoMessage() {}
 
 func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[23]
+	mi := &file_accounting_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2631,7 @@ func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingStatusReply.ProtoReflect.Descriptor instead.
 func (*AccountingStatusReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{23}
+	return file_accounting_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AccountingStatusReply) GetSeq() uint64 {
@@ -2665,7 +2799,16 @@ const file_accounting_proto_rawDesc = "" +
 	"\x05views\x18\x05 \x01(\bR\x05views\"6\n" +
 	"\bSqlReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06behind\x18\x02 \x01(\x04R\x06behind\"\xe2\x03\n" +
+	"\x06behind\x18\x02 \x01(\x04R\x06behind\"9\n" +
+	"\x0fMaintainRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"m\n" +
+	"\rMaintainReply\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x10\n" +
+	"\x03bad\x18\x03 \x01(\bR\x03bad\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\x04R\x04done\x12\x0e\n" +
+	"\x02of\x18\x05 \x01(\x04R\x02of\"\xe2\x03\n" +
 	"\vReportQuery\x12\x16\n" +
 	"\x06report\x18\x01 \x01(\tR\x06report\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -2808,7 +2951,7 @@ func file_accounting_proto_rawDescGZIP() []byte {
 	return file_accounting_proto_rawDescData
 }
 
-var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_accounting_proto_goTypes = []any{
 	(*AcctQuery)(nil),               // 0: muster.v1.AcctQuery
 	(*AcctReply)(nil),               // 1: muster.v1.AcctReply
@@ -2818,44 +2961,46 @@ var file_accounting_proto_goTypes = []any{
 	(*AcctScript)(nil),              // 5: muster.v1.AcctScript
 	(*SqlQuery)(nil),                // 6: muster.v1.SqlQuery
 	(*SqlReply)(nil),                // 7: muster.v1.SqlReply
-	(*ReportQuery)(nil),             // 8: muster.v1.ReportQuery
-	(*ReportReply)(nil),             // 9: muster.v1.ReportReply
-	(*ReportColumn)(nil),            // 10: muster.v1.ReportColumn
-	(*ReportRow)(nil),               // 11: muster.v1.ReportRow
-	(*Cell)(nil),                    // 12: muster.v1.Cell
-	(*ReasonsQuery)(nil),            // 13: muster.v1.ReasonsQuery
-	(*ReasonsReply)(nil),            // 14: muster.v1.ReasonsReply
-	(*JobReportQuery)(nil),          // 15: muster.v1.JobReportQuery
-	(*JobReportReply)(nil),          // 16: muster.v1.JobReportReply
-	(*JobReportNode)(nil),           // 17: muster.v1.JobReportNode
-	(*JobReportGpu)(nil),            // 18: muster.v1.JobReportGpu
-	(*UsageAdvice)(nil),             // 19: muster.v1.UsageAdvice
-	(*AdviceQuery)(nil),             // 20: muster.v1.AdviceQuery
-	(*AdviceReply)(nil),             // 21: muster.v1.AdviceReply
-	(*AccountingStatusRequest)(nil), // 22: muster.v1.AccountingStatusRequest
-	(*AccountingStatusReply)(nil),   // 23: muster.v1.AccountingStatusReply
-	(*Tres)(nil),                    // 24: muster.v1.Tres
-	(*Usage)(nil),                   // 25: muster.v1.Usage
-	(*ReasonPeriod)(nil),            // 26: muster.v1.ReasonPeriod
+	(*MaintainRequest)(nil),         // 8: muster.v1.MaintainRequest
+	(*MaintainReply)(nil),           // 9: muster.v1.MaintainReply
+	(*ReportQuery)(nil),             // 10: muster.v1.ReportQuery
+	(*ReportReply)(nil),             // 11: muster.v1.ReportReply
+	(*ReportColumn)(nil),            // 12: muster.v1.ReportColumn
+	(*ReportRow)(nil),               // 13: muster.v1.ReportRow
+	(*Cell)(nil),                    // 14: muster.v1.Cell
+	(*ReasonsQuery)(nil),            // 15: muster.v1.ReasonsQuery
+	(*ReasonsReply)(nil),            // 16: muster.v1.ReasonsReply
+	(*JobReportQuery)(nil),          // 17: muster.v1.JobReportQuery
+	(*JobReportReply)(nil),          // 18: muster.v1.JobReportReply
+	(*JobReportNode)(nil),           // 19: muster.v1.JobReportNode
+	(*JobReportGpu)(nil),            // 20: muster.v1.JobReportGpu
+	(*UsageAdvice)(nil),             // 21: muster.v1.UsageAdvice
+	(*AdviceQuery)(nil),             // 22: muster.v1.AdviceQuery
+	(*AdviceReply)(nil),             // 23: muster.v1.AdviceReply
+	(*AccountingStatusRequest)(nil), // 24: muster.v1.AccountingStatusRequest
+	(*AccountingStatusReply)(nil),   // 25: muster.v1.AccountingStatusReply
+	(*Tres)(nil),                    // 26: muster.v1.Tres
+	(*Usage)(nil),                   // 27: muster.v1.Usage
+	(*ReasonPeriod)(nil),            // 28: muster.v1.ReasonPeriod
 }
 var file_accounting_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
-	24, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
-	24, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
-	25, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
+	26, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
+	26, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
+	27, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
 	5,  // 4: muster.v1.AcctScriptReply.scripts:type_name -> muster.v1.AcctScript
 	2,  // 5: muster.v1.AcctScript.row:type_name -> muster.v1.AcctRow
-	10, // 6: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
-	11, // 7: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
-	12, // 8: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
+	12, // 6: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
+	13, // 7: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
+	14, // 8: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
 	2,  // 9: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
-	26, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
+	28, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
 	2,  // 11: muster.v1.JobReportReply.run:type_name -> muster.v1.AcctRow
-	17, // 12: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
-	26, // 13: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
-	19, // 14: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
-	18, // 15: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
-	19, // 16: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
+	19, // 12: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
+	28, // 13: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
+	21, // 14: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
+	20, // 15: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
+	21, // 16: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
 	17, // [17:17] is the sub-list for method output_type
 	17, // [17:17] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
@@ -2872,22 +3017,22 @@ func file_accounting_proto_init() {
 	}
 	file_job_proto_init_once()
 	file_agent_proto_init_once()
-	file_accounting_proto_msgTypes[12].OneofWrappers = []any{
+	file_accounting_proto_msgTypes[14].OneofWrappers = []any{
 		(*Cell_Text)(nil),
 		(*Cell_Int)(nil),
 		(*Cell_Float)(nil),
 		(*Cell_Null)(nil),
 	}
-	file_accounting_proto_msgTypes[16].OneofWrappers = []any{}
-	file_accounting_proto_msgTypes[17].OneofWrappers = []any{}
 	file_accounting_proto_msgTypes[18].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[19].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_accounting_proto_rawDesc), len(file_accounting_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -65,13 +65,14 @@ const file_service_proto_rawDesc = "" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
 	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
-	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xdb\x04\n" +
+	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\x9f\x05\n" +
 	"\n" +
 	"Accounting\x127\n" +
 	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\"\x03\x90\x02\x01\x12<\n" +
 	"\aJobRows\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\"\x03\x90\x02\x010\x01\x12F\n" +
 	"\aScripts\x12\x1a.muster.v1.AcctScriptQuery\x1a\x1a.muster.v1.AcctScriptReply\"\x03\x90\x02\x01\x121\n" +
-	"\x03Sql\x12\x13.muster.v1.SqlQuery\x1a\x13.muster.v1.SqlReply0\x01\x12=\n" +
+	"\x03Sql\x12\x13.muster.v1.SqlQuery\x1a\x13.muster.v1.SqlReply0\x01\x12B\n" +
+	"\bMaintain\x12\x1a.muster.v1.MaintainRequest\x1a\x18.muster.v1.MaintainReply0\x01\x12=\n" +
 	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\"\x03\x90\x02\x01\x12@\n" +
 	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\"\x03\x90\x02\x01\x12F\n" +
 	"\tJobReport\x12\x19.muster.v1.JobReportQuery\x1a\x19.muster.v1.JobReportReply\"\x03\x90\x02\x01\x12=\n" +
@@ -111,46 +112,48 @@ var file_service_proto_goTypes = []any{
 	(*v1.AcctQuery)(nil),               // 29: muster.v1.AcctQuery
 	(*v1.AcctScriptQuery)(nil),         // 30: muster.v1.AcctScriptQuery
 	(*v1.SqlQuery)(nil),                // 31: muster.v1.SqlQuery
-	(*v1.ReportQuery)(nil),             // 32: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 33: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 34: muster.v1.JobReportQuery
-	(*v1.AdviceQuery)(nil),             // 35: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 36: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 37: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 38: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 39: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 40: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 41: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 42: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 43: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 44: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 45: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 46: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 47: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 48: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 49: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 50: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 51: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 52: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 53: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 54: muster.v1.CreateTokenReply
-	(*v1.CreateUserTokenReply)(nil),    // 55: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 56: muster.v1.ShutdownReply
-	(*v1.ReservationsReply)(nil),       // 57: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 58: muster.v1.ReservationChangeReply
-	(*v1.EnrolReply)(nil),              // 59: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 60: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 61: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 62: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 63: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 64: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 65: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 66: muster.v1.SqlReply
-	(*v1.ReportReply)(nil),             // 67: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 68: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 69: muster.v1.JobReportReply
-	(*v1.AdviceReply)(nil),             // 70: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 71: muster.v1.AccountingStatusReply
+	(*v1.MaintainRequest)(nil),         // 32: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),             // 33: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 34: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 35: muster.v1.JobReportQuery
+	(*v1.AdviceQuery)(nil),             // 36: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 37: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 38: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 39: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 40: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 41: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 42: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 43: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 44: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 45: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 46: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 47: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 48: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 49: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 50: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 51: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 52: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 53: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 54: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 55: muster.v1.CreateTokenReply
+	(*v1.CreateUserTokenReply)(nil),    // 56: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 57: muster.v1.ShutdownReply
+	(*v1.ReservationsReply)(nil),       // 58: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 59: muster.v1.ReservationChangeReply
+	(*v1.EnrolReply)(nil),              // 60: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 61: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 62: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 63: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 64: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 65: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 66: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 67: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 68: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 69: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 70: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 71: muster.v1.JobReportReply
+	(*v1.AdviceReply)(nil),             // 72: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 73: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -188,53 +191,55 @@ var file_service_proto_depIdxs = []int32{
 	29, // 32: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
 	30, // 33: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
 	31, // 34: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	32, // 35: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	33, // 36: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	34, // 37: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	35, // 38: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	36, // 39: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	37, // 40: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	37, // 41: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	38, // 42: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	38, // 43: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	39, // 44: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	40, // 45: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	40, // 46: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	41, // 47: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	42, // 48: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	43, // 49: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	44, // 50: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	45, // 51: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	46, // 52: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	47, // 53: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	48, // 54: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	49, // 55: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	50, // 56: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	51, // 57: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	52, // 58: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	53, // 59: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	54, // 60: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	55, // 61: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	56, // 62: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	57, // 63: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	58, // 64: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	59, // 65: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	59, // 66: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	60, // 67: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	61, // 68: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	62, // 69: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	63, // 70: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	64, // 71: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	64, // 72: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	65, // 73: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	66, // 74: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	67, // 75: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	68, // 76: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	69, // 77: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	70, // 78: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	71, // 79: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	40, // [40:80] is the sub-list for method output_type
-	0,  // [0:40] is the sub-list for method input_type
+	32, // 35: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	33, // 36: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	34, // 37: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	35, // 38: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	36, // 39: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	37, // 40: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	38, // 41: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	38, // 42: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	39, // 43: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	39, // 44: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	40, // 45: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	41, // 46: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	41, // 47: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	42, // 48: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	43, // 49: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	44, // 50: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	45, // 51: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	46, // 52: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	47, // 53: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	48, // 54: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	49, // 55: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	50, // 56: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	51, // 57: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	52, // 58: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	53, // 59: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	54, // 60: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	55, // 61: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	56, // 62: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	57, // 63: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	58, // 64: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	59, // 65: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	60, // 66: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	60, // 67: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	61, // 68: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	62, // 69: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	63, // 70: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	64, // 71: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	65, // 72: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	65, // 73: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	66, // 74: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	67, // 75: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	68, // 76: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	69, // 77: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	70, // 78: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	71, // 79: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	72, // 80: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	73, // 81: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	41, // [41:82] is the sub-list for method output_type
+	0,  // [0:41] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -1417,6 +1417,7 @@ const (
 	Accounting_JobRows_FullMethodName   = "/muster.v1.Accounting/JobRows"
 	Accounting_Scripts_FullMethodName   = "/muster.v1.Accounting/Scripts"
 	Accounting_Sql_FullMethodName       = "/muster.v1.Accounting/Sql"
+	Accounting_Maintain_FullMethodName  = "/muster.v1.Accounting/Maintain"
 	Accounting_Report_FullMethodName    = "/muster.v1.Accounting/Report"
 	Accounting_Reasons_FullMethodName   = "/muster.v1.Accounting/Reasons"
 	Accounting_JobReport_FullMethodName = "/muster.v1.Accounting/JobReport"
@@ -1435,6 +1436,8 @@ type AccountingClient interface {
 	JobRows(ctx context.Context, in *v1.AcctQuery, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.AcctReply], error)
 	Scripts(ctx context.Context, in *v1.AcctScriptQuery, opts ...grpc.CallOption) (*v1.AcctScriptReply, error)
 	Sql(ctx context.Context, in *v1.SqlQuery, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.SqlReply], error)
+	// Maintain takes care of the store, for administrators.
+	Maintain(ctx context.Context, in *v1.MaintainRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.MaintainReply], error)
 	Report(ctx context.Context, in *v1.ReportQuery, opts ...grpc.CallOption) (*v1.ReportReply, error)
 	// Reasons tells why one job waited, over its whole life and after it.
 	Reasons(ctx context.Context, in *v1.ReasonsQuery, opts ...grpc.CallOption) (*v1.ReasonsReply, error)
@@ -1510,6 +1513,25 @@ func (c *accountingClient) Sql(ctx context.Context, in *v1.SqlQuery, opts ...grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Accounting_SqlClient = grpc.ServerStreamingClient[v1.SqlReply]
 
+func (c *accountingClient) Maintain(ctx context.Context, in *v1.MaintainRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.MaintainReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Accounting_ServiceDesc.Streams[2], Accounting_Maintain_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.MaintainRequest, v1.MaintainReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Accounting_MaintainClient = grpc.ServerStreamingClient[v1.MaintainReply]
+
 func (c *accountingClient) Report(ctx context.Context, in *v1.ReportQuery, opts ...grpc.CallOption) (*v1.ReportReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.ReportReply)
@@ -1571,6 +1593,8 @@ type AccountingServer interface {
 	JobRows(*v1.AcctQuery, grpc.ServerStreamingServer[v1.AcctReply]) error
 	Scripts(context.Context, *v1.AcctScriptQuery) (*v1.AcctScriptReply, error)
 	Sql(*v1.SqlQuery, grpc.ServerStreamingServer[v1.SqlReply]) error
+	// Maintain takes care of the store, for administrators.
+	Maintain(*v1.MaintainRequest, grpc.ServerStreamingServer[v1.MaintainReply]) error
 	Report(context.Context, *v1.ReportQuery) (*v1.ReportReply, error)
 	// Reasons tells why one job waited, over its whole life and after it.
 	Reasons(context.Context, *v1.ReasonsQuery) (*v1.ReasonsReply, error)
@@ -1599,6 +1623,9 @@ func (UnimplementedAccountingServer) Scripts(context.Context, *v1.AcctScriptQuer
 }
 func (UnimplementedAccountingServer) Sql(*v1.SqlQuery, grpc.ServerStreamingServer[v1.SqlReply]) error {
 	return status.Error(codes.Unimplemented, "method Sql not implemented")
+}
+func (UnimplementedAccountingServer) Maintain(*v1.MaintainRequest, grpc.ServerStreamingServer[v1.MaintainReply]) error {
+	return status.Error(codes.Unimplemented, "method Maintain not implemented")
 }
 func (UnimplementedAccountingServer) Report(context.Context, *v1.ReportQuery) (*v1.ReportReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
@@ -1693,6 +1720,17 @@ func _Accounting_Sql_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Accounting_SqlServer = grpc.ServerStreamingServer[v1.SqlReply]
+
+func _Accounting_Maintain_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.MaintainRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AccountingServer).Maintain(m, &grpc.GenericServerStream[v1.MaintainRequest, v1.MaintainReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Accounting_MaintainServer = grpc.ServerStreamingServer[v1.MaintainReply]
 
 func _Accounting_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.ReportQuery)
@@ -1829,6 +1867,11 @@ var Accounting_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Sql",
 			Handler:       _Accounting_Sql_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Maintain",
+			Handler:       _Accounting_Maintain_Handler,
 			ServerStreams: true,
 		},
 	},

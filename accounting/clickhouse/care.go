@@ -1,0 +1,250 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/musterhpc/muster/accounting/query"
+)
+
+// Backup copies the store to a name in the engine's folder of backups. The
+// position goes first: rows that come meanwhile are then beyond it, and
+// Restore drops them, so that they are counted again from the ledger.
+func (s *Store) Backup(ctx context.Context, name string) error {
+	if !backupName(name) {
+		return fmt.Errorf("%q is no name for a backup: letters, digits, points and lines", name)
+	}
+	for _, sql := range []string{
+		"BACKUP TABLE " + s.table("ingest") + " TO File(" + quoteText(name+".position") + ")",
+		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + s.table("ingest") + " TO File(" + quoteText(name) + ")",
+	} {
+		if err := s.conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("back up the accounting store: %w", err)
+		}
+	}
+	return nil
+}
+
+// Restore replaces the store by a backup. Nobody may write meanwhile.
+func (s *Store) Restore(ctx context.Context, name string) error {
+	if !backupName(name) {
+		return fmt.Errorf("%q is no name for a backup", name)
+	}
+	// Into a database of its own first: a backup that cannot be read must not
+	// cost what is there.
+	fresh := s.db + "_restored"
+	q, f := quoteName(s.db), quoteName(fresh)
+	run := func(list ...string) error {
+		for _, sql := range list {
+			if err := s.conn.Exec(ctx, sql); err != nil {
+				return fmt.Errorf("restore the accounting store: %w", err)
+			}
+		}
+		return nil
+	}
+	err := run("DROP DATABASE IF EXISTS "+f+" SYNC",
+		"RESTORE DATABASE "+q+" AS "+f+" FROM File("+quoteText(name)+")",
+		"RESTORE TABLE "+q+".ingest AS "+f+".ingest FROM File("+quoteText(name+".position")+")")
+	if err != nil {
+		return err
+	}
+	beyond, err := s.beyond(ctx, f)
+	if err != nil {
+		return err
+	}
+	for _, t := range schema() {
+		if t.name != "tally_snapshots" && slices.ContainsFunc(t.columns, func(c columnDef) bool { return c.name == "seq" }) {
+			if err := run("ALTER TABLE " + f + "." + t.name + " DELETE WHERE " + beyond + " SETTINGS mutations_sync = 1"); err != nil {
+				return err
+			}
+		}
+	}
+	// An intent of the time of the backup is about rows that are gone.
+	return run("ALTER TABLE "+f+".ingest DELETE WHERE phase = 'intent' SETTINGS mutations_sync = 1",
+		"DROP DATABASE IF EXISTS "+q+" SYNC", "RENAME DATABASE "+f+" TO "+q)
+}
+
+// beyond is the condition on rows that came behind the position of their
+// ledger.
+func (s *Store) beyond(ctx context.Context, db string) (string, error) {
+	text := "false"
+	err := s.Query(ctx, query.Query{SQL: "SELECT toString(ledger), argMax(last, n) FROM " + db + ".ingest WHERE phase = 'done' GROUP BY ledger"}, func(scan func(...any) error) error {
+		var ledger string
+		var last uint64
+		if err := scan(&ledger, &last); err != nil {
+			return err
+		}
+		text += fmt.Sprintf(" OR (ledger = toUUID(%s) AND seq > %d)", quoteText(ledger), last)
+		return nil
+	})
+	return text, err
+}
+
+// backupName tells whether a name is one for a backup.
+func backupName(name string) bool {
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 100 && !strings.HasPrefix(name, ".")
+}
+
+// clockOff is how far the server's clock may be from ours.
+const clockOff = 5 * time.Second
+
+// diskLeast is the free space below which a store is in danger.
+const diskLeast = 1 << 30
+
+// partsMost is how many parts of a table are still healthy.
+const partsMost = 1000
+
+// Examine looks for what is wrong with the store itself.
+func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, error) {
+	var out []query.Finding
+	add := func(bad bool, name, format string, args ...any) {
+		out = append(out, query.Finding{Name: name, Detail: fmt.Sprintf(format, args...), Bad: bad})
+	}
+	var version string
+	var now time.Time
+	if err := s.conn.QueryRow(ctx, "SELECT version(), now64(6)").Scan(&version, &now); err != nil {
+		return nil, fmt.Errorf("ask the accounting store: %w", err)
+	}
+	add(false, "engine", "ClickHouse %s at %s", version, s.target)
+	off := time.Since(now).Round(time.Millisecond)
+	add(off > clockOff || off < -clockOff, "clock", "the engine's differs by %s", off)
+	var have uint32
+	if err := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.table("schema_versions")).Scan(&have); err != nil {
+		return nil, fmt.Errorf("read the version of the accounting schema: %w", err)
+	}
+	add(have != SchemaVersion, "schema", "version %d, this release knows %d", have, SchemaVersion)
+	for _, step := range []func(context.Context, func(bool, string, string, ...any)) error{s.examineTables, s.examineParts} {
+		if err := step(ctx, add); err != nil {
+			return nil, err
+		}
+	}
+	done, intent, err := s.phases(ctx, ledger)
+	switch {
+	case err != nil:
+		return nil, err
+	case done == nil:
+		add(true, "position", "this ledger was never stored here")
+	case intent != nil && intent.last > done.last:
+		add(false, "position", "event %d; events %d to %d are being written, or were when the writer died", done.last, intent.first, intent.last)
+	default:
+		add(false, "position", "event %d", done.last)
+	}
+	return out, nil
+}
+
+// examineTables compares the tables with the schema.
+func (s *Store) examineTables(ctx context.Context, add func(bool, string, string, ...any)) error {
+	rows, err := s.conn.Query(ctx, "SELECT table, name, type FROM system.columns WHERE database = {db:String}", ch.Named("db", s.db))
+	if err != nil {
+		return fmt.Errorf("read the columns of the accounting store: %w", err)
+	}
+	defer rows.Close()
+	have := map[string]string{}
+	tables := map[string]bool{}
+	for rows.Next() {
+		var table, name, typ string
+		if err := rows.Scan(&table, &name, &typ); err != nil {
+			return fmt.Errorf("read the columns of the accounting store: %w", err)
+		}
+		have[table+"."+name], tables[table] = typ, true
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read the columns of the accounting store: %w", err)
+	}
+	var wrong []string
+	for _, t := range schema() {
+		for _, c := range t.columns {
+			want, _, _ := strings.Cut(c.typ, " DEFAULT ")
+			if got := have[t.name+"."+c.name]; got != want {
+				wrong = append(wrong, fmt.Sprintf("%s.%s is %q, not %s", t.name, c.name, got, want))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		add(true, "columns", "%d differ from the schema: %s", len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
+	} else {
+		add(false, "columns", "%d tables as this release makes them", len(schema()))
+	}
+	for t := range tables {
+		if strings.HasSuffix(t, rebuiltSuffix) {
+			add(true, "migration", "%s is left over from one that was broken off: the next start of the accounting ends it", t)
+		}
+	}
+	return nil
+}
+
+// examineParts looks at what lies on the disk.
+func (s *Store) examineParts(ctx context.Context, add func(bool, string, string, ...any)) error {
+	ask := func(sql string, each func(scan func(...any) error) error) error {
+		return s.Query(ctx, query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: s.db}}}, each)
+	}
+	err := ask("SELECT table, count(), sum(rows), sum(bytes_on_disk) FROM system.parts WHERE database = {db:String} AND active GROUP BY table ORDER BY table", func(scan func(...any) error) error {
+		var table string
+		var parts, rows, bytes uint64
+		if err := scan(&table, &parts, &rows, &bytes); err != nil {
+			return err
+		}
+		add(parts > partsMost, "table "+table, "%d rows, %.1f MiB, %d parts", rows, float64(bytes)/(1<<20), parts)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = ask("SELECT count(), groupArray(3)(concat(table, ' ', name, ' ', reason)) FROM system.detached_parts WHERE database = {db:String}", func(scan func(...any) error) error {
+		var n uint64
+		var some []string
+		if err := scan(&n, &some); err != nil {
+			return err
+		}
+		add(n > 0, "detached parts", "%d %s", n, strings.Join(some, "; "))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = ask("SELECT count(), countIf(latest_fail_reason != ''), anyIf(latest_fail_reason, latest_fail_reason != '') FROM system.mutations WHERE database = {db:String} AND NOT is_done", func(scan func(...any) error) error {
+		var open, failed uint64
+		var why string
+		if err := scan(&open, &failed, &why); err != nil {
+			return err
+		}
+		add(failed > 0, "mutations", "%d open, %d failing %s", open, failed, why)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = ask("SELECT count() - uniqExact(ledger, uid, restarts) FROM "+s.table("jobs"), func(scan func(...any) error) error {
+		var n int64
+		if err := scan(&n); err != nil {
+			return err
+		}
+		add(n != 0, "runs twice", "%d", n)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return ask("SELECT name, free_space, total_space FROM system.disks", func(scan func(...any) error) error {
+		var name string
+		var free, total uint64
+		if err := scan(&name, &free, &total); err != nil {
+			return err
+		}
+		add(free < diskLeast, "disk "+name, "%.1f of %.1f GiB free", float64(free)/(1<<30), float64(total)/(1<<30))
+		return nil
+	})
+}
+
+// Exec runs a statement of an administrator.
+func (s *Store) Exec(ctx context.Context, sql string) error { return s.conn.Exec(ctx, sql) }

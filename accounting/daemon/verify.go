@@ -1,0 +1,175 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally"
+)
+
+// verifyRows is how many rows are counted at once.
+const verifyRows = 50_000
+
+// verifyTell is after how many events the caller hears how far it is.
+const verifyTell = 500_000
+
+// verify counts the whole ledger again, as if for an empty store, and compares
+// with what is stored up to the store's position. The store is asked first:
+// it goes on growing meanwhile.
+func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found []query.Finding, err error) {
+	scope, _, err := d.scope(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	stored := map[string][]uint64{}
+	for _, t := range query.SumTables() {
+		err := d.cfg.Store.Query(ctx, query.Totals(scope, t), func(scan func(...any) error) error {
+			var sums []uint64
+			err := scan(&sums)
+			stored[t.Name] = sums
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	counted := sums{}
+	if err := d.recount(ctx, scope.Seq, counted, tell); err != nil {
+		return nil, err
+	}
+	for _, t := range query.SumTables() {
+		f := query.Finding{Name: t.Name, Detail: fmt.Sprintf("%d rows", counted.of(t.Name, len(t.Sums))[0])}
+		for i, sum := range t.Sums {
+			have, want := stored[t.Name][i], counted.of(t.Name, len(t.Sums))[i]
+			if have != want {
+				f.Bad = true
+				f.Detail += fmt.Sprintf("; %s: the store has %d, the ledger gives %d", sum.Name, have, want)
+			}
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
+
+// recount folds the ledger from its first event to one.
+func (d *Daemon) recount(ctx context.Context, last uint64, into sums, tell func(done, of uint64)) error {
+	cursor, err := d.cfg.Source.Open(ctx, 1)
+	if err != nil {
+		return fmt.Errorf("read the ledger from its beginning: %w", err)
+	}
+	t := tally.New()
+	told := uint64(0)
+	for t.Seq() < last {
+		e, err := cursor.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("read the ledger: %w", err)
+		}
+		if e.Last < e.First {
+			continue
+		}
+		events, err := d.cfg.Codec.Decode(e.Events)
+		if err != nil {
+			return fmt.Errorf("read the ledger: %w", err)
+		}
+		for i := range events {
+			if events[i].Seq <= t.Seq() {
+				continue
+			}
+			if err := t.Apply(&events[i]); err != nil {
+				return fmt.Errorf("count: %w", err)
+			}
+		}
+		if t.Rows() >= verifyRows {
+			into.add(t.Take())
+		}
+		if t.Seq() >= told+verifyTell {
+			told = t.Seq()
+			tell(told, last)
+		}
+	}
+	into.add(t.Take())
+	for _, r := range t.AllLive() {
+		into.put("live", r.UID)
+	}
+	return nil
+}
+
+// sums are the figures of query.SumTables over rows.
+type sums map[string][]uint64
+
+func (s sums) of(table string, n int) []uint64 {
+	if len(s[table]) < n {
+		s[table] = append(s[table], make([]uint64, n-len(s[table]))...)
+	}
+	return s[table]
+}
+
+// put counts a row.
+func (s sums) put(table string, values ...uint64) {
+	have := s.of(table, len(values)+1)
+	have[0]++
+	for i, v := range values {
+		have[i+1] += v
+	}
+}
+
+// add counts the rows of a batch.
+func (s sums) add(b *tally.Batch) {
+	n := func(v int64) uint64 { return uint64(v) }
+	cpu := func(u *tally.Used) uint64 { return n(u.UserCPU + u.SystemCPU) }
+	for i := range b.Events {
+		s.put("events", b.Events[i].UID, uint64(len(b.Events[i].Body)))
+	}
+	for i := range b.Jobs {
+		r := &b.Jobs[i]
+		span, bad := uint64(0), uint64(0)
+		if r.Start != 0 {
+			span = n(r.End - r.Start)
+		}
+		if r.Exit.Code != 0 {
+			bad = 1
+		}
+		s.put("jobs", r.UID, r.Count, span, n(r.Alloc.CPUs)*span, n(r.Alloc.GPUs)*span, cpu(&r.Used), bad)
+	}
+	for i := range b.Steps {
+		r := &b.Steps[i]
+		s.put("steps", r.UID, n(r.End-r.Start), cpu(&r.Used))
+	}
+	for i := range b.Nodes {
+		r := &b.Nodes[i]
+		s.put("job_nodes", r.UID, n(r.CPUs)*n(r.To-r.From), cpu(&r.Used))
+	}
+	for i := range b.GPUs {
+		r := &b.GPUs[i]
+		s.put("job_gpus", r.UID, n(r.To-r.From), n(r.Util))
+	}
+	for i := range b.NodeStates {
+		s.put("node_states", n(b.NodeStates[i].CPUs), n(b.NodeStates[i].At))
+	}
+	for i := range b.Reasons {
+		s.put("pending_reasons", b.Reasons[i].UID, n(b.Reasons[i].At))
+	}
+	for i := range b.Associations {
+		s.put("associations", uint64(b.Associations[i].ID))
+	}
+}
+
+// examine looks for what is wrong with accounting.
+func (d *Daemon) examine(ctx context.Context) ([]query.Finding, error) {
+	st := d.Status()
+	d.mu.Lock()
+	ledger := d.ledger
+	d.mu.Unlock()
+	out := []query.Finding{{Name: "ingest", Detail: fmt.Sprintf("event %d of %d is stored, %d missing, the oldest %.1f s old", st.Seq, st.Head, st.Head-min(st.Head, st.Seq), float64(st.Lag)/1e9),
+		Bad: !st.Up || st.Lag > lagBad}}
+	if st.Error != nil {
+		out = append(out, query.Finding{Name: "error", Detail: st.Error.Error(), Bad: true})
+	}
+	more, err := d.cfg.Store.Examine(ctx, ledger)
+	return slices.Concat(out, more), err
+}
+
+// lagBad is how old an event may be that is not stored.
+const lagBad = 60_000_000_000

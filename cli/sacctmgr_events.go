@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// showEvents lists when nodes were not up, since the midnight before the last
+// where nothing else is said.
+func (c *call) showEvents(w words) error {
+	now := c.Now().In(c.Loc)
+	q := &apiv1.ReportQuery{Report: "node events", Zone: zoneName(c.Env), End: now.UnixNano(),
+		Start: time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, c.Loc).UnixNano()}
+	if contains(w.bare, "all_time") {
+		q.Start = 1
+	}
+	for key, to := range map[string]*int64{"start": &q.Start, "end": &q.End} {
+		if text, ok := get(w.where, key); ok {
+			sec, err := format.ParseTime(text, format.Moment{Now: now.Unix(), Loc: c.Loc, Past: true})
+			if err != nil {
+				return fail(1, badTime(text))
+			}
+			*to = max(sec*second, 1)
+		}
+	}
+	if text, ok := get(w.where, "node", "nodes"); ok {
+		names, err := hostlist.Expand(text)
+		if err != nil {
+			return c.errorf("%v", err)
+		}
+		q.Nodes = names
+	}
+	var rep apiv1.ReportReply
+	if err := c.askFresh(methodAcctReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+		return err
+	}
+	c.warnBehind(rep.GetBehind())
+	var rows []*policyRow
+	for _, r := range rep.GetRows() {
+		var texts []string
+		for i, col := range rep.GetColumns() {
+			cell := r.GetCells()[i]
+			if col.GetUnit() == "time" {
+				texts = append(texts, c.time(cell.GetInt()))
+			} else {
+				texts = append(texts, cell.GetText())
+			}
+		}
+		rows = append(rows, &policyRow{more: texts})
+	}
+	shown, err := c.policyColumns(cells("Cluster", 10, "NodeName", 15, "TimeStart", 19, "TimeEnd", 19, "State", 6, "Reason", 30, "User", 15), nil, w)
+	if err != nil {
+		return err
+	}
+	s := policyShow{}
+	return c.write(s.text(c.tableStyle(), shown, rows))
+}
+
+// showRunaway lists jobs that accounting takes for open and the controller
+// does not know, or knows to be over. Accounting is a projection of the
+// ledger, so that there should be none.
+func (c *call) showRunaway() error {
+	var jobs apiv1.ListJobsReply
+	if err := c.ask(methodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, &jobs); err != nil {
+		return err
+	}
+	known := map[uint64]bool{}
+	for _, j := range jobs.GetJobs() {
+		known[j.GetUid()] = !spec.JobState(j.GetState()).Terminal() || j.GetCompleting()
+	}
+	cluster, behind := "", uint64(0)
+	var lost []*apiv1.AcctRow
+	req := &apiv1.AcctQuery{AllUsers: true, AllocationsOnly: true, States: []uint32{uint32(spec.Pending), uint32(spec.Running), uint32(spec.Suspended)}, Start: c.Now().UnixNano()}
+	err := c.acctStream(req, func(rep *apiv1.AcctReply) error {
+		cluster, behind = rep.GetCluster(), rep.GetBehind()
+		for _, r := range rep.GetRows() {
+			if r.GetEnd() == 0 && !known[r.GetUid()] && r.GetSubmit() < jobs.GetNow() {
+				lost = append(lost, r)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.warnBehind(behind)
+	if len(lost) == 0 {
+		return c.write([]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster + "\n"))
+	}
+	var rows []*policyRow
+	for _, r := range lost {
+		rows = append(rows, &policyRow{more: []string{acctID(r), r.GetName(), r.GetPartition(), cluster, r.GetState(), c.time(r.GetSubmit()), c.time(r.GetStart()), c.time(r.GetEnd())}})
+	}
+	shown, err := c.policyColumns(cells("ID", 12, "Name", 10, "Partition", 10, "Cluster", 10, "State", 10, "TimeSubmit", 19, "TimeStart", 19, "TimeEnd", 19), nil, words{})
+	if err != nil {
+		return err
+	}
+	s := policyShow{}
+	b := s.text(c.tableStyle(), shown, rows)
+	return c.write(fmt.Appendf(nil, "NOTE: Runaway jobs are jobs that don't exist in the controller but are considered pending, running or suspended in accounting\n%s", b))
+}
