@@ -109,7 +109,7 @@ func (p *pictures) of(v *view.View, src *Source) *picture {
 // families lists everything /metrics can serve for a Muster cluster.
 func families() []family {
 	var out []family
-	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), schedulerFamilies(), ledgerFamilies(), buildFamilies(),
+	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), shareFamilies(), schedulerFamilies(), ledgerFamilies(), buildFamilies(),
 		raftFamilies(), apiFamilies(), accountingFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
 		out = append(out, list...)
 	}

@@ -56,6 +56,10 @@ func lab(t *testing.T) *view.View {
 	}
 	do(scheduler.UpdateNode{Node: "n2", State: event.NodeDrain, Reason: "fan"})
 	do(scheduler.Policy{Events: []event.Event{&event.NodeLost{Node: "n3", LastSeen: tr.Now}}})
+	do(scheduler.Policy{Events: []event.Event{
+		&event.AccountPut{Account: spec.Account{Name: "root"}}, &event.AccountPut{Account: spec.Account{Name: "ml", Parent: "root"}},
+		&event.AssociationPut{Association: spec.Association{ID: 1, Account: "root"}}, &event.AssociationPut{Association: spec.Association{ID: 2, Account: "ml", Parent: 1, Shares: 3}},
+		&event.ReservationPut{Reservation: spec.Reservation{Name: "r", Start: tr.Now - 1, End: tr.Now.Add(spec.Day), Nodes: []string{"n3"}}}}})
 	do(scheduler.GPUReport{Node: "n1", Fault: spec.GPUFault{UUID: "n17", Kind: spec.GPUXID, XID: 79, Class: "fatal", At: tr.Now, Count: 2}})
 	submit := func(gpus int64) {
 		do(scheduler.Submit{Spec: &spec.JobSpec{User: "alice", UID: 1000, Name: "j", QOS: "normal", Licenses: []spec.Count{{Name: "matlab", N: 2}}, Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: gpus}}}}})

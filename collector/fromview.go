@@ -8,7 +8,9 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/fair"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/fixed"
 )
 
 // fromView draws the picture of a published view.
@@ -24,6 +26,7 @@ func fromView(v *view.View, live func() map[string]Live, version string) *pictur
 	}
 	b.nodes(v.Plan, beats)
 	b.parts()
+	b.reservations()
 	for _, c := range st.Config.Licenses {
 		used := int64(0)
 		for _, u := range st.Licenses {
@@ -267,38 +270,57 @@ func schedOf(v *view.View) schedRow {
 	return r
 }
 
-// sharesOf lists the associations with what they are entitled to: their shares
-// as a part of the cluster's, down the tree.
+// sharesOf lists the associations with what they are entitled to and what they
+// have used, as sshare shows them: one row for each account and user.
 func sharesOf(st *state.State) []shareRow {
-	list := st.Policy.Assocs
-	siblings := map[uint32]int64{}
-	raw := func(a *spec.Association) int64 { return max(a.Shares, 1) }
-	for i := range list {
-		if !list[i].SharesParent {
-			siblings[list[i].Parent] += raw(&list[i])
+	tree := fair.Of(st)
+	part := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
+	out := make([]shareRow, 0, len(tree.Shares))
+	for i := range tree.Shares {
+		s := &tree.Shares[i]
+		if s.Assoc.Partition != "" {
+			continue
 		}
-	}
-	norm := map[uint32]float64{}
-	var of func(a *spec.Association, depth int) float64
-	of = func(a *spec.Association, depth int) float64 {
-		if v, ok := norm[a.ID]; ok {
-			return v
+		row := shareRow{Account: s.Assoc.Account, User: s.Assoc.User, RawShares: s.Shares, RawUsage: float64(s.Raw.Hi), NormUsage: part(s.Used), EffectUsage: part(s.Effect),
+			Factor: part(s.Factor), HasFactor: s.User || !tree.Fair, HasUsage: true}
+		if s.Up >= 0 && s.Siblings > 0 {
+			row.NormShares = float64(s.Shares) / float64(s.Siblings)
 		}
-		v := 1.0
-		if up := st.Policy.Assoc(a.Parent); up != nil && a.Parent != a.ID && depth < 64 {
-			v = of(up, depth+1)
-			if !a.SharesParent {
-				v *= float64(raw(a)) / float64(max(siblings[a.Parent], 1))
-			}
+		if s.Up >= 0 && !tree.Fair {
+			row.NormShares = part(s.Norm)
 		}
-		norm[a.ID] = v
-		return v
-	}
-	out := make([]shareRow, 0, len(list))
-	for i := range list {
-		if a := &list[i]; a.Partition == "" { // one row for each account and user
-			out = append(out, shareRow{Account: a.Account, User: a.User, RawShares: raw(a), NormShares: of(a, 0)})
-		}
+		out = append(out, row)
 	}
 	return out
+}
+
+// reservations shows those of the state, and marks the nodes that one holds now.
+func (b *viewBuilder) reservations() {
+	byName := make(map[string]int32, len(b.p.nodes))
+	for i := range b.p.nodes {
+		byName[b.p.nodes[i].Name] = int32(i)
+	}
+	for i := range b.st.Reservations {
+		r := &b.st.Reservations[i]
+		row := reservationRow{Name: r.Name, State: "INACTIVE", Nodes: strings.Join(r.Nodes, ","), Partition: r.Part, Flags: r.Flags.String(), Users: strings.Join(r.Users, ","),
+			Accounts: strings.Join(r.Accounts, ","), Start: r.Start, End: r.End, NodeCount: int64(len(r.Nodes)), Cores: r.TRES.CPU}
+		active := r.Start <= b.st.At && b.st.At < r.End
+		if active {
+			row.State = "ACTIVE"
+		}
+		for _, name := range r.Nodes {
+			k, ok := byName[name]
+			if !ok {
+				continue
+			}
+			row.members = append(row.members, k)
+			if active {
+				b.p.nodes[k].Flags |= nodeResv
+				if r.Flags.Has(spec.ResvMaint) {
+					b.p.nodes[k].Flags |= nodeMaint
+				}
+			}
+		}
+		b.p.resvs = append(b.p.resvs, row)
+	}
 }

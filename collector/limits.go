@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"strings"
+
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -31,6 +33,38 @@ func policyFamilies() []family {
 					}
 				})
 			}},
+	}
+}
+
+// shareFamilies compare what accounts are entitled to with what they used.
+//
+//muster:table one entry for each metric
+func shareFamilies() []family {
+	const src, card = "shares and decayed use of the associations", "accounts"
+	each := func(m catalogue.Metric, amount func(r *shareRow) float64) family {
+		return family{m, func(s *scrape) {
+			for i := range s.pic.shares {
+				if r := &s.pic.shares[i]; r.User == "" && r.HasUsage && r.Account != "root" {
+					s.send(amount(r), r.Account)
+				}
+			}
+		}}
+	}
+	return []family{
+		each(gauge("muster_account_shares_ratio", "Part of its siblings' shares that an account has.", catalogue.Ratio, src, card, "account"), func(r *shareRow) float64 { return r.NormShares }),
+		each(gauge("muster_account_usage_ratio", "Part of its siblings' decayed use that is an account's: above its shares, it has had more than its part.", catalogue.Ratio, src, card, "account"),
+			func(r *shareRow) float64 { return r.EffectUsage }),
+		each(gauge("muster_account_billing_seconds", "Decayed use of an account in billing units x seconds.", catalogue.Seconds, src, card, "account"), func(r *shareRow) float64 { return r.RawUsage }),
+		{gauge("muster_reservation_nodes", "Nodes of a reservation, by whether it holds them now.", catalogue.None, "reservations", "reservations", "reservation", "state"), func(s *scrape) {
+			for i := range s.pic.resvs {
+				s.send(float64(s.pic.resvs[i].NodeCount), s.pic.resvs[i].Name, strings.ToLower(s.pic.resvs[i].State))
+			}
+		}},
+		{gauge("muster_reservation_end_timestamp_seconds", "When a reservation ends.", catalogue.Seconds, "reservations", "reservations", "reservation"), func(s *scrape) {
+			for i := range s.pic.resvs {
+				s.send(float64(s.pic.resvs[i].End.Unix()), s.pic.resvs[i].Name)
+			}
+		}},
 	}
 }
 

@@ -433,6 +433,7 @@ type shareRow struct {
 	NormShares    float64
 	RawUsage      float64 // TRES-seconds, decayed
 	NormUsage     float64
+	EffectUsage   float64 // of the siblings together: what the factor compares with the shares
 	Factor        float64
 	HasFactor     bool
 	HasUsage      bool
