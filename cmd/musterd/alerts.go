@@ -127,7 +127,11 @@ func alertsCheck(o alertsOptions, out io.Writer) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s: %d alerts, receivers: %s\n", o.config, len(alerts.All()), strings.Join(s.Receivers(), ", "))
+	receivers := strings.Join(s.Receivers(), ", ")
+	if receivers == "" {
+		receivers = "none, so nobody is told"
+	}
+	fmt.Fprintf(out, "%s: %d alerts, receivers: %s\n", o.config, len(alerts.All()), receivers)
 	return nil
 }
 
