@@ -69,7 +69,7 @@ func samples() map[string]map[string]sample {
 		},
 		"scancel": {
 			"account": s("ml"), "batch": s(""), "clusters": s("other"), "full": s(""), "interactive": s(""), "jobname": s("x"), "name": s("x"), "me": on("scancel 4", ""), "nodelist": s("node1"), "partition": s("gpu"),
-			"qos": s("q"), "quiet": on("scancel 87", ""), "signal": s("USR1"), "state": s("PENDING"), "user": on("scancel 4", "bob"), "verbose": on("scancel 4", ""), "wckey": s("w"),
+			"qos": s("q"), "reservation": s("r"), "quiet": on("scancel 87", ""), "signal": s("USR1"), "state": s("PENDING"), "user": on("scancel 4", "bob"), "verbose": on("scancel 4", ""), "wckey": s("w"),
 		},
 		"scontrol": {
 			"all": on("scontrol show partition", ""), "clusters": s("other"), "details": s(""), "hide": on("scontrol --all show partition", ""), "json": s(""), "oneliner": s(""), "quiet": on("scontrol reconfigure", ""), "yaml": s(""),

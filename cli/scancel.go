@@ -38,7 +38,7 @@ among all that wait and run. Jobs that do not exist or have ended are no error.`
 			{Long: "partition", Short: "p", Arg: "<partition_name>", Env: "SCANCEL_PARTITION", Help: "only jobs in this partition"},
 			{Long: "qos", Short: "q", Arg: "<qos>", Env: "SCANCEL_QOS", Help: "only jobs of this QOS"},
 			{Long: "quiet", Short: "Q", Help: "report nothing, not even errors"},
-			{Long: "reservation", Short: "R", Arg: "<reservation_name>", Refused: "choose the jobs with squeue -R and give their ids"},
+			{Long: "reservation", Short: "R", Arg: "<reservation_name>", Help: "only jobs that ask for this reservation"},
 			{Long: "sibling", Arg: "<cluster_name>", Refused: "there is one cluster and no federation"},
 			{Long: "signal", Short: "s", Arg: "<signal_name>", Help: "send this signal instead of ending the job: KILL, SIGUSR1, 10"},
 			{Long: "state", Short: "t", Arg: "<job_state_name>", Env: "SCANCEL_STATE", Help: "only jobs in this state: PENDING, RUNNING, SUSPENDED"},
@@ -102,6 +102,7 @@ func (c *call) cancelFilter(f *apiv1.JobFilter) error {
 		}
 	}
 	f.Accounts, f.Names, f.Partitions, f.Qos, f.Users = o.List("account"), o.List("jobname"), o.List("partition"), o.List("qos"), o.List("user")
+	f.Reservations = o.List("reservation")
 	if o.On("name") {
 		f.Names = append(f.Names, o.List("name")...)
 	}
@@ -122,7 +123,7 @@ func (c *call) cancelFilter(f *apiv1.JobFilter) error {
 		}
 		f.States, f.Completing = states, completing
 	}
-	if len(f.Jobs)+len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.Qos)+len(f.Users)+len(f.Nodes)+len(f.States) == 0 && !o.On("wckey") {
+	if len(f.Jobs)+len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.Qos)+len(f.Reservations)+len(f.Users)+len(f.Nodes)+len(f.States) == 0 && !o.On("wckey") {
 		return c.errorf("No job identification provided")
 	}
 	return nil

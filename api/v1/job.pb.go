@@ -2180,6 +2180,7 @@ type JobFilter struct {
 	Nodes         []string               `protobuf:"bytes,8,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	AllStates     bool                   `protobuf:"varint,9,opt,name=all_states,json=allStates,proto3" json:"all_states,omitempty"`
 	Completing    bool                   `protobuf:"varint,10,opt,name=completing,proto3" json:"completing,omitempty"` // with states: also those completing
+	Reservations  []string               `protobuf:"bytes,20,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2284,6 +2285,13 @@ func (x *JobFilter) GetCompleting() bool {
 		return x.Completing
 	}
 	return false
+}
+
+func (x *JobFilter) GetReservations() []string {
+	if x != nil {
+		return x.Reservations
+	}
+	return nil
 }
 
 type ListJobsRequest struct {
@@ -3496,7 +3504,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04tres\x18\x05 \x01(\v2\x0f.muster.v1.TresR\x04tres\x12\x14\n" +
 	"\x05start\x18\x06 \x01(\x03R\x05start\x12\x10\n" +
 	"\x03end\x18\a \x01(\x03R\x03end\x12\x14\n" +
-	"\x05state\x18\b \x01(\rR\x05state\"\x86\x02\n" +
+	"\x05state\x18\b \x01(\rR\x05state\"\xaa\x02\n" +
 	"\tJobFilter\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12\x14\n" +
 	"\x05users\x18\x02 \x03(\tR\x05users\x12\x1a\n" +
@@ -3513,7 +3521,8 @@ const file_job_proto_rawDesc = "" +
 	"\n" +
 	"completing\x18\n" +
 	" \x01(\bR\n" +
-	"completing\"W\n" +
+	"completing\x12\"\n" +
+	"\freservations\x18\x14 \x03(\tR\freservations\"W\n" +
 	"\x0fListJobsRequest\x12,\n" +
 	"\x06filter\x18\x01 \x01(\v2\x14.muster.v1.JobFilterR\x06filter\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\bR\x06detail\"u\n" +

@@ -135,6 +135,7 @@ func (s *selection) match(j *state.Job) bool {
 	case !among(f.GetUsers(), j.Spec.User) && !among(f.GetUsers(), strconv.FormatUint(uint64(j.Spec.UID), 10)),
 		!among(f.GetAccounts(), j.Spec.Account),
 		!among(f.GetNames(), j.Spec.Name),
+		!among(f.GetReservations(), j.Spec.Place.Reservation),
 		!among(f.GetQos(), j.Spec.QOS):
 		return false
 	}
