@@ -79,6 +79,10 @@ func lab(t *testing.T) *view.View {
 }
 
 func source(v *view.View) Source {
+	kpis := []kpi.Value{{KPI: "wait_p95", By: kpi.ByCluster, Key: "lab", Window: "1d", Null: true}}
+	for i, k := range kpi.All() {
+		kpis = append(kpis, kpi.Value{KPI: k.Name, By: kpi.ByCluster, Key: "lab", Window: "1h", Value: float64(i) / 4})
+	}
 	calls := &Calls{}
 	calls.Observe("Cluster/Submit", "alice", 3*time.Millisecond, false)
 	calls.Observe("Cluster/Submit", "alice", time.Minute, true)
@@ -92,13 +96,7 @@ func source(v *view.View) Source {
 			return []kpi.Spent{{Budget: kpi.Budget{Account: "default", Start: v.State.At.Add(-spec.Day), End: v.State.At.Add(3 * spec.Day)}, Amount: 100, Spent: 25,
 				Recent: 20, Window: spec.Day, At: v.State.At}}
 		},
-		KPIs: func() []kpi.Value {
-			out := []kpi.Value{{KPI: "wait_p95", By: kpi.ByCluster, Key: "lab", Window: "1d", Null: true}}
-			for i, k := range kpi.All() {
-				out = append(out, kpi.Value{KPI: k.Name, By: kpi.ByCluster, Key: "lab", Window: "1h", Value: float64(i) / 4})
-			}
-			return out
-		}}
+		KPIs: func() []kpi.Value { return kpis }}
 }
 
 func scrapeText(t *testing.T, v *view.View) string {

@@ -296,6 +296,9 @@ func sharesOf(st *state.State) []shareRow {
 
 // reservations shows those of the state, and marks the nodes that one holds now.
 func (b *viewBuilder) reservations() {
+	if len(b.st.Reservations) == 0 {
+		return
+	}
 	byName := make(map[string]int32, len(b.p.nodes))
 	for i := range b.p.nodes {
 		byName[b.p.nodes[i].Name] = int32(i)
