@@ -220,6 +220,9 @@ func (p *pass) finish() *Outcome {
 	p.settleReasons()
 	p.out.Plan = view.NewPlan(p.now, p.st.Seq, p.plan, p.out.Exit == exitDepth)
 	p.out.Promises = &p.made
+	if len(p.made.list) > 1000 {
+		p.made.onNodes() // now, where it costs little beside the rest
+	}
 	return p.out
 }
 

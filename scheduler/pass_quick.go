@@ -143,24 +143,25 @@ func (p *pass) tryNow(q *quick, l *lot) (bool, error) {
 func (p *pass) startNow(q *quick, l *lot, m *member, task int64) (bool, error) {
 	ask := p.ask(l)
 	i, promised := p.kept[promiseKey{m.uid, task}]
+	began := false
 	if promised {
 		r := &p.opt.Keep.list[i]
 		p.line.Forget(q.local[i], r.slot.Start, r.limit)
 		ask.Anew(p.now)
 		defer func() {
-			if p.marks[m.uid]&touched == 0 {
+			if !began {
 				p.line.Promise(q.local[i], r.slot.Start, r.limit, r.uid)
 			}
 		}()
 	}
-	slot, ok := p.line.Earliest(ask, p.now, nil)
+	slot, ok := p.line.Earliest(ask, p.now, p.hint(m.uid, task)) // where it was promised, if it can
 	if !ok {
 		return p.skip(q, l), nil
 	}
 	if r, err := p.start(l, m, task, slot.Parts, l.demand.Limit); err != nil || r != nil {
 		return false, err
 	}
-	if task != spec.NoTask {
+	if began = true; task != spec.NoTask {
 		delete(p.kept, promiseKey{m.uid, task})
 		return true, nil // the next task of the record
 	}

@@ -138,6 +138,9 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(changes) > 0 && !changed.Config.Enforce.Limits {
+		fmt.Fprintln(w.errOut, "muster whatif: limits of a QOS change nothing here: AccountingStorageEnforce does not name limits")
+	}
 	res := &whatifResult{From: from.Unix(), To: to.Unix(), Jobs: len(old.Jobs), LeftOut: left}
 	for i, load := range []*replay.Workload{old, changed} {
 		r, err := replay.Run(ctx, load, replay.Rule{Name: "muster"}, nil)

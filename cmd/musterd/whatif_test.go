@@ -137,6 +137,9 @@ func TestWhatIf(t *testing.T) {
 	if r, errText, code = run("--conf", conf, "--json"); code != 0 || r.New.MeanWait != 0 || r.Old.MeanWait != 225 {
 		t.Errorf("with two nodes: exit %d, %s %+v", code, errText, r)
 	}
+	if _, errText, _ = run("--conf", conf, "--qos", "normal MaxJobsPerUser=1", "--json"); !strings.Contains(errText, "AccountingStorageEnforce does not name limits") {
+		t.Errorf("limits that are not enforced: %q", errText)
+	}
 	var out, errOut bytes.Buffer
 	if code := whatifCommand([]string{"--archive", dir, "--from", at(-spec.Minute), "--to", at(2 * spec.Hour), "--conf", conf}, &out, &errOut); code != 0 ||
 		!strings.Contains(out.String(), "mean wait                         225.0            0.0         -225.0 s") {
