@@ -17,6 +17,7 @@ gcc     gcc                 build  the GPU libraries are loaded through C, and t
 git     git                 build  versions and clean checks
 npm     npm                 build  fetches the ClickHouse engine library (or set MUSTER_LIBCHDB)
 /etc/ssl/certs/ca-certificates.crt ca-certificates build HTTPS of go and npm
+curl    curl                build  the tour asks the metrics
 diff    diffutils           test   comparisons of generated files
 ps      procps              test   the kill tests look at processes
 protoc  protobuf-compiler   test   make generate and make check
