@@ -208,6 +208,7 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	w.runUntil(w.now.Add(storm))
 	w.heal()
 	end := w.now.Add(bound)
+	w.runUntil(w.now.Add(500 * spec.Millisecond)) // between two ticks, of which the last is always on its way
 	for w.err == nil && w.now < end && !w.settled() {
 		w.runUntil(w.now.Add(10 * spec.Second))
 	}
