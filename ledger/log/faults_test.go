@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/log/logtest"
@@ -129,7 +130,7 @@ func diskFull(t *testing.T, seed uint64) {
 	l := mustOpen(t, simOptions(disk, m))
 	for range 4 {
 		disk.SetCapacity(disk.Used() + rng.Uint64N(40_000))
-		fillUp(t, l, h, rng)
+		waiting := fillUp(t, l, h, rng)
 		if head, err := l.Headroom(); err != nil || !head.Low() {
 			t.Fatalf("seed %d: headroom of a full disk %+v %v", seed, head, err)
 		}
@@ -142,6 +143,13 @@ func diskFull(t *testing.T, seed uint64) {
 		disk.SetCapacity(1 << 40)
 		if err := l.Resume(bg); err != nil {
 			t.Fatalf("seed %d: resume: %v", seed, err)
+		}
+		for _, w := range waiting {
+			pos, err := w.pending.Wait(bg)
+			if err != nil {
+				t.Fatalf("seed %d: batch %d was neither applied nor refused while the disk was full, and then failed: %v", seed, w.batch, err)
+			}
+			h.acked[pos] = w.batch
 		}
 		if n := len(m.Batches()); n != len(h.acked) {
 			t.Fatalf("seed %d: %d batches applied, %d acknowledged", seed, n, len(h.acked))
@@ -157,8 +165,16 @@ func diskFull(t *testing.T, seed uint64) {
 	mustClose(t, l)
 }
 
-// fillUp appends until the log fails.
-func fillUp(t *testing.T, l log.Log, h *history, rng *rand.Rand) {
+// late is a batch that is stored, and is applied when a leader can store again:
+// the log steps down over a later write before it has told of this one.
+type late struct {
+	pending log.Pending
+	batch   int
+}
+
+// fillUp appends until the log fails. What gets no answer while the disk is
+// full is returned.
+func fillUp(t *testing.T, l log.Log, h *history, rng *rand.Rand) (waiting []late) {
 	t.Helper()
 	for {
 		var ps []log.Pending
@@ -169,9 +185,13 @@ func fillUp(t *testing.T, l log.Log, h *history, rng *rand.Rand) {
 		}
 		failed := false
 		for i, p := range ps {
-			pos, err := p.Wait(bg)
+			ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+			pos, err := p.Wait(ctx)
+			cancel()
 			switch {
-			case err == nil && failed:
+			case errors.Is(err, context.DeadlineExceeded) && !failed:
+				waiting = append(waiting, late{p, first + i})
+			case err == nil && (failed || len(waiting) > 0):
 				t.Fatalf("batch %d was applied after one before it failed", first+i)
 			case err == nil:
 				h.acked[pos] = first + i
@@ -181,8 +201,8 @@ func fillUp(t *testing.T, l log.Log, h *history, rng *rand.Rand) {
 				t.Fatalf("batch %d: %v", first+i, err)
 			}
 		}
-		if failed {
-			return
+		if failed || len(waiting) > 0 {
+			return waiting
 		}
 	}
 }
