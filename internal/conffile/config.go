@@ -63,7 +63,8 @@ type Listen struct {
 	REST Addr `yaml:"rest"`
 	// Controller: /metrics and the other dialects' paths.
 	Metrics Addr `yaml:"metrics"`
-	// Agent: steps and their input and output.
+	// Agent: kept for job steps and their input and output; nothing listens there
+	// in this release.
 	AgentGRPC Addr `yaml:"agent_grpc"`
 	// Agent: /metrics of the node and its GPUs.
 	AgentMetrics Addr `yaml:"agent_metrics"`
