@@ -79,11 +79,17 @@ func TestREST(t *testing.T) {
 	if code, out = ask(secure, base, token, "/v1/Cluster/ListJobs?filter.jobs=1&filter.all_states=true", ""); code != http.StatusOK || len(out["jobs"].([]any)) != 1 {
 		t.Errorf("jobs over TLS: %d %v", code, out)
 	}
+	user := token
+	if os.Getuid() == 0 {
+		user = strings.TrimPrefix(c.must("scontrol", "token", "username=nobody"), "SLURM_JWT=")
+	}
+	if code, out = ask(secure, base, user, "/v1/Cluster/CreateUserToken", "{}"); code != http.StatusForbidden {
+		t.Errorf("a token made a token: %d %v", code, out)
+	}
 	if os.Getuid() != 0 {
 		return
 	}
-	nobody := strings.TrimPrefix(c.must("scontrol", "token", "username=nobody"), "SLURM_JWT=")
-	if code, out = ask(secure, base, nobody, "/v1/Cluster/Shutdown", "{}"); code != http.StatusForbidden {
+	if code, out = ask(secure, base, user, "/v1/Cluster/Shutdown", "{}"); code != http.StatusForbidden {
 		t.Errorf("nobody may shut the controller down: %d %v", code, out)
 	}
 }
