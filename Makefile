@@ -17,6 +17,7 @@ TESTFLAGS ?=
 # Rooms without a goroutine: nothing there can race, and their property tests and simulations
 # are several times faster without the detector. Whole programs (test/) are
 # left to `make e2e`.
+SMALL := -std=gnu11 -Wall -Wextra -O2 -s
 PURE  := /(spec|sim|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
 ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test(/|$$)')
 PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)')
@@ -29,9 +30,10 @@ RACING = $(filter-out $(PLAIN),$(ALL))
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/muster, bin/musterd, bin/muster-agent, bin/muster-shepherd and bin/muster-bench
+build: ## build bin/muster, bin/musterd, bin/muster-agent, bin/muster-shepherd, bin/muster-sbatch and bin/muster-bench
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster ./cmd/musterd ./cmd/muster-bench ./cmd/muster-shepherd
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-agent
+	$(CC) $(SMALL) -static -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c || $(CC) $(SMALL) -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c
 
 demo: build engine ## start a cluster with 16 simulated GPUs, run the tour, print what happens (KEEP=1 leaves it up)
 	deploy/lab/demo.sh

@@ -43,6 +43,8 @@ type Env struct {
 	Metrics func(ctx context.Context, addr string) (string, error)
 	Rlimits func() []*apiv1.Count // soft limits of this process, -1 = unlimited
 	Umask   func() uint32
+
+	typed *typed // set where the command was typed elsewhere
 }
 
 // OS is the real world.

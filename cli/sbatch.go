@@ -126,6 +126,9 @@ func (c *call) submission() (*submission, error) {
 	if _, err := set.Parse(c.ownArgs(), final, opt.FromCommand); err != nil {
 		return nil, err
 	}
+	if c.typed != nil && c.typed.staysHome(final) {
+		return nil, errHome
+	}
 	c.opts = final
 	js := &apiv1.JobSpec{Name: name, WorkDir: c.Dir, Command: command, SubmitLine: c.submitLine(), SubmitHost: c.Host,
 		Umask: c.umask(), Rlimits: c.Rlimits()}
@@ -201,12 +204,17 @@ func (c *call) script() (script []byte, command, name string, err error) {
 	case len(c.args) > 0:
 		command, script, err = c.openScript(c.args[0])
 		switch {
+		case errors.Is(err, errHome):
+			return nil, "", "", err
 		case errors.Is(err, errNotFound):
 			return nil, "", "", fail(1, fmt.Sprintf("%s: error: Unable to open file %s", c.cmd.name, c.args[0]))
 		case err != nil:
 			return nil, "", "", fail(1, fmt.Sprintf("%s: error: Unable to open file %s: %v", c.cmd.name, c.args[0], err))
 		}
 		name = baseName(command)
+	case c.typed != nil:
+		c.typed.home = true // the script comes on standard input
+		return nil, "", "", errHome
 	default:
 		if c.Terminal(c.Stdin) {
 			fmt.Fprintf(c.Stderr, "%s: reading the script from the terminal; end it with Ctrl-D\n", c.cmd.name)
@@ -246,6 +254,9 @@ func (c *call) printOptions() {
 	say("end of defined options")
 }
 
+// unknownOutcome tells what to do when the connection broke after the request was sent.
+const unknownOutcome = "whether the job was accepted is not known: look with squeue --me before submitting it again"
+
 // submitFailed words a refusal as sbatch does.
 func (c *call) submitFailed(err error, testOnly bool) error {
 	r := explainError(err)
@@ -263,7 +274,7 @@ func (c *call) submitFailed(err error, testOnly bool) error {
 		lines = append(lines, c.cmd.name+": error: Batch job submission failed: "+r.text)
 	}
 	if r.lost {
-		lines = append(lines, c.cmd.name+": error: whether the job was accepted is not known: look with squeue --me before submitting it again")
+		lines = append(lines, c.cmd.name+": error: "+unknownOutcome)
 	}
 	return fail(code, lines...)
 }

@@ -481,6 +481,9 @@ var errNotFound = errors.New("no such file")
 
 // openScript finds a script in this folder, else in PATH.
 func (e *Env) openScript(arg string) (path string, data []byte, err error) {
+	if e.typed != nil {
+		return e.typed.script(arg)
+	}
 	candidates := []string{arg}
 	if !strings.HasPrefix(arg, "/") {
 		candidates[0] = strings.TrimSuffix(e.Dir, "/") + "/" + arg

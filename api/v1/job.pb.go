@@ -147,7 +147,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20, 0}
+	return file_job_proto_rawDescGZIP(), []int{22, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -1265,6 +1265,189 @@ func (x *SubmitReply) GetPlannedCpus() uint32 {
 	return 0
 }
 
+// TypedCommand is an sbatch as it was typed, from a program that carries words
+// and does not understand them.
+type TypedCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Args          []byte                 `protobuf:"bytes,1,opt,name=args,proto3" json:"args,omitempty"`               // behind the command's name, a NUL after each
+	Environment   []byte                 `protobuf:"bytes,2,opt,name=environment,proto3" json:"environment,omitempty"` // NAME=value, a NUL after each
+	Dir           []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`                 // the working directory
+	Host          []byte                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	Umask         uint32                 `protobuf:"varint,5,opt,name=umask,proto3" json:"umask,omitempty"`
+	Rlimits       []*Count               `protobuf:"bytes,6,rep,name=rlimits,proto3" json:"rlimits,omitempty"`                         // soft limits, -1 = unlimited
+	ScriptArg     []byte                 `protobuf:"bytes,7,opt,name=script_arg,json=scriptArg,proto3" json:"script_arg,omitempty"`    // the argument that was read as the script's name
+	ScriptPath    []byte                 `protobuf:"bytes,8,opt,name=script_path,json=scriptPath,proto3" json:"script_path,omitempty"` // where it was found; empty: there is no script
+	Script        []byte                 `protobuf:"bytes,9,opt,name=script,proto3" json:"script,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TypedCommand) Reset() {
+	*x = TypedCommand{}
+	mi := &file_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TypedCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TypedCommand) ProtoMessage() {}
+
+func (x *TypedCommand) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TypedCommand.ProtoReflect.Descriptor instead.
+func (*TypedCommand) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TypedCommand) GetArgs() []byte {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *TypedCommand) GetEnvironment() []byte {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+func (x *TypedCommand) GetDir() []byte {
+	if x != nil {
+		return x.Dir
+	}
+	return nil
+}
+
+func (x *TypedCommand) GetHost() []byte {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
+func (x *TypedCommand) GetUmask() uint32 {
+	if x != nil {
+		return x.Umask
+	}
+	return 0
+}
+
+func (x *TypedCommand) GetRlimits() []*Count {
+	if x != nil {
+		return x.Rlimits
+	}
+	return nil
+}
+
+func (x *TypedCommand) GetScriptArg() []byte {
+	if x != nil {
+		return x.ScriptArg
+	}
+	return nil
+}
+
+func (x *TypedCommand) GetScriptPath() []byte {
+	if x != nil {
+		return x.ScriptPath
+	}
+	return nil
+}
+
+func (x *TypedCommand) GetScript() []byte {
+	if x != nil {
+		return x.Script
+	}
+	return nil
+}
+
+// TypedAnswer is what the command prints and how it ends.
+type TypedAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Home          bool                   `protobuf:"varint,1,opt,name=home,proto3" json:"home,omitempty"` // nothing was done: the command must run where it was typed
+	Exit          uint32                 `protobuf:"varint,2,opt,name=exit,proto3" json:"exit,omitempty"`
+	Out           []byte                 `protobuf:"bytes,3,opt,name=out,proto3" json:"out,omitempty"`
+	Err           []byte                 `protobuf:"bytes,4,opt,name=err,proto3" json:"err,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TypedAnswer) Reset() {
+	*x = TypedAnswer{}
+	mi := &file_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TypedAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TypedAnswer) ProtoMessage() {}
+
+func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TypedAnswer.ProtoReflect.Descriptor instead.
+func (*TypedAnswer) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TypedAnswer) GetHome() bool {
+	if x != nil {
+		return x.Home
+	}
+	return false
+}
+
+func (x *TypedAnswer) GetExit() uint32 {
+	if x != nil {
+		return x.Exit
+	}
+	return 0
+}
+
+func (x *TypedAnswer) GetOut() []byte {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+func (x *TypedAnswer) GetErr() []byte {
+	if x != nil {
+		return x.Err
+	}
+	return nil
+}
+
 // Error is a refusal: the stable number, Slurm's text, and the cure.
 type Error struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1279,7 +1462,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1475,7 @@ func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1489,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{8}
+	return file_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Error) GetCode() int32 {
@@ -1361,7 +1544,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1557,7 @@ func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1571,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{9}
+	return file_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Reason) GetCode() string {
@@ -1465,7 +1648,7 @@ type GpuRef struct {
 
 func (x *GpuRef) Reset() {
 	*x = GpuRef{}
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1661,7 @@ func (*GpuRef) ProtoMessage() {}
 
 func (x *GpuRef) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1675,7 @@ func (x *GpuRef) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuRef.ProtoReflect.Descriptor instead.
 func (*GpuRef) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{10}
+	return file_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GpuRef) GetUuid() string {
@@ -1531,7 +1714,7 @@ type NodeAlloc struct {
 
 func (x *NodeAlloc) Reset() {
 	*x = NodeAlloc{}
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1727,7 @@ func (*NodeAlloc) ProtoMessage() {}
 
 func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1741,7 @@ func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeAlloc.ProtoReflect.Descriptor instead.
 func (*NodeAlloc) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{11}
+	return file_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeAlloc) GetName() string {
@@ -1671,7 +1854,7 @@ type JobInfo struct {
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1867,7 @@ func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1881,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{12}
+	return file_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobInfo) GetUid() uint64 {
@@ -2081,7 +2264,7 @@ type StepInfo struct {
 
 func (x *StepInfo) Reset() {
 	*x = StepInfo{}
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2277,7 @@ func (*StepInfo) ProtoMessage() {}
 
 func (x *StepInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2291,7 @@ func (x *StepInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepInfo.ProtoReflect.Descriptor instead.
 func (*StepInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{13}
+	return file_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StepInfo) GetStepId() int32 {
@@ -2187,7 +2370,7 @@ type JobFilter struct {
 
 func (x *JobFilter) Reset() {
 	*x = JobFilter{}
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2383,7 @@ func (*JobFilter) ProtoMessage() {}
 
 func (x *JobFilter) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2397,7 @@ func (x *JobFilter) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobFilter.ProtoReflect.Descriptor instead.
 func (*JobFilter) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{14}
+	return file_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobFilter) GetJobs() []string {
@@ -2304,7 +2487,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2500,7 @@ func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2514,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{15}
+	return file_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListJobsRequest) GetFilter() *JobFilter {
@@ -2360,7 +2543,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2556,7 @@ func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2570,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{16}
+	return file_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -2431,7 +2614,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2627,7 @@ func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2641,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{17}
+	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelRequest) GetFilter() *JobFilter {
@@ -2507,7 +2690,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2703,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2717,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{18}
+	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobResult) GetJob() string {
@@ -2567,7 +2750,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2763,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2777,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{19}
+	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -2615,7 +2798,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2811,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2825,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20}
+	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -2675,7 +2858,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2871,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2885,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{21}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -2734,7 +2917,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +2930,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +2944,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -2871,7 +3054,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3067,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3081,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -3006,7 +3189,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3202,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3216,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -3083,7 +3266,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3279,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3293,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Advice) GetChange() string {
@@ -3146,7 +3329,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3342,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3356,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -3215,7 +3398,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3411,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3425,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -3398,7 +3581,24 @@ const file_job_proto_rawDesc = "" +
 	"\rplanned_start\x18\x06 \x01(\x03R\fplannedStart\x12#\n" +
 	"\rplanned_nodes\x18\a \x01(\tR\fplannedNodes\x12+\n" +
 	"\x11planned_partition\x18\b \x01(\tR\x10plannedPartition\x12!\n" +
-	"\fplanned_cpus\x18\t \x01(\rR\vplannedCpus\"\x8a\x01\n" +
+	"\fplanned_cpus\x18\t \x01(\rR\vplannedCpus\"\x84\x02\n" +
+	"\fTypedCommand\x12\x12\n" +
+	"\x04args\x18\x01 \x01(\fR\x04args\x12 \n" +
+	"\venvironment\x18\x02 \x01(\fR\venvironment\x12\x10\n" +
+	"\x03dir\x18\x03 \x01(\fR\x03dir\x12\x12\n" +
+	"\x04host\x18\x04 \x01(\fR\x04host\x12\x14\n" +
+	"\x05umask\x18\x05 \x01(\rR\x05umask\x12*\n" +
+	"\arlimits\x18\x06 \x03(\v2\x10.muster.v1.CountR\arlimits\x12\x1d\n" +
+	"\n" +
+	"script_arg\x18\a \x01(\fR\tscriptArg\x12\x1f\n" +
+	"\vscript_path\x18\b \x01(\fR\n" +
+	"scriptPath\x12\x16\n" +
+	"\x06script\x18\t \x01(\fR\x06script\"Y\n" +
+	"\vTypedAnswer\x12\x12\n" +
+	"\x04home\x18\x01 \x01(\bR\x04home\x12\x12\n" +
+	"\x04exit\x18\x02 \x01(\rR\x04exit\x12\x10\n" +
+	"\x03out\x18\x03 \x01(\fR\x03out\x12\x10\n" +
+	"\x03err\x18\x04 \x01(\fR\x03err\"\x8a\x01\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
@@ -3634,7 +3834,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -3646,27 +3846,29 @@ var file_job_proto_goTypes = []any{
 	(*Blob)(nil),                 // 7: muster.v1.Blob
 	(*SubmitRequest)(nil),        // 8: muster.v1.SubmitRequest
 	(*SubmitReply)(nil),          // 9: muster.v1.SubmitReply
-	(*Error)(nil),                // 10: muster.v1.Error
-	(*Reason)(nil),               // 11: muster.v1.Reason
-	(*GpuRef)(nil),               // 12: muster.v1.GpuRef
-	(*NodeAlloc)(nil),            // 13: muster.v1.NodeAlloc
-	(*JobInfo)(nil),              // 14: muster.v1.JobInfo
-	(*StepInfo)(nil),             // 15: muster.v1.StepInfo
-	(*JobFilter)(nil),            // 16: muster.v1.JobFilter
-	(*ListJobsRequest)(nil),      // 17: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),        // 18: muster.v1.ListJobsReply
-	(*CancelRequest)(nil),        // 19: muster.v1.CancelRequest
-	(*JobResult)(nil),            // 20: muster.v1.JobResult
-	(*JobResults)(nil),           // 21: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 22: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 23: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 24: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 25: muster.v1.WhyReply
-	(*NodeVerdict)(nil),          // 26: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 27: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 28: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 29: muster.v1.WatchJobRequest
-	nil,                          // 30: muster.v1.ControlJobsRequest.ChangesEntry
+	(*TypedCommand)(nil),         // 10: muster.v1.TypedCommand
+	(*TypedAnswer)(nil),          // 11: muster.v1.TypedAnswer
+	(*Error)(nil),                // 12: muster.v1.Error
+	(*Reason)(nil),               // 13: muster.v1.Reason
+	(*GpuRef)(nil),               // 14: muster.v1.GpuRef
+	(*NodeAlloc)(nil),            // 15: muster.v1.NodeAlloc
+	(*JobInfo)(nil),              // 16: muster.v1.JobInfo
+	(*StepInfo)(nil),             // 17: muster.v1.StepInfo
+	(*JobFilter)(nil),            // 18: muster.v1.JobFilter
+	(*ListJobsRequest)(nil),      // 19: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),        // 20: muster.v1.ListJobsReply
+	(*CancelRequest)(nil),        // 21: muster.v1.CancelRequest
+	(*JobResult)(nil),            // 22: muster.v1.JobResult
+	(*JobResults)(nil),           // 23: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 24: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 25: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 26: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 27: muster.v1.WhyReply
+	(*NodeVerdict)(nil),          // 28: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 29: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 30: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 31: muster.v1.WatchJobRequest
+	nil,                          // 32: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -3683,38 +3885,39 @@ var file_job_proto_depIdxs = []int32{
 	6,  // 11: muster.v1.SubmitRequest.spec:type_name -> muster.v1.JobSpec
 	7,  // 12: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
 	7,  // 13: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
-	10, // 14: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
-	11, // 15: muster.v1.Error.reason:type_name -> muster.v1.Reason
-	12, // 16: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
-	2,  // 17: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
-	5,  // 18: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
-	6,  // 19: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	11, // 20: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
-	3,  // 21: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
-	3,  // 22: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
-	13, // 23: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
-	15, // 24: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
-	3,  // 25: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
-	16, // 26: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	14, // 27: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	16, // 28: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	10, // 29: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	20, // 30: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 31: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	30, // 32: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	14, // 33: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	11, // 34: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	26, // 35: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	14, // 36: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	27, // 37: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	28, // 38: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	24, // 39: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	11, // 40: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	12, // 14: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
+	2,  // 15: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
+	13, // 16: muster.v1.Error.reason:type_name -> muster.v1.Reason
+	14, // 17: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
+	2,  // 18: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
+	5,  // 19: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
+	6,  // 20: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	13, // 21: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
+	3,  // 22: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
+	3,  // 23: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
+	15, // 24: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
+	17, // 25: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
+	3,  // 26: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
+	18, // 27: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
+	16, // 28: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	18, // 29: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	12, // 30: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	22, // 31: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 32: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	32, // 33: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	16, // 34: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	13, // 35: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	28, // 36: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	16, // 37: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	29, // 38: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	30, // 39: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	26, // 40: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	13, // 41: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -3730,7 +3933,7 @@ func file_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

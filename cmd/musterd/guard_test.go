@@ -25,12 +25,12 @@ func TestFirstDoor(t *testing.T) {
 	}
 	users := []string{"user", "self", "root", "attested", "admin"}
 	want := map[string][]string{
-		"muster.v1.Cluster": users, "muster.v1.Accounting": users,
+		"muster.v1.Cluster": users, "muster.v1.Accounting": users, "muster.v1.Shell": users,
 		"muster.v1.Agents": {"agent", "self", "root", "admin"},
 		"muster.v1.Ledger": {"controller", "self", "root", "admin"},
 	}
 	seen := 0
-	for _, desc := range []grpc.ServiceDesc{service.Cluster_ServiceDesc, service.Agents_ServiceDesc, service.Ledger_ServiceDesc, service.Accounting_ServiceDesc} {
+	for _, desc := range []grpc.ServiceDesc{service.Cluster_ServiceDesc, service.Agents_ServiceDesc, service.Ledger_ServiceDesc, service.Accounting_ServiceDesc, service.Shell_ServiceDesc} {
 		var methods []string
 		for _, m := range desc.Methods {
 			methods = append(methods, m.MethodName)

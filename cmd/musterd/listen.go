@@ -39,7 +39,9 @@ func (s *server) listen(g *group) error {
 	}
 	gateway := s.gateway(source)
 	users := registrars{ep, gateway}
-	service.RegisterClusterServer(users, &daemon.ClusterService{C: s.ctl})
+	jobs := &daemon.ClusterService{C: s.ctl}
+	service.RegisterClusterServer(users, jobs)
+	service.RegisterShellServer(ep, shellService{submit: jobs.Submit})
 	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
 	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note})
 	if s.acct != nil {

@@ -39,7 +39,8 @@ chmod 755 "$CLUSTER_DIR"
 bench=$CLUSTER_BIN/muster-bench
 [ -x "$bench" ] || { echo "bench-peer: $bench is missing: run make build" >&2; exit 1; }
 mkdir -p "$CLUSTER_DIR/tools"
-for tool in sbatch scancel squeue; do ln -sf "$CLUSTER_BIN/muster" "$CLUSTER_DIR/tools/$tool"; done
+for tool in scancel squeue; do ln -sf "$CLUSTER_BIN/muster" "$CLUSTER_DIR/tools/$tool"; done
+ln -sf "$CLUSTER_BIN/muster-sbatch" "$CLUSTER_DIR/tools/sbatch"
 
 # shellcheck disable=SC2317 # the trap calls it
 down() {

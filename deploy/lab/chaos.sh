@@ -47,9 +47,10 @@ trap down EXIT
 cluster_new >"$CLUSTER_DIR/init.log" 2>&1 || { rc=1; cat "$CLUSTER_DIR/init.log" >&2; exit 1; }
 cluster_up || { rc=1; exit 1; }
 eval "$(cluster_env)"
-for tool in sbatch squeue sacct; do
+for tool in squeue sacct; do
 	[ -e "$programs/$tool" ] || ln -s "$CLUSTER_BIN/muster" "$programs/$tool"
 done
+[ -e "$programs/sbatch" ] || ln -s "$CLUSTER_BIN/muster-sbatch" "$programs/sbatch"
 
 "$programs/chaos" -cluster "$here/cluster.sh" -dir "$CLUSTER_DIR" -bin "$programs" -kills "$KILLS" -nodes "$CLUSTER_NODES" \
 	${SEED:+-seed "$SEED"} ${RATE:+-rate "$RATE"} ${STREAM:+-stream "$STREAM"} ${ROLES:+-roles "$ROLES"} || rc=$?

@@ -54,6 +54,7 @@ func pages() []page {
 		{"docs/views.md", func() (string, error) { return query.ViewsMarkdown(), nil }},
 		{"docs/metrics.md", metrics},
 		{"api/openapi.json", openAPI},
+		{"cmd/muster-sbatch/options.h", func() (string, error) { return cli.TypedHeader(), nil }},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
 	}, append(grafana(), alerting()...)...)
 }

@@ -1050,6 +1050,114 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Shell_Sbatch_FullMethodName = "/muster.v1.Shell/Sbatch"
+)
+
+// ShellClient is the client API for Shell service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Shell runs commands as they were typed, for programs too small to
+// understand them.
+type ShellClient interface {
+	Sbatch(ctx context.Context, in *v1.TypedCommand, opts ...grpc.CallOption) (*v1.TypedAnswer, error)
+}
+
+type shellClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewShellClient(cc grpc.ClientConnInterface) ShellClient {
+	return &shellClient{cc}
+}
+
+func (c *shellClient) Sbatch(ctx context.Context, in *v1.TypedCommand, opts ...grpc.CallOption) (*v1.TypedAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.TypedAnswer)
+	err := c.cc.Invoke(ctx, Shell_Sbatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ShellServer is the server API for Shell service.
+// All implementations must embed UnimplementedShellServer
+// for forward compatibility.
+//
+// Shell runs commands as they were typed, for programs too small to
+// understand them.
+type ShellServer interface {
+	Sbatch(context.Context, *v1.TypedCommand) (*v1.TypedAnswer, error)
+	mustEmbedUnimplementedShellServer()
+}
+
+// UnimplementedShellServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedShellServer struct{}
+
+func (UnimplementedShellServer) Sbatch(context.Context, *v1.TypedCommand) (*v1.TypedAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Sbatch not implemented")
+}
+func (UnimplementedShellServer) mustEmbedUnimplementedShellServer() {}
+func (UnimplementedShellServer) testEmbeddedByValue()               {}
+
+// UnsafeShellServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ShellServer will
+// result in compilation errors.
+type UnsafeShellServer interface {
+	mustEmbedUnimplementedShellServer()
+}
+
+func RegisterShellServer(s grpc.ServiceRegistrar, srv ShellServer) {
+	// If the following call panics, it indicates UnimplementedShellServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Shell_ServiceDesc, srv)
+}
+
+func _Shell_Sbatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.TypedCommand)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ShellServer).Sbatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Shell_Sbatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ShellServer).Sbatch(ctx, req.(*v1.TypedCommand))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Shell_ServiceDesc is the grpc.ServiceDesc for Shell service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Shell_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "muster.v1.Shell",
+	HandlerType: (*ShellServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Sbatch",
+			Handler:    _Shell_Sbatch_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "service.proto",
+}
+
+const (
 	Agents_Enrol_FullMethodName   = "/muster.v1.Agents/Enrol"
 	Agents_Renew_FullMethodName   = "/muster.v1.Agents/Renew"
 	Agents_Connect_FullMethodName = "/muster.v1.Agents/Connect"

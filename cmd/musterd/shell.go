@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/cli"
+	"github.com/musterhpc/muster/internal/transport/grpcerr"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+// shellService runs sbatch for the small program that carries what was typed.
+// Who submits is known from the connection, as with every other call.
+type shellService struct {
+	service.UnimplementedShellServer
+	submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
+}
+
+// Sbatch implements service.ShellServer.
+func (s shellService) Sbatch(ctx context.Context, in *apiv1.TypedCommand) (*apiv1.TypedAnswer, error) {
+	return cli.Typed(ctx, in, cli.TypedHost{Version: version, Zone: os.Getenv("TZ"), Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
+		rep, err := s.submit(ctx, req)
+		if err != nil {
+			return nil, status.Convert(grpcerr.From(err), status.Numbers())
+		}
+		return rep, nil
+	}}), nil
+}
