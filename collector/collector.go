@@ -96,12 +96,13 @@ type drawn struct {
 	pic *picture
 }
 
-// of draws a view, or gives what was drawn for it before.
-func (p *pictures) of(v *view.View, src *Source) *picture {
-	if d := p.last.Load(); d != nil && d.v == v {
+// of draws a view, or gives what was drawn for it before. Nothing is written
+// when a reservation begins or ends, so what was drawn before that is stale.
+func (p *pictures) of(v *view.View, src *Source, now spec.Instant) *picture {
+	if d := p.last.Load(); d != nil && d.v == v && (d.pic.until == 0 || now < d.pic.until) {
 		return d.pic
 	}
-	d := &drawn{v, fromView(v, src.Live, src.Version)}
+	d := &drawn{v, fromView(v, src.Live, src.Version, now)}
 	p.last.Store(d)
 	return d.pic
 }
@@ -148,7 +149,8 @@ func Mount(mux *http.ServeMux, src Source) {
 		if v == nil || v.State.Seq == 0 {
 			return nil // no cluster yet
 		}
-		return &scrape{src: &src, v: v, now: src.Now(), pic: shared.of(v, &src)}
+		now := src.Now()
+		return &scrape{src: &src, v: v, now: now, pic: shared.of(v, &src, now)}
 	}
 	mux.Handle("GET /metrics", serve(newPage(families(), process(), draw)))
 	mountDialects(mux, draw)
@@ -163,7 +165,8 @@ func AccountingHandler(src Source) http.Handler {
 		if v == nil {
 			return nil
 		}
-		return &scrape{src: &src, v: v, now: src.Now(), pic: fromView(v, nil, src.Version)}
+		now := src.Now()
+		return &scrape{src: &src, v: v, now: now, pic: fromView(v, nil, src.Version, now)}
 	}))
 }
 

@@ -276,3 +276,37 @@ func TestCountersBeginAtZero(t *testing.T) {
 		}
 	}
 }
+
+// TestAReservationBegins: nothing is written when a reservation begins or
+// ends, and yet the next scrape knows.
+func TestAReservationBegins(t *testing.T) {
+	tr := trial.On(state.New(), spec.AtUnix(1_000_000), event.Actor{}, "")
+	cfg := &spec.Config{ClusterName: "lab", Nodes: []spec.NodeSpec{{Name: "n1", CPUs: 8, Mem: 16000}},
+		Partitions: []spec.PartitionSpec{{Name: "p", NodeNames: []string{"n1"}, Default: true}}}
+	for _, cmd := range []scheduler.Command{scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "lab", Version: 1}}}, scheduler.Configure{Config: cfg},
+		scheduler.Policy{Events: []event.Event{&event.ReservationPut{Reservation: spec.Reservation{Name: "r", Start: tr.Now.Add(spec.Hour), End: tr.Now.Add(2 * spec.Hour), Nodes: []string{"n1"}}}}}} {
+		if _, err := scheduler.Decide(tr, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := tr.Now
+	src := source(&view.View{State: tr.State.Freeze()})
+	src.Now = func() spec.Instant { return now }
+	h := Handler(src)
+	for _, step := range []struct {
+		later spec.Span
+		state string
+		cpus  bool
+	}{{0, "inactive", false}, {spec.Hour - 1, "inactive", false}, {spec.Hour, "active", true}, {2 * spec.Hour, "inactive", false}} {
+		now = tr.Now.Add(step.later)
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+		text := rec.Body.String()
+		if want := `muster_reservation_nodes{cluster="lab",reservation="r",state="` + step.state + `"} 1`; !strings.Contains(text, want) {
+			t.Errorf("after %v: no %s", step.later, want)
+		}
+		if got := strings.Contains(text, `muster_reservation_cpus{cluster="lab",reservation="r",state="idle"} 8`); got != step.cpus {
+			t.Errorf("after %v: its CPUs are shown: %v", step.later, got)
+		}
+	}
+}

@@ -13,8 +13,8 @@ import (
 	"github.com/musterhpc/muster/spec/fixed"
 )
 
-// fromView draws the picture of a published view.
-func fromView(v *view.View, live func() map[string]Live, version string) *picture {
+// fromView draws the picture of a published view as it is now.
+func fromView(v *view.View, live func() map[string]Live, version string, now spec.Instant) *picture {
 	st := v.State
 	began := time.Now()
 	p := newPicture(st.ClusterName, max(v.Published, st.At))
@@ -26,7 +26,7 @@ func fromView(v *view.View, live func() map[string]Live, version string) *pictur
 	}
 	b.nodes(v.Plan, beats)
 	b.parts()
-	b.reservations()
+	b.reservations(max(now, st.At))
 	for _, c := range st.Config.Licenses {
 		used := int64(0)
 		for _, u := range st.Licenses {
@@ -295,7 +295,7 @@ func sharesOf(st *state.State) []shareRow {
 }
 
 // reservations shows those of the state, and marks the nodes that one holds now.
-func (b *viewBuilder) reservations() {
+func (b *viewBuilder) reservations(now spec.Instant) {
 	if len(b.st.Reservations) == 0 {
 		return
 	}
@@ -307,7 +307,12 @@ func (b *viewBuilder) reservations() {
 		r := &b.st.Reservations[i]
 		row := reservationRow{Name: r.Name, State: "INACTIVE", Nodes: strings.Join(r.Nodes, ","), Partition: r.Part, Flags: r.Flags.String(), Users: strings.Join(r.Users, ","),
 			Accounts: strings.Join(r.Accounts, ","), Start: r.Start, End: r.End, NodeCount: int64(len(r.Nodes)), Cores: r.TRES.CPU}
-		active := r.Start <= b.st.At && b.st.At < r.End
+		active := r.Start <= now && now < r.End
+		for _, edge := range [...]spec.Instant{r.Start, r.End} {
+			if edge > now && (b.p.until == 0 || edge < b.p.until) {
+				b.p.until = edge
+			}
+		}
 		if active {
 			row.State = "ACTIVE"
 		}

@@ -60,12 +60,34 @@ func shareFamilies() []family {
 				s.send(float64(s.pic.resvs[i].NodeCount), s.pic.resvs[i].Name, strings.ToLower(s.pic.resvs[i].State))
 			}
 		}},
+		{gauge("muster_reservation_cpus", "CPUs of the nodes that an active reservation holds, by what they are given to.", catalogue.None, "reservations and nodes", "reservations x 2", "reservation", "state"), func(s *scrape) {
+			for i := range s.pic.resvs {
+				if s.pic.resvs[i].State == "ACTIVE" {
+					used, all := s.pic.cpusOf(s.pic.resvs[i].members)
+					s.send(float64(used), s.pic.resvs[i].Name, "allocated")
+					s.send(float64(all-used), s.pic.resvs[i].Name, "idle")
+				}
+			}
+		}},
+		{gauge("muster_reservation_start_timestamp_seconds", "When a reservation begins.", catalogue.Seconds, "reservations", "reservations", "reservation"), func(s *scrape) {
+			for i := range s.pic.resvs {
+				s.send(float64(s.pic.resvs[i].Start.Unix()), s.pic.resvs[i].Name)
+			}
+		}},
 		{gauge("muster_reservation_end_timestamp_seconds", "When a reservation ends.", catalogue.Seconds, "reservations", "reservations", "reservation"), func(s *scrape) {
 			for i := range s.pic.resvs {
 				s.send(float64(s.pic.resvs[i].End.Unix()), s.pic.resvs[i].Name)
 			}
 		}},
 	}
+}
+
+// cpusOf are the CPUs of some nodes: those that jobs hold, and all.
+func (p *picture) cpusOf(nodes []int32) (used, all int64) {
+	for _, k := range nodes {
+		used, all = used+p.nodes[k].CPUAlloc, all+p.nodes[k].CPUs
+	}
+	return used, all
 }
 
 func eachLimit(s *scrape, f func(l limit)) {

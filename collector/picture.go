@@ -15,6 +15,7 @@ import (
 type picture struct {
 	cluster  string
 	at       spec.Instant // of the state it shows
+	until    spec.Instant // when a reservation begins or ends next; 0: never
 	jobs     tally
 	parts    []partRow // in configuration order
 	nodes    []nodeRow // by id or name

@@ -34,7 +34,8 @@ func efficiency() Board {
 			}},
 			{Title: "By user, 7 days", Panels: []Panel{
 				by("GPU time held but idle", "Who holds devices that do nothing.", Seconds, "gpu_idle_seconds", "user").linked(People, "user", "key"),
-				by("Memory wasted", "Byte-seconds allocated and never touched.", Count, "memory_waste_byte_seconds", "user").linked(People, "user", "key"),
+				bars("Memory wasted", "Memory allocated and never touched, times how long.", GiBHours,
+					`topk(10, muster_kpi_memory_waste_byte_seconds{cluster="$cluster",by="user",window="7d"} / 2^30 / 3600)`, "{{key}}").wide(8).linked(People, "user", "key"),
 				by("GPU time lost to failures", "GPU seconds of runs that failed.", Seconds, "lost_gpu_seconds", "user").linked(People, "user", "key"),
 			}},
 			{Title: "In the dashboard's time (from the accounting store)", Panels: []Panel{

@@ -15,13 +15,22 @@ func fairshare() Board {
 				lines("Part of all use, a day", "An account's CPU time by all accounts' CPU time, in the last day: what to hold against its part of the shares.", Ratio,
 					Query{Expr: `muster_kpi_utilisation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"} / on (cluster) group_left () sum by (cluster) (muster_kpi_utilisation_ratio{cluster="$cluster",by="account",window="1d"})`, Legend: "{{key}}"}).top(1),
 			}},
+			{Title: "Shares", Panels: []Panel{
+				lines("Promised", "Part of its siblings' shares that each account has: what sshare calls NormShares.", Ratio,
+					Query{Expr: `muster_account_shares_ratio{cluster="$cluster",account=~"$account"}`, Legend: "{{account}}"}).top(1).wide(8).empty("the cluster has no account but root"),
+				lines("Decayed use", "Part of its siblings' decayed use that is each account's: what the priority of its jobs is made from. Above what it is promised, its jobs come later.", Ratio,
+					Query{Expr: `muster_account_usage_ratio{cluster="$cluster",account=~"$account"}`, Legend: "{{account}}"}).top(1).wide(8).empty("nobody has used anything yet"),
+				lines("Drift now, by account", "Decayed use less the promised part. Above 0 it has had more than its share, below 0 less.", Ratio,
+					Query{Expr: `muster_account_usage_ratio{cluster="$cluster",account=~"$account"} - muster_account_shares_ratio{cluster="$cluster",account=~"$account"}`, Legend: "{{account}}"}).wide(8).
+					empty("nobody has used anything yet"),
+			}},
 			{Title: "Drift of the cluster", Panels: []Panel{
 				figure("Drift, last day", "Part of the use that went to others than those it was promised to, among those that had something to run.", Ratio,
-					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).empty("nobody ran anything in the window"),
+					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).tall(8).empty("nobody ran anything in the window"),
 				figure("Drift, last 7 days", "The same over seven days: what of it lasts.", Ratio,
-					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="7d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).empty("nobody ran anything in the window"),
+					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="7d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).tall(8).empty("nobody ran anything in the window"),
 				lines("Drift over time", "Above 0.3 for long: shares do not bind. Look at the weights of the priorities, and at limits that keep an account from its share.", Ratio,
-					Query{Expr: `muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window=~"1d|7d|30d"}`, Legend: "{{window}}"}).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).wide(16).tall(4).
+					Query{Expr: `muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window=~"1d|7d|30d"}`, Legend: "{{window}}"}).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).wide(16).
 					empty("nobody ran anything in the window"),
 			}},
 			{Title: "Shares and drift (from the accounting store)", Panels: []Panel{

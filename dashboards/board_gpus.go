@@ -6,10 +6,10 @@ func gpus() Board {
 		Description: "All devices: who holds them, whether they work, and whether they are well.",
 		Rows: []Row{
 			{Title: "Now", Panels: []Panel{
-				figure("GPUs", "Devices that answer.", Count, `count(muster_gpu_up{`+of+`} == 1)`),
-				figure("Lost", "Devices that do not answer. Each is a node to drain: see the runbook of GPUOffTheBus.", Count, `count(muster_gpu_up{`+of+`} == 0)`).colored(Green, Step{1, Red}).
+				figure("GPUs", "Devices that answer.", Count, `count(muster_gpu_up{`+of+`,GPU_I_PROFILE=""} == 1)`),
+				figure("Lost", "Devices that do not answer. Each is a node to drain: see the runbook of GPUOffTheBus.", Count, `count(muster_gpu_up{`+of+`,GPU_I_PROFILE=""} == 0)`).colored(Green, Step{1, Red}).
 					empty("every device answers"),
-				figure("Held by jobs", "Share of the devices that a job holds.", Ratio, `count(muster_gpu_job_info{`+of+`}) / count(muster_gpu_up{`+of+`})`).top(1).empty("no job holds a GPU"),
+				figure("Held by jobs", "Share of the devices that jobs hold, or parts of which they hold.", Ratio, `count(count by (UUID) (muster_gpu_job_info{`+of+`})) / count(count by (UUID) (muster_gpu_up{`+of+`}))`).top(1).empty("no job holds a GPU"),
 				figure("Held but idle", "Devices that a job holds and that have done nothing for ten minutes, or since the job got them.", Count,
 					`count(`+heldIdle(of)+`)`).colored(Green, Step{1, Orange}).empty("every device that is held works"),
 				figure("Utilisation of held devices", "Mean utilisation of the devices that jobs hold.", Ratio, `avg(DCGM_FI_DEV_GPU_UTIL{`+of+`,slurm_job_id!=""}) / 100`).
@@ -17,6 +17,7 @@ func gpus() Board {
 				figure("Power", "What they draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{`+of+`})`).linked(Energy, "", ""),
 			}},
 			{Title: "Use", Panels: gpuUse(of)},
+			{Title: "Layout", Panels: gpuLayout(of)},
 			{Title: "Health", Panels: gpuHealth(of)},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("Devices by idle time", "Devices by the time they were held without work, of runs that ended in the dashboard's time. One device far ahead of its neighbours may be broken rather than unused.",
@@ -56,9 +57,24 @@ func gpuUse(of string) []Panel {
 		lines("PCIe and NVLink", "Traffic of the devices.", ByteRate,
 			Query{Expr: `sum(DCGM_FI_PROF_PCIE_RX_BYTES{` + of + `} + DCGM_FI_PROF_PCIE_TX_BYTES{` + of + `})`, Legend: "PCIe"},
 			Query{Expr: `sum(DCGM_FI_PROF_NVLINK_RX_BYTES{` + of + `} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + of + `})`, Legend: "NVLink"}),
-		{Title: "MIG instances", Kind: Table, Unit: Count, Width: 12, Description: "How devices are cut up: instances by device and profile.",
-			Queries:    []Query{{Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` + of + `,GPU_I_PROFILE!=""})`}},
+	}
+}
+
+// gpuLayout shows how devices hang together and how they are cut up.
+func gpuLayout(of string) []Panel {
+	const links, held = `muster_gpu_link_info`, `count by (hostname, UUID) (muster_gpu_job_info)`
+	return []Panel{
+		{Title: "NVLink domains", Kind: Table, Unit: Count, Width: 12, MayBeEmpty: "the nodes have no GPU",
+			Description: "Devices of each NVLink domain (named by its lowest index) with the best link among them. A node whose domains are smaller than its neighbours' has lost a link or a switch.",
+			Queries:     []Query{{Expr: `count by (hostname, domain, link) (` + links + `{` + of + `})`}}, Links: []Link{{Node, "node", "hostname"}}},
+		bars("Free devices of each NVLink domain", "What a job that needs NVLink between all of its GPUs can get: the longest bar. Many short ones: the fleet is fragmented.", Count,
+			`sort_desc(count by (hostname, domain) (`+links+`{`+of+`} unless on (hostname, UUID) `+held+`))`, "{{hostname}} domain {{domain}}").empty("every device is held"),
+		{Title: "MIG layout", Kind: Table, Unit: Count, Width: 12, Description: "How devices are cut up: instances by device and profile.",
+			Queries: []Query{{Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` + of + `,GPU_I_PROFILE!=""})`}}, Links: []Link{{Node, "node", "hostname"}},
 			MayBeEmpty: "no device is cut into MIG instances"},
+		bars("MIG instances held", "Part of the instances of each profile that jobs hold. One profile full while another idles: cut the devices anew.", Ratio,
+			`(count by (GPU_I_PROFILE) (muster_gpu_job_info{`+of+`,GPU_I_PROFILE!=""}) or 0 * count by (GPU_I_PROFILE) (muster_gpu_up{`+of+`,GPU_I_PROFILE!=""})) / count by (GPU_I_PROFILE) (muster_gpu_up{`+of+`,GPU_I_PROFILE!=""})`,
+			"{{GPU_I_PROFILE}}").top(1).empty("no device is cut into MIG instances"),
 	}
 }
 
@@ -107,7 +123,7 @@ func energy() Board {
 					linked(People, "account", "key").empty("no prices are set (cost in muster.yaml)"),
 				sqlTable("Energy by account and user", "Energy of the GPUs of runs that ended in the dashboard's time, and how much of it went into devices without work (shared out by time).",
 					`SELECT account, user, sum(energy_mj) / 3.6e9 AS kwh, sum(energy_mj * ((no_process_us + idle_us) / greatest(no_process_us + idle_us + busy_us, 1))) / 3.6e9 AS idle_kwh, count() AS devices FROM job_gpus WHERE $__timeFilter(to) AND measured AND cluster = ${cluster:singlequote} GROUP BY account, user ORDER BY kwh DESC LIMIT 50`).
-					units(map[string]Unit{"kwh": KWh, "idle_kwh": KWh}).wide(12).linked(People, "user", "user"),
+					units(map[string]Unit{"kwh": KWh, "idle_kwh": KWh}).wide(24).linked(People, "user", "user").empty("no run with a GPU is over"),
 			}},
 		}}
 }

@@ -14,6 +14,11 @@ func job() Board {
 					`SELECT job_id AS job, name, user, account, partition, qos, state, submit, start, end, elapsed_us / 1e6 AS elapsed, limit_us / 1e6 AS time_limit, alloc_cpus AS cpus, alloc_gpus AS gpus, alloc_mem_mib * 1048576 AS memory, node_list AS nodes, exit_code, end_reason FROM jobs`+sql+`ORDER BY end`).
 					units(map[string]Unit{"submit": When, "start": When, "end": When, "elapsed": Seconds, "time_limit": Seconds, "memory": Bytes}).
 					linked(People, "user", "user").tall(6).empty("no run of the job is over"),
+				{Title: "Where it runs", Kind: Table, Unit: Count, Width: 12, Height: 6, Description: "The nodes on which the job runs now, with the CPUs it was given on each.", MayBeEmpty: over,
+					Queries: []Query{{Expr: `muster_job_cpus{` + of + `}`}}, Links: []Link{{Node, "node", "node"}, {People, "user", "user"}}},
+				sqlTable("Advice", "What to ask for next time, from what the last run was given and used; `muster report JOB` says more, and compares with earlier runs of the name.",
+					`SELECT a.1 AS about, a.2 AS seen, a.3 AS next_time FROM (SELECT *, alloc_mem_mib * 1048576 / greatest(alloc_nodes, 1) AS held, ifNull(peak_rss, 0) AS peak, greatest(toInt64(1), toInt64(ceil(peak * 1.25 / 1073741824))) AS fits, toInt64(ceil(elapsed_us * 1.25 / 3e8) * 5) AS minutes, (user_cpu_us + system_cpu_us) / greatest(elapsed_us, 1) AS busy, greatest(toInt64(ceil(busy - 0.05)), toInt64(1), toInt64(alloc_nodes)) AS enough FROM jobs`+sql+`AND start IS NOT NULL AND state NOT IN ('PENDING', 'RUNNING', 'SUSPENDED', 'COMPLETING') ORDER BY start DESC LIMIT 1) ARRAY JOIN `+advice+` AS a WHERE a.3 != ''`).
+					wide(12).tall(6).empty("no run of the job is over, or it used what it asked for"),
 				figure("CPUs in use", "CPU time used a second, by the CPUs it was given. Far below 1: ask for fewer.", Ratio,
 					`sum(rate(muster_job_cpu_seconds_total{`+of+`}[$__rate_interval])) / sum(muster_job_cpus{`+of+`})`).colored(Red, Step{0.3, Orange}, Step{0.7, Green}).empty(over),
 				figure("Memory at its peak", "Most memory held, by what it was given. Near 1: it will be killed for lack of memory; far below: ask for less.", Ratio,
@@ -77,3 +82,14 @@ func jobGPUs(of, gpu string) []Panel {
 			Query{Expr: `sum by (hostname) (DCGM_FI_PROF_NVLINK_RX_BYTES{` + gpu + `} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + gpu + `})`, Legend: "{{hostname}} NVLink"}).empty(none),
 	}
 }
+
+// advice are the rules of muster report, on one run: an array of what it is
+// about, what was seen, and what to ask for. An empty last part is no advice.
+const advice = `[
+ ('memory', concat('ran out of ', formatReadableSize(held), ' a node'), if(state = 'OUT_OF_MEMORY', concat('--mem=', toString(toInt64(ceil(held * 1.5 / 1073741824))), 'G'), '')),
+ ('memory', concat(formatReadableSize(peak), ' of ', formatReadableSize(held), ' a node'), if(peak > 0 AND fits * 1073741824 <= held * 0.75, concat('--mem=', toString(fits), 'G'), '')),
+ ('time', concat('reached its limit of ', toString(intDiv(limit_us, 60000000)), ' min'), if(state = 'TIMEOUT', 'ask for more, or save checkpoints', '')),
+ ('time', concat(toString(intDiv(elapsed_us, 1000000)), ' s of ', toString(intDiv(limit_us, 60000000)), ' min'), if(state = 'COMPLETED' AND limit_us > 0 AND minutes * 60e6 <= limit_us * 0.75, concat('--time=', toString(minutes)), '')),
+ ('CPUs', concat(toString(round(busy, 1)), ' of ', toString(alloc_cpus), ' busy'), if(measured AND elapsed_us >= 60000000 AND alloc_cpus > 1 AND enough <= alloc_cpus * 0.75, concat('ask for ', toString(enough)), '')),
+ ('GPUs', 'no work on any of them', if(gpu_measured_us > 0 AND gpu_busy_us = 0, 'ask for none, or find out why the program does not see them', '')),
+ ('GPUs', concat(toString(toInt64(100 * gpu_util_us / greatest(gpu_measured_us, 1))), ' % utilisation'), if(gpu_busy_us > 0 AND gpu_util_us < gpu_measured_us * 0.3, 'look at how data are loaded and at the batch size, or share a device', ''))]`

@@ -4,9 +4,10 @@ func limits() Board {
 	const of = `cluster="$cluster"`
 	const budget = of + `,account=~"$account"`
 	none := "no budget is set (cost.budgets in muster.yaml)"
-	return Board{UID: Limits, Title: "Muster / Limits, licences and budgets", From: "now-24h", Vars: []Var{clusterVar(), accountVar()},
-		Description: "What keeps jobs waiting although the cluster has room: limits of QOS and accounts, licences, and money.",
+	return Board{UID: Limits, Title: "Muster / Reservations, licences and limits", From: "now-24h", Vars: []Var{clusterVar(), accountVar()},
+		Description: "What keeps jobs waiting although the cluster has room: reservations, licences, limits of QOS and accounts, and money.",
 		Rows: []Row{
+			{Title: "Reservations", Panels: reservations(of)},
 			{Title: "Licences", Panels: []Panel{
 				stack("Licences", "Licences held by jobs, kept for reservations, and free.", Count, Query{Expr: `sum by (license, state) (muster_licenses{` + of + `})`, Legend: "{{license}} {{state}}"}).
 					empty("no licences are configured (Licenses in slurm.conf)"),
@@ -27,9 +28,28 @@ func limits() Board {
 					colored(Green, Step{0.8, Yellow}, Step{1, Red}).top(1).wide(8).empty(none),
 				bars("Time over", "Part of the budget's time that is over.", Ratio, `muster_budget_elapsed_ratio{`+budget+`}`, "{{account}}").top(1).wide(8).empty(none),
 				bars("Spent at its end, if it goes on", "Part of the budget that will be spent at its end if spending goes on as in the last seven days. Above 1: it will not last.", Ratio, `muster_budget_forecast_ratio{`+budget+`}`, "{{account}}").
-					colored(Green, Step{0.95, Yellow}, Step{1, Red}).wide(8).empty(none),
+					colored(Green, Step{0.95, Yellow}, Step{1, Red}).top(2).wide(8).empty(none),
 				lines("Spent", "What each account has spent, beside its budget, in the site's currency.", Count,
 					Query{Expr: `muster_budget_spent{` + budget + `}`, Legend: "{{account}} spent"}, Query{Expr: `muster_budget_amount{` + budget + `}`, Legend: "{{account}} budget"}).wide(24).empty(none),
 			}},
 		}}
+}
+
+// reservations shows which there are, how full they are and what they keep
+// from others.
+func reservations(of string) []Panel {
+	none := "there is no reservation (scontrol create reservation)"
+	return []Panel{
+		{Title: "Reservations", Kind: Table, Unit: Count, Width: 12, MayBeEmpty: none, Description: "Nodes of each reservation, with its state: active ones hold them now.",
+			Queries: []Query{{Expr: `muster_reservation_nodes{` + of + `}`}}},
+		bars("Ends in", "Time until each reservation ends. A job that does not fit before the next one begins waits: ReqNodeNotAvail, Reserved for maintenance.", Seconds,
+			`sort(muster_reservation_end_timestamp_seconds{`+of+`} - time())`, "{{reservation}}").wide(6).empty(none),
+		bars("Begins in", "Time until each reservation that is not active yet begins.", Seconds,
+			`sort(muster_reservation_start_timestamp_seconds{`+of+`} - time() > 0)`, "{{reservation}}").wide(6).empty("no reservation is still to come"),
+		lines("Nodes kept by reservations", "Nodes that active reservations hold, and those that are planned.", Count,
+			Query{Expr: `sum by (state) (muster_reservation_nodes{` + of + `})`, Legend: "{{state}}"}).empty(none),
+		lines("CPUs in use inside reservations", "CPUs of jobs on the nodes of each active reservation, by the CPUs of those nodes. Near 0 for long: nodes are kept for nobody.", Ratio,
+			Query{Expr: `muster_reservation_cpus{` + of + `,state="allocated"} / on (cluster, reservation) (sum by (cluster, reservation) (muster_reservation_cpus{` + of + `}) > 0)`, Legend: "{{reservation}}"}).
+			top(1).empty("no reservation is active"),
+	}
 }

@@ -51,7 +51,7 @@ func overviewNow() []Panel {
 			empty("no job holds a GPU"),
 		figure("Alerts firing", "Alerts that fire now.", Count, `count(ALERTS{alertstate="firing"})`).colored(Green, Step{1, Orange}, Step{5, Red}).linked(Alerts, "", "").
 			empty("no alert fires"),
-		figure("Wait, 95th percentile, last day", "Of the jobs that started in the last day, the wait that 5 % exceeded. From the accounting store, exact.", Seconds,
+		figure("Wait P95, last day", "Of the jobs that started in the last day, the wait that 5 % exceeded. From the accounting store, exact.", Seconds,
 			`muster_kpi_wait_p95_seconds{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{3600, Yellow}, Step{14400, Red}).linked(Queue, "", ""),
 		figure("Failed runs, last day", "Runs that failed, divided by those that failed or completed.", Ratio,
 			`muster_kpi_failure_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{0.05, Yellow}, Step{0.2, Red}).linked(Efficiency, "", ""),

@@ -18,6 +18,12 @@ func people() Board {
 					colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).wide(8),
 				bars("CPU efficiency, 7 days", "CPU time used by CPU time allocated.", Ratio, kpi("cpu_efficiency_ratio", "account"), "{{key}}").colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).wide(8),
 			}},
+			{Title: "Money", Panels: []Panel{
+				bars("Budget spent", "Part of each account's budget that is spent, with all below it. The dashboard of limits says whether it will last.", Ratio, `muster_budget_spent_ratio{cluster="$cluster",account=~"$account"}`, "{{account}}").
+					colored(Green, Step{0.8, Yellow}, Step{1, Red}).top(1).wide(8).linked(Limits, "account", "account").empty("no budget is set (cost.budgets in muster.yaml)"),
+				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, kpi("cost", "account"), "{{key}}").wide(8).empty("no prices are set (cost in muster.yaml)"),
+				bars("Cost by user, 7 days", "The same by user: the longest bars first.", Count, `topk(15, `+kpi("cost", "user")+`)`, "{{key}}").wide(8).linked(People, "user", "key").empty("no prices are set (cost in muster.yaml)"),
+			}},
 			{Title: "Users", Panels: []Panel{
 				bars("GPU time held but idle, 7 days", "GPU seconds in which a device was held without work on it. The first names are those to talk to.", Seconds, `topk(15, `+kpi("gpu_idle_seconds", "user")+`)`, "{{key}}").
 					colored(Green, Step{36000, Orange}, Step{360000, Red}).linked(People, "user", "key").wide(8),

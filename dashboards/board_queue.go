@@ -33,7 +33,7 @@ func queue() Board {
 				lines("Jobs submitted, started, ended", "Rates of the queue's ways in and out. Submitted above started for long makes waits grow.", PerSec,
 					Query{Expr: `sum(rate(muster_jobs_submitted_total{` + queueFilter + `}[$__rate_interval]))`, Legend: "submitted"},
 					Query{Expr: `sum(rate(muster_jobs_started_total{` + queueFilter + `}[$__rate_interval]))`, Legend: "started"},
-					Query{Expr: `sum(rate(muster_jobs_ended_total{` + queueFilter + `}[$__rate_interval]))`, Legend: "ended"}),
+					Query{Expr: `sum(rate(muster_jobs_ended_total{` + queueFilter + `}[$__rate_interval]))`, Legend: "ended"}).wide(24),
 			}},
 			{Title: "Wait", Panels: []Panel{
 				lines("Wait of the jobs that started, last hour", "Quantiles of the wait from submission to start, from the histogram's buckets (an estimate within a bucket).", Seconds,
@@ -53,7 +53,7 @@ func queue() Board {
 				lines("Run time of the jobs that ended, last hour", "Median and 95th percentile of the time from start to end.", Seconds,
 					Query{Expr: `histogram_quantile(0.5, sum by (le) (increase(muster_job_run_seconds_bucket{` + queueFilter + `}[1h])))`, Legend: "median"},
 					Query{Expr: `histogram_quantile(0.95, sum by (le) (increase(muster_job_run_seconds_bucket{` + queueFilter + `}[1h])))`, Legend: "p95"}).
-					empty("no job ended in the last hour"),
+					empty("no job ended in the last hour").wide(24),
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("Wait by partition and size", "Exact quantiles of the runs that started in the dashboard's time, by GPUs asked for. One large job that waited long is not hidden among many small ones.",
@@ -63,7 +63,7 @@ func queue() Board {
 					`SELECT job_id AS job, user, account, partition, req_gpus AS gpus, dateDiff('microsecond', submit, start) / 1e6 AS waited, start `+jobsIn+` ORDER BY waited DESC LIMIT 20`).
 					units(map[string]Unit{"waited": Seconds, "start": When}).wide(12).linked(Job, "job", "job"),
 				sqlTable("What the waiting was for", "Times a job got a reason to wait, in the dashboard's time, with the most frequent subject (limit, node, licence).",
-					`SELECT code AS reason, count() AS times, uniqExact(uid) AS jobs, topK(1)(subject)[1] AS mostly FROM pending_reasons WHERE $__timeFilter(at) AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition) GROUP BY code ORDER BY times DESC`),
+					`SELECT code AS reason, count() AS times, uniqExact(uid) AS jobs, topK(1)(subject)[1] AS mostly FROM pending_reasons WHERE $__timeFilter(at) AND code != 'None' AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition) GROUP BY code ORDER BY times DESC`).empty("no job got a reason to wait"),
 			}},
 		}}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -262,6 +263,17 @@ func TestGPUInventory(t *testing.T) {
 	}
 	if got[2].Index == got[3].Index {
 		t.Error("two instances with one index")
+	}
+	// A whole device beside a partitioned one: no two have one number, and the type is the site's name of the profile.
+	mixed := []device.Device{{Index: 0, UUID: "GPU-0", Model: "A100", Links: []device.Link{{Kind: device.LinkSelf}, {Kind: device.LinkNVLink, NVLinks: 4}},
+		MIG: []device.MIG{{UUID: "MIG-0", Profile: "3g.20gb"}, {UUID: "MIG-1", Profile: "3g.20gb"}}},
+		{Index: 1, UUID: "GPU-1", Model: "A100", Links: []device.Link{{Kind: device.LinkNVLink, NVLinks: 4}, {Kind: device.LinkSelf}}}}
+	var text []string
+	for _, g := range gpuInventory(mixed, []spec.GRESSpec{{Name: "gpu", Type: "a100_3g.20gb", N: 2}, {Name: "gpu", Type: "a100", N: 1}}, "nvml") {
+		text = append(text, fmt.Sprint(g.Index, g.Type, g.Parent, len(g.Links)))
+	}
+	if want := "0a100_3g.20gbGPU-00, 1a100_3g.20gbGPU-00, 2a1003"; strings.Join(text, ", ") != want {
+		t.Errorf("got %q, want %q", strings.Join(text, ", "), want)
 	}
 	if g := gpuInventory([]device.Device{{Model: "Odd"}}, []spec.GRESSpec{{Name: "gpu", Type: "odd9000", N: 1}}, "nvml"); g[0].Type != "odd9000" {
 		t.Errorf("the only type: %+v", g)

@@ -33,6 +33,7 @@ func allocatable(d *device.Device) []device.Device {
 // is left out: the node then has fewer than it declares, and says so.
 func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider string) []spec.GPU {
 	var out []spec.GPU
+	parted := slices.ContainsFunc(devices, func(d device.Device) bool { return len(d.MIG) > 0 })
 	for i := range devices {
 		d := &devices[i]
 		if d.Lost {
@@ -44,9 +45,17 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 			if len(d.MIG) > 0 {
 				g.Parent = d.UUID
 			} else {
-				g.Index = uint32(d.Index)
-				for _, l := range d.Links {
-					g.Links = append(g.Links, closeness(l))
+				// Beside instances, which have no number of their own, everything is
+				// counted through.
+				if !parted {
+					g.Index = uint32(d.Index)
+				}
+				for k, l := range d.Links {
+					parts := 1
+					if k < len(devices) {
+						parts = len(allocatable(&devices[k]))
+					}
+					g.Links = append(g.Links, slices.Repeat([]int32{closeness(l)}, parts)...)
 				}
 			}
 			if len(a.Files) > 0 {
@@ -78,6 +87,11 @@ func gpuType(d *device.Device, declared []spec.GRESSpec) string {
 		}
 		if !slices.Contains(types, g.Type) {
 			types = append(types, g.Type)
+		}
+	}
+	for _, t := range types { // an instance's type is its profile; sites put the model before it
+		if d.Type != "" && strings.HasSuffix(t, "_"+d.Type) {
+			return t
 		}
 	}
 	if d.Type != "" {

@@ -148,6 +148,13 @@ func (t *Telemetry) gpuSeries(w *scratch, s *state) {
 			}
 		}
 	})
+	t.family(w, "muster_gpu_link_info", func(put emit) {
+		for i := range s.entities {
+			if e := &s.entities[i]; e.link != "" {
+				put(e.labels, e.link, 1, 0)
+			}
+		}
+	})
 	t.family(w, "muster_gpu_job_info", func(put emit) {
 		for i := range s.entities {
 			if e := &s.entities[i]; e.info != "" {

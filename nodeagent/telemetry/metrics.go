@@ -13,6 +13,7 @@ const fieldSource = "GPU provider, one reading a collection"
 
 // Labels of the families, in the order they are printed.
 var (
+	linkLabels   = [...]string{"domain", "link"}
 	deviceLabels = [...]string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "hostname", "GPU_I_PROFILE", "GPU_I_ID"}
 	jobLabels    = [...]string{"slurm_job_id", "user", "account", "partition"}
 	nodeLabels   = [...]string{"cluster", "node"}
@@ -53,6 +54,8 @@ func gpuMetrics() []catalogue.Metric {
 	}
 	return []catalogue.Metric{
 		gpu("muster_gpu_up", "1 while the device answers, 0 when it is lost.", "GPU provider", with(deviceLabels[:]), catalogue.Gauge),
+		gpu("muster_gpu_link_info", "1 for each device, with the NVLink domain it is in (the lowest index of the devices that NVLink joins) and its best link to a peer.",
+			"link matrix of the GPU provider", with(deviceLabels[:], linkLabels[:]...), catalogue.Info),
 		gpu("muster_gpu_job_info", "1 for each GPU that one job holds alone; joins counters to their job.", "allocation of the job",
 			with(deviceLabels[:], jobLabels[:]...), catalogue.Info),
 		gpu("muster_gpu_job_share_ratio", "Part of a shared GPU that the job was given.", "allocation of the job",

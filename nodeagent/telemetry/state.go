@@ -35,6 +35,7 @@ type entity struct {
 	gpu      string // index of the device
 	labels   string // device labels
 	owner    string // job labels on gauges, or empty values
+	link     string // labels of the NVLink domain; empty for an instance
 	info     string // job labels of the job that holds it alone now; empty when there is none
 	job      uint64 // its number
 	instance int    // GPU instance of a MIG device, else -1
@@ -72,9 +73,12 @@ func (s *state) derive(describe describer, owner []string) {
 	}
 	s.entities = s.entities[:0:0]
 	nobody := pairs(owner, "", "", "", "", "")
+	domains := domainsOf(s.devices)
 	for i := range s.devices {
 		d := &s.devices[i]
-		s.entities = append(s.entities, s.entity(d, nil, claims[d.UUID], describe, nobody))
+		e := s.entity(d, nil, claims[d.UUID], describe, nobody)
+		e.link = pairs(linkLabels[:], strconv.Itoa(domains[i]), bestLink(d))
+		s.entities = append(s.entities, e)
 		for m := range d.MIG {
 			held := claims[d.MIG[m].UUID]
 			if len(held) == 0 {

@@ -78,6 +78,8 @@ func watch(t *testing.T) *watched {
 	w := &watched{cluster: &cluster{t: t, dir: shortDir(t), port: freePorts(t)}, receivers: newReceivers(t)}
 	w.must("init", "--dir", w.dir, "--cluster", "lab", "--nodes", "3", "--gpus", "4", "--gpu-type", "h100", "--port", strconv.Itoa(w.port),
 		"--conf", "Licenses=ansys:2", "--conf", "KillWait=2", "--conf", "MinJobAge=600")
+	w.edit("slurm.conf", "NodeName=node[1-3]", "NodeName=node[1-2]")
+	w.edit("slurm.conf", "\nPartitionName", "\nNodeName=node3 NodeHostname="+hostname(t)+" CPUs=8 RealMemory=16000 Gres=gpu:h100:2,gpu:a100_3g.20gb:4 State=UNKNOWN\nPartitionName")
 	w.edit("muster.yaml", "interval: 10s", "interval: 1s")
 	w.edit("muster.yaml", "cost:\n", w.cost())
 	w.must("up", "--dir", w.dir)
@@ -129,6 +131,15 @@ alerting: {alertmanagers: [{static_configs: [{targets: ["127.0.0.1:%d"]}]}]}%s`,
 		return err == nil && !d.Empty()
 	})
 	return w
+}
+
+func hostname(t *testing.T) string {
+	t.Helper()
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 func (w *watched) at(n int) string         { return fmt.Sprintf("http://127.0.0.1:%d", w.port+n) }
@@ -234,6 +245,10 @@ func TestAlertsFireFromRealFaults(t *testing.T) {
 	over := func(n notice) notice { n.Resolved = true; return n }
 
 	// Work that goes well, for the dashboards.
+	w.must("scontrol", "create", "reservation", "ReservationName=course", "StartTime=now", "Duration=60", "Nodes=node3", "Users=root", "Flags=IGNORE_JOBS")
+	w.must("scontrol", "create", "reservation", "ReservationName=later", "StartTime=now+2hours", "Duration=60", "Nodes=node3", "Users=root", "Flags=IGNORE_JOBS")
+	mig := w.job("--gres=gpu:a100_3g.20gb:1", "--reservation=course", "--time=30", "--wrap", "sleep 600")
+	w.until("R", "squeue", "-h", "-j", mig, "-o", "%t")
 	good := w.job("--gres=gpu:1", "--comment", "sim:util=80,warmup=1s", "--wrap", "timeout 4 sh -c 'while :; do :; done'; sleep 3")
 	// Faults of devices and of jobs.
 	w.job(w.sim("util=50,xid=48@2s")...)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,8 +16,12 @@ var ErrDeclaration = errors.New("bad simulated GPU declaration")
 
 // Declared is one line of gres.conf: devices that the node pretends to have.
 type Declared struct {
-	Type  string   // gres type; picks the figures of the model when it is known
-	Count int      // number of devices; 0 means len(Files)
+	// Type is the gres type and picks the figures of the model when it is
+	// known. A type that ends in a MIG profile, named as detection names them
+	// ("a100_3g.20gb"), declares instances: as many devices as they need are
+	// cut into them.
+	Type  string
+	Count int      // number of devices or instances; 0 means len(Files)
 	Files []string // device files, one a device; a trailing number is the minor
 	Cores []int    // CPUs near these devices
 	Links []int    // Links of gres.conf, for a line of one device; nil picks by model
@@ -35,7 +40,8 @@ type figures struct {
 // figuresOf gives the figures of a gres type. The name always begins with
 // "Simulated", so that no chart can pass for a measurement.
 func figuresOf(gresType string) figures {
-	switch strings.ToLower(gresType) {
+	model, _, _ := strings.Cut(strings.ToLower(gresType), "_") // without a MIG profile
+	switch model {
 	case "b200":
 		return figures{"Simulated B200 180GB", 183359, 140_000, 1_000_000, 1965, 3996, 18}
 	case "h200":
@@ -58,6 +64,10 @@ func figuresOf(gresType string) figures {
 func declare(node string, lines []Declared) ([]device.Device, []figures, error) {
 	var devices []device.Device
 	var figs []figures
+	lines, err := instances(lines)
+	if err != nil {
+		return nil, nil, err
+	}
 	for n, line := range lines {
 		count := line.Count
 		if count == 0 {
@@ -103,7 +113,7 @@ func link(devices []device.Device, figs []figures, lines []Declared) error {
 			switch lanes := min(figs[i].nvlinks, figs[j].nvlinks); {
 			case i == j:
 				devices[i].Links[j] = device.Link{Kind: device.LinkSelf}
-			case lanes > 0:
+			case lanes > 0 && figs[i].model == figs[j].model:
 				devices[i].Links[j] = device.Link{Kind: device.LinkNVLink, NVLinks: uint8(lanes)}
 			default:
 				devices[i].Links[j] = device.Link{Kind: device.LinkHostBridge}
@@ -141,15 +151,50 @@ func link(devices []device.Device, figs []figures, lines []Declared) error {
 	return nil
 }
 
+// instances turns lines that count MIG instances into lines of devices: one
+// line for the devices that are full, one for the last if it is not.
+func instances(lines []Declared) ([]Declared, error) {
+	var out []Declared
+	for n, line := range lines {
+		profile := line.Type[strings.LastIndex(line.Type, "_")+1:]
+		g, gb, ok := profileOf(profile)
+		if !ok || line.MIG != nil {
+			out = append(out, line)
+			continue
+		}
+		if len(line.Files) > 0 || line.Links != nil {
+			return nil, fmt.Errorf("%w: line %d: MIG instances have neither File nor Links", ErrDeclaration, n+1)
+		}
+		each := min(7/g, int(figuresOf(line.Type).memoryMiB*21/20/(gb*1024)))
+		if each < 1 {
+			return nil, fmt.Errorf("%w: line %d: no instance of %s fits on a device", ErrDeclaration, n+1, line.Type)
+		}
+		if full := line.Count / each; full > 0 {
+			some := line
+			some.Count, some.MIG = full, slices.Repeat([]string{profile}, each)
+			out = append(out, some)
+		}
+		if rest := line.Count % each; rest > 0 {
+			line.Count, line.MIG = 1, slices.Repeat([]string{profile}, rest)
+			out = append(out, line)
+		}
+	}
+	return out, nil
+}
+
+// profileOf reads "3g.20gb".
+func profileOf(p string) (g int, gb int64, ok bool) {
+	n, err := fmt.Sscanf(p, "%dg.%dgb", &g, &gb)
+	return g, gb, err == nil && n == 2 && g >= 1 && g <= 7 && gb >= 1 && p == fmt.Sprintf("%dg.%dgb", g, gb)
+}
+
 // cut cuts a device into MIG instances by profile name "<g>g.<mem>gb".
 func cut(node string, d device.Device, profiles []string) ([]device.MIG, error) {
 	var out []device.MIG
 	slicesUsed, memory := 0, int64(0)
 	for i, p := range profiles {
-		var g int
-		var gb int64
-		if n, err := fmt.Sscanf(p, "%dg.%dgb", &g, &gb); err != nil || n != 2 || g < 1 || g > 7 || gb < 1 ||
-			p != fmt.Sprintf("%dg.%dgb", g, gb) {
+		g, gb, ok := profileOf(p)
+		if !ok {
 			return nil, fmt.Errorf("%q is no MIG profile (want e.g. 1g.10gb)", p)
 		}
 		slicesUsed += g

@@ -2,6 +2,7 @@ package simulated_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -84,6 +85,8 @@ func TestBadDeclarations(t *testing.T) {
 		"links of two":   {[]simulated.Declared{{Count: 2, Links: []int{-1, 2}}}, "line 1: Links describe one device"},
 		"links length":   {[]simulated.Declared{{Count: 1, Links: []int{-1}}, {Count: 1}}, "line 1: Links needs 2 numbers with -1 at position 1"},
 		"links disagree": {[]simulated.Declared{{Count: 1, Links: []int{-1, 4}}, {Count: 1, Links: []int{2, -1}}}, "Links disagree: device 0 to 1 is NV4, back it is NV2"},
+		"MIG and links":  {[]simulated.Declared{{Type: "1g.10gb", Count: 1, Links: []int{-1}}}, "line 1: MIG instances have neither File nor Links"},
+		"huge instance":  {[]simulated.Declared{{Type: "t4_7g.80gb", Count: 1}}, "no instance of t4_7g.80gb fits"},
 		"profile":        {[]simulated.Declared{{Type: "h100", Count: 1, MIG: []string{"half"}}}, `line 1: "half" is no MIG profile`},
 		"too many":       {[]simulated.Declared{{Type: "h100", Count: 1, MIG: []string{"7g.80gb", "1g.10gb"}}}, "do not fit: 8 of 7 slices"},
 	} {
@@ -342,5 +345,25 @@ func BenchmarkSampleOneSecondEightGPUs(b *testing.B) {
 		if err := p.Sample(b.Context(), at, &s); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestInstances: a type that ends in a MIG profile declares instances, and as
+// many devices as they need are cut.
+func TestInstances(t *testing.T) {
+	p, err := simulated.New(simulated.Config{Node: "n1", Start: start, Lines: []simulated.Declared{{Type: "a100_3g.20gb", Count: 5}, {Type: "h100", Count: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices, err := p.Inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range devices {
+		got = append(got, fmt.Sprintf("%d %s %d", d.Index, d.Model, len(d.MIG)))
+	}
+	if want := "0 Simulated A100 80GB 2, 1 Simulated A100 80GB 2, 2 Simulated A100 80GB 1, 3 Simulated H100 80GB 0"; strings.Join(got, ", ") != want {
+		t.Errorf("got %s", strings.Join(got, ", "))
 	}
 }
