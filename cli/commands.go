@@ -12,6 +12,7 @@ func commands() []entry {
 		{"sacct", sacctCommand},
 		{"sreport", sreportCommand},
 		{"seff", seffCommand},
+		{"sstat", sstatCommand},
 		{"sacctmgr", sacctmgrCommand},
 		{"sprio", sprioCommand},
 		{"sshare", sshareCommand},
@@ -42,7 +43,7 @@ func commands() []entry {
 // notYet says why a command of Slurm is not in this release, or "".
 func notYet(name string) string {
 	switch name {
-	case "srun", "salloc", "sattach", "sbcast", "sstat":
+	case "srun", "salloc", "sattach", "sbcast":
 		return "job steps and allocations without a batch script are still to come"
 	case "strigger", "scrontab", "sgather", "smail":
 		return "it is still to come"

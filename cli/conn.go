@@ -63,6 +63,7 @@ const (
 	methodPing           = "/muster.v1.Cluster/Ping"
 	methodUserToken      = "/muster.v1.Cluster/CreateUserToken"
 	methodCreateToken    = "/muster.v1.Cluster/CreateToken"
+	methodStepUsage      = "/muster.v1.Cluster/StepUsage"
 	methodReservations   = "/muster.v1.Cluster/ListReservations"
 	methodReserve        = "/muster.v1.Cluster/ChangeReservation"
 	methodShutdown       = "/muster.v1.Cluster/Shutdown"

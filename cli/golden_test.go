@@ -120,10 +120,11 @@ func scenarios() map[string]scenario {
 		}},
 		"drained": {func(w *world) { w.running(); w.drained() }, map[string][]string{"s5_drain.txt": {"sinfo", "sinfo -N -l", seed, "sinfo -R", "sinfo -R -l", "scontrol show node node1",
 			"scontrol update nodename=node1 state=drain", "scontrol update nodename=node1 state=drain reason='gpu xid 79'"}}},
-		"down":       {(*world).powerless, map[string][]string{"s5_down.txt": {"sinfo", "sinfo -R"}}},
-		"waiting":    {(*world).dependent, map[string][]string{"s6_dep_squeue0.txt": {wide, "squeue -t PD -O JobID,Name:14,Reason:24,Dependency:60"}}},
-		"failed":     {(*world).failed, map[string][]string{"s7_scontrol_failed.txt": {"scontrol show job 97", "scontrol show job 95"}}},
-		"accounting": {(*world).books, map[string][]string{"s1_sacct_running.txt": {"sacct -j 4 --format=JobID,JobName,Partition,Account,AllocTRES,State,ExitCode,Elapsed,CPUTime,TotalCPU,MaxRSS,ReqMem -P"}}},
+		"down":    {(*world).powerless, map[string][]string{"s5_down.txt": {"sinfo", "sinfo -R"}}},
+		"waiting": {(*world).dependent, map[string][]string{"s6_dep_squeue0.txt": {wide, "squeue -t PD -O JobID,Name:14,Reason:24,Dependency:60"}}},
+		"failed":  {(*world).failed, map[string][]string{"s7_scontrol_failed.txt": {"scontrol show job 97", "scontrol show job 95"}}},
+		"accounting": {(*world).books, map[string][]string{"s1_sacct_running.txt": {"sacct -j 4 --format=JobID,JobName,Partition,Account,AllocTRES,State,ExitCode,Elapsed,CPUTime,TotalCPU,MaxRSS,ReqMem -P"},
+			"s1_sstat.txt": {"sstat -j 4.batch --format=JobID,AveCPU,AveRSS,MaxRSS,MaxVMSize,NTasks"}}},
 	}
 }
 
@@ -181,5 +182,7 @@ func (w *world) books() {
 			Start: at("01:44:41"), Elapsed: 2 * second, TimeLimit: hour, ReqTres: held, AllocTres: held, ReqNodes: 1, ReqCpus: 1, ReqMem: 500, NodeList: "node1", Reason: "None"},
 		{Uid: 4, JobId: 4, ArrayTask: -1, Step: "batch", Name: "batch", Account: "ml", State: "RUNNING", Submit: at("01:44:41"), Start: at("01:44:41"), Elapsed: 2 * second, AllocTres: batch, ReqCpus: 1, NodeList: "node1", Tasks: 1},
 	}
+	w.live = &apiv1.StepUsageReply{Jobs: []*apiv1.JobSteps{{Job: "4", JobId: 4, Nodes: "node1", Alloc: held, Steps: []*apiv1.StepMeasured{{Step: -5, Tasks: 1,
+		Nodes: []*apiv1.Measurement{{Node: "node1", Usage: &apiv1.Usage{PeakRss: 3316 << 10, HasRss: true, ReadBytes: 11085, WriteBytes: 1 << 20, UserCpu: second / 2}, PeakVm: 5512 << 10, HasVm: true, Pids: []int32{71, 72}}}}}}}}
 	w.at = time.Unix(0, at("01:44:43")).UTC()
 }

@@ -32,7 +32,7 @@ func usual() map[string]string {
 		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
-		"gpu": "muster gpu top", "seff": "seff 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
+		"gpu": "muster gpu top", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor",
 		"simulate":   "muster simulate --swf DIR/log --procs 8",
 	}
@@ -81,7 +81,8 @@ func samples() map[string]map[string]sample {
 			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
 			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "yaml": s(""),
 		},
-		"seff": {"debug": s("")}, "accounting": {"json": s(""), "quiet": s("")},
+		"sstat": {"allsteps": s(""), "format": s("jobid"), "helpformat": s(""), "jobs": on("sstat", "4"), "noconvert": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "pidformat": s("")},
+		"seff":  {"debug": s("")}, "accounting": {"json": s(""), "quiet": s("")},
 		"sql": {"format": s("csv"), "explain-report": on("muster sql", "kpi"), "output": on("muster sql -f parquet SELECT", "SQLFILE"), "noheader": s(""), "views": on("muster sql", "")},
 		"sreport": {
 			"cluster": s("other"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": s(""), "time-format": s("hours"), "tres": s("gres/gpu"), "json": s(""), "yaml": s(""),
@@ -118,6 +119,7 @@ func everything(t *testing.T) *world {
 	w := newWorld(t)
 	w.capped()
 	w.books()
+	w.live.Jobs[0].Steps = append(w.live.Jobs[0].Steps, &apiv1.StepMeasured{Nodes: w.live.Jobs[0].Steps[0].Nodes})
 	w.people()
 	w.usage()
 	w.running()

@@ -45,6 +45,7 @@ type fake struct {
 	acct     []*apiv1.AcctRow
 	report   *apiv1.ReportReply
 	scripts  *apiv1.AcctScriptReply
+	live     *apiv1.StepUsageReply
 	diag     *apiv1.DiagReply
 	why      *apiv1.WhyReply
 	now      int64
@@ -67,6 +68,7 @@ func requests() map[string]proto.Message {
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
+		methodStepUsage:    &apiv1.StepUsageRequest{},
 		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
 		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{},
 	}
@@ -187,6 +189,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.SqlReply{Data: []byte("user\tn\nalice\t3\nbob\t\\N\n")}, nil
 	case *apiv1.ReportQuery:
 		return f.report, nil
+	case *apiv1.StepUsageRequest:
+		return f.live, nil
 	case *apiv1.AccountingStatusRequest:
 		return &apiv1.AccountingStatusReply{Up: true, Store: "embedded"}, nil
 	}

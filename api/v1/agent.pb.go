@@ -194,6 +194,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Registration
 	//	*AgentMessage_Heartbeat
 	//	*AgentMessage_Reports
+	//	*AgentMessage_Measured
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -265,6 +266,15 @@ func (x *AgentMessage) GetReports() *Reports {
 	return nil
 }
 
+func (x *AgentMessage) GetMeasured() *Measured {
+	if x != nil {
+		if x, ok := x.Kind.(*AgentMessage_Measured); ok {
+			return x.Measured
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Kind interface {
 	isAgentMessage_Kind()
 }
@@ -281,11 +291,17 @@ type AgentMessage_Reports struct {
 	Reports *Reports `protobuf:"bytes,3,opt,name=reports,proto3,oneof"`
 }
 
+type AgentMessage_Measured struct {
+	Measured *Measured `protobuf:"bytes,20,opt,name=measured,proto3,oneof"`
+}
+
 func (*AgentMessage_Registration) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Heartbeat) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Reports) isAgentMessage_Kind() {}
+
+func (*AgentMessage_Measured) isAgentMessage_Kind() {}
 
 type Registration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1429,6 +1445,7 @@ type ControllerMessage struct {
 	//	*ControllerMessage_Orders
 	//	*ControllerMessage_Ack
 	//	*ControllerMessage_Goodbye
+	//	*ControllerMessage_Measure
 	Kind          isControllerMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1509,6 +1526,15 @@ func (x *ControllerMessage) GetGoodbye() *Goodbye {
 	return nil
 }
 
+func (x *ControllerMessage) GetMeasure() *Measure {
+	if x != nil {
+		if x, ok := x.Kind.(*ControllerMessage_Measure); ok {
+			return x.Measure
+		}
+	}
+	return nil
+}
+
 type isControllerMessage_Kind interface {
 	isControllerMessage_Kind()
 }
@@ -1529,6 +1555,10 @@ type ControllerMessage_Goodbye struct {
 	Goodbye *Goodbye `protobuf:"bytes,4,opt,name=goodbye,proto3,oneof"`
 }
 
+type ControllerMessage_Measure struct {
+	Measure *Measure `protobuf:"bytes,20,opt,name=measure,proto3,oneof"`
+}
+
 func (*ControllerMessage_Welcome) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Orders) isControllerMessage_Kind() {}
@@ -1536,6 +1566,8 @@ func (*ControllerMessage_Orders) isControllerMessage_Kind() {}
 func (*ControllerMessage_Ack) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Goodbye) isControllerMessage_Kind() {}
+
+func (*ControllerMessage_Measure) isControllerMessage_Kind() {}
 
 type Welcome struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -2137,6 +2169,228 @@ func (x *ChangeLimit) GetEnd() int64 {
 	return 0
 }
 
+// Measure asks what the runs of some attempts have used so far. An agent of an
+// older release does not answer.
+type Measure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`          // named in the answer
+	Attempts      []*RunKey              `protobuf:"bytes,2,rep,name=attempts,proto3" json:"attempts,omitempty"` // all their runs: the step is not looked at
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measure) Reset() {
+	*x = Measure{}
+	mi := &file_agent_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measure) ProtoMessage() {}
+
+func (x *Measure) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measure.ProtoReflect.Descriptor instead.
+func (*Measure) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Measure) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *Measure) GetAttempts() []*RunKey {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+// Measured answers Measure with the runs that live.
+type Measured struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Runs          []*Measurement         `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measured) Reset() {
+	*x = Measured{}
+	mi := &file_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measured) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measured) ProtoMessage() {}
+
+func (x *Measured) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measured.ProtoReflect.Descriptor instead.
+func (*Measured) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Measured) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *Measured) GetRuns() []*Measurement {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// Measurement is what one run has used on one node, up to an instant.
+type Measurement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *RunKey                `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	At            int64                  `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
+	Usage         *Usage                 `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	Rss           int64                  `protobuf:"varint,5,opt,name=rss,proto3" json:"rss,omitempty"`                     // bytes resident now
+	Vm            int64                  `protobuf:"varint,6,opt,name=vm,proto3" json:"vm,omitempty"`                       // bytes of address space now
+	PeakVm        int64                  `protobuf:"varint,7,opt,name=peak_vm,json=peakVm,proto3" json:"peak_vm,omitempty"` // the largest sum that was seen
+	Pids          []int32                `protobuf:"varint,8,rep,packed,name=pids,proto3" json:"pids,omitempty"`
+	HasVm         bool                   `protobuf:"varint,9,opt,name=has_vm,json=hasVm,proto3" json:"has_vm,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measurement) Reset() {
+	*x = Measurement{}
+	mi := &file_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measurement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measurement) ProtoMessage() {}
+
+func (x *Measurement) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
+func (*Measurement) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Measurement) GetRun() *RunKey {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *Measurement) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Measurement) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Measurement) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Measurement) GetRss() int64 {
+	if x != nil {
+		return x.Rss
+	}
+	return 0
+}
+
+func (x *Measurement) GetVm() int64 {
+	if x != nil {
+		return x.Vm
+	}
+	return 0
+}
+
+func (x *Measurement) GetPeakVm() int64 {
+	if x != nil {
+		return x.PeakVm
+	}
+	return 0
+}
+
+func (x *Measurement) GetPids() []int32 {
+	if x != nil {
+		return x.Pids
+	}
+	return nil
+}
+
+func (x *Measurement) GetHasVm() bool {
+	if x != nil {
+		return x.HasVm
+	}
+	return false
+}
+
 type ReportAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	UpTo          uint64                 `protobuf:"varint,1,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
@@ -2146,7 +2400,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2413,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2427,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -2192,7 +2446,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2459,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2473,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2240,7 +2494,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2507,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2521,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -2298,7 +2552,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +2565,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2579,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -2373,7 +2627,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2640,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2654,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -2419,7 +2673,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2686,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2700,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -2470,7 +2724,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2737,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2751,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -2538,7 +2792,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2805,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2819,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -2582,6 +2836,265 @@ func (x *ConfirmReply) GetHeadAt() int64 {
 	return 0
 }
 
+// StepUsageRequest asks for what running jobs have used so far.
+type StepUsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []string               `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"` // 12, 36_4; a whole array means all its running tasks
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepUsageRequest) Reset() {
+	*x = StepUsageRequest{}
+	mi := &file_agent_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepUsageRequest) ProtoMessage() {}
+
+func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
+func (*StepUsageRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *StepUsageRequest) GetJobs() []string {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type StepUsageReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []*JobSteps            `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Now           int64                  `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepUsageReply) Reset() {
+	*x = StepUsageReply{}
+	mi := &file_agent_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepUsageReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepUsageReply) ProtoMessage() {}
+
+func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
+func (*StepUsageReply) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *StepUsageReply) GetJobs() []*JobSteps {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *StepUsageReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// JobSteps is a job with the steps that run.
+type JobSteps struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`     // as it was asked for
+	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"` // set: nothing else is
+	JobId         uint32                 `protobuf:"varint,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Nodes         string                 `protobuf:"bytes,4,opt,name=nodes,proto3" json:"nodes,omitempty"` // of the allocation
+	Alloc         *Tres                  `protobuf:"bytes,5,opt,name=alloc,proto3" json:"alloc,omitempty"`
+	Steps         []*StepMeasured        `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`   // by number, batch first
+	Silent        []string               `protobuf:"bytes,7,rep,name=silent,proto3" json:"silent,omitempty"` // nodes that did not answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobSteps) Reset() {
+	*x = JobSteps{}
+	mi := &file_agent_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobSteps) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobSteps) ProtoMessage() {}
+
+func (x *JobSteps) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
+func (*JobSteps) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *JobSteps) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *JobSteps) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *JobSteps) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *JobSteps) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *JobSteps) GetAlloc() *Tres {
+	if x != nil {
+		return x.Alloc
+	}
+	return nil
+}
+
+func (x *JobSteps) GetSteps() []*StepMeasured {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *JobSteps) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+// StepMeasured is a running step.
+type StepMeasured struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int32                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"` // -5 = batch
+	Tasks         uint32                 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Nodes         []*Measurement         `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"` // one for each node, in the allocation's order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepMeasured) Reset() {
+	*x = StepMeasured{}
+	mi := &file_agent_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepMeasured) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepMeasured) ProtoMessage() {}
+
+func (x *StepMeasured) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
+func (*StepMeasured) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *StepMeasured) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *StepMeasured) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *StepMeasured) GetNodes() []*Measurement {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
 var File_agent_proto protoreflect.FileDescriptor
 
 const file_agent_proto_rawDesc = "" +
@@ -2596,11 +3109,12 @@ const file_agent_proto_rawDesc = "" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\" \n" +
 	"\fRenewRequest\x12\x10\n" +
-	"\x03csr\x18\x01 \x01(\fR\x03csr\"\xbb\x01\n" +
+	"\x03csr\x18\x01 \x01(\fR\x03csr\"\xee\x01\n" +
 	"\fAgentMessage\x12=\n" +
 	"\fregistration\x18\x01 \x01(\v2\x17.muster.v1.RegistrationH\x00R\fregistration\x124\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
-	"\areports\x18\x03 \x01(\v2\x12.muster.v1.ReportsH\x00R\areportsB\x06\n" +
+	"\areports\x18\x03 \x01(\v2\x12.muster.v1.ReportsH\x00R\areports\x121\n" +
+	"\bmeasured\x18\x14 \x01(\v2\x13.muster.v1.MeasuredH\x00R\bmeasuredB\x06\n" +
 	"\x04kind\"\x9d\x01\n" +
 	"\fRegistration\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
@@ -2704,12 +3218,13 @@ const file_agent_proto_rawDesc = "" +
 	" \x01(\x03R\benergyMj\x12\x1c\n" +
 	"\tthrottled\x18\v \x01(\x03R\tthrottled\x12\x12\n" +
 	"\x04xids\x18\f \x01(\x03R\x04xids\x12\x10\n" +
-	"\x03has\x18\r \x01(\bR\x03has\"\xd2\x01\n" +
+	"\x03has\x18\r \x01(\bR\x03has\"\x82\x02\n" +
 	"\x11ControllerMessage\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.muster.v1.WelcomeH\x00R\awelcome\x12+\n" +
 	"\x06orders\x18\x02 \x01(\v2\x11.muster.v1.OrdersH\x00R\x06orders\x12(\n" +
 	"\x03ack\x18\x03 \x01(\v2\x14.muster.v1.ReportAckH\x00R\x03ack\x12.\n" +
-	"\agoodbye\x18\x04 \x01(\v2\x12.muster.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
+	"\agoodbye\x18\x04 \x01(\v2\x12.muster.v1.GoodbyeH\x00R\agoodbye\x12.\n" +
+	"\ameasure\x18\x14 \x01(\v2\x12.muster.v1.MeasureH\x00R\ameasureB\x06\n" +
 	"\x04kind\"\x98\x02\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12!\n" +
@@ -2755,7 +3270,23 @@ const file_agent_proto_rawDesc = "" +
 	"\x05scope\x18\x02 \x01(\rR\x05scope\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\"\x1f\n" +
 	"\vChangeLimit\x12\x10\n" +
-	"\x03end\x18\x01 \x01(\x03R\x03end\" \n" +
+	"\x03end\x18\x01 \x01(\x03R\x03end\"J\n" +
+	"\aMeasure\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12-\n" +
+	"\battempts\x18\x02 \x03(\v2\x11.muster.v1.RunKeyR\battempts\"H\n" +
+	"\bMeasured\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12*\n" +
+	"\x04runs\x18\x02 \x03(\v2\x16.muster.v1.MeasurementR\x04runs\"\xe4\x01\n" +
+	"\vMeasurement\x12#\n" +
+	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\x12&\n" +
+	"\x05usage\x18\x04 \x01(\v2\x10.muster.v1.UsageR\x05usage\x12\x10\n" +
+	"\x03rss\x18\x05 \x01(\x03R\x03rss\x12\x0e\n" +
+	"\x02vm\x18\x06 \x01(\x03R\x02vm\x12\x17\n" +
+	"\apeak_vm\x18\a \x01(\x03R\x06peakVm\x12\x12\n" +
+	"\x04pids\x18\b \x03(\x05R\x04pids\x12\x15\n" +
+	"\x06has_vm\x18\t \x01(\bR\x05hasVm\" \n" +
 	"\tReportAck\x12\x13\n" +
 	"\x05up_to\x18\x01 \x01(\x04R\x04upTo\"!\n" +
 	"\aGoodbye\x12\x16\n" +
@@ -2780,7 +3311,24 @@ const file_agent_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\"B\n" +
 	"\fConfirmReply\x12\x19\n" +
 	"\bhead_seq\x18\x01 \x01(\x04R\aheadSeq\x12\x17\n" +
-	"\ahead_at\x18\x02 \x01(\x03R\x06headAtB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\ahead_at\x18\x02 \x01(\x03R\x06headAt\"&\n" +
+	"\x10StepUsageRequest\x12\x12\n" +
+	"\x04jobs\x18\x01 \x03(\tR\x04jobs\"K\n" +
+	"\x0eStepUsageReply\x12'\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x13.muster.v1.JobStepsR\x04jobs\x12\x10\n" +
+	"\x03now\x18\x02 \x01(\x03R\x03now\"\xdf\x01\n" +
+	"\bJobSteps\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12&\n" +
+	"\x05error\x18\x02 \x01(\v2\x10.muster.v1.ErrorR\x05error\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\rR\x05jobId\x12\x14\n" +
+	"\x05nodes\x18\x04 \x01(\tR\x05nodes\x12%\n" +
+	"\x05alloc\x18\x05 \x01(\v2\x0f.muster.v1.TresR\x05alloc\x12-\n" +
+	"\x05steps\x18\x06 \x03(\v2\x17.muster.v1.StepMeasuredR\x05steps\x12\x16\n" +
+	"\x06silent\x18\a \x03(\tR\x06silent\"f\n" +
+	"\fStepMeasured\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\rR\x05tasks\x12,\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x16.muster.v1.MeasurementR\x05nodesB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_agent_proto_rawDescOnce sync.Once
@@ -2794,7 +3342,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),      // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),        // 1: muster.v1.EnrolReply
@@ -2821,58 +3369,78 @@ var file_agent_proto_goTypes = []any{
 	(*Terminate)(nil),         // 22: muster.v1.Terminate
 	(*SignalRun)(nil),         // 23: muster.v1.SignalRun
 	(*ChangeLimit)(nil),       // 24: muster.v1.ChangeLimit
-	(*ReportAck)(nil),         // 25: muster.v1.ReportAck
-	(*Goodbye)(nil),           // 26: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),  // 27: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),       // 28: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),    // 29: muster.v1.ContentRequest
-	(*ContentReply)(nil),      // 30: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),    // 31: muster.v1.ConfirmRequest
-	(*ConfirmReply)(nil),      // 32: muster.v1.ConfirmReply
-	(*GpuInfo)(nil),           // 33: muster.v1.GpuInfo
-	(*Count)(nil),             // 34: muster.v1.Count
-	(*GpuFault)(nil),          // 35: muster.v1.GpuFault
-	(*ConfigEntry)(nil),       // 36: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 37: muster.v1.JobInfo
+	(*Measure)(nil),           // 25: muster.v1.Measure
+	(*Measured)(nil),          // 26: muster.v1.Measured
+	(*Measurement)(nil),       // 27: muster.v1.Measurement
+	(*ReportAck)(nil),         // 28: muster.v1.ReportAck
+	(*Goodbye)(nil),           // 29: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),  // 30: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),       // 31: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),    // 32: muster.v1.ContentRequest
+	(*ContentReply)(nil),      // 33: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),    // 34: muster.v1.ConfirmRequest
+	(*ConfirmReply)(nil),      // 35: muster.v1.ConfirmReply
+	(*StepUsageRequest)(nil),  // 36: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),    // 37: muster.v1.StepUsageReply
+	(*JobSteps)(nil),          // 38: muster.v1.JobSteps
+	(*StepMeasured)(nil),      // 39: muster.v1.StepMeasured
+	(*GpuInfo)(nil),           // 40: muster.v1.GpuInfo
+	(*Count)(nil),             // 41: muster.v1.Count
+	(*GpuFault)(nil),          // 42: muster.v1.GpuFault
+	(*ConfigEntry)(nil),       // 43: muster.v1.ConfigEntry
+	(*JobInfo)(nil),           // 44: muster.v1.JobInfo
+	(*Error)(nil),             // 45: muster.v1.Error
+	(*Tres)(nil),              // 46: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
 	6,  // 1: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	8,  // 2: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	5,  // 3: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
-	7,  // 4: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	33, // 5: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	34, // 6: muster.v1.Inventory.gres:type_name -> muster.v1.Count
-	9,  // 7: muster.v1.Reports.reports:type_name -> muster.v1.Report
-	7,  // 8: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	10, // 9: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	11, // 10: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	12, // 11: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	13, // 12: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	35, // 13: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	14, // 14: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	12, // 15: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	15, // 16: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	17, // 17: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	19, // 18: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	25, // 19: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	26, // 20: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	7,  // 21: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	18, // 22: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	36, // 23: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	34, // 24: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	20, // 25: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	7,  // 26: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	21, // 27: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	22, // 28: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	23, // 29: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	24, // 30: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	37, // 31: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	26, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	5,  // 4: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
+	7,  // 5: muster.v1.Registration.running:type_name -> muster.v1.RunKey
+	40, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	41, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	9,  // 8: muster.v1.Reports.reports:type_name -> muster.v1.Report
+	7,  // 9: muster.v1.Report.run:type_name -> muster.v1.RunKey
+	10, // 10: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	11, // 11: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	12, // 12: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	13, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	42, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	14, // 15: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	12, // 16: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	15, // 17: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	17, // 18: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	19, // 19: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	28, // 20: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	29, // 21: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	25, // 22: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	7,  // 23: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	18, // 24: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	43, // 25: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	41, // 26: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	20, // 27: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	7,  // 28: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	21, // 29: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	22, // 30: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	23, // 31: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	24, // 32: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	44, // 33: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	7,  // 34: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	27, // 35: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	7,  // 36: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	14, // 37: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	38, // 38: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	45, // 39: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	46, // 40: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	39, // 41: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	27, // 42: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -2888,6 +3456,7 @@ func file_agent_proto_init() {
 		(*AgentMessage_Registration)(nil),
 		(*AgentMessage_Heartbeat)(nil),
 		(*AgentMessage_Reports)(nil),
+		(*AgentMessage_Measured)(nil),
 	}
 	file_agent_proto_msgTypes[9].OneofWrappers = []any{
 		(*Report_Launched)(nil),
@@ -2901,6 +3470,7 @@ func file_agent_proto_init() {
 		(*ControllerMessage_Orders)(nil),
 		(*ControllerMessage_Ack)(nil),
 		(*ControllerMessage_Goodbye)(nil),
+		(*ControllerMessage_Measure)(nil),
 	}
 	file_agent_proto_msgTypes[20].OneofWrappers = []any{
 		(*Order_Launch)(nil),
@@ -2914,7 +3484,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

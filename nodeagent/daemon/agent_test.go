@@ -122,7 +122,16 @@ func (s *fakeShepherd) Terminate(_ context.Context, t plan.Terminate) (err error
 	return err
 }
 
-func (s *fakeShepherd) Usage(context.Context, ...plan.RunKey) ([]plan.Usage, error) { return nil, nil }
+func (s *fakeShepherd) Usage(_ context.Context, keys ...plan.RunKey) (out []plan.Usage, err error) {
+	s.w.do(func() {
+		for _, k := range keys {
+			if s.alive[k] {
+				out = append(out, plan.Usage{Key: k, RSS: 3 << 20, PeakRSS: 5 << 20, VM: 7 << 20, PeakVM: 9 << 20, UserCPU: spec.Second, PIDs: []int32{11, 12}})
+			}
+		}
+	})
+	return out, nil
+}
 
 func (s *fakeShepherd) Ack(_ context.Context, keys []plan.RunKey) error {
 	s.w.do(func() { s.acked = append(s.acked, keys...) })

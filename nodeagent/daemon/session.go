@@ -116,7 +116,7 @@ func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
 			cancel(err)
 		}
 	})
-	err = a.reader(stream)
+	err = a.reader(ctx, stream, s)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -192,7 +192,7 @@ func writer(ctx context.Context, stream Stream, out *queue[*apiv1.AgentMessage])
 }
 
 // reader hands the owner what the controller says until the connection ends.
-func (a *Agent) reader(stream Stream) error {
+func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -203,6 +203,8 @@ func (a *Agent) reader(stream Stream) error {
 			a.inbox.put(func() { a.core.Orders(k.Orders.GetOrders()) })
 		case *apiv1.ControllerMessage_Ack:
 			a.inbox.put(func() { a.core.Ack(k.Ack.GetUpTo()) })
+		case *apiv1.ControllerMessage_Measure:
+			a.measureFor(ctx, s, k.Measure)
 		case *apiv1.ControllerMessage_Goodbye:
 			return errors.New("the controller says: " + k.Goodbye.GetReason())
 		case *apiv1.ControllerMessage_Welcome:

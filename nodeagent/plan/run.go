@@ -163,6 +163,9 @@ type Usage struct {
 	InvSwitch int64     `cbor:"12,keyasint,omitempty"`
 	OOMKills  int64     `cbor:"13,keyasint,omitempty"`
 	Procs     int32     `cbor:"14,keyasint,omitempty"` // processes alive now
+	VM        int64     `cbor:"15,keyasint,omitempty"` // bytes of address space now, summed over the tree; 0 at the end
+	PeakVM    int64     `cbor:"16,keyasint,omitempty"` // bytes: largest sum seen; 0 = never looked at
+	PIDs      []int32   `cbor:"17,keyasint,omitempty"` // of the processes alive now
 }
 
 // Observed is one run as the shepherd has it.

@@ -146,21 +146,26 @@ func firstMessage(orders []*apiv1.Order) int {
 // sender writes the queue until the stream or the connection ends.
 func (a *agentConn) sender(ctx context.Context, stream service.Agents_ConnectServer) error {
 	for {
-		orders, acked, ackDue, bye := a.take()
-		if ackDue {
-			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Ack{Ack: &apiv1.ReportAck{UpTo: acked}}}); err != nil {
+		q := a.take()
+		if q.ackDue {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Ack{Ack: &apiv1.ReportAck{UpTo: q.acked}}}); err != nil {
 				return err
 			}
 		}
-		for len(orders) > 0 {
+		for orders := q.orders; len(orders) > 0; {
 			n := firstMessage(orders)
 			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Orders{Orders: &apiv1.Orders{Orders: orders[:n]}}}); err != nil {
 				return err
 			}
 			orders = orders[n:]
 		}
-		if bye != "" {
-			return stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Goodbye{Goodbye: &apiv1.Goodbye{Reason: bye}}})
+		for _, m := range q.asks {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Measure{Measure: m}}); err != nil {
+				return err
+			}
+		}
+		if q.bye != "" {
+			return stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Goodbye{Goodbye: &apiv1.Goodbye{Reason: q.bye}}})
 		}
 		select {
 		case <-a.wake:
@@ -187,6 +192,9 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 		}
 		if err != nil {
 			return err
+		}
+		if k := m.GetMeasured(); k != nil {
+			c.hub.asks.take(conn.node, k)
 		}
 		load, free := int64(-1), int64(-1)
 		if b := m.GetHeartbeat(); b != nil {

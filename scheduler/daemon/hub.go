@@ -27,6 +27,7 @@ type hub struct {
 	live   map[string]wire.NodeLive
 	grace  spec.Instant // before which no silence counts
 	closed string       // why there are no connections any more
+	asks   asks
 }
 
 // agentConn is the sending side of one agent's stream.
@@ -34,6 +35,7 @@ type agentConn struct {
 	node   string
 	mu     sync.Mutex
 	orders []*apiv1.Order
+	asks   []*apiv1.Measure
 	acked  uint64
 	ackDue bool
 	bye    string
@@ -96,12 +98,21 @@ func (a *agentConn) goodbye(why string) {
 }
 
 // take empties the queue.
-func (a *agentConn) take() (orders []*apiv1.Order, ack uint64, ackDue bool, bye string) {
+func (a *agentConn) take() outgoing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	orders, ack, ackDue, bye = a.orders, a.acked, a.ackDue, a.bye
-	a.orders, a.ackDue = nil, false
-	return orders, ack, ackDue, bye
+	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye}
+	a.orders, a.asks, a.ackDue = nil, nil, false
+	return out
+}
+
+// outgoing is what waits for an agent.
+type outgoing struct {
+	orders []*apiv1.Order
+	asks   []*apiv1.Measure
+	acked  uint64
+	ackDue bool
+	bye    string
 }
 
 // attach makes a connection the one of its node and queues what the node

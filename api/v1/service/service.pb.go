@@ -28,7 +28,7 @@ var File_service_proto protoreflect.FileDescriptor
 
 const file_service_proto_rawDesc = "" +
 	"\n" +
-	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\x8d\x0e\n" +
+	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\xd7\x0e\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -55,7 +55,8 @@ const file_service_proto_rawDesc = "" +
 	"\x04Ping\x12\x16.muster.v1.PingRequest\x1a\x14.muster.v1.PingReply\"\x03\x90\x02\x01\x12I\n" +
 	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12U\n" +
 	"\x0fCreateUserToken\x12!.muster.v1.CreateUserTokenRequest\x1a\x1f.muster.v1.CreateUserTokenReply\x12@\n" +
-	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12U\n" +
+	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12H\n" +
+	"\tStepUsage\x12\x1b.muster.v1.StepUsageRequest\x1a\x19.muster.v1.StepUsageReply\"\x03\x90\x02\x01\x12U\n" +
 	"\x10ListReservations\x12\x1e.muster.v1.ReservationsRequest\x1a\x1c.muster.v1.ReservationsReply\"\x03\x90\x02\x01\x12T\n" +
 	"\x11ChangeReservation\x12\x1c.muster.v1.ReservationChange\x1a!.muster.v1.ReservationChangeReply2B\n" +
 	"\x05Shell\x129\n" +
@@ -103,61 +104,63 @@ var file_service_proto_goTypes = []any{
 	(*v1.CreateTokenRequest)(nil),      // 18: muster.v1.CreateTokenRequest
 	(*v1.CreateUserTokenRequest)(nil),  // 19: muster.v1.CreateUserTokenRequest
 	(*v1.ShutdownRequest)(nil),         // 20: muster.v1.ShutdownRequest
-	(*v1.ReservationsRequest)(nil),     // 21: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),       // 22: muster.v1.ReservationChange
-	(*v1.TypedCommand)(nil),            // 23: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),            // 24: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 25: muster.v1.RenewRequest
-	(*v1.AgentMessage)(nil),            // 26: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 27: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 28: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 29: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 30: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 31: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 32: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),         // 33: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),             // 34: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 35: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 36: muster.v1.JobReportQuery
-	(*v1.AdviceQuery)(nil),             // 37: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 38: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 39: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 40: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 41: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 42: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 43: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 44: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 45: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 46: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 47: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 48: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 49: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 50: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 51: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 52: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 53: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 54: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 55: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 56: muster.v1.CreateTokenReply
-	(*v1.CreateUserTokenReply)(nil),    // 57: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 58: muster.v1.ShutdownReply
-	(*v1.ReservationsReply)(nil),       // 59: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 60: muster.v1.ReservationChangeReply
-	(*v1.TypedAnswer)(nil),             // 61: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 62: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 63: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 64: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 65: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 66: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 67: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 68: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 69: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 70: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 71: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 72: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 73: muster.v1.JobReportReply
-	(*v1.AdviceReply)(nil),             // 74: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 75: muster.v1.AccountingStatusReply
+	(*v1.StepUsageRequest)(nil),        // 21: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),     // 22: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),       // 23: muster.v1.ReservationChange
+	(*v1.TypedCommand)(nil),            // 24: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),            // 25: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 26: muster.v1.RenewRequest
+	(*v1.AgentMessage)(nil),            // 27: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),        // 28: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 29: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 30: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 31: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 32: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 33: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),         // 34: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),             // 35: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 36: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 37: muster.v1.JobReportQuery
+	(*v1.AdviceQuery)(nil),             // 38: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 39: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 40: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 41: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 42: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 43: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 44: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 45: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 46: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 47: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 48: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 49: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 50: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 51: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 52: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 53: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 54: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 55: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 56: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 57: muster.v1.CreateTokenReply
+	(*v1.CreateUserTokenReply)(nil),    // 58: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 59: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),          // 60: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),       // 61: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 62: muster.v1.ReservationChangeReply
+	(*v1.TypedAnswer)(nil),             // 63: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),              // 64: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 65: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 66: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 67: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 68: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 69: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 70: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 71: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 72: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 73: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 74: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 75: muster.v1.JobReportReply
+	(*v1.AdviceReply)(nil),             // 76: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 77: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -183,69 +186,71 @@ var file_service_proto_depIdxs = []int32{
 	18, // 20: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
 	19, // 21: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
 	20, // 22: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	21, // 23: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	22, // 24: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	23, // 25: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	24, // 26: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	25, // 27: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	26, // 28: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	27, // 29: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	28, // 30: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	29, // 31: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	30, // 32: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	30, // 33: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	31, // 34: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	32, // 35: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	33, // 36: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	34, // 37: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	35, // 38: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	36, // 39: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	37, // 40: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	38, // 41: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	39, // 42: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	39, // 43: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	40, // 44: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	40, // 45: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	41, // 46: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	42, // 47: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	42, // 48: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	43, // 49: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	44, // 50: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	45, // 51: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	46, // 52: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	47, // 53: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	48, // 54: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	49, // 55: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	50, // 56: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	51, // 57: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	52, // 58: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	53, // 59: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	54, // 60: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	55, // 61: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	56, // 62: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	57, // 63: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	58, // 64: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	59, // 65: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	60, // 66: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	61, // 67: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	62, // 68: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	62, // 69: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	63, // 70: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	64, // 71: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	65, // 72: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	66, // 73: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	67, // 74: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	67, // 75: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	68, // 76: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	69, // 77: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	70, // 78: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	71, // 79: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	72, // 80: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	73, // 81: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	74, // 82: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	75, // 83: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	42, // [42:84] is the sub-list for method output_type
-	0,  // [0:42] is the sub-list for method input_type
+	21, // 23: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	22, // 24: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	23, // 25: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	24, // 26: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	25, // 27: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	26, // 28: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	27, // 29: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	28, // 30: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	29, // 31: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	30, // 32: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	31, // 33: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	31, // 34: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	32, // 35: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	33, // 36: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	34, // 37: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	35, // 38: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	36, // 39: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	37, // 40: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	38, // 41: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	39, // 42: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	40, // 43: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	40, // 44: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	41, // 45: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	41, // 46: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	42, // 47: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	43, // 48: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	43, // 49: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	44, // 50: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	45, // 51: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	46, // 52: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	47, // 53: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	48, // 54: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	49, // 55: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	50, // 56: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	51, // 57: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	52, // 58: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	53, // 59: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	54, // 60: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	55, // 61: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	56, // 62: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	57, // 63: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	58, // 64: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	59, // 65: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	60, // 66: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	61, // 67: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	62, // 68: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	63, // 69: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	64, // 70: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	64, // 71: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	65, // 72: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	66, // 73: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	67, // 74: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	68, // 75: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	69, // 76: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	69, // 77: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	70, // 78: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	71, // 79: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	72, // 80: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	73, // 81: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	74, // 82: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	75, // 83: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	76, // 84: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	77, // 85: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	43, // [43:86] is the sub-list for method output_type
+	0,  // [0:43] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

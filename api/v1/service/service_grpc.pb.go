@@ -46,6 +46,7 @@ const (
 	Cluster_CreateToken_FullMethodName       = "/muster.v1.Cluster/CreateToken"
 	Cluster_CreateUserToken_FullMethodName   = "/muster.v1.Cluster/CreateUserToken"
 	Cluster_Shutdown_FullMethodName          = "/muster.v1.Cluster/Shutdown"
+	Cluster_StepUsage_FullMethodName         = "/muster.v1.Cluster/StepUsage"
 	Cluster_ListReservations_FullMethodName  = "/muster.v1.Cluster/ListReservations"
 	Cluster_ChangeReservation_FullMethodName = "/muster.v1.Cluster/ChangeReservation"
 )
@@ -83,6 +84,8 @@ type ClusterClient interface {
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error)
 	Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error)
+	// StepUsage asks the nodes what running jobs have used so far.
+	StepUsage(ctx context.Context, in *v1.StepUsageRequest, opts ...grpc.CallOption) (*v1.StepUsageReply, error)
 	ListReservations(ctx context.Context, in *v1.ReservationsRequest, opts ...grpc.CallOption) (*v1.ReservationsReply, error)
 	ChangeReservation(ctx context.Context, in *v1.ReservationChange, opts ...grpc.CallOption) (*v1.ReservationChangeReply, error)
 }
@@ -346,6 +349,16 @@ func (c *clusterClient) Shutdown(ctx context.Context, in *v1.ShutdownRequest, op
 	return out, nil
 }
 
+func (c *clusterClient) StepUsage(ctx context.Context, in *v1.StepUsageRequest, opts ...grpc.CallOption) (*v1.StepUsageReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.StepUsageReply)
+	err := c.cc.Invoke(ctx, Cluster_StepUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListReservations(ctx context.Context, in *v1.ReservationsRequest, opts ...grpc.CallOption) (*v1.ReservationsReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.ReservationsReply)
@@ -399,6 +412,8 @@ type ClusterServer interface {
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error)
 	Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error)
+	// StepUsage asks the nodes what running jobs have used so far.
+	StepUsage(context.Context, *v1.StepUsageRequest) (*v1.StepUsageReply, error)
 	ListReservations(context.Context, *v1.ReservationsRequest) (*v1.ReservationsReply, error)
 	ChangeReservation(context.Context, *v1.ReservationChange) (*v1.ReservationChangeReply, error)
 	mustEmbedUnimplementedClusterServer()
@@ -479,6 +494,9 @@ func (UnimplementedClusterServer) CreateUserToken(context.Context, *v1.CreateUse
 }
 func (UnimplementedClusterServer) Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Shutdown not implemented")
+}
+func (UnimplementedClusterServer) StepUsage(context.Context, *v1.StepUsageRequest) (*v1.StepUsageReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method StepUsage not implemented")
 }
 func (UnimplementedClusterServer) ListReservations(context.Context, *v1.ReservationsRequest) (*v1.ReservationsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListReservations not implemented")
@@ -896,6 +914,24 @@ func _Cluster_Shutdown_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_StepUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.StepUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).StepUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_StepUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).StepUsage(ctx, req.(*v1.StepUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListReservations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.ReservationsRequest)
 	if err := dec(in); err != nil {
@@ -1018,6 +1054,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Shutdown",
 			Handler:    _Cluster_Shutdown_Handler,
+		},
+		{
+			MethodName: "StepUsage",
+			Handler:    _Cluster_StepUsage_Handler,
 		},
 		{
 			MethodName: "ListReservations",

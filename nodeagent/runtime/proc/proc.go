@@ -26,6 +26,7 @@ type Stat struct {
 	MajFaults          uint64
 	StartTicks         uint64 // clock ticks after boot; with the pid it names a process for ever
 	RSSPages           int64
+	VM                 int64 // bytes of address space
 }
 
 // ReadStat reads /proc/PID/stat.
@@ -58,7 +59,7 @@ func parseStat(b []byte) (Stat, error) {
 	}
 	s := Stat{PID: pid, State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
 		MinFaults: num(10), MajFaults: num(12), User: num(14), System: num(15),
-		ChildUser: num(16), ChildSystem: num(17), StartTicks: num(22), RSSPages: int64(num(24))}
+		ChildUser: num(16), ChildSystem: num(17), StartTicks: num(22), VM: int64(num(23)), RSSPages: int64(num(24))}
 	if err != nil {
 		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", b, err)
 	}

@@ -33,6 +33,7 @@ type run struct {
 	termUntil spec.Instant
 	timer     *time.Timer
 	peakRSS   int64
+	peakVM    int64
 	exit      *plan.Exit
 }
 

@@ -3,6 +3,7 @@ package shepherd
 import (
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -90,7 +91,7 @@ func TestRewriteKeepsTheTruth(t *testing.T) {
 		if p.started != nil && *p.started != r.startedRecord {
 			t.Errorf("run %d: %+v", i, p.started)
 		}
-		if p.exit != nil && *p.exit != *r.exit {
+		if p.exit != nil && !reflect.DeepEqual(p.exit, r.exit) {
 			t.Errorf("run %d: %+v", i, p.exit)
 		}
 	}

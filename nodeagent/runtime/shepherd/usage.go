@@ -56,7 +56,7 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 	if err != nil {
 		return plan.Usage{}, false
 	}
-	u := plan.Usage{Key: r.Key, Procs: int32(len(pids))}
+	u := plan.Usage{Key: r.Key, Procs: int32(len(pids)), PIDs: make([]int32, 0, len(pids))}
 	page := int64(os.Getpagesize())
 	for _, pid := range pids {
 		st, err := proc.ReadStat(pid)
@@ -66,6 +66,8 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 		u.UserCPU += spec.Span(st.User+st.ChildUser) * tickLength
 		u.SystemCPU += spec.Span(st.System+st.ChildSystem) * tickLength
 		u.RSS += st.RSSPages * page
+		u.VM += st.VM
+		u.PIDs = append(u.PIDs, int32(pid))
 		u.MinFaults += int64(st.MinFaults)
 		u.MajFaults += int64(st.MajFaults)
 		rd, wr := proc.IO(pid)
@@ -78,7 +80,8 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 	}
 	s.mu.Lock()
 	r.peakRSS = max(r.peakRSS, u.RSS)
-	u.PeakRSS = r.peakRSS
+	r.peakVM = max(r.peakVM, u.VM)
+	u.PeakRSS, u.PeakVM = r.peakRSS, r.peakVM
 	s.mu.Unlock()
 	return u, true
 }

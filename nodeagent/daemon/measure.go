@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"context"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// attempt is what all runs of a job's try have in common.
+type attempt struct {
+	job spec.JobUID
+	try uint32
+}
+
+// measureFor answers what runs have used so far. The shepherd is asked while
+// others go on; an answer that it cannot give is none, which says that nothing
+// is known here.
+func (a *Agent) measureFor(ctx context.Context, s *session, m *apiv1.Measure) {
+	want := map[attempt]bool{}
+	for _, k := range m.GetAttempts() {
+		want[attempt{spec.JobUID(k.GetJobUid()), k.GetAttempt()}] = true
+	}
+	a.inbox.put(func() {
+		keys := a.core.living(want)
+		answer := func(runs []*apiv1.Measurement) {
+			s.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Measured{Measured: &apiv1.Measured{Ask: m.GetAsk(), Runs: runs}}})
+		}
+		if len(keys) == 0 {
+			answer(nil)
+			return
+		}
+		a.wg.Go(func() {
+			list, err := a.deps.Shepherd.Usage(ctx, keys...)
+			if err != nil {
+				a.log.Warn("running jobs cannot be measured", "error", err)
+				return
+			}
+			at := a.deps.Clock.Now()
+			a.inbox.put(func() { answer(a.core.Measure(at, list)) })
+		})
+	})
+}
+
+// living lists the runs of some attempts that have begun and not ended.
+func (c *Core) living(want map[attempt]bool) []plan.RunKey {
+	var out []plan.RunKey
+	for _, k := range c.keys() {
+		if r := c.runs[k]; r.phase == living && r.from != 0 && want[attempt{r.uid(), k.Attempt}] {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Measure takes readings of living runs and tells what these have used up to
+// now, with their GPUs.
+func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement {
+	c.Usage(at, list)
+	var out []*apiv1.Measurement
+	for i := range list {
+		u := &list[i]
+		r := c.runs[u.Key]
+		if r == nil || r.phase != living {
+			continue // it ended meanwhile
+		}
+		now := spec.Usage{UserCPU: u.UserCPU, SystemCPU: u.SystemCPU, PeakRSS: max(u.PeakRSS, r.memory.peak), HasRSS: true, ReadB: u.ReadB, WriteB: u.WriteB,
+			MajFaults: u.MajFaults, MemMiBS: r.memory.whole, OOMKilled: u.OOMKills > 0}
+		for _, a := range c.book.Accounts() {
+			if a.Key.Job == r.uid() && a.Key.Attempt == u.Key.Attempt && u.Key.Step == plan.StepBatch {
+				now.GPUs = append(now.GPUs, gpuUsage(&a))
+			}
+		}
+		out = append(out, &apiv1.Measurement{Run: wireKey(u.Key), At: int64(at), Usage: wire.Usage(&now), Rss: u.RSS, Vm: u.VM, PeakVm: u.PeakVM,
+			HasVm: u.PeakVM > 0, Pids: u.PIDs})
+	}
+	return out
+}

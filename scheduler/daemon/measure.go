@@ -1,0 +1,254 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Bounds of what one question about running jobs may cost.
+const (
+	measurePatience = 5 * spec.Second // for the slowest node
+	maxMeasureJobs  = 1000            // jobs and array tasks of one question
+	maxMeasureAsks  = 256             // questions that wait for one agent
+	maxMeasuredPIDs = 4096            // that one node may name for one run
+)
+
+// asks are the questions to agents whose answers are still to come.
+type asks struct {
+	mu   sync.Mutex
+	last uint64
+	open map[uint64]*question
+}
+
+// question waits for some nodes.
+type question struct {
+	waiting map[string]bool
+	out     chan<- answered // with room for all of them
+}
+
+// answered is one node's answer.
+type answered struct {
+	node string
+	runs []*apiv1.Measurement
+}
+
+func (a *asks) begin(q *question) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open == nil {
+		a.open = map[uint64]*question{}
+	}
+	a.last++
+	a.open[a.last] = q
+	return a.last
+}
+
+func (a *asks) end(ask uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.open, ask)
+}
+
+// take hands an answer on; one that comes too late, twice, or from a node that
+// was not asked is nobody's.
+func (a *asks) take(node string, m *apiv1.Measured) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if q := a.open[m.GetAsk()]; q != nil && q.waiting[node] {
+		delete(q.waiting, node)
+		q.out <- answered{node, m.GetRuns()}
+	}
+}
+
+// measure queues a question; false when the agent has too many unread.
+func (a *agentConn) measure(m *apiv1.Measure) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.asks) >= maxMeasureAsks {
+		return false
+	}
+	a.asks = append(a.asks, m)
+	a.poke()
+	return true
+}
+
+// measure asks nodes about attempts and waits for their answers. A node that
+// is not in the result did not answer.
+func (h *hub) measure(ctx context.Context, of map[string][]*apiv1.RunKey) map[string][]*apiv1.Measurement {
+	out := map[string][]*apiv1.Measurement{}
+	conns := map[string]*agentConn{}
+	q := &question{waiting: map[string]bool{}}
+	for node := range of {
+		if conn := h.conn(node); conn != nil {
+			conns[node], q.waiting[node] = conn, true
+		}
+	}
+	back := make(chan answered, len(conns))
+	q.out = back
+	ask := h.asks.begin(q)
+	defer h.asks.end(ask)
+	left := 0
+	for node, conn := range conns {
+		if conn.measure(&apiv1.Measure{Ask: ask, Attempts: of[node]}) {
+			left++
+		}
+	}
+	late, stop := h.c.deps.Clock.After(measurePatience)
+	defer stop()
+	for ; left > 0; left-- {
+		select {
+		case a := <-back:
+			out[a.node] = a.runs
+		case <-late:
+			return out
+		case <-ctx.Done():
+			return out
+		case <-h.c.stopping:
+			return out
+		}
+	}
+	return out
+}
+
+// StepUsage tells what running jobs have used so far. As in Slurm a job shows
+// this only to those who may change it.
+func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequest) (*apiv1.StepUsageReply, error) {
+	who, _, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	out := &apiv1.StepUsageReply{}
+	of := map[string][]*apiv1.RunKey{}
+	var asked []*state.Job // beside out.Jobs; nil = refused
+	for _, expr := range req.GetJobs() {
+		list, err := s.measurable(v, who, expr)
+		if err != nil {
+			out.Jobs = append(out.Jobs, &apiv1.JobSteps{Job: expr, Error: wire.Error(err)})
+			asked = append(asked, nil)
+		}
+		for _, j := range list {
+			if len(asked) >= maxMeasureJobs {
+				return nil, spec.Refuse(spec.CodeBadRequest, "one question is about at most 1000 jobs")
+			}
+			out.Jobs = append(out.Jobs, jobSteps(expr, j))
+			asked = append(asked, j)
+			for i := range nodesOf(j) {
+				if !j.Done.Has(i) {
+					node := j.Alloc.Nodes[i].Name
+					of[node] = append(of[node], runKey(j))
+				}
+			}
+		}
+	}
+	answers := s.C.hub.measure(ctx, of)
+	for i, j := range asked {
+		if j != nil {
+			fillSteps(out.Jobs[i], j, answers)
+		}
+	}
+	out.Now = int64(s.C.deps.Clock.Now())
+	return out, nil
+}
+
+// measurable lists the jobs of an expression: those that run, or one that is
+// known and does not.
+func (s *ClusterService) measurable(v *view.View, who Caller, expr string) ([]*state.Job, *spec.Error) {
+	list, err := targets(v.State, expr)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	sees := s.sees(who)
+	var out, still []*state.Job
+	for _, t := range list {
+		j := v.State.Job(t.UID)
+		switch {
+		case j == nil || !sees(j):
+		case !s.may(who, j):
+			return nil, spec.Refuse(spec.CodeAccessDenied, "")
+		case j.State.Active():
+			out = append(out, j)
+		default:
+			still = append(still, j)
+		}
+	}
+	if len(out) == 0 && len(still) == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if len(out) == 0 {
+		out = still[:1]
+	}
+	return out, nil
+}
+
+// nodesOf are the nodes on which something of a job may run.
+func nodesOf(j *state.Job) []spec.NodeAlloc {
+	if j.Alloc == nil || !j.State.Active() {
+		return nil
+	}
+	return j.Alloc.Nodes
+}
+
+// jobSteps is a job before its nodes have answered.
+func jobSteps(expr string, j *state.Job) *apiv1.JobSteps {
+	out := &apiv1.JobSteps{Job: expr, JobId: uint32(j.ID)}
+	if nodes := nodesOf(j); len(nodes) > 0 {
+		out.Nodes, out.Alloc = hostlist.Fold(j.Alloc.NodeNames()), wire.TRES(j.Alloc.TRES)
+	}
+	return out
+}
+
+// fillSteps sorts what the nodes say by step. Only what was asked for is
+// taken: an agent speaks for its own node and the job's attempt.
+func fillSteps(out *apiv1.JobSteps, j *state.Job, answers map[string][]*apiv1.Measurement) {
+	steps := map[int32]*apiv1.StepMeasured{}
+	for i, n := range nodesOf(j) {
+		node := n.Name
+		runs, answered := answers[node]
+		if !answered && !j.Done.Has(i) {
+			out.Silent = append(out.Silent, node)
+		}
+		seen := map[int32]bool{}
+		for _, m := range runs {
+			k := m.GetRun()
+			if k.GetJobUid() != uint64(j.UID) || k.GetAttempt() != j.Attempt || seen[k.GetStep()] {
+				continue
+			}
+			seen[k.GetStep()] = true
+			st := steps[k.GetStep()]
+			if st == nil {
+				st = &apiv1.StepMeasured{Step: k.GetStep(), Tasks: stepTasks(j, spec.StepID(k.GetStep()))}
+				steps[k.GetStep()] = st
+			}
+			m.Node, m.Pids = node, m.GetPids()[:min(len(m.GetPids()), maxMeasuredPIDs)]
+			st.Nodes = append(st.Nodes, m)
+		}
+	}
+	for _, st := range steps {
+		st.Tasks = max(st.Tasks, uint32(len(st.Nodes)))
+		out.Steps = append(out.Steps, st)
+	}
+	slices.SortFunc(out.Steps, func(a, b *apiv1.StepMeasured) int { return cmp.Compare(a.Step, b.Step) })
+}
+
+// stepTasks is how many tasks a step has; 0 = the ledger does not say.
+func stepTasks(j *state.Job, step spec.StepID) uint32 {
+	if step == spec.StepBatch {
+		return 1
+	}
+	for i := range j.Steps {
+		if j.Steps[i].ID == step {
+			return j.Steps[i].Tasks
+		}
+	}
+	return 0
+}
