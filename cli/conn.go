@@ -74,6 +74,7 @@ const (
 	methodAcctReport     = "/muster.v1.Accounting/Report"
 	methodAcctReasons    = "/muster.v1.Accounting/Reasons"
 	methodAcctJobReport  = "/muster.v1.Accounting/JobReport"
+	methodAcctGPUHistory = "/muster.v1.Accounting/GpuHistory"
 	methodAcctAdvise     = "/muster.v1.Accounting/Advise"
 	methodAcctStatus     = "/muster.v1.Accounting/Status"
 )

@@ -16,22 +16,24 @@ import (
 func gpuCommand() *command {
 	return &command{
 		name: "gpu", mixed: true,
-		summary: "show what GPUs do now, and for whom",
+		summary: "show what GPUs do now and did over time, and for whom",
 		usage:   []string{"top|idle|job [ID] [OPTIONS]"},
 		about: `Reads the agents' own metrics, so the figures are those of the last collection. top lists every GPU; job lists the GPUs of a
-running job with what it did with them so far; idle lists jobs whose GPUs mostly had no work. A figure that was not measured is shown as -.`,
+job: while it runs with what it did with them so far, then with what it did in all; below that what each figure was over time, from the
+samples in the accounting store. idle lists jobs whose GPUs mostly had no work. A figure that was not measured is shown as -.`,
 		options: []opt.Option{
 			{Long: "nodes", Short: "w", Arg: "HOSTLIST", Help: "only these nodes"},
 			{Long: "user", Short: "u", Arg: "NAME", Help: "only GPUs that this user's jobs hold"},
 			{Long: "all", Short: "a", Help: "idle: also jobs that used their GPUs more than half of the time"},
+			{Long: "width", Arg: "COLUMNS", Help: "job: columns of a line over time (default 60)"},
 			{Long: "iterate", Short: "i", Arg: "SECONDS", Help: "repeat every so many seconds"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "noheader", Short: "n", Help: "print no header"},
 		},
 		env:     []variable{{"MUSTER_METRICS_TOKEN_FILE", "file with the token that the agents' metrics ask for, where they ask for one"}},
-		verbs:   []verb{{"top", "", "every GPU, with its load and its job"}, {"job", "ID", "the GPUs of a running job"}, {"idle", "", "jobs whose GPUs mostly had no work, the longest first"}},
-		example: []example{{"muster gpu top -i 2", "watches all GPUs"}, {"muster gpu idle -u alice", "shows which of alice's jobs leave GPUs unused"}},
+		verbs:   []verb{{"top", "", "every GPU, with its load and its job"}, {"job", "ID", "the GPUs of a job, running or over"}, {"idle", "", "jobs whose GPUs mostly had no work, the longest first"}},
+		example: []example{{"muster gpu top -i 2", "watches all GPUs"}, {"muster gpu job 12345 --width 100", "draws what the GPUs of a job did"}, {"muster gpu idle -u alice", "shows which of alice's jobs leave GPUs unused"}},
 		run:     runGPU,
 	}
 }
@@ -58,6 +60,11 @@ func runGPU(c *call) error {
 	if len(rest) > 0 {
 		return word("unexpected argument " + rest[0])
 	}
+	if w := c.opts.Text("width"); w != "" {
+		if _, ok := positive(w); !ok {
+			return c.errorf("--width=%s: expected a number of columns", w)
+		}
+	}
 	return c.repeat(func() error { return c.gpuOnce(what, job) })
 }
 
@@ -78,8 +85,8 @@ func (c *call) gpuOnce(what, job string) error {
 	user := c.opts.Text("user")
 	list = slices.DeleteFunc(list, func(g *gpuNow) bool { return job != "" && g.job != job || user != "" && g.user != user })
 	switch {
-	case what == "job" && len(list) == 0:
-		return c.errorf("job %s holds no GPU on a node that answers; what it used so far, or until its end: muster report job %s", job, job)
+	case what == "job":
+		return c.gpuJob(job, list)
 	case what == "idle":
 		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
 			return g.job == "" || g.held() == 0 || !c.opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
@@ -94,6 +101,45 @@ func (c *call) gpuOnce(what, job string) error {
 		return c.structured(c.opts.On("json"), c.document(tree.Member{Key: "gpus", Value: rows}))
 	}
 	return c.write([]byte(gpuTable(what, list, !c.opts.On("noheader"))))
+}
+
+// gpuJob shows the GPUs of a job, now and over time. What agents and
+// accounting know stands for itself: either may be away.
+func (c *call) gpuJob(job string, now []*gpuNow) error {
+	past, err := c.gpuPast(job)
+	switch {
+	case err != nil && len(now) == 0:
+		return err
+	case err != nil:
+		fmt.Fprintln(c.Stderr, "muster gpu: no samples: "+err.Error())
+		past = &apiv1.GpuHistoryReply{}
+	case past.GetRun() == nil && len(now) == 0:
+		return c.errorf("there is no job %s", job)
+	case past.GetRun().GetStart() == 0 && len(now) == 0:
+		return c.errorf("job %s has not started: muster why %s", job, job)
+	case len(past.GetGpus()) == 0 && len(now) == 0 && past.GetRun().GetEnd() != 0:
+		return c.errorf("job %s held no GPU", job)
+	case len(past.GetGpus()) == 0 && len(now) == 0:
+		return c.errorf("job %s holds no GPU on a node that answers, and no samples of it are stored", job)
+	}
+	if c.wantsTree() {
+		rows := make(tree.List, len(now))
+		for i, g := range now {
+			rows[i] = g.tree()
+		}
+		return c.structured(c.opts.On("json"), c.document(tree.Member{Key: "gpus", Value: rows}, tree.Member{Key: "history", Value: gpuHistoryTree(past)}))
+	}
+	text := gpuEnded(past.GetGpus(), !c.opts.On("noheader"))
+	if len(now) > 0 || past.GetRun().GetEnd() == 0 {
+		text = ""
+		if len(now) > 0 {
+			text = gpuTable("job", now, !c.opts.On("noheader"))
+		}
+	}
+	if err == nil {
+		text += "\n" + c.gpuHistoryText(past)
+	}
+	return c.write([]byte(text))
 }
 
 // readGPUs asks every agent at once; what says which did not answer.

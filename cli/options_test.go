@@ -96,7 +96,7 @@ func samples() map[string]map[string]sample {
 			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
 		"why":   {"json": s(""), "yaml": s(""), "watch": s("3")},
-		"gpu":   {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
+		"gpu":   {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "width": on("muster gpu job 4", "20"), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"kpi":   {"by": s("account"), "kpi": s("throughput"), "clusters": s("other"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"report": {
 			"window": on("muster report site", "7d"), "start": on("muster report site", "2026-11-01"), "end": on("muster report site", "2026-11-20"), "lines": on("muster report site", "5"),

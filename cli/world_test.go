@@ -70,7 +70,7 @@ func requests() map[string]proto.Message {
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
 		methodStepUsage:    &apiv1.StepUsageRequest{},
 		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
-		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{},
+		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{}, methodAcctGPUHistory: &apiv1.GpuHistoryQuery{},
 	}
 }
 

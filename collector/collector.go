@@ -49,6 +49,10 @@ type AccountingLag struct {
 	Up      bool
 	Seq     uint64
 	Seconds float64
+	// Readings of GPUs that this process stored, did not, and has waiting; all 0
+	// where accounting runs in another.
+	SamplesStored, SamplesRefused uint64
+	SamplesWaiting                int
 }
 
 // Raft is the state of the replicated log.

@@ -7,7 +7,7 @@ import (
 
 // SchemaVersion is the version of the schema that this release makes and
 // reads; each version is one entry of migrations.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // Layout says what kind of server the tables are made for.
 type Layout struct {
@@ -22,7 +22,7 @@ type engine uint8
 
 const (
 	appendOnly engine = iota
-	replacing         // by the column named in table.version
+	replacing         // by the column named in table.version; without one, the row that came last stays
 )
 
 // tableDef defines a table for every layout.
@@ -38,6 +38,7 @@ type tableDef struct {
 	tokens    bool   // the table remembers the tokens of inserts
 	resorted  bool   // its rows lie in another order than in the version before
 	indexes   []string
+	settings  string // more of them, with a comma behind each
 }
 
 // columnDef is one column: its type in the table and how it is stored.
@@ -51,7 +52,7 @@ func (t *tableDef) create(db string, l Layout) []string {
 	if l.Cluster == "" {
 		engine := "MergeTree"
 		if t.engine == replacing {
-			engine = "ReplacingMergeTree(" + t.version + ")"
+			engine = "ReplacingMergeTree(" + t.newest("") + ")"
 		}
 		// Plain tables forget insert tokens unless told otherwise.
 		window := ""
@@ -72,7 +73,7 @@ func (t *tableDef) create(db string, l Layout) []string {
 	path := fmt.Sprintf("'/clickhouse/tables/%s/%s/%s', '{replica}'", shard, db, t.name)
 	engine := "ReplicatedMergeTree(" + path + ")"
 	if t.engine == replacing {
-		engine = "ReplicatedReplacingMergeTree(" + path + ", " + t.version + ")"
+		engine = "ReplicatedReplacingMergeTree(" + path + t.newest(", ") + ")"
 	}
 	if t.shard == "" {
 		return []string{t.body(db, t.name, on, engine, window)}
@@ -82,6 +83,14 @@ func (t *tableDef) create(db string, l Layout) []string {
 		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s%s AS %s.%s ENGINE = Distributed(%s, %s, %s, %s)", quoteName(db), t.name, on,
 			quoteName(db), t.name+localSuffix, quoteName(l.Cluster), quoteName(db), t.name+localSuffix, t.shard),
 	}
+}
+
+// newest is the argument of a replacing engine.
+func (t *tableDef) newest(comma string) string {
+	if t.version == "" {
+		return ""
+	}
+	return comma + t.version
 }
 
 func (t *tableDef) body(db, name, on, engine, settings string) string {
@@ -105,7 +114,7 @@ func (t *tableDef) body(db, name, on, engine, settings string) string {
 	}
 	// What is acknowledged must be on the disk.
 	fmt.Fprintf(&b, "\nORDER BY %s\nSETTINGS %sfsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 134217728\nCOMMENT %s",
-		t.order, settings, quoteText(t.comment))
+		t.order, settings+t.settings, quoteText(t.comment))
 	return b.String()
 }
 
@@ -287,6 +296,9 @@ func migrations(version int, db string, l Layout) []string {
 				out = append(out, t.rebuild(db, l)...)
 			}
 		}
+	case 3:
+		t := samplesDef()
+		out = t.create(db, l)
 	}
 	return out
 }

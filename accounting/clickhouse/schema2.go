@@ -39,7 +39,7 @@ func schema() []tableDef {
 			t.columns[k].codec = recoded(t.columns[k])
 		}
 	}
-	return out
+	return append(out, samplesDef())
 }
 
 // recoded is the codec of a column since version 2.

@@ -34,6 +34,7 @@ type Daemon struct {
 	sessionMu sync.Mutex // held while a session runs, or the store is replaced
 
 	hurry   chan struct{} // somebody waits for what is not stored yet
+	samples samples
 	figures figures
 	kpis    atomic.Pointer[[]kpi.Value]
 	budgets atomic.Pointer[[]kpi.Spent]
@@ -42,12 +43,13 @@ type Daemon struct {
 // figures are counters for metrics.
 type figures struct {
 	batches, rows, retries, snapshots, sessions atomic.Uint64
+	samplesStored, samplesRefused               atomic.Uint64
 	lastWrite                                   atomic.Int64
 }
 
 // New makes a service; Run starts it.
 func New(cfg Config) *Daemon {
-	return &Daemon{cfg: cfg.complete(), changed: make(chan struct{}), hurry: make(chan struct{}, 1)}
+	return &Daemon{cfg: cfg.complete(), changed: make(chan struct{}), hurry: make(chan struct{}, 1), samples: samples{full: make(chan struct{}, 1)}}
 }
 
 // Run serves until the context ends.
@@ -57,9 +59,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.known = true
 	d.mu.Unlock()
 	var wg sync.WaitGroup
-	wg.Add(2)
+	wg.Add(3)
 	go func() { defer wg.Done(); d.ingest(ctx) }()
 	go func() { defer wg.Done(); d.refresh(ctx) }()
+	go func() { defer wg.Done(); d.keepSamples(ctx) }()
 	wg.Wait()
 	return nil
 }
@@ -77,6 +80,10 @@ type Status struct {
 	Snapshots uint64       // of the counting state
 	LastWrite spec.Span    // how long the last batch took
 	At        spec.Instant // of Seq
+
+	SamplesStored  uint64 // readings of GPUs since the start
+	SamplesRefused uint64 // those that the store did not take, or for which there was no room
+	SamplesWaiting int    // those that wait for the store
 }
 
 // Status tells how the service is. It asks nobody and never blocks for long.
@@ -87,7 +94,8 @@ func (d *Daemon) Status() Status {
 	defer d.mu.Unlock()
 	s := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Seq, Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
 		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
-		LastWrite: spec.Span(d.figures.lastWrite.Load())}
+		LastWrite: spec.Span(d.figures.lastWrite.Load()), SamplesStored: d.figures.samplesStored.Load(), SamplesRefused: d.figures.samplesRefused.Load(),
+		SamplesWaiting: d.samples.waiting()}
 	if head > d.pos.Seq {
 		since := d.pos.At
 		switch {

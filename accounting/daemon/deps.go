@@ -50,6 +50,9 @@ type Store interface {
 	// Raw asks a question read-only and within limits, and gives the answer in
 	// one of the engine's formats.
 	Raw(ctx context.Context, q query.Query, format string, lim query.Limits) (io.ReadCloser, error)
+	// PutSamples stores readings of GPUs; KeepSamples says for how long.
+	PutSamples(ctx context.Context, ledger [16]byte, cluster string, rows []tally.GPUSample) error
+	KeepSamples(ctx context.Context, span spec.Span) error
 	// Backup copies the store under a name; Restore replaces it by the copy,
 	// while nobody writes.
 	Backup(ctx context.Context, name string) error
@@ -102,6 +105,12 @@ type Config struct {
 	// nothing.
 	Private func(ctx context.Context) []string
 
+	// MayPut refuses a caller who is not the agent of a node; nil = everyone may.
+	MayPut func(ctx context.Context, node string) error
+	// SampleKeep is how long samples of GPUs are kept; 90 days. SampleInterval is
+	// how long those that come wait for others; 5 s.
+	SampleKeep, SampleInterval spec.Span
+
 	// Rates turn use into money and carbon.
 	Rates kpi.Rates
 
@@ -114,6 +123,12 @@ type Config struct {
 }
 
 func (c Config) complete() Config {
+	if c.SampleKeep <= 0 {
+		c.SampleKeep = 90 * spec.Day
+	}
+	if c.SampleInterval <= 0 {
+		c.SampleInterval = 5 * spec.Second
+	}
 	if c.Interval <= 0 {
 		c.Interval = 100 * spec.Millisecond
 	}

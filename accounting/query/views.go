@@ -110,6 +110,25 @@ energy_mj: energy in millijoules
 throttled_us: time throttled, in microseconds
 xids: errors of the driver
 `)},
+		{Name: "gpu_samples", About: "what each GPU and MIG instance did every ten seconds, and in whose hands; a reading that was sent twice may be there twice for some minutes",
+			tables: []string{"gpu_samples"}, who: mine, Columns: viewColumns(
+				`at: when
+node: name of the node
+gpu_uuid, gpu_index, profile: the device or MIG instance, and its profile
+uid, attempt, job_id: the job that held it alone; 0 = none did
+user, account, partition: whose that is
+seconds: to the next reading: sums of it are GPU time
+util, mem_util: utilisation, and time that memory was read or written, in percent; NULL = not measured, as all that follows
+engine, sm, occupancy, tensor, dram: engine, multiprocessors, resident warps, tensor pipe and memory interface, in thousandths
+memory_mib: memory in use in MiB
+power_w, energy_j: power in watts, and energy since the driver was loaded in joules
+temp_c, mem_temp_c: temperature of device and memory in degrees Celsius
+sm_mhz, mem_mhz: clocks in MHz
+throttle: what holds the clocks down, as the bits of DCGM
+pcie_tx_mb, pcie_rx_mb, nvlink_tx_mb, nvlink_rx_mb: sent and received in MB a second
+xid: number of the last error of the driver; 0 = none
+processes: on the device
+`)},
 		{Name: "pending_reasons", About: "why a run waits from an instant on, until its next reason, its start or its end", tables: []string{"pending_reasons"}, who: mine, Columns: viewColumns(
 			`uid, restarts, job_id, count: which run, and how many jobs it stands for
 ` + owner + `at: since when
@@ -203,8 +222,11 @@ func (w View) sql(b *builder, v Viewer) string {
 	var parts []string
 	for _, table := range w.tables {
 		rows, final := stored, ""
-		if table == "live" {
+		switch table {
+		case "live":
 			rows, final = open, " FINAL"
+		case "gpu_samples":
+			rows = readings
 		}
 		if !v.Admin && w.who != "" {
 			rows += " AND " + w.who

@@ -2676,6 +2676,760 @@ func (x *AccountingStatusReply) GetError() string {
 	return ""
 }
 
+// PutGpuSamplesRequest is what an agent has read of its node's GPUs. It is
+// answered when the store has it: what is not answered may be sent again.
+type PutGpuSamplesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Seconds       uint32                 `protobuf:"varint,2,opt,name=seconds,proto3" json:"seconds,omitempty"` // between two readings
+	Series        []*GpuSeries           `protobuf:"bytes,3,rep,name=series,proto3" json:"series,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutGpuSamplesRequest) Reset() {
+	*x = PutGpuSamplesRequest{}
+	mi := &file_accounting_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutGpuSamplesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutGpuSamplesRequest) ProtoMessage() {}
+
+func (x *PutGpuSamplesRequest) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutGpuSamplesRequest.ProtoReflect.Descriptor instead.
+func (*PutGpuSamplesRequest) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PutGpuSamplesRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PutGpuSamplesRequest) GetSeconds() uint32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *PutGpuSamplesRequest) GetSeries() []*GpuSeries {
+	if x != nil {
+		return x.Series
+	}
+	return nil
+}
+
+type PutGpuSamplesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stored        uint32                 `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"` // readings
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutGpuSamplesReply) Reset() {
+	*x = PutGpuSamplesReply{}
+	mi := &file_accounting_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutGpuSamplesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutGpuSamplesReply) ProtoMessage() {}
+
+func (x *PutGpuSamplesReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutGpuSamplesReply.ProtoReflect.Descriptor instead.
+func (*PutGpuSamplesReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PutGpuSamplesReply) GetStored() uint32 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+// GpuSeries is a stretch of readings of one device or MIG instance in the hands
+// of one job, or of none. Each list of figures has one for each time, or
+// nothing where none was measured; -1 = that one was not measured.
+type GpuSeries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`    // of the device on its node
+	Profile       string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"` // of a MIG instance
+	Uid           uint64                 `protobuf:"varint,4,opt,name=uid,proto3" json:"uid,omitempty"`        // of the job that held it alone; 0 = nobody did
+	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	JobId         uint32                 `protobuf:"varint,6,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
+	Account       string                 `protobuf:"bytes,8,opt,name=account,proto3" json:"account,omitempty"`
+	Partition     string                 `protobuf:"bytes,9,opt,name=partition,proto3" json:"partition,omitempty"`
+	At            []int64                `protobuf:"varint,10,rep,packed,name=at,proto3" json:"at,omitempty"`                               // Unix seconds
+	Util          []int64                `protobuf:"zigzag64,11,rep,packed,name=util,proto3" json:"util,omitempty"`                         // percent
+	MemUtil       []int64                `protobuf:"zigzag64,12,rep,packed,name=mem_util,json=memUtil,proto3" json:"mem_util,omitempty"`    // percent
+	Engine        []int64                `protobuf:"zigzag64,13,rep,packed,name=engine,proto3" json:"engine,omitempty"`                     // thousandths
+	Sm            []int64                `protobuf:"zigzag64,14,rep,packed,name=sm,proto3" json:"sm,omitempty"`                             // thousandths
+	Occupancy     []int64                `protobuf:"zigzag64,15,rep,packed,name=occupancy,proto3" json:"occupancy,omitempty"`               // thousandths
+	Tensor        []int64                `protobuf:"zigzag64,16,rep,packed,name=tensor,proto3" json:"tensor,omitempty"`                     // thousandths
+	Dram          []int64                `protobuf:"zigzag64,17,rep,packed,name=dram,proto3" json:"dram,omitempty"`                         // thousandths
+	Memory        []int64                `protobuf:"zigzag64,18,rep,packed,name=memory,proto3" json:"memory,omitempty"`                     // MiB in use
+	Power         []int64                `protobuf:"zigzag64,19,rep,packed,name=power,proto3" json:"power,omitempty"`                       // W
+	Energy        []int64                `protobuf:"zigzag64,20,rep,packed,name=energy,proto3" json:"energy,omitempty"`                     // J since the driver was loaded
+	Temp          []int64                `protobuf:"zigzag64,21,rep,packed,name=temp,proto3" json:"temp,omitempty"`                         // degrees Celsius
+	MemTemp       []int64                `protobuf:"zigzag64,22,rep,packed,name=mem_temp,json=memTemp,proto3" json:"mem_temp,omitempty"`    // degrees Celsius
+	SmClock       []int64                `protobuf:"zigzag64,23,rep,packed,name=sm_clock,json=smClock,proto3" json:"sm_clock,omitempty"`    // MHz
+	MemClock      []int64                `protobuf:"zigzag64,24,rep,packed,name=mem_clock,json=memClock,proto3" json:"mem_clock,omitempty"` // MHz
+	Throttle      []int64                `protobuf:"zigzag64,25,rep,packed,name=throttle,proto3" json:"throttle,omitempty"`                 // reasons, bits
+	PcieTx        []int64                `protobuf:"zigzag64,26,rep,packed,name=pcie_tx,json=pcieTx,proto3" json:"pcie_tx,omitempty"`       // MB/s
+	PcieRx        []int64                `protobuf:"zigzag64,27,rep,packed,name=pcie_rx,json=pcieRx,proto3" json:"pcie_rx,omitempty"`       // MB/s
+	NvlinkTx      []int64                `protobuf:"zigzag64,28,rep,packed,name=nvlink_tx,json=nvlinkTx,proto3" json:"nvlink_tx,omitempty"` // MB/s
+	NvlinkRx      []int64                `protobuf:"zigzag64,29,rep,packed,name=nvlink_rx,json=nvlinkRx,proto3" json:"nvlink_rx,omitempty"` // MB/s
+	Xid           []int64                `protobuf:"zigzag64,30,rep,packed,name=xid,proto3" json:"xid,omitempty"`                           // number of the last driver error
+	Processes     []int64                `protobuf:"zigzag64,31,rep,packed,name=processes,proto3" json:"processes,omitempty"`               // on the device
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuSeries) Reset() {
+	*x = GpuSeries{}
+	mi := &file_accounting_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuSeries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuSeries) ProtoMessage() {}
+
+func (x *GpuSeries) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuSeries.ProtoReflect.Descriptor instead.
+func (*GpuSeries) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GpuSeries) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *GpuSeries) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *GpuSeries) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *GpuSeries) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *GpuSeries) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *GpuSeries) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *GpuSeries) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *GpuSeries) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *GpuSeries) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *GpuSeries) GetAt() []int64 {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetUtil() []int64 {
+	if x != nil {
+		return x.Util
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetMemUtil() []int64 {
+	if x != nil {
+		return x.MemUtil
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetEngine() []int64 {
+	if x != nil {
+		return x.Engine
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetSm() []int64 {
+	if x != nil {
+		return x.Sm
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetOccupancy() []int64 {
+	if x != nil {
+		return x.Occupancy
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetTensor() []int64 {
+	if x != nil {
+		return x.Tensor
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetDram() []int64 {
+	if x != nil {
+		return x.Dram
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetMemory() []int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetPower() []int64 {
+	if x != nil {
+		return x.Power
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetEnergy() []int64 {
+	if x != nil {
+		return x.Energy
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetTemp() []int64 {
+	if x != nil {
+		return x.Temp
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetMemTemp() []int64 {
+	if x != nil {
+		return x.MemTemp
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetSmClock() []int64 {
+	if x != nil {
+		return x.SmClock
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetMemClock() []int64 {
+	if x != nil {
+		return x.MemClock
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetThrottle() []int64 {
+	if x != nil {
+		return x.Throttle
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetPcieTx() []int64 {
+	if x != nil {
+		return x.PcieTx
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetPcieRx() []int64 {
+	if x != nil {
+		return x.PcieRx
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetNvlinkTx() []int64 {
+	if x != nil {
+		return x.NvlinkTx
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetNvlinkRx() []int64 {
+	if x != nil {
+		return x.NvlinkRx
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetXid() []int64 {
+	if x != nil {
+		return x.Xid
+	}
+	return nil
+}
+
+func (x *GpuSeries) GetProcesses() []int64 {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+// GpuHistoryQuery asks what the GPUs of a job did over time.
+type GpuHistoryQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                      // 12, 36_7
+	Points        uint32                 `protobuf:"varint,2,opt,name=points,proto3" json:"points,omitempty"`               // at most, for each GPU; 0 = 60
+	MinSeq        uint64                 `protobuf:"varint,3,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"` // wait (up to 2 s) until this event is in
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuHistoryQuery) Reset() {
+	*x = GpuHistoryQuery{}
+	mi := &file_accounting_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuHistoryQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuHistoryQuery) ProtoMessage() {}
+
+func (x *GpuHistoryQuery) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuHistoryQuery.ProtoReflect.Descriptor instead.
+func (*GpuHistoryQuery) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GpuHistoryQuery) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *GpuHistoryQuery) GetPoints() uint32 {
+	if x != nil {
+		return x.Points
+	}
+	return 0
+}
+
+func (x *GpuHistoryQuery) GetMinSeq() uint64 {
+	if x != nil {
+		return x.MinSeq
+	}
+	return 0
+}
+
+type GpuHistoryReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *AcctRow               `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`    // the job's last run; unset = not known
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"` // of the first point
+	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"` // ns that a point stands for
+	Gpus          []*GpuHistory          `protobuf:"bytes,4,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Behind        uint64                 `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
+	Cluster       string                 `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Now           int64                  `protobuf:"varint,7,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuHistoryReply) Reset() {
+	*x = GpuHistoryReply{}
+	mi := &file_accounting_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuHistoryReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuHistoryReply) ProtoMessage() {}
+
+func (x *GpuHistoryReply) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuHistoryReply.ProtoReflect.Descriptor instead.
+func (*GpuHistoryReply) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GpuHistoryReply) GetRun() *AcctRow {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *GpuHistoryReply) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *GpuHistoryReply) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *GpuHistoryReply) GetGpus() []*GpuHistory {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *GpuHistoryReply) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+func (x *GpuHistoryReply) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *GpuHistoryReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// GpuHistory is one GPU of a run, with means over each step. The ledger has
+// its totals when the run is over.
+type GpuHistory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Uuid          string                 `protobuf:"bytes,3,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Profile       string                 `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
+	Samples       uint64                 `protobuf:"varint,5,opt,name=samples,proto3" json:"samples,omitempty"`
+	Points        []*GpuPoint            `protobuf:"bytes,6,rep,name=points,proto3" json:"points,omitempty"`
+	Total         *JobReportGpu          `protobuf:"bytes,7,opt,name=total,proto3" json:"total,omitempty"` // unset while it runs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuHistory) Reset() {
+	*x = GpuHistory{}
+	mi := &file_accounting_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuHistory) ProtoMessage() {}
+
+func (x *GpuHistory) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuHistory.ProtoReflect.Descriptor instead.
+func (*GpuHistory) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *GpuHistory) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *GpuHistory) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *GpuHistory) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *GpuHistory) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *GpuHistory) GetSamples() uint64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *GpuHistory) GetPoints() []*GpuPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *GpuHistory) GetTotal() *JobReportGpu {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+type GpuPoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            uint32                 `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`                                       // number of the step, from 0
+	Util          *float64               `protobuf:"fixed64,2,opt,name=util,proto3,oneof" json:"util,omitempty"`                            // percent
+	Sm            *float64               `protobuf:"fixed64,3,opt,name=sm,proto3,oneof" json:"sm,omitempty"`                                // ratio
+	Tensor        *float64               `protobuf:"fixed64,4,opt,name=tensor,proto3,oneof" json:"tensor,omitempty"`                        // ratio
+	MemoryMib     *float64               `protobuf:"fixed64,5,opt,name=memory_mib,json=memoryMib,proto3,oneof" json:"memory_mib,omitempty"` // most
+	Power         *float64               `protobuf:"fixed64,6,opt,name=power,proto3,oneof" json:"power,omitempty"`                          // W
+	Temp          *float64               `protobuf:"fixed64,7,opt,name=temp,proto3,oneof" json:"temp,omitempty"`                            // degrees Celsius, most
+	Occupied      *float64               `protobuf:"fixed64,8,opt,name=occupied,proto3,oneof" json:"occupied,omitempty"`                    // part of the readings with a process
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuPoint) Reset() {
+	*x = GpuPoint{}
+	mi := &file_accounting_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuPoint) ProtoMessage() {}
+
+func (x *GpuPoint) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuPoint.ProtoReflect.Descriptor instead.
+func (*GpuPoint) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GpuPoint) GetAt() uint32 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *GpuPoint) GetUtil() float64 {
+	if x != nil && x.Util != nil {
+		return *x.Util
+	}
+	return 0
+}
+
+func (x *GpuPoint) GetSm() float64 {
+	if x != nil && x.Sm != nil {
+		return *x.Sm
+	}
+	return 0
+}
+
+func (x *GpuPoint) GetTensor() float64 {
+	if x != nil && x.Tensor != nil {
+		return *x.Tensor
+	}
+	return 0
+}
+
+func (x *GpuPoint) GetMemoryMib() float64 {
+	if x != nil && x.MemoryMib != nil {
+		return *x.MemoryMib
+	}
+	return 0
+}
+
+func (x *GpuPoint) GetPower() float64 {
+	if x != nil && x.Power != nil {
+		return *x.Power
+	}
+	return 0
+}
+
+func (x *GpuPoint) GetTemp() float64 {
+	if x != nil && x.Temp != nil {
+		return *x.Temp
+	}
+	return 0
+}
+
+func (x *GpuPoint) GetOccupied() float64 {
+	if x != nil && x.Occupied != nil {
+		return *x.Occupied
+	}
+	return 0
+}
+
 var File_accounting_proto protoreflect.FileDescriptor
 
 const file_accounting_proto_rawDesc = "" +
@@ -2937,7 +3691,84 @@ const file_accounting_proto_rawDesc = "" +
 	"\x03lag\x18\x03 \x01(\x03R\x03lag\x12\x14\n" +
 	"\x05store\x18\x04 \x01(\tR\x05store\x12\x0e\n" +
 	"\x02up\x18\x05 \x01(\bR\x02up\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05errorB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\x05error\x18\x06 \x01(\tR\x05error\"r\n" +
+	"\x14PutGpuSamplesRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\rR\aseconds\x12,\n" +
+	"\x06series\x18\x03 \x03(\v2\x14.muster.v1.GpuSeriesR\x06series\",\n" +
+	"\x12PutGpuSamplesReply\x12\x16\n" +
+	"\x06stored\x18\x01 \x01(\rR\x06stored\"\xf4\x05\n" +
+	"\tGpuSeries\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x18\n" +
+	"\aprofile\x18\x03 \x01(\tR\aprofile\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\x04R\x03uid\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x15\n" +
+	"\x06job_id\x18\x06 \x01(\rR\x05jobId\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x18\n" +
+	"\aaccount\x18\b \x01(\tR\aaccount\x12\x1c\n" +
+	"\tpartition\x18\t \x01(\tR\tpartition\x12\x0e\n" +
+	"\x02at\x18\n" +
+	" \x03(\x03R\x02at\x12\x12\n" +
+	"\x04util\x18\v \x03(\x12R\x04util\x12\x19\n" +
+	"\bmem_util\x18\f \x03(\x12R\amemUtil\x12\x16\n" +
+	"\x06engine\x18\r \x03(\x12R\x06engine\x12\x0e\n" +
+	"\x02sm\x18\x0e \x03(\x12R\x02sm\x12\x1c\n" +
+	"\toccupancy\x18\x0f \x03(\x12R\toccupancy\x12\x16\n" +
+	"\x06tensor\x18\x10 \x03(\x12R\x06tensor\x12\x12\n" +
+	"\x04dram\x18\x11 \x03(\x12R\x04dram\x12\x16\n" +
+	"\x06memory\x18\x12 \x03(\x12R\x06memory\x12\x14\n" +
+	"\x05power\x18\x13 \x03(\x12R\x05power\x12\x16\n" +
+	"\x06energy\x18\x14 \x03(\x12R\x06energy\x12\x12\n" +
+	"\x04temp\x18\x15 \x03(\x12R\x04temp\x12\x19\n" +
+	"\bmem_temp\x18\x16 \x03(\x12R\amemTemp\x12\x19\n" +
+	"\bsm_clock\x18\x17 \x03(\x12R\asmClock\x12\x1b\n" +
+	"\tmem_clock\x18\x18 \x03(\x12R\bmemClock\x12\x1a\n" +
+	"\bthrottle\x18\x19 \x03(\x12R\bthrottle\x12\x17\n" +
+	"\apcie_tx\x18\x1a \x03(\x12R\x06pcieTx\x12\x17\n" +
+	"\apcie_rx\x18\x1b \x03(\x12R\x06pcieRx\x12\x1b\n" +
+	"\tnvlink_tx\x18\x1c \x03(\x12R\bnvlinkTx\x12\x1b\n" +
+	"\tnvlink_rx\x18\x1d \x03(\x12R\bnvlinkRx\x12\x10\n" +
+	"\x03xid\x18\x1e \x03(\x12R\x03xid\x12\x1c\n" +
+	"\tprocesses\x18\x1f \x03(\x12R\tprocesses\"T\n" +
+	"\x0fGpuHistoryQuery\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
+	"\x06points\x18\x02 \x01(\rR\x06points\x12\x17\n" +
+	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\"\xce\x01\n" +
+	"\x0fGpuHistoryReply\x12$\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.muster.v1.AcctRowR\x03run\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\x12)\n" +
+	"\x04gpus\x18\x04 \x03(\v2\x15.muster.v1.GpuHistoryR\x04gpus\x12\x16\n" +
+	"\x06behind\x18\x05 \x01(\x04R\x06behind\x12\x18\n" +
+	"\acluster\x18\x06 \x01(\tR\acluster\x12\x10\n" +
+	"\x03now\x18\a \x01(\x03R\x03now\"\xda\x01\n" +
+	"\n" +
+	"GpuHistory\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
+	"\x04uuid\x18\x03 \x01(\tR\x04uuid\x12\x18\n" +
+	"\aprofile\x18\x04 \x01(\tR\aprofile\x12\x18\n" +
+	"\asamples\x18\x05 \x01(\x04R\asamples\x12+\n" +
+	"\x06points\x18\x06 \x03(\v2\x13.muster.v1.GpuPointR\x06points\x12-\n" +
+	"\x05total\x18\a \x01(\v2\x17.muster.v1.JobReportGpuR\x05total\"\xa8\x02\n" +
+	"\bGpuPoint\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\rR\x02at\x12\x17\n" +
+	"\x04util\x18\x02 \x01(\x01H\x00R\x04util\x88\x01\x01\x12\x13\n" +
+	"\x02sm\x18\x03 \x01(\x01H\x01R\x02sm\x88\x01\x01\x12\x1b\n" +
+	"\x06tensor\x18\x04 \x01(\x01H\x02R\x06tensor\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"memory_mib\x18\x05 \x01(\x01H\x03R\tmemoryMib\x88\x01\x01\x12\x19\n" +
+	"\x05power\x18\x06 \x01(\x01H\x04R\x05power\x88\x01\x01\x12\x17\n" +
+	"\x04temp\x18\a \x01(\x01H\x05R\x04temp\x88\x01\x01\x12\x1f\n" +
+	"\boccupied\x18\b \x01(\x01H\x06R\boccupied\x88\x01\x01B\a\n" +
+	"\x05_utilB\x05\n" +
+	"\x03_smB\t\n" +
+	"\a_tensorB\r\n" +
+	"\v_memory_mibB\b\n" +
+	"\x06_powerB\a\n" +
+	"\x05_tempB\v\n" +
+	"\t_occupiedB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_accounting_proto_rawDescOnce sync.Once
@@ -2951,7 +3782,7 @@ func file_accounting_proto_rawDescGZIP() []byte {
 	return file_accounting_proto_rawDescData
 }
 
-var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_accounting_proto_goTypes = []any{
 	(*AcctQuery)(nil),               // 0: muster.v1.AcctQuery
 	(*AcctReply)(nil),               // 1: muster.v1.AcctReply
@@ -2979,33 +3810,45 @@ var file_accounting_proto_goTypes = []any{
 	(*AdviceReply)(nil),             // 23: muster.v1.AdviceReply
 	(*AccountingStatusRequest)(nil), // 24: muster.v1.AccountingStatusRequest
 	(*AccountingStatusReply)(nil),   // 25: muster.v1.AccountingStatusReply
-	(*Tres)(nil),                    // 26: muster.v1.Tres
-	(*Usage)(nil),                   // 27: muster.v1.Usage
-	(*ReasonPeriod)(nil),            // 28: muster.v1.ReasonPeriod
+	(*PutGpuSamplesRequest)(nil),    // 26: muster.v1.PutGpuSamplesRequest
+	(*PutGpuSamplesReply)(nil),      // 27: muster.v1.PutGpuSamplesReply
+	(*GpuSeries)(nil),               // 28: muster.v1.GpuSeries
+	(*GpuHistoryQuery)(nil),         // 29: muster.v1.GpuHistoryQuery
+	(*GpuHistoryReply)(nil),         // 30: muster.v1.GpuHistoryReply
+	(*GpuHistory)(nil),              // 31: muster.v1.GpuHistory
+	(*GpuPoint)(nil),                // 32: muster.v1.GpuPoint
+	(*Tres)(nil),                    // 33: muster.v1.Tres
+	(*Usage)(nil),                   // 34: muster.v1.Usage
+	(*ReasonPeriod)(nil),            // 35: muster.v1.ReasonPeriod
 }
 var file_accounting_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
-	26, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
-	26, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
-	27, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
+	33, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
+	33, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
+	34, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
 	5,  // 4: muster.v1.AcctScriptReply.scripts:type_name -> muster.v1.AcctScript
 	2,  // 5: muster.v1.AcctScript.row:type_name -> muster.v1.AcctRow
 	12, // 6: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
 	13, // 7: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
 	14, // 8: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
 	2,  // 9: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
-	28, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
+	35, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
 	2,  // 11: muster.v1.JobReportReply.run:type_name -> muster.v1.AcctRow
 	19, // 12: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
-	28, // 13: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
+	35, // 13: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
 	21, // 14: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
 	20, // 15: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
 	21, // 16: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	28, // 17: muster.v1.PutGpuSamplesRequest.series:type_name -> muster.v1.GpuSeries
+	2,  // 18: muster.v1.GpuHistoryReply.run:type_name -> muster.v1.AcctRow
+	31, // 19: muster.v1.GpuHistoryReply.gpus:type_name -> muster.v1.GpuHistory
+	32, // 20: muster.v1.GpuHistory.points:type_name -> muster.v1.GpuPoint
+	20, // 21: muster.v1.GpuHistory.total:type_name -> muster.v1.JobReportGpu
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 // file_accounting_proto_init_once builds the descriptors at their first use.
@@ -3026,13 +3869,14 @@ func file_accounting_proto_init() {
 	file_accounting_proto_msgTypes[18].OneofWrappers = []any{}
 	file_accounting_proto_msgTypes[19].OneofWrappers = []any{}
 	file_accounting_proto_msgTypes[20].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_accounting_proto_rawDesc), len(file_accounting_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

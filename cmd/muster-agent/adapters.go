@@ -206,6 +206,9 @@ func (m metrics) GPUEvent(k device.EventKind)       { m.t.GPUEvent(k) }
 func (m metrics) SetControllerConnected(yes bool)   { m.t.SetControllerConnected(yes) }
 func (m metrics) SetShepherdUp(up bool)             { m.t.SetShepherdUp(up) }
 func (m metrics) SetReportsPending(n int)           { m.t.SetReportsPending(n) }
+func (m metrics) SamplesStored(n int)               { m.t.SamplesStored(n) }
+func (m metrics) SamplesLost(n int)                 { m.t.SamplesLost(n) }
+func (m metrics) SetSamplesPending(n int)           { m.t.SetSamplesPending(n) }
 func (m metrics) ReportSent()                       { m.t.ReportSent() }
 func (m metrics) ReportFailed()                     { m.t.ReportFailed() }
 

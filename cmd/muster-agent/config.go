@@ -158,12 +158,21 @@ const orphanAfter = 2 * spec.Minute
 func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	return daemon.Config{
 		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Interval: s.cfg.Telemetry.Interval,
-		IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
+		SampleEvery: sampleEvery(&s.cfg.Telemetry), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
 		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
 		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0,
 	}
+}
+
+// sampleEvery is the time between two samples: not less than that between two
+// collections, in whole seconds.
+func sampleEvery(t *conffile.Telemetry) spec.Span {
+	if t.SamplesInterval == spec.Infinite {
+		return 0
+	}
+	return max(t.SamplesInterval, (t.Interval+spec.Second-1)/spec.Second*spec.Second)
 }
 
 // inventory is what the node registers of the machine. With config_overrides

@@ -159,7 +159,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 	}
 	a.agent = daemon.New(cfg, daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
-		Scripts: newNodeScripts(&s.cluster.File.Agent), Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
+		Samples: newSampleStore(s, ctl), Scripts: newNodeScripts(&s.cluster.File.Agent), Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
 	})
 	return a, nil
 }

@@ -79,7 +79,8 @@ func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || c.UID == 0}
 		},
-		Rates:    rates,
+		Rates:  rates,
+		MayPut: mayPut, SampleKeep: s.cfg.Accounting.SamplesKeep,
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()
@@ -138,7 +139,8 @@ func (a *accounting) close() {
 // lag is how far the store is behind, for /metrics.
 func (a *accounting) lag() collector.AccountingLag {
 	st := a.daemon.Status()
-	return collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second)}
+	return collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second),
+		SamplesStored: st.SamplesStored, SamplesRefused: st.SamplesRefused, SamplesWaiting: st.SamplesWaiting}
 }
 
 func (a *accounting) kpis() []kpi.Value { return a.daemon.KPIs() }

@@ -370,6 +370,16 @@ func (a absentAccounting) Reasons(context.Context, *apiv1.ReasonsQuery) (*apiv1.
 	return nil, a.away()
 }
 
+// PutGpuSamples refuses.
+func (a absentAccounting) PutGpuSamples(context.Context, *apiv1.PutGpuSamplesRequest) (*apiv1.PutGpuSamplesReply, error) {
+	return nil, spec.Refuse(spec.CodeDatabaseUnreachable, "accounting runs in a process of its own: name it in telemetry.samples_to of the agents' muster.yaml")
+}
+
+// GpuHistory refuses.
+func (a absentAccounting) GpuHistory(context.Context, *apiv1.GpuHistoryQuery) (*apiv1.GpuHistoryReply, error) {
+	return nil, a.away()
+}
+
 // Status refuses.
 func (a absentAccounting) Status(context.Context, *apiv1.AccountingStatusRequest) (*apiv1.AccountingStatusReply, error) {
 	return nil, a.away()

@@ -23,6 +23,9 @@ func mayCall(method string, id identity.Identity, self uint32) bool {
 		// asks whose ledger it is.
 		return user || (name == "Ping" && id.Kind == identity.Controller)
 	case "Accounting", "Shell":
+		if name == "PutGpuSamples" {
+			return id.Kind == identity.Agent || owner
+		}
 		return user
 	case "Agents":
 		// Whoever enrols has no certificate yet: the token speaks for it.
@@ -31,6 +34,14 @@ func mayCall(method string, id identity.Identity, self uint32) bool {
 		return owner || id.Kind == identity.Controller
 	}
 	return false
+}
+
+// mayPut lets an agent hand in the samples of its own node only.
+func mayPut(ctx context.Context, node string) error {
+	if id := identity.From(ctx); id.Kind == identity.Agent && id.Node != node {
+		return spec.Refuse(spec.CodeAccessDenied, id.String()+" may not speak for node "+node)
+	}
+	return nil
 }
 
 func admitCall(ctx context.Context, method string, self uint32) error {

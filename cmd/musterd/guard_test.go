@@ -42,7 +42,11 @@ func TestFirstDoor(t *testing.T) {
 			full := "/" + desc.ServiceName + "/" + m
 			for name, id := range parties {
 				open := m == "Enrol" || (m == "Ping" && name == "controller")
-				for _, w := range want[desc.ServiceName] {
+				allowed := want[desc.ServiceName]
+				if m == "PutGpuSamples" {
+					allowed = want["muster.v1.Agents"]
+				}
+				for _, w := range allowed {
 					open = open || w == name
 				}
 				if got := mayCall(full, id, self); got != open {
@@ -68,5 +72,16 @@ func TestAdminCertificateIsNoRoot(t *testing.T) {
 	}
 	if a := caller(900)(identity.With(t.Context(), identity.Identity{Kind: identity.Agent, UID: identity.NoID, Node: "n1"})); a.User != "" || a.Admin {
 		t.Errorf("an agent is a user: %+v", a)
+	}
+}
+
+// TestAgentsSpeakForTheirOwnNode: samples of another node are refused.
+func TestAgentsSpeakForTheirOwnNode(t *testing.T) {
+	agent := identity.With(t.Context(), identity.Identity{Kind: identity.Agent, UID: identity.NoID, Node: "n1"})
+	if err := mayPut(agent, "n1"); err != nil {
+		t.Error(err)
+	}
+	if err := mayPut(agent, "n2"); err == nil {
+		t.Error("an agent hands in another's samples")
 	}
 }

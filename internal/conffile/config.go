@@ -143,6 +143,14 @@ type Telemetry struct {
 	JobLabelName string `yaml:"job_label_name"`
 	// Time between two collections.
 	Interval spec.Span `yaml:"interval"`
+	// Time between two samples of each GPU that go into the accounting store, for
+	// muster gpu job and the view gpu_samples: a whole number of seconds. There is
+	// none between two collections; infinite stores none at all.
+	SamplesInterval spec.Span `yaml:"samples_interval"`
+	// Where agents hand them in: host:port of accounting's API, or the path of its
+	// socket, where it runs in a process of its own on another host. Empty: the
+	// controller, or accounting_socket where it is on this host.
+	SamplesTo string `yaml:"samples_to" example:"acct1:6819"`
 	// Where GPU figures come from: dcgm, nvml, simulated, or auto for the first
 	// of these that works.
 	Provider string `yaml:"provider" enum:"auto,dcgm,nvml,simulated"`
@@ -172,6 +180,8 @@ type Accounting struct {
 	BatchRows int64 `yaml:"batch_rows"`
 	// Longest time a finished job waits to be inserted.
 	BatchInterval spec.Span `yaml:"batch_interval"`
+	// How long samples of GPUs are kept, or forever. They go a day at a time.
+	SamplesKeep spec.Span `yaml:"samples_keep"`
 	// Whether job scripts are stored: auto as AccountingStoreFlags of slurm.conf
 	// says, never whatever it says.
 	StoreScripts string `yaml:"store_scripts" enum:"auto,never"`
@@ -250,8 +260,8 @@ func Defaults() *Config {
 		},
 		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB}},
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
-		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
-		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, StoreScripts: "auto"},
+		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
+		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, StoreScripts: "auto"},
 		GPU:        GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
 		Observe:    Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second},
 		Log:        Log{Level: "info", Format: "text"},

@@ -78,6 +78,11 @@ func (c *Config) check(v *validator) {
 	between(v, "observe.interval", c.Observe.Interval, 5*spec.Second, spec.Hour, formatSpan)
 	between(v, "observe.timeout", c.Observe.Timeout, 1*spec.Second, 10*spec.Minute, formatSpan)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
+	between(v, "telemetry.samples_interval", c.Telemetry.SamplesInterval, spec.Second, spec.Infinite, formatSpan)
+	if every := c.Telemetry.SamplesInterval; every != spec.Infinite && (every%spec.Second != 0 || every > 12*spec.Hour) {
+		v.add("telemetry.samples_interval", "%s is not a whole number of seconds up to 12 hours, or infinite", formatSpan(every))
+	}
+	between(v, "accounting.samples_keep", c.Accounting.SamplesKeep, spec.Day, spec.Infinite, formatSpan)
 	between(v, "telemetry.push_interval", c.Telemetry.PushInterval, 1*spec.Second, spec.Hour, formatSpan)
 	if text := c.Telemetry.PushURL; text != "" {
 		if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {

@@ -42,6 +42,7 @@ type Agent struct {
 	forget   *queue[plan.RunKey]
 	collect  chan struct{} // room for one token: read the GPUs now
 	saves    chan []byte   // room for the newest state
+	samples  sampleQueue
 	wg       sync.WaitGroup
 	health   atomic.Pointer[Health]
 }
@@ -67,6 +68,7 @@ func New(cfg Config, deps Deps) *Agent {
 	}
 	a := &Agent{cfg: cfg, deps: deps, log: deps.Logger, load: -1, free: -1, inbox: newQueue[func()](), forget: newQueue[plan.RunKey](),
 		launches: &launches{wake: make(chan struct{}, 1)}, collect: make(chan struct{}, 1), saves: make(chan []byte, 1)}
+	a.samples.wake = make(chan struct{}, 1)
 	a.aborts = map[plan.RunKey]context.CancelFunc{}
 	a.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
 	a.health.Store(&Health{})
@@ -103,6 +105,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.wg.Go(func() { a.collector(ctx) })
 	if a.deps.GPUs != nil {
 		a.wg.Go(func() { a.gpuCollector(ctx) })
+		if a.deps.Samples != nil {
+			a.wg.Go(func() { a.shipper(ctx) })
+		}
 	}
 	a.own(ctx)
 	a.wg.Wait()
@@ -227,6 +232,12 @@ func (a *Agent) carryOut(ctx context.Context) {
 		a.dirty = a.dirty || fx.Jobs || fx.Acked > 0 || fx.Send
 		if fx.Jobs {
 			a.assign()
+		}
+		if len(fx.Samples) > 0 && a.deps.Samples != nil {
+			if lost := a.samples.put(fx.Samples); lost > 0 {
+				a.deps.Telemetry.SamplesLost(lost)
+			}
+			a.deps.Telemetry.SetSamplesPending(a.samples.waiting())
 		}
 		if fx.Collect {
 			token(a.collect)

@@ -282,6 +282,9 @@ func (f *fakeTelemetry) SetUsage([]JobUsage)                    {}
 func (f *fakeTelemetry) GPUEvent(device.EventKind)              {}
 func (f *fakeTelemetry) SetShepherdUp(bool)                     {}
 func (f *fakeTelemetry) SetReportsPending(int)                  {}
+func (f *fakeTelemetry) SamplesStored(int)                      {}
+func (f *fakeTelemetry) SamplesLost(int)                        {}
+func (f *fakeTelemetry) SetSamplesPending(int)                  {}
 func (f *fakeTelemetry) ReportFailed()                          {}
 func (f *fakeTelemetry) Collected(Collection, spec.Span, error) {}
 func (f *fakeTelemetry) ReportSent()                            { f.w.do(func() { f.sent++ }) }

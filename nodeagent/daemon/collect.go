@@ -15,8 +15,11 @@ const leastPause = 50 * spec.Millisecond
 // gpuCollector reads the GPUs at every interval, and when a job that holds
 // some begins or ends.
 func (a *Agent) gpuCollector(ctx context.Context) {
+	began := a.deps.Clock.Now()
 	for {
-		due, stop := a.deps.Clock.After(a.cfg.Interval)
+		// From the beginning of one to that of the next: no interval of the clock
+		// is left without one.
+		due, stop := a.deps.Clock.After(max(began.Add(a.cfg.Interval).Sub(a.deps.Clock.Now()), 1))
 		select {
 		case <-ctx.Done():
 			stop()
@@ -25,6 +28,7 @@ func (a *Agent) gpuCollector(ctx context.Context) {
 		case <-a.collect:
 			stop()
 		}
+		began = a.deps.Clock.Now()
 		a.readGPUs(ctx)
 		if !a.sleep(ctx, leastPause) {
 			return

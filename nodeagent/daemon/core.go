@@ -85,6 +85,9 @@ type Core struct {
 	book    *attrib.Book
 	gpus    bool // there is a provider
 
+	units      map[string]unitFacts // devices and instances, by UUID
+	sampleSlot int64                // of the clock, in which the last sample was taken
+
 	fx Effects
 }
 
@@ -113,7 +116,12 @@ func (c *Core) SetNode(e plan.Enforces) { c.cfg.Node.Enforces = e }
 func (c *Core) SetDevices(list []device.Device) {
 	c.gpus = true
 	c.devices = make(map[string]device.Device, len(list))
+	c.units = make(map[string]unitFacts, len(list))
 	for i := range list {
+		c.units[list[i].UUID] = unitFacts{index: uint32(list[i].Index)}
+		for _, m := range list[i].MIG {
+			c.units[m.UUID] = unitFacts{uint32(list[i].Index), m.Profile}
+		}
 		for _, d := range allocatable(&list[i]) {
 			c.devices[d.UUID] = d
 		}

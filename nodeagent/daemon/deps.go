@@ -105,6 +105,9 @@ type Telemetry interface {
 	SetControllerConnected(bool)
 	SetShepherdUp(bool)
 	SetReportsPending(int)
+	SamplesStored(n int)
+	SamplesLost(n int)
+	SetSamplesPending(int)
 	ReportSent()
 	ReportFailed()
 	Collected(c Collection, took spec.Span, err error)
@@ -183,6 +186,9 @@ type Config struct {
 	// IdleAfter is how long a GPU may be held without a process before the
 	// controller is told; 0 never tells. IdleGrace is when it is told again.
 	IdleAfter, IdleGrace spec.Span
+	// SampleEvery is the time between two samples of the GPUs that are kept; 0 or
+	// Infinite keeps none.
+	SampleEvery spec.Span
 	// Location is the time zone of lines written for people.
 	Location *time.Location
 	// Account is a user's home and shell, for jobs that bring no environment;
@@ -201,6 +207,7 @@ type Deps struct {
 	Telemetry   Telemetry
 	Spool       Spool
 	Scripts     Scripts // may be nil
+	Samples     Samples // may be nil
 	Clock       Clock
 	// Jitter gives a number below n, for the waits between connections.
 	Jitter func(n int64) int64

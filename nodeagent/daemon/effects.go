@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/plan"
 )
 
@@ -22,6 +23,9 @@ type Effects struct {
 	Save      bool             // the spool must not wait
 	Acked     int              // reports acknowledged
 	Leave     string           // end the connection, and why
+	// Samples are readings to be kept, each a series of its own. What is not
+	// kept is not asked for again.
+	Samples []*apiv1.GpuSeries
 }
 
 // Script is a run of the node's prolog or epilog.

@@ -37,6 +37,7 @@ func (c *Core) Collected(rd *Reading) {
 		}
 	}
 	c.watch(rd)
+	c.sampled(rd)
 	for _, k := range c.keys() {
 		if r := c.runs[k]; r.phase == measuring && r.seen(rd) {
 			c.finish(r)

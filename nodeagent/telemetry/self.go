@@ -37,6 +37,9 @@ type self struct {
 	reports    *metrics.Counter
 	failed     *metrics.Counter
 	pending    *metrics.Gauge
+	stored     *metrics.Counter
+	lost       *metrics.Counter
+	waiting    *metrics.Gauge
 	shepherd   *metrics.Gauge
 	controller *metrics.Gauge
 	scrapes    *metrics.Counter
@@ -69,6 +72,9 @@ func newSelf(o *Options) *self {
 		reports:    set.NewCounter(name("muster_agent_reports_total")),
 		failed:     set.NewCounter(name("muster_agent_report_errors_total")),
 		pending:    gauge("muster_agent_reports_pending", 0),
+		stored:     set.NewCounter(name("muster_agent_gpu_samples_stored_total")),
+		lost:       set.NewCounter(name("muster_agent_gpu_samples_lost_total")),
+		waiting:    gauge("muster_agent_gpu_samples_pending", 0),
 		shepherd:   gauge("muster_agent_shepherd_up", 0),
 		controller: gauge("muster_agent_controller_connected", 0),
 		scrapes:    set.NewCounter(name("muster_agent_scrapes_total")),
@@ -104,6 +110,15 @@ func (t *Telemetry) ReportFailed() { t.self.failed.Inc() }
 
 // SetReportsPending says how many reports wait.
 func (t *Telemetry) SetReportsPending(n int) { t.self.pending.Set(float64(n)) }
+
+// SamplesStored counts samples that the store has.
+func (t *Telemetry) SamplesStored(n int) { t.self.stored.Add(n) }
+
+// SamplesLost counts samples that were dropped.
+func (t *Telemetry) SamplesLost(n int) { t.self.lost.Add(n) }
+
+// SetSamplesPending says how many samples wait.
+func (t *Telemetry) SetSamplesPending(n int) { t.self.waiting.Set(float64(n)) }
 
 // SetShepherdUp says whether the shepherd answers.
 func (t *Telemetry) SetShepherdUp(up bool) { t.self.shepherd.Set(truth(up)) }

@@ -68,7 +68,7 @@ const file_service_proto_rawDesc = "" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
 	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
-	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\x9f\x05\n" +
+	"\aConfirm\x12\x19.muster.v1.ConfirmRequest\x1a\x17.muster.v1.ConfirmReply2\xbb\x06\n" +
 	"\n" +
 	"Accounting\x127\n" +
 	"\x04Jobs\x12\x14.muster.v1.AcctQuery\x1a\x14.muster.v1.AcctReply\"\x03\x90\x02\x01\x12<\n" +
@@ -78,7 +78,10 @@ const file_service_proto_rawDesc = "" +
 	"\bMaintain\x12\x1a.muster.v1.MaintainRequest\x1a\x18.muster.v1.MaintainReply0\x01\x12=\n" +
 	"\x06Report\x12\x16.muster.v1.ReportQuery\x1a\x16.muster.v1.ReportReply\"\x03\x90\x02\x01\x12@\n" +
 	"\aReasons\x12\x17.muster.v1.ReasonsQuery\x1a\x17.muster.v1.ReasonsReply\"\x03\x90\x02\x01\x12F\n" +
-	"\tJobReport\x12\x19.muster.v1.JobReportQuery\x1a\x19.muster.v1.JobReportReply\"\x03\x90\x02\x01\x12=\n" +
+	"\tJobReport\x12\x19.muster.v1.JobReportQuery\x1a\x19.muster.v1.JobReportReply\"\x03\x90\x02\x01\x12O\n" +
+	"\rPutGpuSamples\x12\x1f.muster.v1.PutGpuSamplesRequest\x1a\x1d.muster.v1.PutGpuSamplesReply\x12I\n" +
+	"\n" +
+	"GpuHistory\x12\x1a.muster.v1.GpuHistoryQuery\x1a\x1a.muster.v1.GpuHistoryReply\"\x03\x90\x02\x01\x12=\n" +
 	"\x06Advise\x12\x16.muster.v1.AdviceQuery\x1a\x16.muster.v1.AdviceReply\"\x03\x90\x02\x01\x12S\n" +
 	"\x06Status\x12\".muster.v1.AccountingStatusRequest\x1a .muster.v1.AccountingStatusReply\"\x03\x90\x02\x01B4Z2github.com/musterhpc/muster/api/v1/service;serviceb\x06proto3"
 
@@ -121,46 +124,50 @@ var file_service_proto_goTypes = []any{
 	(*v1.ReportQuery)(nil),             // 35: muster.v1.ReportQuery
 	(*v1.ReasonsQuery)(nil),            // 36: muster.v1.ReasonsQuery
 	(*v1.JobReportQuery)(nil),          // 37: muster.v1.JobReportQuery
-	(*v1.AdviceQuery)(nil),             // 38: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 39: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 40: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 41: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 42: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 43: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 44: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 45: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 46: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 47: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 48: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 49: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 50: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 51: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 52: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 53: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 54: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 55: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 56: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 57: muster.v1.CreateTokenReply
-	(*v1.CreateUserTokenReply)(nil),    // 58: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 59: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),          // 60: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),       // 61: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 62: muster.v1.ReservationChangeReply
-	(*v1.TypedAnswer)(nil),             // 63: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 64: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 65: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 66: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 67: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 68: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 69: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 70: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 71: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 72: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 73: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 74: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 75: muster.v1.JobReportReply
-	(*v1.AdviceReply)(nil),             // 76: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 77: muster.v1.AccountingStatusReply
+	(*v1.PutGpuSamplesRequest)(nil),    // 38: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),         // 39: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),             // 40: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 41: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 42: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 43: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 44: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 45: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 46: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 47: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 48: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 49: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 50: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 51: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 52: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 53: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 54: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 55: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 56: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 57: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 58: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 59: muster.v1.CreateTokenReply
+	(*v1.CreateUserTokenReply)(nil),    // 60: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 61: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),          // 62: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),       // 63: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 64: muster.v1.ReservationChangeReply
+	(*v1.TypedAnswer)(nil),             // 65: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),              // 66: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 67: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 68: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 69: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 70: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 71: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 72: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 73: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 74: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 75: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 76: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 77: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),      // 78: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),         // 79: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),             // 80: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 81: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -204,53 +211,57 @@ var file_service_proto_depIdxs = []int32{
 	35, // 38: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
 	36, // 39: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
 	37, // 40: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	38, // 41: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	39, // 42: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	40, // 43: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	40, // 44: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	41, // 45: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	41, // 46: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	42, // 47: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	43, // 48: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	43, // 49: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	44, // 50: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	45, // 51: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	46, // 52: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	47, // 53: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	48, // 54: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	49, // 55: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	50, // 56: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	51, // 57: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	52, // 58: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	53, // 59: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	54, // 60: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	55, // 61: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	56, // 62: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	57, // 63: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	58, // 64: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	59, // 65: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	60, // 66: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	61, // 67: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	62, // 68: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	63, // 69: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	64, // 70: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	64, // 71: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	65, // 72: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	66, // 73: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	67, // 74: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	68, // 75: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	69, // 76: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	69, // 77: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	70, // 78: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	71, // 79: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	72, // 80: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	73, // 81: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	74, // 82: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	75, // 83: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	76, // 84: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	77, // 85: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	43, // [43:86] is the sub-list for method output_type
-	0,  // [0:43] is the sub-list for method input_type
+	38, // 41: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	39, // 42: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	40, // 43: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	41, // 44: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	42, // 45: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	42, // 46: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	43, // 47: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	43, // 48: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	44, // 49: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	45, // 50: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	45, // 51: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	46, // 52: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	47, // 53: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	48, // 54: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	49, // 55: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	50, // 56: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	51, // 57: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	52, // 58: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	53, // 59: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	54, // 60: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	55, // 61: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	56, // 62: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	57, // 63: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	58, // 64: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	59, // 65: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	60, // 66: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	61, // 67: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	62, // 68: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	63, // 69: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	64, // 70: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	65, // 71: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	66, // 72: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	66, // 73: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	67, // 74: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	68, // 75: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	69, // 76: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	70, // 77: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	71, // 78: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	71, // 79: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	72, // 80: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	73, // 81: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	74, // 82: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	75, // 83: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	76, // 84: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	77, // 85: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	78, // 86: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	79, // 87: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	80, // 88: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	81, // 89: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	45, // [45:90] is the sub-list for method output_type
+	0,  // [0:45] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -1561,16 +1561,18 @@ var Ledger_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Accounting_Jobs_FullMethodName      = "/muster.v1.Accounting/Jobs"
-	Accounting_JobRows_FullMethodName   = "/muster.v1.Accounting/JobRows"
-	Accounting_Scripts_FullMethodName   = "/muster.v1.Accounting/Scripts"
-	Accounting_Sql_FullMethodName       = "/muster.v1.Accounting/Sql"
-	Accounting_Maintain_FullMethodName  = "/muster.v1.Accounting/Maintain"
-	Accounting_Report_FullMethodName    = "/muster.v1.Accounting/Report"
-	Accounting_Reasons_FullMethodName   = "/muster.v1.Accounting/Reasons"
-	Accounting_JobReport_FullMethodName = "/muster.v1.Accounting/JobReport"
-	Accounting_Advise_FullMethodName    = "/muster.v1.Accounting/Advise"
-	Accounting_Status_FullMethodName    = "/muster.v1.Accounting/Status"
+	Accounting_Jobs_FullMethodName          = "/muster.v1.Accounting/Jobs"
+	Accounting_JobRows_FullMethodName       = "/muster.v1.Accounting/JobRows"
+	Accounting_Scripts_FullMethodName       = "/muster.v1.Accounting/Scripts"
+	Accounting_Sql_FullMethodName           = "/muster.v1.Accounting/Sql"
+	Accounting_Maintain_FullMethodName      = "/muster.v1.Accounting/Maintain"
+	Accounting_Report_FullMethodName        = "/muster.v1.Accounting/Report"
+	Accounting_Reasons_FullMethodName       = "/muster.v1.Accounting/Reasons"
+	Accounting_JobReport_FullMethodName     = "/muster.v1.Accounting/JobReport"
+	Accounting_PutGpuSamples_FullMethodName = "/muster.v1.Accounting/PutGpuSamples"
+	Accounting_GpuHistory_FullMethodName    = "/muster.v1.Accounting/GpuHistory"
+	Accounting_Advise_FullMethodName        = "/muster.v1.Accounting/Advise"
+	Accounting_Status_FullMethodName        = "/muster.v1.Accounting/Status"
 )
 
 // AccountingClient is the client API for Accounting service.
@@ -1591,6 +1593,10 @@ type AccountingClient interface {
 	Reasons(ctx context.Context, in *v1.ReasonsQuery, opts ...grpc.CallOption) (*v1.ReasonsReply, error)
 	// JobReport tells how well one run used what it held, and what to change.
 	JobReport(ctx context.Context, in *v1.JobReportQuery, opts ...grpc.CallOption) (*v1.JobReportReply, error)
+	// PutGpuSamples takes what agents have read of their GPUs; it is for agents.
+	PutGpuSamples(ctx context.Context, in *v1.PutGpuSamplesRequest, opts ...grpc.CallOption) (*v1.PutGpuSamplesReply, error)
+	// GpuHistory tells what the GPUs of a job did over time.
+	GpuHistory(ctx context.Context, in *v1.GpuHistoryQuery, opts ...grpc.CallOption) (*v1.GpuHistoryReply, error)
 	Advise(ctx context.Context, in *v1.AdviceQuery, opts ...grpc.CallOption) (*v1.AdviceReply, error)
 	Status(ctx context.Context, in *v1.AccountingStatusRequest, opts ...grpc.CallOption) (*v1.AccountingStatusReply, error)
 }
@@ -1710,6 +1716,26 @@ func (c *accountingClient) JobReport(ctx context.Context, in *v1.JobReportQuery,
 	return out, nil
 }
 
+func (c *accountingClient) PutGpuSamples(ctx context.Context, in *v1.PutGpuSamplesRequest, opts ...grpc.CallOption) (*v1.PutGpuSamplesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.PutGpuSamplesReply)
+	err := c.cc.Invoke(ctx, Accounting_PutGpuSamples_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountingClient) GpuHistory(ctx context.Context, in *v1.GpuHistoryQuery, opts ...grpc.CallOption) (*v1.GpuHistoryReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.GpuHistoryReply)
+	err := c.cc.Invoke(ctx, Accounting_GpuHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountingClient) Advise(ctx context.Context, in *v1.AdviceQuery, opts ...grpc.CallOption) (*v1.AdviceReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.AdviceReply)
@@ -1748,6 +1774,10 @@ type AccountingServer interface {
 	Reasons(context.Context, *v1.ReasonsQuery) (*v1.ReasonsReply, error)
 	// JobReport tells how well one run used what it held, and what to change.
 	JobReport(context.Context, *v1.JobReportQuery) (*v1.JobReportReply, error)
+	// PutGpuSamples takes what agents have read of their GPUs; it is for agents.
+	PutGpuSamples(context.Context, *v1.PutGpuSamplesRequest) (*v1.PutGpuSamplesReply, error)
+	// GpuHistory tells what the GPUs of a job did over time.
+	GpuHistory(context.Context, *v1.GpuHistoryQuery) (*v1.GpuHistoryReply, error)
 	Advise(context.Context, *v1.AdviceQuery) (*v1.AdviceReply, error)
 	Status(context.Context, *v1.AccountingStatusRequest) (*v1.AccountingStatusReply, error)
 	mustEmbedUnimplementedAccountingServer()
@@ -1783,6 +1813,12 @@ func (UnimplementedAccountingServer) Reasons(context.Context, *v1.ReasonsQuery) 
 }
 func (UnimplementedAccountingServer) JobReport(context.Context, *v1.JobReportQuery) (*v1.JobReportReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method JobReport not implemented")
+}
+func (UnimplementedAccountingServer) PutGpuSamples(context.Context, *v1.PutGpuSamplesRequest) (*v1.PutGpuSamplesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutGpuSamples not implemented")
+}
+func (UnimplementedAccountingServer) GpuHistory(context.Context, *v1.GpuHistoryQuery) (*v1.GpuHistoryReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method GpuHistory not implemented")
 }
 func (UnimplementedAccountingServer) Advise(context.Context, *v1.AdviceQuery) (*v1.AdviceReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Advise not implemented")
@@ -1934,6 +1970,42 @@ func _Accounting_JobReport_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Accounting_PutGpuSamples_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PutGpuSamplesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountingServer).PutGpuSamples(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Accounting_PutGpuSamples_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountingServer).PutGpuSamples(ctx, req.(*v1.PutGpuSamplesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Accounting_GpuHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.GpuHistoryQuery)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountingServer).GpuHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Accounting_GpuHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountingServer).GpuHistory(ctx, req.(*v1.GpuHistoryQuery))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Accounting_Advise_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.AdviceQuery)
 	if err := dec(in); err != nil {
@@ -1996,6 +2068,14 @@ var Accounting_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "JobReport",
 			Handler:    _Accounting_JobReport_Handler,
+		},
+		{
+			MethodName: "PutGpuSamples",
+			Handler:    _Accounting_PutGpuSamples_Handler,
+		},
+		{
+			MethodName: "GpuHistory",
+			Handler:    _Accounting_GpuHistory_Handler,
 		},
 		{
 			MethodName: "Advise",

@@ -1,0 +1,120 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+const samplesTable = "gpu_samples"
+
+// samplesDef is the table of GPU readings, since version 3. It is sorted by
+// device and time: neighbours are readings ten seconds apart, whose differences
+// are small, and the devices of one job are a few stretches of it. A day is a
+// partition, so that what is too old goes as whole parts. A reading that was
+// sent twice is one row after the next merge.
+func samplesDef() tableDef {
+	const bloom = " TYPE bloom_filter(0.01) GRANULARITY 1"
+	t := tableDef{name: samplesTable, comment: "readings of GPUs, with the job that held the device alone", engine: replacing, settings: "ttl_only_drop_parts = 1, ",
+		columns: join([]columnDef{{"ledger", "UUID", cText}, {"cluster", tWord, ""}}, words("node", "gpu_uuid"),
+			[]columnDef{{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"}, {"gpu_index", "UInt32", cText}}, words("profile"),
+			[]columnDef{{"uid", "UInt64", cText}, {"attempt", "UInt32", cText}, {"job_id", "UInt32", cText}}, words("user", "account", "partition"),
+			[]columnDef{{"seconds", "UInt16", cText}}),
+		order: "(ledger, node, gpu_uuid, at)", partition: "toYYYYMMDD(at)", shard: "cityHash64(node)", indexes: []string{"ix_uid uid" + bloom}}
+	for _, f := range tally.SampleColumns() {
+		t.columns = append(t.columns, columnDef{f.Name, fmt.Sprintf("Nullable(UInt%d)", f.Bits), sampleCodec(f)})
+	}
+	return t
+}
+
+// sampleCodec is how a field is stored. A gauge wanders within a few bits;
+// the one counter grows by almost the same each time.
+func sampleCodec(f tally.SampleField) string {
+	if f.Bits == 64 {
+		return "DoubleDelta, ZSTD(1)"
+	}
+	return "Delta, ZSTD(1)"
+}
+
+// PutSamples stores readings of a cluster's GPUs. It returns when they are on
+// the disk.
+func (s *Store) PutSamples(ctx context.Context, ledger [16]byte, cluster string, rows []tally.GPUSample) error {
+	type row = tally.GPUSample
+	id := uuid.UUID(ledger)
+	cols := []column[row]{
+		col("ledger", func(*row) uuid.UUID { return id }), col("cluster", func(*row) string { return cluster }),
+		col("node", func(r *row) string { return r.Node }), col("gpu_uuid", func(r *row) string { return r.UUID }),
+		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }), col("gpu_index", func(r *row) uint32 { return r.Index }),
+		col("profile", func(r *row) string { return r.Profile }), col("uid", func(r *row) uint64 { return r.UID }),
+		col("attempt", func(r *row) uint32 { return r.Attempt }), col("job_id", func(r *row) uint32 { return r.JobID }),
+		col("user", func(r *row) string { return r.User }), col("account", func(r *row) string { return r.Account }),
+		col("partition", func(r *row) string { return r.Partition }),
+		col("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
+	}
+	for i, f := range tally.SampleColumns() {
+		cols = append(cols, sampleColumn(i, f))
+	}
+	return send(ctx, newInsert(s, samplesTable), "", cols, rows)
+}
+
+func sampleColumn(i int, f tally.SampleField) column[tally.GPUSample] {
+	switch f.Bits {
+	case 8:
+		return measured[uint8](i, f.Name, math.MaxUint8)
+	case 16:
+		return measured[uint16](i, f.Name, math.MaxUint16)
+	case 32:
+		return measured[uint32](i, f.Name, math.MaxUint32)
+	}
+	return measured[uint64](i, f.Name, math.MaxInt64)
+}
+
+// measured is a field's column: NULL where nothing was read, and the largest
+// number where it does not fit.
+func measured[V uint8 | uint16 | uint32 | uint64](i int, name string, most int64) column[tally.GPUSample] {
+	return column[tally.GPUSample]{name, func(rows []tally.GPUSample) any {
+		all, out := make([]V, len(rows)), make([]*V, len(rows))
+		for k := range rows {
+			if v := rows[k].Values[i]; v >= 0 {
+				all[k] = V(min(v, most))
+				out[k] = &all[k]
+			}
+		}
+		return out
+	}}
+}
+
+// KeepSamples says how long readings are kept; Infinite keeps them for ever.
+// What is older goes when the engine next merges, at the latest after some
+// hours, a day at a time.
+func (s *Store) KeepSamples(ctx context.Context, span spec.Span) error {
+	name, on := s.table(samplesTable), ""
+	if s.opts.Layout.Cluster != "" {
+		name, on = s.table(samplesTable+localSuffix), " ON CLUSTER "+quoteName(s.opts.Layout.Cluster)
+	}
+	local := strings.TrimPrefix(name, quoteName(s.db)+".")
+	var have string
+	if err := s.conn.QueryRow(ctx, "SELECT any(create_table_query) FROM system.tables WHERE database = "+quoteText(s.db)+" AND name = "+quoteText(local)).Scan(&have); err != nil {
+		return fmt.Errorf("read how long GPU readings are kept: %w", err)
+	}
+	seconds := int64(span / spec.Second)
+	want := fmt.Sprintf("TTL at + toIntervalSecond(%d)", seconds)
+	sql := "ALTER TABLE " + name + on + " MODIFY " + want
+	switch {
+	case span == spec.Infinite && !strings.Contains(have, " TTL "), strings.Contains(have, want+" "):
+		return nil
+	case span == spec.Infinite:
+		sql = "ALTER TABLE " + name + on + " REMOVE TTL"
+	}
+	if err := s.conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("set how long GPU readings are kept: %w", err)
+	}
+	return nil
+}

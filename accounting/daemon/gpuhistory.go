@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// errNotReady tells that the store cannot take samples yet.
+var errNotReady = errors.New("the accounting store is not ready yet")
+
+// Points of a history of GPUs.
+const (
+	historyPoints = 60
+	historyMost   = 2000
+)
+
+// GpuHistory tells what the GPUs of a job's last run did over time.
+func (s Service) GpuHistory(ctx context.Context, q *apiv1.GpuHistoryQuery) (*apiv1.GpuHistoryReply, error) {
+	past, err := s.Reasons(ctx, &apiv1.ReasonsQuery{Job: q.GetJob(), MinSeq: q.GetMinSeq()})
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.GpuHistoryReply{Run: past.GetRun(), Behind: past.GetBehind(), Cluster: past.GetCluster(), Now: past.GetNow()}
+	if out.Run == nil || out.Run.GetStart() == 0 {
+		return out, nil
+	}
+	scope, _, err := s.D.scope(ctx, past.GetSeq())
+	if err == nil {
+		err = s.gpuPoints(ctx, scope, q.GetPoints(), out)
+	}
+	if err == nil && out.Run.GetEnd() != 0 {
+		err = s.gpuTotals(ctx, scope, out)
+	}
+	return out, s.D.away(err)
+}
+
+// gpuPoints fills in the samples.
+func (s Service) gpuPoints(ctx context.Context, scope query.Scope, points uint32, out *apiv1.GpuHistoryReply) error {
+	run := out.Run
+	from, to := spec.Instant(run.GetStart()), spec.Instant(out.GetNow())
+	if run.GetEnd() != 0 {
+		to = spec.Instant(run.GetEnd())
+	}
+	var n uint64
+	var first, last, every int64
+	err := s.D.cfg.Store.Query(ctx, query.SampleSpan(scope, run.GetUid(), run.GetAttempt(), from, to), func(scan func(...any) error) error {
+		return scan(&n, &first, &last, &every)
+	})
+	if err != nil || n == 0 {
+		return err
+	}
+	if points == 0 {
+		points = historyPoints
+	}
+	points = min(points, historyMost)
+	from = spec.AtUnix(first)
+	step := max(every, 1, (last-first+int64(points))/int64(points))
+	out.From, out.Step = int64(from), step*int64(spec.Second)
+	var g *apiv1.GpuHistory
+	return s.D.cfg.Store.Query(ctx, query.GPUHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
+		next, p := &apiv1.GpuHistory{}, &apiv1.GpuPoint{}
+		var rows uint64
+		if err := scan(&next.Node, &next.Index, &next.Uuid, &next.Profile, &p.At, &rows, &p.Util, &p.Sm, &p.Tensor, &p.MemoryMib, &p.Power, &p.Temp, &p.Occupied); err != nil {
+			return err
+		}
+		if g == nil || g.GetNode() != next.GetNode() || g.GetUuid() != next.GetUuid() {
+			g = next
+			out.Gpus = append(out.Gpus, g)
+		}
+		g.Samples += rows
+		g.Points = append(g.Points, p)
+		return nil
+	})
+}
+
+// gpuTotals fills in what the ledger says of the devices; one that was never
+// sampled is added.
+func (s Service) gpuTotals(ctx context.Context, scope query.Scope, out *apiv1.GpuHistoryReply) error {
+	rep := &apiv1.JobReportReply{Run: out.Run, Now: out.GetNow()}
+	if err := s.runNodes(ctx, scope, query.RunKey{UID: out.Run.GetUid(), Restarts: out.Run.GetRestarts()}, rep); err != nil {
+		return err
+	}
+	have := map[string]*apiv1.GpuHistory{}
+	for _, g := range out.GetGpus() {
+		have[g.GetNode()+" "+g.GetUuid()] = g
+	}
+	for _, n := range rep.GetNodes() {
+		for _, t := range n.GetGpus() {
+			g := have[n.GetNode()+" "+t.GetUuid()]
+			if g == nil {
+				g = &apiv1.GpuHistory{Node: n.GetNode(), Index: t.GetIndex(), Uuid: t.GetUuid()}
+				out.Gpus = append(out.Gpus, g)
+			}
+			g.Total = t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Samples of GPUs take a way of their own into the store: the ledger neither
+// holds nor orders them, and a store that is away loses some of them at the
+// agents, which count what they lose. An agent is answered when its samples
+// are on the disk, so that nothing is lost that was taken; one insert is made
+// of all that came within SampleInterval.
+
+// samples gathers what agents send.
+type samples struct {
+	mu    sync.Mutex
+	rows  []tally.GPUSample
+	batch *sampleBatch // what rows go into
+	full  chan struct{}
+	last  map[string]sampleMark // by node
+}
+
+// sampleBatch is one insert, and those who wait for it.
+type sampleBatch struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// sampleMark is what a node sent last: an agent whose answer was lost sends the
+// same again.
+type sampleMark struct {
+	uuid string
+	at   int64
+	rows int
+}
+
+// Bounds of samples: what waits for the store, what one call brings, and what
+// begins an insert before its time.
+const (
+	samplesMost     = 400_000
+	samplesOneCall  = 20_000
+	samplesOneWrite = 100_000
+)
+
+// PutGpuSamples takes what an agent has read of its GPUs.
+func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequest) (*apiv1.PutGpuSamplesReply, error) {
+	if s.D.cfg.MayPut != nil {
+		if err := s.D.cfg.MayPut(ctx, req.GetNode()); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := sampleRows(req)
+	if err != nil || len(rows) == 0 {
+		return &apiv1.PutGpuSamplesReply{}, err
+	}
+	batch, err := s.D.samples.add(req.GetNode(), rows)
+	if err != nil {
+		s.D.figures.samplesRefused.Add(uint64(len(rows)))
+		return nil, err
+	}
+	if batch != nil {
+		select {
+		case <-batch.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if batch.err != nil {
+			return nil, s.D.away(batch.err)
+		}
+		s.D.samples.stored(req.GetNode(), rows)
+	}
+	return &apiv1.PutGpuSamplesReply{Stored: uint32(len(rows))}, nil
+}
+
+// sampleRows reads a message. What is malformed is refused as a whole.
+func sampleRows(req *apiv1.PutGpuSamplesRequest) ([]tally.GPUSample, error) {
+	bad := func(format string, args ...any) error {
+		return spec.Refuse(spec.CodeBadRequest, "GPU samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...))
+	}
+	if req.GetNode() == "" || req.GetSeconds() == 0 {
+		return nil, bad("a node and an interval are expected")
+	}
+	var out []tally.GPUSample
+	for _, g := range req.GetSeries() {
+		lists := sampleLists(g)
+		for i, list := range lists {
+			if len(list) != 0 && len(list) != len(g.GetAt()) {
+				return nil, bad("%d times and %d figures in list %d", len(g.GetAt()), len(list), i)
+			}
+		}
+		if len(out)+len(g.GetAt()) > samplesOneCall {
+			return nil, bad("more than %d readings in one call", samplesOneCall)
+		}
+		for k, at := range g.GetAt() {
+			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: g.GetUuid(), Index: g.GetIndex(), Profile: g.GetProfile(), UID: g.GetUid(),
+				Attempt: g.GetAttempt(), JobID: g.GetJobId(), User: g.GetUser(), Account: g.GetAccount(), Partition: g.GetPartition(), Seconds: req.GetSeconds()}
+			for i, list := range lists {
+				if row.Values[i] = tally.NotMeasured; len(list) != 0 {
+					row.Values[i] = list[k]
+				}
+			}
+			out = append(out, row)
+		}
+	}
+	return out, nil
+}
+
+// sampleLists are the lists of a series in the order of tally.SampleColumns.
+func sampleLists(g *apiv1.GpuSeries) [tally.SampleFields][]int64 {
+	return [tally.SampleFields][]int64{g.GetUtil(), g.GetMemUtil(), g.GetEngine(), g.GetSm(), g.GetOccupancy(), g.GetTensor(), g.GetDram(), g.GetMemory(),
+		g.GetPower(), g.GetEnergy(), g.GetTemp(), g.GetMemTemp(), g.GetSmClock(), g.GetMemClock(), g.GetThrottle(), g.GetPcieTx(), g.GetPcieRx(),
+		g.GetNvlinkTx(), g.GetNvlinkRx(), g.GetXid(), g.GetProcesses()}
+}
+
+// add puts rows into the next insert; nil = the store has them already.
+func (s *samples) add(node string, rows []tally.GPUSample) (*sampleBatch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last[node] == markOf(rows) {
+		return nil, nil
+	}
+	if len(s.rows)+len(rows) > samplesMost {
+		return nil, spec.Refuse(spec.CodeDatabaseUnreachable, fmt.Sprintf("%d GPU samples wait for the accounting store already: send these again later", len(s.rows)))
+	}
+	if s.batch == nil {
+		s.batch = &sampleBatch{done: make(chan struct{})}
+	}
+	s.rows = append(s.rows, rows...)
+	if len(s.rows) >= samplesOneWrite {
+		select {
+		case s.full <- struct{}{}:
+		default:
+		}
+	}
+	return s.batch, nil
+}
+
+func markOf(rows []tally.GPUSample) sampleMark {
+	end := &rows[len(rows)-1]
+	return sampleMark{end.UUID, end.At, len(rows)}
+}
+
+func (s *samples) stored(node string, rows []tally.GPUSample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = map[string]sampleMark{}
+	}
+	s.last[node] = markOf(rows)
+}
+
+// take begins an insert of all that waits.
+func (s *samples) take() ([]tally.GPUSample, *sampleBatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows, batch := s.rows, s.batch
+	s.rows, s.batch = nil, nil
+	return rows, batch
+}
+
+func (s *samples) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rows)
+}
+
+// keepSamples stores samples until the context ends. Before the first insert
+// the schema must be there: it waits for the ingester, which makes it.
+func (d *Daemon) keepSamples(ctx context.Context) {
+	kept := false
+	for {
+		late, stop := d.cfg.Clock.After(d.cfg.SampleInterval)
+		select {
+		case <-ctx.Done():
+			stop()
+			_, batch := d.samples.take()
+			batch.end(ctx.Err())
+			return
+		case <-d.samples.full:
+			stop()
+		case <-late:
+		}
+		if !kept && d.ready() {
+			if err := d.cfg.Store.KeepSamples(ctx, d.cfg.SampleKeep); err != nil {
+				d.cfg.Log.Warn("how long GPU samples are kept cannot be set", "error", err)
+			}
+			kept = true
+		}
+		rows, batch := d.samples.take()
+		if batch == nil {
+			continue
+		}
+		err := d.putSamples(ctx, rows)
+		if err != nil {
+			d.figures.samplesRefused.Add(uint64(len(rows)))
+		} else {
+			d.figures.samplesStored.Add(uint64(len(rows)))
+		}
+		batch.end(err)
+	}
+}
+
+func (d *Daemon) putSamples(ctx context.Context, rows []tally.GPUSample) error {
+	if !d.ready() {
+		return errNotReady
+	}
+	d.mu.Lock()
+	ledger, cluster := d.ledger, d.cluster
+	d.mu.Unlock()
+	return d.cfg.Store.PutSamples(ctx, ledger, cluster, rows)
+}
+
+// ready tells that the ingester has prepared the store.
+func (d *Daemon) ready() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stored
+}
+
+// end tells those who wait for a batch what became of it.
+func (b *sampleBatch) end(err error) {
+	if b != nil {
+		b.err = err
+		close(b.done)
+	}
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+)
+
+// history is an answer about a run that is over: one GPU that worked, one that
+// nobody used, with a reading missing.
+func gpuPastOf(end int64) *apiv1.GpuHistoryReply {
+	const begin = 1_790_000_000 * second
+	f := func(v float64) *float64 { return &v }
+	energy := int64(7_200_000)
+	rep := &apiv1.GpuHistoryReply{Now: begin + 400*second, From: begin, Step: 10 * second, Run: &apiv1.AcctRow{JobId: 12, Start: begin, End: end}}
+	a := &apiv1.GpuHistory{Node: "n1", Uuid: "GPU-a", Samples: 9}
+	for i := range uint32(10) {
+		if i != 4 {
+			a.Points = append(a.Points, &apiv1.GpuPoint{At: i, Util: f(float64(11 * i)), Sm: f(float64(i) / 10), MemoryMib: f(2048), Occupied: f(1)})
+		}
+	}
+	b := &apiv1.GpuHistory{Node: "n1", Index: 1, Uuid: "GPU-b", Samples: 10}
+	for i := range uint32(10) {
+		b.Points = append(b.Points, &apiv1.GpuPoint{At: i, Util: f(0), Occupied: f(0)})
+	}
+	if end != 0 {
+		a.Total = &apiv1.JobReportGpu{Uuid: "GPU-a", Measured: true, Held: 100 * second, Util: 50 * second, PeakMem: 2 << 30, EnergyMj: &energy}
+		b.Total = &apiv1.JobReportGpu{Uuid: "GPU-b", Index: 1, Measured: true, Held: 100 * second, NoProcess: 100 * second}
+	}
+	rep.Gpus = []*apiv1.GpuHistory{a, b}
+	return rep
+}
+
+// TestGPUJobOverTime: the table and the lines of a job, to the letter.
+func TestGPUJobOverTime(t *testing.T) {
+	w := newWorld(t)
+	w.reply[methodAcctGPUHistory] = func(req proto.Message) (proto.Message, error) {
+		switch req.(*apiv1.GpuHistoryQuery).GetJob() {
+		case "404":
+			return &apiv1.GpuHistoryReply{}, nil
+		case "13":
+			return &apiv1.GpuHistoryReply{Run: &apiv1.AcctRow{JobId: 13}}, nil
+		case "14":
+			return &apiv1.GpuHistoryReply{Run: &apiv1.AcctRow{JobId: 14, Start: 1, End: 2}}, nil
+		}
+		return gpuPastOf(1_790_000_100 * second), nil
+	}
+	run := func(args ...string) (string, string, int) {
+		r := w.run(append([]string{"muster", "gpu", "job"}, args...)...)
+		return r.out, r.errOut, r.code
+	}
+	out, errOut, code := run("12")
+	const want = "" +
+		"NODE  GPU   HELD  NO PROCESS  NO WORK  UTIL  SM  PEAK MEM  ENERGY  UUID\n" +
+		"n1    0    100 s         0 s      0 s   50%   -  2.00 GiB   2.0Wh  GPU-a\n" +
+		"n1    1    100 s       100 s      0 s    0%   -  0.00 GiB       -  GPU-b\n" +
+		"\n" +
+		"From 2026-09-21T14:13:20 to 2026-09-21T14:15:00, 10 s a column; x = no process on it.\n" +
+		"NODE  GPU  WHAT    OVER TIME   MEAN  MOST\n" +
+		"n1    0    util    __.- =+*##   50%   99%\n" +
+		"           sm      __.- ==+*#   46%   90%\n" +
+		"           memory  #### #####  2.0G  2.0G\n" +
+		"n1    1    util    xxxxxxxxxx    0%    0%\n"
+	if code != 0 || errOut != "" || out != want {
+		t.Errorf("exit %d, %q\ngot\n%s\nwant\n%s", code, errOut, out, want)
+	}
+	for job, want := range map[string]string{"404": "there is no job 404", "13": "job 13 has not started: muster why 13", "14": "job 14 held no GPU", "x": "expected the number of a job"} {
+		if _, errOut, code := run(job); code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("job %s: exit %d, %q", job, code, errOut)
+		}
+	}
+	if _, errOut, code := run("12", "--width", "wide"); code != 1 || !strings.Contains(errOut, "expected a number of columns") {
+		t.Errorf("exit %d, %q", code, errOut)
+	}
+	if out, _, code := run("12", "--json"); code != 0 || !strings.Contains(out, `"step_seconds": 10`) || !strings.Contains(out, `"occupied_ratio": 0.0`) {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	// Letters for every terminal, blocks where the locale says UTF-8.
+	c := &call{Env: &Env{Environ: []string{"LANG=de_DE.UTF-8"}}}
+	if steps, empty := c.levels(); string(steps) != "▁▂▃▄▅▆▇█" || empty != '·' {
+		t.Errorf("%q %q", string(steps), empty)
+	}
+	c.Environ = []string{"LC_ALL=C", "LANG=de_DE.UTF-8"}
+	if steps, _ := c.levels(); steps[0] != '_' {
+		t.Errorf("%q", string(steps))
+	}
+}

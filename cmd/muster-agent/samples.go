@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+)
+
+// sampleStore is where samples of GPUs go: the accounting that muster.yaml
+// names, or that of this host, or the controllers', in turn until one takes
+// them.
+type sampleStore struct {
+	addresses func() []string
+	source    *mtls.Source
+
+	mu    sync.Mutex
+	at    int
+	conns map[string]*grpc.ClientConn
+}
+
+func newSampleStore(s *settings, ctl any) *sampleStore {
+	out := &sampleStore{conns: map[string]*grpc.ClientConn{}}
+	c, ok := ctl.(*controllers)
+	if ok {
+		out.source = c.source
+	}
+	to, socket := s.cfg.Telemetry.SamplesTo, s.cfg.AccountingSocket
+	out.addresses = func() (list []string) {
+		switch _, err := os.Stat(socket); {
+		case to != "":
+			return []string{to}
+		case err == nil:
+			list = append(list, socket)
+		}
+		if ok {
+			list = append(list, c.addresses...)
+		}
+		return list
+	}
+	return out
+}
+
+var errNoStore = errors.New("nobody takes samples of GPUs")
+
+// Put implements daemon.Samples.
+func (s *sampleStore) Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.addresses()
+	err := errNoStore
+	for range list {
+		address := list[s.at%len(list)]
+		var conn *grpc.ClientConn
+		if conn, err = s.conn(address); err == nil {
+			_, err = service.NewAccountingClient(conn).PutGpuSamples(ctx, req)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		err = fmt.Errorf("%s: %w", address, err)
+		s.at++
+	}
+	return err
+}
+
+// conn gives a connection to an address, which connects when it is used.
+func (s *sampleStore) conn(address string) (*grpc.ClientConn, error) {
+	if c := s.conns[address]; c != nil {
+		return c, nil
+	}
+	if s.source == nil && !strings.Contains(address, "/") {
+		return nil, fmt.Errorf("telemetry.samples_to: %w: this agent has no certificate for %s", errNoStore, address)
+	}
+	c, err := dial(address, s.source)
+	if err == nil {
+		s.conns[address] = c
+	}
+	return c, err
+}

@@ -1,0 +1,306 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec"
+)
+
+// sampleField ties a field of the devices to its list in a series.
+type sampleField struct {
+	field device.Field
+	scale int64 // of the device's number to one of the series
+	list  func(*apiv1.GpuSeries) *[]int64
+}
+
+// sampleFields are what samples keep of a reading.
+//
+//muster:table one entry for each list of a series
+func sampleFields() []sampleField {
+	type s = apiv1.GpuSeries
+	return []sampleField{
+		{device.GPUUtil, 1, func(g *s) *[]int64 { return &g.Util }},
+		{device.MemCopyUtil, 1, func(g *s) *[]int64 { return &g.MemUtil }},
+		{device.GraphicsActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Engine }},
+		{device.SMActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Sm }},
+		{device.SMOccupancy, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Occupancy }},
+		{device.TensorActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Tensor }},
+		{device.DRAMActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Dram }},
+		{device.FBUsed, 1, func(g *s) *[]int64 { return &g.Memory }},
+		{device.PowerUsage, 1000, func(g *s) *[]int64 { return &g.Power }},
+		{device.TotalEnergy, 1000, func(g *s) *[]int64 { return &g.Energy }},
+		{device.GPUTemp, 1, func(g *s) *[]int64 { return &g.Temp }},
+		{device.MemoryTemp, 1, func(g *s) *[]int64 { return &g.MemTemp }},
+		{device.SMClock, 1, func(g *s) *[]int64 { return &g.SmClock }},
+		{device.MemClock, 1, func(g *s) *[]int64 { return &g.MemClock }},
+		{device.ClockReasons, 1, func(g *s) *[]int64 { return &g.Throttle }},
+		{device.PCIeTxBytes, 1_000_000, func(g *s) *[]int64 { return &g.PcieTx }},
+		{device.PCIeRxBytes, 1_000_000, func(g *s) *[]int64 { return &g.PcieRx }},
+		{device.NVLinkTxBytes, 1_000_000, func(g *s) *[]int64 { return &g.NvlinkTx }},
+		{device.NVLinkRxBytes, 1_000_000, func(g *s) *[]int64 { return &g.NvlinkRx }},
+		{device.XIDErrors, 1, func(g *s) *[]int64 { return &g.Xid }},
+	}
+}
+
+// noSample stands for what was not measured.
+const noSample = -1
+
+// SampleReading writes a reading of a device at a time, in Unix seconds, behind
+// those that a series has; processes is -1 where they could not be listed.
+func SampleReading(g *apiv1.GpuSeries, at int64, r *device.Reading, processes int64) {
+	g.At = append(g.At, at)
+	g.Processes = append(g.Processes, processes)
+	for _, f := range sampleFields() {
+		v := int64(noSample)
+		if n, ok := r.Get(f.field); ok && n >= 0 {
+			v = (n + f.scale/2) / f.scale
+		}
+		list := f.list(g)
+		*list = append(*list, v)
+	}
+}
+
+// unitFacts are what a series says of its device or instance.
+type unitFacts struct {
+	index   uint32
+	profile string
+}
+
+// sampled turns a collection into samples, if one is due: the first collection
+// in each interval of the clock. A device is in the hands of the one run that
+// lives on it and began before the reading; where several share it, of nobody.
+func (c *Core) sampled(rd *Reading) {
+	every := int64(c.cfg.SampleEvery)
+	if every <= 0 || c.cfg.SampleEvery == spec.Infinite || rd.Err != nil {
+		return
+	}
+	slot := int64(rd.Sample.At) / every
+	if slot == c.sampleSlot {
+		return
+	}
+	c.sampleSlot = slot
+	processes := map[string]int64{}
+	for i := range rd.Processes {
+		processes[rd.Processes[i].UUID]++
+	}
+	for i := range rd.Sample.Readings {
+		r := &rd.Sample.Readings[i]
+		unit, known := c.units[r.UUID]
+		if r.Lost || !known {
+			continue
+		}
+		n := int64(noSample)
+		if rd.Listed {
+			n = processes[r.UUID]
+		}
+		g := &apiv1.GpuSeries{Uuid: r.UUID, Index: unit.index, Profile: unit.profile}
+		if h := c.holderAt(r.UUID, rd.Sample.At); h != nil {
+			g.Uid, g.Attempt, g.JobId = h.key.Job, h.key.Attempt, uint32(h.facts.ID)
+			g.User, g.Account, g.Partition = h.facts.User, h.facts.Account, h.facts.Partition
+		}
+		SampleReading(g, int64(rd.Sample.At)/int64(spec.Second), r, n)
+		c.fx.Samples = append(c.fx.Samples, g)
+	}
+}
+
+// holderAt is the one run that holds a GPU and held it at an instant.
+func (c *Core) holderAt(uuid string, at spec.Instant) *run {
+	var found *run
+	for _, k := range c.keys() {
+		r := c.runs[k]
+		if r.from == 0 || r.phase != living && r.phase != held || !r.holds(uuid) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = r
+	}
+	if found == nil || found.from > at {
+		return nil
+	}
+	return found
+}
+
+// Bounds of the samples that wait: what goes into one message, and all.
+const (
+	sampleBatch = 1024
+	samplesMost = 20_000
+)
+
+// sampleQueue keeps samples until the store has them. When it is full the
+// oldest are lost, and counted.
+type sampleQueue struct {
+	mu      sync.Mutex
+	batches []*sampleBatchOf
+	rows    int
+	wake    chan struct{} // room for one token
+}
+
+type sampleBatchOf struct {
+	series  []*apiv1.GpuSeries
+	rows    int
+	sending bool
+}
+
+// put adds samples of one reading each and gives how many were lost for them.
+func (q *sampleQueue) put(list []*apiv1.GpuSeries) (lost int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, g := range list {
+		b := q.last()
+		if b == nil || b.sending || b.rows >= sampleBatch {
+			b = &sampleBatchOf{}
+			q.batches = append(q.batches, b)
+		}
+		b.add(g)
+		q.rows++
+	}
+	for i := 0; q.rows > samplesMost && i < len(q.batches); {
+		if q.batches[i].sending {
+			i++
+			continue
+		}
+		lost += q.batches[i].rows
+		q.rows -= q.batches[i].rows
+		q.batches = append(q.batches[:i], q.batches[i+1:]...)
+	}
+	token(q.wake)
+	return lost
+}
+
+func (q *sampleQueue) last() *sampleBatchOf {
+	if len(q.batches) == 0 {
+		return nil
+	}
+	return q.batches[len(q.batches)-1]
+}
+
+// add puts one reading behind those of the same device and holder.
+func (b *sampleBatchOf) add(g *apiv1.GpuSeries) {
+	b.rows++
+	for _, s := range b.series {
+		if s.Uuid != g.Uuid || s.Uid != g.Uid || s.Attempt != g.Attempt || s.Index != g.Index || s.Profile != g.Profile {
+			continue
+		}
+		s.At, s.Processes = append(s.At, g.At...), append(s.Processes, g.Processes...)
+		for _, f := range sampleFields() {
+			list := f.list(s)
+			*list = append(*list, *f.list(g)...)
+		}
+		return
+	}
+	b.series = append(b.series, g)
+}
+
+// take gives the oldest batch, to be sent; nil = there is none.
+func (q *sampleQueue) take() *sampleBatchOf {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.batches) == 0 {
+		return nil
+	}
+	q.batches[0].sending = true
+	return q.batches[0]
+}
+
+// settle forgets a batch that was stored, or keeps it to be sent again.
+func (q *sampleQueue) settle(b *sampleBatchOf, stored bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b.sending = false
+	if stored && len(q.batches) > 0 && q.batches[0] == b {
+		q.batches = q.batches[1:]
+		q.rows -= b.rows
+	}
+}
+
+func (q *sampleQueue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.rows
+}
+
+// Bounds of one call and of the pauses after failures.
+const (
+	samplePatience = 30 * spec.Second
+	samplePause    = spec.Second
+	samplePauseMax = 30 * spec.Second
+)
+
+// shipper hands samples to the store, one batch at a time. A store that is
+// slow or away holds it up, and nothing else.
+func (a *Agent) shipper(ctx context.Context) {
+	pause, failing := samplePause, false
+	for {
+		b := a.samples.take()
+		if b == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.samples.wake:
+			}
+			continue
+		}
+		err := a.ship(ctx, b)
+		if ctx.Err() != nil {
+			return
+		}
+		a.samples.settle(b, err == nil)
+		a.deps.Telemetry.SetSamplesPending(a.samples.waiting())
+		if failed := err != nil; failed != failing {
+			if failing = failed; failed {
+				a.log.Warn("GPU samples wait: the accounting does not take them", "error", err)
+			} else {
+				a.log.Info("GPU samples are stored again")
+			}
+		}
+		if err == nil {
+			a.deps.Telemetry.SamplesStored(b.rows)
+			pause = samplePause
+			continue
+		}
+		if !a.sleep(ctx, pause+spec.Span(a.deps.Jitter(int64(pause)))) {
+			return
+		}
+		pause = min(2*pause, samplePauseMax)
+	}
+}
+
+func (a *Agent) ship(ctx context.Context, b *sampleBatchOf) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late, stop := a.deps.Clock.After(samplePatience)
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		done <- a.deps.Samples.Put(ctx, &apiv1.PutGpuSamplesRequest{Node: a.cfg.Node.Name, Seconds: uint32(a.cfg.SampleEvery / spec.Second), Series: b.series})
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-late:
+		cancel()
+		return <-done
+	}
+}
+
+// Samples takes samples of GPUs to where they are kept.
+type Samples interface {
+	// Put returns when they are stored. It may be called again with the same
+	// ones; it ends with the context.
+	Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) error
+}
+
+// holds tells whether a run was given a GPU.
+func (r *run) holds(uuid string) bool {
+	for _, g := range r.facts.GPUs {
+		if g == uuid {
+			return true
+		}
+	}
+	return false
+}

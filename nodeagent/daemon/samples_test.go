@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec"
+)
+
+// reading is a collection of the devices at the bench's instant.
+func (b *bench) reading(uuids ...string) *Reading {
+	rd := &Reading{Sample: device.Sample{At: b.now}, Listed: true}
+	for _, u := range uuids {
+		rd.Sample.Readings = append(rd.Sample.Readings, device.Reading{UUID: u, Values: []device.Value{{Field: device.PowerUsage, N: 250_600},
+			{Field: device.GPUUtil, N: 40}, {Field: device.SMActive, N: 123_600}}})
+	}
+	rd.Processes = []device.Process{{PID: 1, UUID: "GPU-0"}, {PID: 2, UUID: "GPU-0"}}
+	return rd
+}
+
+// taken says what a step sampled.
+func taken(fx Effects) string {
+	var out []string
+	for _, g := range fx.Samples {
+		out = append(out, fmt.Sprintf("%s/%s job %d %d.%d %s at %d util %d power %d sm %d temp %d procs %d", g.GetUuid(), g.GetProfile(), g.GetJobId(), g.GetUid(), g.GetAttempt(), g.GetUser(),
+			g.GetAt()[0]%1000, g.GetUtil()[0], g.GetPower()[0], g.GetSm()[0], g.GetTemp()[0], g.GetProcesses()[0]))
+	}
+	return strings.Join(out, "; ")
+}
+
+// TestSamplesSayWhoseTheyAre: one in each interval, with the job that held the
+// device alone at the time of the reading and at no other.
+func TestSamplesSayWhoseTheyAre(t *testing.T) {
+	cfg := testConfig()
+	cfg.SampleEvery = 10 * spec.Second
+	b := newBenchWith(t, cfg)
+	b.core.SetDevices([]device.Device{{UUID: "GPU-0"}, {UUID: "GPU-1", Index: 1, MIG: []device.MIG{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b", Profile: "2g.20gb"}}}})
+	b.welcome()
+	see := func(want string, uuids ...string) {
+		t.Helper()
+		b.core.Effects()
+		b.core.Collected(b.reading(uuids...))
+		if got := taken(b.core.Effects()); got != want {
+			t.Errorf("sampled %q\nwant %q", got, want)
+		}
+	}
+	const figures = " util 40 power 251 sm 124 temp -1"
+	see("GPU-0/ job 0 0.0  at 0"+figures+" procs 2", "GPU-0", "GPU-9")
+	b.now = b.now.Add(9 * spec.Second)
+	see("", "GPU-0")
+	b.now = b.now.Add(spec.Second)
+	late := b.reading("GPU-0", "GPU-1", "MIG-a", "MIG-b")
+	b.now = b.now.Add(spec.Second)
+	b.run(key(1), onGPU("GPU-0", "MIG-b"))
+	b.core.Effects()
+	b.core.Collected(late) // taken before the job began, seen after
+	if got := taken(b.core.Effects()); strings.Contains(got, "alice") || strings.Count(got, " at 10 ") != 4 {
+		t.Errorf("a job has what was read before it began: %s", got)
+	}
+	b.now = b.now.Add(10 * spec.Second)
+	see("GPU-0/ job 1001 1.1 alice at 21"+figures+" procs 2; GPU-1/ job 0 0.0  at 21"+figures+" procs 0; MIG-b/2g.20gb job 1001 1.1 alice at 21"+figures+" procs 0",
+		"GPU-0", "GPU-1", "MIG-b")
+	b.run(key(2), onGPU("GPU-0")) // shared: nobody's
+	b.now = b.now.Add(10 * spec.Second)
+	see("GPU-0/ job 0 0.0  at 31"+figures+" procs 2", "GPU-0")
+	b.now = b.now.Add(10 * spec.Second)
+	b.core.Effects()
+	b.core.Collected(&Reading{Sample: device.Sample{At: b.now}, Err: errors.New("no")})
+	if got := taken(b.core.Effects()); got != "" {
+		t.Errorf("sampled %q of nothing", got)
+	}
+}
+
+func oneSample(uuid string, at int64) *apiv1.GpuSeries {
+	g := &apiv1.GpuSeries{Uuid: uuid}
+	SampleReading(g, at, &device.Reading{}, 0)
+	return g
+}
+
+// TestSamplesWaitWithinBounds: what the store does not take waits, the newest
+// of it; what is lost is counted, and a batch that is on its way is not touched.
+func TestSamplesWaitWithinBounds(t *testing.T) {
+	q := sampleQueue{wake: make(chan struct{}, 1)}
+	lost, at := 0, int64(0)
+	fill := func(n int) {
+		for range n {
+			at++
+			lost += q.put([]*apiv1.GpuSeries{oneSample("GPU-0", at), oneSample("GPU-1", at)})
+		}
+	}
+	fill(100)
+	flying := q.take()
+	fill(samplesMost)
+	if flying.rows != 200 || len(flying.series) != 2 || len(flying.series[0].GetAt()) != 100 {
+		t.Errorf("the batch on its way has changed: %d rows, %d series", flying.rows, len(flying.series))
+	}
+	if q.waiting() > samplesMost || q.waiting() < samplesMost-2*sampleBatch || lost+q.waiting() != 2*int(at) {
+		t.Errorf("%d wait, %d are lost of %d", q.waiting(), lost, 2*at)
+	}
+	q.settle(flying, true)
+	seen := q.waiting()
+	for b := q.take(); b != nil; b = q.take() {
+		for _, s := range b.series {
+			if len(s.GetUtil()) != len(s.GetAt()) || len(s.GetProcesses()) != len(s.GetAt()) {
+				t.Fatalf("%d times, %d figures", len(s.GetAt()), len(s.GetUtil()))
+			}
+			seen -= len(s.GetAt())
+		}
+		q.settle(b, true)
+	}
+	if seen != 0 || q.waiting() != 0 {
+		t.Errorf("%d are missing, %d wait", seen, q.waiting())
+	}
+}
