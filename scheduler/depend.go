@@ -188,7 +188,7 @@ func single(target *state.Job, t *spec.DependencyTerm, now spec.Instant) (verdic
 		if since == 0 && done {
 			since = target.Ended
 		}
-		if since != 0 && target.State != spec.Pending {
+		if since != 0 { // once it has begun, it has, also if it is queued again
 			if at := since.Add(t.Delay); at > now {
 				return waits, at
 			}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -77,6 +78,10 @@ type PassOptions struct {
 	// leaves the plan and all reasons as they are. Without a plan to keep it
 	// changes nothing.
 	Incremental bool
+
+	// ran is the state before the starts that this pass has made already, which
+	// is repeated; nil: it has made none.
+	ran *state.State
 }
 
 // Discipline holds the parameters by which the classic policies differ from
@@ -142,6 +147,7 @@ const (
 	touched    mark = 1 << iota // some of it started: the snapshot's record is old
 	reserved                    // it has a reservation in one of its partitions
 	preempting                  // other jobs make room for it
+	claiming                    // they did: it starts where they were
 )
 
 // Pass runs over the whole queue of a frozen state in order of priority:
@@ -167,17 +173,34 @@ func Pass(st *state.State, now spec.Instant, opt PassOptions) (*Outcome, error) 
 
 // again repeats a pass in which a job started in one of its partitions after
 // it had got a reservation in another: with its starts made, without that
-// reservation.
+// reservation, and without those who were to make room for it there.
 func (p *pass) again() (*Outcome, error) {
 	first := p.out
 	opt := p.opt
+	if opt.ran == nil {
+		opt.ran = p.st
+	}
+	t := trial.On(p.st.Fork(), p.now, event.Actor{}, "schedule")
+	for i := range first.Starts {
+		if _, err := (&decision{t: t}).begin(&first.Starts[i]); err != nil {
+			return nil, fmt.Errorf("pass: job uid %d: %w", first.Starts[i].UID, err)
+		}
+	}
+	first.Preempts = slices.DeleteFunc(first.Preempts, func(pr Preempt) bool {
+		return slices.ContainsFunc(first.Starts, func(s Start) bool { return s.UID == pr.For })
+	})
+	for i := range first.Preempts {
+		if err := (&decision{t: t}).push(&first.Preempts[i]); err != nil {
+			return nil, fmt.Errorf("pass: job uid %d: %w", first.Preempts[i].Victim.UID, err)
+		}
+	}
 	if opt.Starts > 0 {
 		if opt.Starts -= len(first.Starts); opt.Starts <= 0 {
 			opt.Starts = -1
 		}
 	}
 	opt.Queue = nil
-	out, err := Pass(p.t.Freeze(), p.now, opt)
+	out, err := Pass(t.Freeze(), p.now, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +231,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	case p.firm == 0:
 		p.firm = math.MaxInt64
 	}
-	p.rules, p.stuck = preempt.New(st, p.now), map[*lot]bool{}
+	p.rules, p.stuck = preempt.New(st, p.now, opt.ran), map[*lot]bool{}
 	p.tree, p.patient = treeOf(st), map[*lot]bool{}
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
 	p.views = map[*lot]*resv.View{}
@@ -297,6 +320,9 @@ func (p *pass) run() error {
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
 	p.restore()
+	if err := p.claims(); err != nil {
+		return err
+	}
 	var aside lotHeap
 	for len(heap) > 0 {
 		if p.phase == firmly && p.firm <= 0 {
@@ -371,8 +397,8 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 			return nextMember, nil, nil // it started, or started in another partition
 		}
 	}
-	if p.marks[m.uid]&preempting != 0 {
-		return nextMember, nil, nil // it starts where others make room for it
+	if p.marks[m.uid]&claiming != 0 {
+		return nextMember, p.claimed(l, m), nil
 	}
 	p.out.Depth++
 	if !l.ready {

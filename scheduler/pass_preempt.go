@@ -20,6 +20,7 @@ type Preempt struct {
 	Partition string // where the waiting job is to start
 	Priority  uint32 // of the waiting job
 	Victim    preempt.Victim
+	Room      spec.Bitset // the nodes where it is to start; with one of its victims
 }
 
 // Bounds of the search for victims.
@@ -34,7 +35,7 @@ const (
 func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, blocked *spec.Reason) (reserve.Slot, bool, error) {
 	at := p.line.Soon()
 	inOrder := p.strict && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
-	if p.rules == nil || p.stuck[l] || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
+	if p.rules == nil || p.stuck[l] || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
 		return slot, false, nil
 	}
 	f := l.fixed
@@ -51,8 +52,13 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 		p.stuck[l] = true
 		return slot, false, nil
 	}
-	for _, v := range victims {
+	for i, v := range victims {
 		pr := Preempt{For: j.UID, Partition: l.part.Spec.Name, Priority: f.Total, Victim: v}
+		if i == 0 {
+			for k := range parts {
+				pr.Room = pr.Room.Set(int(parts[k].Node.ID))
+			}
+		}
 		if err := (&decision{t: p.t}).push(&pr); err != nil {
 			return slot, false, err
 		}
@@ -148,7 +154,7 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 func (d *decision) push(pr *Preempt) error {
 	v := &pr.Victim
 	return d.emit(&event.JobEndRequested{UID: v.UID, Attempt: v.Attempt, Cause: event.EndPreempt, Requeue: v.Mode == preempt.Requeue,
-		For: pr.For, Grace: v.Grace})
+		For: pr.For, Grace: v.Grace, Room: pr.Room})
 }
 
 // commitPreempts tells the victims of a pass to end, but for those that the

@@ -67,16 +67,14 @@ func TestPreemption(t *testing.T) {
 		if !w.head.Config.Sched.PreemptStrict {
 			w.judgeNeeded(out)
 		}
-		for i := range out.Preempts {
-			preempted++
-			if v := w.head.Job(out.Preempts[i].Victim.UID); v.HoldsNodes() {
-				w.finishRest(v)
-			}
+		preempted += len(out.Preempts)
+		for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
+			w.finishRest(j) // those, and who was told to end before
 		}
 		w.passAll()
 		for i := range out.Preempts {
 			j := w.head.Job(out.Preempts[i].For)
-			if j != nil && !w.overtaken(j) && j.State == spec.Pending && !j.IsArrayRecord() {
+			if j != nil && j.State == spec.Pending && !j.IsArrayRecord() {
 				rt.Fatalf("job %d was preempted for job %d, which still waits: %s\n%+v", out.Preempts[i].Victim.UID, j.ID, j.Reason, j.Spec)
 			}
 		}
@@ -123,12 +121,4 @@ func (w *world) finishRest(j *state.Job) {
 			w.must(scheduler.Report{Node: j.Alloc.Nodes[i].Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Done: &scheduler.NodeDone{}})
 		}
 	}
-}
-
-// overtaken tells whether another job started since, which may do so: it waited
-// for a victim's end or licence and comes first.
-func (w *world) overtaken(j *state.Job) bool {
-	return w.firstOf(func(a *state.Job) bool {
-		return a.State.Active() && a.Started == w.now && a.UID != j.UID && a.Alloc.Partition == j.Spec.Partitions[0]
-	}) != nil
 }

@@ -25,6 +25,7 @@ type Queue struct {
 	own   *pmap.Owner
 	watch state.Set // jobs that time or other jobs make ready, or end
 	fresh state.Set // ready jobs that the ledger does not call eligible yet
+	claim state.Set // ready jobs that others made room for
 }
 
 // waiter is a waiting job that is not held.
@@ -96,6 +97,9 @@ func (q *Queue) join(st *state.State, w *waiter) {
 	if w.job.Eligible == 0 {
 		q.fresh.Set(q.own, uint64(w.job.UID), struct{}{})
 	}
+	if w.job.Claim != nil {
+		q.claim.Set(q.own, uint64(w.job.UID), struct{}{})
+	}
 	if w.kin.gone > 0 {
 		q.watch.Set(q.own, uint64(w.job.UID), struct{}{})
 	}
@@ -112,6 +116,7 @@ func (q *Queue) leave(w *waiter) {
 	}
 	w.kin = nil
 	q.fresh.Delete(q.own, uint64(w.job.UID))
+	q.claim.Delete(q.own, uint64(w.job.UID))
 }
 
 // kinOf finds the lots of a job.

@@ -105,8 +105,9 @@ type JobEndRequested struct {
 	Requeue bool        `cbor:"5,keyasint,omitempty"` // run it again afterwards
 	Hold    spec.Hold   `cbor:"6,keyasint,omitempty"` // and hold it then
 	Detail  string      `cbor:"7,keyasint,omitempty"`
-	For     spec.JobUID `cbor:"8,keyasint,omitempty"` // the job that it makes room for
-	Grace   spec.Span   `cbor:"9,keyasint,omitempty"` // between the first signal and the last; 0 = KillWait
+	For     spec.JobUID `cbor:"8,keyasint,omitempty"`  // the job that it makes room for
+	Grace   spec.Span   `cbor:"9,keyasint,omitempty"`  // between the first signal and the last; 0 = KillWait
+	Room    spec.Bitset `cbor:"10,keyasint,omitempty"` // the nodes where that job is to start, by id; told with one of its victims
 }
 
 // SignalScope says which processes of a job get a signal.

@@ -23,6 +23,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
 	j.Ended, j.EndSeq = env.At, env.Seq
 	j.unsuspend(env.At)
+	j.Claim = nil
 	if !wasActive {
 		j.Alloc, j.Done = nil, nil
 	} else {

@@ -198,7 +198,7 @@ func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	if e.By == spec.NotHeld {
 		return contradiction("job uid %d is held by nobody", e.UID)
 	}
-	j.Hold, j.Eligible, j.Accrue, j.NoAccrue = e.By, 0, 0, false
+	j.Hold, j.Eligible, j.Accrue, j.NoAccrue, j.Claim = e.By, 0, 0, false, nil
 	j.Reason = spec.Reason{Code: HoldReason(e.By)}
 	s.store(j)
 	return nil
@@ -249,7 +249,7 @@ func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin || !j.Spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
 			j.Eligible = 0
 		}
-		j.Req, j.Assoc, j.Begin, j.Hold = e.Req, e.Assoc, e.Spec.Time.Begin, e.Spec.Queue.Hold
+		j.Req, j.Assoc, j.Begin, j.Hold, j.Claim = e.Req, e.Assoc, e.Spec.Time.Begin, e.Spec.Queue.Hold, nil
 	}
 	j.Spec = e.Spec
 	s.store(j)
@@ -280,7 +280,7 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 		}
 		task := *rec
 		task.UID, task.ID, task.Task, task.Tasks = e.UID, e.ID, e.Task, nil
-		rec.Tasks = left
+		rec.Tasks, rec.Claim = left, nil
 		s.NextUID, s.NextID = e.UID+1, e.ID+1
 		s.ByID.Set(s.own, uint64(e.ID), e.UID)
 		s.store(rec)
@@ -311,7 +311,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
 	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
-	j.Paused, j.SuspendedAt = 0, 0
+	j.Paused, j.SuspendedAt, j.Claim = 0, 0, nil
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if j.Eligible == 0 {
@@ -433,9 +433,21 @@ func (s *State) applyEndRequested(env *event.Envelope, e *event.JobEndRequested)
 	if j.Ending == nil || (j.Ending.Requeue && !e.Requeue) {
 		j.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Requeue: e.Requeue, Hold: e.Hold, Detail: e.Detail, Seq: env.Seq,
 			For: e.For, Grace: e.Grace}
+		s.claim(e, env)
 	}
 	s.store(j)
 	return nil
+}
+
+// claim notes that others make room for a job that waits.
+func (s *State) claim(e *event.JobEndRequested, env *event.Envelope) {
+	if j := s.Job(e.For); len(e.Room) == 0 || j == nil || j.State != spec.Pending {
+		return
+	}
+	if j, err := s.edit(e.For, env); err == nil {
+		j.Claim = e.Room
+		s.store(j)
+	}
 }
 
 func (s *State) applySignalled(env *event.Envelope, e *event.JobSignalled) error {

@@ -309,6 +309,8 @@ func CheckAttempts(s *State) error {
 			return bad("it ended waiting, but shows parts of a run")
 		case (j.SuspendedAt != 0) != (j.State == spec.Suspended) || j.Paused < 0:
 			return bad("it is suspended since an instant that does not fit its state")
+		case j.Claim != nil && j.State != spec.Pending:
+			return bad("others make room for it, but it does not wait")
 		case j.Attempt == 0 && (ran || len(j.Steps) > 0 || j.Started != 0):
 			return bad("it never ran, but shows parts of a run")
 		case ran && j.Started < j.Submitted, j.State.Terminal() && ran && j.Ended < j.Started, j.State.Terminal() && j.Ended < j.Submitted:

@@ -56,6 +56,9 @@ type Job struct {
 	// eligible: a MaxJobsAccrue limit kept it from it (NoAccrue: it still does).
 	Accrue   spec.Instant `cbor:"36,keyasint,omitempty"`
 	NoAccrue bool         `cbor:"37,keyasint,omitempty"`
+	// Claim are the nodes, by id, on which other jobs were told to make room for
+	// this one: it comes first there until it starts, or asks for something else.
+	Claim spec.Bitset `cbor:"62,keyasint,omitempty"`
 }
 
 // AgesSince is since when a pending job ages; 0 = it does not yet.

@@ -51,15 +51,19 @@ type run struct {
 	from  spec.Instant // exempt before
 }
 
-// New collects the jobs that can be preempted at all. It is nil where there
-// are none, or no preemption.
-func New(st *state.State, now spec.Instant) *Rules {
+// New collects the jobs that can be preempted at all, of those only that ran
+// in an earlier state if one is given. It is nil where there are none, or no
+// preemption.
+func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	c := &st.Config.Sched
 	if c.PreemptType == "" || c.PreemptType == "preempt/none" {
 		return nil
 	}
 	r := &Rules{st: st, now: now, byQ: c.PreemptType == "preempt/qos"}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		if ran != nil && !ran.Active.Has(uid) {
+			return true
+		}
 		if x, ok := r.look(st.Job(spec.JobUID(uid))); ok {
 			r.runs = append(r.runs, x)
 		}
