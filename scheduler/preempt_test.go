@@ -41,47 +41,52 @@ func (w *world) judgePreempts(before *state.State, out *scheduler.Outcome) {
 // one of the victims holds its place, the job does not start.
 func TestPreemption(t *testing.T) {
 	preempted := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, worldKind{odd: true, partitions: true, preempt: true, backfill: true})
-		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
-			w.step()
-		}
-		w.heal()
-		w.now = w.now.Add(2 * spec.Minute)
-		w.must(scheduler.Tick{})
-		for ending := true; ending; { // what ends soon may serve others first
-			ending = false
-			for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
-				w.finishRest(j)
-				ending = true
-			}
-			w.passAll()
-		}
-		js := w.request()
-		js.Partitions = []string{"q"}
-		w.submit(js)
-		out := w.pass()
-		if out.Exit == "start limit" {
-			return
-		}
-		if !w.head.Config.Sched.PreemptStrict {
-			w.judgeNeeded(out)
-		}
-		preempted += len(out.Preempts)
-		for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
-			w.finishRest(j) // those, and who was told to end before
-		}
-		w.passAll()
-		for i := range out.Preempts {
-			j := w.head.Job(out.Preempts[i].For)
-			if j != nil && j.State == spec.Pending && !j.IsArrayRecord() {
-				rt.Fatalf("job %d was preempted for job %d, which still waits: %s\n%+v", out.Preempts[i].Victim.UID, j.ID, j.Reason, j.Spec)
-			}
-		}
-	})
+	for range 8 { // what this looks for is rare
+		rapid.Check(t, func(rt *rapid.T) { preempted += preemption(rt) })
+	}
 	if preempted == 0 {
 		t.Error("nobody was ever preempted: the test does not reach what it is for")
 	}
+}
+
+// preemption looks at one world and counts those who were preempted.
+func preemption(rt *rapid.T) int {
+	w := newWorld(rt, worldKind{odd: true, partitions: true, preempt: true, backfill: true})
+	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+		w.step()
+	}
+	w.heal()
+	w.now = w.now.Add(2 * spec.Minute)
+	w.must(scheduler.Tick{})
+	for ending := true; ending; { // what ends soon may serve others first
+		ending = false
+		for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
+			w.finishRest(j)
+			ending = true
+		}
+		w.passAll()
+	}
+	js := w.request()
+	js.Partitions = []string{"q"}
+	w.submit(js)
+	out := w.pass()
+	if out.Exit == "start limit" {
+		return 0
+	}
+	if !w.head.Config.Sched.PreemptStrict {
+		w.judgeNeeded(out)
+	}
+	for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
+		w.finishRest(j) // those, and who was told to end before
+	}
+	w.passAll()
+	for i := range out.Preempts {
+		j := w.head.Job(out.Preempts[i].For)
+		if j != nil && j.State == spec.Pending && !j.IsArrayRecord() {
+			rt.Fatalf("job %d was preempted for job %d, which still waits: %s\n%+v", out.Preempts[i].Victim.UID, j.ID, j.Reason, j.Spec)
+		}
+	}
+	return len(out.Preempts)
 }
 
 // judgeNeeded ends all victims of one job but one, for each of them, and sees
