@@ -164,7 +164,7 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 	var wrong []string
 	for _, t := range schema() {
 		for _, c := range t.columns {
-			want, _, _ := strings.Cut(c.typ, " DEFAULT ")
+			want := c.plain()
 			if got := have[t.name+"."+c.name]; got != want {
 				wrong = append(wrong, fmt.Sprintf("%s.%s is %q, not %s", t.name, c.name, got, want))
 			}

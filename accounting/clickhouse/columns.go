@@ -1,6 +1,8 @@
 package clickhouse
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -158,9 +160,34 @@ func eventColumns(s source) []column[tally.EventRow] {
 		col("node", func(r *R) string { return r.Node }), col("body", func(r *R) string { return r.Body }))
 }
 
+// jobColumns are the columns of a run that is over, as jobs stores them.
 func jobColumns(s source) []column[tally.JobRow] {
 	type R = tally.JobRow
-	return runOf(s, func(r *R) *tally.JobRow { return r }, timeCol("end", func(r *R) int64 { return r.End }))
+	gap := func(name string, at func(*R) tally.Micros) column[R] {
+		return column[R]{name, func(rows []R) any {
+			all, out := make([]int64, len(rows)), make([]*int64, len(rows))
+			for i := range rows {
+				if t := at(&rows[i]); t != 0 {
+					all[i] = t - rows[i].Submit
+					out[i] = &all[i]
+				}
+			}
+			return out
+		}}
+	}
+	num := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+	whole := runOf(s, func(r *R) *tally.JobRow { return r }, timeCol("end", func(r *R) int64 { return r.End }))
+	return append(storedOnly("jobs", whole),
+		col("owner", func(r *R) string {
+			return packed(r.User, r.Group, r.Account, num(r.UserID), num(r.GroupID), num(r.Assoc))
+		}),
+		gap("eligible_gap_us", func(r *R) tally.Micros { return r.Eligible }), gap("start_gap_us", func(r *R) tally.Micros { return r.Start }))
+}
+
+// storedOnly leaves out the columns of a table that follow from others.
+func storedOnly[R any](table string, cols []column[R]) []column[R] {
+	changes := recasts()[table].changes
+	return slices.DeleteFunc(cols, func(c column[R]) bool { return changes[c.name].alias != "" })
 }
 
 func liveColumns(s source, gen uint32) []column[tally.LiveRow] {
@@ -188,7 +215,7 @@ func stepColumns(s source) []column[tally.StepRow] {
 		col("uid", func(r *R) uint64 { return r.UID }), col("restarts", func(r *R) uint32 { return r.Restarts }),
 		col("attempt", func(r *R) uint32 { return r.Attempt }), col("job_id", func(r *R) uint32 { return r.JobID }),
 		col("step", func(r *R) int32 { return r.Step }), col("name", func(r *R) string { return r.Name }),
-		col("user", func(r *R) string { return r.User }), col("account", func(r *R) string { return r.Account }),
+		col("who", func(r *R) string { return packed(r.User, r.Account) }),
 		col("state", func(r *R) string { return r.State }), col("exit_code", func(r *R) int32 { return r.Exit.Code }),
 		col("exit_signal", func(r *R) int32 { return r.Exit.Signal }), timeCol("start", func(r *R) int64 { return r.Start }),
 		timeCol("end", func(r *R) int64 { return r.End }), col("tasks", func(r *R) uint32 { return r.Tasks }),
@@ -202,10 +229,9 @@ func nodeColumns(s source) []column[tally.NodeRow] {
 	out := append(identityOf(s, func(r *R) uint64 { return r.Seq }),
 		col("uid", func(r *R) uint64 { return r.UID }), col("restarts", func(r *R) uint32 { return r.Restarts }),
 		col("attempt", func(r *R) uint32 { return r.Attempt }), col("job_id", func(r *R) uint32 { return r.JobID }),
-		col("user", func(r *R) string { return r.User }), col("account", func(r *R) string { return r.Account }),
-		col("partition", func(r *R) string { return r.Partition }), col("qos", func(r *R) string { return r.QOS }),
+		col("who", func(r *R) string { return packed(r.User, r.Account, r.Partition, r.QOS) }),
 		col("node", func(r *R) string { return r.Node }), timeCol("from", func(r *R) int64 { return r.From }),
-		timeCol("to", func(r *R) int64 { return r.To }), timeCol("end", func(r *R) int64 { return r.End }),
+		timeCol("to", func(r *R) int64 { return r.To }), col("end_gap_us", func(r *R) int64 { return r.End - r.To }),
 		col("cpus", func(r *R) int64 { return r.CPUs }), col("mem_mib", func(r *R) int64 { return r.Mem }),
 		col("gpus", func(r *R) int64 { return r.GPUs }), col("tasks", func(r *R) uint32 { return r.Tasks }), col("lost", func(r *R) bool { return r.Lost }))
 	return append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
@@ -216,14 +242,19 @@ func gpuColumns(s source) []column[tally.GPURow] {
 	return append(identityOf(s, func(r *R) uint64 { return r.Seq }),
 		col("uid", func(r *R) uint64 { return r.UID }), col("restarts", func(r *R) uint32 { return r.Restarts }),
 		col("attempt", func(r *R) uint32 { return r.Attempt }), col("job_id", func(r *R) uint32 { return r.JobID }),
-		col("user", func(r *R) string { return r.User }), col("account", func(r *R) string { return r.Account }),
-		col("partition", func(r *R) string { return r.Partition }), col("qos", func(r *R) string { return r.QOS }),
-		col("node", func(r *R) string { return r.Node }), timeCol("from", func(r *R) int64 { return r.From }),
-		timeCol("to", func(r *R) int64 { return r.To }), timeCol("end", func(r *R) int64 { return r.End }),
-		col("gpu_uuid", func(r *R) string { return r.UUID }), col("gpu_index", func(r *R) uint32 { return r.Index }),
-		col("gpu_type", func(r *R) string { return r.Type }), col("measured", func(r *R) bool { return r.Measured }),
+		col("who", func(r *R) string { return packed(r.User, r.Account, r.Partition, r.QOS) }),
+		timeCol("from", func(r *R) int64 { return r.From }), timeCol("to", func(r *R) int64 { return r.To }),
+		col("end_gap_us", func(r *R) int64 { return r.End - r.To }),
+		col("device", func(r *R) string {
+			return packed(r.UUID, r.Node, strconv.FormatUint(uint64(r.Index), 10), r.Type)
+		}), col("measured", func(r *R) bool { return r.Measured }),
 		col("no_process_us", func(r *R) int64 { return r.NoProcess }), col("idle_us", func(r *R) int64 { return r.Idle }),
-		col("busy_us", func(r *R) int64 { return r.Busy }), col("util_us", func(r *R) int64 { return r.Util }),
+		col("rest_us", func(r *R) int64 {
+			if !r.Measured {
+				return -r.NoProcess - r.Idle - r.Busy
+			}
+			return r.To - r.From - r.NoProcess - r.Idle - r.Busy
+		}), col("util_us", func(r *R) int64 { return r.Util }),
 		col("sm_us", func(r *R) int64 { return r.SM }), col("tensor_us", func(r *R) int64 { return r.Tensor }),
 		col("peak_mem", func(r *R) int64 { return r.PeakMem }), col("mem_mib_s", func(r *R) int64 { return r.MemMiBS }),
 		col("energy_mj", func(r *R) int64 { return r.Energy }), col("throttled_us", func(r *R) int64 { return r.Throttled }),
@@ -268,6 +299,5 @@ func associationColumns(s source) []column[tally.AssociationRow] {
 // wireType is the type in which a column is sent: the server turns plain
 // strings into dictionaries far quicker than the client could.
 func wireType(typ string) string {
-	typ, _, _ = strings.Cut(typ, " DEFAULT ")
 	return strings.ReplaceAll(typ, "LowCardinality(String)", "String")
 }

@@ -21,7 +21,7 @@ func newInsert(s *Store, table string) insert {
 	for _, t := range schema() {
 		if t.name == table {
 			for _, c := range t.columns {
-				ins.types[c.name] = wireType(c.typ)
+				ins.types[c.name] = wireType(c.plain())
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 // SchemaVersion is the version of the schema that this release makes and
 // reads; each version is one entry of migrations.
-const SchemaVersion = 3
+const SchemaVersion = 4
 
 // Layout says what kind of server the tables are made for.
 type Layout struct {
@@ -39,6 +39,7 @@ type tableDef struct {
 	resorted  bool   // its rows lie in another order than in the version before
 	indexes   []string
 	settings  string // more of them, with a comma behind each
+	wide      int // size from which a part has a file for each column; 0 = 128 MiB
 }
 
 // columnDef is one column: its type in the table and how it is stored.
@@ -112,9 +113,13 @@ func (t *tableDef) body(db, name, on, engine, settings string) string {
 	if t.partition != "" {
 		fmt.Fprintf(&b, "\nPARTITION BY %s", t.partition)
 	}
+	wide := t.wide
+	if wide == 0 {
+		wide = 128 << 20
+	}
 	// What is acknowledged must be on the disk.
-	fmt.Fprintf(&b, "\nORDER BY %s\nSETTINGS %sfsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 134217728\nCOMMENT %s",
-		t.order, settings+t.settings, quoteText(t.comment))
+	fmt.Fprintf(&b, "\nORDER BY %s\nSETTINGS %sfsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = %d\nCOMMENT %s",
+		t.order, settings+t.settings, wide, quoteText(t.comment))
 	return b.String()
 }
 
@@ -280,6 +285,9 @@ func versions() tableDef {
 		order:   "version"}
 }
 
+// schema lists every table as it is now.
+func schema() []tableDef { return schemaFour() }
+
 // migrations gives the statements that lead to a version from the one before.
 // A version, once released, never changes; a new one is added at the end. The
 // statements of a version may run again after a crash in their middle.
@@ -291,7 +299,7 @@ func migrations(version int, db string, l Layout) []string {
 			out = append(out, t.create(db, l)...)
 		}
 	case 2:
-		for _, t := range schema() {
+		for _, t := range schemaTwo() {
 			if t.resorted {
 				out = append(out, t.rebuild(db, l)...)
 			}
@@ -299,6 +307,12 @@ func migrations(version int, db string, l Layout) []string {
 	case 3:
 		t := samplesDef()
 		out = t.create(db, l)
+	case 4:
+		for _, t := range schemaFour() {
+			if isRecast(t.name) {
+				out = append(out, recastTable(&t, db, l)...)
+			}
+		}
 	}
 	return out
 }

@@ -14,13 +14,13 @@ const (
 	codecTime   = "GCD, T64, ZSTD(1)"
 )
 
-// schema lists every table as it is now. What grows with the number of jobs is
+// schemaTwo lists every table as version 2 makes it. What grows with the number of jobs is
 // sorted by job since version 2, not by end: what belongs to a job lies
 // together, numbers rise evenly, and the rows of a job's steps, nodes and
 // devices repeat each other. Jobs are numbered as they are submitted, so that
 // the least and largest times of each thousand rows still tell most of them
 // apart.
-func schema() []tableDef {
+func schemaTwo() []tableDef {
 	const bloom = " TYPE bloom_filter(0.01) GRANULARITY 1"
 	const minmax = " TYPE minmax GRANULARITY 1"
 	order := map[string]string{"jobs": "(ledger, uid, restarts)", "steps": "(ledger, uid, restarts, step)",
@@ -39,7 +39,7 @@ func schema() []tableDef {
 			t.columns[k].codec = recoded(t.columns[k])
 		}
 	}
-	return append(out, samplesDef())
+	return out
 }
 
 // recoded is the codec of a column since version 2.
@@ -62,7 +62,14 @@ const rebuiltSuffix = "_anew"
 // rebuild renders the statements that put a table's rows into one of its
 // present form. They may run again from the beginning: whatever a broken
 // attempt left under the other name is a copy, or the old table.
-func (t *tableDef) rebuild(db string, l Layout) []string {
+func (t *tableDef) rebuild(db string, l Layout) []string { return t.rebuilt(db, l, "", "*") }
+
+// rebuilt is rebuild with the columns that are written, and what is selected
+// for them.
+func (t *tableDef) rebuilt(db string, l Layout, columns, values string) []string {
+	if columns != "" {
+		columns = " (" + columns + ")"
+	}
 	on, local := "", ""
 	if l.Cluster != "" {
 		on, local = " ON CLUSTER "+quoteName(l.Cluster), localSuffix
@@ -79,7 +86,7 @@ func (t *tableDef) rebuild(db string, l Layout) []string {
 		foreground = ", distributed_foreground_insert = 1"
 	}
 	out := slices.Concat(drop, anew.create(db, l), []string{
-		fmt.Sprintf("INSERT INTO %s SELECT * FROM %s SETTINGS insert_deduplicate = 0, max_partitions_per_insert_block = 0%s", name(anew.name), name(t.name), foreground),
+		fmt.Sprintf("INSERT INTO %s%s SELECT %s FROM %s SETTINGS insert_deduplicate = 0, max_partitions_per_insert_block = 0%s", name(anew.name), columns, values, name(t.name), foreground),
 		"EXCHANGE TABLES " + name(anew.name+local) + " AND " + name(t.name+local) + on})
 	return append(out, drop...)
 }

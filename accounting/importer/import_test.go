@@ -124,7 +124,7 @@ func TestXDMoD(t *testing.T) {
 		t.Fatalf("%+v, rejected %v", res, rejects)
 	}
 	// Over a period: rows with overlap in hours.
-	const rows = "(SELECT *, (least(toUnixTimestamp64Micro(end), {b:Int64}) - greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {a:Int64})) / 3.6e9 AS h, " +
+	const rows = "(SELECT *, user, account, start, (least(toUnixTimestamp64Micro(end), {b:Int64}) - greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {a:Int64})) / 3.6e9 AS h, " +
 		"toUnixTimestamp64Micro(assumeNotNull(start)) >= {a:Int64} AND start < fromUnixTimestamp64Micro({b:Int64}, 'UTC') AS started, " +
 		"(toUnixTimestamp64Micro(assumeNotNull(start)) - toUnixTimestamp64Micro(submit)) / 3.6e9 AS wait_h, elapsed_us / 3.6e9 AS wall_h FROM muster.jobs " +
 		"WHERE isNotNull(start) AND start < fromUnixTimestamp64Micro({b:Int64}, 'UTC') AND end >= fromUnixTimestamp64Micro({a:Int64}, 'UTC'))"

@@ -75,7 +75,7 @@ func (r *Report) filters(b *builder) string {
 	add("qos", "qos", r.QOS)
 	add("wckey", "wckeys", r.WCKeys)
 	if len(r.Jobs) > 0 {
-		out += " AND hasAny([job_id, array_job_id], " + b.bind("jobs", "Array(UInt32)", r.Jobs) + ")"
+		out += " AND " + numbered(b.bind("jobs", "Array(UInt32)", r.Jobs))
 	}
 	if len(r.Nodes) > 0 {
 		out += " AND " + onNodes(b, r.Nodes)

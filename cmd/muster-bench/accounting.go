@@ -44,7 +44,7 @@ func (*accountingBench) help() string {
 	return `muster-bench accounting makes a store of jobs that never were, as a busy cluster of 1,000
 nodes with 8 GPUs each would have had them, and measures what sacct, sreport and kpi take,
 each as a process, from its start to its end. It needs the ClickHouse engine and disk:
-about 200 bytes a job.
+about 100 bytes a job.
 
 Usage:
   muster-bench accounting [options]

@@ -44,7 +44,7 @@ func (f *fill) common(from, n int) string {
 		"toUInt32(10000001 + number) AS job_id",
 		fmt.Sprintf("%d + toUInt64(number * %f) AS sub", fillFrom, float64(f.months)*30*86400/float64(f.jobs)),
 		"sub + cityHash64(number, 2) % 600 AS sta", "sta + 5 + toUInt64(-log(1 - " + dice(3) + " * 0.9999) * 1800) AS fin",
-		"toInt64(cityHash64(number, 1) % 100) AS who", "concat('u', leftPad(toString(who + 1), 3, '0')) AS user", "concat('acct', leftPad(toString(intDiv(who, 10) + 1), 2, '0')) AS account",
+		"toInt64(cityHash64(number, 1) % 100) AS whose", "concat('u', leftPad(toString(whose + 1), 3, '0')) AS user", "concat('acct', leftPad(toString(intDiv(whose, 10) + 1), 2, '0')) AS account",
 		"toInt64([1, 1, 2, 4, 8, 16][1 + cityHash64(number, 4) % 6]) AS cpus", "toInt64([0, 0, 1, 2, 8][1 + cityHash64(number, 5) % 5]) AS gpus", dice(6) + " AS r",
 		"multiIf(r < 0.85, 'COMPLETED', r < 0.93, 'FAILED', r < 0.97, 'CANCELLED', r < 0.99, 'TIMEOUT', 'OUT_OF_MEMORY') AS state",
 		"toInt32(r >= 0.85 AND r < 0.93) AS code", "toInt32(if(r >= 0.93 AND r < 0.97, 15, 0)) AS sig", "toInt64(fin - sta) AS d",
@@ -60,24 +60,26 @@ func (f *fill) statements(db string, from, n int) []string {
 	insert := func(table, columns, values, more string) string {
 		return fmt.Sprintf("INSERT INTO %s.%s (%s)\nSELECT %s\nFROM %s %s", db, table, columns, values, src, more)
 	}
+	packed := func(words ...string) string { return "concat(" + strings.Join(words, `, '\x1f', `) + ")" }
+	place := packed("user", "account", "'gpu'", "'normal'")
 	run := "ledger, cluster, seq, uid, restarts, attempt, job_id"
 	runV := "ledger, cluster, seq, uid, 0, 1, job_id"
 	return []string{
-		insert("jobs", run+", array_task, count, name, user, user_id, `group`, group_id, account, assoc, partition, qos, state, exit_code, exit_signal, reason, end_reason, "+
-			"submit, eligible, start, end, limit_us, elapsed_us, req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, "+
+		insert("jobs", run+", array_task, count, name, owner, partition, qos, state, exit_code, exit_signal, reason, end_reason, "+
+			"submit, eligible_gap_us, start_gap_us, end, limit_us, req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, "+
 			"req_nodes_min, tasks, node_list, priority, batch, work_dir, submit_line, gpu_uuids, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
-			runV+", -1, 1, concat('train_', toString(uid % 977)), user, 20001 + who, user, 20001 + who, account, 19 + who, 'gpu', 'normal', state, code, sig, 'None', 'None', "+
-				at("sub")+", "+at("sub")+", "+at("sta")+", "+at("fin")+", 7200000000, d * 1000000, cpus, cpus * 4000, 1, gpus, cpus, cpus, cpus * 4000, 1, gpus, cpus, "+
-				"1, 1, node, 1000 + uid % 5000, true, concat('/home/u', toString(19 + who), '/run', toString(uid % 1000)), concat('sbatch -n', toString(cpus), ' --gres=gpu:', toString(gpus), ' train.sh'), "+
+			runV+", -1, 1, concat('train_', toString(uid % 977)), "+packed("user", "user", "account", "toString(20001 + whose)", "toString(20001 + whose)", "toString(19 + whose)")+", 'gpu', 'normal', state, code, sig, 'None', 'None', "+
+				at("sub")+", 0, toInt64(sta - sub) * 1000000, "+at("fin")+", 7200000000, cpus, cpus * 4000, 1, gpus, cpus, cpus, cpus * 4000, 1, gpus, cpus, "+
+				"1, 1, node, 1000 + uid % 5000, true, concat('/home/u', toString(19 + whose), '/run', toString(uid % 1000)), concat('sbatch -n', toString(cpus), ' --gres=gpu:', toString(gpus), ' train.sh'), "+
 				"arrayMap(i -> concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i)), range(toUInt64(gpus))), true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
-		insert("steps", run+", step, name, user, account, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
+		insert("steps", run+", step, name, who, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
 			"user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
-			runV+", -5, 'batch', user, account, state, code, sig, "+at("sta")+", "+at("fin")+", 1, node, cpus, cpus * 4000, 1, gpus, true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
-		insert("job_nodes", run+", user, account, partition, qos, node, from, to, end, cpus, mem_mib, gpus, tasks, lost, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes",
-			runV+", user, account, 'gpu', 'normal', node, "+at("sta")+", "+at("fin")+", "+at("fin")+", cpus, cpus * 4000, gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4", ""),
-		insert("job_gpus", run+", user, account, partition, qos, node, from, to, end, gpu_uuid, gpu_index, gpu_type, measured, no_process_us, idle_us, busy_us, util_us, peak_mem",
-			runV+", user, account, 'gpu', 'normal', node, "+at("sta")+", "+at("fin")+", "+at("fin")+", concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i)), i, 'h100', true, "+
-				"1000000, d * 100000, d * 900000, d * 600000, 8000000000", "ARRAY JOIN range(toUInt64(gpus)) AS i"),
+			runV+", -5, 'batch', "+packed("user", "account")+", state, code, sig, "+at("sta")+", "+at("fin")+", 1, node, cpus, cpus * 4000, 1, gpus, true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
+		insert("job_nodes", run+", who, node, from, to, end_gap_us, cpus, mem_mib, gpus, tasks, lost, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes",
+			runV+", "+place+", node, "+at("sta")+", "+at("fin")+", 0, cpus, cpus * 4000, gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4", ""),
+		insert("job_gpus", run+", who, from, to, end_gap_us, device, measured, no_process_us, idle_us, rest_us, util_us, peak_mem",
+			runV+", "+place+", "+at("sta")+", "+at("fin")+", 0, "+packed("concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i))", "node", "toString(i)", "'h100'")+", true, "+
+				"1000000, d * 100000, d * 100000 - 1000000, d * 600000, 8000000000", "ARRAY JOIN range(toUInt64(gpus)) AS i"),
 	}
 }
 
