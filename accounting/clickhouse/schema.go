@@ -39,7 +39,7 @@ type tableDef struct {
 	resorted  bool   // its rows lie in another order than in the version before
 	indexes   []string
 	settings  string // more of them, with a comma behind each
-	wide      int // size from which a part has a file for each column; 0 = 128 MiB
+	wide      int    // size from which a part has a file for each column; 0 = 128 MiB
 }
 
 // columnDef is one column: its type in the table and how it is stored.
