@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/ledger/event"
@@ -15,6 +16,9 @@ const (
 	backoffFirst = 100 * spec.Millisecond
 	backoffLast  = 10 * spec.Second
 )
+
+// stepAside is how many events are counted in one go: some 100 µs.
+const stepAside = 32
 
 // ingest runs sessions until the context ends.
 func (d *Daemon) ingest(ctx context.Context) {
@@ -208,8 +212,14 @@ func (s *session) next(ctx context.Context) ([]event.Envelope, error) {
 }
 
 // apply folds an entry; events that were folded already are passed over.
+//
+// Counting shares a process with the controller, whose callers wait: every few
+// events it lets whatever else is ready go first.
 func (s *session) apply(events []event.Envelope) error {
 	for i := range events {
+		if i%stepAside == 0 {
+			runtime.Gosched()
+		}
 		if events[i].Seq <= s.tally.Seq() {
 			continue
 		}

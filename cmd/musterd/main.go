@@ -108,6 +108,7 @@ func command(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "musterd: %v\n", err)
 		return 2
 	}
+	roomForGarbage()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := serve(ctx, o, out); err != nil {

@@ -30,6 +30,7 @@ type Controller struct {
 	hub     *hub
 	started spec.Instant
 	figures figures
+	recent  *recent // contents that came lately
 
 	mu      sync.Mutex // guards changed and the order of published views
 	changed chan struct{}
@@ -50,7 +51,7 @@ type figures struct {
 
 // New makes a controller over a machine whose log has been replayed.
 func New(deps Deps, machine *Machine) *Controller {
-	c := &Controller{deps: deps, machine: machine, started: deps.Clock.Now(), changed: make(chan struct{}),
+	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 	c.hub = newHub(c)
 	c.writer = newWriter(c)

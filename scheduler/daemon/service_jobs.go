@@ -125,7 +125,7 @@ func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.
 // content is the hash of a blob that was sent, or that is known here.
 func (s *ClusterService) content(b *apiv1.Blob) (spec.Hash, error) {
 	if len(b.GetData()) > 0 {
-		return sum(b.GetData()), nil
+		return s.C.recent.sum(b.GetData()), nil
 	}
 	var h spec.Hash
 	if len(b.GetSha256()) != len(h) {
