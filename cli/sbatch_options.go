@@ -518,3 +518,24 @@ func applyHint(r *jobRequest, v opt.Value) error {
 	}
 	return nil
 }
+
+// applyNodeInfo reads -B: sockets, cores of each, threads of each, of which *
+// leaves one open.
+func applyNodeInfo(r *jobRequest, v opt.Value) error {
+	fields := [...]*uint32{&r.spec.SocketsPerNode, &r.spec.CoresPerSocket, &r.spec.ThreadsPerCore}
+	list := strings.Split(v.Text, ":")
+	if len(list) > len(fields) {
+		return r.badOption("extra-node-info")
+	}
+	for i, text := range list {
+		if text == "*" {
+			continue
+		}
+		n, err := strconv.ParseUint(text, 10, 31)
+		if err != nil || n == 0 {
+			return r.badOption("extra-node-info")
+		}
+		*fields[i] = uint32(n)
+	}
+	return nil
+}

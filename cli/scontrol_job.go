@@ -80,7 +80,7 @@ func jobRecord(v *jobView, r jobRow, details bool) *record {
 		head = append(head, "ArrayJobId="+itoa(j.GetArrayJobId()), "ArrayTaskId="+itoa(r.taskID()))
 	}
 	rec.line(append(head, "JobName="+s.GetName())...)
-	rec.line(fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=N/A", j.GetUser(), j.GetUserId(), j.GetGroup(), j.GetGroupId()))
+	rec.line(fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=%s", j.GetUser(), j.GetUserId(), j.GetGroup(), j.GetGroupId(), or(s.GetMcsLabel(), "N/A")))
 	money := []string{"Priority=" + itoa(priority(j)), "Nice=" + itoa(s.GetNice()), "Account=" + or(s.GetAccount(), null), "QOS=" + or(s.GetQos(), null)}
 	if s.GetWckey() != "" {
 		money = append(money, "WCKey="+s.GetWckey())
@@ -131,7 +131,7 @@ func jobRecord(v *jobView, r jobRow, details bool) *record {
 	if s.GetCoreSpec() > 0 {
 		coreSpec = itoa(s.GetCoreSpec())
 	}
-	rec.line("Socks/Node=*", fmt.Sprintf("NtasksPerN:B:S:C=%d:0:%s:%s", s.GetTasksPerNode(), starIfZero(s.GetTasksPerSocket()), starIfZero(s.GetTasksPerCore())), "CoreSpec="+coreSpec)
+	rec.line("Socks/Node="+starIfZero(s.GetSocketsPerNode()), fmt.Sprintf("NtasksPerN:B:S:C=%d:0:%s:%s", s.GetTasksPerNode(), starIfZero(s.GetTasksPerSocket()), starIfZero(s.GetTasksPerCore())), "CoreSpec="+coreSpec)
 	if details {
 		allocationLines(rec, j)
 	}

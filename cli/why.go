@@ -387,8 +387,9 @@ func (v *whyView) nodeLines(rep *apiv1.WhyReply) []string {
 // nodeVerdict says why nodes cannot take the job now.
 func nodeVerdict(n *apiv1.NodeVerdict) string {
 	why := n.GetWhy()
-	if state, ok := strings.CutPrefix(why, "state:"); ok {
-		return state
+	switch kind, what, _ := strings.Cut(why, ":"); kind {
+	case "state", "request", "reservation", "apart":
+		return what
 	}
 	switch why {
 	case "fits":

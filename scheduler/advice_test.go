@@ -20,7 +20,8 @@ import (
 // it, the job starts when the advice says, at the latest.
 func TestAdviceIsTrue(t *testing.T) {
 	given := 0
-	for _, kind := range []worldKind{{fifo: true, backfill: true}, {partitions: true}, {limits: true}} {
+	for _, kind := range []worldKind{{fifo: true, backfill: true}, {partitions: true}, {limits: true},
+		{apart: true, blocks: true, backfill: true}} {
 		rapid.Check(t, func(rt *rapid.T) {
 			w := newWorld(rt, kind)
 			for range rapid.IntRange(3, 25).Draw(rt, "steps") {
@@ -59,6 +60,14 @@ func (w *world) follow(v *view.View, j *state.Job, a explain.Advice) {
 			js.Place.Exclude = ""
 		case "--exclusive":
 			js.Place.Sharing = spec.ShareDefault
+		case "--segment":
+			js.Place.Segment, js.Place.ApartSegments = 0, false
+		case "--switches":
+			js.Place.Switches = 0
+		case "--contiguous":
+			js.Place.Contiguous = false
+		default:
+			w.rt.Fatalf("advice %q is not known here", a.Change)
 		}
 	} else {
 		for _, o := range options(strings.Fields(a.Change)) {

@@ -33,6 +33,11 @@ func (d *decision) checkBounds(js *spec.JobSpec) error {
 		{int64(s.Tasks), maxTasks, spec.CodeTaskCountInvalid, "tasks"},
 		{int64(s.TasksPerNode), maxPerTask, spec.CodeTaskCountInvalid, "tasks per node"},
 		{int64(s.TasksPerGPU), maxPerTask, spec.CodeTaskCountInvalid, "tasks per GPU"},
+		{int64(s.TasksPerSocket), maxPerTask, spec.CodeTaskCountInvalid, "tasks per socket"},
+		{int64(s.SocketsPerNode), maxPerTask, spec.CodeNodeConfigUnavailable, "sockets per node"},
+		{int64(s.CoresPerSocket), maxPerTask, spec.CodeNodeConfigUnavailable, "cores per socket"},
+		{int64(s.CoreSpec), maxPerTask, spec.CodeCPUCountInvalid, "cores for the system"},
+		{int64(js.Place.Segment), maxNodes, spec.CodeNodeCountInvalid, "nodes in a segment"},
 		{int64(s.CPUsPerTask), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per task"},
 		{int64(s.CPUsPerGPU), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per GPU"},
 		{int64(s.MinCPUsPerNode), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per node"},
@@ -53,7 +58,7 @@ func (d *decision) checkBounds(js *spec.JobSpec) error {
 			return spec.Refuse(b.code, fmt.Sprintf("%d %s: 0 to %d are possible", b.n, b.what, b.most))
 		}
 	}
-	for _, list := range [...][]spec.Count{s.PerNode, s.PerTask, s.PerJob} {
+	for _, list := range [...][]spec.Count{s.PerNode, s.PerTask, s.PerJob, s.PerSocket} {
 		if len(list) > maxEntries {
 			return spec.Refuse(spec.CodeInvalidGRES, fmt.Sprintf("%d kinds", len(list)))
 		}

@@ -107,11 +107,12 @@ func (d *decision) current(s *Start) bool {
 	if barred != nil {
 		return false
 	}
-	caps := place.Caps(d.t.State)
+	caps, near := place.Caps(d.t.State), place.Neighbours(d.t.State)
+	tenant, _ := place.TenantIn(d.t.Config, part.Spec, j.Spec)
 	for i := range s.Alloc.Nodes {
 		a := &s.Alloc.Nodes[i]
 		n := d.t.NodeByID(a.ID)
-		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, d.t.Config.Sched.Memory) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) {
+		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || !place.Welcome(d.t.State, n, &tenant, near) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) {
 			return false
 		}
 	}
@@ -136,7 +137,7 @@ func (d *decision) dependencyHolds(j *state.Job, task int64) bool {
 // node's part of an allocation.
 func (d *decision) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc) bool {
 	for i := range caps {
-		if caps[i].Partition != alloc.Partition || alloc.Whole {
+		if caps[i].Partition != alloc.Partition || alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
 			continue
 		}
 		left := caps[i].CPUs - int64(a.CPUs.Count())
@@ -154,8 +155,11 @@ func (d *decision) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocat
 }
 
 // available tells whether a node can still give a part of an allocation.
-func available(n *state.Node, a *spec.NodeAlloc, memory bool) bool {
-	if n == nil || n.Spec.Name != a.Name || !n.Usable() || n.UsedCPU.Intersects(a.CPUs) || (memory && a.Mem > n.FreeMem()) {
+func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool {
+	if n == nil || n.Spec.Name != a.Name || !n.Usable() || (memory && a.Mem > n.FreeMem()) {
+		return false
+	}
+	if (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {
 		return false
 	}
 	if int64(a.CPUs.Last()) >= n.CPUs {

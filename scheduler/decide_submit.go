@@ -95,7 +95,7 @@ func (d *decision) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req 
 	if err := d.resolveQOS(js, assoc); err != nil {
 		return 0, req, err
 	}
-	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime, d.checkReservation} {
+	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime, d.checkReservation, d.checkSegment, d.checkSharing} {
 		if err := check(js); err != nil {
 			return 0, req, err
 		}
@@ -119,12 +119,6 @@ func (d *decision) refuseUnsupported(js *spec.JobSpec) error {
 		used bool
 		name string
 	}{
-		{js.Place.Sharing == spec.ExclusiveUser, "--exclusive=user"},
-		{js.Place.Sharing == spec.ExclusiveMCS, "--exclusive=mcs"},
-		{js.Place.Sharing == spec.ExclusiveTopo, "--exclusive=topo"},
-		{js.Size.CoreSpec != 0, "--core-spec"},
-		{js.Size.TasksPerSocket != 0, "--ntasks-per-socket"},
-		{len(js.Size.PerSocket) > 0, "--gpus-per-socket"},
 		{js.Queue.Reboot, "--reboot"},
 		{js.Queue.ImmediateOnly, "--immediate"},
 	} {
@@ -252,7 +246,10 @@ func (d *decision) checkArray(js *spec.JobSpec) error {
 
 // checkSize refuses counts that no cluster could give.
 func (d *decision) checkSize(js *spec.JobSpec) error {
-	for _, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob} {
+	if len(js.Size.PerSocket) > 0 && js.Size.SocketsPerNode == 0 {
+		return spec.Refuse(spec.CodeInvalidGRES, "--gpus-per-socket needs --sockets-per-node")
+	}
+	for _, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob, js.Size.PerSocket} {
 		for _, c := range list {
 			if !slices.Contains(d.t.Config.GresTypes, c.Name) || c.N < 0 {
 				return spec.Refuse(spec.CodeInvalidGRES, "")

@@ -195,7 +195,9 @@ func (w *world) judgeCaps() {
 	for i := range w.head.Config.Partitions {
 		p := &w.head.Config.Partitions[i]
 		held := map[string]int64{}
-		for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && j.Alloc.Partition == p.Name && !j.Alloc.Whole }) {
+		for _, j := range w.jobs(func(j *state.Job) bool {
+			return j.HoldsNodes() && j.Alloc.Partition == p.Name && !j.Alloc.Whole && j.Alloc.Share == 0
+		}) {
 			for k := range j.Alloc.Nodes {
 				if a := &j.Alloc.Nodes[k]; !j.Done.Has(k) {
 					if held[a.Name] += int64(a.CPUs.Count()); p.MaxCPUsPerNode > 0 && held[a.Name] > p.MaxCPUsPerNode {
@@ -215,6 +217,7 @@ func (w *world) judgePlan(out *scheduler.Outcome) {
 		w.judgeLimits()
 	}
 	w.judgeCaps()
+	w.judgeBlocks()
 	for i := range out.Plan.Jobs {
 		p := &out.Plan.Jobs[i]
 		j := w.head.Job(p.UID)
@@ -333,4 +336,57 @@ func (w *world) licences() int64 {
 		}
 	}
 	return n
+}
+
+// judgeBlocks: nobody is in a block that a job keeps for itself, nor on one
+// node with a job that does not share CPUs as it does.
+func (w *world) judgeBlocks() {
+	w.rt.Helper()
+	running := w.jobs(func(j *state.Job) bool { return j.HoldsNodes() })
+	for i, a := range running {
+		for _, b := range running[i+1:] {
+			for _, x := range w.places(a) {
+				for _, y := range w.places(b) {
+					if w.blockOf(x) == w.blockOf(y) && (a.Alloc.Apart|b.Alloc.Apart)&spec.ApartTopo != 0 {
+						w.rt.Fatalf("jobs %d and %d are in one block, on %s and %s", a.ID, b.ID, x, y)
+					}
+					if x == y && (a.Alloc.Share == 0) != (b.Alloc.Share == 0) {
+						w.rt.Fatalf("jobs %d and %d are on %s, and one of them shares CPUs", a.ID, b.ID, x)
+					}
+				}
+			}
+		}
+		if seg := int(a.Spec.Place.Segment); seg > 0 {
+			per := map[string]int{}
+			for k := range a.Alloc.Nodes {
+				per[w.blockOf(a.Alloc.Nodes[k].Name)]++
+			}
+			for b, n := range per {
+				if n%seg != 0 || (a.Spec.Place.ApartSegments && n > seg) {
+					w.rt.Fatalf("job %d has %d nodes of %s, in segments of %d", a.ID, n, b, seg)
+				}
+			}
+		}
+	}
+}
+
+// places are the nodes that a job still holds.
+func (w *world) places(j *state.Job) []string {
+	var out []string
+	for i := range j.Alloc.Nodes {
+		if !j.Done.Has(i) {
+			out = append(out, j.Alloc.Nodes[i].Name)
+		}
+	}
+	return out
+}
+
+// blockOf is the block of a node; a node of none is one of its own.
+func (w *world) blockOf(node string) string {
+	for _, b := range w.head.Config.Blocks {
+		if slices.Contains(b.Nodes, node) {
+			return b.Name
+		}
+	}
+	return node
 }

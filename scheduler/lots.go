@@ -223,7 +223,7 @@ func sameAsk(a, b *state.Job) bool {
 		return true
 	}
 	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.Queue.SiteFactor == y.Queue.SiteFactor && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS &&
-		x.Account == y.Account && slices.Equal(x.Partitions, y.Partitions) && slices.Equal(x.Licenses, y.Licenses)
+		x.Account == y.Account && x.MCSLabel == y.MCSLabel && slices.Equal(x.Partitions, y.Partitions) && slices.Equal(x.Licenses, y.Licenses)
 }
 
 func sameReq(a, b *spec.TRES) bool {
@@ -235,7 +235,7 @@ func sameSize(a, b *spec.Size) bool {
 		a.CPUsPerTask == b.CPUsPerTask && a.CPUsPerGPU == b.CPUsPerGPU && a.TasksPerGPU == b.TasksPerGPU && a.MinCPUsPerNode == b.MinCPUsPerNode &&
 		a.MemPerNode == b.MemPerNode && a.MemPerCPU == b.MemPerCPU && a.MemPerGPU == b.MemPerGPU && a.AllMem == b.AllMem && a.TmpDisk == b.TmpDisk &&
 		a.TasksPerSocket == b.TasksPerSocket && a.TasksPerCore == b.TasksPerCore && a.ThreadsPerCore == b.ThreadsPerCore && a.CoreSpec == b.CoreSpec &&
-		slices.Equal(a.PerNode, b.PerNode) && slices.Equal(a.PerTask, b.PerTask) && slices.Equal(a.PerJob, b.PerJob) && slices.Equal(a.PerSocket, b.PerSocket)
+		slices.Equal(a.PerNode, b.PerNode) && slices.Equal(a.PerTask, b.PerTask) && slices.Equal(a.PerJob, b.PerJob) && slices.Equal(a.PerSocket, b.PerSocket) && a.SocketsPerNode == b.SocketsPerNode && a.CoresPerSocket == b.CoresPerSocket
 }
 
 // lotHeap keeps lots with the one whose current member comes first on top.

@@ -19,6 +19,7 @@ import (
 type model struct {
 	now   spec.Instant
 	nodes []*modelNode
+	cfg   *spec.Config
 }
 
 type modelNode struct {
@@ -26,27 +27,36 @@ type modelNode struct {
 	cpu, mem, gpu  int64
 	threads        int64
 	memory, byCore bool
+	part           *spec.PartitionSpec
 	taken          []modelSpan
+	block          int
 }
 
 type modelSpan struct {
 	from, to      spec.Instant
 	cpu, mem, gpu int64
+	user          uint32
+	apart         spec.Apart
 }
 
 func newModel(st *state.State, now spec.Instant) *model {
-	m := &model{now: now}
+	m := &model{now: now, cfg: st.Config}
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
 		if !n.Usable() {
 			return true
 		}
 		mn := &modelNode{id: n.ID, cpu: n.CPUs, mem: n.Mem, gpu: int64(len(n.GPUs)), threads: n.Spec.ThreadsPerCore,
-			memory: st.Config.Sched.Memory, byCore: st.Config.Sched.Cores}
+			memory: st.Config.Sched.Memory, byCore: st.Config.Sched.Cores, part: &st.Config.Partitions[0], block: -1 - int(n.ID)}
+		for i, b := range st.Config.Blocks {
+			if slices.Contains(b.Nodes, n.Spec.Name) {
+				mn.block = i
+			}
+		}
 		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
 			if j.HoldsNodes() {
 				for i := range j.Alloc.Nodes {
 					if a := &j.Alloc.Nodes[i]; a.ID == n.ID && !j.Done.Has(i) {
-						mn.taken = append(mn.taken, modelSpan{0, j.Started.Add(j.Limit), int64(a.CPUs.Count()), a.Mem, int64(len(a.GPUs))})
+						mn.taken = append(mn.taken, modelSpan{0, j.Started.Add(j.Limit), int64(a.CPUs.Count()), a.Mem, int64(len(a.GPUs)), j.Spec.UID, j.Alloc.Apart})
 					}
 				}
 			}
@@ -72,7 +82,99 @@ func (n *modelNode) need(js *spec.JobSpec) modelSpan {
 	for _, c := range js.Size.PerNode {
 		s.gpu += c.N
 	}
+	s.user = js.UID
+	if js.Place.Sharing == spec.ExclusiveUser || n.part.ExclusiveUser {
+		s.apart |= spec.ApartUser
+	}
+	if js.Place.Sharing == spec.ExclusiveTopo || n.part.ExclusiveTopo {
+		s.apart |= spec.ApartTopo
+	}
 	return s
+}
+
+// alone tells whether nobody is there from at on for as long as a limit who
+// must not be: on the node of another user, in the block at all.
+func (m *model) alone(n *modelNode, need modelSpan, at spec.Instant, limit spec.Span) bool {
+	for _, o := range m.nodes {
+		for _, s := range o.taken {
+			apart := s.apart | need.apart
+			meets := s.from < at.Add(limit) && at < s.to
+			if meets && o == n && apart&spec.ApartUser != 0 && s.user != need.user {
+				return false
+			}
+			if meets && o.block == n.block && apart&spec.ApartTopo != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// near tells whether nodes may be those of one job, as the blocks want it.
+func (m *model) near(js *spec.JobSpec, set []*modelNode) bool {
+	if len(m.cfg.Blocks) == 0 || (len(set) < 2 && js.Place.Segment == 0) {
+		return true
+	}
+	per := map[int]int{}
+	for _, n := range set {
+		per[n.block]++
+	}
+	if seg := int(js.Place.Segment); seg > 0 {
+		for b, k := range per {
+			if b < 0 || k%seg != 0 || (js.Place.ApartSegments && k > seg) {
+				return false
+			}
+		}
+		return true
+	}
+	base := int(m.cfg.BlockSizes[0])
+	for _, size := range m.cfg.BlockSizes {
+		group := int(size) / base
+		if int(size) < len(set) || !m.holds(len(set), group, (len(set)+base-1)/base) {
+			continue // no group of this size has as many nodes
+		}
+		groups := map[int]bool{}
+		for b := range per {
+			if b < 0 {
+				return false
+			}
+			groups[b/group] = true
+		}
+		return len(groups) == 1 && len(per) <= (len(set)+base-1)/base
+	}
+	return true
+}
+
+// holds tells whether some group of blocks has so many nodes in as few blocks.
+func (m *model) holds(nodes, group, few int) bool {
+	for from := 0; from < len(m.cfg.Blocks); from += group {
+		var sizes []int
+		for _, b := range m.cfg.Blocks[from:min(from+group, len(m.cfg.Blocks))] {
+			sizes = append(sizes, len(b.Nodes))
+		}
+		slices.Sort(sizes)
+		sum := 0
+		for i := range min(few, len(sizes)) {
+			sum += sizes[len(sizes)-1-i]
+		}
+		if sum >= nodes {
+			return true
+		}
+	}
+	return false
+}
+
+// any tells whether some choice of nodes will do.
+func (m *model) any(js *spec.JobSpec, from []*modelNode, want int, have []*modelNode) bool {
+	if want == 0 {
+		return m.near(js, have)
+	}
+	for i := range from {
+		if len(from)-i >= want && m.any(js, from[i+1:], want-1, append(have, from[i])) {
+			return true
+		}
+	}
+	return false
 }
 
 // room tells whether a node can take a need throughout [at, at+limit).
@@ -109,13 +211,13 @@ func (m *model) earliest(js *spec.JobSpec, limit spec.Span) spec.Instant {
 	}
 	slices.Sort(instants)
 	for _, at := range instants {
-		fits := 0
+		var fits []*modelNode
 		for _, n := range m.nodes {
-			if n.room(n.need(js), at, limit) {
-				fits++
+			if need := n.need(js); n.room(need, at, limit) && m.alone(n, need, at, limit) {
+				fits = append(fits, n)
 			}
 		}
-		if fits >= max(int(js.Size.MinNodes), 1) {
+		if m.any(js, fits, max(int(js.Size.MinNodes), 1), nil) {
 			return at
 		}
 	}
@@ -124,14 +226,22 @@ func (m *model) earliest(js *spec.JobSpec, limit spec.Span) spec.Instant {
 
 // take puts a job on nodes.
 func (m *model) take(js *spec.JobSpec, at spec.Instant, limit spec.Span, ids []spec.NodeID) error {
+	var chosen []*modelNode
 	for _, n := range m.nodes {
 		if !slices.Contains(ids, n.id) {
 			continue
 		}
 		need := n.need(js)
-		if !n.room(need, at, limit) {
+		if !n.room(need, at, limit) || !m.alone(n, need, at, limit) {
 			return fmt.Errorf("node %d has no room for %+v at %d", n.id, need, at)
 		}
+		chosen = append(chosen, n)
+	}
+	if !m.near(js, chosen) {
+		return fmt.Errorf("nodes %v are not near each other as the blocks want it", ids)
+	}
+	for _, n := range chosen {
+		need := n.need(js)
 		need.from, need.to = at, at.Add(limit)
 		n.taken = append(n.taken, need)
 	}
@@ -149,7 +259,8 @@ func TestPlannedStartsAreEarliest(t *testing.T) {
 		}
 	}()
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, worldKind{fifo: true, backfill: true, depth: 1000})
+		near := rapid.Bool().Draw(rt, "blocks")
+		w := newWorld(rt, worldKind{fifo: true, backfill: true, depth: 1000, blocks: near, apart: near})
 		for range rapid.IntRange(3, 6).Draw(rt, "rounds") {
 			for range rapid.IntRange(4, 12).Draw(rt, "jobs") {
 				w.submit(w.request())

@@ -17,12 +17,15 @@ type nodeSet struct {
 	// switches are the sets of nodes below as many leaf switches as --switches
 	// allows; nil without it.
 	switches []spec.Bitset
+	segment  int64 // --segment: groups of so many nodes, each in one block
+	blockOf  []int32
+	apartSeg bool // --spread-segments: each in a block of its own
 }
 
 // options are what the choice of nodes has to observe.
 func (n *nodeSet) options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec, tree *place.Tree) place.Options {
 	return place.Options{Must: n.must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
-		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: tree}
+		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: tree, Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
 }
 
 // allowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
@@ -56,6 +59,15 @@ func allowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (nodeSe
 		if out.switches, err = leafSets(st, out.set, int(js.Place.Switches)); err != nil {
 			return out, err
 		}
+	}
+	if sz := &js.Size; sz.SocketsPerNode > 0 || sz.CoresPerSocket > 0 {
+		out.set = shaped(st, out.set, sz)
+		if len(out.must.AndNot(out.set).Members()) > 0 {
+			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for has fewer sockets, or cores on each, than are asked for")
+		}
+	}
+	if err := out.inBlocks(st, js); err != nil {
+		return out, err
 	}
 	if js.Place.Prefer != "" {
 		c, err := parseConstraint(js.Place.Prefer)
@@ -125,4 +137,17 @@ func named(st *state.State, expr string) (spec.Bitset, error) {
 		out = out.Set(int(id))
 	}
 	return out, nil
+}
+
+// shaped are the nodes of a set with as many sockets, and cores on each, as a
+// job asks for. It is never nil.
+func shaped(st *state.State, set spec.Bitset, sz *spec.Size) spec.Bitset {
+	with := make(spec.Bitset, max(len(set), 1))
+	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
+		n := st.NodeByID(spec.NodeID(id))
+		if n != nil && max(n.Spec.Sockets, 1) >= int64(sz.SocketsPerNode) && max(n.Spec.CoresPerSocket, 1) >= int64(sz.CoresPerSocket) {
+			with.Set(id)
+		}
+	}
+	return with
 }

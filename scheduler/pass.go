@@ -319,6 +319,7 @@ func (p *pass) run() error {
 		nodes = nodes.Or(l.part.Nodes)
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
+	p.tellApart(heap)
 	p.restore()
 	if err := p.claims(); err != nil {
 		return err

@@ -24,14 +24,14 @@ type quick struct {
 // incremental tells whether the pass may be one: there is a plan to keep, and
 // overtaking is allowed.
 func (p *pass) incremental() bool {
-	return p.opt.Incremental && p.opt.Keep != nil && !p.strict && p.stop == 0 && !p.opt.Discipline.Shortest
+	return p.opt.Incremental && p.opt.Keep != nil && !p.strict && p.stop == 0 && !p.opt.Discipline.Shortest && !p.wholeBlocks()
 }
 
 // runQuick is run for an incremental pass.
 func (p *pass) runQuick() error {
 	q := &quick{near: map[spec.JobUID]bool{}, local: map[int][]place.Part{}}
 	p.st.Nodes.Range(func(id uint64, n *state.Node) bool {
-		if n.Usable() && n.FreeCPUs() > 0 {
+		if n.Usable() && n.UnsharedCPUs() > 0 {
 			q.nodes = q.nodes.Set(int(id))
 			q.count++
 		}
@@ -41,6 +41,7 @@ func (p *pass) runQuick() error {
 		return nil
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), q.nodes)
+	p.tellApart(p.queue.lots)
 	p.restoreOn(q)
 	var heap lotHeap
 	for _, l := range p.queue.lots {
@@ -122,7 +123,7 @@ func (p *pass) tryNow(q *quick, l *lot) (bool, error) {
 		l.ready = true
 	}
 	p.out.Depth++
-	if !p.line.Room(&l.least) || l.bound.Before(l.least, l.demand.Limit) != nil || licences(p.t.State, j.Spec) != nil {
+	if !p.roomy(l) || l.bound.Before(l.least, l.demand.Limit) != nil || licences(p.t.State, j.Spec) != nil {
 		return false, nil
 	}
 	if throttled(p.t.State, j) != nil {
@@ -146,7 +147,7 @@ func (p *pass) startNow(q *quick, l *lot, m *member, task int64) (bool, error) {
 	began := false
 	if promised {
 		r := &p.opt.Keep.list[i]
-		p.line.Forget(q.local[i], r.slot.Start, r.limit)
+		p.line.Forget(q.local[i], r.slot.Start, r.limit, r.uid)
 		ask.Anew(p.now)
 		defer func() {
 			if !began {

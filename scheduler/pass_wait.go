@@ -33,7 +33,7 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 		}
 		p.ask(l).NotBefore(max(p.fifo[l.pi], p.now+1))
 	}
-	if !plan && !p.line.Room(&l.least) {
+	if !plan && !p.roomy(l) {
 		return reserve.Slot{}, p.waiting(l, m)
 	}
 	slot, ok := p.line.Earliest(p.ask(l), until, p.hint(j.UID, task))

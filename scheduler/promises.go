@@ -112,7 +112,7 @@ func (p *pass) promised(uid spec.JobUID, task int64) *promise {
 // at anew.
 func (p *pass) giveBack(l *lot, r *promise) {
 	delete(p.kept, promiseKey{r.uid, r.task})
-	p.line.Forget(r.slot.Parts, r.slot.Start, r.limit)
+	p.line.Forget(r.slot.Parts, r.slot.Start, r.limit, r.uid)
 	p.ask(l).Anew(p.now)
 }
 

@@ -29,6 +29,8 @@ func TestRandomWorlds(t *testing.T) {
 		{"reservations", worldKind{odd: true, reserve: true}},
 		{"preempt", worldKind{odd: true, partitions: true, limits: true, preempt: true}},
 		{"all", worldKind{odd: true, partitions: true, limits: true}},
+		{"apart", worldKind{odd: true, apart: true, blocks: true}},
+		{"share", worldKind{odd: true, share: true, partitions: true}},
 		{"shallow", worldKind{odd: true, depth: 2}},
 	} {
 		t.Run(k.name, func(t *testing.T) {

@@ -139,7 +139,7 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 			continue
 		}
 		l := &lot{part: &st.Parts.List[i], pi: i, nth: nth, kin: k}
-		if len(j.Spec.Partitions) == 1 {
+		if len(j.Spec.Partitions) == 1 && l.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 {
 			l.cpus, l.size = j.Req.CPU, j.Req.Node
 		}
 		k.lots = append(k.lots, l)

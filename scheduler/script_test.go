@@ -92,7 +92,7 @@ func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.out, format
 func (s *session) configure(text string) {
 	var conf, tree strings.Builder
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "SwitchName=") {
+		if strings.HasPrefix(line, "SwitchName=") || strings.HasPrefix(line, "Block") {
 			tree.WriteString(line)
 		} else {
 			conf.WriteString(line)

@@ -186,7 +186,23 @@ func (s *session) queueOption(js *spec.JobSpec, o option) error {
 	case "constraint":
 		js.Place.Constraint = v
 	case "exclusive":
-		js.Place.Sharing = spec.Exclusive
+		js.Place.Sharing = map[string]spec.Sharing{"": spec.Exclusive, "user": spec.ExclusiveUser, "mcs": spec.ExclusiveMCS, "topo": spec.ExclusiveTopo}[v]
+	case "oversubscribe":
+		js.Place.Sharing = spec.Oversubscribe
+	case "ntasks-per-socket":
+		js.Size.TasksPerSocket = num(v)
+	case "sockets-per-node":
+		js.Size.SocketsPerNode = num(v)
+	case "cores-per-socket":
+		js.Size.CoresPerSocket = num(v)
+	case "gpus-per-socket":
+		js.Size.PerSocket = counts(v, "gpu")
+	case "core-spec":
+		js.Size.CoreSpec = num(v)
+	case "segment":
+		js.Place.Segment = num(v)
+	case "spread-segments":
+		js.Place.ApartSegments = true
 	case "spread-job":
 		js.Place.Spread = true
 	case "contiguous":

@@ -35,6 +35,9 @@ type worldKind struct {
 	preempt    bool // by tier; only with partitions
 	reserve    bool // reservations
 	choosy     bool // features and wishes about nodes
+	blocks     bool // blocks of two nodes, segments
+	apart      bool // jobs that keep others off their nodes
+	share      bool // CPUs that several jobs are on
 	depth      uint32
 }
 
@@ -95,7 +98,11 @@ func (w *world) config() *spec.Config {
 	c.Licenses = []spec.Count{{Name: "lic", N: 3}}
 	threads := pick[int64](w, "threads", 1, 2)
 	var names []string
-	for i := range w.n("nodes", 1, 4) {
+	most := 4
+	if w.kind.blocks {
+		most = 6
+	}
+	for i := range w.n("nodes", 1, most) {
 		n := spec.NodeSpec{Name: fmt.Sprintf("n%d", i), ThreadsPerCore: threads, CPUs: threads * int64(w.n("cores", 1, 4)), Mem: int64(100 * w.n("mem", 2, 12)), Weight: uint32(w.n("weight", 0, 1))}
 		for _, typ := range []string{"a", "b"} {
 			if g := w.n("gpus", 0, 3); g > 0 && (typ == "a" || w.kind.odd) {
@@ -114,7 +121,20 @@ func (w *world) config() *spec.Config {
 	if w.kind.choosy && w.chance("topology", 2) {
 		c.Topology = w.tree(names)
 	}
+	if w.kind.blocks {
+		c.BlockSizes = pick(w, "block sizes", []uint32{2}, []uint32{2, 4})
+		for i := 0; i < len(names); i += 2 {
+			c.Blocks = append(c.Blocks, spec.Block{Name: fmt.Sprintf("b%d", i), Nodes: names[i:min(i+2, len(names))]})
+		}
+	}
 	c.Partitions = []spec.PartitionSpec{{Name: "p", NodeNames: names, Default: true, DefaultTime: 30 * spec.Minute, MaxTime: 4 * spec.Hour, State: spec.PartitionUp}}
+	if w.kind.apart {
+		c.Partitions[0].ExclusiveUser = w.chance("exclusive user", 4)
+		c.Partitions[0].ExclusiveTopo = w.kind.blocks && w.chance("exclusive topo", 6)
+	}
+	if w.kind.share {
+		c.Partitions[0].OverSubscribe = pick(w, "oversubscribe", "NO", "YES:2", "FORCE:2", "FORCE:3")
+	}
 	if w.kind.partitions {
 		some := names[:w.n("of second", 1, len(names))]
 		c.Partitions = append(c.Partitions, spec.PartitionSpec{Name: "q", NodeNames: some, PriorityTier: 2, DefaultTime: 10 * spec.Minute, MaxTime: spec.Hour,
@@ -179,6 +199,12 @@ func (w *world) request() *spec.JobSpec {
 	}
 	if w.kind.choosy {
 		w.choosy(js)
+	}
+	if w.kind.apart || w.kind.share {
+		js.Place.Sharing = pick(w, "sharing", spec.ShareDefault, spec.ShareDefault, spec.ExclusiveUser, spec.ExclusiveTopo, spec.Oversubscribe)
+	}
+	if w.kind.blocks && w.chance("segments", 3) {
+		js.Place.Segment, js.Place.ApartSegments = uint32(w.n("segment", 1, 2)), w.chance("spread segments", 3)
 	}
 	if w.kind.reserve && w.chance("in reservation", 4) {
 		js.Place.Reservation = pick(w, "of reservations", "r1", "r2", "r3")

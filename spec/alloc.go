@@ -11,7 +11,21 @@ type Allocation struct {
 	Whole     bool        `cbor:"6,keyasint,omitempty"` // exclusive: all CPUs of each node
 	// Reservation is the one that the job runs in, or empty.
 	Reservation string `cbor:"7,keyasint,omitempty"`
+	// Share is how many jobs of the partition may be on each of its CPUs at
+	// once; 0 = the job has them for itself.
+	Share uint32 `cbor:"40,keyasint,omitempty"`
+	Apart Apart  `cbor:"41,keyasint,omitempty"` // whom it keeps off its nodes
 }
+
+// Apart is a set of those whom a job keeps off its nodes.
+type Apart uint8
+
+// The members; the values are stored.
+const (
+	ApartUser Apart = 1 << iota // jobs of other users
+	ApartMCS                    // jobs with another MCS label, or none
+	ApartTopo                   // other jobs, also from the rest of its blocks
+)
 
 // NodeAlloc is one node's part of an allocation.
 type NodeAlloc struct {

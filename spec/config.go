@@ -1,5 +1,10 @@
 package spec
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Config is the cluster as its administrator wrote it: parsed, defaulted and
 // validated. It enters the ledger as one event, so a follower and a replay
 // never read a file.
@@ -28,6 +33,12 @@ type Config struct {
 	Private []string `cbor:"16,keyasint,omitempty"`
 	// Topology is the tree of switches, the leaves first; empty: none is known.
 	Topology []Switch `cbor:"60,keyasint,omitempty"`
+	// Blocks are the blocks of topology/block, in order; empty: none are known.
+	Blocks []Block `cbor:"61,keyasint,omitempty"`
+	// BlockSizes are the planning sizes, in nodes, the smallest first; the others
+	// are it times a power of two.
+	BlockSizes []uint32   `cbor:"62,keyasint,omitempty"`
+	MCS        *MCSConfig `cbor:"63,keyasint,omitempty"` // nil: jobs have no labels
 }
 
 // KeyValue is one line of a configuration file.
@@ -103,6 +114,36 @@ type PartitionSpec struct {
 	OverTimeLimit     Span           `cbor:"34,keyasint,omitempty"`
 	ExclusiveUser     bool           `cbor:"35,keyasint,omitempty"`
 	Alternate         string         `cbor:"36,keyasint,omitempty"`
+	ExclusiveTopo     bool           `cbor:"60,keyasint,omitempty"`
+}
+
+// Sharers is how many jobs may be on a CPU of the partition at once, given
+// how a job wants to share it: 1 where each has its CPUs for itself.
+func (p *PartitionSpec) Sharers(want Sharing) uint32 {
+	word, times, _ := strings.Cut(p.OverSubscribe, ":")
+	if word != "FORCE" && (word != "YES" || want != Oversubscribe) {
+		return 1
+	}
+	if n, err := strconv.ParseUint(times, 10, 16); err == nil && n > 0 {
+		return uint32(n)
+	}
+	return 4
+}
+
+// MCSConfig says by what jobs are labelled for MCS (multi-category security).
+type MCSConfig struct {
+	By       string `cbor:"1,keyasint,omitempty"` // user, account; empty: there are no labels
+	Enforced bool   `cbor:"2,keyasint,omitempty"` // every job has a label, else those that ask for it
+	Always   bool   `cbor:"3,keyasint,omitempty"` // select: labelled jobs always keep others off their nodes
+	Never    bool   `cbor:"4,keyasint,omitempty"` // noselect: not even with --exclusive=mcs
+}
+
+// Labels says by what jobs are labelled.
+func (c *Config) Labels() MCSConfig {
+	if c.MCS == nil {
+		return MCSConfig{}
+	}
+	return *c.MCS
 }
 
 // Weight is a per-TRES weight in millionths.

@@ -31,6 +31,9 @@ type JobSpec struct {
 	Line    string   `cbor:"44,keyasint,omitempty"` // the submitting command line
 	Host    string   `cbor:"45,keyasint,omitempty"` // the submitting host
 	Shell   bool     `cbor:"46,keyasint,omitempty"` // an allocation without a batch script (salloc, srun)
+
+	// MCSLabel is whose jobs it shares nodes with under --exclusive=mcs.
+	MCSLabel string `cbor:"60,keyasint,omitempty"`
 }
 
 // Size is how much a job asks for. Counts are per what the name says.
@@ -56,6 +59,8 @@ type Size struct {
 	TmpDisk        int64   `cbor:"19,keyasint,omitempty"` // MiB
 	ThreadsPerCore uint32  `cbor:"20,keyasint,omitempty"`
 	CoreSpec       uint32  `cbor:"21,keyasint,omitempty"`
+	SocketsPerNode uint32  `cbor:"60,keyasint,omitempty"` // at least so many sockets on each node
+	CoresPerSocket uint32  `cbor:"61,keyasint,omitempty"` // with at least so many cores on each
 }
 
 // Count is an amount of a GRES or licence: Name "gpu", optional Type "h100".
@@ -115,6 +120,9 @@ type PlaceAsk struct {
 	Switches     uint32  `cbor:"9,keyasint,omitempty"`
 	SwitchWait   Span    `cbor:"10,keyasint,omitempty"`
 	Distribution string  `cbor:"11,keyasint,omitempty"`
+	// Segment cuts the job into groups of so many nodes, each in one block.
+	Segment       uint32 `cbor:"60,keyasint,omitempty"`
+	ApartSegments bool   `cbor:"61,keyasint,omitempty"` // each in a block of its own
 }
 
 // QueueAsk holds what a job says about its place in the queue.

@@ -1,5 +1,11 @@
 package spec
 
+// Block is a set of nodes that are close to each other.
+type Block struct {
+	Name  string   `cbor:"1,keyasint"`
+	Nodes []string `cbor:"2,keyasint,omitempty"`
+}
+
 // Switch is a network switch: a leaf with nodes, or one above other switches.
 type Switch struct {
 	Name     string   `cbor:"1,keyasint"`

@@ -488,7 +488,12 @@ type JobSpec struct {
 	Command          string                 `protobuf:"bytes,101,opt,name=command,proto3" json:"command,omitempty"`
 	SubmitLine       string                 `protobuf:"bytes,102,opt,name=submit_line,json=submitLine,proto3" json:"submit_line,omitempty"`
 	SubmitHost       string                 `protobuf:"bytes,103,opt,name=submit_host,json=submitHost,proto3" json:"submit_host,omitempty"`
-	Shell            bool                   `protobuf:"varint,104,opt,name=shell,proto3" json:"shell,omitempty"` // an allocation without a batch script
+	Shell            bool                   `protobuf:"varint,104,opt,name=shell,proto3" json:"shell,omitempty"`     // an allocation without a batch script
+	Segment          uint32                 `protobuf:"varint,130,opt,name=segment,proto3" json:"segment,omitempty"` // nodes in groups of so many, each in one block
+	SpreadSegments   bool                   `protobuf:"varint,131,opt,name=spread_segments,json=spreadSegments,proto3" json:"spread_segments,omitempty"`
+	McsLabel         string                 `protobuf:"bytes,132,opt,name=mcs_label,json=mcsLabel,proto3" json:"mcs_label,omitempty"` // set by the controller
+	SocketsPerNode   uint32                 `protobuf:"varint,133,opt,name=sockets_per_node,json=socketsPerNode,proto3" json:"sockets_per_node,omitempty"`
+	CoresPerSocket   uint32                 `protobuf:"varint,134,opt,name=cores_per_socket,json=coresPerSocket,proto3" json:"cores_per_socket,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1020,6 +1025,41 @@ func (x *JobSpec) GetShell() bool {
 		return x.Shell
 	}
 	return false
+}
+
+func (x *JobSpec) GetSegment() uint32 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *JobSpec) GetSpreadSegments() bool {
+	if x != nil {
+		return x.SpreadSegments
+	}
+	return false
+}
+
+func (x *JobSpec) GetMcsLabel() string {
+	if x != nil {
+		return x.McsLabel
+	}
+	return ""
+}
+
+func (x *JobSpec) GetSocketsPerNode() uint32 {
+	if x != nil {
+		return x.SocketsPerNode
+	}
+	return 0
+}
+
+func (x *JobSpec) GetCoresPerSocket() uint32 {
+	if x != nil {
+		return x.CoresPerSocket
+	}
+	return 0
 }
 
 // Blob is content: given whole, or by the hash of what was sent before.
@@ -3472,7 +3512,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xc2\x11\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xfb\x12\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -3562,7 +3602,12 @@ const file_job_proto_rawDesc = "" +
 	"submitLine\x12\x1f\n" +
 	"\vsubmit_host\x18g \x01(\tR\n" +
 	"submitHost\x12\x14\n" +
-	"\x05shell\x18h \x01(\bR\x05shell\"2\n" +
+	"\x05shell\x18h \x01(\bR\x05shell\x12\x19\n" +
+	"\asegment\x18\x82\x01 \x01(\rR\asegment\x12(\n" +
+	"\x0fspread_segments\x18\x83\x01 \x01(\bR\x0espreadSegments\x12\x1c\n" +
+	"\tmcs_label\x18\x84\x01 \x01(\tR\bmcsLabel\x12)\n" +
+	"\x10sockets_per_node\x18\x85\x01 \x01(\rR\x0esocketsPerNode\x12)\n" +
+	"\x10cores_per_socket\x18\x86\x01 \x01(\rR\x0ecoresPerSocket\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xc2\x01\n" +

@@ -224,4 +224,9 @@ func (w *writer) spec(m *apiv1.JobSpec) {
 	w.text(102, m.GetSubmitLine())
 	w.text(103, m.GetSubmitHost())
 	w.flag(104, m.GetShell())
+	w.number(130, uint64(m.GetSegment()))
+	w.flag(131, m.GetSpreadSegments())
+	w.text(132, m.GetMcsLabel())
+	w.number(133, uint64(m.GetSocketsPerNode()))
+	w.number(134, uint64(m.GetCoresPerSocket()))
 }

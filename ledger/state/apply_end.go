@@ -71,7 +71,7 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	}
 	a := &j.Alloc.Nodes[i]
 	n := *s.NodeByID(a.ID)
-	n.give(a)
+	n.give(a, j.Alloc.Share > 0)
 	n.Shrunk = n.Shrunk && n.over(s.Config) != ""
 	n.BusyAt = env.At
 	if k, ok := slices.BinarySearch(n.Jobs, j.UID); ok {

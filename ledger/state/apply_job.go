@@ -393,7 +393,7 @@ func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
 	if twice {
 		return contradiction("job uid %d is allocated on node %s twice", j.UID, a.Name)
 	}
-	if n.UsedCPU.Intersects(a.CPUs) {
+	if share := j.Alloc.Share; (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {
 		return contradiction("CPUs of node %s are allocated twice: job uid %d asks for a held one", a.Name, j.UID)
 	}
 	for k, g := range a.GPUs {
@@ -402,7 +402,7 @@ func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
 			return contradiction("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", g.UUID, a.Name, j.UID)
 		}
 	}
-	n.take(a)
+	n.take(a, j.Alloc.Share > 0)
 	if over := n.overBy(a, s.Config); over != "" {
 		return contradiction("node %s would hold more than it has with job uid %d: %s", a.Name, j.UID, over)
 	}

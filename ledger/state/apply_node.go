@@ -48,12 +48,12 @@ func (n *Node) capacity() {
 // measure recomputes capacity and, from the allocations of its jobs, use.
 func (s *State) measure(n *Node) *Node {
 	n.capacity()
-	n.UsedCPU, n.UsedMem, n.UsedGPU, n.UsedGRES = nil, 0, nil, nil
+	n.UsedCPU, n.SharedCPU, n.UsedMem, n.UsedGPU, n.UsedGRES = nil, nil, 0, nil, nil
 	for _, uid := range n.Jobs {
 		j := s.Job(uid)
 		for i := range j.Alloc.Nodes {
 			if j.Alloc.Nodes[i].ID == n.ID && !j.Done.Has(i) {
-				n.take(&j.Alloc.Nodes[i])
+				n.take(&j.Alloc.Nodes[i], j.Alloc.Share > 0)
 			}
 		}
 	}
@@ -121,8 +121,11 @@ func countTyped(list []spec.Count, name, typ string) int64 {
 }
 
 // take marks one node's part of an allocation as used. The sets are copied.
-func (n *Node) take(a *spec.NodeAlloc) {
+func (n *Node) take(a *spec.NodeAlloc, shared bool) {
 	n.UsedCPU = n.UsedCPU.Or(a.CPUs).Trim()
+	if shared {
+		n.share(a.CPUs)
+	}
 	n.UsedMem += a.Mem
 	if len(a.GPUs) > 0 {
 		n.UsedGPU = n.UsedGPU.Clone()
@@ -138,8 +141,12 @@ func (n *Node) take(a *spec.NodeAlloc) {
 }
 
 // give is the reverse of take.
-func (n *Node) give(a *spec.NodeAlloc) {
-	n.UsedCPU = n.UsedCPU.AndNot(a.CPUs).Trim()
+func (n *Node) give(a *spec.NodeAlloc, shared bool) {
+	gone := a.CPUs
+	if shared {
+		gone = n.unshare(gone)
+	}
+	n.UsedCPU = n.UsedCPU.AndNot(gone).Trim()
 	n.UsedMem -= a.Mem
 	if len(a.GPUs) > 0 {
 		n.UsedGPU = n.UsedGPU.Clone()
@@ -308,4 +315,40 @@ func (s *State) countFault(f *spec.GPUFault) {
 	}
 	list[i].Count += f.Count
 	s.Totals.GPUFaults = list
+}
+
+// share counts one more job on each of some CPUs.
+func (n *Node) share(cpus spec.Bitset) {
+	rows := slices.Clone(n.SharedCPU)
+	for k := 0; !cpus.Empty(); k++ {
+		if k == len(rows) {
+			rows = append(rows, nil)
+		}
+		again := rows[k].And(cpus)
+		rows[k] = rows[k].Or(cpus).Trim()
+		cpus = again
+	}
+	n.SharedCPU = rows
+}
+
+// unshare counts one job less on each of some CPUs, and gives those on which
+// none is left.
+func (n *Node) unshare(cpus spec.Bitset) spec.Bitset {
+	rows := slices.Clone(n.SharedCPU)
+	for k := len(rows) - 1; k >= 0; k-- {
+		top := rows[k].And(cpus)
+		rows[k] = rows[k].AndNot(top).Trim()
+		cpus = cpus.AndNot(top)
+		if k == 0 {
+			cpus = top
+		}
+	}
+	for len(rows) > 0 && rows[len(rows)-1].Empty() {
+		rows = rows[:len(rows)-1]
+	}
+	if len(rows) == 0 {
+		rows = nil
+	}
+	n.SharedCPU = rows
+	return cpus
 }

@@ -27,6 +27,7 @@ func Checks() []NamedCheck {
 		{"S1.groups", "Named holds each job without a verdict, Waiters each pending job under each job it waits for", CheckGroups},
 		{"S1.numbers", "uids and ids are unique, and the next ones are unused", CheckNumbers},
 		{"S1.arrays", "an array's counts and split tasks are those of its records", CheckArrays},
+		{"S16.apart", "no node has jobs of which one keeps the other off it, because of its user or its MCS label", CheckApart},
 		{"S2.nodes", "no CPU, memory, GPU or other resource of a node is allocated twice, and what a node shows as used is what its jobs hold", CheckNodes},
 		{"S2.registry", "node names and ids belong together, and partitions name configured nodes", CheckRegistry},
 		{"S2.licences", "licences held are those of the jobs that run", CheckLicences},

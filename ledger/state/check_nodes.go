@@ -9,6 +9,7 @@ import (
 // holding is what jobs hold on one node, counted from their allocations.
 type holding struct {
 	cpus map[int]spec.JobUID
+	many map[int]int // jobs on each CPU that is shared
 	gpus map[string]spec.JobUID
 	mem  int64
 	gres map[spec.Count]int64 // by name and type
@@ -32,7 +33,7 @@ func CheckNodes(s *State) error {
 			}
 			h := nodes[a.ID]
 			if h == nil {
-				h = &holding{cpus: make(map[int]spec.JobUID), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64)}
+				h = &holding{cpus: make(map[int]spec.JobUID), many: make(map[int]int), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64)}
 				nodes[a.ID] = h
 			}
 			if err := h.add(s, j, a); err != nil {
@@ -57,8 +58,14 @@ func CheckNodes(s *State) error {
 
 func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
 	for _, c := range a.CPUs.Members() {
+		share := j.Alloc.Share
+		if share > 0 {
+			h.many[c]++
+		}
 		if other, twice := h.cpus[c]; twice {
-			return broken("CPU %d of node %s is held by job uid %d and by %s", c, a.Name, other, s.label(j))
+			if most := s.Job(other).Alloc.Share; share == 0 || most == 0 || h.many[c] > int(max(share, most)) {
+				return broken("CPU %d of node %s is held by job uid %d and by %s", c, a.Name, other, s.label(j))
+			}
 		}
 		h.cpus[c] = j.UID
 	}
@@ -87,6 +94,9 @@ func (h *holding) compare(s *State, n *Node) error {
 	for _, c := range cpus {
 		if h.cpus[c] == 0 {
 			return broken("CPU %d of node %s shows as used, but no job holds it", c, name)
+		}
+		if n.Sharers(c) != h.many[c] {
+			return broken("CPU %d of node %s shows %d jobs that share it; there are %d", c, name, n.Sharers(c), h.many[c])
 		}
 	}
 	if len(cpus) != len(h.cpus) || n.UsedMem != h.mem {
@@ -260,4 +270,26 @@ func CheckReservations(s *State) error {
 		}
 	}
 	return nil
+}
+
+// CheckApart: no node has two jobs of which one keeps the other off it,
+// because of its user or its MCS label.
+func CheckApart(s *State) error {
+	var err error
+	s.Nodes.Range(func(_ uint64, n *Node) bool {
+		for i, uid := range n.Jobs {
+			a := s.Job(uid)
+			for _, other := range n.Jobs[i+1:] {
+				b := s.Job(other)
+				switch apart := a.Alloc.Apart | b.Alloc.Apart; {
+				case apart&spec.ApartUser != 0 && a.Spec.UID != b.Spec.UID:
+					err = broken("node %s has %s and %s of different users, one of which keeps it to its own", n.Spec.Name, s.label(a), s.label(b))
+				case apart&spec.ApartMCS != 0 && a.Spec.MCSLabel != b.Spec.MCSLabel:
+					err = broken("node %s has %s and %s with different MCS labels, one of which keeps it to its own", n.Spec.Name, s.label(a), s.label(b))
+				}
+			}
+		}
+		return err == nil
+	})
+	return err
 }

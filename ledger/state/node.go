@@ -24,15 +24,18 @@ type Node struct {
 	ReasonBy event.Actor  `cbor:"11,keyasint"`
 	ReasonAt spec.Instant `cbor:"12,keyasint,omitempty"`
 
-	CPUs     int64         `cbor:"-"` // capacity for jobs
-	Mem      int64         `cbor:"-"` // MiB for jobs
-	GPUs     []spec.GPU    `cbor:"-"`
-	GRES     []spec.Count  `cbor:"-"` // other generic resources
-	UsedCPU  spec.Bitset   `cbor:"-"`
-	UsedMem  int64         `cbor:"-"`
-	UsedGPU  spec.Bitset   `cbor:"-"` // by position in GPUs
-	UsedGRES []spec.Count  `cbor:"-"`
-	Jobs     []spec.JobUID `cbor:"-"` // that hold it, ascending
+	CPUs    int64        `cbor:"-"` // capacity for jobs
+	Mem     int64        `cbor:"-"` // MiB for jobs
+	GPUs    []spec.GPU   `cbor:"-"`
+	GRES    []spec.Count `cbor:"-"` // other generic resources
+	UsedCPU spec.Bitset  `cbor:"-"`
+	// SharedCPU counts, of the CPUs in UsedCPU, those of jobs that share them: the
+	// k-th set is of CPUs on which more than k such jobs are.
+	SharedCPU []spec.Bitset `cbor:"-"`
+	UsedMem   int64         `cbor:"-"`
+	UsedGPU   spec.Bitset   `cbor:"-"` // by position in GPUs
+	UsedGRES  []spec.Count  `cbor:"-"`
+	Jobs      []spec.JobUID `cbor:"-"` // that hold it, ascending
 	// Shrunk tells that jobs hold more than the node still offers: its
 	// configuration or inventory became smaller under them.
 	Shrunk bool         `cbor:"-"`
@@ -53,6 +56,35 @@ func (n *Node) Responding() bool { return n.Inv != nil && !n.Lost }
 
 // FreeCPUs is the number of CPUs nobody holds.
 func (n *Node) FreeCPUs() int64 { return n.CPUs - int64(n.UsedCPU.Count()) }
+
+// UnsharedCPUs is the number of CPUs that no job has for itself.
+func (n *Node) UnsharedCPUs() int64 {
+	free := n.FreeCPUs()
+	if len(n.SharedCPU) > 0 {
+		free += int64(n.SharedCPU[0].Count())
+	}
+	return free
+}
+
+// Sharers is on how many jobs that share it a CPU is.
+func (n *Node) Sharers(cpu int) int {
+	k := 0
+	for k < len(n.SharedCPU) && n.SharedCPU[k].Has(cpu) {
+		k++
+	}
+	return k
+}
+
+// Shareable tells whether CPUs may be given to one more job of those that
+// share each CPU with so many: no job has one of them for itself, and none is
+// full.
+func (n *Node) Shareable(cpus spec.Bitset, most uint32) bool {
+	own := n.UsedCPU
+	if len(n.SharedCPU) > 0 {
+		own = own.AndNot(n.SharedCPU[0])
+	}
+	return !own.Intersects(cpus) && (len(n.SharedCPU) < int(most) || !n.SharedCPU[most-1].Intersects(cpus))
+}
 
 // FreeMem is the memory nobody holds, in MiB.
 func (n *Node) FreeMem() int64 { return n.Mem - n.UsedMem }

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -105,6 +106,11 @@ func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) 
 	js := j.Spec
 	v := &view.View{State: st}
 	out := &apiv1.Launch{Job: wire.NewShower(v, h.c.deps.Clock.Now(), true).Job(j), Groups: js.Groups}
+	for i, a := range j.Alloc.Nodes {
+		if n := st.NodeByID(a.ID); n != nil && js.Size.CoreSpec > 0 {
+			out.Job.Allocation[i].Cpus = place.ForTasks(n, a.CPUs, js)
+		}
+	}
 	var err error
 	for _, b := range [...]struct {
 		hash spec.Hash

@@ -154,7 +154,10 @@ func (a *advisor) changes() []change {
 		{js.Place.Nodes != "", "without --nodelist", func(js *spec.JobSpec) { js.Place.Nodes = "" }},
 		{js.Place.Exclude != "", "without --exclude", func(js *spec.JobSpec) { js.Place.Exclude = "" }},
 		{js.Place.Constraint != "", "without --constraint", func(js *spec.JobSpec) { js.Place.Constraint = "" }},
-		{js.Place.Sharing == spec.Exclusive, "without --exclusive", func(js *spec.JobSpec) { js.Place.Sharing = spec.ShareDefault }},
+		{js.Place.Segment > 0, "without --segment", func(js *spec.JobSpec) { js.Place.Segment, js.Place.ApartSegments = 0, false }},
+		{js.Place.Switches > 0, "without --switches", func(js *spec.JobSpec) { js.Place.Switches = 0 }},
+		{js.Place.Contiguous, "without --contiguous", func(js *spec.JobSpec) { js.Place.Contiguous = false }},
+		{js.Place.Sharing >= spec.Exclusive && js.Place.Sharing <= spec.ExclusiveTopo, "without --exclusive", func(js *spec.JobSpec) { js.Place.Sharing = spec.ShareDefault }},
 	} {
 		if drop.used {
 			out = append(out, change{0, func(js *spec.JobSpec, _ int64) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -34,7 +35,7 @@ type Verdict struct {
 
 // Job explains a pending job of a view. The work is a few passes at most.
 func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
-	x := &Explanation{Nodes: nodes(v.State, j)}
+	x := &Explanation{Nodes: nodes(v.State, j, now)}
 	if j.Reason.Blocker != 0 && v.State.Job(j.Reason.Blocker) != nil {
 		x.Blockers = append(x.Blockers, j.Reason.Blocker)
 	}
@@ -54,7 +55,9 @@ func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
 const maxBlockers = 8
 
 // nodes judges every node of the job's partitions, grouped by verdict.
-func nodes(st *state.State, j *state.Job) []Verdict {
+func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
+	near := place.Neighbours(st)
+	held, _ := resv.For(st, j.Spec, now)
 	groups := map[string]*Verdict{}
 	seen := map[spec.NodeID]bool{}
 	shapes := place.Shapes{Caps: place.Caps(st)}
@@ -79,6 +82,9 @@ func nodes(st *state.State, j *state.Job) []Verdict {
 				g.Why = "request:not in --nodelist"
 			default:
 				g = verdict(st, &d, &shapes, n)
+				if g.Why == "fits" {
+					g.Why = kept(st, &held, &d, n, now, near)
+				}
 			}
 			key := fmt.Sprintf("%s/%d/%d", g.Why, g.Free, g.Need)
 			if groups[key] == nil {
@@ -99,6 +105,39 @@ func nodes(st *state.State, j *state.Job) []Verdict {
 		return int(min(max(a.Free-b.Free, -1), 1))
 	})
 	return out
+}
+
+// kept says who keeps a node from the job that has enough for it.
+func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now spec.Instant, near [][]spec.NodeID) string {
+	switch {
+	case held.Only != nil && !held.Only.Has(int(n.ID)):
+		return "reservation:not in reservation " + held.Own.Name
+	case !held.Clear(n.ID, now, now.Add(d.Limit)):
+		if by := reservedBy(st, n, now, now.Add(d.Limit)); by != "" {
+			return "reservation:in reservation " + by
+		}
+		return "reservation:reservation " + held.Own.Name + " is not on"
+	case !place.Welcome(st, n, &d.Tenant, near):
+		return "apart:taken by jobs that do not share it with this one"
+	}
+	return "fits"
+}
+
+// reservedBy names the reservation that holds a node first in a span of time.
+func reservedBy(st *state.State, n *state.Node, from, to spec.Instant) string {
+	name, first := "", spec.FarFuture
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		if !resv.Nodes(st, r).Has(int(n.ID)) {
+			continue
+		}
+		for _, w := range resv.Windows(r, from) {
+			if w.From < to && from < w.To && w.From < first {
+				name, first = r.Name, w.From
+			}
+		}
+	}
+	return name
 }
 
 // verdict says why a node cannot take its share of the job now.

@@ -16,7 +16,7 @@ type Quota struct {
 // Open tells options that leave the choice among the candidates open, so that
 // any nodes that fit will do.
 func (o *Options) Open() bool {
-	return o.Must.Empty() && len(o.Quotas) == 0 && !o.Contiguous && !o.Spread
+	return o.Must.Empty() && len(o.Quotas) == 0 && !o.Contiguous && !o.Spread && o.Segment == 0
 }
 
 // favour brings the best nodes of each quota to the front, behind those that

@@ -30,11 +30,16 @@ type Demand struct {
 	TmpDisk      int64
 	Threads      int64 // of each core that are used; 0 = all
 	PerCore      int64 // tasks of a core; 0 = no bound
+	PerSocket    int64 // tasks for each socket of a node; 0 = no bound
+	SocketGPUs   int64 // GPUs near each of some sockets, where they can be had so; they are in PerNode too
+	CoreSpec     int64 // cores of each node that the tasks leave to the system; the job is exclusive
 	Exclusive    bool
 	Cores        bool      // whole cores only
 	Memory       bool      // memory is counted
 	Limit        spec.Span // time limit asked for, in this partition
 	Bill         BillMode
+	Tenant       Tenant
+	Share        int64 // jobs on each of its CPUs, itself included; 0 = it has them for itself
 }
 
 // BillMode is how the weights of TRES make one figure.
@@ -72,8 +77,15 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 		CPUsPerGPU: int64(sz.CPUsPerGPU), MinCPUs: int64(sz.MinCPUsPerNode),
 		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
 		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
-		Exclusive: j.Place.Sharing == spec.Exclusive || part.OverSubscribe == "EXCLUSIVE",
+		PerSocket: int64(sz.TasksPerSocket), CoreSpec: int64(sz.CoreSpec),
+		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec > 0 || part.OverSubscribe == "EXCLUSIVE",
 		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority),
+	}
+	d.Tenant, d.Share = TenantIn(cfg, part, j)
+	for _, c := range sz.PerSocket {
+		d.SocketGPUs += c.N
+		c.N *= int64(sz.SocketsPerNode)
+		d.PerNode = append(d.PerNode[:len(d.PerNode):len(d.PerNode)], c)
 	}
 	if d.CPUsPerGPU == 0 {
 		d.CPUsPerGPU = first(part.DefCPUPerGPU, cfg.Limits.DefCPUPerGPU)

@@ -11,9 +11,9 @@ import (
 // Allocate turns a placement by amount into an allocation by identity: CPU
 // ids and device UUIDs. It returns nil when the nodes no longer have them.
 func Allocate(parts []Part, d *Demand, weights []spec.Weight) *spec.Allocation {
-	a := &spec.Allocation{Partition: d.Partition, Whole: d.Exclusive, Nodes: make([]spec.NodeAlloc, len(parts))}
+	a := &spec.Allocation{Partition: d.Partition, Whole: d.Exclusive, Nodes: make([]spec.NodeAlloc, len(parts)), Share: uint32(d.Share), Apart: d.Tenant.Apart}
 	for i := range parts {
-		if !allocateNode(&a.Nodes[i], &parts[i], d.Cores) {
+		if !allocateNode(&a.Nodes[i], &parts[i], d) {
 			return nil
 		}
 		a.Tasks += a.Nodes[i].Tasks
@@ -39,7 +39,7 @@ func addNode(t *spec.TRES, na *spec.NodeAlloc) {
 	}
 }
 
-func allocateNode(na *spec.NodeAlloc, p *Part, cores bool) bool {
+func allocateNode(na *spec.NodeAlloc, p *Part, d *Demand) bool {
 	n := p.Node
 	na.ID, na.Name, na.Mem, na.Tasks = n.ID, n.Spec.Name, p.Mem, uint32(p.Tasks)
 	for _, c := range p.GRES {
@@ -47,14 +47,25 @@ func allocateNode(na *spec.NodeAlloc, p *Part, cores bool) bool {
 			na.GRES = append(na.GRES, c)
 			continue
 		}
-		refs := chooseGPUs(n, na.GPUs, c)
+		refs := nearSockets(n, na.GPUs, c, d.SocketGPUs)
+		if refs == nil {
+			refs = chooseGPUs(n, na.GPUs, c)
+		}
 		if refs == nil {
 			return false
 		}
 		na.GPUs = append(na.GPUs, refs...)
 	}
 	slices.SortFunc(na.GPUs, func(a, b spec.GPURef) int { return int(a.Index) - int(b.Index) })
-	na.CPUs = chooseCPUs(n, p.Use.CPU, near(n, na.GPUs), cores)
+	if d.Share > 0 {
+		na.CPUs = shareCPUs(n, p.CPUs, near(n, na.GPUs), d)
+		return na.CPUs != nil
+	}
+	if d.PerSocket > 0 && n.Spec.Sockets > 1 {
+		na.CPUs = overSockets(n, p.CPUs, d)
+		return na.CPUs != nil
+	}
+	na.CPUs = chooseCPUs(n, p.CPUs, near(n, na.GPUs), d.Cores)
 	return na.CPUs != nil
 }
 
@@ -179,6 +190,48 @@ func takeCores(n *state.Node, out, within spec.Bitset, step int, left int64) int
 func coreFree(n *state.Node, core, step int) bool {
 	for k := core; k < core+step; k++ {
 		if n.UsedCPU.Has(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// shareCPUs picks CPUs that are shared: those with the fewest jobs, of them
+// first those near the devices. It is nil if there are not enough with room
+// for one more.
+func shareCPUs(n *state.Node, want int64, prefer spec.Bitset, d *Demand) spec.Bitset {
+	step := 1
+	if d.Cores {
+		step = int(max(n.Spec.ThreadsPerCore, 1))
+	}
+	out := make(spec.Bitset, (n.CPUs+63)/64)
+	for jobs := 0; jobs < int(d.Share) && want > 0; jobs++ {
+		for _, near := range [...]bool{true, false} {
+			for core := 0; core+step <= int(n.CPUs) && want > 0; core += step {
+				most := 0
+				for k := core; k < core+step; k++ {
+					most = max(most, n.Sharers(k))
+				}
+				if most != jobs || prefer.Has(core) != near || out.Has(core) || !shareable(n, core, step) {
+					continue
+				}
+				for k := core; k < core+step; k++ {
+					out[k>>6] |= 1 << (k & 63)
+				}
+				want -= int64(step)
+			}
+		}
+	}
+	if want > 0 {
+		return nil
+	}
+	return out
+}
+
+// shareable tells a core that no job has for itself.
+func shareable(n *state.Node, core, step int) bool {
+	for k := core; k < core+step; k++ {
+		if n.UsedCPU.Has(k) && n.Sharers(k) == 0 {
 			return false
 		}
 	}

@@ -67,10 +67,14 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 	switch {
 	case d.Threads > s.Threads:
 		return Lack{"threads", s.Threads, d.Threads}
-	case cpus > f.CPU:
+	case cpus > f.CPU && d.Share == 0:
 		return Lack{"cpu", f.CPU, cpus}
-	case asked > s.CPUs:
-		return Lack{"cpu", s.CPUs, asked} // an exclusive job is bound by the node's size alone
+	case d.PerSocket > 0 && tasks > d.PerSocket*s.Sockets:
+		return Lack{"ntasks-per-socket", d.PerSocket * s.Sockets, tasks}
+	case asked > s.CPUs-d.CoreSpec*s.Threads:
+		return Lack{"cpu", max(s.CPUs-d.CoreSpec*s.Threads, 0), asked} // an exclusive job is bound by the node's size alone
+	case cpus > s.CPUs:
+		return Lack{"cpu", s.CPUs, cpus}
 	case d.Memory && mem > f.Mem:
 		return Lack{"mem", f.Mem, mem}
 	case d.TmpDisk > s.Tmp:
@@ -79,7 +83,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		return Lack{"gres/gpu", f.GPU, gpu}
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Cap && k.Name == d.Partition && !d.Exclusive && cpus > f.More[i] {
+		if k := &s.Kinds[i]; k.caps(d) && !d.Exclusive && cpus > f.More[i] {
 			return Lack{"cpu", f.More[i], cpus}
 		}
 	}
@@ -168,7 +172,7 @@ func (d *Demand) whole(s *Shape) *Free {
 	for i := range s.Kinds {
 		if k := &s.Kinds[i]; k.Cap {
 			f.More[i] = 0
-			if k.Name == d.Partition {
+			if k.caps(d) {
 				f.More[i] = min(k.N, s.CPUs)
 			}
 		}
@@ -218,7 +222,7 @@ func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
 		return n
 	}
 	for ; n > 0; n-- {
-		if cpus, mem, _ := d.amounts(s, 1, n); cpus <= f.CPU && (!d.Memory || mem <= f.Mem) {
+		if cpus, mem, _ := d.amounts(s, 1, n); (cpus <= f.CPU || d.Share > 0) && (!d.Memory || mem <= f.Mem) {
 			break
 		}
 	}
@@ -228,9 +232,17 @@ func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
 // Need is the part of a demand that one node carries: what it takes, and what
 // the allocation says about it.
 type Need struct {
-	Use  Free
-	Mem  int64 // MiB, also where memory is not counted
-	GRES []spec.Count
+	Use    Free
+	CPUs   int64 // also where they are shared, so that Use has none
+	Mem    int64 // MiB, also where memory is not counted
+	GRES   []spec.Count
+	Tenant *Tenant
+}
+
+// caps tells the counter that bounds the CPUs of a demand, beside those of the
+// node.
+func (k *Kind) caps(d *Demand) bool {
+	return k.Cap && k.Name == d.Partition && k.Share == (d.Share > 0)
 }
 
 // Need computes what a node of a shape gives to a number of tasks with its
@@ -251,19 +263,23 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 				return n, false
 			}
 		}
-		n.Use, n.GRES = *d.whole(s), everything(s, gres)
+		n.Use, n.GRES, n.Tenant = *d.whole(s), everything(s, gres), &d.Tenant
+		n.CPUs = n.Use.CPU
 		_, n.Mem, _ = d.amounts(s, tasks, 0)
 		return n, free.Holds(&n.Use)
 	}
 	cpus, mem, gpu := d.amounts(s, tasks, gpus(part))
-	n.Use, n.Mem = Free{CPU: cpus, GPU: gpu}, mem
+	n.Use, n.Mem, n.CPUs, n.Tenant = Free{CPU: cpus, GPU: gpu}, mem, cpus, &d.Tenant
+	if d.Share > 0 {
+		n.Use.CPU = 0
+	}
 	if d.Memory {
 		n.Use.Mem = mem
 	}
 	if len(s.Kinds) > 0 {
 		n.Use.More = make([]int64, len(s.Kinds))
 		for i := range s.Kinds {
-			if k := &s.Kinds[i]; k.Cap && k.Name == d.Partition {
+			if s.Kinds[i].caps(d) {
 				n.Use.More[i] = cpus
 			}
 		}

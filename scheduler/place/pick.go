@@ -36,6 +36,10 @@ type Options struct {
 	Contiguous bool          // neighbours only
 	Spread     bool          // as many nodes as may be, evenly loaded
 	Tree       *Tree         // nodes below as few switches as may be; nil: none are known
+
+	Segment       int64   // nodes in groups of so many, each in one block; 0 = any
+	BlockOf       []int32 // by node id: the block; -1 = none
+	ApartSegments bool    // each group in a block of its own
 }
 
 // Pick chooses nodes for a demand, or returns nil when the candidates cannot
@@ -81,7 +85,7 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 			return parts
 		}
 	}
-	if len(d.PerJob) == 0 || len(opt.Quotas) > 0 || opt.Contiguous {
+	if len(d.PerJob) == 0 || len(opt.Quotas) > 0 || opt.Contiguous || opt.Segment > 0 {
 		return nil // by most tasks is the best there is
 	}
 	if chosen := d.combine(usable); chosen != nil {
@@ -100,6 +104,9 @@ func (d *Demand) lay(cs []Candidate, musts int, opt *Options) []Part {
 	}
 	if opt.Contiguous {
 		return d.adjacent(cs, musts, opt)
+	}
+	if opt.Segment > 0 {
+		return d.segments(cs, musts, opt)
 	}
 	return d.assemble(cs, musts, opt)
 }

@@ -13,6 +13,7 @@ import (
 type Shape struct {
 	CPUs, Mem, Tmp int64 // Mem and Tmp in MiB
 	Threads        int64 // per core, at least 1
+	Sockets        int64 // at least 1
 	GPUs           int64 // devices of any type
 	GPUType        string
 	// Kinds are counted beside CPUs, memory and GPUs: other generic resources,
@@ -29,21 +30,30 @@ type Kind struct {
 	Name, Type string
 	N          int64
 	Cap        bool // Name is a partition, N its MaxCPUsPerNode
+	// Share: Name is a partition whose jobs share CPUs, N how many they may have
+	// together, each CPU counted as often as there may be jobs on it. Cap is true.
+	Share bool
 }
 
-// Cap is a partition whose jobs may use only some of the CPUs of each node.
+// Cap is a partition whose jobs may use only some of the CPUs of each node, or
+// share them.
 type Cap struct {
 	Partition string
 	Nodes     spec.Bitset
-	CPUs      int64
+	CPUs      int64 // of each node; 0 = all
+	Share     int64 // jobs on each CPU; 0: the CPUs are not shared
 }
 
-// Caps lists the partitions with MaxCPUsPerNode.
+// Caps lists the partitions with MaxCPUsPerNode and those that share CPUs.
 func Caps(st *state.State) []Cap {
 	var out []Cap
 	for i := range st.Parts.List {
-		if p := &st.Parts.List[i]; p.Spec.MaxCPUsPerNode > 0 {
-			out = append(out, Cap{p.Spec.Name, p.Nodes, p.Spec.MaxCPUsPerNode})
+		p := &st.Parts.List[i]
+		if p.Spec.MaxCPUsPerNode > 0 {
+			out = append(out, Cap{Partition: p.Spec.Name, Nodes: p.Nodes, CPUs: p.Spec.MaxCPUsPerNode})
+		}
+		if n := p.Spec.Sharers(spec.Oversubscribe); n > 1 {
+			out = append(out, Cap{p.Spec.Name, p.Nodes, p.Spec.MaxCPUsPerNode, int64(n)})
 		}
 	}
 	return out
@@ -83,7 +93,7 @@ func (s *Shapes) Configured(n *state.Node) *Shape {
 
 // measure begins a shape: everything but GPUs.
 func (b *Shape) measure(n *state.Node) {
-	*b = Shape{CPUs: n.CPUs, Mem: n.Mem, Tmp: n.Spec.TmpDisk, Threads: max(n.Spec.ThreadsPerCore, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0]}
+	*b = Shape{CPUs: n.CPUs, Mem: n.Mem, Tmp: n.Spec.TmpDisk, Threads: max(n.Spec.ThreadsPerCore, 1), Sockets: max(n.Spec.Sockets, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0]}
 	for _, g := range n.Spec.GRES {
 		if g.NoConsume {
 			b.Shared = append(b.Shared, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
@@ -133,8 +143,15 @@ func (b *Shape) Mixed() bool {
 func (s *Shapes) intern(n *state.Node) *Shape {
 	b := &s.buf
 	for i := range s.Caps {
-		if s.Caps[i].Nodes.Has(int(n.ID)) {
-			b.Kinds = append(b.Kinds, Kind{Name: s.Caps[i].Partition, N: s.Caps[i].CPUs, Cap: true})
+		if c := &s.Caps[i]; c.Nodes.Has(int(n.ID)) {
+			k := Kind{Name: c.Partition, N: c.CPUs, Cap: true, Share: c.Share > 0}
+			if k.Share {
+				k.N = b.CPUs * c.Share
+				if c.CPUs > 0 {
+					k.N = min(k.N, c.CPUs*c.Share)
+				}
+			}
+			b.Kinds = append(b.Kinds, k)
 		}
 	}
 	if s.last != nil && s.last.equal(b) {
@@ -153,7 +170,7 @@ func (s *Shapes) intern(n *state.Node) *Shape {
 }
 
 func (b *Shape) equal(o *Shape) bool {
-	return b.CPUs == o.CPUs && b.Mem == o.Mem && b.Tmp == o.Tmp && b.Threads == o.Threads && b.GPUs == o.GPUs && b.GPUType == o.GPUType &&
+	return b.CPUs == o.CPUs && b.Mem == o.Mem && b.Tmp == o.Tmp && b.Threads == o.Threads && b.Sockets == o.Sockets && b.GPUs == o.GPUs && b.GPUType == o.GPUType &&
 		slices.Equal(b.Kinds, o.Kinds) && slices.Equal(b.Shared, o.Shared)
 }
 
@@ -180,7 +197,7 @@ func (b *Shape) Whole() Free {
 // partitions hold are not known from the node alone: see TakeCap.
 func (b *Shape) Now(n *state.Node) Free {
 	f := b.Whole()
-	f.CPU, f.Mem = n.FreeCPUs(), n.FreeMem()
+	f.CPU, f.Mem = n.UnsharedCPUs(), n.FreeMem()
 	f.GPU -= int64(n.UsedGPU.Count())
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
@@ -212,15 +229,20 @@ func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
 	for _, uid := range n.Jobs {
 		j := st.Job(uid)
 		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) {
-			b.TakeCap(&f, j.Alloc.Partition, int64(j.Alloc.Nodes[i].CPUs.Count()))
+			b.TakeCap(&f, j.Alloc, int64(j.Alloc.Nodes[i].CPUs.Count()))
 		}
 	}
 	return f
 }
 
-// Held is what one node's part of an allocation takes.
-func (b *Shape) Held(a *spec.NodeAlloc, partition string) Free {
+// Held is what one node's part of an allocation takes. CPUs that are shared
+// are counted as such only.
+func (b *Shape) Held(a *spec.NodeAlloc, of *spec.Allocation) Free {
 	f := Free{CPU: int64(a.CPUs.Count()), Mem: a.Mem, GPU: int64(len(a.GPUs))}
+	cpus := f.CPU
+	if of.Share > 0 {
+		f.CPU = 0
+	}
 	if len(b.Kinds) == 0 {
 		return f
 	}
@@ -228,8 +250,8 @@ func (b *Shape) Held(a *spec.NodeAlloc, partition string) Free {
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
 		switch {
-		case k.Cap && k.Name == partition:
-			f.More[i] = f.CPU
+		case k.Cap && k.Name == of.Partition && k.Share == (of.Share > 0):
+			f.More[i] = cpus
 		case k.Cap:
 		case k.Name == "gpu":
 			for _, g := range a.GPUs {
@@ -249,9 +271,9 @@ func (b *Shape) Held(a *spec.NodeAlloc, partition string) Free {
 }
 
 // TakeCap counts CPUs that a job of a partition holds on the node.
-func (b *Shape) TakeCap(f *Free, partition string, cpus int64) {
+func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
 	for i := range b.Kinds {
-		if b.Kinds[i].Cap && b.Kinds[i].Name == partition {
+		if k := &b.Kinds[i]; k.Cap && k.Name == of.Partition && k.Share == (of.Share > 0) {
 			f.More[i] -= cpus
 		}
 	}

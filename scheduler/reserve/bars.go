@@ -80,7 +80,12 @@ func (v *viewer) barred(id int32, at, end spec.Instant, limit spec.Span) (bool, 
 	if v == nil {
 		return false, spec.FarFuture
 	}
-	for _, w := range v.spans[id] {
+	return within(v.spans[id], at, end, limit)
+}
+
+// within is barred for a list of windows.
+func within(windows []Window, at, end spec.Instant, limit spec.Span) (bool, spec.Instant) {
+	for _, w := range windows {
 		switch {
 		case w.To <= at:
 		case w.From < end:
@@ -97,7 +102,15 @@ func (v *viewer) barred(id int32, at, end spec.Instant, limit spec.Span) (bool, 
 // cut takes a node's windows out of the spans in which an index found room;
 // tail is where the endless one begins.
 func (v *viewer) cut(id int, spans []window, tail spec.Instant) ([]window, spec.Instant) {
-	if v == nil || len(v.spans[id]) == 0 {
+	if v == nil {
+		return spans, tail
+	}
+	return cut(v.spans[id], spans, tail)
+}
+
+// cut takes windows that are in order and apart out of spans.
+func cut(windows []Window, spans []window, tail spec.Instant) ([]window, spec.Instant) {
+	if len(windows) == 0 {
 		return spans, tail
 	}
 	open := slices.Clone(spans)
@@ -106,7 +119,7 @@ func (v *viewer) cut(id int, spans []window, tail spec.Instant) ([]window, spec.
 	}
 	out, tail := spans[:0], spec.FarFuture
 	for _, s := range open {
-		for _, w := range v.spans[id] {
+		for _, w := range windows {
 			if w.To <= s.from || w.From >= s.to {
 				continue
 			}

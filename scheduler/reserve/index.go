@@ -13,18 +13,22 @@ type key struct {
 	partition                               string
 	tasks, cpusPerTask, cpusPerGPU, minCPUs int64
 	perNode, perCPU, perGPU, tmp            int64
-	threads, perCore                        int64
+	threads, perCore, perSocket, coreSpec   int64
 	exclusive                               bool
 	bars                                    string
+	tenant                                  place.Tenant // only where the timeline is apart
 	gres                                    string
 }
 
 func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 	k := key{tasks: tasks, cpusPerTask: d.CPUsPerTask, cpusPerGPU: d.CPUsPerGPU, minCPUs: d.MinCPUs,
 		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive,
-		threads: d.Threads, perCore: d.PerCore}
+		threads: d.Threads, perCore: d.PerCore, perSocket: d.PerSocket, coreSpec: d.CoreSpec}
 	if len(t.shapes.Caps) > 0 {
 		k.partition = d.Partition
+	}
+	if t.apart {
+		k.tenant = d.Tenant
 	}
 	if len(d.PerNode)+len(d.PerTask)+len(d.PerJob) == 0 {
 		return k
@@ -170,6 +174,7 @@ func (x *index) rebuild(id int, l *lane) {
 		tail = since
 	}
 	spans, tail = x.view.cut(id, spans, tail)
+	spans, tail = cut(x.t.strangers(int32(id), &x.demand.Tenant, nil), spans, tail)
 	for _, w := range spans {
 		hole = max(hole, w.to.Sub(w.from))
 	}

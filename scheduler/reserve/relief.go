@@ -24,7 +24,9 @@ func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.
 		return nil
 	}
 	without := map[spec.NodeID][]*state.Job{}
+	var leaving []spec.JobUID
 	for _, j := range gone {
+		leaving = append(leaving, j.UID)
 		for i := range j.Alloc.Nodes {
 			if !j.Done.Has(i) {
 				without[j.Alloc.Nodes[i].ID] = append(without[j.Alloc.Nodes[i].ID], j)
@@ -36,6 +38,9 @@ func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.
 	for _, id := range a.ids {
 		l := t.lanes[id]
 		if barred, _ := a.view.barred(id, at, end, a.Demand.Limit); barred {
+			continue
+		}
+		if barred, _ := within(t.strangers(id, &a.Demand.Tenant, leaving), at, end, a.Demand.Limit); barred {
 			continue
 		}
 		free := l.over(at, end)
@@ -63,6 +68,7 @@ func (t *Timeline) Relieve(at spec.Instant, gone []*state.Job) {
 			if id := j.Alloc.Nodes[i].ID; !j.Done.Has(i) && t.Usable(id) {
 				t.relieve(t.lanes[id], j, at)
 				t.changed = append(t.changed, uint32(id))
+				t.cutStay(id, j.UID, at)
 			}
 		}
 	}
@@ -75,7 +81,7 @@ func (t *Timeline) relieve(l *lane, j *state.Job, at spec.Instant) {
 	if end <= at {
 		return
 	}
-	held := l.shape.Held(&j.Alloc.Nodes[j.Alloc.Index(l.node.ID)], j.Alloc.Partition)
+	held := l.shape.Held(&j.Alloc.Nodes[j.Alloc.Index(l.node.ID)], j.Alloc)
 	first, last := l.split(at), len(l.segs)
 	if end != spec.FarFuture {
 		last = l.split(end)

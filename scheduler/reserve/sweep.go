@@ -68,6 +68,11 @@ func (s *sweep) measure(t *Timeline, a *Ask, i int, l *lane, at spec.Instant) {
 	f := l.over(at, end)
 	fit, _ := a.reduced.Fits(l.shape, &f)
 	barred, until := a.view.barred(int32(l.node.ID), at, end, a.Demand.Limit)
+	if t.apart && !barred {
+		var more spec.Instant
+		barred, more = within(t.strangers(int32(l.node.ID), &a.Demand.Tenant, nil), at, end, a.Demand.Limit)
+		until = min(until, more)
+	}
 	if barred {
 		fit = 0
 	}

@@ -31,6 +31,8 @@ type Timeline struct {
 	given   int // promises that were given back
 	indexes map[key]*index
 	viewers map[string]*viewer
+	apart   bool                // who is on which node is known: stays
+	near    [][]spec.NodeID     // by node id: those of its block; nil: there are no blocks
 	lists   map[*uint64][]int32 // node sets that were listed before, by where they are stored
 
 	// Scratch space of one question.
@@ -49,6 +51,7 @@ type lane struct {
 	node  *state.Node
 	shape *place.Shape
 	segs  []segment
+	stays []stay // only where the timeline is apart
 }
 
 type segment struct {
@@ -68,6 +71,7 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *
 	t.shapes.Caps = place.Caps(st)
 	store := make([]lane, 0, min(nodes.Count(), size))
 	var ends []ending
+	picky := false
 	for id := nodes.Next(0); id >= 0 && id < size; id = nodes.Next(id + 1) {
 		n := st.NodeByID(spec.NodeID(id))
 		if n == nil || !n.Usable() {
@@ -76,8 +80,11 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *
 		store = append(store, lane{node: n, shape: t.shapes.Of(n)})
 		t.lanes[id] = &store[len(store)-1]
 		t.mixed = t.mixed || t.lanes[id].shape.Mixed()
-		ends = t.fill(t.lanes[id], tick, ends[:0])
+		ends = t.fill(t.lanes[id], tick, ends[:0], &picky)
 		t.count(t.lanes[id], 1)
+	}
+	if picky {
+		t.Apart()
 	}
 	return t
 }
@@ -123,7 +130,7 @@ type ending struct {
 }
 
 // fill derives a lane's segments from the jobs on its node.
-func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending) []ending {
+func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending, picky *bool) []ending {
 	n := l.node
 	f := l.shape.Now(n)
 	for _, uid := range n.Jobs {
@@ -132,12 +139,10 @@ func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending) []ending {
 		if i < 0 || j.Done.Has(i) {
 			continue
 		}
-		part := l.shape.Held(&j.Alloc.Nodes[i], j.Alloc.Partition)
-		l.shape.TakeCap(&f, j.Alloc.Partition, part.CPU)
-		end := j.Deadline()
-		if j.Completing() || j.Ending != nil || end <= t.now {
-			end = t.now.Add(tick)
-		}
+		part := l.shape.Held(&j.Alloc.Nodes[i], j.Alloc)
+		l.shape.TakeCap(&f, j.Alloc, int64(j.Alloc.Nodes[i].CPUs.Count()))
+		*picky = *picky || j.Alloc.Apart != 0 || j.Alloc.Share > 0
+		end := t.until(j)
 		if end != spec.FarFuture {
 			ends = append(ends, ending{end, uid, part})
 		}
@@ -159,6 +164,15 @@ func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending) []ending {
 		last.free.Add(&ends[i].part, 1)
 	}
 	return ends
+}
+
+// until is when a running job is taken to have given its nodes back.
+func (t *Timeline) until(j *state.Job) spec.Instant {
+	end := j.Deadline()
+	if j.Completing() || j.Ending != nil || end <= t.now {
+		end = t.now.Add(t.tick)
+	}
+	return end
 }
 
 // at is the index of the segment that an instant lies in.
@@ -219,12 +233,13 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 		}
 		t.count(l, 1)
 		t.changed = append(t.changed, uint32(id))
+		t.enter(&parts[i], start, end, uid)
 	}
 }
 
-// Forget gives a promise back. Questions that were asked before know nothing
-// of it: see Ask.Anew.
-func (t *Timeline) Forget(parts []place.Part, start spec.Instant, limit spec.Span) {
+// Forget gives the promise to a job back. Questions that were asked before
+// know nothing of it: see Ask.Anew.
+func (t *Timeline) Forget(parts []place.Part, start spec.Instant, limit spec.Span, uid spec.JobUID) {
 	start = max(start, t.now)
 	end := start.Add(limit)
 	t.given++
@@ -241,6 +256,7 @@ func (t *Timeline) Forget(parts []place.Part, start spec.Instant, limit spec.Spa
 		}
 		t.count(l, 1)
 		t.changed = append(t.changed, uint32(id))
+		t.leave(&parts[i], start, end, uid)
 	}
 }
 
@@ -250,6 +266,10 @@ func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUI
 	var out []spec.JobUID
 	for i := range parts {
 		l := t.lanes[parts[i].Node.ID]
+		if uid := t.lastStranger(&parts[i], at); uid != 0 && uid != self && len(out) < maxBlockers && !slices.Contains(out, uid) {
+			out = append(out, uid)
+			continue
+		}
 		for k := l.at(at); k > 0 && len(out) < maxBlockers; k-- {
 			if uid := l.segs[k].after; uid != 0 && uid != self {
 				if !slices.Contains(out, uid) {

@@ -43,8 +43,8 @@ func partKeys() []key[partDraft] {
 		{"DenyAccounts", implemented, "", "", list(func(d *partDraft) *[]string { return &d.DenyAccounts })},
 		{"DenyQos", implemented, "", "", list(func(d *partDraft) *[]string { return &d.DenyQOS })},
 		{"DisableRootJobs", implemented, "", "", truth(func(d *partDraft) *bool { return &d.DisableRootJobs })},
-		{"ExclusiveTopo", refused, "NO|0|false", "jobs would share a block of the topology", nil},
-		{"ExclusiveUser", refused, "NO|0|false", "jobs of several users would share a node", nil},
+		{"ExclusiveTopo", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ExclusiveTopo })},
+		{"ExclusiveUser", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ExclusiveUser })},
 		{"GraceTime", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.GraceTime }, spec.Second)},
 		{"Hidden", implemented, "", "", truth(func(d *partDraft) *bool { return &d.Hidden })},
 		{"JobDefaults", implemented, "", "", setJobDefaults(func(d *partDraft) (gpuCPU, gpuMem *int64) { return &d.DefCPUPerGPU, &d.DefMemPerGPU })},
@@ -139,10 +139,6 @@ func setOversubscribe(d *partDraft, v value) {
 			return
 		}
 		w += ":" + times
-	}
-	if word = strings.ToUpper(word); word == "YES" || word == "FORCE" {
-		v.warn("not supported: no two jobs share a CPU; treated as NO")
-		w = "NO"
 	}
 	d.OverSubscribe = w
 }

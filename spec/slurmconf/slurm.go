@@ -18,6 +18,8 @@ type File struct {
 	Agent    Agent
 
 	TreeTopology bool // TopologyPlugin=topology/tree: topology.conf counts
+	// BlockTopology is TopologyPlugin=topology/block, likewise.
+	BlockTopology bool
 
 	// What several keys decide together.
 	disableRoot         bool

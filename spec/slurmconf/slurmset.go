@@ -431,3 +431,40 @@ func setPrivateData(f *File, v value) {
 	}
 	v.options(privateData(), func(name string, _ value) { f.Config.Private = append(f.Config.Private, name) })
 }
+
+func (f *File) mcs() *spec.MCSConfig {
+	if f.Config.MCS == nil {
+		f.Config.MCS = &spec.MCSConfig{}
+	}
+	return f.Config.MCS
+}
+
+func setMCSPlugin(f *File, v value) {
+	switch w, _ := v.word("none|mcs/none|mcs/user|mcs/account|mcs/group|mcs/label"); w {
+	case "mcs/user", "mcs/account":
+		f.mcs().By = strings.TrimPrefix(w, "mcs/")
+	case "mcs/group", "mcs/label":
+		v.fail("%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are", w)
+	}
+}
+
+// setMCSParameters reads (ondemand|enforced),(noselect|select|ondemandselect),
+// (privatedata|noprivatedata), and what is for a plug-in behind a colon.
+func setMCSParameters(f *File, v value) {
+	words, _, _ := strings.Cut(v.Value, ":")
+	m := f.mcs()
+	for item := range strings.SplitSeq(words, ",") {
+		one := v
+		one.Value = strings.TrimSpace(item)
+		switch w, _ := one.word("ondemand|enforced|noselect|select|ondemandselect|privatedata|noprivatedata"); w {
+		case "enforced":
+			m.Enforced = true
+		case "noselect":
+			m.Never = true
+		case "select":
+			m.Always = true
+		case "privatedata":
+			v.fail("privatedata is not supported, and to ignore it would be unsafe: users would see each other's jobs; PrivateData=jobs is")
+		}
+	}
+}

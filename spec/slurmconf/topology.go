@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
@@ -13,7 +14,29 @@ import (
 type switchDraft struct {
 	Setting
 	spec.Switch
+	block           string
+	sizes           []uint32
 	nodes, switches hostlist.List
+}
+
+// setSizes reads BlockSizes: the size of a block, and its multiples by powers
+// of two.
+func (d *switchDraft) setSizes(v value) {
+	for item := range strings.SplitSeq(v.Value, ",") {
+		one := v
+		one.Value = item
+		n, ok := one.integer(1, 1<<20)
+		if !ok {
+			return
+		}
+		if k := uint32(n); len(d.sizes) > 0 {
+			if times := k / d.sizes[0]; k%d.sizes[0] != 0 || times&(times-1) != 0 || k <= d.sizes[len(d.sizes)-1] {
+				v.fail("each size is the first one times a power of two, in ascending order")
+				return
+			}
+		}
+		d.sizes = append(d.sizes, uint32(n))
+	}
 }
 
 // topologyKeys are the keys of topology.conf.
@@ -30,15 +53,66 @@ func topologyKeys() []key[switchDraft] {
 			*to(d) = l
 		}
 	}
-	const tree = "only the tree of switches is known (SwitchName)"
 	return []key[switchDraft]{
-		{"BlockName", refused, "", tree, nil},
-		{"BlockSizes", refused, "", tree, nil},
+		{"BlockName", implemented, "", "", func(d *switchDraft, v value) { d.block = v.Value }},
+		{"BlockSizes", implemented, "", "", func(d *switchDraft, v value) { d.setSizes(v) }},
 		{"LinkSpeed", meaningless, "", "nodes are chosen by the number of switches alone", nil},
 		{"Nodes", implemented, "", "", hosts(func(d *switchDraft) *hostlist.List { return &d.nodes })},
 		{"SwitchName", implemented, "", "", func(d *switchDraft, v value) { d.Name = v.Value }},
 		{"Switches", implemented, "", "", hosts(func(d *switchDraft) *hostlist.List { return &d.switches })},
 	}
+}
+
+// ReadBlocks reads topology.conf as blocks of nodes, with the sizes by which
+// they are put together. Without sizes there is the largest block's.
+func ReadBlocks(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Block, []uint32, Problems) {
+	var ps Problems
+	t := newTable("a line of topology.conf", topologyKeys())
+	recs, _ := lexFiles(fsys, name, &ps)
+	var out []spec.Block
+	var sizes []uint32
+	blockOf := map[string]string{}
+	known := map[string]bool{}
+	for i := range nodes {
+		known[nodes[i].Name] = true
+	}
+	for _, rec := range recs {
+		d := switchDraft{Setting: rec[0]}
+		applyAll(&d, t, rec, &ps)
+		switch {
+		case d.sizes != nil && d.block == "" && d.Name == "":
+			sizes = d.sizes
+			continue
+		case d.block == "":
+			ps.add(rec[0], Error, "topology/block: the line names no block (BlockName)")
+			continue
+		case d.nodes.Len() == 0:
+			ps.add(rec[0], Error, "block %s has no Nodes", short(d.block))
+			continue
+		case slices.ContainsFunc(out, func(b spec.Block) bool { return b.Name == d.block }):
+			ps.add(rec[0], Error, "block %s is there twice", short(d.block))
+			continue
+		}
+		b := spec.Block{Name: d.block, Nodes: slices.Collect(d.nodes.All())}
+		for _, n := range b.Nodes {
+			switch other, twice := blockOf[n]; {
+			case !known[n]:
+				ps.add(d.Setting, Error, "node %s is not configured", short(n))
+			case twice:
+				ps.add(d.Setting, Error, "node %s is in block %s already", short(n), other)
+			}
+			blockOf[n] = d.block
+		}
+		out = append(out, b)
+	}
+	if len(sizes) == 0 {
+		most := 1
+		for i := range out {
+			most = max(most, len(out[i].Nodes))
+		}
+		sizes = []uint32{uint32(most)}
+	}
+	return out, sizes, ps.sort()
 }
 
 // ReadTopology reads topology.conf as a tree of switches over some nodes: the
@@ -52,8 +126,8 @@ func ReadTopology(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Switch
 		d := switchDraft{Setting: rec[0]}
 		applyAll(&d, t, rec, &ps)
 		switch {
-		case d.Name == "":
-			ps.add(rec[0], Error, "the line names no switch (SwitchName)")
+		case d.Name == "" || d.block != "" || d.sizes != nil:
+			ps.add(rec[0], Error, "topology/tree: the line names no switch (SwitchName)")
 		case slices.ContainsFunc(list, func(o switchDraft) bool { return o.Name == d.Name }):
 			ps.add(rec[0], Error, "switch %s is there twice", short(d.Name))
 		case (d.nodes.Len() == 0) == (d.switches.Len() == 0):
@@ -134,19 +208,26 @@ func setTopology(f *File, v value) {
 	switch w {
 	case "topology/tree":
 		f.TreeTopology = true
-	case "topology/block", "topology/3d_torus":
-		v.warn("%s is not supported: nodes are chosen without regard to switches; topology/tree is", w)
+	case "topology/block":
+		f.BlockTopology = true
+	case "topology/3d_torus":
+		v.warn("%s is not supported: nodes are chosen without regard to switches; topology/tree and topology/block are", w)
 	}
 }
 
 // addTopology reads topology.conf beside slurm.conf where TopologyPlugin asks
 // for it.
 func (c *Cluster) addTopology(fsys fs.FS, name string, ps Problems) Problems {
-	if !c.TreeTopology {
+	if !c.TreeTopology && !c.BlockTopology {
 		return ps
 	}
 	if !exists(fsys, name) {
-		return append(ps, Problem{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree needs the file %s: nodes are chosen without regard to switches", name)})
+		return append(ps, Problem{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree and topology/block need the file %s: nodes are chosen without regard to switches", name)})
+	}
+	if c.BlockTopology {
+		list, sizes, more := ReadBlocks(fsys, name, c.Config.Nodes)
+		c.Config.Blocks, c.Config.BlockSizes = list, sizes
+		return append(ps, more...)
 	}
 	list, more := ReadTopology(fsys, name, c.Config.Nodes)
 	c.Config.Topology = list

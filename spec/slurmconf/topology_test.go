@@ -22,7 +22,7 @@ func TestTopology(t *testing.T) {
 		{"neither", "SwitchName=a\n", "either Nodes or Switches"},
 		{"both", "SwitchName=a Nodes=n1 Switches=b\n", "either Nodes or Switches"},
 		{"no name", "Nodes=n1\n", "names no switch"},
-		{"block", "BlockName=a Nodes=n1\n", "only the tree of switches is known"},
+		{"block", "BlockName=a Nodes=n1\n", "names no switch"},
 		{"left out", "SwitchName=s0 Nodes=n[1-2]\n", `node "n3" is below no switch`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -32,6 +32,32 @@ func TestTopology(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s/%d %s %v", s.Name, s.Level, strings.Join(s.Nodes, ","), s.Switches))
 			}
 			text := strings.Join(got, " ")
+			for _, p := range ps {
+				text += "\n" + p.String()
+			}
+			if !strings.Contains(text, tt.want) {
+				t.Errorf("got\n%s\nwant %s", text, tt.want)
+			}
+		})
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	for _, tt := range []struct{ name, file, want string }{
+		{"blocks", "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n3\nBlockSizes=2,4\n", "[{b1 [n1 n2]} {b2 [n3]}] [2 4]"},
+		{"no sizes", "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n3\n", "[{b1 [n1 n2]} {b2 [n3]}] [2]"},
+		{"odd sizes", "BlockName=b1 Nodes=n1\nBlockSizes=2,6\n", "times a power of two"},
+		{"falling sizes", "BlockName=b1 Nodes=n1\nBlockSizes=4,2\n", "times a power of two"},
+		{"no size", "BlockName=b1 Nodes=n1\nBlockSizes=none\n", "BlockSizes"},
+		{"twice", "BlockName=b1 Nodes=n1\nBlockName=b1 Nodes=n2\n", `block "b1" is there twice`},
+		{"shared", "BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n[1-2]\n", `node "n1" is in block b1 already`},
+		{"unknown node", "BlockName=b1 Nodes=n9\n", `node "n9" is not configured`},
+		{"empty", "BlockName=b1\n", `block "b1" has no Nodes`},
+		{"switch", "SwitchName=s Nodes=n1\n", "names no block"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			list, sizes, ps := ReadBlocks(fstest.MapFS{"topology.conf": {Data: []byte(tt.file)}}, "topology.conf", []spec.NodeSpec{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}})
+			text := fmt.Sprint(list, sizes)
 			for _, p := range ps {
 				text += "\n" + p.String()
 			}

@@ -1,0 +1,102 @@
+package place
+
+import (
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Tenant is what decides whether two jobs may be on one node at the same time.
+type Tenant struct {
+	User  uint32
+	Label string // of MCS
+	// Class is the partition whose jobs share CPUs with each other; empty for a
+	// job that has its CPUs for itself. The two kinds do not mix on a node: how
+	// many CPUs are left for one kind would depend on which the other has.
+	Class string
+	Apart spec.Apart
+}
+
+// With tells whether two jobs may be on one node.
+func (a *Tenant) With(b *Tenant) bool {
+	apart := a.Apart | b.Apart
+	return a.Class == b.Class && (apart&spec.ApartUser == 0 || a.User == b.User) && (apart&spec.ApartMCS == 0 || a.Label == b.Label) &&
+		apart&spec.ApartTopo == 0
+}
+
+// Picky tells a tenant that not everybody may be with.
+func (a *Tenant) Picky() bool { return a.Apart != 0 || a.Class != "" }
+
+// TenantIn is the tenant that a job is in a partition, and how many jobs may be
+// on each of its CPUs; 0 = it has them for itself.
+func TenantIn(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) (t Tenant, share int64) {
+	t = Tenant{User: j.UID, Label: j.MCSLabel}
+	want := j.Place.Sharing
+	if want == spec.ExclusiveUser || part.ExclusiveUser {
+		t.Apart |= spec.ApartUser
+	}
+	if mcs := cfg.Labels(); j.MCSLabel != "" && !mcs.Never && (mcs.Always || want == spec.ExclusiveMCS) {
+		t.Apart |= spec.ApartMCS
+	}
+	if want == spec.ExclusiveTopo || part.ExclusiveTopo {
+		t.Apart |= spec.ApartTopo
+	}
+	if n := part.Sharers(want); n > 1 && j.Size.CoreSpec == 0 {
+		t.Class, share = part.Name, int64(n)
+	}
+	return t, share
+}
+
+// TenantOf is the tenant that a running job is.
+func TenantOf(j *state.Job) Tenant {
+	t := Tenant{User: j.Spec.UID, Label: j.Spec.MCSLabel, Apart: j.Alloc.Apart}
+	if j.Alloc.Share > 0 {
+		t.Class = j.Alloc.Partition
+	}
+	return t
+}
+
+// Neighbours are the nodes on which a job that keeps a whole block for itself
+// meets others: by node id those of its block, nil for a node in none.
+func Neighbours(st *state.State) [][]spec.NodeID {
+	if len(st.Config.Blocks) == 0 {
+		return nil
+	}
+	out := make([][]spec.NodeID, len(st.NodeIDs))
+	for i := range st.Config.Blocks {
+		var ids []spec.NodeID
+		for _, name := range st.Config.Blocks[i].Nodes {
+			if id, ok := st.NodeIDs[name]; ok {
+				ids = append(ids, id)
+			}
+		}
+		for _, id := range ids {
+			out[id] = ids
+		}
+	}
+	return out
+}
+
+// Welcome tells whether a job may be on a node beside those that are there
+// now, and in its block beside those that are in the block.
+func Welcome(st *state.State, n *state.Node, t *Tenant, neighbours [][]spec.NodeID) bool {
+	for _, uid := range n.Jobs {
+		if o := TenantOf(st.Job(uid)); !t.With(&o) {
+			return false
+		}
+	}
+	if neighbours == nil {
+		return true
+	}
+	for _, id := range neighbours[n.ID] {
+		near := st.NodeByID(id)
+		if near == nil || near.ID == n.ID {
+			continue
+		}
+		for _, uid := range near.Jobs {
+			if (t.Apart|st.Job(uid).Alloc.Apart)&spec.ApartTopo != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
