@@ -80,6 +80,8 @@ func fetchMetrics(ctx context.Context, addr, token string, patience time.Duratio
 	switch {
 	case !ok || !strings.HasPrefix(status, "HTTP/1."):
 		return "", fmt.Errorf("%w: %s does not speak HTTP", errMetrics, addr)
+	case strings.Contains(status, " 400 ") && strings.Contains(body, "HTTPS"):
+		return "", fmt.Errorf("%w: it speaks TLS (tls.agent_web_config), and this command does not: ask Prometheus, or muster gpu job ID", errMetrics)
 	case strings.Contains(status, " 401 "):
 		return "", fmt.Errorf("%w: it asks for a token: name its file in MUSTER_METRICS_TOKEN_FILE", errMetrics)
 	case !strings.Contains(status, " 200 "):

@@ -52,6 +52,7 @@ func TestFetchMetrics(t *testing.T) {
 	for name, tc := range map[string]struct{ answer, want string }{
 		"fine":     {"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n" + agentText, ""},
 		"a token":  {"HTTP/1.0 401 Unauthorized\r\n\r\nno", "name its file in MUSTER_METRICS_TOKEN_FILE"},
+		"TLS":      {"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n", "it speaks TLS"},
 		"an error": {"HTTP/1.0 500 Oops\r\n\r\n", "HTTP/1.0 500 Oops"},
 		"ssh":      {"SSH-2.0-OpenSSH\r\n", "does not speak HTTP"},
 		"silence":  {"-", "i/o timeout"},

@@ -54,7 +54,7 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 			return nil, err
 		}
 	}
-	rows, err := sampleRows(req)
+	rows, err := SampleRows(req)
 	if err != nil || len(rows) == 0 {
 		return &apiv1.PutGpuSamplesReply{}, err
 	}
@@ -77,8 +77,8 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 	return &apiv1.PutGpuSamplesReply{Stored: uint32(len(rows))}, nil
 }
 
-// sampleRows reads a message. What is malformed is refused as a whole.
-func sampleRows(req *apiv1.PutGpuSamplesRequest) ([]tally.GPUSample, error) {
+// SampleRows reads a message. What is malformed is refused as a whole.
+func SampleRows(req *apiv1.PutGpuSamplesRequest) ([]tally.GPUSample, error) {
 	bad := func(format string, args ...any) error {
 		return spec.Refuse(spec.CodeBadRequest, "GPU samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...))
 	}

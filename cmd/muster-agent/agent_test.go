@@ -270,8 +270,15 @@ func TestGPUJob(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	text := l.get("/metrics")
-	if !strings.Contains(text, `DCGM_FI_DEV_GPU_UTIL{gpu="0"`) || strings.Count(text, `slurm_job_id="5"`) < 4 {
+	if !strings.Contains(text, `DCGM_FI_DEV_GPU_UTIL{gpu="0"`) || !strings.Contains(text, `GPU_I_ID="",cluster="`) || strings.Count(text, `slurm_job_id="5"`) < 4 {
 		t.Error("series are missing")
+	}
+	// Its samples are with the store, which did not take the first ones.
+	for l.samples.of(5) < 2 || l.samples.of(0) < 2 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !l.samples.nodes["n1"] || len(l.samples.nodes) != 1 {
+		t.Errorf("samples of %v", l.samples.nodes)
 	}
 	open()
 	done := l.ended(key(5))
@@ -369,6 +376,47 @@ func TestCommandLine(t *testing.T) {
 		var out, errs bytes.Buffer
 		if code := command(c.args, &out, &errs); code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
 			t.Errorf("%q: exit %d\n%s%s", c.args, code, out.String(), errs.String())
+		}
+	}
+}
+
+// TestMetricsAreProtected: the agents' metrics ask for a password where the web
+// configuration says so, and one that cannot be read is told at the start.
+func TestMetricsAreProtected(t *testing.T) {
+	l := newLab(t)
+	web := filepath.Join(l.dir, "web.yml")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(l.dir, "muster.yaml"), musterYAML+"tls:\n  agent_web_config: "+web+"\n")
+	write(web, "basic_auth_users:\n  prom: nonsense\nno_such_key: 1\n")
+	if err := serve(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "web.yml") {
+		t.Errorf("%v", err)
+	}
+	write(web, "basic_auth_users:\n  prom: $2a$04$UPJXLs9Xd/CuykeaYVSMJOXvaKf8akDR4QlSWKtXQBj3WXVgfXADK\n") // secret
+	l.up()
+	ask := func(password string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.metricsAddr()+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password != "" {
+			req.SetBasicAuth("prom", password)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	for password, want := range map[string]int{"": 401, "guess": 401, "secret": 200} {
+		if got := ask(password); got != want {
+			t.Errorf("password %q: %d, want %d", password, got, want)
 		}
 	}
 }

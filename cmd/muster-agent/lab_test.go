@@ -48,6 +48,7 @@ func shepherdMain() int { return shepherd.Main(os.Args[1:], os.Stderr) }
 // controllerDouble serves agents as a controller does, and remembers what
 // they say. Facts count once, whatever is repeated.
 type controllerDouble struct {
+	samples samplesDouble
 	service.UnimplementedAgentsServer
 	t       testing.TB
 	ring    credential.Ring
@@ -202,6 +203,38 @@ func (c *controllerDouble) ended(k plan.RunKey) *apiv1.NodeDone {
 	return c.done[k][0]
 }
 
+// samplesDouble takes GPU samples, but not those of the first call.
+type samplesDouble struct {
+	service.UnimplementedAccountingServer
+	mu    sync.Mutex
+	calls int
+	rows  map[uint64]int // by job
+	nodes map[string]bool
+}
+
+func (d *samplesDouble) PutGpuSamples(_ context.Context, req *apiv1.PutGpuSamplesRequest) (*apiv1.PutGpuSamplesReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.calls++; d.calls == 1 {
+		return nil, spec.Refuse(spec.CodeDatabaseUnreachable, "not yet")
+	}
+	if d.rows == nil {
+		d.rows, d.nodes = map[uint64]int{}, map[string]bool{}
+	}
+	d.nodes[req.GetNode()] = true
+	for _, g := range req.GetSeries() {
+		d.rows[g.GetUid()] += len(g.GetAt())
+	}
+	return &apiv1.PutGpuSamplesReply{}, nil
+}
+
+// of is how many samples there are of a job.
+func (d *samplesDouble) of(uid uint64) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rows[uid]
+}
+
 // endpoint serves the double; close ends it with all its connections.
 func (c *controllerDouble) endpoint(l net.Listener, ch *channel.Server) *grpcx.Endpoint {
 	c.t.Helper()
@@ -210,6 +243,7 @@ func (c *controllerDouble) endpoint(l net.Listener, ch *channel.Server) *grpcx.E
 		c.t.Fatal(err)
 	}
 	service.RegisterAgentsServer(ep, c)
+	service.RegisterAccountingServer(ep, &c.samples)
 	go func() { _ = ep.Serve(l) }()
 	return ep
 }
@@ -259,6 +293,8 @@ const gresConf = "AutoDetect=off\nNodeName=n[1-2] Name=gpu Type=h100 Count=4\n"
 
 const musterYAML = `telemetry:
   interval: 1s
+  samples_interval: 1s
+  cluster_label: cluster
 log:
   level: debug
 `

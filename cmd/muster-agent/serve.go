@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/musterhpc/muster/collector/token"
+	"github.com/musterhpc/muster/collector/web"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/listen"
@@ -131,7 +131,8 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 	if err != nil {
 		return nil, err
 	}
-	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels, JobAlias: s.cfg.Telemetry.JobLabelName}
+	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels, JobAlias: s.cfg.Telemetry.JobLabelName,
+		ClusterLabel: s.cfg.Telemetry.ClusterLabel}
 	if opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile); err != nil {
 		return nil, err
 	}
@@ -230,12 +231,12 @@ func (a *assembled) serveHTTP(ctx context.Context, wg *sync.WaitGroup) error {
 		answer(w, h.Shepherd && h.Connected, h)
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	if err := token.Check(a.s.cfg.TLS.WebTokenFile); err != nil {
+	opts := web.Options{ConfigFile: a.s.cfg.TLS.AgentWebConfig, TokenFile: a.s.cfg.TLS.WebTokenFile}
+	if err := opts.Check(); err != nil {
 		return err
 	}
-	srv.Handler = token.Guard(mux, a.s.cfg.TLS.WebTokenFile, a.log)
 	wg.Go(func() {
-		if err := srv.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := opts.Serve(a.listener, srv, a.log); !errors.Is(err, http.ErrServerClosed) {
 			a.log.Error("metrics are not served any more", "error", err)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	counted "github.com/musterhpc/muster/accounting/tally"
 )
 
 func TestContentHasItsSizeAndIsUniqueWhereAsked(t *testing.T) {
@@ -58,6 +60,8 @@ func TestCommandLine(t *testing.T) {
 		{"--help", 0, "Examples:", ""},
 		{"submit --help", 0, "--stream", ""},
 		{"run --help", 0, "--jobs", ""},
+		{"gpu --help", 0, "--days", ""},
+		{"gpu --nodes 0", 2, "", "--nodes"},
 		{"restart --help", 0, "--tail", ""},
 		{"array --help", 0, "--tasks", ""},
 		{"command --help", 0, "-- COMMAND", ""},
@@ -124,6 +128,43 @@ func TestSchedulerIsMeasuredInMemory(t *testing.T) {
 	for _, args := range [][]string{{"--pending", "0"}, {"--pending", "-1"}, {"--nodes", "0"}, {"--times", "0"}, {"x"}} {
 		if code := command(context.Background(), append([]string{"scheduler"}, args...), &out, &errOut); code != exitUsage {
 			t.Errorf("%v: exit %d, want %d", args, code, exitUsage)
+		}
+	}
+}
+
+// TestSamplesAreWhatAgentsSend: every device has a sample every ten seconds,
+// with all that simulated devices measure, some of them in the hands of jobs.
+func TestSamplesAreWhatAgentsSend(t *testing.T) {
+	b := &gpuBench{nodes: 1, gpus: 4, hours: 2}
+	times, held := map[string]map[int64]bool{}, 0
+	if err := b.node(t.Context(), 0, func(rows []counted.GPUSample) error {
+		for _, r := range rows {
+			if times[r.UUID] == nil {
+				times[r.UUID] = map[int64]bool{}
+			}
+			times[r.UUID][r.At] = true
+			if (r.User != "") != (r.UID != 0) {
+				t.Fatalf("%+v", r)
+			}
+			if r.User != "" {
+				held++
+			}
+			for i, v := range r.Values {
+				if v < 0 {
+					t.Fatalf("field %d is not measured", i)
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(times) != 4 || held == 0 || held == 4*720 {
+		t.Errorf("%d devices, %d samples of jobs", len(times), held)
+	}
+	for uuid, at := range times {
+		if len(at) != 720 {
+			t.Errorf("%s has %d samples", uuid, len(at))
 		}
 	}
 }

@@ -32,6 +32,7 @@ Usage:
   muster-bench array   [options]   what accepting a large array costs
   muster-bench scheduler [options] how long a scheduling pass takes, on a cluster made in memory
   muster-bench accounting [options] what sacct, sreport and kpi take on a store of many jobs
+  muster-bench gpu [options]       what samples of GPUs take on the disk, and to ask
   muster-bench command [options] -- COMMAND   how often a command can be run
 
 Each has its own --help. Figures go to standard output (--json for one JSON
@@ -86,10 +87,10 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	measurements := map[string]measurement{"submit": &submitBench{}, "run": &runBench{}, "restart": &restartBench{}, "array": &arrayBench{},
-		"command": &commandBench{}, "scheduler": &schedulerBench{}, "accounting": &accountingBench{}}
+		"command": &commandBench{}, "scheduler": &schedulerBench{}, "accounting": &accountingBench{}, "gpu": &gpuBench{}}
 	m, ok := measurements[args[0]]
 	if !ok {
-		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, accounting and command are there (muster-bench --help)\n", args[0])
+		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, accounting, gpu and command are there (muster-bench --help)\n", args[0])
 		return exitUsage
 	}
 	code, err := measure(ctx, m, args, out, errOut)

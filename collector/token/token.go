@@ -1,5 +1,4 @@
-// Package token asks those who read metrics for a bearer token. It stands on
-// the standard library alone, since the agents use it too.
+// Package token asks those who read metrics for a bearer token.
 package token
 
 import (

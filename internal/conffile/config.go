@@ -108,9 +108,11 @@ type TLS struct {
 	Dir string `yaml:"dir" kind:"path" example:"/var/lib/muster/tls"`
 	// Web configuration file of Prometheus' exporters (TLS, client certificates,
 	// users with bcrypted passwords) for the metrics of musterd. Empty serves
-	// them in the clear to everyone who reaches the port. Agents do not read it:
-	// protect theirs with web_token_file.
+	// them in the clear to everyone who reaches the port.
 	WebConfig string `yaml:"web_config" kind:"path" example:"/etc/muster/web.yml"`
+	// The same for the metrics of the agents: a file on each node. muster gpu top
+	// reads metrics without TLS only, with a token or in the clear.
+	AgentWebConfig string `yaml:"agent_web_config" kind:"path" example:"/etc/muster/agent-web.yml"`
 	// File of mode 0600 whose first line is the bearer token that the metrics of
 	// every process then ask for, besides what web_config asks for.
 	WebTokenFile string `yaml:"web_token_file" kind:"path" example:"/etc/muster/metrics.token"`
@@ -141,6 +143,10 @@ type Telemetry struct {
 	// dashboards that know it by another, such as hpc_job of dcgm-exporter.
 	// slurm_job_id is always there: the dashboards and alerts shipped here read it.
 	JobLabelName string `yaml:"job_label_name"`
+	// Name of a label that holds the cluster's name on the GPU series (DCGM_FI_*,
+	// muster_gpu_*), such as cluster, for one Prometheus that scrapes several
+	// clusters. Empty: none, as dcgm-exporter has none.
+	ClusterLabel string `yaml:"cluster_label" example:"cluster"`
 	// Time between two collections.
 	Interval spec.Span `yaml:"interval"`
 	// Time between two samples of each GPU that go into the accounting store, for

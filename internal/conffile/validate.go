@@ -98,6 +98,13 @@ func (c *Config) check(v *validator) {
 	case slices.Contains(reserved, name):
 		v.add("telemetry.job_label_name", "%q is the name of another label", name)
 	}
+	switch name := c.Telemetry.ClusterLabel; {
+	case name == "":
+	case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
+		v.add("telemetry.cluster_label", "%q is not a label's name: use letters, digits and underscores", name)
+	case slices.Contains(reserved, name) || name == c.Telemetry.JobLabelName || slices.Contains([]string{"slurm_job_id", "pci_bus_id", "GPU_I_PROFILE", "GPU_I_ID", "DCGM_FI_DRIVER_VERSION"}, name):
+		v.add("telemetry.cluster_label", "%q is the name of another label", name)
+	}
 	if _, err := c.Rates(); err != nil {
 		v.add("cost", "%s", err.Error())
 	}

@@ -23,7 +23,7 @@ var programs = []program{
 	{"cmd/muster-shepherd", []string{mGRPC, mProtobuf, "github.com/ClickHouse", "github.com/ebitengine/purego", "github.com/NVIDIA",
 		"github.com/hashicorp/raft", "github.com/prometheus/client_golang", "net/http"},
 		"a shepherd owns the jobs for months: it stays small and has little that could need an update"},
-	{"cmd/muster-agent", []string{"github.com/ClickHouse", "github.com/hashicorp/raft", "github.com/prometheus/client_golang"},
+	{"cmd/muster-agent", []string{"github.com/ClickHouse", "github.com/hashicorp/raft"},
 		"the agent shares its node with the jobs: it carries no database and no ledger"},
 	{"cmd/musterd", []string{"github.com/NVIDIA"},
 		"the controller has no GPUs: device libraries belong to the agents"},

@@ -109,8 +109,11 @@ func (t *Telemetry) describe(d *device.Device, m *device.MIG) string {
 	if minor < 0 {
 		minor = d.Index
 	}
-	return pairs(t.labels, strconv.Itoa(d.Index), d.UUID, d.PCIBusID, "nvidia"+strconv.Itoa(minor), d.Model,
-		t.options.Node, profile, instance, d.Driver)
+	values := []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, "nvidia" + strconv.Itoa(minor), d.Model, t.options.Node, profile, instance}
+	if t.options.ClusterLabel != "" {
+		values = append(values, t.options.Cluster)
+	}
+	return pairs(t.labels, append(values, d.Driver)...)
 }
 
 // entity makes the printed form of a device or of one of its instances.

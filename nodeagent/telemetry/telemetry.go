@@ -46,6 +46,9 @@ func New(o Options) (*Telemetry, error) {
 	if o.JobAlias != "" && o.JobAlias != jobLabels[0] {
 		t.owner = with(jobLabels[:], o.JobAlias)
 	}
+	if o.ClusterLabel != "" {
+		t.labels = with(t.labels, o.ClusterLabel)
+	}
 	if o.Counters != nil {
 		t.fields = slices.Clone(o.Counters.Fields)
 		if o.Counters.DriverVersion {

@@ -47,6 +47,9 @@ type Options struct {
 	// JobAlias is a further label with the number of slurm_job_id, for
 	// dashboards that know it by another name, such as hpc_job; "" = none.
 	JobAlias string
+	// ClusterLabel is a further label of the device series with the cluster's
+	// name; "" = none.
+	ClusterLabel string
 	// Counters is what ParseCounters read; nil exports the default set.
 	Counters *Counters
 	// MaxJobs bounds the jobs with series of their own; 0 means 1024. The jobs
