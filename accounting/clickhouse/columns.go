@@ -16,6 +16,7 @@ import (
 type column[R any] struct {
 	name   string
 	values func(rows []R) any
+	encode encoder[R] // the same straight into a block
 }
 
 func col[R, V any](name string, get func(*R) V) column[R] {
@@ -25,12 +26,14 @@ func col[R, V any](name string, get func(*R) V) column[R] {
 			out[i] = get(&rows[i])
 		}
 		return out
-	}}
+	}, encoderOf(get)}
 }
 
 // timeCol is an instant that is always known.
 func timeCol[R any](name string, get func(*R) tally.Micros) column[R] {
-	return col(name, func(r *R) time.Time { return time.UnixMicro(get(r)) })
+	c := col(name, func(r *R) time.Time { return time.UnixMicro(get(r)) })
+	c.encode = encoder[R]{wireTime, each(get, (*stream).i64)}
+	return c
 }
 
 // nullTime is an instant that is NULL when it is 0.
@@ -44,7 +47,14 @@ func nullTime[R any](name string, get func(*R) tally.Micros) column[R] {
 			}
 		}
 		return out
-	}}
+	}, encoder[R]{wireNullTime, func(s *stream, rows []R) {
+		for i := range rows {
+			s.bit(get(&rows[i]) == 0)
+		}
+		for i := range rows {
+			s.i64(get(&rows[i]))
+		}
+	}}}
 }
 
 // source is whose rows they are.
@@ -173,7 +183,18 @@ func jobColumns(s source) []column[tally.JobRow] {
 				}
 			}
 			return out
-		}}
+		}, encoder[R]{wireNullInt, func(s *stream, rows []R) {
+			for i := range rows {
+				s.bit(at(&rows[i]) == 0)
+			}
+			for i := range rows {
+				n := int64(0)
+				if t := at(&rows[i]); t != 0 {
+					n = t - rows[i].Submit
+				}
+				s.i64(n)
+			}
+		}}}
 	}
 	num := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 	whole := runOf(s, func(r *R) *tally.JobRow { return r }, timeCol("end", func(r *R) int64 { return r.End }))

@@ -47,11 +47,18 @@ func send[R any](ctx context.Context, ins insert, token string, cols []column[R]
 		names[i] = quoteName(cols[i].name)
 		types[i] = ch.ColumnNameAndType{Name: cols[i].name, Type: ins.types[cols[i].name]}
 	}
+	into := "INSERT INTO " + ins.s.table(ins.table) + " (" + strings.Join(names, ", ") + ")"
+	if ins.s.direct && encodable(ins, cols) {
+		if err := post(ctx, ins, settings, into, cols, rows); err != nil {
+			return fmt.Errorf("insert %d rows into %s: %w", len(rows), ins.table, err)
+		}
+		return nil
+	}
 	opts := []ch.QueryOption{ch.WithSettings(settings)}
 	if ins.s.http {
 		opts = append(opts, ch.WithColumnNamesAndTypes(types))
 	}
-	batch, err := ins.s.conn.PrepareBatch(ch.Context(ctx, opts...), "INSERT INTO "+ins.s.table(ins.table)+" ("+strings.Join(names, ", ")+")")
+	batch, err := ins.s.conn.PrepareBatch(ch.Context(ctx, opts...), into)
 	if err != nil {
 		return fmt.Errorf("insert into %s: %w", ins.table, err)
 	}

@@ -121,7 +121,7 @@ func (s *Store) rawClient() (*http.Client, string, error) {
 
 // rawTransport makes the client of Raw.
 func rawTransport(socket string, secure *tls.Config) *http.Client {
-	t := &http.Transport{TLSClientConfig: secure, MaxIdleConns: 4, DisableCompression: true}
+	t := &http.Transport{TLSClientConfig: secure, MaxIdleConns: 8, MaxIdleConnsPerHost: 8, DisableCompression: true}
 	if socket != "" {
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)

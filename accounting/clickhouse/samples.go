@@ -79,7 +79,7 @@ func sampleColumn(i int, f tally.SampleField) column[tally.GPUSample] {
 // measured is a field's column: NULL where nothing was read, and the largest
 // number where it does not fit.
 func measured[V uint8 | uint16 | uint32 | uint64](i int, name string, most int64) column[tally.GPUSample] {
-	return column[tally.GPUSample]{name, func(rows []tally.GPUSample) any {
+	return column[tally.GPUSample]{name: name, values: func(rows []tally.GPUSample) any {
 		all, out := make([]V, len(rows)), make([]*V, len(rows))
 		for k := range rows {
 			if v := rows[k].Values[i]; v >= 0 {

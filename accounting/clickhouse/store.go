@@ -45,6 +45,7 @@ type Store struct {
 	opts   Options
 	db     string
 	http   bool
+	direct bool // rows go as blocks over HTTP; otherwise, also where the DSN asks for compression, the driver sends them
 	target string
 	log    *slog.Logger
 
@@ -92,6 +93,7 @@ func Open(o Options) (*Store, error) {
 	if s.http {
 		co.Auth.Database = "default"
 	}
+	s.direct = s.http && (co.Compression == nil || co.Compression.Method == ch.CompressionNone)
 	s.auth, s.tls = co.Auth, co.TLS
 	s.rawHTTP = rawTransport(o.Socket, co.TLS)
 	co.MaxOpenConns = o.Connections

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/spec"
@@ -57,7 +58,7 @@ func (s *session) count(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		full := s.tally.Largest() >= s.d.cfg.BatchRows
+		full := s.tally.Largest() >= s.d.cfg.BatchRows && s.tally.Largest() >= s.fill()
 		if s.redo > 0 {
 			if s.tally.Seq() > s.redo {
 				return fmt.Errorf("the interrupted batch ends at event %d, in the middle of an entry that ends at %d: %w", s.redo, s.tally.Seq(), tally.ErrCut)
@@ -76,6 +77,26 @@ func (s *session) count(ctx context.Context) error {
 	}
 }
 
+// catchUpTimes is how many times its usual size a batch may have while the
+// store is far behind. Each insert and each merge costs the store much more
+// than a row does: batches eight times as large take half the time.
+const catchUpTimes = 8
+
+// catchUpRows bounds that, for the sake of memory.
+const catchUpRows = 400_000
+
+// fill is how many rows the batch being made is worth waiting for: half of
+// what the ledger still has, within bounds.
+func (s *session) fill() int {
+	head, _ := s.d.cfg.Source.Head()
+	behind := 0
+	if head > s.tally.Seq() {
+		behind = int(min(head-s.tally.Seq(), math.MaxInt32))
+	}
+	usual := s.d.cfg.BatchRows
+	return min(max(usual, behind/2), max(usual, min(catchUpTimes*usual, catchUpRows)))
+}
+
 // finish hands over what is left when the service stops, with a snapshot, so
 // that the next start has nothing to count again.
 func (s *session) finish(ctx context.Context) {
@@ -87,6 +108,11 @@ func (s *session) finish(ctx context.Context) {
 // send cuts the batch and hands it to the writer, waiting until it is free.
 // Every so many events a snapshot of the state goes with it.
 func (s *session) send(ctx context.Context, every uint64) error {
+	select {
+	case b := <-s.stored:
+		s.tally.Recycle(b)
+	default:
+	}
 	w := &work{batch: s.tally.Take()}
 	s.d.cut()
 	s.redo = 0
@@ -130,6 +156,10 @@ func (s *session) write(ctx context.Context) error {
 				return err
 			}
 			s.rest(ctx, w)
+			select {
+			case s.stored <- w.batch:
+			default:
+			}
 		case <-hold:
 			if err := s.writer.Hold(ctx); err != nil {
 				if ctx.Err() != nil {

@@ -66,8 +66,9 @@ type session struct {
 
 	entries chan decoded
 	work    chan *work
-	idle    chan struct{} // the writer has nothing to do
-	awake   chan struct{} // the writer is to rest no more
+	idle    chan struct{}     // the writer has nothing to do
+	awake   chan struct{}     // the writer is to rest no more
+	stored  chan *tally.Batch // whose room can be used again
 
 	live     int    // rows in the live table's generation
 	snapped  uint64 // event of the last snapshot that is stored
@@ -98,7 +99,8 @@ const grace = 3 * spec.Second
 // something breaks or the context ends.
 func (d *Daemon) session(ctx context.Context) error {
 	d.figures.sessions.Add(1)
-	s := &session{d: d, entries: make(chan decoded, 64), work: make(chan *work), idle: make(chan struct{}, 1), awake: make(chan struct{}, 1)}
+	s := &session{d: d, entries: make(chan decoded, 64), work: make(chan *work), idle: make(chan struct{}, 1), awake: make(chan struct{}, 1),
+		stored: make(chan *tally.Batch, 1)}
 	if err := s.open(ctx); err != nil {
 		return err
 	}

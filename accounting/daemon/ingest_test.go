@@ -114,6 +114,25 @@ func TestEngineKilled(t *testing.T) {
 	}
 }
 
+// TestFarBehind: what the store is far behind goes into large batches, the
+// last of it into ordinary ones, and all of it is there.
+func TestFarBehind(t *testing.T) {
+	engine := startEngine(t)
+	log := busy(t, 800)
+	ledger := newLedger(t)
+	ledger.add(t, log, 10)
+	r := newRig(t, engine.Socket(), ledger)
+	r.cfg.BatchRows = 100
+	r.start()
+	r.stored(log[len(log)-1].Seq)
+	if got, want := r.rows(), want(t, log); got != want {
+		t.Errorf("\nwant %s\ngot  %s", want, got)
+	}
+	if n, usual := r.Status().Batches, uint64(len(log)/100); n > usual/2 || n < usual/8 {
+		t.Errorf("%d events took %d batches; ordinary ones would be %d", len(log), n, usual)
+	}
+}
+
 // TestRestarts stops the service at many points and starts it again: it goes
 // on from its last snapshot, and the history before that is not needed.
 func TestRestarts(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // open run needs.
 func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
 	j.Over = true
+	t.open--
 	if !t.quiet {
 		row := j.row(env.Seq)
 		row.State = stateName

@@ -125,6 +125,7 @@ func (t *Tally) submitted(env *event.Envelope, e *event.JobSubmitted) error {
 		j.Array, j.ArrayID, j.TaskSet = e.UID, e.ID, a.Tasks
 	}
 	t.jobs[e.UID] = j
+	t.open++
 	t.reason(j, env, e.Reason)
 	return nil
 }
@@ -228,6 +229,7 @@ func (t *Tally) split(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	task.UID, task.ID, task.Task, task.TaskSet = e.UID, e.ID, e.Task, nil
 	task.touched, task.written = false, false
 	t.jobs[e.UID] = &task
+	t.open++
 	t.touch(&task, env)
 	return nil
 }
@@ -310,6 +312,7 @@ func (t *Tally) requeued(env *event.Envelope, e *event.JobRequeued) error {
 	next := &job{UID: j.UID, ID: j.ID, Array: j.Array, ArrayID: j.ArrayID, Task: j.Task, TaskSet: j.TaskSet, Req: j.Req, Assoc: j.Assoc,
 		Restarts: j.Restarts + 1, Attempt: j.Attempt, Submit: env.At, State: spec.Pending, Exit: e.Exit, Hold: e.Hold, Begin: e.Begin, spec: j.spec}
 	t.jobs[j.UID] = next
+	t.open++
 	t.reason(next, env, e.Reason)
 	return nil
 }

@@ -45,11 +45,30 @@ func (b *Batch) Largest() int {
 	return max(len(b.Events), len(b.Jobs), len(b.Live), len(b.Steps), len(b.Nodes), len(b.GPUs), len(b.NodeStates), len(b.Reasons), len(b.Associations))
 }
 
-// next begins the batch that follows, with room for as much: batches in a row
-// are alike.
-func (b *Batch) next() *Batch {
+// next begins the batch that follows, in the place of a spare one or with room
+// for as much: batches in a row are alike.
+func (b *Batch) next(spare *Batch) *Batch {
+	if spare != nil {
+		spare.First = b.Last + 1
+		return spare
+	}
 	return &Batch{First: b.Last + 1, Events: room(b.Events), Jobs: room(b.Jobs), Live: room(b.Live), Steps: room(b.Steps), Nodes: room(b.Nodes),
 		GPUs: room(b.GPUs), Reasons: room(b.Reasons)}
+}
+
+// empty drops the rows and keeps their room.
+func (b *Batch) empty() {
+	*b = Batch{Events: none(b.Events), Jobs: none(b.Jobs), Live: none(b.Live), Steps: none(b.Steps), Nodes: none(b.Nodes), GPUs: none(b.GPUs),
+		NodeStates: none(b.NodeStates), Reasons: none(b.Reasons), Associations: none(b.Associations)}
+}
+
+// none lets go of what rows point at, and of room that was much too large.
+func none[R any](rows []R) []R {
+	if cap(rows) > 1024+4*len(rows) {
+		return nil
+	}
+	clear(rows)
+	return rows[:0]
 }
 
 func room[R any](like []R) []R {

@@ -173,6 +173,9 @@ func (t *Tally) read(d *record.Decoder) error {
 		}
 		j.spec = specs[at]
 		t.jobs[j.UID] = j
+		if !j.Over {
+			t.open++
+		}
 	}
 	for range head.Nodes {
 		n := new(node)

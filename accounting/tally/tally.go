@@ -31,6 +31,8 @@ type Tally struct {
 	out     *Batch
 	bodies  *bodies
 	quiet   bool // rows are not made: the store has them
+	open    int  // runs that are not over
+	spare   *Batch
 }
 
 // New returns a tally of an empty ledger.
@@ -52,16 +54,7 @@ func (t *Tally) UUID() [16]byte { return t.uuid }
 func (t *Tally) Cluster() string { return t.cluster }
 
 // Open is the number of runs that are not over.
-func (t *Tally) Open() int {
-	n := 0
-	//muster:unordered counting
-	for _, j := range t.jobs {
-		if !j.Over {
-			n++
-		}
-	}
-	return n
-}
+func (t *Tally) Open() int { return t.open }
 
 // Quiet stops, or starts again, the making of rows: events that the store has
 // are folded only.
@@ -170,8 +163,16 @@ func (t *Tally) Take() *Batch {
 		}
 	}
 	t.touched = t.touched[:0]
-	t.out = b.next()
+	t.out = b.next(t.spare)
+	t.spare = nil
 	return b
+}
+
+// Recycle gives back a batch that nobody reads any more: one that follows is
+// made in its place.
+func (t *Tally) Recycle(b *Batch) {
+	b.empty()
+	t.spare = b
 }
 
 // AllLive gives every open run as it is after the last Take, and takes the
