@@ -1906,14 +1906,18 @@ func (*Order_Signal) isOrder_Kind() {}
 func (*Order_Limit) isOrder_Kind() {}
 
 type Launch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *JobInfo               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // with spec and allocation
-	Script        []byte                 `protobuf:"bytes,2,opt,name=script,proto3" json:"script,omitempty"`
-	Environment   []byte                 `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"`
-	Credential    []byte                 `protobuf:"bytes,4,opt,name=credential,proto3" json:"credential,omitempty"` // signed: what the agent may start, and as whom
-	Groups        []uint32               `protobuf:"varint,5,rep,packed,name=groups,proto3" json:"groups,omitempty"`
-	Batch         bool                   `protobuf:"varint,6,opt,name=batch,proto3" json:"batch,omitempty"` // this node runs the script
-	NodeIndex     uint32                 `protobuf:"varint,7,opt,name=node_index,json=nodeIndex,proto3" json:"node_index,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Job         *JobInfo               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // with spec; the allocation of all nodes is not in it
+	Script      []byte                 `protobuf:"bytes,2,opt,name=script,proto3" json:"script,omitempty"`
+	Environment []byte                 `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"`
+	Credential  []byte                 `protobuf:"bytes,4,opt,name=credential,proto3" json:"credential,omitempty"` // signed: what the agent may start, and as whom
+	Groups      []uint32               `protobuf:"varint,5,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	Batch       bool                   `protobuf:"varint,6,opt,name=batch,proto3" json:"batch,omitempty"` // this node runs the script
+	NodeIndex   uint32                 `protobuf:"varint,7,opt,name=node_index,json=nodeIndex,proto3" json:"node_index,omitempty"`
+	Here        *NodeAlloc             `protobuf:"bytes,8,opt,name=here,proto3" json:"here,omitempty"` // this node's part of the allocation
+	// What the environment tells of the job's nodes, in their order and folded: 2(x3),1.
+	CpusPerNode   string `protobuf:"bytes,9,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"`
+	TasksPerNode  string `protobuf:"bytes,10,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1997,6 +2001,27 @@ func (x *Launch) GetNodeIndex() uint32 {
 		return x.NodeIndex
 	}
 	return 0
+}
+
+func (x *Launch) GetHere() *NodeAlloc {
+	if x != nil {
+		return x.Here
+	}
+	return nil
+}
+
+func (x *Launch) GetCpusPerNode() string {
+	if x != nil {
+		return x.CpusPerNode
+	}
+	return ""
+}
+
+func (x *Launch) GetTasksPerNode() string {
+	if x != nil {
+		return x.TasksPerNode
+	}
+	return ""
 }
 
 type Terminate struct {
@@ -3249,7 +3274,7 @@ const file_agent_proto_rawDesc = "" +
 	"\tterminate\x18\x03 \x01(\v2\x14.muster.v1.TerminateH\x00R\tterminate\x12.\n" +
 	"\x06signal\x18\x04 \x01(\v2\x14.muster.v1.SignalRunH\x00R\x06signal\x12.\n" +
 	"\x05limit\x18\x05 \x01(\v2\x16.muster.v1.ChangeLimitH\x00R\x05limitB\x06\n" +
-	"\x04kind\"\xd5\x01\n" +
+	"\x04kind\"\xc9\x02\n" +
 	"\x06Launch\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12 \n" +
@@ -3260,7 +3285,11 @@ const file_agent_proto_rawDesc = "" +
 	"\x06groups\x18\x05 \x03(\rR\x06groups\x12\x14\n" +
 	"\x05batch\x18\x06 \x01(\bR\x05batch\x12\x1d\n" +
 	"\n" +
-	"node_index\x18\a \x01(\rR\tnodeIndex\"K\n" +
+	"node_index\x18\a \x01(\rR\tnodeIndex\x12(\n" +
+	"\x04here\x18\b \x01(\v2\x14.muster.v1.NodeAllocR\x04here\x12\"\n" +
+	"\rcpus_per_node\x18\t \x01(\tR\vcpusPerNode\x12$\n" +
+	"\x0etasks_per_node\x18\n" +
+	" \x01(\tR\ftasksPerNode\"K\n" +
 	"\tTerminate\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\rR\x05cause\x12\x14\n" +
 	"\x05grace\x18\x02 \x01(\x03R\x05grace\x12\x12\n" +
@@ -3389,8 +3418,9 @@ var file_agent_proto_goTypes = []any{
 	(*GpuFault)(nil),          // 42: muster.v1.GpuFault
 	(*ConfigEntry)(nil),       // 43: muster.v1.ConfigEntry
 	(*JobInfo)(nil),           // 44: muster.v1.JobInfo
-	(*Error)(nil),             // 45: muster.v1.Error
-	(*Tres)(nil),              // 46: muster.v1.Tres
+	(*NodeAlloc)(nil),         // 45: muster.v1.NodeAlloc
+	(*Error)(nil),             // 46: muster.v1.Error
+	(*Tres)(nil),              // 47: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
@@ -3427,20 +3457,21 @@ var file_agent_proto_depIdxs = []int32{
 	23, // 31: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
 	24, // 32: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
 	44, // 33: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	7,  // 34: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	27, // 35: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	7,  // 36: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	14, // 37: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	38, // 38: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	45, // 39: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	46, // 40: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	39, // 41: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	27, // 42: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	45, // 34: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	7,  // 35: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	27, // 36: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	7,  // 37: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	14, // 38: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	38, // 39: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	46, // 40: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	47, // 41: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	39, // 42: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	27, // 43: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.

@@ -260,7 +260,7 @@ func TestGPUJob(t *testing.T) {
 	gpus := l.regs[0].GetInventory().GetGpus()
 	open := l.gate("gate")
 	take := func(o *apiv1.Launch, js *spec.JobSpec) {
-		o.Job.Allocation[0].Gpus = []*apiv1.GpuRef{{Uuid: gpus[1].GetUuid(), Index: 1}, {Uuid: gpus[3].GetUuid(), Index: 3}}
+		o.Here.Gpus = []*apiv1.GpuRef{{Uuid: gpus[1].GetUuid(), Index: 1}, {Uuid: gpus[3].GetUuid(), Index: 3}}
 		js.Comment, js.IO.Stdout = "sim: util=100,shape=steady,warmup=0s", "out"
 	}
 	l.order(l.job(key(5), "#!/bin/sh\necho $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS $SLURM_GPUS_ON_NODE\ntouch ready\nread x < gate\n", take))

@@ -407,7 +407,7 @@ func (l *lab) job(k plan.RunKey, script string, more ...func(*apiv1.Launch, *spe
 	js := &spec.JobSpec{Name: "test", Account: "ml", QOS: "normal", Host: "login", IO: spec.JobIO{WorkDir: l.work, Umask: 0o022}}
 	o := &apiv1.Launch{Batch: true, Script: []byte(script), Environment: []byte("PATH=/usr/bin:/bin\x00HOME=/\x00WHO=me\x00"), Job: &apiv1.JobInfo{
 		Uid: k.Job, JobId: uint32(k.Job), Attempt: k.Attempt, UserId: uid, GroupId: gid, User: "tester", Partition: "gpu", Nodes: "n1", ArrayTask: spec.NoTask,
-		NumTasks: 1, Allocation: []*apiv1.NodeAlloc{wire.NodeAlloc(&spec.NodeAlloc{Name: "n1", CPUs: spec.FullBitset(1), Mem: 500, Tasks: 1})}}}
+		NumTasks: 1}, Here: wire.NodeAlloc(&spec.NodeAlloc{Name: "n1", CPUs: spec.FullBitset(1), Mem: 500, Tasks: 1}), CpusPerNode: "1", TasksPerNode: "1"}
 	for _, f := range more {
 		f(o, js)
 	}

@@ -81,7 +81,7 @@ func (b *bench) order(k plan.RunKey, more ...func(*apiv1.Launch)) *apiv1.Order {
 	js := &spec.JobSpec{Name: "job", Account: "ml", IO: spec.JobIO{WorkDir: "/tmp"}}
 	l := &apiv1.Launch{Batch: true, Script: script, Environment: []byte("HOME=/\x00"), Job: &apiv1.JobInfo{
 		Uid: k.Job, JobId: uint32(k.Job) + 1000, Attempt: k.Attempt, UserId: 1001, GroupId: 1001, User: "alice", Partition: "gpu", Nodes: "n1", ArrayTask: spec.NoTask,
-		Spec: wire.JobSpec(js), Allocation: []*apiv1.NodeAlloc{wire.NodeAlloc(&spec.NodeAlloc{Name: "n1", CPUs: spec.FullBitset(1), Mem: 500})}}}
+		Spec: wire.JobSpec(js)}, Here: wire.NodeAlloc(&spec.NodeAlloc{Name: "n1", CPUs: spec.FullBitset(1), Mem: 500}), CpusPerNode: "1", TasksPerNode: "1"}
 	for _, f := range more {
 		f(l)
 	}
@@ -254,10 +254,10 @@ func TestRefusedOrders(t *testing.T) {
 		{"another user", nil, func(l *apiv1.Launch) { l.Job.UserId = 0 }, false, "another user"},
 		{"another group", nil, func(l *apiv1.Launch) { l.Job.GroupId = 0 }, false, "another user"},
 		{"another script", nil, func(l *apiv1.Launch) { l.Script = []byte("#!/bin/sh\nrm -rf /\n") }, false, "another script"},
-		{"another node", nil, func(l *apiv1.Launch) { l.Job.Allocation[0].Name = "n2" }, false, "not n1"},
+		{"another node", nil, func(l *apiv1.Launch) { l.Here.Name = "n2" }, false, "not n1"},
 		{"no place", nil, func(l *apiv1.Launch) { l.NodeIndex = 7 }, false, "place 7"},
 		{"the clock", func(b *bench) { b.creds.err = fmt.Errorf("expired: %w", ErrClock) }, func(*apiv1.Launch) {}, true, "clocks"},
-		{"a GPU that is not here", nil, func(l *apiv1.Launch) { l.Job.Allocation[0].Gpus = []*apiv1.GpuRef{{Uuid: "GPU-x"}} }, true, "GPU-x is not on this node"},
+		{"a GPU that is not here", nil, func(l *apiv1.Launch) { l.Here.Gpus = []*apiv1.GpuRef{{Uuid: "GPU-x"}} }, true, "GPU-x is not on this node"},
 	} {
 		b := newBench(t)
 		b.welcome()
@@ -518,7 +518,7 @@ func TestAgentRestart(t *testing.T) {
 	b.core.SetDevices([]device.Device{{UUID: "GPU-0"}, {UUID: "GPU-1", Index: 1}})
 	b.welcome()
 	gpus := func(uuid string) func(*apiv1.Launch) {
-		return func(l *apiv1.Launch) { l.Job.Allocation[0].Gpus = []*apiv1.GpuRef{{Uuid: uuid}} }
+		return func(l *apiv1.Launch) { l.Here.Gpus = []*apiv1.GpuRef{{Uuid: uuid}} }
 	}
 	b.run(key(1), gpus("GPU-0"))
 	b.run(key(2))

@@ -18,7 +18,7 @@ import (
 func onGPU(uuids ...string) func(*apiv1.Launch) {
 	return func(l *apiv1.Launch) {
 		for i, u := range uuids {
-			l.Job.Allocation[0].Gpus = append(l.Job.Allocation[0].Gpus, &apiv1.GpuRef{Uuid: u, Index: uint32(i)})
+			l.Here.Gpus = append(l.Here.Gpus, &apiv1.GpuRef{Uuid: u, Index: uint32(i)})
 		}
 		l.Job.Spec.Comment = "sim: util=50"
 	}

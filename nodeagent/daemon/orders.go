@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // Orders carries out what the controller orders. All launches of one message
@@ -152,15 +154,35 @@ func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 	if out.ArrayID != 0 {
 		out.Task = j.GetArrayTask()
 	}
-	for _, a := range j.GetAllocation() {
-		n := spec.NodeAlloc{Name: a.GetName(), CPUs: a.GetCpus(), Mem: a.GetMem(), Tasks: a.GetTasks(), GRES: wire.ToCounts(a.GetGres())}
-		for _, g := range a.GetGpus() {
-			n.GPUs = append(n.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
-		}
-		out.Alloc = append(out.Alloc, n)
+	here := l.GetHere()
+	out.Here = spec.NodeAlloc{Name: here.GetName(), CPUs: here.GetCpus(), Mem: here.GetMem(), Tasks: here.GetTasks(), GRES: wire.ToCounts(here.GetGres())}
+	for _, g := range here.GetGpus() {
+		out.Here.GPUs = append(out.Here.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
 	}
-	if out.Index >= len(out.Alloc) || out.Alloc[out.Index].Name != c.cfg.Node.Name {
-		return nil, fmt.Errorf("the order is for place %d of the job's %d nodes, and that is not %s", out.Index, len(out.Alloc), c.cfg.Node.Name)
+	if out.CPUsPerNode, err = perNode(l.GetCpusPerNode()); err != nil {
+		return nil, fmt.Errorf("the order's CPUs: %w", err)
+	}
+	if out.TasksOnNode, err = perNode(l.GetTasksPerNode()); err != nil {
+		return nil, fmt.Errorf("the order's tasks: %w", err)
+	}
+	if n := len(out.CPUsPerNode); out.Index >= n || len(out.TasksOnNode) != n || out.Here.Name != c.cfg.Node.Name {
+		return nil, fmt.Errorf("the order is for place %d of the job's %d nodes, %s: that is not %s", out.Index, n, out.Here.Name, c.cfg.Node.Name)
+	}
+	return out, nil
+}
+
+// perNode reads a folded list of counts.
+func perNode(text string) ([]uint32, error) {
+	list, err := format.ParsePerNode(text)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]uint32, len(list))
+	for i, n := range list {
+		if n > math.MaxUint32 {
+			return nil, fmt.Errorf("%d of a node", n)
+		}
+		out[i] = uint32(n)
 	}
 	return out, nil
 }
@@ -199,7 +221,7 @@ func (c *Core) check(j *plan.Job, l *apiv1.Launch) refusal {
 			return refusal{text: "the job's credential is for another " + claim.what + " than the order"}
 		}
 	}
-	here := &j.Alloc[j.Index]
+	here := &j.Here
 	devices := make([]device.Device, len(here.GPUs))
 	for i, g := range here.GPUs {
 		d, ok := c.devices[g.UUID]
@@ -220,7 +242,7 @@ func (c *Core) check(j *plan.Job, l *apiv1.Launch) refusal {
 const loadPrefix = "sim:"
 
 func (c *Core) factsOf(j *plan.Job, l *apiv1.Launch) facts {
-	here := &j.Alloc[j.Index]
+	here := &j.Here
 	f := facts{Batch: l.GetBatch(), ID: j.ID, User: j.User, Account: j.Spec.Account, Partition: j.Partition, CPUs: here.CPUs.Count(), MemoryMiB: here.Mem}
 	for _, g := range here.GPUs {
 		f.GPUs = append(f.GPUs, g.UUID)

@@ -56,20 +56,21 @@ type Job struct {
 	UID, GID  uint32
 	Groups    []uint32
 	Partition string
-	Nodes     string // the allocation as a host list
-	Alloc     []spec.NodeAlloc
-	Index     int // of this node in Alloc
-	Tasks     uint32
-	Restarts  uint32
-	Start     spec.Instant
-	End       spec.Instant // 0 = no time limit
-	GPUEnv    []string     // CUDA_VISIBLE_DEVICES and its like
-	Devices   []string     // device files of its GPUs
-	Script    []byte
-	Env       []byte // NUL-separated NAME=value
+	Nodes     string         // the allocation as a host list
+	Here      spec.NodeAlloc // this node's part of the allocation
+	Index     int            // of this node among the job's
+	// Of all its nodes, in their order.
+	CPUsPerNode []uint32
+	TasksOnNode []uint32
+	Tasks       uint32
+	Restarts    uint32
+	Start       spec.Instant
+	End         spec.Instant // 0 = no time limit
+	GPUEnv      []string     // CUDA_VISIBLE_DEVICES and its like
+	Devices     []string     // device files of its GPUs
+	Script      []byte
+	Env         []byte // NUL-separated NAME=value
 }
-
-func (j *Job) here() *spec.NodeAlloc { return &j.Alloc[j.Index] }
 
 // Batch prepares the batch script of a job. The warnings are for the log.
 func Batch(j *Job, n *Node) (RunSpec, []string) {
@@ -152,14 +153,10 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		Dependency: js.Queue.Dependency.String(), Licenses: amounts(js.Licenses), User: j.User, Group: j.Group, UID: j.UID, GID: j.GID,
 		SubmitDir: cmp.Or(lookup(user, "SLURM_SUBMIT_DIR"), js.IO.WorkDir), SubmitHost: js.Host, Start: j.Start, End: j.End,
 		NodeName: n.Name, NodeIndex: uint32(j.Index), Nodelist: j.Nodes, Topology: n.Name, TopologyBy: "node",
-		GPUs: j.here().GPUs, GPUsFenced: n.fences(), CPUsPerTask: size.CPUsPerTask,
+		CPUsPerNode: j.CPUsPerNode, TasksOnNode: j.TasksOnNode, GPUs: j.Here.GPUs, GPUsFenced: n.fences(), CPUsPerTask: size.CPUsPerTask,
 	}
 	if size.Tasks > 0 || size.TasksPerNode > 0 {
 		f.Tasks = j.Tasks
-	}
-	for i := range j.Alloc {
-		f.CPUsPerNode = append(f.CPUsPerNode, uint32(j.Alloc[i].CPUs.Count()))
-		f.TasksOnNode = append(f.TasksOnNode, max(j.Alloc[i].Tasks, 1))
 	}
 	if a := js.Queue.Array; a != nil {
 		f.ArrayCount, f.ArrayMin, f.ArrayMax, f.ArrayStep = uint64(a.Count), uint64(a.Min), uint64(a.Max), uint64(a.Step)
@@ -218,7 +215,7 @@ func memory(j *Job, n *Node) MemoryDefault {
 			}
 		}
 	}
-	return MemoryDefault{PerNode: j.here().Mem}
+	return MemoryDefault{PerNode: j.Here.Mem}
 }
 
 // umask is the submitter's; one that was not sent is looked for where Slurm's
@@ -236,7 +233,7 @@ func umask(given uint32, user []string) uint32 {
 // bind gives the CPUs to run on. A node that is declared larger than it is (a
 // lab) has no such CPUs: its jobs are left where the kernel puts them.
 func bind(j *Job, n *Node) []int32 {
-	mine := j.here().CPUs
+	mine := j.Here.CPUs
 	if !n.Affinity && !n.Confine.Cores || mine.Empty() || !mine.AndNot(n.CPUs).Empty() {
 		return nil
 	}
@@ -256,7 +253,7 @@ func confine(j *Job, n *Node) Limits {
 	}
 	const mib = 1 << 20
 	most := percent(n.MemoryMiB*mib, c.MaxRAM)
-	given := j.here().Mem * mib
+	given := j.Here.Mem * mib
 	if given == 0 {
 		given = most
 	}

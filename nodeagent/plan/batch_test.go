@@ -23,8 +23,9 @@ func labJob() *Job {
 		Key: Key(112, 1, StepBatch), ID: 112, Task: spec.NoTask, User: "alice", UID: 1001, GID: 1001, Partition: "gpu", Nodes: "node2",
 		Spec: &spec.JobSpec{Name: "gpuenv", Account: "ml", QOS: "normal", Host: "vm",
 			IO: spec.JobIO{WorkDir: "/lab/jobs"}, Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: 3}}}},
-		Alloc: []spec.NodeAlloc{{Name: "node2", CPUs: set(0), Mem: 500, Tasks: 1,
-			GPUs: []spec.GPURef{{UUID: "GPU-0"}, {UUID: "GPU-1", Index: 1}, {UUID: "GPU-2", Index: 2}}}},
+		Here: spec.NodeAlloc{Name: "node2", CPUs: set(0), Mem: 500, Tasks: 1,
+			GPUs: []spec.GPURef{{UUID: "GPU-0"}, {UUID: "GPU-1", Index: 1}, {UUID: "GPU-2", Index: 2}}},
+		CPUsPerNode: []uint32{1}, TasksOnNode: []uint32{1},
 		Tasks: 1, Script: []byte("#!/bin/sh\n"), GPUEnv: []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=0,1,2"},
 		Env: []byte("PATH=/bin\x00HOME=/home/alice\x00CUDA_VISIBLE_DEVICES=7\x00SLURM_JOB_ID=1\x00SLURM_ARRAY_TASK_ID=9\x00SLURM_SUBMIT_DIR=/from\x00X=a=b\x00"),
 	}
@@ -50,7 +51,7 @@ func TestBatchEnvironment(t *testing.T) {
 		}, []string{"SLURM_ARRAY_JOB_ID=113", "SLURM_ARRAY_TASK_COUNT=2", "SLURM_ARRAY_TASK_ID=3", "SLURM_ARRAY_TASK_MAX=4", "SLURM_ARRAY_TASK_MIN=3", "SLURM_ARRAY_TASK_STEP=1"}},
 		{"several nodes", func(j *Job, _ *Node) {
 			j.Nodes, j.Tasks, j.Spec.Size.TasksPerNode, j.Spec.Size.CPUsPerTask = "n[1-3]", 11, 4, 2
-			j.Alloc = []spec.NodeAlloc{{CPUs: set(0, 1, 2, 3), Tasks: 4}, {CPUs: set(0, 1, 2, 3), Tasks: 4}, {CPUs: set(0, 1, 2), Tasks: 3}}
+			j.Here, j.CPUsPerNode, j.TasksOnNode = spec.NodeAlloc{CPUs: set(0, 1, 2, 3), Tasks: 4}, []uint32{4, 4, 3}, []uint32{4, 4, 3}
 		}, []string{"SLURM_TASKS_PER_NODE=4(x2),3", "SLURM_JOB_CPUS_PER_NODE=4(x2),3", "SLURM_NNODES=3", "SLURM_NTASKS=11", "SLURM_NPROCS=11",
 			"SLURM_NTASKS_PER_NODE=4", "SLURM_CPUS_PER_TASK=2", "SLURM_CPUS_ON_NODE=4", "SLURM_NODEID=0"}},
 		{"memory by node", func(j *Job, _ *Node) { j.Spec.Size.MemPerNode = 2048 }, []string{"SLURM_MEM_PER_NODE=2048", "SLURM_MEM_PER_CPU"}},
@@ -138,15 +139,15 @@ func TestBatchConfinement(t *testing.T) {
 		fence bool
 	}{
 		{"affinity", func(_ *Job, n *Node) { n.Affinity = true }, []int32{0}, Limits{}, false},
-		{"more CPUs declared than there are", func(j *Job, n *Node) { n.Affinity, j.Alloc[0].CPUs = true, set(0, 17) }, nil, Limits{}, false},
+		{"more CPUs declared than there are", func(j *Job, n *Node) { n.Affinity, j.Here.CPUs = true, set(0, 17) }, nil, Limits{}, false},
 		{"cores", func(_ *Job, n *Node) { n.Confine.Cores = true }, []int32{0}, Limits{Cores: true}, false},
 		{"cores that nobody can enforce", func(_ *Job, n *Node) { n.Confine.Cores, n.Enforces = true, Enforces{} }, []int32{0}, Limits{}, false},
 		{"memory", func(_ *Job, n *Node) { n.Confine.RAM = true }, nil, Limits{MemoryBytes: 500 << 20}, false},
 		{"memory that nobody can enforce", func(_ *Job, n *Node) { n.Confine.RAM, n.Enforces = true, Enforces{} }, nil, Limits{}, false},
 		{"a share of memory", func(_ *Job, n *Node) { n.Confine.RAM, n.Confine.AllowedRAM = true, 15_000 }, nil, Limits{MemoryBytes: 750 << 20}, false},
-		{"the least memory", func(j *Job, n *Node) { n.Confine.RAM, n.Confine.MinRAM, j.Alloc[0].Mem = true, 30, 1 }, nil, Limits{MemoryBytes: 30 << 20}, false},
-		{"the most memory", func(j *Job, n *Node) { n.Confine.RAM, n.Confine.MaxRAM, j.Alloc[0].Mem = true, 5_000, 7_000 }, nil, Limits{MemoryBytes: 4000 << 20}, false},
-		{"no memory given", func(j *Job, n *Node) { n.Confine.RAM, j.Alloc[0].Mem = true, 0 }, nil, Limits{MemoryBytes: 8000 << 20}, false},
+		{"the least memory", func(j *Job, n *Node) { n.Confine.RAM, n.Confine.MinRAM, j.Here.Mem = true, 30, 1 }, nil, Limits{MemoryBytes: 30 << 20}, false},
+		{"the most memory", func(j *Job, n *Node) { n.Confine.RAM, n.Confine.MaxRAM, j.Here.Mem = true, 5_000, 7_000 }, nil, Limits{MemoryBytes: 4000 << 20}, false},
+		{"no memory given", func(j *Job, n *Node) { n.Confine.RAM, j.Here.Mem = true, 0 }, nil, Limits{MemoryBytes: 8000 << 20}, false},
 		{"no swap", func(_ *Job, n *Node) { n.Confine.RAM, n.Confine.Swap = true, true }, nil, Limits{MemoryBytes: 500 << 20, SwapBytes: NoSwap}, false},
 		{"some swap", func(_ *Job, n *Node) { n.Confine.RAM, n.Confine.Swap, n.Confine.AllowedSwap = true, true, 1_000 }, nil, Limits{MemoryBytes: 500 << 20, SwapBytes: 50 << 20}, false},
 		{"devices", func(_ *Job, n *Node) { n.Confine.Devices = true }, nil, Limits{}, true},

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"testing"
 
@@ -281,5 +282,39 @@ func TestSteppedClockGivesUpNoNode(t *testing.T) {
 	h.stepped(hour, now, spec.Second) // and back
 	if s := h.silent(now.Add(h.timeout() + spec.Second)); len(s) != 1 {
 		t.Error("silence after a step back is not noticed")
+	}
+}
+
+// What a node is told of a job does not grow with the job's other nodes.
+func TestLaunchOfAWideJob(t *testing.T) {
+	w := start(t)
+	s, _ := w.connect("n1")
+	<-s.out
+	w.c.deps.Identify = func(context.Context) Caller { return Caller{UID: 1000, GID: 1000, User: "alice"} }
+	id := w.submit(&apiv1.JobSpec{Name: "a"})
+	first := s.orders(t)[0].GetLaunch()
+	if h := first.GetHere(); h.GetName() != "n1" || len(h.GetCpus()) == 0 || first.GetCpusPerNode() == "" || first.GetTasksPerNode() != "1" || len(first.GetJob().GetAllocation()) != 0 {
+		t.Fatalf("the order of n1: %v", first)
+	}
+	st := w.c.View().State
+	wide := *st.JobByID(spec.JobID(id))
+	size := func(nodes int) int {
+		alloc := *wide.Alloc
+		alloc.Nodes = nil
+		for i := range nodes {
+			part := wide.Alloc.Nodes[0]
+			part.Name = fmt.Sprintf("node%04d", i)
+			alloc.Nodes = append(alloc.Nodes, part)
+		}
+		j := wide
+		j.Alloc = &alloc
+		l, err := w.c.hub.launchOrder(st, &j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return proto.Size(l)
+	}
+	if few, many := size(2), size(4000); many > few+40 {
+		t.Errorf("an order is %d bytes for 2 nodes and %d for 4000", few, many)
 	}
 }

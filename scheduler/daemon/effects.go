@@ -12,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/credentials"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // effects sends the agents what a durable batch asks of them. Every order is
@@ -93,7 +94,8 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 				return
 			}
 		}
-		l := &apiv1.Launch{Job: proto.Job, Credential: proto.Credential, Groups: proto.Groups, NodeIndex: uint32(i), Batch: i == 0 && !j.Spec.Shell}
+		l := &apiv1.Launch{Job: proto.Job, Credential: proto.Credential, Groups: proto.Groups, NodeIndex: uint32(i), Batch: i == 0 && !j.Spec.Shell,
+			Here: wire.NodeAlloc(partOf(st, j, i)), CpusPerNode: proto.CpusPerNode, TasksPerNode: proto.TasksPerNode}
 		if l.Batch {
 			l.Script, l.Environment = proto.Script, proto.Environment
 		}
@@ -101,16 +103,33 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 	}
 }
 
-// launchOrder is what all nodes of a job get.
+// partOf is what a job has of one of its nodes, less what --core-spec leaves to
+// the system there.
+func partOf(st *state.State, j *state.Job, i int) *spec.NodeAlloc {
+	a := &j.Alloc.Nodes[i]
+	n := st.NodeByID(a.ID)
+	if n == nil || j.Spec.Size.CoreSpec == 0 {
+		return a
+	}
+	part := *a
+	part.CPUs = place.ForTasks(n, a.CPUs, j.Spec)
+	return &part
+}
+
+// launchOrder is what all nodes of a job get. It does not grow with their
+// number, but for lists that are folded: each node learns its own part only,
+// so that a job of a thousand nodes does not send a thousand parts to each.
 func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) {
 	js := j.Spec
 	v := &view.View{State: st}
 	out := &apiv1.Launch{Job: wire.NewShower(v, h.c.deps.Clock.Now(), true).Job(j), Groups: js.Groups}
-	for i, a := range j.Alloc.Nodes {
-		if n := st.NodeByID(a.ID); n != nil && js.Size.CoreSpec > 0 {
-			out.Job.Allocation[i].Cpus = place.ForTasks(n, a.CPUs, js)
-		}
+	out.Job.Allocation = nil
+	cpus, tasks := make([]int64, len(j.Alloc.Nodes)), make([]int64, len(j.Alloc.Nodes))
+	for i := range j.Alloc.Nodes {
+		a := partOf(st, j, i)
+		cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
 	}
+	out.CpusPerNode, out.TasksPerNode = format.PerNode(cpus), format.PerNode(tasks)
 	var err error
 	for _, b := range [...]struct {
 		hash spec.Hash
