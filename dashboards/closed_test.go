@@ -193,6 +193,55 @@ func TestPanels(t *testing.T) {
 	}
 }
 
+// TestEveryPanelHasAMove: the table of moves and the panels are one to one,
+// and every action moves something.
+func TestEveryPanelHasAMove(t *testing.T) {
+	key := func(board, row, panel string) string { return board + " / " + row + " / " + panel }
+	moves, used, still := map[string]dashboards.Move{}, map[dashboards.Action]int{}, 0
+	for _, m := range dashboards.Moves() {
+		k := key(m.Board, m.Row, m.Panel)
+		if _, twice := moves[k]; twice {
+			t.Errorf("%s is moved twice", k)
+		}
+		moves[k] = m
+		if m.Action == "" {
+			still++
+			if len(m.Why) < 20 {
+				t.Errorf("%s is moved by nothing, and %q is no reason", k, m.Why)
+			}
+			continue
+		}
+		used[m.Action]++
+		if m.Way != dashboards.Up && m.Way != dashboards.Down {
+			t.Errorf("%s has no direction", k)
+		}
+	}
+	for _, b := range dashboards.All() {
+		for _, r := range b.Rows {
+			for _, p := range r.Panels {
+				k := key(b.UID, r.Title, p.Title)
+				if _, ok := moves[k]; !ok {
+					t.Errorf("%s has no move", k)
+				}
+				delete(moves, k)
+			}
+		}
+	}
+	for k := range moves {
+		t.Errorf("%s is moved, but there is no such panel", k)
+	}
+	listed := 0
+	for _, d := range dashboards.Actions() {
+		listed++
+		if used[d.Action] == 0 || len(d.What) < 12 {
+			t.Errorf("the action %s moves %d panels: %s", d.Action, used[d.Action], d.What)
+		}
+	}
+	if listed != len(used) || still > 4 {
+		t.Errorf("%d actions listed, %d used; %d panels that nothing moves", listed, len(used), still)
+	}
+}
+
 // TestExpand: label values mean themselves, whatever is in them, and the
 // macros become what the data sources make of them.
 func TestExpand(t *testing.T) {

@@ -51,6 +51,7 @@ func pages() []page {
 		{"internal/conffile/default.yaml", conf(confdoc.Annotated)},
 		{"docs/muster.yaml.md", conf(confdoc.Markdown)},
 		{"docs/kpis.md", func() (string, error) { return kpi.Markdown(), nil }},
+		{"docs/dashboards.md", func() (string, error) { return dashboards.Markdown(), nil }},
 		{"docs/views.md", func() (string, error) { return query.ViewsMarkdown(), nil }},
 		{"docs/metrics.md", metrics},
 		{"api/openapi.json", openAPI},

@@ -213,7 +213,11 @@ func (w *watched) eventually(what string, ok func() bool) {
 }
 
 // engine finds the process of the embedded engine; 0 while there is none.
-func (w *watched) engine() int {
+func (w *watched) engine() int { return w.process("embedded-clickhouse", "") }
+
+// process finds a process of this cluster by words of its command line; 0
+// while there is none.
+func (w *watched) process(name, also string) int {
 	w.cluster.t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -221,7 +225,7 @@ func (w *watched) engine() int {
 	}
 	for _, e := range entries {
 		data, err := os.ReadFile(e)
-		if err == nil && strings.Contains(string(data), "embedded-clickhouse") && strings.Contains(string(data), w.dir) {
+		if err == nil && strings.Contains(string(data), name) && strings.Contains(string(data), also) && strings.Contains(string(data), w.dir) {
 			pid, err := strconv.Atoi(strings.Split(e, "/")[2])
 			if err == nil {
 				return pid
@@ -229,6 +233,20 @@ func (w *watched) engine() int {
 		}
 	}
 	return 0
+}
+
+// keepDown kills the engine as often as it comes back.
+func (w *watched) keepDown(stop <-chan struct{}) {
+	for {
+		if pid := w.engine(); pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // TestAlertsFireFromRealFaults breaks a running cluster in many ways and waits
@@ -286,18 +304,7 @@ func TestAlertsFireFromRealFaults(t *testing.T) {
 	// An engine that ends is started again; one that cannot stay up is a fault.
 	stop := make(chan struct{})
 	var breaking sync.WaitGroup
-	breaking.Go(func() {
-		for {
-			if pid := w.engine(); pid > 0 {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	})
+	breaking.Go(func() { w.keepDown(stop) })
 	w.kill9("agent-node1")
 	w.await(over(slack("MusterGPUOffTheBus")), over(page("MusterGPUOffTheBus")), over(slack("MusterJobGPUIdle")), over(slack("MusterLicencesExhausted")),
 		slack("MusterNodesDown"), slack("MusterAgentDown"), slack("MusterAccountingDown"), page("MusterAccountingDown"))

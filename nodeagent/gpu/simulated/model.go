@@ -57,6 +57,7 @@ type model struct {
 	thermalNS  int64
 	powerNS    int64
 	ecc, remap int64
+	recoveries int64 // of NVLink
 }
 
 // integral adds rate × time without losing a remainder.
@@ -279,6 +280,8 @@ func (m *model) inject(uuid string, f Fault) {
 			m.note(device.Event{Kind: device.EventECC, UUID: uuid, Text: "uncorrectable memory error (simulated)"})
 		case 63, 94:
 			m.remap++
+		case 74:
+			m.recoveries++
 		case 79:
 			m.lose(uuid)
 		}

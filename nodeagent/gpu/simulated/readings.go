@@ -88,8 +88,8 @@ func (m *model) readDevice(r *device.Reading, l level) {
 	put(device.RemapFailure, 0)
 	put(device.RemapPending, min(1, m.ecc))
 	if m.fig.nvlinks > 0 {
-		put(device.NVLinkReplay, 0)
-		put(device.NVLinkRecovery, 0)
+		put(device.NVLinkReplay, m.recoveries)
+		put(device.NVLinkRecovery, m.recoveries)
 		put(device.NVLinkBandwidth, m.nvlink.whole)
 	}
 	put(device.VGPULicense, 0)
