@@ -90,7 +90,7 @@ type Config struct {
 	Cluster   string // where the dump has a column Cluster, lines of others are rejected; empty = all are taken
 	Rejected  func(Reject)
 	Now       spec.Instant
-	Batch     int // runs that are stored at once; 0 = 50,000
+	Batch     int // runs that are stored at once; 0 = 100,000
 }
 
 // Result is what an import did.
@@ -167,7 +167,7 @@ func (r *run) complete() {
 		r.Zone = time.UTC
 	}
 	if r.Batch <= 0 {
-		r.Batch = 50_000
+		r.Batch = 100_000
 	}
 	if r.Rejected == nil {
 		r.Config.Rejected = func(Reject) {}
