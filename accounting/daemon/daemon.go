@@ -60,7 +60,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Add(3)
-	go func() { defer wg.Done(); d.ingest(ctx) }()
+	go func() {
+		defer wg.Done()
+		if d.cfg.Feed != nil {
+			d.cfg.Feed(ctx, d.publish, d.note)
+			return
+		}
+		d.ingest(ctx)
+	}()
 	go func() { defer wg.Done(); d.refresh(ctx) }()
 	go func() { defer wg.Done(); d.keepSamples(ctx) }()
 	wg.Wait()

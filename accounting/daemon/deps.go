@@ -89,9 +89,13 @@ type Config struct {
 	Store  Store
 	// OpenWriter takes the lease on the ledger's accounting.
 	OpenWriter func(ctx context.Context, ledger [16]byte, cluster string) (Writer, tally.Resume, error)
-	Codec      *event.Codec
-	Clock      Clock
-	Log        *slog.Logger
+	// Feed, where it is set, stores a history that no ledger is behind, until
+	// the context ends: it tells of each position it reached, and what keeps it
+	// from going on.
+	Feed  func(ctx context.Context, stored func(tally.Position), failed func(error))
+	Codec *event.Codec
+	Clock Clock
+	Log   *slog.Logger
 	// Identity tells which ledger it is; it is asked once, when Run begins.
 	Identity func() (ledger [16]byte, cluster string)
 	// Confirm is called after every stored batch; nil = nobody asks.

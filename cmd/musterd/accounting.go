@@ -40,6 +40,12 @@ type accounting struct {
 // openAccounting prepares the store. The engine, or the server, need not be
 // there: jobs run without it, and the ledger is the buffer.
 func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
+	return s.openAccountingWith(from, nil)
+}
+
+// openAccountingWith is openAccounting for a history that something else than a
+// ledger feeds.
+func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Context, stored func(tally.Position), failed func(error))) (*accounting, error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
@@ -65,8 +71,8 @@ func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
 	}
 	identify := caller(uint32(os.Getuid()))
 	a.daemon = acctd.New(acctd.Config{
-		Source: from,
-		Store:  a.store,
+		Source: from, Feed: feed,
+		Store: a.store,
 		OpenWriter: func(ctx context.Context, ledger [16]byte, cluster string) (acctd.Writer, tally.Resume, error) {
 			return a.store.NewWriter(ctx, ledger, cluster)
 		},

@@ -112,8 +112,7 @@ func (s *server) dialController() (*mtls.Source, *grpc.ClientConn, error) {
 // accountingPages are the pages of an accounting of its own: the KPIs, and
 // whether it stores.
 func (s *server) accountingPages(l *remoteLedger) *http.ServeMux {
-	mux := http.NewServeMux()
-	src := collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.kpis, View: func() *view.View {
+	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.kpis, View: func() *view.View {
 		head, at := l.Head()
 		if head == 0 {
 			return nil
@@ -121,7 +120,12 @@ func (s *server) accountingPages(l *remoteLedger) *http.ServeMux {
 		st := state.New()
 		st.Seq, st.At, st.ClusterName = head, at, s.cluster.ClusterName
 		return &view.View{State: st}
-	}}
+	}})
+}
+
+// kpiPages are /metrics with the KPIs, and whether the store takes rows.
+func (s *server) kpiPages(src collector.Source) *http.ServeMux {
+	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", collector.AccountingHandler(src))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	ready := func(w http.ResponseWriter, _ *http.Request) {

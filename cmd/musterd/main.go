@@ -34,8 +34,9 @@ Usage:
 Roles:
   controller   ledger, scheduler, API for tools and agents, /metrics
   accounting   ledger into ClickHouse, sacct and sreport, KPIs
-  observer     /metrics of an existing Slurm, read through its commands
-  The first two run in one process by default. Apart, each may die without the other:
+  observer     /metrics of an existing Slurm, read through its commands; with accounting
+               also its history in ClickHouse, sacct, sreport, reports and KPIs of it
+  Controller and accounting run in one process by default. Apart, each may die without the other:
   accounting takes the ledger from the controller, and the tools find its
   socket through muster.yaml.
 
@@ -85,7 +86,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
-	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`, or observer")
+	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`, or observer, alone or with accounting")
 	fs.BoolVar(&o.check, "check", false, "read the configuration, print what is wrong with it, and exit")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
@@ -122,8 +123,8 @@ func command(args []string, out, errOut io.Writer) int {
 func checkRoles(roles []string) error {
 	for _, r := range roles {
 		switch {
-		case r == "observer" && len(roles) > 1:
-			return errors.New("an observer stands beside a Slurm: it is the only role of its process")
+		case r == "observer" && slices.Contains(roles, "controller"):
+			return errors.New("an observer stands beside a Slurm: no controller runs in its process, only accounting may")
 		case r != "controller" && r != "accounting" && r != "observer":
 			return fmt.Errorf("unknown role %q: controller, accounting and observer are the roles", r)
 		}
@@ -138,7 +139,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	if slices.Contains(o.roles, "observer") {
-		return observe(ctx, cfg, newLogger(cfg.Log))
+		return observe(ctx, cfg, slices.Contains(o.roles, "accounting"), newLogger(cfg.Log))
 	}
 	cluster, warnings, err := readCluster(cfg)
 	if err != nil {

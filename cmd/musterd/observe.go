@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -16,8 +17,9 @@ import (
 )
 
 // observe runs the exporter beside an existing Slurm: it reads no slurm.conf,
-// keeps no ledger and changes nothing.
-func observe(ctx context.Context, cfg *conffile.Config, log *slog.Logger) error {
+// keeps no ledger and changes nothing. With accounting it keeps the Slurm's
+// history, too.
+func observe(ctx context.Context, cfg *conffile.Config, withAccounting bool, log *slog.Logger) error {
 	opts := web.Options{ConfigFile: cfg.TLS.WebConfig, TokenFile: cfg.TLS.WebTokenFile}
 	if err := opts.Check(); err != nil {
 		return err
@@ -36,6 +38,13 @@ func observe(ctx context.Context, cfg *conffile.Config, log *slog.Logger) error 
 	g := &group{ctx: ctx, wg: sync.WaitGroup{}, errs: make(chan error, 4)}
 	defer g.wg.Wait()
 	defer cancel()
+	if withAccounting {
+		acct, err := observeAccounting(ctx, g, cfg, log)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		defer acct.close()
+	}
 	g.spawn("reader of Slurm", source.Run)
 	serveHTTP(g, l, mux, opts, log)
 	log.Info("observing a Slurm", "metrics", l.Addr().String(), "interval", time.Duration(cfg.Observe.Interval))

@@ -49,7 +49,7 @@ type Config struct {
 	Cost Cost `yaml:"cost"`
 	// What follows from what GPUs do.
 	GPU GPU `yaml:"gpu"`
-	// How musterd --role observer reads the Slurm it runs beside.
+	// How musterd --role observer, or observer,accounting, reads the Slurm it runs beside.
 	Observe Observe `yaml:"observe"`
 	// What the daemons write to standard error.
 	Log Log `yaml:"log"`
@@ -242,7 +242,14 @@ type Observe struct {
 	// Time that one command may take. What it would have shown keeps its last
 	// good value, with its age in muster_source_age_seconds.
 	Timeout spec.Span `yaml:"timeout"`
-	// Folder of squeue, sinfo, scontrol, sdiag and sshare. Empty searches PATH.
+	// With --role observer,accounting: the name under which Slurm's accounting
+	// knows the cluster. Empty keeps no history.
+	Cluster string `yaml:"cluster" example:"peer"`
+	// Time between two readings of Slurm's accounting.
+	AccountingEvery spec.Span `yaml:"accounting_every"`
+	// How much of the past the first reading brings.
+	History spec.Span `yaml:"history"`
+	// Folder of squeue, sinfo, scontrol, sdiag, sshare and sacct. Empty searches PATH.
 	Bin string `yaml:"bin" kind:"path" example:"/opt/slurm/bin"`
 }
 
@@ -269,7 +276,7 @@ func Defaults() *Config {
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
 		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, StoreScripts: "auto"},
 		GPU:        GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
-		Observe:    Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second},
+		Observe:    Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
 		Log:        Log{Level: "info", Format: "text"},
 	}
 }

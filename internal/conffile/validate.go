@@ -76,6 +76,8 @@ func (c *Config) check(v *validator) {
 	between(v, "gpu.idle_after", c.GPU.IdleAfter, 10*spec.Second, spec.Infinite, formatSpan)
 	between(v, "gpu.idle_grace", c.GPU.IdleGrace, 0, spec.Infinite, formatSpan)
 	between(v, "observe.interval", c.Observe.Interval, 5*spec.Second, spec.Hour, formatSpan)
+	between(v, "observe.accounting_every", c.Observe.AccountingEvery, 5*spec.Second, spec.Day, formatSpan)
+	between(v, "observe.history", c.Observe.History, spec.Day, 10*366*spec.Day, formatSpan)
 	between(v, "observe.timeout", c.Observe.Timeout, 1*spec.Second, 10*spec.Minute, formatSpan)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
 	between(v, "telemetry.samples_interval", c.Telemetry.SamplesInterval, spec.Second, spec.Infinite, formatSpan)
