@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -117,7 +118,12 @@ func gresOfNode(n *apiv1.NodeAlloc) string {
 		parts = append(parts, name+":"+itoa(index[t].Count())+"(IDX:"+ranges(index[t])+")")
 	}
 	for _, g := range n.GetGres() {
-		parts = append(parts, countsText([]*apiv1.Count{g}, "", ":"))
+		text := countsText([]*apiv1.Count{g}, "", ":")
+		if i := slices.IndexFunc(n.GetShares(), func(s *apiv1.GpuShare) bool { return s.GetName() == g.GetName() }); i >= 0 {
+			s := n.GetShares()[i]
+			text += "(IDX:" + itoa(s.GetIndex()) + "," + countText(s.GetN()) + "/" + countText(s.GetOf()) + ")"
+		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ",")
 }

@@ -21,7 +21,8 @@ func nodeTree(n *apiv1.NodeInfo, v *nodeView) tree.Object {
 	gpus := tree.List{}
 	for _, g := range n.GetGpus() {
 		gpus = append(gpus, tree.Object{{Key: "index", Value: g.GetIndex()}, {Key: "uuid", Value: g.GetUuid()}, {Key: "type", Value: g.GetType()},
-			{Key: "model", Value: g.GetModel()}, {Key: "memory", Value: g.GetMem()}, {Key: "allocated", Value: g.GetAllocated()}, {Key: "job_id", Value: g.GetJobId()}})
+			{Key: "model", Value: g.GetModel()}, {Key: "memory", Value: g.GetMem()}, {Key: "allocated", Value: g.GetAllocated()}, {Key: "job_id", Value: g.GetJobId()},
+			{Key: "share", Value: g.GetShare()}, {Key: "shares", Value: g.GetShares()}, {Key: "shares_used", Value: g.GetSharesUsed()}})
 	}
 	return tree.Object{
 		{Key: "architecture", Value: n.GetArch()}, {Key: "burstbuffer_network_address", Value: ""}, {Key: "boards", Value: max(n.GetBoards(), 1)},

@@ -175,7 +175,7 @@ func allocationLines(rec *record, j *apiv1.JobInfo) {
 	if len(names) > 0 {
 		parts := make([]string, len(names))
 		for i, n := range names {
-			parts[i] = n + ":" + itoa(total[n])
+			parts[i] = n + ":" + countText(total[n])
 		}
 		rec.line("JOB_GRES=" + strings.Join(parts, ","))
 	}

@@ -132,9 +132,17 @@ func countsText(list []*apiv1.Count, prefix, sep string) string {
 		if c.GetType() != "" {
 			parts[i] += sep + c.GetType()
 		}
-		parts[i] += sep + itoa(c.GetN())
+		parts[i] += sep + countText(c.GetN())
 	}
 	return strings.Join(parts, ",")
+}
+
+// countText writes an amount of a resource; one that counts bytes has a unit.
+func countText(n int64) string {
+	if n < 1<<20 {
+		return itoa(n)
+	}
+	return format.Count(n)
 }
 
 // arrayTasks writes the indices of an array's record, cut at 64 characters

@@ -21,7 +21,7 @@ import (
 func TestAdviceIsTrue(t *testing.T) {
 	given := 0
 	for _, kind := range []worldKind{{fifo: true, backfill: true}, {partitions: true}, {limits: true},
-		{apart: true, blocks: true, backfill: true}} {
+		{apart: true, blocks: true, backfill: true}, {fifo: true, backfill: true, parts: true}} {
 		rapid.Check(t, func(rt *rapid.T) {
 			w := newWorld(rt, kind)
 			for range rapid.IntRange(3, 25).Draw(rt, "steps") {

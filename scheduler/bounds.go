@@ -14,7 +14,8 @@ const (
 	maxPerTask  = 1<<16 - 1 // CPUs or tasks of one node, task or GPU
 	maxMem      = 1 << 27   // MiB: 128 TiB
 	maxGRES     = 1 << 36
-	maxEntries  = 64 // of one list
+	maxBytes    = 1 << 42 // of what a node is asked for, where that is little else: 4 TiB
+	maxEntries  = 64      // of one list
 	maxSpan     = 100 * 366 * spec.Day
 	maxSignal   = 64
 	maxPriority = 1<<32 - 3 // the two above mean something to Slurm's tools
@@ -58,12 +59,16 @@ func (d *decision) checkBounds(js *spec.JobSpec) error {
 			return spec.Refuse(b.code, fmt.Sprintf("%d %s: 0 to %d are possible", b.n, b.what, b.most))
 		}
 	}
-	for _, list := range [...][]spec.Count{s.PerNode, s.PerTask, s.PerJob, s.PerSocket} {
+	for i, list := range [...][]spec.Count{s.PerNode, s.PerTask, s.PerJob, s.PerSocket} {
+		most := int64(maxGRES)
+		if i == 0 && len(list) > 0 {
+			most = max(most, maxBytes/int64(len(list)))
+		}
 		if len(list) > maxEntries {
 			return spec.Refuse(spec.CodeInvalidGRES, fmt.Sprintf("%d kinds", len(list)))
 		}
 		for _, c := range list {
-			if c.N < 0 || c.N > maxGRES {
+			if c.N < 0 || c.N > most {
 				return spec.Refuse(spec.CodeInvalidGRES, fmt.Sprintf("%d of %s", c.N, c.Name))
 			}
 		}

@@ -170,7 +170,15 @@ func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool
 			return false
 		}
 	}
+	for i := range a.Shares {
+		if !n.TakesShare(&a.Shares[i]) {
+			return false
+		}
+	}
 	for _, c := range a.GRES {
+		if spec.Shares(c.Name) && len(a.Shares) > 0 {
+			continue // counted by device
+		}
 		if !sharedGRES(n, c) && typedAmount(n.GRES, c)-typedAmount(n.UsedGRES, c) < c.N {
 			return false
 		}
@@ -196,7 +204,7 @@ func sharedGRES(n *state.Node, c spec.Count) bool {
 func gpuFree(n *state.Node, uuid string) bool {
 	for i := range n.GPUs {
 		if n.GPUs[i].UUID == uuid {
-			return !n.UsedGPU.Has(i)
+			return n.FreeWhole(i)
 		}
 	}
 	return false

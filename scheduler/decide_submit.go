@@ -11,6 +11,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // submit checks a job against everything that is known now, fills its
@@ -256,6 +257,9 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 			}
 		}
 	}
+	if err := checkShares(js); err != nil {
+		return err
+	}
 	for _, l := range js.Licenses {
 		if l.N <= 0 || l.N > d.t.LicenseTotal(l.Name) {
 			return spec.Refuse(spec.CodeInvalidLicense, "")
@@ -269,6 +273,30 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 	}
 	if js.Size.MaxNodes > 0 && js.Size.MaxNodes < js.Size.MinNodes {
 		return spec.Refuse(spec.CodeNodeCountInvalid, "")
+	}
+	return nil
+}
+
+// checkShares refuses requests for parts of GPUs that mean nothing: a job has
+// GPUs or parts of them, of one kind, and a part is of one GPU of each node.
+func checkShares(js *spec.JobSpec) error {
+	name := ""
+	for i, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob, js.Size.PerSocket} {
+		for _, c := range list {
+			switch {
+			case !spec.Shares(c.Name) || c.N == 0:
+				continue
+			case i > 1:
+				return spec.Refuse(spec.CodeInvalidGRES, c.Name+" is a part of one GPU of each node: ask for it with --gres")
+			case name != "":
+				return spec.Refuse(spec.CodeInvalidGRES, name+" and "+c.Name+" in one request: it is for a part of one GPU of each node")
+			}
+			name = c.Name
+		}
+	}
+	d := place.Demand{PerNode: js.Size.PerNode, PerTask: js.Size.PerTask, PerJob: js.Size.PerJob}
+	if name != "" && (d.WantsGPU() || js.Size.CPUsPerGPU > 0 || js.Size.MemPerGPU > 0 || js.Size.TasksPerGPU > 0) {
+		return spec.Refuse(spec.CodeInvalidGRES, "a job has whole GPUs or a part of one ("+name+"), not both")
 	}
 	return nil
 }
@@ -336,11 +364,16 @@ func (d *decision) partitionFit(js *spec.JobSpec, p *state.Partition, dem *place
 		if tasks > 0 {
 			return nil
 		}
-		worst = lack
+		if lack.What != worst.What || lack.Free > worst.Free {
+			worst = lack
+		}
 		onlyMem = onlyMem && lack.What == "mem"
 	}
 	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
 	e.Reason = &spec.Reason{Code: spec.ReasonBadConstraints, TRES: worst.What, Limit: worst.Free, Asked: worst.Need, Subject: "partition/" + p.Spec.Name}
+	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok && spec.Shares(name) {
+		e.Prefix = fmt.Sprintf("%s of %s are asked for, and no GPU has more than %s", format.Count(worst.Need), name, format.Count(worst.Free))
+	}
 	if onlyMem && worst.What != "" {
 		e.Prefix = "Memory specification can not be satisfied"
 	}

@@ -63,6 +63,7 @@ func (w *world) judgeAlloc(before *state.State, j *state.Job, s *scheduler.Start
 				w.rt.Fatalf("job %d has %d of %d GPUs on %s", j.ID, countGPUs(a, c.Type), c.N, a.Name)
 			}
 		}
+		judgeShare(w, j, a)
 		if sz.MemPerNode > 0 && a.Mem < sz.MemPerNode {
 			w.rt.Fatalf("job %d has %d of %d MiB on %s", j.ID, a.Mem, sz.MemPerNode, a.Name)
 		}
@@ -87,6 +88,28 @@ func (w *world) judgeAlloc(before *state.State, j *state.Job, s *scheduler.Start
 		if int64(got) < c.N {
 			w.rt.Fatalf("job %d asked for %d GPUs and got %d", j.ID, c.N, got)
 		}
+	}
+}
+
+// judgeShare: what a job asked for of a device it has of one device, and of
+// the node's others nothing; what it counts as is that.
+func judgeShare(w *world, j *state.Job, a *spec.NodeAlloc) {
+	w.rt.Helper()
+	var want, counted int64
+	for _, c := range j.Spec.Size.PerNode {
+		if spec.Shares(c.Name) {
+			want += c.N
+		}
+	}
+	for _, c := range a.GRES {
+		if spec.Shares(c.Name) {
+			counted += c.N
+		}
+	}
+	switch {
+	case want == 0 && len(a.Shares) == 0 && counted == 0:
+	case want == 0 || len(a.Shares) != 1 || a.Shares[0].N != want || counted != want || len(a.GPUs) > 0:
+		w.rt.Fatalf("job %d asked for %d shards and has %v, counted as %d, with %d GPUs on %s", j.ID, want, a.Shares, counted, len(a.GPUs), a.Name)
 	}
 }
 

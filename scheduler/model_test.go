@@ -339,6 +339,7 @@ func TestPromisesAreKept(t *testing.T) {
 	}{
 		{"even", worldKind{fifo: true, backfill: true, depth: 1000}},
 		{"any", worldKind{fifo: true, backfill: true, odd: true, depth: 1000}},
+		{"parts", worldKind{fifo: true, backfill: true, odd: true, parts: true, depth: 1000}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) { keepPromises(newWorld(rt, k.kind)) })

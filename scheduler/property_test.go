@@ -31,6 +31,8 @@ func TestRandomWorlds(t *testing.T) {
 		{"all", worldKind{odd: true, partitions: true, limits: true}},
 		{"apart", worldKind{odd: true, apart: true, blocks: true}},
 		{"share", worldKind{odd: true, share: true, partitions: true}},
+		{"parts", worldKind{odd: true, parts: true}},
+		{"parts all", worldKind{odd: true, parts: true, partitions: true, limits: true, preempt: true, reserve: true}},
 		{"shallow", worldKind{odd: true, depth: 2}},
 	} {
 		t.Run(k.name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func runTime(s *session, j *state.Job) spec.Span {
 func (s *session) where(j *state.Job) string {
 	gpus := false
 	for i := range j.Alloc.Nodes {
-		gpus = gpus || len(j.Alloc.Nodes[i].GPUs) > 0
+		gpus = gpus || len(j.Alloc.Nodes[i].GPUs)+len(j.Alloc.Nodes[i].Shares) > 0
 	}
 	if !gpus {
 		return hostlist.Fold(j.Alloc.NodeNames())
@@ -76,7 +76,14 @@ func (s *session) where(j *state.Job) string {
 		for _, g := range j.Alloc.Nodes[i].GPUs {
 			set = set.Set(int(g.Index))
 		}
-		parts = append(parts, fmt.Sprintf("%s(gpu %s)", j.Alloc.Nodes[i].Name, ranges(set)))
+		var held []string
+		if !set.Empty() || len(j.Alloc.Nodes[i].Shares) == 0 {
+			held = append(held, "gpu "+ranges(set))
+		}
+		for _, g := range j.Alloc.Nodes[i].Shares {
+			held = append(held, fmt.Sprintf("%d/%d %s of gpu %d", g.N, g.Of, g.Name, g.Index))
+		}
+		parts = append(parts, fmt.Sprintf("%s(%s)", j.Alloc.Nodes[i].Name, strings.Join(held, ", ")))
 	}
 	return strings.Join(parts, ",")
 }

@@ -38,6 +38,7 @@ type worldKind struct {
 	blocks     bool // blocks of two nodes, segments
 	apart      bool // jobs that keep others off their nodes
 	share      bool // CPUs that several jobs are on
+	parts      bool // parts of GPUs
 	depth      uint32
 }
 
@@ -75,7 +76,7 @@ func (w *world) names() []string {
 }
 
 func (w *world) config() *spec.Config {
-	c := &spec.Config{ClusterName: "test", GresTypes: []string{"gpu", "nic"}}
+	c := &spec.Config{ClusterName: "test", GresTypes: []string{"gpu", "nic", "shard"}}
 	c.Sched = spec.SchedConfig{Backfill: w.kind.backfill || !w.chance("builtin", 8), Memory: !w.chance("no memory", 6), Cores: w.chance("cores", 3), BFMaxJobTest: w.kind.depth,
 		ArrayResv: uint32(w.n("array resv", 1, 5))}
 	if !w.kind.backfill && w.chance("firm", 3) {
@@ -112,6 +113,9 @@ func (w *world) config() *spec.Config {
 		if w.kind.odd {
 			n.GRES = append(n.GRES, spec.GRESSpec{Name: "nic", N: int64(w.n("nics", 0, 2)), NoConsume: w.chance("no consume", 3)})
 		}
+		if w.kind.parts {
+			n.GRES = append(n.GRES, w.shards(n.GRES)...)
+		}
 		if w.kind.choosy {
 			n.Features = w.features()
 		}
@@ -141,6 +145,20 @@ func (w *world) config() *spec.Config {
 			State: spec.PartitionUp, MaxCPUsPerNode: int64(w.n("cap", 0, 3)), QOS: pick(w, "part qos", "", "tight")})
 	}
 	return c
+}
+
+// shards draws how the GPUs of a node are shared.
+func (w *world) shards(gres []spec.GRESSpec) []spec.GRESSpec {
+	gpus := int64(0)
+	for _, g := range gres {
+		if g.Name == "gpu" {
+			gpus += g.N
+		}
+	}
+	if gpus == 0 || w.chance("not shared", 4) {
+		return nil
+	}
+	return []spec.GRESSpec{{Name: "shard", N: gpus*2 + int64(w.n("more shards", 0, 3)), Flags: pick(w, "sharing", "", "one_sharing")}}
 }
 
 // policy adds users, accounts and QOS with limits.
@@ -192,6 +210,9 @@ func (w *world) request() *spec.JobSpec {
 		default:
 			sz.PerNode = append(sz.PerNode, c)
 		}
+	}
+	if w.kind.parts && len(sz.PerNode)+len(sz.PerTask)+len(sz.PerJob) == 0 {
+		sz.PerNode = append(sz.PerNode, spec.Count{Name: "shard", N: int64(w.n("shards", 1, 3))})
 	}
 	js.Time.Limit = spec.Span(w.n("minutes", 0, 12)) * 5 * spec.Minute
 	if w.kind.odd {

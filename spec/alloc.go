@@ -36,6 +36,8 @@ type NodeAlloc struct {
 	GPUs  []GPURef `cbor:"5,keyasint,omitempty"`
 	GRES  []Count  `cbor:"6,keyasint,omitempty"` // other generic resources, by count
 	Tasks uint32   `cbor:"7,keyasint,omitempty"`
+	// Shares are the parts of devices behind the counts of sharing resources.
+	Shares []GPUShare `cbor:"8,keyasint,omitempty"`
 }
 
 // GPURef names an allocated device: its UUID is the fact, index and type save
@@ -44,6 +46,17 @@ type GPURef struct {
 	UUID  string `cbor:"1,keyasint"`
 	Index uint32 `cbor:"2,keyasint"`
 	Type  string `cbor:"3,keyasint,omitempty"`
+}
+
+// ShareOf is how much of a sharing resource the parts of devices are together.
+func (n *NodeAlloc) ShareOf(name string) int64 {
+	var sum int64
+	for i := range n.Shares {
+		if n.Shares[i].Name == name {
+			sum += n.Shares[i].N
+		}
+	}
+	return sum
 }
 
 // NodeNames lists the allocated nodes in order.

@@ -237,6 +237,8 @@ type SchedConfig struct {
 	Firm uint32 `cbor:"44,keyasint,omitempty"`
 	// SwitchWait is the longest that a job waits for --switches; 0 = 5 minutes.
 	SwitchWait Span `cbor:"45,keyasint,omitempty"`
+	// LeastShared takes parts of GPUs of the emptiest device (LL_SHARED_GRES).
+	LeastShared bool `cbor:"46,keyasint,omitempty"`
 }
 
 // Enforce is AccountingStorageEnforce.

@@ -1,5 +1,7 @@
 package spec
 
+import "strings"
+
 // NodeSpec is a node as the configuration describes it.
 type NodeSpec struct {
 	Name           string     `cbor:"1,keyasint"`
@@ -34,6 +36,16 @@ type GRESSpec struct {
 	Flags string `cbor:"7,keyasint,omitempty"`
 	// NoConsume: any number of jobs may use it at once.
 	NoConsume bool `cbor:"8,keyasint,omitempty"`
+}
+
+// HasFlag tells whether Flags of gres.conf names a flag.
+func (g *GRESSpec) HasFlag(name string) bool {
+	for f := range strings.SplitSeq(g.Flags, ",") {
+		if strings.EqualFold(strings.TrimSpace(f), name) {
+			return true
+		}
+	}
+	return false
 }
 
 // GPU is one device that can be allocated: the UUID is its identity, the index

@@ -151,6 +151,9 @@ type GpuInfo struct {
 	Links         []int32                `protobuf:"varint,14,rep,packed,name=links,proto3" json:"links,omitempty"`
 	Cpus          []uint64               `protobuf:"varint,15,rep,packed,name=cpus,proto3" json:"cpus,omitempty"`
 	Parent        string                 `protobuf:"bytes,16,opt,name=parent,proto3" json:"parent,omitempty"`
+	Share         string                 `protobuf:"bytes,17,opt,name=share,proto3" json:"share,omitempty"`                              // what it can be held in parts of: shard, mps, vram; empty: only whole
+	Shares        int64                  `protobuf:"varint,18,opt,name=shares,proto3" json:"shares,omitempty"`                           // how many parts there are
+	SharesUsed    int64                  `protobuf:"varint,19,opt,name=shares_used,json=sharesUsed,proto3" json:"shares_used,omitempty"` // how many of them jobs hold
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +300,27 @@ func (x *GpuInfo) GetParent() string {
 		return x.Parent
 	}
 	return ""
+}
+
+func (x *GpuInfo) GetShare() string {
+	if x != nil {
+		return x.Share
+	}
+	return ""
+}
+
+func (x *GpuInfo) GetShares() int64 {
+	if x != nil {
+		return x.Shares
+	}
+	return 0
+}
+
+func (x *GpuInfo) GetSharesUsed() int64 {
+	if x != nil {
+		return x.SharesUsed
+	}
+	return 0
 }
 
 type NodeInfo struct {
@@ -4052,7 +4076,7 @@ var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\rcluster.proto\x12\tmuster.v1\x1a\tjob.proto\"\xeb\x02\n" +
+	"\rcluster.proto\x12\tmuster.v1\x1a\tjob.proto\"\xba\x03\n" +
 	"\aGpuInfo\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04uuid\x18\x02 \x01(\tR\x04uuid\x12\x12\n" +
@@ -4070,7 +4094,11 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04numa\x18\r \x01(\x05R\x04numa\x12\x14\n" +
 	"\x05links\x18\x0e \x03(\x05R\x05links\x12\x12\n" +
 	"\x04cpus\x18\x0f \x03(\x04R\x04cpus\x12\x16\n" +
-	"\x06parent\x18\x10 \x01(\tR\x06parent\"\xe8\n" +
+	"\x06parent\x18\x10 \x01(\tR\x06parent\x12\x14\n" +
+	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
+	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
+	"\vshares_used\x18\x13 \x01(\x03R\n" +
+	"sharesUsed\"\xe8\n" +
 	"\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +

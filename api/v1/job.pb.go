@@ -147,7 +147,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22, 0}
+	return file_job_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -1739,6 +1739,93 @@ func (x *GpuRef) GetType() string {
 	return ""
 }
 
+// GpuShare is a part of a device.
+type GpuShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // shard, mps, vram
+	N             int64                  `protobuf:"varint,5,opt,name=n,proto3" json:"n,omitempty"`
+	Of            int64                  `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"` // parts that the device had
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuShare) Reset() {
+	*x = GpuShare{}
+	mi := &file_job_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuShare) ProtoMessage() {}
+
+func (x *GpuShare) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuShare.ProtoReflect.Descriptor instead.
+func (*GpuShare) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GpuShare) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *GpuShare) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *GpuShare) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *GpuShare) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GpuShare) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *GpuShare) GetOf() int64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
 type NodeAlloc struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1748,13 +1835,14 @@ type NodeAlloc struct {
 	Gres          []*Count               `protobuf:"bytes,5,rep,name=gres,proto3" json:"gres,omitempty"`
 	Tasks         uint32                 `protobuf:"varint,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"` // given back
+	Shares        []*GpuShare            `protobuf:"bytes,8,rep,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeAlloc) Reset() {
 	*x = NodeAlloc{}
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1855,7 @@ func (*NodeAlloc) ProtoMessage() {}
 
 func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1869,7 @@ func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeAlloc.ProtoReflect.Descriptor instead.
 func (*NodeAlloc) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{13}
+	return file_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NodeAlloc) GetName() string {
@@ -1831,6 +1919,13 @@ func (x *NodeAlloc) GetDone() bool {
 		return x.Done
 	}
 	return false
+}
+
+func (x *NodeAlloc) GetShares() []*GpuShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
 }
 
 // JobInfo is a job as squeue and scontrol show it.
@@ -1894,7 +1989,7 @@ type JobInfo struct {
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2002,7 @@ func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2016,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{14}
+	return file_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobInfo) GetUid() uint64 {
@@ -2304,7 +2399,7 @@ type StepInfo struct {
 
 func (x *StepInfo) Reset() {
 	*x = StepInfo{}
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2412,7 @@ func (*StepInfo) ProtoMessage() {}
 
 func (x *StepInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2426,7 @@ func (x *StepInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepInfo.ProtoReflect.Descriptor instead.
 func (*StepInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{15}
+	return file_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StepInfo) GetStepId() int32 {
@@ -2410,7 +2505,7 @@ type JobFilter struct {
 
 func (x *JobFilter) Reset() {
 	*x = JobFilter{}
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2518,7 @@ func (*JobFilter) ProtoMessage() {}
 
 func (x *JobFilter) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2532,7 @@ func (x *JobFilter) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobFilter.ProtoReflect.Descriptor instead.
 func (*JobFilter) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{16}
+	return file_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobFilter) GetJobs() []string {
@@ -2527,7 +2622,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2635,7 @@ func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2649,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{17}
+	return file_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsRequest) GetFilter() *JobFilter {
@@ -2583,7 +2678,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2691,7 @@ func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2705,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{18}
+	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -2654,7 +2749,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2762,7 @@ func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2776,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{19}
+	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelRequest) GetFilter() *JobFilter {
@@ -2730,7 +2825,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2838,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2852,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20}
+	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobResult) GetJob() string {
@@ -2790,7 +2885,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +2898,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2912,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{21}
+	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -2838,7 +2933,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +2946,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +2960,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -2898,7 +2993,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3006,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3020,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -2957,7 +3052,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3065,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2984,7 +3079,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -3094,7 +3189,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3202,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3216,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -3229,7 +3324,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3337,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3351,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -3306,7 +3401,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3414,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3428,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Advice) GetChange() string {
@@ -3369,7 +3464,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3477,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3491,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -3438,7 +3533,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3546,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3560,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -3663,7 +3758,14 @@ const file_job_proto_rawDesc = "" +
 	"\x06GpuRef\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
-	"\x04type\x18\x03 \x01(\tR\x04type\"\xbc\x01\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\"z\n" +
+	"\bGpuShare\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\f\n" +
+	"\x01n\x18\x05 \x01(\x03R\x01n\x12\x0e\n" +
+	"\x02of\x18\x06 \x01(\x03R\x02of\"\xe9\x01\n" +
 	"\tNodeAlloc\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04cpus\x18\x02 \x03(\x04R\x04cpus\x12\x10\n" +
@@ -3671,7 +3773,8 @@ const file_job_proto_rawDesc = "" +
 	"\x04gpus\x18\x04 \x03(\v2\x11.muster.v1.GpuRefR\x04gpus\x12$\n" +
 	"\x04gres\x18\x05 \x03(\v2\x10.muster.v1.CountR\x04gres\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
-	"\x04done\x18\a \x01(\bR\x04done\"\xd8\f\n" +
+	"\x04done\x18\a \x01(\bR\x04done\x12+\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xd8\f\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3879,7 +3982,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -3896,24 +3999,25 @@ var file_job_proto_goTypes = []any{
 	(*Error)(nil),                // 12: muster.v1.Error
 	(*Reason)(nil),               // 13: muster.v1.Reason
 	(*GpuRef)(nil),               // 14: muster.v1.GpuRef
-	(*NodeAlloc)(nil),            // 15: muster.v1.NodeAlloc
-	(*JobInfo)(nil),              // 16: muster.v1.JobInfo
-	(*StepInfo)(nil),             // 17: muster.v1.StepInfo
-	(*JobFilter)(nil),            // 18: muster.v1.JobFilter
-	(*ListJobsRequest)(nil),      // 19: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),        // 20: muster.v1.ListJobsReply
-	(*CancelRequest)(nil),        // 21: muster.v1.CancelRequest
-	(*JobResult)(nil),            // 22: muster.v1.JobResult
-	(*JobResults)(nil),           // 23: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 24: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 25: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 26: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 27: muster.v1.WhyReply
-	(*NodeVerdict)(nil),          // 28: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 29: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 30: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 31: muster.v1.WatchJobRequest
-	nil,                          // 32: muster.v1.ControlJobsRequest.ChangesEntry
+	(*GpuShare)(nil),             // 15: muster.v1.GpuShare
+	(*NodeAlloc)(nil),            // 16: muster.v1.NodeAlloc
+	(*JobInfo)(nil),              // 17: muster.v1.JobInfo
+	(*StepInfo)(nil),             // 18: muster.v1.StepInfo
+	(*JobFilter)(nil),            // 19: muster.v1.JobFilter
+	(*ListJobsRequest)(nil),      // 20: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),        // 21: muster.v1.ListJobsReply
+	(*CancelRequest)(nil),        // 22: muster.v1.CancelRequest
+	(*JobResult)(nil),            // 23: muster.v1.JobResult
+	(*JobResults)(nil),           // 24: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 25: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 26: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 27: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 28: muster.v1.WhyReply
+	(*NodeVerdict)(nil),          // 29: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 30: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 31: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 32: muster.v1.WatchJobRequest
+	nil,                          // 33: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -3935,34 +4039,35 @@ var file_job_proto_depIdxs = []int32{
 	13, // 16: muster.v1.Error.reason:type_name -> muster.v1.Reason
 	14, // 17: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
 	2,  // 18: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
-	5,  // 19: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
-	6,  // 20: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	13, // 21: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
-	3,  // 22: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
-	3,  // 23: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
-	15, // 24: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
-	17, // 25: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
-	3,  // 26: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
-	18, // 27: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	16, // 28: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	18, // 29: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	12, // 30: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	22, // 31: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 32: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	32, // 33: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	16, // 34: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	13, // 35: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	28, // 36: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	16, // 37: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	29, // 38: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	30, // 39: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	26, // 40: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	13, // 41: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	15, // 19: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
+	5,  // 20: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
+	6,  // 21: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	13, // 22: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
+	3,  // 23: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
+	3,  // 24: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
+	16, // 25: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
+	18, // 26: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
+	3,  // 27: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
+	19, // 28: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
+	17, // 29: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	19, // 30: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	12, // 31: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	23, // 32: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 33: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	33, // 34: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	17, // 35: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	13, // 36: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	29, // 37: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	17, // 38: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	30, // 39: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	31, // 40: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	27, // 41: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	13, // 42: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -3978,7 +4083,7 @@ func file_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

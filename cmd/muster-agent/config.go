@@ -130,7 +130,8 @@ func (s *settings) planNode() plan.Node {
 	file, limits := s.cluster.File, &s.cluster.Config.Limits
 	n := plan.Node{
 		Name: s.node.Name, Host: s.host.Hostname, Cluster: s.cluster.Config.ClusterName, SlurmConf: s.slurmConf, MemoryMiB: s.host.RealMemoryMiB,
-		Append: limits.JobFileAppend, Affinity: file.Agent.TaskAffinity, Parts: map[string]plan.MemoryDefault{},
+		MPSEach: mpsEach(s.node.GRES),
+		Append:  limits.JobFileAppend, Affinity: file.Agent.TaskAffinity, Parts: map[string]plan.MemoryDefault{},
 		Memory: plan.MemoryDefault{PerCPU: limits.DefMemPerCPU, PerNode: limits.DefMemPerNode, PerGPU: limits.DefMemPerGPU},
 	}
 	for i := range s.cluster.Config.Partitions {
@@ -203,13 +204,25 @@ func (s *settings) inventory(found host.Inventory) spec.Inventory {
 	return inv
 }
 
+// mpsEach tells that several GPUs of a node may be shared by MPS at a time.
+func mpsEach(gres []spec.GRESSpec) bool {
+	return slices.ContainsFunc(gres, func(g spec.GRESSpec) bool { return g.Name == "mps" && g.HasFlag("all_sharing") })
+}
+
 // declaredGPUs are the GPUs of the node's line, for the provider that
 // simulates them where there are no real ones.
 func declaredGPUs(n *spec.NodeSpec) ([]simulated.Declared, error) {
 	var out []simulated.Declared
+	var instances []string
 	for i := range n.GRES {
 		g := &n.GRES[i]
 		if g.Name != "gpu" {
+			continue
+		}
+		if simulated.IsProfile(g.Type) {
+			for range g.N {
+				instances = append(instances, g.Type)
+			}
 			continue
 		}
 		d := simulated.Declared{Type: g.Type, Count: int(g.N)}
@@ -245,7 +258,7 @@ func declaredGPUs(n *spec.NodeSpec) ([]simulated.Declared, error) {
 		}
 		out = append(out, d)
 	}
-	return out, nil
+	return append(out, simulated.Partitioned(instances)...), nil
 }
 
 // controllers are the addresses to try, in order: a path is a unix socket.

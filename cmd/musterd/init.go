@@ -17,6 +17,8 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/telemetry/host"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 const initUsage = `muster init makes what a new cluster needs: muster.yaml, slurm.conf (unless
@@ -38,7 +40,7 @@ type setup struct {
 	dir, cluster    string
 	nodes           int
 	cpus, gpus, mem int64
-	gpuType         string
+	gpuType, share  string
 	basePort        int
 	hosts           []string
 	extra           []string
@@ -56,6 +58,7 @@ func initCommand(args []string, out, errOut io.Writer) int {
 	fl.Int64Var(&o.mem, "mem", 16000, "memory of each declared node in `MiB`")
 	fl.Int64Var(&o.gpus, "gpus", 0, "GPUs of each declared node, simulated where there is no real one")
 	fl.StringVar(&o.gpuType, "gpu-type", "", "GPU `type` of each declared node")
+	fl.StringVar(&o.share, "share", "", "what each GPU can be held in parts of: shard:8, mps:100 or vram:80G (`name:count`)")
 	fl.IntVar(&o.basePort, "port", 6817, "first `port`: API, then REST at +3; metrics stay on 8080 unless this is changed")
 	fl.StringSliceVar(&o.hosts, "host", nil, "further `names` and addresses of this controller, for its certificate")
 	fl.StringArrayVar(&o.extra, "conf", nil, "`line` to add to slurm.conf, for example --conf 'MinJobAge=60' (repeatable)")
@@ -182,8 +185,12 @@ func (o *setup) slurmConf(hostname string) ([]byte, error) {
 		if o.gpuType != "" {
 			typ = o.gpuType + ":"
 		}
-		fmt.Fprintf(&b, "GresTypes=gpu\nAccountingStorageTRES=gres/gpu\n")
-		line += fmt.Sprintf(" Gres=gpu:%s%d", typ, o.gpus)
+		types, tres, shares, err := o.shares()
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "GresTypes=gpu%s\nAccountingStorageTRES=gres/gpu%s\n", types, tres)
+		line += fmt.Sprintf(" Gres=gpu:%s%d%s", typ, o.gpus, shares)
 	}
 	for _, e := range o.extra {
 		fmt.Fprintln(&b, e)
@@ -195,6 +202,19 @@ func (o *setup) slurmConf(hostname string) ([]byte, error) {
 	}
 	fmt.Fprintf(&b, "PartitionName=%s Nodes=ALL Default=YES MaxTime=7-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=500 State=UP\n", part)
 	return b.Bytes(), nil
+}
+
+// shares is what --share adds to GresTypes, AccountingStorageTRES and Gres.
+func (o *setup) shares() (types, tres, gres string, err error) {
+	if o.share == "" {
+		return "", "", "", nil
+	}
+	name, each, _ := strings.Cut(o.share, ":")
+	n, err := format.ParseCount(each)
+	if err != nil || n <= 0 || !spec.Shares(name) {
+		return "", "", "", fmt.Errorf("--share=%s: want shard, mps or vram and how much of it each GPU has, as in shard:8, mps:100, vram:80G", o.share)
+	}
+	return "," + name, ",gres/" + name, "," + name + ":" + format.Count(n*int64(o.gpus)), nil
 }
 
 // writeNew writes a file that does not exist; false when it does.

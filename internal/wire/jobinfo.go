@@ -127,6 +127,9 @@ func NodeAlloc(n *spec.NodeAlloc) *apiv1.NodeAlloc {
 	for _, g := range n.GPUs {
 		out.Gpus = append(out.Gpus, &apiv1.GpuRef{Uuid: g.UUID, Index: g.Index, Type: g.Type})
 	}
+	for _, g := range n.Shares {
+		out.Shares = append(out.Shares, &apiv1.GpuShare{Uuid: g.UUID, Index: g.Index, Type: g.Type, Name: g.Name, N: g.N, Of: g.Of})
+	}
 	return out
 }
 

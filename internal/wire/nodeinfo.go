@@ -58,6 +58,9 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		if g.Allocated = n.UsedGPU.Has(i); g.Allocated {
 			g.JobUid, g.JobId = holder(st, n, n.GPUs[i].UUID)
 		}
+		if share := n.ShareAt(i); share.N > 0 {
+			g.Share, g.Shares, g.SharesUsed = share.Name, share.N, n.ShareUsed(i)
+		}
 		out.Gpus = append(out.Gpus, g)
 	}
 	for i := range n.Faults {
@@ -104,48 +107,6 @@ func GPU(g *spec.GPU) *apiv1.GpuInfo {
 func ToGPU(g *apiv1.GpuInfo) spec.GPU {
 	return spec.GPU{Index: g.GetIndex(), UUID: g.GetUuid(), Type: g.GetType(), Minor: g.GetMinor(), PCI: g.GetPci(), Model: g.GetModel(),
 		Mem: g.GetMem(), NUMA: g.GetNuma(), Path: g.GetPath(), Parent: g.GetParent(), Links: g.GetLinks(), CPUs: g.GetCpus(), Provider: g.GetProvider()}
-}
-
-// GRESText writes declared GRES as Slurm does: gpu:h100:8,nic:1.
-func GRESText(list []spec.GRESSpec) string {
-	parts := make([]string, len(list))
-	for i, g := range list {
-		parts[i] = g.Name
-		if g.Type != "" {
-			parts[i] += ":" + g.Type
-		}
-		parts[i] += fmt.Sprintf(":%d", g.N)
-	}
-	return strings.Join(parts, ",")
-}
-
-// gresUsed writes GRES in use as Slurm does: gpu:h100:2(IDX:0-1).
-func gresUsed(n *state.Node) string {
-	var parts []string
-	for _, g := range n.Spec.GRES {
-		if g.Name != "gpu" {
-			used := int64(0)
-			for _, u := range n.UsedGRES {
-				if u.Name == g.Name && u.Type == g.Type {
-					used = u.N
-				}
-			}
-			parts = append(parts, fmt.Sprintf("%s:%d", g.Name, used))
-			continue
-		}
-		var idx spec.Bitset
-		for i := range n.GPUs {
-			if n.UsedGPU.Has(i) && (g.Type == "" || n.GPUs[i].Type == g.Type) {
-				idx = idx.Set(int(n.GPUs[i].Index))
-			}
-		}
-		typ := ""
-		if g.Type != "" {
-			typ = ":" + g.Type
-		}
-		parts = append(parts, fmt.Sprintf("gpu%s:%d(IDX:%s)", typ, idx.Count(), Indices(idx)))
-	}
-	return strings.Join(parts, ",")
 }
 
 // Indices writes a set as ranges, N/A when it is empty: 0-3,7.

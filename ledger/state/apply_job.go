@@ -398,8 +398,14 @@ func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
 	}
 	for k, g := range a.GPUs {
 		i := n.gpuAt(g.UUID)
-		if i < 0 || n.UsedGPU.Has(i) || slices.ContainsFunc(a.GPUs[:k], func(h spec.GPURef) bool { return h.UUID == g.UUID }) {
+		if i < 0 || !n.FreeWhole(i) || slices.ContainsFunc(a.GPUs[:k], func(h spec.GPURef) bool { return h.UUID == g.UUID }) {
 			return contradiction("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", g.UUID, a.Name, j.UID)
+		}
+	}
+	for k := range a.Shares {
+		g := &a.Shares[k]
+		if !n.TakesShare(g) || slices.ContainsFunc(a.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID }) || !apart(a.Shares[:k], g, n.ShareAt(n.gpuAt(g.UUID)).One) {
+			return contradiction("%d %s of GPU %s of node %s are not there for job uid %d", g.N, g.Name, g.UUID, a.Name, j.UID)
 		}
 	}
 	n.take(a, j.Alloc.Share > 0)
@@ -410,6 +416,12 @@ func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
 	n.Jobs = slices.Insert(slices.Clone(n.Jobs), i, j.UID)
 	s.putNode(&n)
 	return nil
+}
+
+// apart tells whether a further part of a device goes with those before it:
+// it is of another device, unless only one may be shared.
+func apart(before []spec.GPUShare, g *spec.GPUShare, one bool) bool {
+	return !slices.ContainsFunc(before, func(h spec.GPUShare) bool { return h.UUID == g.UUID || one })
 }
 
 // tally changes what the tasks of a job's array have in common.

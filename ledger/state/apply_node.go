@@ -43,12 +43,13 @@ func (n *Node) capacity() {
 	if n.Inv != nil {
 		n.GPUs = n.Inv.GPUs[:min(int64(len(n.Inv.GPUs)), declared)]
 	}
+	n.Shares = n.Spec.SharesOf(n.GPUs)
 }
 
 // measure recomputes capacity and, from the allocations of its jobs, use.
 func (s *State) measure(n *Node) *Node {
 	n.capacity()
-	n.UsedCPU, n.SharedCPU, n.UsedMem, n.UsedGPU, n.UsedGRES = nil, nil, 0, nil, nil
+	n.UsedCPU, n.SharedCPU, n.UsedMem, n.UsedGPU, n.UsedGRES, n.UsedShare = nil, nil, 0, nil, nil, nil
 	for _, uid := range n.Jobs {
 		j := s.Job(uid)
 		for i := range j.Alloc.Nodes {
@@ -74,7 +75,7 @@ func (n *Node) over(c *spec.Config) string {
 			return over
 		}
 	}
-	return ""
+	return n.overShares()
 }
 
 // overBy is over, for what one allocation takes part in.
@@ -89,6 +90,9 @@ func (n *Node) overBy(a *spec.NodeAlloc, c *spec.Config) string {
 		if g.N <= 0 {
 			return fmt.Sprintf("%d of %s", g.N, g.Name)
 		}
+		if len(a.Shares) > 0 && spec.Shares(g.Name) && a.ShareOf(g.Name) != countOf(a.GRES, g.Name) {
+			return fmt.Sprintf("%d of %s, of devices %d", g.N, g.Name, a.ShareOf(g.Name))
+		}
 		if over := n.overGRES(g.Name, g.Type); over != "" {
 			return over
 		}
@@ -96,7 +100,25 @@ func (n *Node) overBy(a *spec.NodeAlloc, c *spec.Config) string {
 	return ""
 }
 
+// overShares says which device is held in more parts than it has, or both
+// whole and in parts; empty if none is.
+func (n *Node) overShares() string {
+	for i, used := range n.UsedShare {
+		switch {
+		case used == 0:
+		case n.UsedGPU.Has(i):
+			return fmt.Sprintf("GPU %d both whole and in shares", i)
+		case used > n.ShareAt(i).N:
+			return fmt.Sprintf("%d of %d shares of GPU %d", used, n.ShareAt(i).N, i)
+		}
+	}
+	return ""
+}
+
 func (n *Node) overGRES(name, typ string) string {
+	if spec.Shares(name) && n.Shares != nil {
+		return "" // counted by device: see overShares
+	}
 	if slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return g.Name == name && g.NoConsume }) {
 		return ""
 	}
@@ -138,6 +160,25 @@ func (n *Node) take(a *spec.NodeAlloc, shared bool) {
 	if len(a.GRES) > 0 {
 		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, 1)
 	}
+	n.divide(a.Shares, 1)
+}
+
+// divide adds sign times the parts of devices to those in use.
+func (n *Node) divide(list []spec.GPUShare, sign int64) {
+	if len(list) == 0 {
+		return
+	}
+	used := make([]int64, len(n.GPUs))
+	copy(used, n.UsedShare)
+	for i := range list {
+		if k := n.gpuAt(list[i].UUID); k >= 0 {
+			used[k] += sign * list[i].N
+		}
+	}
+	if !slices.ContainsFunc(used, func(n int64) bool { return n != 0 }) {
+		used = nil
+	}
+	n.UsedShare = used
 }
 
 // give is the reverse of take.
@@ -160,6 +201,7 @@ func (n *Node) give(a *spec.NodeAlloc, shared bool) {
 	if len(a.GRES) > 0 {
 		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, -1)
 	}
+	n.divide(a.Shares, -1)
 }
 
 func (n *Node) gpuAt(uuid string) int {

@@ -13,6 +13,7 @@ type holding struct {
 	gpus map[string]spec.JobUID
 	mem  int64
 	gres map[spec.Count]int64 // by name and type
+	part map[string]int64     // of devices held in shares, by UUID
 	jobs []spec.JobUID
 }
 
@@ -33,7 +34,8 @@ func CheckNodes(s *State) error {
 			}
 			h := nodes[a.ID]
 			if h == nil {
-				h = &holding{cpus: make(map[int]spec.JobUID), many: make(map[int]int), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64)}
+				h = &holding{cpus: make(map[int]spec.JobUID), many: make(map[int]int), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64),
+					part: make(map[string]int64)}
 				nodes[a.ID] = h
 			}
 			if err := h.add(s, j, a); err != nil {
@@ -75,8 +77,17 @@ func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
 		}
 		h.gpus[g.UUID] = j.UID
 	}
+	asked := make(map[string]int64)
 	for _, c := range a.GRES {
 		h.gres[spec.Count{Name: c.Name, Type: c.Type}] += c.N
+		asked[c.Name] += c.N
+	}
+	for i := range a.Shares {
+		g := &a.Shares[i]
+		h.part[g.UUID] += g.N
+		if asked[g.Name] -= g.N; g.N <= 0 || asked[g.Name] < 0 {
+			return broken("%s holds %d %s of GPU %s of node %s, which is not what it counts as", s.label(j), g.N, g.Name, g.UUID, a.Name)
+		}
 	}
 	h.mem += a.Mem
 	h.jobs = append(h.jobs, j.UID)
@@ -107,6 +118,15 @@ func (h *holding) compare(s *State, n *Node) error {
 			return broken("GPU %d (%s) of node %s shows as used: %v; the job that holds it is uid %d", i, g.UUID, name, n.UsedGPU.Has(i), by)
 		}
 	}
+	for i, g := range n.GPUs {
+		part := h.part[g.UUID]
+		if part != n.ShareUsed(i) {
+			return broken("GPU %d (%s) of node %s shows %d shares in use; jobs hold %d", i, g.UUID, name, n.ShareUsed(i), part)
+		}
+		if part > 0 && !n.Shrunk && (h.gpus[g.UUID] != 0 || part > n.ShareAt(i).N) {
+			return broken("GPU %d (%s) of node %s has %d shares, of which jobs hold %d; held whole by uid %d", i, g.UUID, name, n.ShareAt(i).N, part, h.gpus[g.UUID])
+		}
+	}
 	if n.UsedGPU.Last() >= len(n.GPUs) {
 		return broken("node %s shows GPU %d of %d as used", name, n.UsedGPU.Last(), len(n.GPUs))
 	}
@@ -126,12 +146,16 @@ func (h *holding) fits(s *State, n *Node) error {
 	over := int64(n.UsedCPU.Last()) >= n.CPUs || (s.Config.Sched.Memory && h.mem > n.Mem)
 	free := make(map[string]bool) // what any number of jobs may use
 	for _, g := range n.Spec.GRES {
-		free[g.Name] = free[g.Name] || g.NoConsume
+		free[g.Name] = free[g.Name] || g.NoConsume || (spec.Shares(g.Name) && n.Shares != nil) // by device, below
 	}
 	sum := make(map[string]int64)
 	for _, c := range n.UsedGRES {
 		sum[c.Name] += c.N
 		over = over || (!free[c.Name] && (sum[c.Name] > total(n.GRES, c.Name, "") || (c.Type != "" && c.N > total(n.GRES, c.Name, c.Type))))
+	}
+	for i, g := range n.GPUs {
+		part := h.part[g.UUID]
+		over = over || part > n.ShareAt(i).N || (part > 0 && h.gpus[g.UUID] != 0)
 	}
 	if over != n.Shrunk {
 		return broken("node %s (%d CPUs, %d MiB) holds CPUs up to %d and %d MiB: over-allocated %v, known to have shrunk %v",

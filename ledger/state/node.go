@@ -35,7 +35,11 @@ type Node struct {
 	UsedMem   int64         `cbor:"-"`
 	UsedGPU   spec.Bitset   `cbor:"-"` // by position in GPUs
 	UsedGRES  []spec.Count  `cbor:"-"`
-	Jobs      []spec.JobUID `cbor:"-"` // that hold it, ascending
+	// Shares are how its GPUs can be shared, UsedShare how much of each is, by
+	// position in GPUs; nil where none is.
+	Shares    []spec.DeviceShares `cbor:"-"`
+	UsedShare []int64             `cbor:"-"`
+	Jobs      []spec.JobUID       `cbor:"-"` // that hold it, ascending
 	// Shrunk tells that jobs hold more than the node still offers: its
 	// configuration or inventory became smaller under them.
 	Shrunk bool         `cbor:"-"`
@@ -125,3 +129,41 @@ func countGPU(t spec.TRES, typ string) spec.TRES {
 	}
 	return t
 }
+
+// ShareAt is how the device at a position can be shared; the zero value if it
+// cannot.
+func (n *Node) ShareAt(i int) spec.DeviceShares {
+	if i < len(n.Shares) {
+		return n.Shares[i]
+	}
+	return spec.DeviceShares{}
+}
+
+// ShareUsed is how much of the device at a position is held in parts.
+func (n *Node) ShareUsed(i int) int64 {
+	if i < len(n.UsedShare) {
+		return n.UsedShare[i]
+	}
+	return 0
+}
+
+// TakesShare tells whether the node can give one more part of a device.
+func (n *Node) TakesShare(s *spec.GPUShare) bool {
+	i := n.gpuAt(s.UUID)
+	if i < 0 || s.N <= 0 || n.UsedGPU.Has(i) {
+		return false
+	}
+	have := n.ShareAt(i)
+	if have.Name != s.Name || n.ShareUsed(i)+s.N > have.N {
+		return false
+	}
+	for k, used := range n.UsedShare {
+		if have.One && k != i && used > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// FreeWhole tells whether nobody holds any of the device at a position.
+func (n *Node) FreeWhole(i int) bool { return !n.UsedGPU.Has(i) && n.ShareUsed(i) == 0 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -172,7 +173,7 @@ func parseEvent(line string) (event.Event, error) {
 //
 //	cluster NAME
 //	version N
-//	config nodes=n1,n2 cpus=4 mem=8000 gpus=2 shards=4 licence=3 partqos=q first=100 memory
+//	config nodes=n1,n2 cpus=4 mem=8000 gpus=2 shards=4 nics=4 licence=3 partqos=q first=100 memory
 //	qos NAME id=1 · noqos NAME · account NAME · noaccount NAME · user NAME · nouser NAME
 //	assoc ID account=a user=u parent=P partition=p · noassoc ID
 //	register NODE gpus=2 boot=b
@@ -250,8 +251,10 @@ func (w *words) config() *spec.Config {
 		if g := w.n("gpus"); g > 0 {
 			n.GRES = append(n.GRES, spec.GRESSpec{Name: "gpu", Type: "h100", N: g})
 		}
-		if g := w.n("shards"); g > 0 {
-			n.GRES = append(n.GRES, spec.GRESSpec{Name: "shard", N: g})
+		for _, kind := range [...]string{"shard", "nic"} {
+			if g := w.n(kind + "s"); g > 0 {
+				n.GRES = append(n.GRES, spec.GRESSpec{Name: kind, N: g})
+			}
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
@@ -340,7 +343,7 @@ func (w *words) jobSpec() *spec.JobSpec {
 
 // run parses the life of an attempt; attempt=1 unless given:
 //
-//	start UID ID:NODE:cpus[:mem[:gpus[:shards]]] … licence=1 part=gpu tres=bad backfill
+//	start UID ID:NODE:cpus[:mem[:gpus[:nics]]] … licence=1 part=gpu tres=bad backfill gres=nic
 //	endreq UID cause=1 requeue · signal UID 10
 //	end UID COMPLETED exit=1 · done UID NODE · requeue UID hold
 //	step UID 0 · stepend UID 0 COMPLETED
@@ -398,7 +401,7 @@ func (w *words) alloc() *spec.Allocation {
 			a.TRES = countGPU(a.TRES, "h100")
 		}
 		if k := w.number(f[5]); k != 0 {
-			n.GRES = []spec.Count{{Name: "shard", N: k}}
+			n.GRES = []spec.Count{{Name: cmp.Or(w.kv["gres"], "nic"), N: k}}
 		}
 		a.TRES.CPU += int64(n.CPUs.Count())
 		a.TRES.Mem += n.Mem

@@ -40,7 +40,7 @@ split 1 task=0 uid=2 id=101
 split 1 task=15 uid=3 id=102
 submit 4 name=b user=5 account=ml qos=normal assoc=2 after=1 hold
 submit 5 name=c user=6
-start 2 0:n1:01:1000:0:1 1:n2:23 licence=2
+start 2 0:n1:01:1000:0:1 1:n2:23 licence=2 gres=shard
 signal 2 10
 step 2 0
 endreq 2 cause=1

@@ -199,12 +199,18 @@ func (w *world) part(n *Node) spec.NodeAlloc {
 		p.Mem = min(free, int64(w.int(1, 4000)))
 	}
 	for i := range n.GPUs {
-		if !n.UsedGPU.Has(i) && w.coin() {
+		if n.FreeWhole(i) && w.coin() {
 			p.GPUs = append(p.GPUs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: "h100"})
 		}
 	}
-	if free := countOf(n.GRES, "shard") - countOf(n.UsedGRES, "shard"); free > 0 && w.coin() {
-		p.GRES = append(p.GRES, spec.Count{Name: "shard", N: free})
+	for i := range n.GPUs {
+		free := n.ShareAt(i).N - n.ShareUsed(i)
+		held := slices.ContainsFunc(p.GPUs, func(g spec.GPURef) bool { return g.UUID == n.GPUs[i].UUID })
+		if free > 0 && !held && !n.UsedGPU.Has(i) && w.coin() {
+			share := spec.GPUShare{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Name: "shard", N: int64(w.int(1, int(free))), Of: n.ShareAt(i).N}
+			p.Shares = append(p.Shares, share)
+			p.GRES = addCounts(p.GRES, []spec.Count{{Name: "shard", N: share.N}}, 1)
+		}
 	}
 	if w.int(0, 3) == 0 {
 		p.GRES = append(p.GRES, spec.Count{Name: "fast", N: 1})

@@ -58,6 +58,17 @@ type facts struct {
 	MemoryMiB int64    `json:"memory_mib,omitempty"`
 	GPUs      []string `json:"gpus,omitempty"` // UUIDs
 	Load      string   `json:"load,omitempty"` // for simulated devices
+	// Shares are the parts of devices that it has; such a device is of several
+	// runs at once, so that its own figures are of none of them.
+	Shares []share `json:"shares,omitempty"`
+}
+
+// share is a part of a device: N of its Of shards, of mps or of bytes.
+type share struct {
+	UUID string `json:"uuid"`
+	Name string `json:"name"`
+	N    int64  `json:"n"`
+	Of   int64  `json:"of"`
 }
 
 func (r *run) uid() spec.JobUID { return spec.JobUID(r.key.Job) }

@@ -95,6 +95,11 @@ func gpuType(d *device.Device, declared []spec.GRESSpec) string {
 		}
 	}
 	if d.Type != "" {
+		for _, t := range types {
+			if len(d.MIG) == 0 && strings.Contains(strings.ToLower(d.Type), strings.ToLower(t)) && !slices.Contains(types, d.Type) {
+				return t // 1g.10gb for an instance of 1g.10gb+me
+			}
+		}
 		return d.Type
 	}
 	model := strings.ToLower(d.Model)

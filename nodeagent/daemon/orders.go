@@ -159,6 +159,9 @@ func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 	for _, g := range here.GetGpus() {
 		out.Here.GPUs = append(out.Here.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
 	}
+	for _, g := range here.GetShares() {
+		out.Here.Shares = append(out.Here.Shares, spec.GPUShare{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType(), Name: g.GetName(), N: g.GetN(), Of: g.GetOf()})
+	}
 	if out.CPUsPerNode, err = perNode(l.GetCpusPerNode()); err != nil {
 		return nil, fmt.Errorf("the order's CPUs: %w", err)
 	}
@@ -221,20 +224,31 @@ func (c *Core) check(j *plan.Job, l *apiv1.Launch) refusal {
 			return refusal{text: "the job's credential is for another " + claim.what + " than the order"}
 		}
 	}
+	return c.bindDevices(j)
+}
+
+// bindDevices gives a job the files and the environment of its GPUs, and of
+// those that it has a part of.
+func (c *Core) bindDevices(j *plan.Job) refusal {
 	here := &j.Here
-	devices := make([]device.Device, len(here.GPUs))
-	for i, g := range here.GPUs {
+	refs := plan.Devices(here)
+	devices := make([]device.Device, len(refs))
+	for i, g := range refs {
 		d, ok := c.devices[g.UUID]
 		if !ok {
 			return refusal{text: "GPU " + g.UUID + " is not on this node", drain: true}
 		}
 		devices[i] = d
+		if strings.HasPrefix(g.UUID, "MIG-") {
+			devices[i].Index = int(g.Index) // its own, not its device's
+		}
 		j.Devices = append(j.Devices, d.Files...)
 	}
 	if c.cfg.Node.HasGPUs {
 		fenced := c.cfg.Node.Confine.Devices && c.cfg.Node.Enforces.Devices
-		j.GPUEnv = device.VisibleEnv(devices, device.EnvOptions{Fenced: fenced})
+		j.GPUEnv = device.VisibleEnv(devices, device.EnvOptions{Fenced: fenced, UUIDs: plan.ShareByUUID(here.Shares, fenced)})
 	}
+	j.GPUEnv = append(j.GPUEnv, plan.ShareEnv(here.Shares, c.cfg.Node.MPSEach)...)
 	return refusal{}
 }
 
@@ -246,6 +260,9 @@ func (c *Core) factsOf(j *plan.Job, l *apiv1.Launch) facts {
 	f := facts{Batch: l.GetBatch(), ID: j.ID, User: j.User, Account: j.Spec.Account, Partition: j.Partition, CPUs: here.CPUs.Count(), MemoryMiB: here.Mem}
 	for _, g := range here.GPUs {
 		f.GPUs = append(f.GPUs, g.UUID)
+	}
+	for _, s := range here.Shares {
+		f.Shares = append(f.Shares, share{UUID: s.UUID, Name: s.Name, N: s.N, Of: s.Of})
 	}
 	if load, ok := strings.CutPrefix(j.Spec.Comment, loadPrefix); ok {
 		f.Load = strings.TrimSpace(load)

@@ -20,6 +20,7 @@ type Node struct {
 	MemoryMiB int64       // of the machine
 	CPUs      spec.Bitset // that really exist and may be used
 	HasGPUs   bool        // jobs without GPUs have them hidden
+	MPSEach   bool        // each GPU has an MPS server of its own
 
 	Append   bool // JobFileAppend: what holds without --open-mode
 	Affinity bool // task/affinity: bind to the allocated CPUs
@@ -153,7 +154,8 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		Dependency: js.Queue.Dependency.String(), Licenses: amounts(js.Licenses), User: j.User, Group: j.Group, UID: j.UID, GID: j.GID,
 		SubmitDir: cmp.Or(lookup(user, "SLURM_SUBMIT_DIR"), js.IO.WorkDir), SubmitHost: js.Host, Start: j.Start, End: j.End,
 		NodeName: n.Name, NodeIndex: uint32(j.Index), Nodelist: j.Nodes, Topology: n.Name, TopologyBy: "node",
-		CPUsPerNode: j.CPUsPerNode, TasksOnNode: j.TasksOnNode, GPUs: j.Here.GPUs, GPUsFenced: n.fences(), CPUsPerTask: size.CPUsPerTask,
+		CPUsPerNode: j.CPUsPerNode, TasksOnNode: j.TasksOnNode, GPUs: Devices(&j.Here), Whole: len(j.Here.GPUs), ShardsHere: shards(&j.Here),
+		GPUsFenced: n.fences(), CPUsPerTask: size.CPUsPerTask,
 	}
 	if size.Tasks > 0 || size.TasksPerNode > 0 {
 		f.Tasks = j.Tasks

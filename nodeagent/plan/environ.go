@@ -42,7 +42,8 @@ type BatchFacts struct {
 	Topology    string   // path of names from the top, dot separated
 	TopologyBy  string   // what each of those is: switch, block, node
 
-	GPUs        []spec.GPURef // of this node
+	GPUs        []spec.GPURef // of this node, those it has a part of included
+	Whole       int           // how many of them it has whole
 	GPUVendor   GPUVendor
 	GPUsFenced  bool // other devices cannot be opened: programs count from 0
 	ShardsHere  uint32
@@ -202,7 +203,7 @@ func place() []variable {
 		{"SLURM_NPROCS", func(f *BatchFacts) string { return positive(f.Tasks) }},
 		{"SLURM_CPUS_PER_TASK", func(f *BatchFacts) string { return positive(f.CPUsPerTask) }},
 		{"SLURM_JOB_GPUS", func(f *BatchFacts) string { return gpuIndexes(f, false) }},
-		{"SLURM_GPUS_ON_NODE", func(f *BatchFacts) string { return positive(uint64(len(f.GPUs))) }},
+		{"SLURM_GPUS_ON_NODE", func(f *BatchFacts) string { return positive(uint64(f.Whole)) }},
 		{"SLURM_SHARDS_ON_NODE", func(f *BatchFacts) string { return positive(f.ShardsHere) }},
 		{"CUDA_VISIBLE_DEVICES", visible(NVIDIA)},
 		{"GPU_DEVICE_ORDINAL", visible(NVIDIA, AMD)},

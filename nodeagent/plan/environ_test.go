@@ -75,7 +75,7 @@ func gpuFacts() *BatchFacts {
 		JobName: "gpuenv", Partition: "gpu", Account: "ml", QOS: "normal", User: "alice", UID: 1001, GID: 1001,
 		SubmitDir: "/lab/jobs", SubmitHost: "vm", NodeName: "node2", Nodelist: "node2", CPUsPerNode: []uint32{1},
 		TasksOnNode: []uint32{1}, Topology: "node2", TopologyBy: "node", MemPerCPU: 500,
-		GPUs: []spec.GPURef{{Index: 0}, {Index: 1}, {Index: 2}}}
+		GPUs: []spec.GPURef{{Index: 0}, {Index: 1}, {Index: 2}}, Whole: 3}
 }
 
 func TestBatchEnvIsWhatARealSlurmGave(t *testing.T) {
@@ -105,7 +105,7 @@ func TestBatchEnvIsWhatARealSlurmGave(t *testing.T) {
 func TestBatchEnvOfAnArrayTask(t *testing.T) {
 	f := gpuFacts()
 	f.JobID, f.ArrayJob, f.ArrayTask, f.ArrayCount, f.ArrayMin, f.ArrayMax, f.ArrayStep = 114, 113, 3, 2, 3, 4, 1
-	f.GPUs, f.Restarts, f.Start, f.End = nil, 1, spec.AtUnix(1000), spec.AtUnix(2000)
+	f.GPUs, f.Whole, f.Restarts, f.Start, f.End = nil, 0, 1, spec.AtUnix(1000), spec.AtUnix(2000)
 	env := BatchEnv(nil, f)
 	for _, want := range []string{"SLURM_ARRAY_JOB_ID=113", "SLURM_ARRAY_TASK_COUNT=2", "SLURM_ARRAY_TASK_ID=3", "SLURM_ARRAY_TASK_MAX=4",
 		"SLURM_ARRAY_TASK_MIN=3", "SLURM_ARRAY_TASK_STEP=1", "SLURM_JOB_ID=114", "SLURM_RESTART_COUNT=1",

@@ -28,6 +28,7 @@ func ScriptEnv(j *Job, n *Node) []string {
 			out = append(out, v.name+"="+text)
 		}
 	}
+	out = append(out, ShareEnv(j.Here.Shares, n.MPSEach)...)
 	stdin, stdout, stderr := Files(j, n)
 	io := &j.Spec.IO
 	dir := cmp.Or(io.WorkDir, "/tmp")

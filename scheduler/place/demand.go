@@ -40,6 +40,7 @@ type Demand struct {
 	Bill         BillMode
 	Tenant       Tenant
 	Share        int64 // jobs on each of its CPUs, itself included; 0 = it has them for itself
+	Emptiest     bool  // parts of devices are taken of the emptiest one (LL_SHARED_GRES)
 }
 
 // BillMode is how the weights of TRES make one figure.
@@ -79,7 +80,7 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
 		PerSocket: int64(sz.TasksPerSocket), CoreSpec: int64(sz.CoreSpec),
 		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec > 0 || part.OverSubscribe == "EXCLUSIVE",
-		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority),
+		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
 	}
 	d.Tenant, d.Share = TenantIn(cfg, part, j)
 	for _, c := range sz.PerSocket {

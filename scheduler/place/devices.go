@@ -2,7 +2,6 @@ package place
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -42,9 +41,15 @@ func addNode(t *spec.TRES, na *spec.NodeAlloc) {
 func allocateNode(na *spec.NodeAlloc, p *Part, d *Demand) bool {
 	n := p.Node
 	na.ID, na.Name, na.Mem, na.Tasks = n.ID, n.Spec.Name, p.Mem, uint32(p.Tasks)
+	if !allocateDevices(na, n, p.Devices) {
+		return false
+	}
 	for _, c := range p.GRES {
-		if c.Name != "gpu" {
+		switch {
+		case c.Name != "gpu":
 			na.GRES = append(na.GRES, c)
+			continue
+		case len(p.Devices) > 0:
 			continue
 		}
 		refs := nearSockets(n, na.GPUs, c, d.SocketGPUs)
@@ -58,50 +63,44 @@ func allocateNode(na *spec.NodeAlloc, p *Part, d *Demand) bool {
 	}
 	slices.SortFunc(na.GPUs, func(a, b spec.GPURef) int { return int(a.Index) - int(b.Index) })
 	if d.Share > 0 {
-		na.CPUs = shareCPUs(n, p.CPUs, near(n, na.GPUs), d)
+		na.CPUs = shareCPUs(n, p.CPUs, near(n, na), d)
 		return na.CPUs != nil
 	}
 	if d.PerSocket > 0 && n.Spec.Sockets > 1 {
 		na.CPUs = overSockets(n, p.CPUs, d)
 		return na.CPUs != nil
 	}
-	na.CPUs = chooseCPUs(n, p.CPUs, near(n, na.GPUs), d.Cores)
+	na.CPUs = chooseCPUs(n, p.CPUs, near(n, na), d.Cores)
 	return na.CPUs != nil
 }
 
 // near is the set of CPUs close to the chosen devices.
-func near(n *state.Node, refs []spec.GPURef) spec.Bitset {
+func near(n *state.Node, na *spec.NodeAlloc) spec.Bitset {
 	var out spec.Bitset
-	for _, r := range refs {
-		for i := range n.GPUs {
-			if n.GPUs[i].UUID == r.UUID && len(n.GPUs[i].CPUs) > 0 {
-				out = out.Or(n.GPUs[i].CPUs)
-			}
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		if len(g.CPUs) > 0 && (named(na.GPUs, g.UUID) || slices.ContainsFunc(na.Shares, func(s spec.GPUShare) bool { return s.UUID == g.UUID })) {
+			out = out.Or(g.CPUs)
 		}
 	}
 	return out
 }
 
-// chooseGPUs picks free devices of a type: the set whose members are best
-// linked to each other, grown greedily from each possible first device; ties
-// go to the lowest indices.
+// chooseGPUs picks free devices of a type: those best linked to each other,
+// else the lowest indices.
 func chooseGPUs(n *state.Node, taken []spec.GPURef, c spec.Count) []spec.GPURef {
 	free := make([]int, 0, len(n.GPUs))
 	for i := range n.GPUs {
-		if !n.UsedGPU.Has(i) && (c.Type == "" || n.GPUs[i].Type == c.Type) && !named(taken, n.GPUs[i].UUID) {
+		if n.FreeWhole(i) && (c.Type == "" || n.GPUs[i].Type == c.Type) && !named(taken, n.GPUs[i].UUID) {
 			free = append(free, i)
 		}
 	}
 	if int64(len(free)) < c.N {
 		return nil
 	}
-	best, bestScore := free[:c.N], int64(-1)
-	if c.N > 1 && int64(len(free)) > c.N && linked(n) {
-		for _, seed := range free {
-			if set, score := grow(n, free, seed, int(c.N)); score > bestScore {
-				best, bestScore = set, score
-			}
-		}
+	best := free[:c.N]
+	if c.N > 1 && linked(n) {
+		best = bestLinked(free, int(c.N), func(a, b int) int64 { return linkOf(n.GPUs[a].Links, b) })
 	}
 	refs := make([]spec.GPURef, 0, len(best))
 	for _, i := range best {
@@ -114,7 +113,7 @@ func linked(n *state.Node) bool {
 	return slices.ContainsFunc(n.GPUs, func(g spec.GPU) bool { return len(g.Links) > 0 })
 }
 
-func grow(n *state.Node, free []int, seed, want int) ([]int, int64) {
+func grow(free []int, seed, want int, link func(a, b int) int64) ([]int, int64) {
 	set := []int{seed}
 	var score int64
 	for len(set) < want {
@@ -125,7 +124,7 @@ func grow(n *state.Node, free []int, seed, want int) ([]int, int64) {
 			}
 			var g int64
 			for _, k := range set {
-				g += link(n, i, k)
+				g += link(i, k)
 			}
 			if g > gain {
 				best, gain = i, g
@@ -134,15 +133,7 @@ func grow(n *state.Node, free []int, seed, want int) ([]int, int64) {
 		set = append(set, best)
 		score += gain
 	}
-	sort.Ints(set)
 	return set, score
-}
-
-func link(n *state.Node, a, b int) int64 {
-	if l := n.GPUs[a].Links; b < len(l) {
-		return int64(l[b])
-	}
-	return 0
 }
 
 func named(refs []spec.GPURef, uuid string) bool {

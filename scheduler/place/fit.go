@@ -124,6 +124,9 @@ func sumOf(list []spec.Count, c spec.Count) int64 {
 // amount is how much of a GRES is free. Of a resource in several types an
 // untyped request may use all of them together.
 func (f *Free) amount(s *Shape, c spec.Count) int64 {
+	if s.byDevice(c.Name) {
+		return f.devices(s, c)
+	}
 	if c.Name == "gpu" {
 		switch {
 		case !s.hasKind("gpu"):
@@ -237,6 +240,8 @@ type Need struct {
 	Mem    int64 // MiB, also where memory is not counted
 	GRES   []spec.Count
 	Tenant *Tenant
+	// Devices are the GPUs and their parts, where the node counts them one by one.
+	Devices []DeviceUse
 }
 
 // caps tells the counter that bounds the CPUs of a demand, beside those of the
@@ -263,8 +268,12 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 				return n, false
 			}
 		}
-		n.Use, n.GRES, n.Tenant = *d.whole(s), everything(s, gres), &d.Tenant
+		n.Use, n.Tenant = *d.whole(s), &d.Tenant
 		n.CPUs = n.Use.CPU
+		if s.Devices && !n.allDevices(d, s, free, gres) {
+			return n, false
+		}
+		n.GRES = append(n.GRES, everything(s, gres)...)
 		_, n.Mem, _ = d.amounts(s, tasks, 0)
 		return n, free.Holds(&n.Use)
 	}
@@ -286,7 +295,7 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 	}
 	for _, typed := range [...]bool{true, false} {
 		for _, c := range gres {
-			if (c.Type != "") == typed && !n.take(s, free, c) {
+			if (c.Type != "") == typed && !n.take(d, s, free, c) {
 				return n, false
 			}
 		}
@@ -295,7 +304,10 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 }
 
 // take adds one GRES to a need.
-func (n *Need) take(s *Shape, free *Free, c spec.Count) bool {
+func (n *Need) take(d *Demand, s *Shape, free *Free, c spec.Count) bool {
+	if s.byDevice(c.Name) {
+		return n.takeDevices(d, s, free, c)
+	}
 	if shared(s, c) || (c.Name == "gpu" && !s.hasKind("gpu")) {
 		if free.amount(s, c) < c.N {
 			return false
@@ -339,11 +351,11 @@ func shared(s *Shape, c spec.Count) bool {
 // everything is the GRES of an exclusive job: all that the node has.
 func everything(s *Shape, asked []spec.Count) []spec.Count {
 	var out []spec.Count
-	if s.GPUs > 0 && !s.hasKind("gpu") {
+	if s.GPUs > 0 && !s.hasKind("gpu") && !s.Devices {
 		out = append(out, spec.Count{Name: "gpu", Type: s.GPUType, N: s.GPUs})
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Cap && k.N > 0 {
+		if k := &s.Kinds[i]; !k.Cap && k.Dev == 0 && k.N > 0 {
 			out = append(out, spec.Count{Name: k.Name, Type: k.Type, N: k.N})
 		}
 	}
@@ -363,6 +375,9 @@ func (d *Demand) Loose(s *Shape) bool {
 	}
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
 		for _, c := range list {
+			if s.byDevice(c.Name) {
+				return true
+			}
 			if c.Type != "" || shared(s, c) {
 				continue
 			}

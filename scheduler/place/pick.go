@@ -23,6 +23,9 @@ type Candidate struct {
 	must  bool  // named by --nodelist
 	fit   int64 // tasks
 	room  int64 // of the first GRES asked for the job as a whole
+	// spared is what the device that the demand takes a part of would have left;
+	// 0 for other demands.
+	spared int64
 }
 
 // Options restrict and order the candidates.
@@ -58,6 +61,7 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 	}
 	usable := make([]Candidate, 0, len(cands))
 	musts := 0
+	share := d.WantsShare()
 	for i := range cands {
 		c := &cands[i]
 		c.fit, _ = d.Fits(c.Shape, &c.Free)
@@ -73,6 +77,10 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 		}
 		if c.must {
 			musts++
+		}
+		c.spared = 0
+		if share.N > 0 {
+			c.spared = c.spare(d, share)
 		}
 		usable = append(usable, *c)
 	}
@@ -222,12 +230,14 @@ func byRoom(a, b *Candidate) int {
 // with LLN), so that large gaps stay whole.
 func (d *Demand) Compare(a, b *Candidate, lln bool) int {
 	switch {
+	case a.spared != b.spared:
+		return cmp.Compare(a.spared, b.spared)
 	case lln && a.Free.CPU != b.Free.CPU:
 		return cmp.Compare(b.Free.CPU, a.Free.CPU)
 	case (a.Shape.GPUs == 0) != (b.Shape.GPUs == 0) && !d.WantsGPU():
 		return last(b.Shape.GPUs == 0)
-	case a.Free.GPU != b.Free.GPU:
-		return cmp.Compare(a.Free.GPU, b.Free.GPU)
+	case a.idleGPUs() != b.idleGPUs():
+		return cmp.Compare(a.idleGPUs(), b.idleGPUs())
 	case a.Free.CPU != b.Free.CPU:
 		return cmp.Compare(a.Free.CPU, b.Free.CPU)
 	}

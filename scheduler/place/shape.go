@@ -22,6 +22,11 @@ type Shape struct {
 	Kinds []Kind
 	// Shared are resources that any number of jobs may use at once.
 	Shared []spec.Count
+	// Devices tells that GPUs are counted one by one, since they can be held in
+	// parts: each is a Kind, and GPU in a Free only says how many of them nobody
+	// holds whole. Links are those among them, as in the inventory.
+	Devices bool
+	Links   [][]int32
 }
 
 // Kind is one further counter of a Shape. Type "" of a resource that comes in
@@ -33,6 +38,12 @@ type Kind struct {
 	// Share: Name is a partition whose jobs share CPUs, N how many they may have
 	// together, each CPU counted as often as there may be jobs on it. Cap is true.
 	Share bool
+	// Dev is 1 + the position of the device that this Kind is, 0 for none. Type
+	// is then the device's, Part what it can be held in parts of (or empty), N
+	// the number of these parts (or 1), and Name is empty.
+	Dev  int
+	Part string
+	One  bool // only one device may be shared at a time
 }
 
 // Cap is a partition whose jobs may use only some of the CPUs of each node, or
@@ -72,9 +83,7 @@ type Shapes struct {
 func (s *Shapes) Of(n *state.Node) *Shape {
 	b := &s.buf
 	b.measure(n)
-	for i := range n.GPUs {
-		b.countGPU(n.GPUs[i].Type, 1)
-	}
+	b.countDevices(n.GPUs, n.Shares)
 	return s.intern(n)
 }
 
@@ -83,6 +92,18 @@ func (s *Shapes) Of(n *state.Node) *Shape {
 func (s *Shapes) Configured(n *state.Node) *Shape {
 	b := &s.buf
 	b.measure(n)
+	var devices []spec.GPU
+	var shares []spec.DeviceShares
+	if slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return spec.Shares(g.Name) }) {
+		if devices = n.GPUs; int64(len(devices)) < declared(n.Spec) {
+			devices = declaredDevices(n.Spec)
+		}
+		shares = n.Spec.SharesOf(devices)
+	}
+	if shares != nil {
+		b.countDevices(devices, shares)
+		return s.intern(n)
+	}
 	for _, g := range n.Spec.GRES {
 		if g.Name == "gpu" {
 			b.countGPU(g.Type, g.N)
@@ -93,14 +114,16 @@ func (s *Shapes) Configured(n *state.Node) *Shape {
 
 // measure begins a shape: everything but GPUs.
 func (b *Shape) measure(n *state.Node) {
-	*b = Shape{CPUs: n.CPUs, Mem: n.Mem, Tmp: n.Spec.TmpDisk, Threads: max(n.Spec.ThreadsPerCore, 1), Sockets: max(n.Spec.Sockets, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0]}
+	*b = Shape{CPUs: n.CPUs, Mem: n.Mem, Tmp: n.Spec.TmpDisk, Threads: max(n.Spec.ThreadsPerCore, 1), Sockets: max(n.Spec.Sockets, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0], Links: b.Links[:0]}
 	for _, g := range n.Spec.GRES {
 		if g.NoConsume {
 			b.Shared = append(b.Shared, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
 		}
 	}
 	for _, c := range n.GRES {
-		b.Kinds = append(b.Kinds, Kind{Name: c.Name, Type: c.Type, N: c.N})
+		if !spec.Shares(c.Name) { // those are counted by device
+			b.Kinds = append(b.Kinds, Kind{Name: c.Name, Type: c.Type, N: c.N})
+		}
 	}
 }
 
@@ -126,12 +149,70 @@ func (b *Shape) countGPU(typ string, n int64) {
 	b.Kinds = append(b.Kinds, Kind{Name: "gpu", Type: typ, N: n})
 }
 
+// countDevices adds the GPUs of a node: one by one if any can be shared.
+func (b *Shape) countDevices(devices []spec.GPU, shares []spec.DeviceShares) {
+	if shares == nil {
+		for i := range devices {
+			b.countGPU(devices[i].Type, 1)
+		}
+		return
+	}
+	b.Devices, b.GPUs = true, int64(len(devices))
+	for i := range devices {
+		k := Kind{Type: devices[i].Type, N: 1, Dev: i + 1}
+		if s := shares[i]; s.N > 0 {
+			k.N, k.Part, k.One = s.N, s.Name, s.One
+		}
+		b.Kinds = append(b.Kinds, k)
+		b.Links = append(b.Links, devices[i].Links)
+	}
+}
+
+func declared(n *spec.NodeSpec) int64 {
+	var sum int64
+	for _, g := range n.GRES {
+		if g.Name == "gpu" {
+			sum += g.N
+		}
+	}
+	return sum
+}
+
+// declaredDevices are the devices of a node that has not registered. Of those
+// that are shared by file it is not known which they are: the first ones are.
+func declaredDevices(n *spec.NodeSpec) []spec.GPU {
+	var out []spec.GPU
+	for _, g := range n.GRES {
+		for range g.N {
+			if g.Name == "gpu" && len(out) < maxDeclared {
+				out = append(out, spec.GPU{Index: uint32(len(out)), Type: g.Type})
+			}
+		}
+	}
+	at := 0
+	for _, g := range n.GRES {
+		if spec.Shares(g.Name) && g.Files != "" && at < len(out) {
+			out[at].Path = g.Files
+			at++
+		}
+	}
+	return out
+}
+
+// maxDeclared bounds the devices that a node is taken to have before it
+// registers.
+const maxDeclared = 1024
+
 func (b *Shape) hasKind(name string) bool {
 	return slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Name == name && !k.Cap })
 }
 
-// Mixed tells a shape that counts one resource by several types.
+// Mixed tells a shape that counts one resource by several types, or device by
+// device.
 func (b *Shape) Mixed() bool {
+	if b.Devices {
+		return true
+	}
 	for i := range b.Kinds {
 		if slices.ContainsFunc(b.Kinds[:i], func(k Kind) bool { return !k.Cap && !b.Kinds[i].Cap && k.Name == b.Kinds[i].Name }) {
 			return true
@@ -164,14 +245,14 @@ func (s *Shapes) intern(n *state.Node) *Shape {
 		}
 	}
 	c := *b
-	c.Kinds, c.Shared = slices.Clone(b.Kinds), slices.Clone(b.Shared)
+	c.Kinds, c.Shared, c.Links = slices.Clone(b.Kinds), slices.Clone(b.Shared), slices.Clone(b.Links)
 	s.list, s.last = append(s.list, &c), &c
 	return &c
 }
 
 func (b *Shape) equal(o *Shape) bool {
 	return b.CPUs == o.CPUs && b.Mem == o.Mem && b.Tmp == o.Tmp && b.Threads == o.Threads && b.Sockets == o.Sockets && b.GPUs == o.GPUs && b.GPUType == o.GPUType &&
-		slices.Equal(b.Kinds, o.Kinds) && slices.Equal(b.Shared, o.Shared)
+		slices.Equal(b.Kinds, o.Kinds) && slices.Equal(b.Shared, o.Shared) && b.Devices == o.Devices && slices.EqualFunc(b.Links, o.Links, slices.Equal)
 }
 
 // Free is what a node can still give, or what is taken from it: amounts in
@@ -203,6 +284,10 @@ func (b *Shape) Now(n *state.Node) Free {
 		k := &b.Kinds[i]
 		switch {
 		case k.Cap:
+		case k.Dev > 0:
+			if f.More[i] -= n.ShareUsed(k.Dev - 1); n.UsedGPU.Has(k.Dev - 1) {
+				f.More[i] = 0
+			}
 		case k.Name == "gpu":
 			for g := range n.GPUs {
 				if n.GPUs[g].Type == k.Type && n.UsedGPU.Has(g) {
@@ -237,7 +322,7 @@ func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
 
 // Held is what one node's part of an allocation takes. CPUs that are shared
 // are counted as such only.
-func (b *Shape) Held(a *spec.NodeAlloc, of *spec.Allocation) Free {
+func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free {
 	f := Free{CPU: int64(a.CPUs.Count()), Mem: a.Mem, GPU: int64(len(a.GPUs))}
 	cpus := f.CPU
 	if of.Share > 0 {
@@ -253,6 +338,8 @@ func (b *Shape) Held(a *spec.NodeAlloc, of *spec.Allocation) Free {
 		case k.Cap && k.Name == of.Partition && k.Share == (of.Share > 0):
 			f.More[i] = cpus
 		case k.Cap:
+		case k.Dev > 0:
+			f.More[i] = heldOf(k, a, n.GPUs[k.Dev-1].UUID)
 		case k.Name == "gpu":
 			for _, g := range a.GPUs {
 				if g.Type == k.Type {
@@ -268,6 +355,20 @@ func (b *Shape) Held(a *spec.NodeAlloc, of *spec.Allocation) Free {
 		}
 	}
 	return f
+}
+
+// heldOf is how much of one device a part of an allocation takes.
+func heldOf(k *Kind, a *spec.NodeAlloc, uuid string) int64 {
+	if named(a.GPUs, uuid) {
+		return k.N
+	}
+	var n int64
+	for i := range a.Shares {
+		if a.Shares[i].UUID == uuid {
+			n += a.Shares[i].N
+		}
+	}
+	return n
 }
 
 // TakeCap counts CPUs that a job of a partition holds on the node.

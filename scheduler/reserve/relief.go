@@ -81,7 +81,7 @@ func (t *Timeline) relieve(l *lane, j *state.Job, at spec.Instant) {
 	if end <= at {
 		return
 	}
-	held := l.shape.Held(&j.Alloc.Nodes[j.Alloc.Index(l.node.ID)], j.Alloc)
+	held := l.shape.Held(l.node, &j.Alloc.Nodes[j.Alloc.Index(l.node.ID)], j.Alloc)
 	first, last := l.split(at), len(l.segs)
 	if end != spec.FarFuture {
 		last = l.split(end)

@@ -139,7 +139,7 @@ func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending, picky *bool) []e
 		if i < 0 || j.Done.Has(i) {
 			continue
 		}
-		part := l.shape.Held(&j.Alloc.Nodes[i], j.Alloc)
+		part := l.shape.Held(n, &j.Alloc.Nodes[i], j.Alloc)
 		l.shape.TakeCap(&f, j.Alloc, int64(j.Alloc.Nodes[i].CPUs.Count()))
 		*picky = *picky || j.Alloc.Apart != 0 || j.Alloc.Share > 0
 		end := t.until(j)

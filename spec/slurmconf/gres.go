@@ -90,8 +90,6 @@ func gresKeys() []key[gresDraft] {
 		{"MultipleFiles", implemented, "", "", files(true)},
 		{"Name", implemented, "", "", func(d *gresDraft, v value) {
 			switch {
-			case strings.EqualFold(v.Value, "mps") || strings.EqualFold(v.Value, "shard"):
-				v.fail("%s is not supported, and to ignore it would be unsafe: one GPU would be given both whole and in shares", v.Value)
 			case !gresName(v.Value):
 				v.fail("%s is no name for a resource", short(v.Value))
 			default:
@@ -118,9 +116,8 @@ func gresKeys() []key[gresDraft] {
 
 func gresFlags() []option {
 	const env = "jobs see their GPUs in CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK and GPU_DEVICE_ORDINAL"
-	const share = "GPUs are not shared"
 	return []option{
-		{"all_sharing", unsupported, share},
+		{"all_sharing", implemented, ""},
 		{"amd_gpu_env", unsupported, env},
 		{"CountOnly", implemented, ""},
 		{"env_uuid", unsupported, env},
@@ -129,7 +126,7 @@ func gresFlags() []option {
 		{"no_consume", implemented, ""},
 		{"no_gpu_env", unsupported, env},
 		{"nvidia_gpu_env", implemented, ""},
-		{"one_sharing", unsupported, share},
+		{"one_sharing", implemented, ""},
 		{"opencl_env", unsupported, env},
 	}
 }
@@ -204,6 +201,9 @@ func (g *Gres) line(d *gresDraft, ps *Problems) {
 		}
 		g.AutoDetect = d.AutoDetect
 		return
+	case spec.Shares(d.GRES.Name):
+		g.shares(d, at, ps)
+		return
 	case n > 0 && d.haveCount && d.count != int64(n):
 		ps.add(at, Error, "Count=%d, but the files are %d", d.count, n)
 		return
@@ -220,6 +220,26 @@ func (g *Gres) line(d *gresDraft, ps *Problems) {
 		d.GRES.N = 1
 	}
 	g.Lines = append(g.Lines, d.GresLine)
+}
+
+// shares checks and keeps a line of a sharing resource: its Count is spread over
+// its files, or over all GPUs of the node.
+func (g *Gres) shares(d *gresDraft, at Setting, ps *Problems) {
+	switch {
+	case d.Multiple:
+		ps.add(at, Error, "MultipleFiles is for MIG, whose instances are GPUs of their own; %s is a part of one File", d.GRES.Name)
+	case len(d.Files) > 0 && !d.haveCount:
+		ps.add(at, Error, "Count is missing: how many %s its devices have together", d.GRES.Name)
+	case d.haveCount && d.count < max(int64(len(d.Files)), 1):
+		ps.add(at, Error, "Count=%d is fewer than its devices", d.count)
+	case d.GRES.NoConsume:
+		ps.add(at, Error, "no_consume: what of a GPU is shared is counted")
+	case d.GRES.HasFlag("one_sharing") && d.GRES.HasFlag("all_sharing"):
+		ps.add(at, Error, "one_sharing and all_sharing are opposites")
+	default:
+		d.GRES.N = d.count // 0: as many as slurm.conf says
+		g.Lines = append(g.Lines, d.GresLine)
+	}
 }
 
 // overlaps finds devices that two lines give to the same node.
@@ -309,8 +329,11 @@ func (g *Gres) fill(node string, want spec.GRESSpec, used []bool, ps *Problems) 
 			part.Type = want.Type
 		}
 		part.NoConsume = part.NoConsume || want.NoConsume
+		if part.N == 0 {
+			part.N = want.N
+		}
 		have += part.N
-		out = append(out, part)
+		out = append(out, l.apart(part)...)
 	}
 	if first.File == "" {
 		return []spec.GRESSpec{want}
@@ -318,6 +341,23 @@ func (g *Gres) fill(node string, want spec.GRESSpec, used []bool, ps *Problems) 
 	if have != want.N {
 		first.Key = ""
 		ps.add(first, Error, "%s has %d of %s by this file, but Gres= in slurm.conf says %d", node, have, label(want), want.N)
+	}
+	return out
+}
+
+// apart gives each file of a sharing resource its own entry; others are one.
+func (g *GresLine) apart(part spec.GRESSpec) []spec.GRESSpec {
+	if !spec.Shares(part.Name) || len(g.Files) == 0 {
+		return []spec.GRESSpec{part}
+	}
+	n := int64(len(g.Files))
+	out := make([]spec.GRESSpec, n)
+	for i := range out {
+		out[i] = part
+		out[i].Files, out[i].N = g.Files[i], part.N/n
+		if int64(i) < part.N%n {
+			out[i].N++
+		}
 	}
 	return out
 }

@@ -163,6 +163,7 @@ func (b *builder) shape(d *nodeDraft) {
 
 // nodeGres checks that every resource of a node is declared.
 func (b *builder) nodeGres(d *nodeDraft) {
+	b.nodeShares(d)
 	for _, g := range d.gres {
 		if !slices.Contains(b.file.Config.GresTypes, g.Name) {
 			if near := nearest(g.Name, b.file.Config.GresTypes); near != "" {
@@ -171,6 +172,31 @@ func (b *builder) nodeGres(d *nodeDraft) {
 				b.problems.add(d.setting("Gres"), Error, "%s is not in GresTypes", g.Name)
 			}
 		}
+	}
+}
+
+// nodeShares checks what GPUs of a node are shared as.
+func (b *builder) nodeShares(d *nodeDraft) {
+	gpus, name := int64(0), ""
+	for _, g := range d.gres {
+		if g.Name == "gpu" {
+			gpus += g.N
+		}
+	}
+	for _, g := range d.gres {
+		switch {
+		case !spec.Shares(g.Name):
+			continue
+		case gpus == 0:
+			b.problems.add(d.setting("Gres"), Error, "%s is a part of a GPU, and the node has none: write gpu:N,%s:%d", g.Name, g.Name, g.N)
+		case g.NoConsume:
+			b.problems.add(d.setting("Gres"), Error, "%s: what of a GPU is shared is counted, so it cannot be no_consume", g.Name)
+		case g.N < gpus:
+			b.problems.add(d.setting("Gres"), Error, "%s:%d is less than one for each of %d GPUs", g.Name, g.N, gpus)
+		case name != "" && name != g.Name:
+			b.problems.add(d.setting("Gres"), Error, "%s and %s: the GPUs of a node are shared in one way", name, g.Name)
+		}
+		name = g.Name
 	}
 }
 

@@ -150,7 +150,7 @@ func agentParams() []option {
 }
 
 func selectParams() []option {
-	const gres = "GPUs are bound to their near cores and shared with nobody"
+	const gres = "GPUs are bound to their near cores"
 	return []option{
 		{"CR_CORE_DEFAULT_DIST_BLOCK", unsupported, "cores are chosen near the GPUs of the job"},
 		{"CR_CPU", implemented, ""},
@@ -164,9 +164,9 @@ func selectParams() []option {
 		{"CR_Socket", refused, "jobs would share sockets"},
 		{"CR_Socket_Memory", refused, "jobs would share sockets"},
 		{"ENFORCE_BINDING_GRES", unsupported, gres},
-		{"LL_SHARED_GRES", unsupported, gres},
-		{"MULTIPLE_SHARING_GRES_PJ", unsupported, gres},
-		{"ONE_TASK_PER_SHARING_GRES", unsupported, gres},
+		{"LL_SHARED_GRES", implemented, ""},
+		{"MULTIPLE_SHARING_GRES_PJ", unsupported, "what a job asks for of shard, mps or vram is of one GPU of each node"},
+		{"ONE_TASK_PER_SHARING_GRES", unsupported, "all tasks of a job share its part of a GPU"},
 	}
 }
 

@@ -153,9 +153,6 @@ func setGresTypes(f *File, v value) {
 		switch strings.ToLower(name) {
 		case "none", "(null)":
 			continue
-		case "mps", "shard":
-			v.fail("%s is not supported, and to ignore it would be unsafe: one GPU would be given both whole and in shares", name)
-			continue
 		}
 		if !gresName(name) {
 			v.fail("%s is no name for a resource", short(name))
@@ -315,7 +312,7 @@ func setSelectType(_ *File, v value) {
 
 func setSelectParameters(f *File, v value) {
 	s := &f.Config.Sched
-	s.Cores, s.Memory, s.LLN = true, false, false
+	s.Cores, s.Memory, s.LLN, s.LeastShared = true, false, false, false
 	v.options(selectParams(), func(name string, _ value) {
 		switch name {
 		case "CR_CPU":
@@ -326,6 +323,8 @@ func setSelectParameters(f *File, v value) {
 			s.Memory = true
 		case "CR_LLN":
 			s.LLN = true
+		case "LL_SHARED_GRES":
+			s.LeastShared = true
 		}
 	})
 }

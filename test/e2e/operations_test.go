@@ -134,12 +134,12 @@ func plain(text string) string {
 }
 
 // pagesLab is a lab on which pages are executed, with the folder of the commands.
-func pagesLab(t *testing.T) (c *cluster, bins string) {
+func pagesLab(t *testing.T, more ...string) (c *cluster, bins string) {
 	t.Helper()
 	need(t)
 	c = &cluster{t: t, dir: shortDir(t), port: freePorts(t)}
-	c.must("init", "--dir", c.dir, "--cluster", "lab", "--nodes", "2", "--gpus", "4", "--gpu-type", "h100", "--port", fmt.Sprint(c.port),
-		"--conf", "KillWait=2", "--conf", "AccountingStorageEnforce=limits")
+	c.must(append([]string{"init", "--dir", c.dir, "--cluster", "lab", "--nodes", "2", "--gpus", "4", "--gpu-type", "h100", "--port", fmt.Sprint(c.port),
+		"--conf", "KillWait=2", "--conf", "AccountingStorageEnforce=limits"}, more...)...)
 	c.must("up", "--dir", c.dir)
 	t.Cleanup(func() { c.run("down", "--dir", c.dir, "--jobs") })
 	bins = filepath.Join(c.dir, "bin")
@@ -157,13 +157,19 @@ func pagesLab(t *testing.T) (c *cluster, bins string) {
 }
 
 // TestOperationsPages executes every page of docs/operations on a lab; the one
-// that waits for a time limit on a lab of its own, meanwhile.
+// that waits for a time limit and the one whose GPUs are shared on labs of their
+// own, meanwhile.
 func TestOperationsPages(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/operations/*.md")
-	if err != nil || len(pages) != 11 {
+	if err != nil || len(pages) != 12 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	const slow = "time-limit.md"
+	const slow, shared = "time-limit.md", "gpu-sharing.md"
+	t.Run(shared, func(t *testing.T) {
+		c, bins := pagesLab(t, "--share", "shard:8")
+		t.Parallel()
+		c.page(t, "../../docs/operations/"+shared, bins)
+	})
 	t.Run(slow, func(t *testing.T) {
 		c, bins := pagesLab(t)
 		t.Parallel()
@@ -173,7 +179,7 @@ func TestOperationsPages(t *testing.T) {
 		c, bins := pagesLab(t)
 		t.Parallel()
 		for _, path := range pages {
-			if name := filepath.Base(path); name != slow && name != "README.md" {
+			if name := filepath.Base(path); name != slow && name != shared && name != "README.md" {
 				t.Run(name, func(t *testing.T) { c.page(t, path, bins) })
 			}
 		}

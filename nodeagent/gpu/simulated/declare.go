@@ -229,3 +229,39 @@ func trailingNumber(path string) int {
 	}
 	return device.Unknown
 }
+
+// sizes reads a profile of a MIG instance: slices and gigabytes.
+func sizes(profile string) (slices, gb int64, ok bool) {
+	s, m, found := strings.Cut(profile, "g.")
+	m, unit := strings.CutSuffix(m, "gb")
+	slices, err := strconv.ParseInt(s, 10, 64)
+	gb, bad := strconv.ParseInt(m, 10, 64)
+	return slices, gb, found && unit && err == nil && bad == nil && slices > 0 && gb > 0
+}
+
+// IsProfile tells a gres type that names MIG instances: 1g.10gb.
+func IsProfile(gresType string) bool {
+	_, _, ok := sizes(gresType)
+	return ok
+}
+
+// Partitioned declares the devices that some MIG instances are parts of, in
+// their order: H100s of 7 slices and 80 GB, as many as they need.
+func Partitioned(profiles []string) []Declared {
+	const wide, large = 7, 80
+	var out []Declared
+	var used, mem int64
+	for _, p := range profiles {
+		s, gb, ok := sizes(p)
+		if !ok {
+			continue
+		}
+		if len(out) == 0 || used+s > wide || mem+gb > large {
+			out, used, mem = append(out, Declared{Type: "h100", Count: 1}), 0, 0
+		}
+		used, mem = used+s, mem+gb
+		last := &out[len(out)-1]
+		last.MIG = append(last.MIG, p)
+	}
+	return out
+}

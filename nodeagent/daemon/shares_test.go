@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// A job with a part of a GPU sees that GPU and no other, and finds in its
+// environment how much of it it has; no figure of the device is taken for its.
+func TestPartsOfGPUs(t *testing.T) {
+	devices := []device.Device{{UUID: "GPU-0", Files: []string{"/dev/nvidia0"}}, {UUID: "GPU-1", Index: 1, Files: []string{"/dev/nvidia1"}}}
+	for name, tc := range map[string]struct {
+		share *apiv1.GpuShare
+		each  bool // an MPS server for each GPU
+		fence bool
+		want  []string
+		none  string
+	}{
+		"shard": {share: &apiv1.GpuShare{Name: "shard", N: 3, Of: 8}, want: []string{"CUDA_VISIBLE_DEVICES=1", "SLURM_JOB_GPUS=1", "SLURM_SHARDS_ON_NODE=3"},
+			none: "SLURM_GPUS_ON_NODE= CUDA_MPS"},
+		"mps rounds down": {share: &apiv1.GpuShare{Name: "mps", N: 199, Of: 300}, want: []string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=66", "CUDA_VISIBLE_DEVICES=GPU-1"},
+			none: "CUDA_MPS_PIPE SLURM_SHARDS"},
+		"mps behind a fence": {share: &apiv1.GpuShare{Name: "mps", N: 50, Of: 100}, fence: true, want: []string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50", "CUDA_VISIBLE_DEVICES=0"}},
+		"mps of each GPU":    {share: &apiv1.GpuShare{Name: "mps", N: 50, Of: 100}, each: true, want: []string{"CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps-1"}},
+		"memory": {share: &apiv1.GpuShare{Name: "vram", N: 20 << 30, Of: 80 << 30},
+			want: []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20480M", "MUSTER_VRAM_BYTES=21474836480", "CUDA_VISIBLE_DEVICES=1"}, none: "CUDA_MPS_ACTIVE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.Node.MPSEach, cfg.Node.Confine.Devices, cfg.Node.Enforces.Devices = tc.each, tc.fence, tc.fence
+			b := newBenchWith(t, cfg)
+			b.core.SetDevices(devices)
+			b.welcome()
+			tc.share.Uuid, tc.share.Index = "GPU-1", 1
+			fx := b.launch(key(1), func(l *apiv1.Launch) { l.Here.Shares = []*apiv1.GpuShare{tc.share} })
+			env := fx.Launch[0].Env
+			for _, w := range tc.want {
+				if !slices.Contains(env, w) {
+					t.Errorf("no %s in %q", w, env)
+				}
+			}
+			for _, no := range strings.Fields(tc.none) {
+				if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, no) }) {
+					t.Errorf("%s in %q", no, env)
+				}
+			}
+			if tc.fence && !slices.Equal(fx.Launch[0].Devices, []string{"/dev/nvidia1"}) {
+				t.Errorf("it may open %q", fx.Launch[0].Devices)
+			}
+			b.answer(key(1), plan.Accepted, 0)
+			b.started(key(1))
+			if a := b.core.Assignments(); len(a) > 0 && len(a[0].UUIDs) > 0 {
+				t.Errorf("the device is taken for the job's own: %+v", a)
+			}
+		})
+	}
+}
+
+// A part of a GPU that is not here drains the node, as a whole one does.
+func TestPartOfAnUnknownGPU(t *testing.T) {
+	b := newBench(t)
+	b.core.SetDevices([]device.Device{{UUID: "GPU-0"}})
+	b.welcome()
+	fx := b.launch(key(1), func(l *apiv1.Launch) {
+		l.Here.Shares = []*apiv1.GpuShare{{Uuid: "GPU-9", Name: "shard", N: 1, Of: 2}}
+	})
+	if len(fx.Launch) > 0 {
+		t.Errorf("it is launched: %+v", fx.Launch)
+	}
+}
