@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/spec"
@@ -103,7 +104,7 @@ func (p *pass) hint(uid spec.JobUID, task int64) *reserve.Hint {
 	if pl == nil {
 		return nil
 	}
-	return &reserve.Hint{Start: pl.Start, Nodes: pl.Nodes}
+	return &reserve.Hint{Start: pl.Start, Nodes: pl.Nodes, Devices: pl.Devices}
 }
 
 // waiting is the reason of a job that does not fit now: Resources for the
@@ -220,6 +221,16 @@ func partNodes(parts []place.Part) []spec.NodeID {
 	out := make([]spec.NodeID, len(parts))
 	for i := range parts {
 		out[i] = parts[i].Node.ID
+	}
+	return out
+}
+
+func partDevices(parts []place.Part) []view.PlannedDevice {
+	var out []view.PlannedDevice
+	for i := range parts {
+		for _, use := range parts[i].Devices {
+			out = append(out, view.PlannedDevice{Node: parts[i].Node.ID, Pos: int32(use.Pos)})
+		}
 	}
 	return out
 }

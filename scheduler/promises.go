@@ -68,7 +68,7 @@ func (p *Promises) Next() spec.Instant {
 func (p *pass) note(l *lot, r *promise) {
 	p.made.list = append(p.made.list, *r)
 	p.plan = append(p.plan, view.Planned{UID: r.uid, Task: r.task, Start: r.slot.Start, End: r.slot.Start.Add(r.limit),
-		Estimate: p.phase == rest, Nodes: partNodes(r.slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: r.blockers})
+		Estimate: p.phase == rest, Nodes: partNodes(r.slot.Parts), Devices: partDevices(r.slot.Parts), Partition: l.part.Spec.Name, Priority: uint32(^l.rank), Blockers: r.blockers})
 }
 
 // restore puts the promises to keep into the timeline: those to jobs that

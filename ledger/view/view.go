@@ -41,11 +41,18 @@ type Planned struct {
 	Start     spec.Instant
 	End       spec.Instant // at its time limit
 	Nodes     []spec.NodeID
+	Devices   []PlannedDevice // where GPUs are counted one by one; in the order of Nodes
 	Partition string
 	Estimate  bool // labelled as an estimate: tasks of an array beyond those reserved exactly
 	Priority  uint32
 	// Blockers are the jobs whose end it waits for, at most a few.
 	Blockers []spec.JobUID
+}
+
+// PlannedDevice is a GPU of which a job is to get a part, or all.
+type PlannedDevice struct {
+	Node spec.NodeID
+	Pos  int32 // in the node's list
 }
 
 // NewPlan indexes a list of predictions.

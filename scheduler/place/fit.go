@@ -255,6 +255,11 @@ func (k *Kind) caps(d *Demand) bool {
 // resource in several types are taken from where most is free. It is false if
 // the node cannot give it.
 func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Need, bool) {
+	return d.need(&Candidate{Shape: s, Free: *free}, tasks, part)
+}
+
+func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bool) {
+	s, free := cand.Shape, &cand.Free
 	gres := append([]spec.Count(nil), d.PerNode...)
 	for _, c := range d.PerTask {
 		c.N *= tasks
@@ -270,7 +275,7 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 		}
 		n.Use, n.Tenant = *d.whole(s), &d.Tenant
 		n.CPUs = n.Use.CPU
-		if s.Devices && !n.allDevices(d, s, free, gres) {
+		if s.Devices && !n.allDevices(d, cand, gres) {
 			return n, false
 		}
 		n.GRES = append(n.GRES, everything(s, gres)...)
@@ -295,7 +300,7 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 	}
 	for _, typed := range [...]bool{true, false} {
 		for _, c := range gres {
-			if (c.Type != "") == typed && !n.take(d, s, free, c) {
+			if (c.Type != "") == typed && !n.take(d, cand, c) {
 				return n, false
 			}
 		}
@@ -304,9 +309,10 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 }
 
 // take adds one GRES to a need.
-func (n *Need) take(d *Demand, s *Shape, free *Free, c spec.Count) bool {
+func (n *Need) take(d *Demand, cand *Candidate, c spec.Count) bool {
+	s, free := cand.Shape, &cand.Free
 	if s.byDevice(c.Name) {
-		return n.takeDevices(d, s, free, c)
+		return n.takeDevices(d, cand, c)
 	}
 	if shared(s, c) || (c.Name == "gpu" && !s.hasKind("gpu")) {
 		if free.amount(s, c) < c.N {
@@ -355,7 +361,7 @@ func everything(s *Shape, asked []spec.Count) []spec.Count {
 		out = append(out, spec.Count{Name: "gpu", Type: s.GPUType, N: s.GPUs})
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Cap && k.Dev == 0 && k.N > 0 {
+		if k := &s.Kinds[i]; !k.Cap && k.Dev == 0 && k.Mark == 0 && k.N > 0 {
 			out = append(out, spec.Count{Name: k.Name, Type: k.Type, N: k.N})
 		}
 	}

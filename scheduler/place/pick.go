@@ -20,9 +20,12 @@ type Candidate struct {
 	Node  *state.Node
 	Shape *Shape
 	Free  Free
-	must  bool  // named by --nodelist
-	fit   int64 // tasks
-	room  int64 // of the first GRES asked for the job as a whole
+	// Before are the devices that were promised there earlier: they are taken
+	// again if they can be.
+	Before []int32
+	must   bool  // named by --nodelist
+	fit    int64 // tasks
+	room   int64 // of the first GRES asked for the job as a whole
 	// spared is what the device that the demand takes a part of would have left;
 	// 0 for other demands.
 	spared int64
@@ -269,7 +272,7 @@ func (d *Demand) assemble(cs []Candidate, musts int, opt *Options) []Part {
 	parts := make([]Part, n)
 	for i := range chosen {
 		c := &chosen[i]
-		need, ok := d.Need(c.Shape, &c.Free, tasks[i], shares[i])
+		need, ok := d.need(c, tasks[i], shares[i])
 		if !ok {
 			return nil
 		}

@@ -43,6 +43,7 @@ type Kind struct {
 	// the number of these parts (or 1), and Name is empty.
 	Dev  int
 	Part string
+	Mark int  // 1 + the position of a device of which this counts what is held in parts
 	One  bool // only one device may be shared at a time
 }
 
@@ -164,6 +165,9 @@ func (b *Shape) countDevices(devices []spec.GPU, shares []spec.DeviceShares) {
 			k.N, k.Part, k.One = s.N, s.Name, s.One
 		}
 		b.Kinds = append(b.Kinds, k)
+		if k.One {
+			b.Kinds = append(b.Kinds, Kind{N: k.N, Mark: i + 1})
+		}
 		b.Links = append(b.Links, devices[i].Links)
 	}
 }
@@ -288,6 +292,8 @@ func (b *Shape) Now(n *state.Node) Free {
 			if f.More[i] -= n.ShareUsed(k.Dev - 1); n.UsedGPU.Has(k.Dev - 1) {
 				f.More[i] = 0
 			}
+		case k.Mark > 0:
+			f.More[i] -= n.ShareUsed(k.Mark - 1)
 		case k.Name == "gpu":
 			for g := range n.GPUs {
 				if n.GPUs[g].Type == k.Type && n.UsedGPU.Has(g) {
@@ -340,6 +346,8 @@ func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free
 		case k.Cap:
 		case k.Dev > 0:
 			f.More[i] = heldOf(k, a, n.GPUs[k.Dev-1].UUID)
+		case k.Mark > 0:
+			f.More[i] = partOf(a, n.GPUs[k.Mark-1].UUID)
 		case k.Name == "gpu":
 			for _, g := range a.GPUs {
 				if g.Type == k.Type {
@@ -362,6 +370,11 @@ func heldOf(k *Kind, a *spec.NodeAlloc, uuid string) int64 {
 	if named(a.GPUs, uuid) {
 		return k.N
 	}
+	return partOf(a, uuid)
+}
+
+// partOf is how much of one device a part of an allocation has in parts.
+func partOf(a *spec.NodeAlloc, uuid string) int64 {
 	var n int64
 	for i := range a.Shares {
 		if a.Shares[i].UUID == uuid {

@@ -58,39 +58,34 @@ func (f *Free) devices(s *Shape, c spec.Count) int64 {
 }
 
 // sharable tells whether a part of a device may be given as far as the others
-// matter: only one is shared at a time where the configuration says so. Which
-// devices are held whole and which by many is not known where none is left of
-// them, but how many are held whole is.
+// matter: only one is shared at a time where the configuration says so.
 func (f *Free) sharable(s *Shape, at int) bool {
 	if !s.Kinds[at].One {
 		return true
 	}
-	whole, gone := s.GPUs-f.GPU, int64(0)
 	for i := range s.Kinds {
-		switch k := &s.Kinds[i]; {
-		case k.Dev == 0 || i == at:
-		case f.More[i] <= 0:
-			gone++
-		case f.More[i] < k.N:
+		if k := &s.Kinds[i]; k.Mark > 0 && k.Mark != s.Kinds[at].Dev && f.More[i] < k.N {
 			return false
 		}
 	}
-	return gone <= whole
+	return true
 }
 
 // takeDevices adds a resource that is counted by device to a need.
-func (n *Need) takeDevices(d *Demand, s *Shape, free *Free, c spec.Count) bool {
+func (n *Need) takeDevices(d *Demand, cand *Candidate, c spec.Count) bool {
 	if c.Name == "gpu" {
-		return n.takeWhole(s, free, c)
+		return n.takeWhole(cand, c)
 	}
-	best := -1
+	s, free := cand.Shape, &cand.Free
+	best, again := -1, false
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
 		if k.Dev == 0 || k.Part != c.Name || (c.Type != "" && c.Type != k.Type) || n.Use.More[i] > 0 || free.More[i] < c.N || !free.sharable(s, i) {
 			continue
 		}
-		if best < 0 || (free.More[i] < free.More[best]) != d.Emptiest && free.More[i] != free.More[best] {
-			best = i
+		old := slices.Contains(cand.Before, int32(k.Dev-1))
+		if best < 0 || (old && !again) || (old == again && free.More[i] != free.More[best] && (free.More[i] < free.More[best]) != d.Emptiest) {
+			best, again = i, old
 		}
 	}
 	if best < 0 {
@@ -98,14 +93,21 @@ func (n *Need) takeDevices(d *Demand, s *Shape, free *Free, c spec.Count) bool {
 	}
 	k := &s.Kinds[best]
 	n.Use.More[best] += c.N
+	for i := range s.Kinds {
+		if s.Kinds[i].Mark == k.Dev {
+			n.Use.More[i] += c.N
+		}
+	}
 	n.GRES = append(n.GRES, spec.Count{Name: c.Name, Type: c.Type, N: c.N})
 	n.Devices = append(n.Devices, DeviceUse{Pos: k.Dev - 1, Share: c.Name, N: c.N})
 	return true
 }
 
-// takeWhole adds devices that nobody holds any of: those that are best linked
-// with each other, and of equal ones those that cannot be shared.
-func (n *Need) takeWhole(s *Shape, free *Free, c spec.Count) bool {
+// takeWhole adds devices that nobody holds any of: those that were promised, or
+// those that are best linked with each other, and of equal ones those that
+// cannot be shared.
+func (n *Need) takeWhole(cand *Candidate, c spec.Count) bool {
+	s, free := cand.Shape, &cand.Free
 	var idle []int // positions, in the order of preference
 	kinds := make([]int, len(s.Links))
 	for i := range s.Kinds {
@@ -119,7 +121,11 @@ func (n *Need) takeWhole(s *Shape, free *Free, c spec.Count) bool {
 		}
 	}
 	slices.SortStableFunc(idle, func(a, b int) int { return cmp.Compare(len(s.Kinds[kinds[a]].Part), len(s.Kinds[kinds[b]].Part)) })
-	chosen := bestLinked(idle, int(c.N), func(a, b int) int64 { return linkOf(s.Links[a], b) })
+	chosen := slices.DeleteFunc(slices.Clone(idle), func(at int) bool { return !slices.Contains(cand.Before, int32(at)) })
+	if int64(len(chosen)) >= c.N {
+		idle = chosen
+	}
+	chosen = bestLinked(idle, int(c.N), func(a, b int) int64 { return linkOf(s.Links[a], b) })
 	if chosen == nil {
 		return false
 	}
@@ -134,19 +140,19 @@ func (n *Need) takeWhole(s *Shape, free *Free, c spec.Count) bool {
 
 // allDevices is what an exclusive job holds of a node's devices: all of them
 // whole, or the part of one that it asked for.
-func (n *Need) allDevices(d *Demand, s *Shape, free *Free, asked []spec.Count) bool {
-	use := n.Use
+func (n *Need) allDevices(d *Demand, cand *Candidate, asked []spec.Count) bool {
+	s, use := cand.Shape, n.Use
 	n.Use = Free{More: make([]int64, len(s.Kinds))}
 	var sharing bool
 	for _, c := range asked {
 		if spec.Shares(c.Name) {
 			sharing = true
-			if !n.takeDevices(d, s, free, c) {
+			if !n.takeDevices(d, cand, c) {
 				return false
 			}
 		}
 	}
-	if !sharing && s.GPUs > 0 && !n.takeWhole(s, free, spec.Count{Name: "gpu", N: s.GPUs}) {
+	if !sharing && s.GPUs > 0 && !n.takeWhole(cand, spec.Count{Name: "gpu", N: s.GPUs}) {
 		return false
 	}
 	n.Use = use

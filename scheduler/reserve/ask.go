@@ -3,6 +3,7 @@ package reserve
 import (
 	"slices"
 
+	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 )
@@ -87,8 +88,20 @@ type Slot struct {
 // Hint is where a job was promised to start before: the same nodes are taken
 // again unless it can start earlier.
 type Hint struct {
-	Start spec.Instant
-	Nodes []spec.NodeID
+	Start   spec.Instant
+	Nodes   []spec.NodeID
+	Devices []view.PlannedDevice
+}
+
+// on is which devices of a node were promised, by position.
+func (h *Hint) on(id spec.NodeID) []int32 {
+	var out []int32
+	for _, d := range h.Devices {
+		if d.Node == id {
+			out = append(out, d.Pos)
+		}
+	}
+	return out
 }
 
 // Earliest finds the first start, or false when there is none up to until.

@@ -123,6 +123,7 @@ func (t *Timeline) pick(a *Ask, at spec.Instant, hint *Hint) []place.Part {
 		for i := range t.cands {
 			if old.Has(int(t.cands[i].Node.ID)) {
 				same = append(same, t.cands[i])
+				same[len(same)-1].Before = hint.on(t.cands[i].Node.ID)
 			}
 		}
 		if parts := place.Pick(&a.Demand, same, a.options); parts != nil {
