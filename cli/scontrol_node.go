@@ -86,6 +86,12 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 	if text := nodeReason(n, v.clock); text != "" {
 		rec.line("Reason=" + text)
 	}
+	if n.GetDegraded() != "" {
+		rec.line("Degraded=" + n.GetDegraded())
+	}
+	if gpus := n.GetGpus(); len(gpus) > 0 && gpus[0].GetProvider() != "" {
+		rec.line("GPUProvider=" + gpus[0].GetProvider())
+	}
 	for _, f := range n.GetGpuFaults() {
 		words := "GPUEvent=" + f.GetUuid() + ": " + faultText(f) + " [" + v.time(f.GetAt()) + "]"
 		if f.GetJobId() != 0 {

@@ -65,8 +65,10 @@ func (d *decision) register(c RegisterNode) error {
 }
 
 // invalid says why an inventory does not fit the configuration, or "". With
-// config_overrides the configured size counts, whatever the node has; devices
-// must be there in any case.
+// config_overrides the configured size counts, whatever the node has; other
+// devices than GPUs must be there in any case. A node with fewer GPUs than
+// configured is smaller by those: jobs get the ones that are there, and jobs
+// that need none are none of their business; the agent says what is missing.
 func invalid(ns *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
 	switch {
 	case overrides:
@@ -78,16 +80,11 @@ func invalid(ns *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
 	for _, g := range ns.GRES {
 		var have int64
 		if g.Name == "gpu" {
-			for i := range inv.GPUs {
-				if g.Type == "" || inv.GPUs[i].Type == g.Type {
-					have++
-				}
-			}
-		} else {
-			for _, c := range inv.GRES {
-				if c.Name == g.Name && (g.Type == "" || c.Type == g.Type) {
-					have += c.N
-				}
+			continue
+		}
+		for _, c := range inv.GRES {
+			if c.Name == g.Name && (g.Type == "" || c.Type == g.Type) {
+				have += c.N
 			}
 		}
 		if have < g.N {

@@ -28,6 +28,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
+	"github.com/musterhpc/muster/spec"
 )
 
 // serve runs the agent until the context ends.
@@ -154,9 +155,16 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 		return nil, err
 	}
 	cfg := s.agentConfig(sys.Now())
+	if a.gpus == nil && slices.ContainsFunc(s.node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
+		cfg.Degraded = choice.Reason
+	}
+	if p, ok := a.gpus.(interface{ Note() string }); ok && p.Note() != "" {
+		cfg.Degraded = p.Note()
+	}
 	if os.Geteuid() != 0 {
-		cfg.Degraded = fmt.Sprintf("the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits", os.Geteuid())
-		log.Warn("running without root", "effect", cfg.Degraded)
+		why := fmt.Sprintf("the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits", os.Geteuid())
+		log.Warn("running without root", "effect", why)
+		cfg.Degraded = strings.TrimPrefix(cfg.Degraded+"; "+why, "; ")
 	}
 	a.agent = daemon.New(cfg, daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
@@ -172,7 +180,7 @@ func chooseGPUs(ctx context.Context, s *settings, sys clock.Clock) (gpu.Choice, 
 		return gpu.Choice{}, fmt.Errorf("the GPUs of node %s: %w", s.node.Name, err)
 	}
 	candidates, err := auto.Candidates(auto.Config{Node: s.node.Name, Start: sys.Now(), AutoDetect: s.cluster.Gres.Detect(s.node.Name), Declared: declared,
-		Period: s.cfg.Telemetry.Interval})
+		Period: s.cfg.Telemetry.Interval, Simulate: s.cfg.Telemetry.Provider == "simulated"})
 	if err != nil {
 		return gpu.Choice{}, err
 	}

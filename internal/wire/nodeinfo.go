@@ -32,6 +32,9 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 	}
 	if n.Reason != "" {
 		out.ReasonUser = actorName(n.ReasonBy)
+	} else if n.Invalid != "" {
+		// It is out of service by what it registered.
+		out.Reason, out.ReasonUser, out.ReasonTime = n.Invalid, actorName(event.Actor{}), int64(n.Registered)
 	}
 	if n.Inv != nil {
 		out.Version, out.Os, out.Arch = n.Inv.AgentVersion, n.Inv.OS, n.Inv.Arch

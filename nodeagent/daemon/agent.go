@@ -248,6 +248,14 @@ func (a *Agent) carryOut(ctx context.Context) {
 		if fx.Save {
 			a.save()
 		}
+		if fx.Register != "" {
+			a.log.Warn("the GPUs of this node have changed", "what", fx.Register)
+			if a.session != nil {
+				a.session.cancel(fmt.Errorf("%w: %s", errRegister, fx.Register))
+				a.session = nil
+				a.connected(false)
+			}
+		}
 		if fx.Leave != "" && a.session != nil {
 			a.session.leave(fx.Leave)
 		} else if a.session != nil && fx.Send {

@@ -12,10 +12,15 @@ import (
 // and go.
 const leastPause = 50 * spec.Millisecond
 
+// recheckEvery is the time between two looks at which GPUs there are: somebody
+// may partition one while the agent runs, and no driver tells of it.
+const recheckEvery = 30 * spec.Second
+
 // gpuCollector reads the GPUs at every interval, and when a job that holds
 // some begins or ends.
 func (a *Agent) gpuCollector(ctx context.Context) {
 	began := a.deps.Clock.Now()
+	recheck := began.Add(recheckEvery)
 	for {
 		// From the beginning of one to that of the next: no interval of the clock
 		// is left without one.
@@ -29,14 +34,34 @@ func (a *Agent) gpuCollector(ctx context.Context) {
 			stop()
 		}
 		began = a.deps.Clock.Now()
-		a.readGPUs(ctx)
+		if changed := a.readGPUs(ctx); changed || began >= recheck {
+			a.recheck(ctx)
+			recheck = began.Add(recheckEvery)
+		}
 		if !a.sleep(ctx, leastPause) {
 			return
 		}
 	}
 }
 
-func (a *Agent) readGPUs(ctx context.Context) {
+// recheck looks which GPUs there are.
+func (a *Agent) recheck(ctx context.Context) {
+	devices, err := a.deps.GPUs.Inventory(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.log.Warn("this node's GPUs cannot be listed; the last list stands", "error", err)
+		}
+		return
+	}
+	a.inbox.put(func() {
+		if a.core.Changed(devices) {
+			a.deps.Telemetry.SetDevices(devices)
+		}
+	})
+}
+
+// readGPUs makes one collection; changed tells that devices have come or gone.
+func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 	began := a.deps.Clock.Now()
 	rd := &Reading{}
 	rd.Err = a.deps.GPUs.Sample(ctx, began, &rd.Sample)
@@ -50,18 +75,20 @@ func (a *Agent) readGPUs(ctx context.Context) {
 		a.deps.Telemetry.SetSample(&rd.Sample)
 	}
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	a.deps.Telemetry.Collected(CollectGPU, a.deps.Clock.Now().Sub(began), rd.Err)
 	for i := range rd.Events {
 		e := &rd.Events[i]
 		a.deps.Telemetry.GPUEvent(e.Kind)
+		changed = changed || e.Kind == device.EventLost || e.Kind == device.EventReturned || e.Kind == device.EventMIGChanged
 		a.log.Warn("GPU event", "kind", e.Kind.String(), "gpu", e.UUID, "xid", e.XID, "class", device.ClassifyXID(e.XID).String(), "text", e.Text)
 	}
 	a.inbox.put(func() {
 		a.core.Collected(rd)
 		a.deps.Telemetry.SetGPUAccounts(a.core.Accounts())
 	})
+	return changed
 }
 
 // collector reads the jobs' use and the machine's at every interval.

@@ -96,6 +96,7 @@ type Core struct {
 	book    *attrib.Book
 	gpus    bool // there is a provider
 
+	known      []device.Device      // the inventory
 	units      map[string]unitFacts // devices and instances, by UUID
 	sampleSlot int64                // of the clock, in which the last sample was taken
 
@@ -125,7 +126,7 @@ func (c *Core) SetNode(e plan.Enforces) { c.cfg.Node.Enforces = e }
 
 // SetDevices replaces the inventory of GPUs.
 func (c *Core) SetDevices(list []device.Device) {
-	c.gpus = true
+	c.gpus, c.known = true, list
 	c.devices = make(map[string]device.Device, len(list))
 	c.units = make(map[string]unitFacts, len(list))
 	for i := range list {

@@ -23,6 +23,7 @@ type Effects struct {
 	Save      bool             // the spool must not wait
 	Acked     int              // reports acknowledged
 	Leave     string           // end the connection, and why
+	Register  string           // connect again at once, to register what has changed, and what that is
 	// Samples are readings to be kept, each a series of its own. What is not
 	// kept is not asked for again.
 	Samples []*apiv1.GpuSeries

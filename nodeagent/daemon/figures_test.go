@@ -291,10 +291,28 @@ func TestGPUInventory(t *testing.T) {
 	if _, err := DeviceFiles("/dev/nvidia[0-"); err == nil {
 		t.Error("an open bracket is taken")
 	}
-	if text := checkDeclared(got[:3], declared); text != "4 GPUs are declared and 3 found" {
-		t.Error(text)
+	// What is missing is said by type where types are declared.
+	gpus := func(types ...string) (out []spec.GPU) {
+		for _, typ := range types {
+			out = append(out, spec.GPU{Type: typ})
+		}
+		return out
 	}
-	if text := checkDeclared(got, declared); text != "" {
-		t.Error(text)
+	four := []spec.GRESSpec{{Name: "gpu", Type: "h100", N: 2}, {Name: "gpu", Type: "a100", N: 2}, {Name: "nic", N: 9}}
+	for _, c := range []struct {
+		have     []spec.GPU
+		declared []spec.GRESSpec
+		want     string
+	}{
+		{gpus("h100", "a100", "h100", "a100"), four, ""},
+		{gpus("h100", "a100", "a100"), four, "2 GPUs of type h100 are declared and 1 found"},
+		{gpus("h100", "h100", "1g.10gb", "1g.10gb", "a100", "a100"), four, "4 GPUs are declared and 6 found"},
+		{nil, four[:1], "2 GPUs of type h100 are declared and 0 found"},
+		{gpus("x", "y", "z"), []spec.GRESSpec{{Name: "gpu", N: 4}}, "4 GPUs are declared and 3 found"},
+		{gpus("x"), nil, ""},
+	} {
+		if got := checkDeclared(c.have, c.declared); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }

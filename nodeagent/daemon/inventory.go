@@ -70,6 +70,65 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 	return out
 }
 
+// Changed takes an inventory that was read while the agent runs. Where it
+// differs, the controller is told what became of partitioned devices, and the
+// node registers again: with fewer devices than it declares it takes no new
+// jobs and says why, with others it is resized.
+func (c *Core) Changed(list []device.Device) bool {
+	var what []string
+	for i := range list {
+		d := &list[i]
+		at := slices.IndexFunc(c.known, func(k device.Device) bool { return k.UUID == d.UUID })
+		if at < 0 {
+			what = append(what, "GPU "+d.UUID+" is new")
+			continue
+		}
+		old := &c.known[at]
+		switch was, is := partition(old), partition(d); {
+		case d.Lost && !old.Lost:
+			what = append(what, "GPU "+d.UUID+" is lost")
+		case d.Lost:
+		case old.Lost:
+			what = append(what, "GPU "+d.UUID+" answers again")
+		case was != is:
+			what = append(what, "GPU "+d.UUID+" is partitioned anew")
+			c.fault(spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " + profiles(d) + ", was " + profiles(old)})
+		}
+	}
+	for i := range c.known {
+		if uuid := c.known[i].UUID; !slices.ContainsFunc(list, func(d device.Device) bool { return d.UUID == uuid }) {
+			what = append(what, "GPU "+uuid+" is gone")
+		}
+	}
+	if len(what) == 0 {
+		return false
+	}
+	c.SetDevices(list)
+	c.fx.Register = strings.Join(what, "; ")
+	return true
+}
+
+// partition tells the instances of a device apart from others.
+func partition(d *device.Device) string {
+	var b strings.Builder
+	for _, m := range d.MIG {
+		fmt.Fprintf(&b, "%s %s\n", m.UUID, m.Profile)
+	}
+	return b.String()
+}
+
+// profiles says how a device is partitioned.
+func profiles(d *device.Device) string {
+	if len(d.MIG) == 0 {
+		return "whole"
+	}
+	names := make([]string, len(d.MIG))
+	for i := range d.MIG {
+		names[i] = d.MIG[i].Profile
+	}
+	return strings.Join(names, " ")
+}
+
 // closeness puts links in an order: the kind first, then NVLink's lanes.
 func closeness(l device.Link) int32 { return int32(l.Kind)*64 + int32(min(l.NVLinks, 63)) }
 
@@ -145,16 +204,33 @@ func DeviceFiles(expr string) ([]string, error) {
 	return out, nil
 }
 
-// checkDeclared says what is missing of the declared GPUs, or "".
+// checkDeclared says what is missing of the declared GPUs, or what is there
+// beyond them, or "".
 func checkDeclared(gpus []spec.GPU, declared []spec.GRESSpec) string {
-	var want int64
+	var out []string
+	want, any := int64(0), false
 	for i := range declared {
-		if declared[i].Name == "gpu" {
-			want += declared[i].N
+		g := &declared[i]
+		if g.Name != "gpu" {
+			continue
+		}
+		any = true
+		want += g.N
+		have := int64(0)
+		for k := range gpus {
+			if gpus[k].Type == g.Type {
+				have++
+			}
+		}
+		if g.Type != "" && have < g.N {
+			out = append(out, fmt.Sprintf("%d GPUs of type %s are declared and %d found", g.N, g.Type, have))
 		}
 	}
-	if int64(len(gpus)) < want {
-		return fmt.Sprintf("%d GPUs are declared and %d found", want, len(gpus))
+	switch have := int64(len(gpus)); {
+	case have < want && len(out) == 0:
+		out = append(out, fmt.Sprintf("%d GPUs are declared and %d found", want, have))
+	case any && have > want:
+		out = append(out, fmt.Sprintf("%d GPUs are declared and %d found", want, have))
 	}
-	return ""
+	return strings.Join(out, "; ")
 }

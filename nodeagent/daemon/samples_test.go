@@ -116,3 +116,45 @@ func TestSamplesWaitWithinBounds(t *testing.T) {
 		t.Errorf("%d are missing, %d wait", seen, q.waiting())
 	}
 }
+
+// TestChangedGPUs: what became of devices while the agent runs is told, and the
+// node registers again, once.
+func TestChangedGPUs(t *testing.T) {
+	b := newBench(t)
+	two := func(change func(list []device.Device)) []device.Device {
+		list := []device.Device{{UUID: "GPU-0"}, {UUID: "GPU-1", Index: 1}}
+		change(list)
+		return list
+	}
+	none := func([]device.Device) {}
+	cut := func(list []device.Device) {
+		list[1].MIG = []device.MIG{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b", Profile: "2g.20gb"}}
+	}
+	b.core.SetDevices(two(none))
+	b.welcome()
+	for _, step := range []struct {
+		list       []device.Device
+		why, fault string
+	}{
+		{two(none), "", ""},
+		{two(cut), "GPU GPU-1 is partitioned anew", "GPU-1 mig_changed"},
+		{two(cut), "", ""},
+		{two(func(list []device.Device) { list[0].Lost = true; cut(list) }), "GPU GPU-0 is lost", ""},
+		{two(func(list []device.Device) { list[0].Lost = true; cut(list) }), "", ""},
+		{two(cut), "GPU GPU-0 answers again", ""},
+		{two(cut)[1:], "GPU GPU-0 is gone", ""},
+		{two(cut), "GPU GPU-0 is new", ""},
+	} {
+		b.core.Effects()
+		changed := b.core.Changed(step.list)
+		if fx := b.core.Effects(); fx.Register != step.why || changed != (step.why != "") {
+			t.Errorf("registers because %q, want %q", fx.Register, step.why)
+		}
+		if got := b.told(); got != step.fault {
+			t.Errorf("told %q, want %q", got, step.fault)
+		}
+	}
+	if _, ok := b.core.units["MIG-b"]; !ok {
+		t.Error("the new instance is not known")
+	}
+}

@@ -38,6 +38,9 @@ type errLeave struct{ why string }
 
 func (e *errLeave) Error() string { return e.why }
 
+// errRegister ends a connection so that the next one registers what changed.
+var errRegister = errors.New("this node registers anew")
+
 func (s *session) leave(why string) { s.cancel(&errLeave{why}) }
 
 // The waits between connections: doubled from the first to the longest, each
@@ -73,7 +76,9 @@ func (a *Agent) connector(ctx context.Context) {
 		if errors.As(err, &leave) {
 			wait = longestWait
 		}
-		if now := a.deps.Clock.Now(); err.Error() != said || now.Sub(saidAt) >= remindAfter {
+		if errors.Is(err, errRegister) {
+			wait = firstWait
+		} else if now := a.deps.Clock.Now(); err.Error() != said || now.Sub(saidAt) >= remindAfter {
 			a.log.Warn("no connection to the controller; jobs go on, and the agent keeps trying", "error", err)
 			said, saidAt = err.Error(), now
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/musterhpc/muster/nodeagent/gpu"
@@ -22,12 +23,15 @@ var ErrAutoDetect = errors.New("bad AutoDetect")
 type Config struct {
 	Node  string
 	Start spec.Instant // now; simulated counters begin here
-	// AutoDetect of gres.conf: nvml or nvidia look for devices; off does not;
-	// empty looks too, and falls back to what is declared.
+	// AutoDetect of gres.conf: nvml or nvidia look for devices, and there are no
+	// others; off does not look; empty looks, and falls back to what is declared.
 	AutoDetect string
-	// Declared devices. They are simulated where no real device is found, and
-	// only there: a node whose hardware works is never simulated.
+	// Declared devices. They are simulated where no real device is found and
+	// none can be: not where AutoDetect names a library, nor where one of their
+	// device files is there, so that a broken driver is not taken for none.
 	Declared []simulated.Declared
+	// Simulate asks for the simulation whatever else there is.
+	Simulate bool
 	// HostEngine and Period configure DCGM; see dcgm.Config.
 	HostEngine string
 	Period     spec.Span
@@ -52,12 +56,24 @@ func Candidates(cfg Config) ([]gpu.Candidate, error) {
 	default:
 		return nil, fmt.Errorf("%w=%s: want nvml, nvidia or off", ErrAutoDetect, cfg.AutoDetect)
 	}
-	if len(cfg.Declared) > 0 {
+	if len(cfg.Declared) > 0 && (cfg.Simulate || !strings.HasPrefix(strings.ToLower(cfg.AutoDetect), "nv") && !hardware(cfg.Declared)) {
 		out = append(out, gpu.Candidate{Name: "simulated", Open: func(context.Context) (gpu.Provider, error) {
 			return simulated.New(simulated.Config{Node: cfg.Node, Start: cfg.Start, Lines: cfg.Declared})
 		}})
 	}
 	return out, nil
+}
+
+// hardware tells that a declared device file is there.
+func hardware(lines []simulated.Declared) bool {
+	for _, l := range lines {
+		for _, f := range l.Files {
+			if info, err := os.Stat(f); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Choose tries the candidates; see gpu.Choose.

@@ -30,6 +30,19 @@ func TestCandidates(t *testing.T) {
 			t.Errorf("AutoDetect=%s: %s, %v; want %s", c.mode, got, err, c.want)
 		}
 	}
+	// A library that is named, or a device file that is there: nothing is made up.
+	there := []simulated.Declared{{Type: "h100", Files: []string{"/dev/null"}}}
+	for _, c := range []struct {
+		cfg  auto.Config
+		want int
+	}{
+		{auto.Config{AutoDetect: "nvml", Declared: declared}, 2}, {auto.Config{Declared: there}, 2}, {auto.Config{AutoDetect: "off", Declared: there}, 0},
+		{auto.Config{AutoDetect: "nvml", Declared: declared, Simulate: true}, 3}, {auto.Config{Declared: there, Simulate: true}, 3},
+	} {
+		if list, err := auto.Candidates(c.cfg); err != nil || len(list) != c.want {
+			t.Errorf("%+v: %d ways, want %d: %v", c.cfg, len(list), c.want, err)
+		}
+	}
 	for mode, want := range map[string]string{"rsmi": "NVIDIA devices only", "oneapi": "NVIDIA devices only", "nrt": "NVIDIA devices only", "magic": "want nvml, nvidia or off"} {
 		if _, err := auto.Candidates(auto.Config{AutoDetect: mode}); !errors.Is(err, auto.ErrAutoDetect) || !strings.Contains(err.Error(), want) {
 			t.Errorf("AutoDetect=%s: %v", mode, err)

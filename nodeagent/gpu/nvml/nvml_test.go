@@ -187,3 +187,37 @@ func TestThisMachine(t *testing.T) {
 		return p
 	}})
 }
+
+// TestPartitionedWhileOpen: a device that is cut into instances while the
+// library is loaded gives their readings after the next inventory, and is whole
+// again after the one behind that.
+func TestPartitionedWhileOpen(t *testing.T) {
+	lib := double(t)
+	t.Setenv("DOUBLE", "")
+	p := open(t, lib)
+	defer p.Close()
+	clock := now()
+	for _, step := range []struct {
+		words               string
+		instances, readings int
+	}{{"", 0, 2}, {"mig0", 2, 4}, {"", 0, 2}} {
+		t.Setenv("DOUBLE", step.words)
+		list, err := p.Inventory(t.Context())
+		if err != nil || len(list) != 2 || len(list[0].MIG) != step.instances {
+			t.Fatalf("%q: %+v %v", step.words, list, err)
+		}
+		var s device.Sample
+		if err := p.Sample(t.Context(), clock(), &s); err != nil || len(s.Readings) != step.readings {
+			t.Fatalf("%q: %d readings, %v", step.words, len(s.Readings), err)
+		}
+		for _, m := range list[0].MIG {
+			r := s.Find(m.UUID)
+			if r == nil || r.Lost {
+				t.Fatalf("%s has no reading", m.UUID)
+			}
+			if _, ok := r.Get(device.FBUsed); !ok {
+				t.Errorf("%s: %v", m.UUID, r.Values)
+			}
+		}
+	}
+}

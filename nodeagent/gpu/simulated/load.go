@@ -43,6 +43,7 @@ const (
 	FaultXID     FaultKind = iota // the driver reports an error number
 	FaultLost                     // the device falls off the bus
 	FaultThermal                  // the clocks are held down for a while
+	FaultCut                      // an administrator partitions the device anew
 )
 
 // Fault happens After a job's start on its device.
@@ -51,6 +52,8 @@ type Fault struct {
 	After spec.Span
 	XID   int       // of FaultXID
 	For   spec.Span // of FaultThermal
+	// Profiles of the instances that a FaultCut makes; none makes it whole.
+	Profiles []string
 }
 
 // Load is what one job does to one device.
@@ -90,7 +93,7 @@ func LoadOf(job spec.JobUID) Load {
 
 // ParseLoad reads a load such as
 //
-//	util=90,mem=60,shape=saw,period=30s,warmup=5s,xid=79@2m,thermal@60s+30s,lost@5m
+//	util=90,mem=60,shape=saw,period=30s,warmup=5s,xid=79@2m,thermal@60s+30s,lost@5m,mig=3g.40gb/1g.10gb@8m
 //
 // on top of base. Words are separated by commas; util and mem are percents;
 // spans are whole numbers with ms, s, m or h. The empty text is base itself.
@@ -142,7 +145,7 @@ func (l *Load) word(word string) error {
 		}
 		err = fmt.Errorf("want one of %s", strings.Join(shapes(), ", "))
 	default:
-		err = errors.New("want util, mem, shape, period, warmup, xid@, thermal@ or lost@")
+		err = errors.New("want util, mem, shape, period, warmup, xid@, thermal@, mig@ or lost@")
 	}
 	return err
 }
@@ -161,6 +164,14 @@ func (l *Load) fault(name, at string) error {
 		if f.XID, err = strconv.Atoi(number); err != nil || f.XID <= 0 || f.XID > 9999 {
 			return errors.New("want an XID from 1 to 9999")
 		}
+	case kind == "mig" && !hasLength:
+		f.Kind = FaultCut
+		for _, profile := range strings.FieldsFunc(number, func(r rune) bool { return r == '/' }) {
+			if _, _, ok := profileOf(profile); !ok {
+				return fmt.Errorf("%q is no MIG profile (want e.g. 1g.10gb)", profile)
+			}
+			f.Profiles = append(f.Profiles, profile)
+		}
 	case kind == "lost" && !hasNumber && !hasLength:
 		f.Kind = FaultLost
 	case kind == "thermal" && !hasNumber && hasLength:
@@ -169,7 +180,7 @@ func (l *Load) fault(name, at string) error {
 			return err
 		}
 	default:
-		return errors.New("want xid=N@AFTER, lost@AFTER or thermal@AFTER+FOR")
+		return errors.New("want xid=N@AFTER, lost@AFTER, mig=PROFILE/PROFILE@AFTER or thermal@AFTER+FOR")
 	}
 	l.Faults = append(l.Faults, f)
 	return nil

@@ -42,15 +42,21 @@ type level struct {
 // result at an instant does not depend on the calls before it, only on the
 // loads that were attached and when.
 type model struct {
-	seed    uint64
-	fig     figures
-	units   []unit // one per MIG instance, or one for the whole device
-	mig     bool
-	at      spec.Instant
-	lost    bool
-	milliC  int64
-	lastXID int64
-	events  []device.Event
+	seed   uint64
+	fig    figures
+	units  []unit // one per MIG instance, or one for the whole device
+	mig    bool
+	uuid   string // of the device
+	memory int64  // MiB
+	// instances are those that the device is cut into; cut makes others.
+	instances []device.MIG
+	former    []string // units that were, and are not
+	cut       func(profiles []string) ([]device.MIG, error)
+	at        spec.Instant
+	lost      bool
+	milliC    int64
+	lastXID   int64
+	events    []device.Event
 
 	energy     integral // mW·ns -> mJ
 	nvlink     integral // KiB/s·ns -> KiB
@@ -256,6 +262,9 @@ func (m *model) fire() {
 				f := a.load.Faults[a.fired]
 				a.fired++
 				m.inject(m.units[i].uuid, f)
+				if f.Kind == FaultCut {
+					return // the units are others
+				}
 			}
 		}
 	}
@@ -271,6 +280,13 @@ func (m *model) inject(uuid string, f Fault) {
 		m.note(device.Event{Kind: device.EventThermal, UUID: uuid, Text: "clocks held down by temperature (simulated)"})
 	case FaultLost:
 		m.lose(uuid)
+	case FaultCut:
+		instances, err := m.cut(f.Profiles)
+		if err != nil {
+			return // it was checked when the load was read, and does not fit this device
+		}
+		m.partition(m.uuid, m.memory, instances)
+		m.note(device.Event{Kind: device.EventMIGChanged, UUID: m.uuid, Text: "partitioned anew (simulated)"})
 	case FaultXID:
 		m.lastXID = int64(f.XID)
 		m.note(device.Event{Kind: device.EventXID, UUID: uuid, XID: f.XID, Text: device.ClassifyXID(f.XID).String() + " error (simulated)"})
@@ -286,6 +302,25 @@ func (m *model) inject(uuid string, f Fault) {
 			m.lose(uuid)
 		}
 	}
+}
+
+// partition cuts the device into instances, or none. What ran on it is gone.
+func (m *model) partition(uuid string, memory int64, instances []device.MIG) {
+	for i := range m.units {
+		m.former = append(m.former, m.units[i].uuid)
+	}
+	m.uuid, m.memory, m.instances, m.mig, m.units = uuid, memory, instances, len(instances) > 0, nil
+	for _, g := range instances {
+		m.units = append(m.units, unit{uuid: g.UUID, memory: g.MemoryMiB, weight: int64(g.Slices) * device.Ratio / 7})
+	}
+	if !m.mig {
+		m.units = []unit{{uuid: uuid, memory: memory, weight: device.Ratio}}
+	}
+	m.former = slices.DeleteFunc(m.former, func(uuid string) bool {
+		return slices.ContainsFunc(m.units, func(u unit) bool { return u.uuid == uuid })
+	})
+	slices.Sort(m.former)
+	m.former = slices.Compact(m.former)
 }
 
 func (m *model) lose(uuid string) {

@@ -57,14 +57,10 @@ func New(cfg Config) (*Provider, error) {
 	for i, d := range devices {
 		m := &model{
 			seed: mix(uint64(i)) ^ hash(cfg.Node), fig: figs[i], at: cfg.Start,
-			milliC: ambientMilliC + 50_000*figs[i].idleMW/figs[i].maxMW, mig: len(d.MIG) > 0,
+			milliC: ambientMilliC + 50_000*figs[i].idleMW/figs[i].maxMW,
+			cut:    func(profiles []string) ([]device.MIG, error) { return cut(cfg.Node, d, profiles) },
 		}
-		for _, g := range d.MIG {
-			m.units = append(m.units, unit{uuid: g.UUID, memory: g.MemoryMiB, weight: int64(g.Slices) * device.Ratio / 7})
-		}
-		if !m.mig {
-			m.units = []unit{{uuid: d.UUID, memory: d.MemoryMiB, weight: device.Ratio}}
-		}
+		m.partition(d.UUID, d.MemoryMiB, d.MIG)
 		p.models = append(p.models, m)
 	}
 	return p, nil
@@ -84,7 +80,8 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 	for i := range out {
 		out[i].CPUs = slices.Clone(out[i].CPUs)
 		out[i].Links = slices.Clone(out[i].Links)
-		out[i].MIG = slices.Clone(out[i].MIG)
+		out[i].MIG = slices.Clone(p.models[i].instances)
+		out[i].Lost = p.models[i].lost
 		out[i].Files = slices.Clone(out[i].Files)
 	}
 	return out, nil
@@ -115,6 +112,11 @@ func (p *Provider) SetJobs(now spec.Instant, jobs []Assignment) error {
 	for _, m := range p.models {
 		for i := range m.units {
 			if _, ok := loads[m.units[i].uuid]; ok {
+				known++
+			}
+		}
+		for _, uuid := range m.former { // a job may still hold what is gone
+			if _, ok := loads[uuid]; ok {
 				known++
 			}
 		}

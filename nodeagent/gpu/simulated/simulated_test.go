@@ -367,3 +367,55 @@ func TestInstances(t *testing.T) {
 		t.Errorf("got %s", strings.Join(got, ", "))
 	}
 }
+
+// TestPartitionedWhileItRuns: instances come and go, the job that held the
+// device does nothing any more, and readings are of what is there.
+func TestPartitionedWhileItRuns(t *testing.T) {
+	start := spec.AtUnix(1_800_000_000)
+	p, err := simulated.New(simulated.Config{Node: "n1", Start: start, Lines: []simulated.Declared{{Type: "h100", Count: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := p.Inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	load, err := simulated.ParseLoad("util=90,warmup=0s,mig=3g.40gb/1g.10gb@20s,mig=@60s", simulated.Load{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := []simulated.Assignment{{Job: 1, Attempt: 1, From: start, Load: load, UUIDs: []string{list[0].UUID}}}
+	if err := p.SetJobs(start, job); err != nil {
+		t.Fatal(err)
+	}
+	see := func(after spec.Span, readings, processes, instances int) {
+		t.Helper()
+		now := start.Add(after)
+		var s device.Sample
+		if err := p.Sample(t.Context(), now, &s); err != nil {
+			t.Fatal(err)
+		}
+		list, err := p.Inventory(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		procs, err := p.Processes(t.Context(), nil)
+		if err != nil || len(s.Readings) != readings || len(procs) != processes || len(list[0].MIG) != instances {
+			t.Errorf("after %v: %d readings, %d processes, %d instances: %v", after, len(s.Readings), len(procs), len(list[0].MIG), err)
+		}
+		if err := p.SetJobs(now, job); err != nil { // it still holds the device
+			t.Error(err)
+		}
+	}
+	see(10*spec.Second, 2, 1, 0)
+	see(30*spec.Second, 4, 0, 2)
+	events, err := p.Events(t.Context(), start.Add(30*spec.Second), nil)
+	if err != nil || len(events) != 1 || events[0].Kind != device.EventMIGChanged || events[0].UUID != list[0].UUID {
+		t.Errorf("%v %v", events, err)
+	}
+	for _, bad := range []string{"mig=9g@1s", "mig=1g.10gb", "mig=1g.10gb@1s+2s"} {
+		if _, err := simulated.ParseLoad(bad, simulated.Load{}); err == nil {
+			t.Errorf("%s is read", bad)
+		}
+	}
+}
