@@ -181,11 +181,12 @@ type phaseRow struct {
 	at          time.Time
 	gen         uint32
 	written     time.Time
+	rolled      tally.Rolled
 	now         time.Time // the server's clock when it was read
 }
 
 func (r *phaseRow) position() tally.Position {
-	return tally.Position{Seq: r.last, At: spec.Instant(r.at.UnixNano()), Gen: r.gen}
+	return tally.Position{Seq: r.last, At: spec.Instant(r.at.UnixNano()), Gen: r.gen, Rolled: r.rolled}
 }
 
 const (
@@ -195,7 +196,7 @@ const (
 
 // phases reads the newest position and intent; nil where there is none.
 func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phaseRow, err error) {
-	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, now64(6) FROM "+s.table("ingest")+
+	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, now64(6) FROM "+s.table("ingest")+
 		" FINAL WHERE ledger = {ledger:UUID}", ch.Named("ledger", uuid.UUID(ledger).String()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
@@ -204,7 +205,7 @@ func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phas
 	for rows.Next() {
 		var phase string
 		r := new(phaseRow)
-		if err := rows.Scan(&phase, &r.n, &r.writer, &r.first, &r.last, &r.at, &r.gen, &r.written, &r.now); err != nil {
+		if err := rows.Scan(&phase, &r.n, &r.writer, &r.first, &r.last, &r.at, &r.gen, &r.written, &r.rolled.Build, &r.rolled.Until, &r.rolled.Seq, &r.now); err != nil {
 			return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
 		}
 		switch phase {
@@ -222,10 +223,11 @@ func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phas
 
 // setPhase writes a row of ingest.
 func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, r phaseRow) error {
-	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen) "+
-		"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}",
+	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq) "+
+		"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("phase", phase), ch.Named("n", r.n), ch.Named("writer", r.writer.String()),
-		ch.Named("first", r.first), ch.Named("last", r.last), ch.Named("at", r.at.UnixMicro()), ch.Named("gen", r.gen))
+		ch.Named("first", r.first), ch.Named("last", r.last), ch.Named("at", r.at.UnixMicro()), ch.Named("gen", r.gen),
+		ch.Named("build", r.rolled.Build), ch.Named("until", r.rolled.Until), ch.Named("rolled", r.rolled.Seq))
 	if err != nil {
 		return fmt.Errorf("write the %s of accounting: %w", phase, err)
 	}

@@ -85,10 +85,10 @@ func (w *Writer) setPosition(ctx context.Context, seq uint64, at spec.Instant, g
 		return err
 	}
 	n := w.n + 1
-	if err := w.s.setPhase(ctx, w.from.ledger, phaseDone, phaseRow{n: n, writer: w.id, last: seq, at: cutTime(at), gen: gen}); err != nil {
+	if err := w.s.setPhase(ctx, w.from.ledger, phaseDone, phaseRow{n: n, writer: w.id, last: seq, at: cutTime(at), gen: gen, rolled: w.pos.Rolled}); err != nil {
 		return err
 	}
-	w.pos, w.n = tally.Position{Seq: seq, At: at, Gen: gen}, n
+	w.pos, w.n = tally.Position{Seq: seq, At: at, Gen: gen, Rolled: w.pos.Rolled}, n
 	w.spoke = time.Now()
 	return w.step("after position")
 }

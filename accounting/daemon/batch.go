@@ -140,12 +140,21 @@ func (s *session) send(ctx context.Context, every uint64) error {
 // holdEvery is how often an idle writer says that it is alive.
 const holdEvery = 4 * spec.Second
 
+// rollAgain is how soon a writer that has nothing else to do goes on adding up
+// days.
+const rollAgain = 50 * spec.Millisecond
+
 // write stores batches in order. It tries each again until it is stored, and
 // gives up only when the session ends or the lease is lost.
 func (s *session) write(ctx context.Context) error {
+	more := true
 	for {
 		s.free()
-		hold, stop := s.d.cfg.Clock.After(holdEvery)
+		idle := holdEvery
+		if more {
+			idle = rollAgain
+		}
+		hold, stop := s.d.cfg.Clock.After(idle)
 		select {
 		case w, ok := <-s.work:
 			stop()
@@ -155,12 +164,16 @@ func (s *session) write(ctx context.Context) error {
 			if err := s.persist(ctx, w); err != nil {
 				return err
 			}
+			if s.relaxed(w) {
+				more = s.rollUp(ctx)
+			}
 			s.rest(ctx, w)
 			select {
 			case s.stored <- w.batch:
 			default:
 			}
 		case <-hold:
+			more = s.rollUp(ctx)
 			if err := s.writer.Hold(ctx); err != nil {
 				if ctx.Err() != nil {
 					return nil
@@ -185,10 +198,27 @@ func (s *session) free() {
 	}
 }
 
+// relaxed tells whether the writer keeps up: batches are small.
+func (s *session) relaxed(w *work) bool { return w.batch.Largest() < s.d.cfg.BatchRows/2 }
+
+// rollUp adds up days that are over, and tells whether there are more. Reports
+// are right without it, only slower, so that an error is no reason to stop.
+func (s *session) rollUp(ctx context.Context) bool {
+	before := s.writer.Position().Rolled
+	more, err := s.writer.RollUp(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		s.d.cfg.Log.Warn("the days that are over could not be added up; reports take longer", "error", err)
+	case err == nil && s.writer.Position().Rolled != before:
+		s.d.rolled(s.writer.Position())
+	}
+	return more && err == nil
+}
+
 // rest lets the store breathe after a small batch, unless somebody waits for
 // the next one.
 func (s *session) rest(ctx context.Context, w *work) {
-	if w.batch.Largest() >= s.d.cfg.BatchRows/2 {
+	if !s.relaxed(w) {
 		return
 	}
 	over, stop := s.d.cfg.Clock.After(min(pauseTimes*s.lastTook, pauseMost))

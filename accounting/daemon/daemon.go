@@ -125,6 +125,13 @@ func (d *Daemon) publish(pos tally.Position) {
 	d.changed = make(chan struct{})
 }
 
+// rolled notes what was added up.
+func (d *Daemon) rolled(pos tally.Position) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pos.Rolled = pos.Rolled
+}
+
 // note remembers why nothing is stored; nil when it is again.
 func (d *Daemon) note(err error) {
 	d.mu.Lock()
@@ -177,7 +184,7 @@ func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind u
 		if err != nil {
 			return s, 0, err
 		}
-		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.name(), Seq: pos.Seq, Gen: pos.Gen, Now: d.cfg.Clock.Now()}
+		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.name(), Seq: pos.Seq, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Now: d.cfg.Clock.Now()}
 		if pos.Seq >= seq {
 			return s, 0, nil
 		}
@@ -208,7 +215,7 @@ func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (s que
 	if pos.Seq == 0 {
 		return s, 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no cluster %q: this one is %s, and muster import brings others", cluster, d.name()))
 	}
-	return query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: cluster, Seq: pos.Seq, Gen: pos.Gen, Now: d.cfg.Clock.Now()}, 0, nil
+	return query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: cluster, Seq: pos.Seq, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Now: d.cfg.Clock.Now()}, 0, nil
 }
 
 // sleep waits, or tells that the context ended first.

@@ -37,6 +37,8 @@ type Writer interface {
 	Write(ctx context.Context, b *tally.Batch) error
 	Generation(ctx context.Context, rows []tally.LiveRow) error
 	Hold(ctx context.Context) error
+	// RollUp adds up days that are over; more tells that there are others.
+	RollUp(ctx context.Context) (more bool, err error)
 	Position() tally.Position
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
@@ -50,7 +51,38 @@ func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found 
 		}
 		found = append(found, f)
 	}
-	return found, nil
+	rolled, err := d.verifyRolled(ctx, scope)
+	return append(found, rolled...), err
+}
+
+// verifyRolled compares what is added up by day and quarter of an hour with the
+// runs.
+func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope) (found []query.Finding, err error) {
+	if scope.Rolled.Build == 0 {
+		return []query.Finding{{Name: "rollups", Detail: "nothing is added up yet"}}, nil
+	}
+	err = d.cfg.Store.Query(ctx, query.RolledCheck(scope), func(scan func(...any) error) error {
+		var days, quarters, runs []string
+		if err := scan(&days, &quarters, &runs); err != nil {
+			return err
+		}
+		until := time.UnixMicro(scope.Rolled.Until).UTC().Format(time.DateOnly)
+		for _, t := range [...]struct {
+			name string
+			have []string
+		}{{"rollup_days", days}, {"rollup_quarters", quarters}} {
+			f := query.Finding{Name: t.name, Detail: fmt.Sprintf("%d builds, up to %s", scope.Rolled.Build, until)}
+			for i, n := range t.have {
+				if n != runs[i] {
+					f.Bad = true
+					f.Detail += fmt.Sprintf("; sum %d: it has %s, the runs give %s", i+1, n, runs[i])
+				}
+			}
+			found = append(found, f)
+		}
+		return nil
+	})
+	return found, err
 }
 
 // recount folds the ledger from its first event to one.

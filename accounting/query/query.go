@@ -84,6 +84,16 @@ type Scope struct {
 	Seq      uint64   // the store's position
 	Gen      uint32   // and its generation of live runs
 	Now      spec.Instant
+	Rolled   Rolled // what is added up by day and quarter of an hour
+}
+
+// Rolled is what the rollups have: every run that ended before Until and whose
+// row came with event Seq or before, each once, in the builds up to Build. The
+// rest is added up from the runs when it is asked for.
+type Rolled struct {
+	Build uint32 // 0 = nothing is added up
+	Until int64  // a midnight UTC, in microseconds
+	Seq   uint64
 }
 
 // builder collects a query.

@@ -116,11 +116,18 @@ func (r *Report) Used(s Scope, by ...Key) (Query, error) {
 		by = []Key{KeyAccount, KeyUser}
 	}
 	keys := keyList(by)
-	// The energy of a run that is partly outside the window is shared out
-	// evenly, like everything that is spread over time.
-	runs := b.runs(keys+", toInt128("+alloc+") * "+overlap+" AS part, toInt128(ifNull(energy_mj, 0)) AS energy, "+overlap+
-		" AS within, if(elapsed_us > 0, elapsed_us, 1) AS whole", ran+r.filters(b))
-	return b.query("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(if(energy = 0, toInt128(0), if(within >= whole, energy, intDiv(energy * within, whole))))) AS energy_mj\nFROM " + runs +
+	w := r.pieces(b, dayUS)
+	filters := r.filters(b)
+	var parts []string
+	if w.inner {
+		parts = append(parts, "SELECT "+keys+", toInt128("+rolledColumn(r.TRES)+") AS part, toInt128(energy_mj) AS energy FROM "+b.table("rollup_days")+
+			" WHERE "+b.rolled("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
+	}
+	for _, p := range w.rows {
+		parts = append(parts, "SELECT "+keys+", toInt128("+alloc+") * "+p.overlap()+" AS part, "+p.energy()+" AS energy FROM "+
+			b.piece(p, p.ran()+filters, keys+", "+alloc+", start, end, energy_mj, elapsed_us"))
+	}
+	return b.query("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
 		"\nGROUP BY " + keys + "\nORDER BY " + keys), nil
 }
 
@@ -140,8 +147,27 @@ func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
 		sizes[i] = uint64(max(n, 0))
 	}
 	index := "arrayCount(n -> alloc_cpus >= n, " + b.bind("sizes", "Array(Int64)", sizes) + ")"
-	runs := b.runs(keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+overlap+" AS part", ran+r.filters(b))
-	return b.query("SELECT " + keys + ", size, toString(sum(part)) AS used, toInt64(count()) AS jobs\nFROM " + runs +
+	w := r.pieces(b, dayUS)
+	filters := r.filters(b)
+	var parts []string
+	if w.inner {
+		// A run counts in the first day of the window that it touches.
+		first := "began"
+		if !w.left {
+			first = "if(day = toDate(fromUnixTimestamp64Micro({inner_from:Int64}, 'UTC')), began + carried, began)"
+		}
+		parts = append(parts, "SELECT "+keys+", toUInt32("+strings.ReplaceAll(index, "alloc_cpus", "cpus")+") AS size, toInt128("+rolledColumn(r.TRES)+") AS part, toInt64("+first+") AS n FROM "+
+			b.table("rollup_days")+" WHERE "+b.rolled("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
+	}
+	for _, p := range w.rows {
+		n := "1"
+		if p.later {
+			n = "ifNull(toUnixTimestamp64Micro(start) >= " + p.lo + ", false)"
+		}
+		parts = append(parts, "SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+p.overlap()+" AS part, toInt64("+n+") AS n FROM "+
+			b.piece(p, p.ran()+filters, keys+", alloc_cpus, "+alloc+", start, end"))
+	}
+	return b.query("SELECT " + keys + ", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
 		"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size"), nil
 }
 
@@ -207,12 +233,22 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
 	}
 	caps := b.nodeIntervals("toInt64(" + node + ")")
-	waiting := b.runs("toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), {from:Int64}) AS a, "+
-		"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), {to:Int64})), {to:Int64}) AS b",
-		"isNotNull(eligible) AND eligible < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND (isNull(end) OR end > fromUnixTimestamp64Micro({from:Int64}, 'UTC'))"+
-			" AND (isNull(start) OR start > fromUnixTimestamp64Micro({from:Int64}, 'UTC'))")
-	running := b.runs("toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, "+
-		"least(ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b", "isNotNull(start) AND "+ran)
+	w := r.pieces(b, hourUS)
+	var running, waiting []string
+	for _, p := range w.rows {
+		running = append(running, "SELECT toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), "+p.lo+") AS a, "+
+			"least(ifNull(toUnixTimestamp64Micro(end), "+p.hi+"), "+p.hi+") AS b FROM "+b.piece(p, "isNotNull(start) AND "+p.ran(), alloc+", start, end"))
+		waiting = append(waiting, "SELECT toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+p.lo+") AS a, "+
+			"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+p.hi+")), "+p.hi+") AS b FROM "+
+			b.piece(p, "isNotNull(eligible) AND eligible < "+instant(p.hi)+" AND (isNull(end) OR end > "+instant(p.lo)+") AND (isNull(start) OR start > "+instant(p.lo)+")",
+				req+", count, eligible, start, end"))
+	}
+	union := func(list []string) string { return "(" + strings.Join(list, " UNION ALL ") + ")" }
+	added := ""
+	if w.inner {
+		added = "\n    UNION ALL SELECT if(waiting, 'wait', 'alloc') AS kind, toUInt64(intDiv(toUnixTimestamp(at), 3600)) AS h, sum(toInt128(" + rolledColumn(r.TRES) + ")) AS part FROM " +
+			b.table("rollup_quarters") + " WHERE " + b.rolled("at", "toDateTime(fromUnixTimestamp64Micro(%s, 'UTC'))") + " GROUP BY kind, h"
+	}
 	// What jobs hold on a node that is out of service is allocated, not down.
 	held := `(
   SELECT d.class AS class, h.amount AS amount, greatest(h.a, d.a) AS a, least(h.b, d.b) AS b
@@ -243,9 +279,9 @@ FROM (
     greatest(allocated + down + planned_down - reported, 0) AS over
   FROM (
     ` + split("toString(class)", "caps[1]", caps) + `
-    UNION ALL ` + split("'alloc'", "amount", running) + `
-    UNION ALL ` + split("'wait'", "amount", waiting) + `
-    UNION ALL ` + split("concat('held ', toString(class))", "amount", held) + `
+    UNION ALL ` + split("'alloc'", "amount", union(running)) + `
+    UNION ALL ` + split("'wait'", "amount", union(waiting)) + `
+    UNION ALL ` + split("concat('held ', toString(class))", "amount", held) + added + `
   )
   GROUP BY h
 )`), nil

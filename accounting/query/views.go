@@ -16,6 +16,10 @@ type View struct {
 	where   string   // besides what every view asks
 	who     string   // condition on rows that a user may see; "" = everyone sees all
 	admin   bool     // only administrators and operators see any
+
+	// rows makes the view where it is not rows of tables; who is the condition
+	// on rows that the viewer may see, with AND before it.
+	rows func(b *builder, who string) string
 }
 
 // ViewColumn is a column of a view.
@@ -154,6 +158,65 @@ account, user, partition, parent: who with whom
 shares: of the account
 removed: it is no more
 `)},
+		{Name: "rollup_days", About: "what was held on each UTC day, added up, with what runs now up to now", tables: []string{"rollup_days"}, who: mine,
+			rows: func(b *builder, who string) string { return b.upToNow("rollup_days", RolledDayColumns(), b.days, who) }, Columns: viewColumns(
+				`day: in UTC
+account, user, partition, qos, wckey: who held it
+cpus: how many CPUs the runs had
+began: runs that began that day
+carried: runs that had begun before and still ran
+cpu_us, mem_mib_us, node_us, gpu_us, billing_us: amount times microseconds
+energy_mj: energy in millijoules
+`)},
+		{Name: "rollup_quarters", About: "what was held and waited for in each quarter of an hour, up to now: the days of every time zone add up from them, those of 23 and 25 hours too (coordinators see their accounts)",
+			tables: []string{"rollup_quarters"}, who: "account IN {mine:Array(String)}",
+			rows: func(b *builder, who string) string {
+				return b.upToNow("rollup_quarters", RolledQuarterColumns(), b.quarters, who)
+			}, Columns: viewColumns(
+				`at: when it begins, UTC
+account, partition, qos: who held it, and where
+waiting: it was asked for and not there yet; else it was held
+cpu_us, mem_mib_us, node_us, gpu_us, billing_us: amount times microseconds
+`)},
+		{Name: "qos_history", About: "every QOS as it was made and changed; the newest row of a name holds", tables: []string{"events"},
+			rows: func(b *builder, _ string) string {
+				return b.fromEvents("'QOSPut', 'QOSRemoved'", "QOS", []string{"JSONExtractUInt(body, 'QOS', 'Priority') AS priority", "JSONExtract(body, 'QOS', 'Preempt', 'Array(String)') AS preempt",
+					"JSONExtract(body, 'QOS', 'Flags', 'Array(String)') AS flags", "JSONExtractString(body, 'QOS', 'MaxTRESPerUser') AS max_tres_per_user", "JSONExtractString(body, 'QOS', 'MaxTRESPerJob') AS max_tres_per_job",
+					"JSONExtractString(body, 'QOS', 'GrpTRES') AS grp_tres", "JSONExtractRaw(body, 'QOS') AS settings"})
+			}, Columns: viewColumns(`at: when
+name: of the QOS
+by: who did it
+removed: it is no more
+priority, preempt, flags, max_tres_per_user, max_tres_per_job, grp_tres: as sacctmgr sets them
+settings: all of them, as JSON
+`)},
+		{Name: "reservations", About: "every reservation as it was made, changed and ended; the newest row of a name holds", tables: []string{"events"},
+			rows: func(b *builder, _ string) string {
+				at := func(name string) string {
+					return "if(JSONHas(body, 'Reservation', '" + name + "'), toNullable(" + instant("intDiv(JSONExtractInt(body, 'Reservation', '"+name+"'), 1000)") + "), NULL)"
+				}
+				return b.fromEvents("'ReservationPut', 'ReservationRemoved'", "Reservation", []string{at("Start") + " AS start", at("End") + " AS end",
+					"JSONExtract(body, 'Reservation', 'Nodes', 'Array(String)') AS nodes", "JSONExtract(body, 'Reservation', 'Users', 'Array(String)') AS users",
+					"JSONExtract(body, 'Reservation', 'Accounts', 'Array(String)') AS accounts", "JSONExtractString(body, 'Reservation', 'TRES') AS tres", "JSONExtractString(body, 'Why') AS why"})
+			}, Columns: viewColumns(`at: when that was said
+name: of the reservation
+by: who did it
+removed: it is over
+start, end: of this occurrence
+nodes, users, accounts: what is reserved, and for whom
+tres: what the nodes have
+why: what ended it
+`)},
+		{Name: "fairshare", About: "use and shares of every association, as the controller notes them", tables: []string{"events", "associations"}, rows: func(b *builder, _ string) string {
+			return "  SELECT at, n.1 AS id, a.account AS account, a.user AS user, n.2 / 1e6 AS shares, n.3 / 1e6 AS used, n.4 / 1e6 AS factor, n.5 AS raw\n  FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', " +
+				"'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.table("events") + " WHERE " + stored + " AND kind = 'SharesNoted') AS s" +
+				"\n  LEFT JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + stored + " GROUP BY id) AS a ON s.n.1 = a.id"
+		}, Columns: viewColumns(`at: when
+id, account, user: the association; user is empty for an account's own
+shares, used: its part of all shares and of all use, from 0 to 1
+factor: the fair-share factor, from 0 to 1
+raw: decayed use, billing seconds
+`)},
 		{Name: "events", About: "the ledger, event by event (administrators and operators only)", tables: []string{"events"}, admin: true, Columns: viewColumns(
 			`seq: its number
 at: when
@@ -219,6 +282,13 @@ func (w View) sql(b *builder, v Viewer) string {
 	for i, c := range w.Columns {
 		names[i] = "`" + c.Name + "`"
 	}
+	if w.rows != nil {
+		who := ""
+		if !v.Admin && w.who != "" {
+			who = " AND " + w.who
+		}
+		return w.rows(b, who)
+	}
 	var parts []string
 	for _, table := range w.tables {
 		rows, final := stored, ""
@@ -241,6 +311,13 @@ func (w View) sql(b *builder, v Viewer) string {
 		parts = append(parts, "  SELECT "+strings.Join(cols, ", ")+"\n  FROM "+b.table(table)+final+"\n  WHERE "+rows)
 	}
 	return strings.Join(parts, "\n  UNION ALL\n")
+}
+
+// fromEvents is a view over events of some kinds that are about one thing by
+// name, in a field of the body where it is put and at its top where it goes.
+func (b *builder) fromEvents(kinds, field string, columns []string) string {
+	return "  SELECT at, if(JSONHas(body, '" + field + "'), JSONExtractString(body, '" + field + "', 'Name'), JSONExtractString(body, 'Name')) AS name, toString(actor) AS by, endsWith(kind, 'Removed') AS removed, " +
+		strings.Join(columns, ", ") + "\n  FROM " + b.table("events") + "\n  WHERE " + stored + " AND kind IN (" + kinds + ")"
 }
 
 // ViewsMarkdown is the page that describes the views.

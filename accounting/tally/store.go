@@ -23,6 +23,17 @@ type Position struct {
 	Seq uint64       // everything up to here is in the store
 	At  spec.Instant // of that event
 	Gen uint32       // generation of the live rows
+
+	Rolled Rolled // what is added up
+}
+
+// Rolled is what the rollups of a store have: every run that ended before Until
+// and whose row came with event Seq or before, each once, in the builds up to
+// Build.
+type Rolled struct {
+	Build uint32
+	Until Micros
+	Seq   uint64
 }
 
 // Resume is where a new writer must go on.

@@ -143,9 +143,15 @@ func (b *accountingBench) run(ctx context.Context, p *progress) (result, error) 
 		return nil, err
 	}
 	f := newFill(b.jobs, b.months)
-	if pos, err := store.Position(ctx, f.ledger); err != nil {
+	pos, err := store.Position(ctx, f.ledger)
+	switch {
+	case err != nil:
 		return nil, err
-	} else if pos.Seq == 0 {
+	case pos.Seq != 0:
+		if err := f.rollUp(ctx, store); err != nil { // a store of an older release
+			return nil, err
+		}
+	default:
 		began := time.Now()
 		if err := f.run(ctx, store, p); err != nil {
 			return nil, err
@@ -155,7 +161,10 @@ func (b *accountingBench) run(ctx context.Context, p *progress) (result, error) 
 	if res.Bytes, err = f.bytes(ctx, store); err != nil {
 		return nil, err
 	}
-	stop, err := b.serve(ctx, store, f)
+	if pos, err = store.Position(ctx, f.ledger); err != nil {
+		return nil, err
+	}
+	stop, err := b.serve(ctx, store, f, pos)
 	if err != nil {
 		return nil, err
 	}
@@ -299,13 +308,13 @@ func (p pingServer) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply,
 }
 
 // serve answers on a socket as a controller with its accounting does.
-func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f *fill) (stop func(), err error) {
+func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f *fill, pos counted.Position) (stop func(), err error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	d := acctd.New(acctd.Config{Source: pastLedger{f.seq(), f.end()}, Store: standing{store, counted.Position{Seq: f.seq(), At: f.end(), Gen: 1}}, Codec: codec, Clock: pastClock{f.end()}, Refresh: spec.Day,
+	d := acctd.New(acctd.Config{Source: pastLedger{f.seq(), f.end()}, Store: standing{store, pos}, Codec: codec, Clock: pastClock{f.end()}, Refresh: spec.Day,
 		OpenWriter: func(context.Context, [16]byte, string) (acctd.Writer, counted.Resume, error) {
 			return nil, counted.Resume{}, errPast
 		},

@@ -101,12 +101,15 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 	states := fmt.Sprintf("INSERT INTO %s.node_states (ledger, cluster, seq, at, node, state, class, restated, cpus, mem_mib, gpus, partitions) "+
 		"SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'peer', 1, fromUnixTimestamp64Micro(toInt64(%d + intDiv(number, 1000) * 86400) * 1000000, 'UTC'), "+
 		"concat('node', toString(1 + number %% 1000)), 'UP', 'up', true, 16, 64000, 8, ['gpu'] FROM numbers(%d)", db, fillFrom, 1000*(30*f.months+1))
-	position := fmt.Sprintf("INSERT INTO %s.ingest (ledger, phase, n, writer, first, last, at, gen) SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'done', 1, generateUUIDv4(), 0, %d, now64(6), 1",
-		db, f.seq())
+	position := fmt.Sprintf("INSERT INTO %s.ingest (ledger, phase, n, writer, first, last, at, gen) SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'done', 1, generateUUIDv4(), 0, %d, fromUnixTimestamp64Micro(%d, 'UTC'), 1",
+		db, f.seq(), int64(f.end())/1000)
 	for _, sql := range []string{states, position} {
 		if err := exec(sql); err != nil {
 			return fmt.Errorf("%w\n%s", err, sql)
 		}
+	}
+	if err := f.rollUp(ctx, store); err != nil {
+		return err
 	}
 	// What the engine does behind inserts in its own time.
 	for _, t := range fillTables() {
@@ -117,13 +120,24 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 	return nil
 }
 
-func fillTables() []string { return []string{"jobs", "steps", "job_nodes", "job_gpus"} }
+// rollUp adds up the days, as the service does.
+func (f *fill) rollUp(ctx context.Context, store *clickhouse.Store) error {
+	w, _, err := store.NewWriter(ctx, f.ledger, "peer")
+	for more := true; more && err == nil; {
+		more, err = w.RollUp(ctx)
+	}
+	return err
+}
+
+func fillTables() []string {
+	return []string{"jobs", "steps", "job_nodes", "job_gpus", "rollup_days", "rollup_quarters"}
+}
 
 // bytes tells what the tables take on disk, for each job.
 func (f *fill) bytes(ctx context.Context, store *clickhouse.Store) (map[string]float64, error) {
 	out := map[string]float64{}
 	err := store.Query(ctx, query.Query{SQL: "SELECT table, toFloat64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = '" + store.Database() +
-		"' AND table IN ('jobs', 'steps', 'job_nodes', 'job_gpus', 'rollup_quarters', 'rollup_days') GROUP BY table"}, func(scan func(...any) error) error {
+		"' AND table IN ('" + strings.Join(fillTables(), "', '") + "') GROUP BY table"}, func(scan func(...any) error) error {
 		var table string
 		var n float64
 		if err := scan(&table, &n); err != nil {

@@ -1,0 +1,283 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// The lengths of what is added up, in microseconds.
+const (
+	quarterUS int64 = 900_000_000
+	hourUS          = 4 * quarterUS
+	dayUS           = 24 * hourUS
+)
+
+// piece is a stretch of time with the runs that are to be added up over it,
+// row by row.
+type piece struct {
+	lo, hi string // the stretch, as parameters
+	cond   string // which of the runs that are over; "" = all
+	live   bool   // those that are not over too
+	later  bool   // behind others: runs that began before it were counted there
+}
+
+// pieces is how a report's window is put together.
+type pieces struct {
+	inner bool // the rollups have [inner_from, inner_to)
+	left  bool // there is a piece before it
+	rows  []piece
+}
+
+// rolledColumn is the column of the rollups for a TRES; "" = they do not have
+// it.
+func rolledColumn(tres string) string {
+	switch tres {
+	case "", "cpu":
+		return "cpu_us"
+	case "mem":
+		return "mem_mib_us"
+	case "node":
+		return "node_us"
+	case "gres/gpu":
+		return "gpu_us"
+	case "billing":
+		return "billing_us"
+	}
+	return ""
+}
+
+// rolledAmounts are a run's amounts and their columns in the rollups.
+func rolledAmounts() [][2]string {
+	return [][2]string{{"alloc_cpus", "cpu_us"}, {"alloc_mem_mib", "mem_mib_us"}, {"alloc_nodes", "node_us"}, {"alloc_gpus", "gpu_us"}, {"alloc_billing", "billing_us"}}
+}
+
+// pieces cuts the window: what the rollups have in whole units inside it, and
+// what is added up from the runs. Both together are each run's time once:
+// runs that the rollups do not have are taken over the whole window, those that
+// they have only over its ends.
+func (r *Report) pieces(b *builder, unit int64) pieces {
+	all := pieces{rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", live: true}}}
+	rolled := b.scope.Rolled
+	if rolled.Build == 0 || rolledColumn(r.TRES) == "" || len(r.Jobs) > 0 || len(r.Nodes) > 0 {
+		return all
+	}
+	from, to := int64(r.Start)/int64(spec.Microsecond), int64(min(r.End, b.scope.Now))/int64(spec.Microsecond)
+	lo := (from + unit - 1) / unit * unit
+	hi := min(to/unit*unit, rolled.Until)
+	if from < 0 || lo >= hi {
+		return all
+	}
+	b.bind("inner_from", "Int64", lo)
+	b.bind("inner_to", "Int64", hi)
+	b.bind("rolled_build", "UInt32", rolled.Build)
+	b.bind("rolled_until", "Int64", rolled.Until)
+	b.bind("rolled_seq", "UInt64", rolled.Seq)
+	const until = "fromUnixTimestamp64Micro({rolled_until:Int64}, 'UTC')"
+	const covered = "end < " + until + " AND seq <= {rolled_seq:UInt64}"
+	out := pieces{inner: true, rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", cond: "(end >= " + until + " OR seq > {rolled_seq:UInt64})", live: true}}}
+	if from < lo {
+		out.left = true
+		out.rows = append(out.rows, piece{lo: "{from:Int64}", hi: "{inner_from:Int64}", cond: covered})
+	}
+	if hi < to && hi < rolled.Until {
+		out.rows = append(out.rows, piece{lo: "{inner_to:Int64}", hi: "{to:Int64}", cond: covered, later: true})
+	}
+	return out
+}
+
+// rolled is the condition on rows of a rollup within the window; instant is
+// what its column makes of a number of microseconds.
+func (b *builder) rolled(column, instant string) string {
+	return "ledger = {ledger:UUID} AND build <= {rolled_build:UInt32} AND " + column + " >= " + fmt.Sprintf(instant, "{inner_from:Int64}") +
+		" AND " + column + " < " + fmt.Sprintf(instant, "{inner_to:Int64}")
+}
+
+// instant is a number of microseconds as an instant.
+func instant(us string) string { return "fromUnixTimestamp64Micro(" + us + ", 'UTC')" }
+
+// ran is the condition on runs that ran within a piece: one that began and
+// ended in one instant belongs where it began.
+func (p piece) ran() string {
+	return "start < " + instant(p.hi) + " AND (end > " + instant(p.lo) + " OR isNull(end) OR start >= " + instant(p.lo) + ")"
+}
+
+// overlap is the part of a run within the piece, in microseconds.
+func (p piece) overlap() string {
+	return "greatest(0, least(ifNull(toUnixTimestamp64Micro(end), " + p.hi + "), " + p.hi + ") - greatest(ifNull(toUnixTimestamp64Micro(start), " + p.hi + "), " + p.lo + "))"
+}
+
+// energy is what a run used within the piece, in millijoules: spread evenly
+// over the time that it ran, whole at each instant, so that pieces add up.
+func (p piece) energy() string {
+	const a, z = "ifNull(toUnixTimestamp64Micro(start), 0)", "ifNull(toUnixTimestamp64Micro(end), 9000000000000000)"
+	return energyBetween("greatest("+p.lo+", "+a+")", "least("+p.hi+", "+z+")")
+}
+
+// energyBetween is what a run used from one instant to another.
+func energyBetween(from, to string) string {
+	const a = "ifNull(toUnixTimestamp64Micro(start), 0)"
+	until := func(t string) string {
+		return "least(toInt128(energy_mj), intDiv(toInt128(energy_mj) * greatest(0, " + t + " - " + a + "), if(elapsed_us > 0, elapsed_us, 1)))"
+	}
+	return "toInt128(if(ifNull(energy_mj, 0) = 0, 0, assumeNotNull(" + until(to) + " - " + until(from) + ")))"
+}
+
+// piece is a subquery over the runs of a piece. Columns are those that it is
+// made of.
+func (b *builder) piece(p piece, where, columns string) string {
+	columns = unique(columns)
+	cond := ""
+	if p.cond != "" {
+		cond = " AND " + p.cond
+	}
+	sql := "(SELECT " + columns + " FROM " + b.table("jobs") + " WHERE " + stored + " AND " + where + cond
+	if p.live {
+		sql += " UNION ALL SELECT " + columns + " FROM " + b.table("live") + " FINAL WHERE " + open + " AND " + where
+	}
+	return sql + ")"
+}
+
+// unique drops columns that a list names twice, and what is asked of one.
+func unique(columns string) string {
+	list := strings.Split(columns, ", ")
+	for i, c := range list {
+		list[i], _, _ = strings.Cut(c, "[")
+	}
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), ", ")
+}
+
+// RollUp is the SQL that adds up runs into rollup_days and rollup_quarters: what
+// a build adds to those before it. The runs are those that ended in [From,
+// Until), and late ones, that ended before From and came with an event after
+// Seq.
+type RollUp struct {
+	Build       uint32
+	From, Until int64 // midnights UTC, microseconds
+	Seq         uint64
+	Cluster     string
+}
+
+func (u RollUp) begin(s Scope) (b *builder, where string) {
+	b = begin(s)
+	b.params = slices.DeleteFunc(b.params, func(p Param) bool { return p.Name == "gen" })
+	b.bind("build", "UInt32", u.Build)
+	b.bind("cluster", "String", u.Cluster)
+	from, until := b.bind("first", "Int64", u.From), b.bind("until", "Int64", u.Until)
+	return b, stored + " AND ((end >= " + instant(from) + " AND end < " + instant(until) + ") OR (end < " + instant(from) + " AND seq > " + b.bind("before", "UInt64", u.Seq) + "))"
+}
+
+// Days adds up what runs held, by UTC day and who held it.
+func (u RollUp) Days(s Scope) Query {
+	b, where := u.begin(s)
+	return b.query("INSERT INTO " + b.table("rollup_days") + " (ledger, cluster, build, " + strings.Join(RolledDayColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
+		b.days(b.table("jobs")+" WHERE "+where, "toUnixTimestamp64Micro(end)") + ")")
+}
+
+// RolledDayColumns are the columns of rollup_days, but those that say whose
+// they are.
+func RolledDayColumns() []string {
+	return []string{"day", "account", "user", "partition", "qos", "wckey", "cpus", "began", "carried", "cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us", "energy_mj"}
+}
+
+// days splits runs that ran into UTC days. A run that begins and ends at one
+// instant is one of that day. Last is when a run's time ends.
+func (b *builder) days(from, last string) string {
+	const day = "toInt64(86400000000)"
+	const a = "toUnixTimestamp64Micro(assumeNotNull(start))"
+	held := "greatest(0, y - x)"
+	sums := ""
+	for _, c := range rolledAmounts() {
+		sums += ", sum(toInt128(" + c[0] + ") * " + held + ") AS " + c[1]
+	}
+	return "SELECT toDate(d) AS day, account, user, partition, qos, wckey, alloc_cpus AS cpus, toUInt64(countIf(a >= d * " + day + ")) AS began, toUInt64(countIf(a < d * " + day + ")) AS carried" + sums +
+		", toInt64(sum(" + energyBetween("x", "y") + ")) AS energy_mj FROM (SELECT account, user, partition, qos, wckey, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, energy_mj, elapsed_us, start, " +
+		a + " AS a, " + last + " AS z, arrayJoin(range(toUInt16(intDiv(a, " + day + ")), toUInt16(intDiv(greatest(z - 1, a), " + day + ") + 1))) AS d, greatest(a, d * " + day + ") AS x, least(z, (d + 1) * " + day + ") AS y FROM " + from + " AND isNotNull(start)) GROUP BY day, account, user, partition, qos, wckey, cpus"
+}
+
+// Quarters adds up what runs held and what they waited for, by quarter of an
+// hour.
+func (u RollUp) Quarters(s Scope) Query {
+	b, where := u.begin(s)
+	return b.query("INSERT INTO " + b.table("rollup_quarters") + " (ledger, cluster, build, " + strings.Join(RolledQuarterColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
+		b.quarters(b.table("jobs")+" WHERE "+where, "toUnixTimestamp64Micro(end)") + ")")
+}
+
+// RolledQuarterColumns are the columns of rollup_quarters, but those that say
+// whose they are.
+func RolledQuarterColumns() []string {
+	return []string{"at", "account", "partition", "qos", "waiting", "cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us"}
+}
+
+// quarters splits what runs held and waited for into quarters of an hour.
+// Intervals that begin in one quarter and end in another are put together
+// first. Last is when a run's time ends.
+func (b *builder) quarters(from, last string) string {
+	const quarter = "toInt64(900000000)"
+	half := func(waiting, prefix, times, a, z, cond string) string {
+		v := "[toInt128(" + prefix + "cpus), toInt128(" + prefix + "mem_mib), toInt128(" + prefix + "nodes), toInt128(" + prefix + "gpus), toInt128(" + prefix + "billing)]"
+		return "SELECT account, partition, qos, " + waiting + " AS waiting, arrayMap(n -> n * " + times + ", " + v + ") AS v, " + a + " AS a, " + z + " AS z FROM " + from + " AND " + cond
+	}
+	all := "(" + half("false", "alloc_", "1", "toUnixTimestamp64Micro(assumeNotNull(start))", last, "isNotNull(start)") + " UNION ALL " +
+		half("true", "req_", "toInt128(count)", "toUnixTimestamp64Micro(assumeNotNull(eligible))", "ifNull(toUnixTimestamp64Micro(start), "+last+")", "isNotNull(eligible)") + ")"
+	grouped := "(SELECT account, partition, qos, waiting, intDiv(a, " + quarter + ") AS qa, intDiv(z - 1, " + quarter + ") AS qb, sumForEach(v) AS amounts, " +
+		"sumForEach(arrayMap(n -> n * (least(z, (qa + 1) * " + quarter + ") - a), v)) AS first, sumForEach(arrayMap(n -> n * (z - qb * " + quarter + "), v)) AS last FROM " + all +
+		" WHERE a < z GROUP BY account, partition, qos, waiting, qa, qb)"
+	return "SELECT toDateTime(q * 900, 'UTC') AS at, account, partition, qos, waiting, s[1] AS cpu_us, s[2] AS mem_mib_us, s[3] AS node_us, s[4] AS gpu_us, s[5] AS billing_us FROM (" +
+		"SELECT q, account, partition, qos, waiting, sumForEach(multiIf(q = qa, first, q = qb, last, arrayMap(n -> n * toInt128(" + quarter + "), amounts))) AS s FROM " + grouped +
+		" ARRAY JOIN range(toUInt64(qa), toUInt64(qb) + 1) AS q GROUP BY q, account, partition, qos, waiting)"
+}
+
+// notRolled is the condition on runs that are over which the rollups do not
+// have; without builds that is all of them.
+func (b *builder) notRolled() string {
+	b.once("rolled_build", "UInt32", b.scope.Rolled.Build)
+	return "(end >= " + instant(b.once("rolled_until", "Int64", b.scope.Rolled.Until)) + " OR seq > " + b.once("rolled_seq", "UInt64", b.scope.Rolled.Seq) + ")"
+}
+
+// once binds a parameter that several parts of a question use.
+func (b *builder) once(name, typ string, value any) string {
+	if !slices.ContainsFunc(b.params, func(p Param) bool { return p.Name == name }) {
+		return b.bind(name, typ, value)
+	}
+	return "{" + name + ":" + typ + "}"
+}
+
+// upToNow is a rollup as people see it: what is added up, and with it what the
+// runs give that are not in it yet, open ones up to now.
+func (b *builder) upToNow(table string, columns []string, add func(from, last string) string, who string) string {
+	list := strings.Join(columns, ", ")
+	rest := b.notRolled()
+	now := b.once("now_us", "Int64", int64(b.scope.Now)/int64(spec.Microsecond))
+	return "  SELECT " + list + "\n  FROM " + b.table(table) + "\n  WHERE ledger = {ledger:UUID} AND build <= {rolled_build:UInt32}" + who +
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("jobs")+" WHERE "+stored+" AND "+rest+who, "toUnixTimestamp64Micro(end)") + ")" +
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("live")+" FINAL WHERE "+open+who, "ifNull(toUnixTimestamp64Micro(end), "+now+")") + ")"
+}
+
+// RolledCheck asks for what the rollups have and what the runs give that they
+// should have, in the same order: CPU, memory, node, GPU and billing time,
+// waiting CPU and GPU time, all times microseconds, as texts.
+func RolledCheck(s Scope) Query {
+	b := begin(s)
+	b.params = slices.DeleteFunc(b.params, func(p Param) bool { return p.Name == "gen" })
+	until := instant(b.bind("rolled_until", "Int64", s.Rolled.Until))
+	covered := stored + " AND end < " + until + " AND seq <= " + b.bind("rolled_seq", "UInt64", s.Rolled.Seq)
+	build := "ledger = {ledger:UUID} AND build <= " + b.bind("rolled_build", "UInt32", s.Rolled.Build)
+	const held = "greatest(0, ifNull(toUnixTimestamp64Micro(end) - toUnixTimestamp64Micro(start), 0))"
+	const waited = "greatest(0, ifNull(toUnixTimestamp64Micro(ifNull(start, end)) - toUnixTimestamp64Micro(eligible), 0)) * count"
+	sum := func(sql string) string { return "toString(sum(" + sql + "))" }
+	var days, quarters, runs []string
+	for _, c := range rolledAmounts() {
+		days = append(days, sum(c[1]))
+		quarters = append(quarters, "toString(sumIf("+c[1]+", NOT waiting))")
+		runs = append(runs, fmt.Sprintf("toString(sum(toInt128(%s) * toInt128(%s)))", c[0], held))
+	}
+	quarters = append(quarters, "toString(sumIf(cpu_us, waiting))", "toString(sumIf(gpu_us, waiting))")
+	runs = append(runs, sum("toInt128(req_cpus) * toInt128("+waited+")"), sum("toInt128(req_gpus) * toInt128("+waited+")"))
+	list := func(l []string) string { return "[" + strings.Join(l, ", ") + "]" }
+	return b.query("SELECT (SELECT " + list(days) + " FROM " + b.table("rollup_days") + " WHERE " + build + "), (SELECT " + list(quarters) + " FROM " + b.table("rollup_quarters") + " WHERE " + build +
+		"), (SELECT " + list(runs) + " FROM " + b.table("jobs") + " WHERE " + covered + ")")
+}
