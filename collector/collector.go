@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/musterhpc/muster/accounting/kpi"
@@ -196,10 +195,6 @@ func process() prometheus.Gatherer {
 	_ = reg.Register(collectors.NewGoCollector())
 	_ = reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return reg
-}
-
-func serve(p *page) http.Handler {
-	return promhttp.HandlerForTransactional(p, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError})
 }
 
 func gauge(name, help string, unit catalogue.Unit, source, card string, labels ...string) catalogue.Metric {

@@ -207,7 +207,7 @@ func BenchmarkScrape(b *testing.B) {
 	src := source(v)
 	src.View = func() *view.View { c := *v; return &c }
 	Mount(mux, src)
-	for _, path := range [...]string{"/metrics", "/metrics/vpenso", "/metrics/nodes", "/metrics/jobs-users-accts"} {
+	for _, path := range [...]string{"/metrics", "/metrics/vpenso", "/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/jobs-users-accts", "/metrics/scheduler"} {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()
 			before := cpuTime(b)

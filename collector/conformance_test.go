@@ -241,7 +241,7 @@ func TestFormatsAndBadLabels(t *testing.T) {
 	p.nodes[0].Name = "bad\xff"
 	h := serve(newPage(vpensoFamilies(), nil, func() *scrape { return &scrape{src: &Source{}, pic: p, now: p.at} }))
 	for accept, want := range map[string]string{
-		"text/plain": "text/plain", "application/openmetrics-text;version=1.0.0": "application/openmetrics-text",
+		"text/plain": "text/plain", "application/openmetrics-text;version=1.0.0": "application/openmetrics-text", "text/plain;version=1.0.0;escaping=allow-utf-8": "text/plain",
 		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited": "application/vnd.google.protobuf",
 	} {
 		for _, enc := range []string{"", "gzip"} {
@@ -252,6 +252,13 @@ func TestFormatsAndBadLabels(t *testing.T) {
 			h.ServeHTTP(rec, req)
 			if !strings.HasPrefix(rec.Header().Get("Content-Type"), want) || rec.Header().Get("Content-Encoding") != enc {
 				t.Errorf("%s, %q: answered as %s, %q", accept, enc, rec.Header().Get("Content-Type"), rec.Header().Get("Content-Encoding"))
+			}
+			if enc == "" { // the same as the library writes
+				theirs := httptest.NewRecorder()
+				h.(*server).other.ServeHTTP(theirs, req)
+				if theirs.Body.String() != rec.Body.String() || theirs.Header().Get("Content-Type") != rec.Header().Get("Content-Type") {
+					t.Errorf("%s: promhttp writes something else, as %s", accept, theirs.Header().Get("Content-Type"))
+				}
 			}
 			if enc == "" && strings.HasPrefix(want, "application/openmetrics") && !strings.HasSuffix(rec.Body.String(), "# EOF\n") {
 				t.Errorf("%s does not end as OpenMetrics", accept)

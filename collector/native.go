@@ -90,15 +90,26 @@ func nativeJobs() []family {
 	return native(endpointJobs, out)
 }
 
+// subject is whose jobs are counted.
+type subject struct {
+	name string
+	of   func(s *scrape) *tallies
+}
+
+func subjects() []subject {
+	return []subject{{"account", func(s *scrape) *tallies { return &s.pic.byAcct }}, {"user", func(s *scrape) *tallies { return &s.pic.byUser }}}
+}
+
 // nativeUsers counts the same by user and by account.
 func nativeUsers() []family {
 	var out []family
-	for _, sub := range [...]struct {
-		prefix, label string
-		of            func(s *scrape) *tallies
-	}{{"slurm_user_", "username", func(s *scrape) *tallies { return &s.pic.byUser }}, {"slurm_account_", "account", func(s *scrape) *tallies { return &s.pic.byAcct }}} {
+	for _, sub := range subjects() {
+		label := sub.name
+		if label == "user" {
+			label = "username"
+		}
 		per := func(name, help string, amount func(t *tally) float64) {
-			out = append(out, family{gauge(sub.prefix+name, help, catalogue.None, "job records", sub.label+"s with known jobs", sub.label), func(s *scrape) {
+			out = append(out, family{gauge("slurm_"+sub.name+"_"+name, help, catalogue.None, "job records", label+"s with known jobs", label), func(s *scrape) {
 				all := sub.of(s)
 				for _, k := range all.keys {
 					s.send(amount(all.by[k]), k)
@@ -213,18 +224,24 @@ func nativePartitions() []family {
 	return native(endpointPartitions, append(out, nativePartitionNodes()...))
 }
 
+// partitionSum adds an amount up over the nodes of each partition; one below 0
+// is not known.
+func partitionSum(name, help string, scale float64, amount func(n *nodeRow) int64) family {
+	return family{gauge(name, help, catalogue.None, "node records", "partitions", "partition"), func(s *scrape) {
+		eachPartition(s, func(part string, list []int32) {
+			total := int64(0)
+			for _, k := range list {
+				total += max(amount(&s.pic.nodes[k]), 0)
+			}
+			s.send(float64(total)*scale, part)
+		})
+	}}
+}
+
 func nativePartitionNodes() []family {
 	var out []family
 	nodes := func(name, help string, scale float64, amount func(n *nodeRow) int64) {
-		out = append(out, family{gauge("slurm_partition_"+name, help, catalogue.None, "node records", "partitions", "partition"), func(s *scrape) {
-			eachPartition(s, func(part string, list []int32) {
-				total := int64(0)
-				for _, k := range list {
-					total += max(amount(&s.pic.nodes[k]), 0)
-				}
-				s.send(float64(total)*scale, part)
-			})
-		}})
+		out = append(out, partitionSum("slurm_partition_"+name, help, scale, amount))
 	}
 	nodes("nodes", "Nodes of the partition.", 1, func(*nodeRow) int64 { return 1 })
 	nodes("cpus", "CPUs of the partition's nodes.", 1, func(n *nodeRow) int64 { return n.CPUs })

@@ -193,6 +193,7 @@ func least(a, b int64) int64 {
 type tallies struct {
 	by   map[string]*tally
 	keys []string // sorted once the picture is drawn
+	free []tally  // made together, given out one by one
 }
 
 func (m *tallies) of(key string) *tally {
@@ -201,7 +202,10 @@ func (m *tallies) of(key string) *tally {
 		if m.by == nil {
 			m.by = map[string]*tally{}
 		}
-		t = &tally{}
+		if len(m.free) == 0 {
+			m.free = make([]tally, 1+min(len(m.keys), 63))
+		}
+		t, m.free = &m.free[0], m.free[1:]
 		m.by[key] = t
 		m.keys = append(m.keys, key)
 	}

@@ -206,15 +206,7 @@ func vpensoNodeExtras() []family {
 func vpensoPartitions() []family {
 	var out []family
 	per := func(name, help string, amount func(n *nodeRow) int64) {
-		out = append(out, family{gauge(name, help, catalogue.None, "node records", "partitions", "partition"), func(s *scrape) {
-			eachPartition(s, func(part string, nodes []int32) {
-				total := int64(0)
-				for _, k := range nodes {
-					total += amount(&s.pic.nodes[k])
-				}
-				s.send(float64(total), part)
-			})
-		}})
+		out = append(out, partitionSum(name, help, 1, amount))
 	}
 	jobs := func(name, help string, amount func(t *tally) float64) {
 		out = append(out, family{gauge(name, help, catalogue.None, "live job records", "partitions", "partition"), func(s *scrape) { eachTally(s, amount) }})
@@ -312,10 +304,7 @@ func vpensoScheduler() []family {
 
 func vpensoSubjects() []family {
 	var out []family
-	for _, sub := range [...]struct {
-		label string
-		of    func(s *scrape) *tallies
-	}{{"account", func(s *scrape) *tallies { return &s.pic.byAcct }}, {"user", func(s *scrape) *tallies { return &s.pic.byUser }}} {
+	for _, sub := range subjects() {
 		for _, m := range [...]struct {
 			name, help string
 			amount     func(t *tally) int64
@@ -326,7 +315,7 @@ func vpensoSubjects() []family {
 			{"cpus_running", "CPUs of running jobs", func(t *tally) int64 { return t.cores[spec.Running] }},
 			{"gpus_running", "GPUs that jobs hold", func(t *tally) int64 { return t.gpus }},
 		} {
-			out = append(out, family{gauge("slurm_"+sub.label+"_"+m.name, m.help+" of the "+sub.label, catalogue.None, "job records", sub.label+"s with such jobs", sub.label), func(s *scrape) {
+			out = append(out, family{gauge("slurm_"+sub.name+"_"+m.name, m.help+" of the "+sub.name, catalogue.None, "job records", sub.name+"s with such jobs", sub.name), func(s *scrape) {
 				all := sub.of(s)
 				for _, k := range all.keys {
 					if n := m.amount(all.by[k]); n > 0 {
