@@ -80,7 +80,7 @@ var order = []room{
 		"github.com/go-faster/city", "github.com/pierrec/lz4/v4", "github.com/andybalholm/brotli", mZstd}, why: "an adapter knows the engine library and no other adapter"},
 	{path: "accounting/importer", layer: 4, upTo: 3, outside: []string{mZstd}, why: "an adapter knows foreign records and no other adapter"},
 	{path: "collector", layer: 4, upTo: 3, outside: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model",
-		"github.com/prometheus/common", "github.com/prometheus/exporter-toolkit"}, why: "an adapter knows the exposition and no other adapter"},
+		"github.com/prometheus/common", "github.com/prometheus/exporter-toolkit", "github.com/klauspost/compress/gzip"}, why: "an adapter knows the exposition and no other adapter"},
 	{path: "internal/transport", layer: 4, upTo: 3, also: []string{"api", "internal/wire"}, outside: []string{mGRPC, mProtobuf, mCBOR, mSys, "github.com/golang-jwt/jwt/v5"},
 		why: "carries the API; knows channels and identity, no other adapter"},
 	{path: "internal/conffile", layer: 4, upTo: 3, outside: []string{mYAML}, why: "an adapter knows YAML and no other adapter"},
