@@ -52,11 +52,13 @@ type local struct {
 	wait    time.Duration
 	jobs    bool
 	apart   bool // accounting in a process of its own
+
+	again map[string]func() error // starts a daemon that was found running, should it end while it is waited for
 }
 
 // upCommand runs `musterd up` and `musterd down`.
 func upCommand(verb string, args []string, out, errOut io.Writer) int {
-	l := local{out: out}
+	l := local{out: out, again: map[string]func() error{}}
 	fl := pflag.NewFlagSet("muster "+verb, pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
@@ -142,10 +144,28 @@ func (l *local) running(name, program string) int {
 		return 0
 	}
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || !strings.HasPrefix(filepath.Base(exe), program) {
+	if err != nil || !strings.HasPrefix(filepath.Base(exe), program) || killed(pid) {
 		return 0
 	}
 	return pid
+}
+
+// killed tells that a process has been sent SIGKILL and has not noticed yet.
+func killed(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		name, mask, _ := strings.Cut(line, ":")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err == nil && bits&(1<<(syscall.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // programOf is the program of a daemon by the name that up gives it.
@@ -216,19 +236,50 @@ func (l *local) startServers(self string) error {
 	if _, err := os.Stat(l.pidFile("accounting")); err == nil {
 		l.apart = true
 	}
-	switch {
-	case l.running("musterd", "musterd") != 0:
-	case l.apart:
-		if err := l.start("musterd", self, "--config", l.config, "--role", "controller"); err != nil {
-			return err
-		}
-	default:
-		return l.start("musterd", self, "--config", l.config)
+	if !l.apart {
+		return l.ensure("musterd", func() error { return l.start("musterd", self, "--config", l.config) })
 	}
-	if !l.apart || l.running("accounting", "musterd") != 0 {
+	if err := l.ensure("musterd", func() error { return l.start("musterd", self, "--config", l.config, "--role", "controller") }); err != nil {
+		return err
+	}
+	return l.ensure("accounting", func() error { return l.start("accounting", self, "--config", l.config, "--role", "accounting") })
+}
+
+// ensure starts a daemon unless it runs. One that was killed a moment ago may
+// still look as if it ran, for as long as the kernel takes its memory apart: if
+// a daemon that was found running ends while until waits for it, it is started.
+func (l *local) ensure(name string, start func() error) error {
+	if l.running(name, programOf(name)) != 0 {
+		l.again[name] = start
 		return nil
 	}
-	return l.start("accounting", self, "--config", l.config, "--role", "accounting")
+	l.awaitEnd(name)
+	return start()
+}
+
+// awaitEnd waits until a daemon that is ending has let go of its files: its
+// successor needs their locks.
+func (l *local) awaitEnd(name string) {
+	data, err := os.ReadFile(l.pidFile(name))
+	if err != nil {
+		return
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return
+	}
+	for began := time.Now(); ending(pid) && time.Since(began) < l.wait; {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// ending tells that a process will not run again and still holds its files.
+func ending(pid int) bool {
+	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); !errors.Is(err, fs.ErrNotExist) && !killed(pid) {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ")
 }
 
 // awaitAccounting waits until the store takes rows. A store that stays away
@@ -284,9 +335,10 @@ func (l *local) agentMetrics(i int) conffile.Addr {
 
 // startAgent enrols a node, if it is not yet, and starts its agent.
 func (l *local) startAgent(ctx context.Context, bin, node string, i int) error {
-	if l.running("agent-"+node, "muster-agent") != 0 {
-		return nil
-	}
+	return l.ensure("agent-"+node, func() error { return l.launchAgent(ctx, bin, node, i) })
+}
+
+func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error {
 	dir := l.agentDir(node)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -342,6 +394,13 @@ func (l *local) until(ctx context.Context, name string, try func(context.Context
 		err := try(ctx)
 		if err == nil {
 			return nil
+		}
+		if start := l.again[name]; start != nil && l.running(name, program) == 0 {
+			delete(l.again, name)
+			l.awaitEnd(name)
+			if err := start(); err != nil {
+				return err
+			}
 		}
 		if l.running(name, program) == 0 {
 			return fmt.Errorf("%s has ended; the last lines of %s:\n%s", name, l.logFile(name), tail(l.logFile(name), 5))

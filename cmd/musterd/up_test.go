@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/musterhpc/muster/internal/conffile"
+)
+
+// stand is a folder in which a program that only sleeps stands for musterd.
+func stand(t *testing.T) (l *local, start func() error, starts *int) {
+	t.Helper()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "musterd-sleep")
+	if err := os.WriteFile(program, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l = &local{cfg: &conffile.Config{RunDir: dir}, out: io.Discard, wait: 20 * time.Second, again: map[string]func() error{}}
+	starts = new(int)
+	start = func() error {
+		*starts++
+		return l.start("musterd", program, "600")
+	}
+	t.Cleanup(func() {
+		if pid := l.running("musterd", "musterd"); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return l, start, starts
+}
+
+func pidOf(t *testing.T, l *local) int {
+	t.Helper()
+	data, err := os.ReadFile(l.pidFile("musterd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// A daemon that was killed a moment ago is not taken for one that runs, however
+// far the kernel is with it; one that runs is left alone.
+func TestUpAfterAKill(t *testing.T) {
+	l, start, starts := stand(t)
+	for round := range 20 {
+		if err := l.ensure("musterd", start); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.ensure("musterd", start); err != nil || *starts != round+1 {
+			t.Fatalf("round %d: started %d times, %v", round, *starts, err)
+		}
+		if err := syscall.Kill(pidOf(t, l), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// One that seemed to run and ends while it is waited for is started, once.
+func TestUpStartsWhatEndsMeanwhile(t *testing.T) {
+	l, start, starts := stand(t)
+	if err := errors.Join(start(), l.ensure("musterd", start)); err != nil || *starts != 1 {
+		t.Fatal(*starts, err)
+	}
+	tries := 0
+	err := l.until(t.Context(), "musterd", func(context.Context) error {
+		if tries++; tries == 1 {
+			return errors.Join(errors.New("no answer"), syscall.Kill(pidOf(t, l), syscall.SIGKILL))
+		}
+		if l.running("musterd", "musterd") == 0 {
+			return errors.New("no answer")
+		}
+		return nil
+	})
+	if err != nil || *starts != 2 {
+		t.Fatalf("started %d times, %v", *starts, err)
+	}
+	err = l.until(t.Context(), "musterd", func(context.Context) error {
+		return errors.Join(errors.New("no answer"), syscall.Kill(pidOf(t, l), syscall.SIGKILL))
+	})
+	if err == nil || !strings.Contains(err.Error(), "has ended") || *starts != 2 {
+		t.Errorf("the second time: started %d times, %v", *starts, err)
+	}
+}
+
+// A process that has a SIGKILL waiting is one that is killed.
+func TestKilled(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if killed(cmd.Process.Pid) || ending(cmd.Process.Pid) || killed(1<<30) || ending(1<<30) {
+		t.Error("a process that runs, and one that does not exist, are not ending")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for ending(cmd.Process.Pid) {
+		time.Sleep(time.Millisecond)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("it was not killed")
+	}
+}
