@@ -45,6 +45,9 @@ func (d *decision) commit(o *Outcome) error {
 	if err := d.commitPreempts(o.Preempts); err != nil {
 		return err
 	}
+	if err := d.commitTurns(o); err != nil {
+		return err
+	}
 	for i := range o.Starts {
 		if !d.current(&o.Starts[i]) {
 			d.res.Stale++
@@ -143,7 +146,7 @@ func (d *decision) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocat
 		left := caps[i].CPUs - int64(a.CPUs.Count())
 		for _, uid := range n.Jobs {
 			j := d.t.Job(uid)
-			if k := j.Alloc.Index(n.ID); j.Alloc.Partition == alloc.Partition && !j.Done.Has(k) {
+			if k := j.Alloc.Index(n.ID); !j.Yields && j.Alloc.Partition == alloc.Partition && !j.Done.Has(k) {
 				left -= int64(j.Alloc.Nodes[k].CPUs.Count())
 			}
 		}

@@ -111,7 +111,8 @@ func (d *decision) requeue(c Requeue) error {
 	return d.end(j, event.EndRequeue, true, c.Hold, "")
 }
 
-// suspend stops a job. It keeps its nodes, so that it can go on at any time.
+// suspend stops a job. It keeps its memory and devices; its CPUs are free to
+// others.
 func (d *decision) suspend(c Suspend) error {
 	j, err := d.target(c.Target, false)
 	switch {
@@ -119,6 +120,8 @@ func (d *decision) suspend(c Suspend) error {
 		return err
 	case j.State == spec.Pending:
 		return spec.Refuse(spec.CodeJobPending, "")
+	case j.State == spec.Suspended && j.Auto: // for another job: it does not go on by itself any more
+		return d.emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
 	case j.State == spec.Suspended:
 		return spec.Refuse(spec.CodeJobSuspended, "")
 	case j.State.Terminal():
@@ -126,9 +129,11 @@ func (d *decision) suspend(c Suspend) error {
 	case j.Ending != nil:
 		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
 	}
-	return d.emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
+	return d.emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
 }
 
+// resume lets a suspended job go on: at once, or as soon as nobody else has its
+// CPUs.
 func (d *decision) resume(c Resume) error {
 	j, err := d.target(c.Target, false)
 	switch {
@@ -142,6 +147,12 @@ func (d *decision) resume(c Resume) error {
 		return spec.Refuse(spec.CodeJobNotSuspended, "")
 	case j.Ending != nil:
 		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
+	}
+	if d.t.InItsPlace(j) != "" || (j.Yields && overCap(d.t.State, j, nil)) {
+		if j.Auto {
+			return nil
+		}
+		return d.emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Auto: true})
 	}
 	return d.emit(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
 }

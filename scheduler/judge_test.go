@@ -219,7 +219,7 @@ func (w *world) judgeCaps() {
 		p := &w.head.Config.Partitions[i]
 		held := map[string]int64{}
 		for _, j := range w.jobs(func(j *state.Job) bool {
-			return j.HoldsNodes() && j.Alloc.Partition == p.Name && !j.Alloc.Whole && j.Alloc.Share == 0
+			return j.HoldsNodes() && j.Alloc.Partition == p.Name && !j.Alloc.Whole && j.Alloc.Share == 0 && !j.Yields
 		}) {
 			for k := range j.Alloc.Nodes {
 				if a := &j.Alloc.Nodes[k]; !j.Done.Has(k) {

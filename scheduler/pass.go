@@ -34,6 +34,7 @@ type Start struct {
 type Outcome struct {
 	Starts   []Start
 	Preempts []Preempt
+	Turns    []Turn
 	Reasons  []event.JobReason // only those that changed
 	Eligible []spec.JobUID
 	Ends     []event.JobEnded // pending jobs that can never run any more
@@ -49,7 +50,7 @@ type Outcome struct {
 
 // Empty tells that there is nothing to commit.
 func (o *Outcome) Empty() bool {
-	return len(o.Starts)+len(o.Preempts)+len(o.Reasons)+len(o.Eligible)+len(o.Ends) == 0
+	return len(o.Starts)+len(o.Preempts)+len(o.Turns)+len(o.Reasons)+len(o.Eligible)+len(o.Ends) == 0
 }
 
 // PassOptions bound and guide a pass.
@@ -132,12 +133,14 @@ type pass struct {
 	moved bool                         // a job started that had a reservation in another partition
 	stop  spec.JobUID                  // look no further than this job; 0 = look at all
 
-	rules    *preempt.Rules      // nil: nothing can be preempted
-	tree     *place.Tree         // of switches; nil: none is known
-	patient  map[*lot]bool       // whose ask insists on --switches
-	stuck    map[*lot]bool       // for which no victims are enough
-	views    map[*lot]*resv.View // of lots that reservations concern
-	searches int                 // for victims
+	rules    *preempt.Rules              // nil: nothing can be preempted
+	tree     *place.Tree                 // of switches; nil: none is known
+	patient  map[*lot]bool               // whose ask insists on --switches
+	stuck    map[*lot]bool               // for which no victims are enough
+	views    map[*lot]*resv.View         // of lots that reservations concern
+	searches int                         // for victims
+	sleepers []*state.Job                // suspended jobs that are to go on, in the order in which they do
+	spared   map[spec.NodeID]spec.Bitset // CPUs that nobody behind them may have
 }
 
 // mark is what happened to a job in the pass.
@@ -181,17 +184,22 @@ func (p *pass) again() (*Outcome, error) {
 		opt.ran = p.st
 	}
 	t := trial.On(p.st.Fork(), p.now, event.Actor{}, "schedule")
-	for i := range first.Starts {
-		if _, err := (&decision{t: t}).begin(&first.Starts[i]); err != nil {
-			return nil, fmt.Errorf("pass: job uid %d: %w", first.Starts[i].UID, err)
-		}
-	}
 	first.Preempts = slices.DeleteFunc(first.Preempts, func(pr Preempt) bool {
 		return slices.ContainsFunc(first.Starts, func(s Start) bool { return s.UID == pr.For })
 	})
 	for i := range first.Preempts {
 		if err := (&decision{t: t}).push(&first.Preempts[i]); err != nil {
 			return nil, fmt.Errorf("pass: job uid %d: %w", first.Preempts[i].Victim.UID, err)
+		}
+	}
+	for i := range first.Turns {
+		if err := (&decision{t: t}).takeTurn(&first.Turns[i]); err != nil {
+			return nil, fmt.Errorf("pass: job uid %d: %w", first.Turns[i].UID, err)
+		}
+	}
+	for i := range first.Starts {
+		if _, err := (&decision{t: t}).begin(&first.Starts[i]); err != nil {
+			return nil, fmt.Errorf("pass: job uid %d: %w", first.Starts[i].UID, err)
 		}
 	}
 	if opt.Starts > 0 {
@@ -205,7 +213,7 @@ func (p *pass) again() (*Outcome, error) {
 		return nil, err
 	}
 	out.Starts = append(first.Starts, out.Starts...)
-	out.Preempts = append(first.Preempts, out.Preempts...)
+	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
 	out.Eligible, out.Ends, out.Queue, out.Depth = first.Eligible, first.Ends, first.Queue, first.Depth+out.Depth
 	out.Wake, out.Plan.Seq = min(out.Wake, first.Wake), p.st.Seq
 	return out, nil
@@ -236,6 +244,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
 	p.views = map[*lot]*resv.View{}
 	p.collect()
+	p.findSleepers()
 	return p
 }
 
@@ -332,6 +341,9 @@ func (p *pass) run() error {
 		}
 		l := heap[0]
 		m := l.current()
+		if err := p.goOn(uint32(^l.rank >> 32)); err != nil {
+			return err
+		}
 		if (m.uid == p.stop && p.phase != gaps) || (p.opt.Starts != 0 && len(p.out.Starts) >= max(p.opt.Starts, 0)) {
 			p.out.Exit = exitStarts
 			return nil
@@ -366,7 +378,7 @@ func (p *pass) run() error {
 			p.phase, heap, aside = rest, aside.inOrder(), nil
 		}
 	}
-	return nil
+	return p.goOn(0)
 }
 
 // phase is how far a pass is. Where nothing else is configured it is in order
@@ -581,6 +593,11 @@ func (p *pass) fresh(parts []place.Part) []place.Part {
 	out := append([]place.Part(nil), parts...)
 	for i := range out {
 		out[i].Node = p.t.NodeByID(out[i].Node.ID)
+		if cpus := p.spared[out[i].Node.ID]; cpus != nil {
+			n := *out[i].Node
+			n.UsedCPU = n.UsedCPU.Or(cpus)
+			out[i].Node = &n
+		}
 	}
 	return out
 }

@@ -63,6 +63,9 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 			return slot, false, err
 		}
 		p.out.Preempts = append(p.out.Preempts, pr)
+		if v.Mode == preempt.Suspend {
+			p.reserve(p.t.Job(v.UID))
+		}
 	}
 	p.line.Relieve(at, p.records(victims))
 	p.marks[m.uid] |= preempting
@@ -70,10 +73,10 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 }
 
 // records gives the victims' records as the pass found them.
-func (p *pass) records(list []preempt.Victim) []*state.Job {
-	out := make([]*state.Job, len(list))
+func (p *pass) records(list []preempt.Victim) []reserve.Gone {
+	out := make([]reserve.Gone, len(list))
 	for i := range list {
-		out[i] = p.st.Job(list[i].UID)
+		out[i] = reserve.Gone{Job: p.st.Job(list[i].UID), CPUs: list[i].Mode == preempt.Suspend}
 	}
 	return out
 }
@@ -129,6 +132,12 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 	t := trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule")
 	for _, v := range victims {
 		r := t.Job(v.UID)
+		if v.Mode == preempt.Suspend {
+			if t.Emit(&event.JobSuspended{UID: v.UID, Attempt: v.Attempt, Yields: true, Auto: true}) != nil {
+				return true
+			}
+			continue
+		}
 		if t.Emit(&event.JobEnded{UID: v.UID, Attempt: v.Attempt, State: spec.Preempted}) != nil {
 			return true
 		}
@@ -150,9 +159,12 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 	return b.After(alloc, l.demand.Limit) != nil
 }
 
-// push tells a victim to end.
+// push tells a victim to end, or to stand still.
 func (d *decision) push(pr *Preempt) error {
 	v := &pr.Victim
+	if v.Mode == preempt.Suspend {
+		return d.emit(&event.JobSuspended{UID: v.UID, Attempt: v.Attempt, Yields: true, Auto: true, For: pr.For, Room: pr.Room})
+	}
 	return d.emit(&event.JobEndRequested{UID: v.UID, Attempt: v.Attempt, Cause: event.EndPreempt, Requeue: v.Mode == preempt.Requeue,
 		For: pr.For, Grace: v.Grace, Room: pr.Room})
 }

@@ -58,6 +58,9 @@ func (p *pass) runQuick() error {
 			return nil
 		}
 		l := heap[0]
+		if err := p.goOn(uint32(^l.rank >> 32)); err != nil {
+			return err
+		}
 		more, err := p.tryNow(q, l)
 		if err != nil {
 			return err
@@ -69,7 +72,7 @@ func (p *pass) runQuick() error {
 			heap.sink(0)
 		}
 	}
-	return nil
+	return p.goOn(0)
 }
 
 // mayFit rules out requests that are larger than all that is free.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/preempt"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -27,6 +28,10 @@ func (w *world) judgePreempts(before *state.State, out *scheduler.Outcome) {
 			w.rt.Fatalf("job %d makes room for job %d, which does not wait", p.Victim.UID, p.For)
 		case victim.State != spec.Running || victim.Ending != nil:
 			w.rt.Fatalf("job %d is preempted, but does not run or is ending", victim.ID)
+		case p.Victim.Mode == preempt.Suspend && before.Config.Sched.Turns(before.Parts.Find(p.Partition).Spec) > 1 && victim.Alloc.Partition == p.Partition:
+			if w.now.Sub(victim.RunsSince()) < 30*spec.Second {
+				w.rt.Fatalf("the turn of job %d is over after %d", victim.ID, w.now.Sub(victim.RunsSince()))
+			}
 		case before.Parts.Find(victim.Alloc.Partition).Spec.PriorityTier >= before.Parts.Find(p.Partition).Spec.PriorityTier:
 			w.rt.Fatalf("job %d of partition %s is preempted for one in %s", victim.ID, victim.Alloc.Partition, p.Partition)
 		case w.now.Sub(victim.Started) < before.Config.Sched.PreemptExempt:
@@ -94,7 +99,7 @@ func preemption(rt *rapid.T) int {
 func (w *world) judgeNeeded(out *scheduler.Outcome) {
 	w.rt.Helper()
 	for i := range out.Preempts {
-		if out.Preempts[i].For != out.Preempts[0].For {
+		if out.Preempts[i].For != out.Preempts[0].For || out.Preempts[i].Victim.Mode == preempt.Suspend {
 			return // what one victim leaves over may serve another job
 		}
 	}

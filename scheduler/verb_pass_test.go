@@ -39,6 +39,14 @@ func pass(s *session, _ []string) error {
 			s.printf("%s is %s for %s, grace %s\n", s.title(s.head.Job(e.UID)), how, s.title(s.head.Job(e.For)), clock(e.Grace))
 		}
 	}
+	for i := range s.last {
+		switch e := s.last[i].Event.(type) {
+		case *event.JobSuspended:
+			s.printf("%s stands still\n", s.title(s.head.Job(e.UID)))
+		case *event.JobResumed:
+			s.printf("%s goes on\n", s.title(s.head.Job(e.UID)))
+		}
+	}
 	for _, e := range started(s.last) {
 		j := s.head.Job(e.UID)
 		note := ""

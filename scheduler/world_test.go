@@ -89,7 +89,7 @@ func (w *world) config() *spec.Config {
 	c.Priority = spec.PriorityConfig{Basic: w.kind.fifo, Age: 1000, JobSize: uint32(w.n("size weight", 0, 500)), QOS: 100, Partition: 10, MaxAge: spec.Day}
 	c.Timing.MinJobAge = 10 * spec.Minute
 	if w.kind.preempt {
-		c.Sched.PreemptType, c.Sched.PreemptMode = "preempt/partition_prio", pick(w, "preempt mode", "REQUEUE", "CANCEL")
+		c.Sched.PreemptType, c.Sched.PreemptMode = "preempt/partition_prio", pick(w, "preempt mode", "REQUEUE", "CANCEL", "SUSPEND,GANG")
 		c.Sched.PreemptStrict, c.Sched.PreemptExempt = w.chance("strict", 3), spec.Span(w.n("exempt", 0, 1))*spec.Minute
 	}
 	if w.chance("fence", 3) {
@@ -143,6 +143,9 @@ func (w *world) config() *spec.Config {
 		some := names[:w.n("of second", 1, len(names))]
 		c.Partitions = append(c.Partitions, spec.PartitionSpec{Name: "q", NodeNames: some, PriorityTier: 2, DefaultTime: 10 * spec.Minute, MaxTime: spec.Hour,
 			State: spec.PartitionUp, MaxCPUsPerNode: int64(w.n("cap", 0, 3)), QOS: pick(w, "part qos", "", "tight")})
+		if w.kind.preempt && w.chance("turns", 2) {
+			c.Partitions[0].OverSubscribe = "FORCE:2"
+		}
 	}
 	return c
 }

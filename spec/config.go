@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -239,6 +240,19 @@ type SchedConfig struct {
 	SwitchWait Span `cbor:"45,keyasint,omitempty"`
 	// LeastShared takes parts of GPUs of the emptiest device (LL_SHARED_GRES).
 	LeastShared bool `cbor:"46,keyasint,omitempty"`
+	// TimeSlice is how long jobs that take turns on the same CPUs run at a time;
+	// 0 = 30 seconds.
+	TimeSlice Span `cbor:"48,keyasint,omitempty"`
+}
+
+// Turns is how many jobs of a partition take turns on the same CPUs, one at a
+// time: OverSubscribe=FORCE[:n] with PreemptMode=GANG. 0 = they do not.
+func (c *SchedConfig) Turns(part *PartitionSpec) int {
+	words := strings.Split(c.PreemptMode+","+part.PreemptMode, ",")
+	if n := int(part.Sharers(0)); n > 1 && part.PreemptMode != "OFF" && slices.Contains(words, "GANG") {
+		return n
+	}
+	return 0
 }
 
 // Enforce is AccountingStorageEnforce.

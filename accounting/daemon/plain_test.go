@@ -123,7 +123,9 @@ func (p *plain) job(cur map[spec.JobUID]*prun, env *event.Envelope, at int64) {
 		r.done[e.Node] = pdone{at, e.Lost, e.Usage}
 		r.over = r.end != 0 && len(r.done) == len(r.alloc.Nodes)
 	case *event.JobSuspended:
-		cur[e.UID].state, cur[e.UID].stopped = "SUSPENDED", env.At
+		if cur[e.UID].state != "SUSPENDED" {
+			cur[e.UID].state, cur[e.UID].stopped = "SUSPENDED", env.At
+		}
 	case *event.JobResumed:
 		cur[e.UID].state = "RUNNING"
 		cur[e.UID].resumes(env.At)

@@ -368,6 +368,9 @@ func (t *Tally) suspended(env *event.Envelope, e *event.JobSuspended) error {
 	if err != nil {
 		return err
 	}
+	if j.State == spec.Suspended {
+		return nil // it is only said whether it goes on by itself
+	}
 	if j.State != spec.Running {
 		return contradiction("job uid %d is %s and cannot be suspended", e.UID, j.State)
 	}

@@ -205,10 +205,16 @@ type StepEnded struct {
 }
 
 // JobSuspended stops the processes of a running attempt. It keeps what it
-// holds, and its time limit stands still.
+// holds, but for its CPUs where it yields them, and its time limit stands
+// still. Of an attempt that is suspended already, it says only whether it goes
+// on by itself.
 type JobSuspended struct {
 	UID     spec.JobUID `cbor:"1,keyasint"`
 	Attempt uint32      `cbor:"2,keyasint"`
+	Yields  bool        `cbor:"3,keyasint,omitempty"` // others may have its CPUs meanwhile, unless it shares them
+	Auto    bool        `cbor:"4,keyasint,omitempty"` // it goes on when they are free again
+	For     spec.JobUID `cbor:"5,keyasint,omitempty"` // the job that it makes room for
+	Room    spec.Bitset `cbor:"6,keyasint,omitempty"` // as in JobEndRequested
 }
 
 // JobResumed lets a suspended attempt go on.

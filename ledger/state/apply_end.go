@@ -23,7 +23,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
 	j.Ended, j.EndSeq = env.At, env.Seq
 	j.unsuspend(env.At)
-	j.Claim = nil
+	j.Claim, j.Auto = nil, false
 	if !wasActive {
 		j.Alloc, j.Done = nil, nil
 	} else {
@@ -71,7 +71,7 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	}
 	a := &j.Alloc.Nodes[i]
 	n := *s.NodeByID(a.ID)
-	n.give(a, j.Alloc.Share > 0)
+	n.give(a, j.Alloc.Share > 0, j.Yields)
 	n.Shrunk = n.Shrunk && n.over(s.Config) != ""
 	n.BusyAt = env.At
 	if k, ok := slices.BinarySearch(n.Jobs, j.UID); ok {
@@ -126,7 +126,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		j.Requeues++
 	}
 	j.Exit, j.Ending, j.Ended, j.EndSeq = e.Exit, nil, env.At, 0
-	j.Alloc, j.Done = nil, nil
+	j.Alloc, j.Done, j.Yields, j.Auto = nil, nil, false, false
 	s.store(j)
 	s.Totals.Requeued++
 	return nil
@@ -210,13 +210,56 @@ func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error
 	if err != nil {
 		return err
 	}
+	if j.State == spec.Suspended && j.Attempt == e.Attempt {
+		j.Auto = e.Auto
+		s.store(j)
+		return nil
+	}
 	if j.State != spec.Running || j.Attempt != e.Attempt {
 		return contradiction("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, j.State)
 	}
-	j.State, j.SuspendedAt = spec.Suspended, env.At
+	j.State, j.SuspendedAt, j.Yields, j.Auto = spec.Suspended, env.At, e.Yields && j.Alloc.Share == 0, e.Auto
 	j.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: env.Seq}
 	s.store(j)
+	if j.Yields {
+		for n := range s.nodesOf(j) {
+			n.UsedCPU = n.UsedCPU.AndNot(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs).Trim()
+			n.BusyAt = env.At
+			n.Shrunk = n.Shrunk && n.over(s.Config) != ""
+		}
+	}
+	s.claim(e.For, e.Room, env)
 	return nil
+}
+
+// InItsPlace names a node on which others hold the CPUs that a suspended job
+// left to them; empty if it can go on.
+func (s *State) InItsPlace(j *Job) string {
+	for i := 0; j.Yields && i < len(j.Alloc.Nodes); i++ {
+		a := &j.Alloc.Nodes[i]
+		if n := s.NodeByID(a.ID); !j.Done.Has(i) && n.UsedCPU.Intersects(a.CPUs) {
+			return a.Name
+		}
+	}
+	return ""
+}
+
+// nodesOf gives copies of the nodes that a job holds, and puts each into the
+// registry when it was changed.
+func (s *State) nodesOf(j *Job) func(yield func(*Node) bool) {
+	return func(yield func(*Node) bool) {
+		for i := range j.Alloc.Nodes {
+			if j.Done.Has(i) {
+				continue
+			}
+			n := *s.NodeByID(j.Alloc.Nodes[i].ID)
+			more := yield(&n)
+			s.putNode(&n)
+			if !more {
+				return
+			}
+		}
+	}
 }
 
 func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
@@ -227,7 +270,17 @@ func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
 	if j.State != spec.Suspended || j.Attempt != e.Attempt {
 		return contradiction("attempt %d of job uid %d is not suspended (%s)", e.Attempt, e.UID, j.State)
 	}
-	j.State = spec.Running
+	if node := s.InItsPlace(j); node != "" {
+		return contradiction("job uid %d cannot go on: others hold its CPUs on node %s", e.UID, node)
+	}
+	if j.Yields {
+		for n := range s.nodesOf(j) {
+			n.UsedCPU = n.UsedCPU.Or(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs).Trim()
+			n.BusyAt = env.At
+			n.Shrunk = n.over(s.Config) != ""
+		}
+	}
+	j.State, j.Yields, j.Auto, j.Turn = spec.Running, false, false, env.At
 	j.unsuspend(env.At)
 	j.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: env.Seq}
 	s.store(j)

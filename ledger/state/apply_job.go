@@ -32,6 +32,7 @@ func (s *State) reindex(old, j *Job) {
 	key := uint64(j.UID)
 	member(&s.Waiting, s.own, key, old != nil && old.State == spec.Pending, j.State == spec.Pending)
 	member(&s.Active, s.own, key, old != nil && old.busy(), j.busy())
+	member(&s.Sleeping, s.own, key, old != nil && old.Auto, j.Auto)
 	oldDone, done := old != nil && old.finished(), j.finished()
 	if oldDone && (!done || old.EndSeq != j.EndSeq) {
 		s.Finished.Delete(s.own, old.EndSeq)
@@ -311,7 +312,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
 	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
-	j.Paused, j.SuspendedAt, j.Claim = 0, 0, nil
+	j.Paused, j.SuspendedAt, j.Claim, j.Yields, j.Auto, j.Turn = 0, 0, nil, false, false, 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if j.Eligible == 0 {
@@ -408,7 +409,7 @@ func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
 			return contradiction("%d %s of GPU %s of node %s are not there for job uid %d", g.N, g.Name, g.UUID, a.Name, j.UID)
 		}
 	}
-	n.take(a, j.Alloc.Share > 0)
+	n.take(a, j.Alloc.Share > 0, false)
 	if over := n.overBy(a, s.Config); over != "" {
 		return contradiction("node %s would hold more than it has with job uid %d: %s", a.Name, j.UID, over)
 	}
@@ -445,19 +446,19 @@ func (s *State) applyEndRequested(env *event.Envelope, e *event.JobEndRequested)
 	if j.Ending == nil || (j.Ending.Requeue && !e.Requeue) {
 		j.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Requeue: e.Requeue, Hold: e.Hold, Detail: e.Detail, Seq: env.Seq,
 			For: e.For, Grace: e.Grace}
-		s.claim(e, env)
+		s.claim(e.For, e.Room, env)
 	}
 	s.store(j)
 	return nil
 }
 
 // claim notes that others make room for a job that waits.
-func (s *State) claim(e *event.JobEndRequested, env *event.Envelope) {
-	if j := s.Job(e.For); len(e.Room) == 0 || j == nil || j.State != spec.Pending {
+func (s *State) claim(uid spec.JobUID, room spec.Bitset, env *event.Envelope) {
+	if j := s.Job(uid); len(room) == 0 || j == nil || j.State != spec.Pending {
 		return
 	}
-	if j, err := s.edit(e.For, env); err == nil {
-		j.Claim = e.Room
+	if j, err := s.edit(uid, env); err == nil {
+		j.Claim = room
 		s.store(j)
 	}
 }

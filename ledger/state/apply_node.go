@@ -54,7 +54,7 @@ func (s *State) measure(n *Node) *Node {
 		j := s.Job(uid)
 		for i := range j.Alloc.Nodes {
 			if j.Alloc.Nodes[i].ID == n.ID && !j.Done.Has(i) {
-				n.take(&j.Alloc.Nodes[i], j.Alloc.Share > 0)
+				n.take(&j.Alloc.Nodes[i], j.Alloc.Share > 0, j.Yields)
 			}
 		}
 	}
@@ -142,10 +142,13 @@ func countTyped(list []spec.Count, name, typ string) int64 {
 	return n
 }
 
-// take marks one node's part of an allocation as used. The sets are copied.
-func (n *Node) take(a *spec.NodeAlloc, shared bool) {
-	n.UsedCPU = n.UsedCPU.Or(a.CPUs).Trim()
-	if shared {
+// take marks one node's part of an allocation as used, without its CPUs if
+// those are left to others. The sets are copied.
+func (n *Node) take(a *spec.NodeAlloc, shared, yields bool) {
+	if !yields {
+		n.UsedCPU = n.UsedCPU.Or(a.CPUs).Trim()
+	}
+	if shared && !yields {
 		n.share(a.CPUs)
 	}
 	n.UsedMem += a.Mem
@@ -182,9 +185,12 @@ func (n *Node) divide(list []spec.GPUShare, sign int64) {
 }
 
 // give is the reverse of take.
-func (n *Node) give(a *spec.NodeAlloc, shared bool) {
+func (n *Node) give(a *spec.NodeAlloc, shared, yields bool) {
 	gone := a.CPUs
-	if shared {
+	switch {
+	case yields:
+		gone = nil
+	case shared:
 		gone = n.unshare(gone)
 	}
 	n.UsedCPU = n.UsedCPU.AndNot(gone).Trim()

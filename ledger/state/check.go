@@ -114,6 +114,9 @@ func CheckIndexes(s *State) error {
 			return broken("%s is %s and holds %d nodes: it belongs in %s alone, but waiting %v, active %v, finished %v",
 				s.label(j), j.State, held(j), want, inWaiting, inActive, inFinished)
 		}
+		if s.Sleeping.Has(uint64(j.UID)) != j.Auto {
+			return broken("%s goes on by itself: %v, but Sleeping says otherwise", s.label(j), j.Auto)
+		}
 		if j.Array == j.UID && j.Array != 0 {
 			return nil // its number is the array's
 		}
@@ -310,6 +313,8 @@ func CheckAttempts(s *State) error {
 			return bad("it ended waiting, but shows parts of a run")
 		case (j.SuspendedAt != 0) != (j.State == spec.Suspended) || j.Paused < 0:
 			return bad("it is suspended since an instant that does not fit its state")
+		case (j.Yields && j.State != spec.Suspended && !j.State.Terminal()) || (j.Auto && j.State != spec.Suspended):
+			return bad("it yields its CPUs, or is to go on by itself, but is not suspended")
 		case j.Claim != nil && j.State != spec.Pending:
 			return bad("others make room for it, but it does not wait")
 		case j.Attempt == 0 && (ran || len(j.Steps) > 0 || j.Started != 0):

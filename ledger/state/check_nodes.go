@@ -59,7 +59,11 @@ func CheckNodes(s *State) error {
 }
 
 func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
-	for _, c := range a.CPUs.Members() {
+	cpus := a.CPUs.Members()
+	if j.Yields {
+		cpus = nil
+	}
+	for _, c := range cpus {
 		share := j.Alloc.Share
 		if share > 0 {
 			h.many[c]++

@@ -59,6 +59,11 @@ type Job struct {
 	// Claim are the nodes, by id, on which other jobs were told to make room for
 	// this one: it comes first there until it starts, or asks for something else.
 	Claim spec.Bitset `cbor:"62,keyasint,omitempty"`
+	// Of a suspended job: whether others may have its CPUs, and whether it goes
+	// on by itself when they are free. It yields them still while it ends.
+	Yields bool         `cbor:"63,keyasint,omitempty"`
+	Auto   bool         `cbor:"64,keyasint,omitempty"`
+	Turn   spec.Instant `cbor:"65,keyasint,omitempty"` // since when it runs, if it was suspended before; 0 = since it started
 }
 
 // AgesSince is since when a pending job ages; 0 = it does not yet.
@@ -133,6 +138,9 @@ type Array struct {
 // IsArrayRecord tells a record that still stands for several tasks, or for
 // one that has not been split off.
 func (j *Job) IsArrayRecord() bool { return len(j.Tasks) > 0 }
+
+// RunsSince is since when a running attempt was not suspended.
+func (j *Job) RunsSince() spec.Instant { return max(j.Started, j.Turn) }
 
 // Count is the number of jobs that limits count this record as.
 func (j *Job) Count() int64 {

@@ -263,7 +263,7 @@ func (s *State) adopt(j *Job) error {
 		if n == nil || n.Spec.Name != j.Alloc.Nodes[i].Name {
 			return damaged("job uid %d holds node %s, which is not there", j.UID, j.Alloc.Nodes[i].Name)
 		}
-		n.take(&j.Alloc.Nodes[i], j.Alloc.Share > 0)
+		n.take(&j.Alloc.Nodes[i], j.Alloc.Share > 0, j.Yields)
 		n.Jobs = append(n.Jobs, j.UID)
 	}
 	return nil

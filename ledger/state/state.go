@@ -31,6 +31,7 @@ type State struct {
 	Arrays   pmap.Map[*Array]      // by the JobUID of the array's record
 	Waiting  Set                   // JobUIDs that are pending
 	Active   Set                   // JobUIDs that run or still hold nodes
+	Sleeping Set                   // JobUIDs that are suspended and go on by themselves
 	Finished pmap.Map[spec.JobUID] // sequence of JobEnded -> JobUID, all nodes done
 	Waiters  Groups                // JobUID -> pending jobs whose dependency names it
 	Named    Groups                // NameKey -> jobs without a verdict, for singleton

@@ -337,10 +337,12 @@ func (w *world) request() {
 	if w.coin() {
 		w.put(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: 10})
 		switch j = w.s.Job(j.UID); {
+		case j.State == spec.Suspended && (w.s.InItsPlace(j) != "" || w.int(0, 4) == 0):
+			w.put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Auto: w.coin()})
 		case j.State == spec.Suspended:
 			w.put(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
 		case j.State == spec.Running:
-			w.put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
+			w.put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: w.coin(), Auto: w.coin()})
 		}
 		return
 	}

@@ -22,7 +22,7 @@ func (c *Controller) wantPass(events []event.Envelope) {
 	wanted := (chan struct{})(nil)
 	for i := range events {
 		switch events[i].Event.(type) {
-		case *event.ReasonsChanged, *event.JobEligible, *event.JobStarted, *event.JobSignalled, *event.JobSuspended, *event.ArrayTaskSplit,
+		case *event.ReasonsChanged, *event.JobEligible, *event.JobStarted, *event.JobSignalled, *event.ArrayTaskSplit,
 			*event.StepStarted, *event.StepEnded, *event.NodeLost, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.JobPurged:
 		case *event.JobSubmitted:
 			if wanted == nil {
@@ -159,7 +159,7 @@ func (c *Controller) gather(ctx context.Context, pause spec.Span) {
 // writer. It returns how long that took and when to look again at the latest.
 func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.Span, spec.Instant, error) {
 	v := c.View()
-	if v.State.Waiting.Len() == 0 {
+	if v.State.Waiting.Len()+v.State.Sleeping.Len() == 0 {
 		run.kept = nil
 		if v.Plan != nil && len(v.Plan.Jobs) > 0 {
 			c.publish(func(v *view.View) { v.Plan = nil })

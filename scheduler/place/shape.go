@@ -319,7 +319,7 @@ func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
 	}
 	for _, uid := range n.Jobs {
 		j := st.Job(uid)
-		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) {
+		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) && !j.Yields {
 			b.TakeCap(&f, j.Alloc, int64(j.Alloc.Nodes[i].CPUs.Count()))
 		}
 	}
@@ -382,6 +382,20 @@ func partOf(a *spec.NodeAlloc, uuid string) int64 {
 		}
 	}
 	return n
+}
+
+// OnCPUs is what of a need concerns CPUs: what a suspended job leaves.
+func (b *Shape) OnCPUs(f Free) Free {
+	out := Free{CPU: f.CPU}
+	if f.More != nil {
+		out.More = make([]int64, len(f.More))
+		for i := range b.Kinds {
+			if b.Kinds[i].Cap {
+				out.More[i] = f.More[i]
+			}
+		}
+	}
+	return out
 }
 
 // TakeCap counts CPUs that a job of a partition holds on the node.

@@ -59,18 +59,16 @@ func preemptsAt(pol *state.Policy, from, to string, seen map[string]bool) bool {
 	return slices.ContainsFunc(q.Preempt, func(n string) bool { return n == to || preemptsAt(pol, n, to, seen) })
 }
 
-// preemptMode is how the jobs of a QOS are preempted: cluster, off, cancel or
-// requeue, perhaps with within.
+// preemptMode is how the jobs of a QOS are preempted: cluster, off, cancel,
+// requeue or suspend, perhaps with within.
 func preemptMode(to *string) setter {
 	return func(v string, _ byte) error {
 		var words []string
 		for _, w := range strings.Split(strings.ToUpper(v), ",") {
 			switch w = strings.TrimSpace(w); w {
 			case "", "-1", "CLUSTER":
-			case "OFF", "CANCEL", "REQUEUE", "WITHIN":
+			case "OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN":
 				words = append(words, w)
-			case "SUSPEND", "GANG":
-				return fmt.Errorf("%s is not implemented in this release (cluster, off, cancel, requeue and within are)", w)
 			default:
 				return fmt.Errorf("unknown mode %q", w)
 			}

@@ -16,11 +16,13 @@ import (
 // Mode is what happens to a victim.
 type Mode uint8
 
-// The modes. A job that cannot be requeued is cancelled instead.
+// The modes. A job that cannot be requeued is cancelled instead; one that is
+// suspended leaves its CPUs only.
 const (
 	Off Mode = iota
 	Cancel
 	Requeue
+	Suspend
 )
 
 // Victim is a running job that may have to make room.
@@ -49,6 +51,8 @@ type run struct {
 	words string
 	grace spec.Span
 	from  spec.Instant // exempt before
+	share int          // how many jobs take turns on its CPUs; 0 = they do not
+	turn  spec.Instant // when its turn is over
 }
 
 // New collects the jobs that can be preempted at all, of those only that ran
@@ -56,7 +60,7 @@ type run struct {
 // preemption.
 func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	c := &st.Config.Sched
-	if c.PreemptType == "" || c.PreemptType == "preempt/none" {
+	if none(c) && !has(c.PreemptMode, "GANG") {
 		return nil
 	}
 	r := &Rules{st: st, now: now, byQ: c.PreemptType == "preempt/qos"}
@@ -76,12 +80,46 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	return r
 }
 
+// none tells that no job is preempted for one of a higher rank.
+func none(c *spec.SchedConfig) bool { return c.PreemptType == "" || c.PreemptType == "preempt/none" }
+
+// defaultSlice is SchedulerTimeSlice.
+const defaultSlice = 30 * spec.Second
+
+// Slice is how long a job runs at a time where jobs take turns.
+func Slice(c *spec.SchedConfig) spec.Span {
+	if c.TimeSlice > 0 {
+		return c.TimeSlice
+	}
+	return defaultSlice
+}
+
+// turns is how many jobs of a partition take turns on the same CPUs; 0 = they
+// do not.
+func turns(c *spec.SchedConfig, part *spec.PartitionSpec) int {
+	if part == nil {
+		return 0
+	}
+	return c.Turns(part)
+}
+
 // look applies the rules that depend on the victim alone.
 func (r *Rules) look(j *state.Job) (run, bool) {
 	c := &r.st.Config.Sched
-	if j.State != spec.Running || j.Ending != nil || j.Alloc == nil || (c.PreemptExemptPrio > 0 && j.StartPrio >= c.PreemptExemptPrio) {
+	if j.State != spec.Running || j.Ending != nil || j.Alloc == nil {
 		return run{}, false
 	}
+	x := r.ranked(j)
+	if none(c) || (c.PreemptExemptPrio > 0 && j.StartPrio >= c.PreemptExemptPrio) {
+		x.mode = Off
+	}
+	x.share, x.turn = turns(c, x.part), j.RunsSince().Add(Slice(c))
+	return x, x.mode != Off || x.share > 1
+}
+
+// ranked finds the rank of a job that runs and how it is preempted.
+func (r *Rules) ranked(j *state.Job) run {
+	c := &r.st.Config.Sched
 	x := run{job: j, words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.Spec.QOS)}
 	if p := r.st.Parts.Find(j.Alloc.Partition); p != nil {
 		x.part, x.tier = p.Spec, order.Tier(p.Spec)
@@ -103,16 +141,14 @@ func (r *Rules) look(j *state.Job) (run, bool) {
 	if x.qos != nil && x.qos.PreemptExempt > 0 {
 		exempt = x.qos.PreemptExempt
 	}
-	if x.mode = modeOf(x.words); x.mode == Off {
-		return run{}, false
-	}
+	x.mode = modeOf(x.words)
 	if x.mode == Requeue && (j.Spec.Shell || !j.Spec.Queue.Requeue.Or(r.st.Config.Limits.JobRequeue)) {
 		x.mode = Cancel
 	}
 	if exempt > 0 {
 		x.from = j.Started.Add(exempt)
 	}
-	return x, true
+	return x
 }
 
 // modeOf finds the mode among the words of a PreemptMode.
@@ -124,6 +160,8 @@ func modeOf(words string) Mode {
 		return Requeue
 	case has(words, "CANCEL"):
 		return Cancel
+	case has(words, "SUSPEND"):
+		return Suspend
 	}
 	return Off
 }
@@ -158,12 +196,41 @@ func (r *Rules) Any(j *state.Job, part *spec.PartitionSpec) bool {
 		return false
 	}
 	q := r.st.Policy.FindQOS(j.Spec.QOS)
-	return slices.ContainsFunc(r.runs, func(x run) bool { return r.outranks(q, part, &x) })
+	return slices.ContainsFunc(r.runs, func(x run) bool { return r.outranks(q, part, &x) || x.takesTurns(part) })
+}
+
+// takesTurns tells whether a job leaves its CPUs to another of a partition when
+// its turn is over.
+func (x *run) takesTurns(part *spec.PartitionSpec) bool {
+	return x.share > 1 && x.part.Name == part.Name
+}
+
+// crowded tells that as many jobs take turns with one that runs as may.
+func (r *Rules) crowded(x *run) bool {
+	for i := range x.job.Alloc.Nodes {
+		a, others := &x.job.Alloc.Nodes[i], 1
+		n := r.st.NodeByID(a.ID)
+		if n == nil {
+			return true
+		}
+		for _, uid := range n.Jobs {
+			if j := r.st.Job(uid); j.Auto && j.Alloc.Nodes[j.Alloc.Index(a.ID)].CPUs.Intersects(a.CPUs) {
+				others++
+			}
+		}
+		if others >= x.share {
+			return true
+		}
+	}
+	return false
 }
 
 // outranks tells whether the rank of a job lets it preempt another: what does
 // not depend on priority and time.
 func (r *Rules) outranks(q *spec.QOS, part *spec.PartitionSpec, x *run) bool {
+	if x.mode == Off {
+		return false
+	}
 	if !r.byQ {
 		return order.Tier(part) > x.tier
 	}
@@ -182,6 +249,14 @@ func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32)
 	q := r.st.Policy.FindQOS(j.Spec.QOS)
 	for i := range r.runs {
 		x := &r.runs[i]
+		if !r.outranks(q, part, x) && x.takesTurns(part) && !r.crowded(x) {
+			if x.turn > r.now {
+				next = min(next, x.turn)
+				continue
+			}
+			out = append(out, Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: Suspend})
+			continue
+		}
 		within := r.byQ && q != nil && x.qos != nil && q.Name == x.qos.Name
 		if !r.outranks(q, part, x) || ((within || has(x.words, "PRIORITY")) && priority <= x.job.StartPrio) {
 			continue
@@ -203,7 +278,7 @@ func Allowed(st *state.State, now spec.Instant, j *state.Job, part *spec.Partiti
 	}
 	r := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos"}
 	x, ok := r.look(victim)
-	if !ok || st.Config.Sched.PreemptType == "preempt/none" {
+	if !ok {
 		return false
 	}
 	r.runs = []run{x}

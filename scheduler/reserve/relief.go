@@ -12,9 +12,15 @@ import (
 // given its nodes back.
 func (t *Timeline) Soon() spec.Instant { return t.now.Add(t.tick) }
 
+// Gone is a job that runs and is to make room.
+type Gone struct {
+	Job  *state.Job
+	CPUs bool // it is suspended: it leaves its CPUs only
+}
+
 // Relieved places a demand at an instant as if some of the jobs that run
 // ended by then, or returns nil. Promises that were made stand.
-func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.Part {
+func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []Gone) []place.Part {
 	for _, sub := range a.oneOf {
 		if parts := t.Relieved(sub, at, gone); parts != nil {
 			return parts
@@ -23,13 +29,13 @@ func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.
 	if a.oneOf != nil {
 		return nil
 	}
-	without := map[spec.NodeID][]*state.Job{}
+	without := map[spec.NodeID][]Gone{}
 	var leaving []spec.JobUID
-	for _, j := range gone {
-		leaving = append(leaving, j.UID)
-		for i := range j.Alloc.Nodes {
-			if !j.Done.Has(i) {
-				without[j.Alloc.Nodes[i].ID] = append(without[j.Alloc.Nodes[i].ID], j)
+	for _, g := range gone {
+		leaving = append(leaving, g.Job.UID)
+		for i := range g.Job.Alloc.Nodes {
+			if !g.Job.Done.Has(i) {
+				without[g.Job.Alloc.Nodes[i].ID] = append(without[g.Job.Alloc.Nodes[i].ID], g)
 			}
 		}
 	}
@@ -49,8 +55,8 @@ func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.
 			for i := range copied.segs {
 				copied.segs[i].free = copied.segs[i].free.Clone()
 			}
-			for _, j := range list {
-				t.relieve(copied, j, at)
+			for _, g := range list {
+				t.relieve(copied, g, at)
 			}
 			free = copied.over(at, end)
 		}
@@ -62,13 +68,13 @@ func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []*state.Job) []place.
 // Relieve gives the parts of jobs back from an instant on: they were told to
 // end. What was found not to fit before may fit later then; it is found in the
 // next pass.
-func (t *Timeline) Relieve(at spec.Instant, gone []*state.Job) {
-	for _, j := range gone {
-		for i := range j.Alloc.Nodes {
-			if id := j.Alloc.Nodes[i].ID; !j.Done.Has(i) && t.Usable(id) {
-				t.relieve(t.lanes[id], j, at)
+func (t *Timeline) Relieve(at spec.Instant, gone []Gone) {
+	for _, g := range gone {
+		for i := range g.Job.Alloc.Nodes {
+			if id := g.Job.Alloc.Nodes[i].ID; !g.Job.Done.Has(i) && t.Usable(id) {
+				t.relieve(t.lanes[id], g, at)
 				t.changed = append(t.changed, uint32(id))
-				t.cutStay(id, j.UID, at)
+				t.cutStay(id, g.Job.UID, at)
 			}
 		}
 	}
@@ -76,12 +82,16 @@ func (t *Timeline) Relieve(at spec.Instant, gone []*state.Job) {
 
 // relieve gives one job's part of a lane back between an instant and the end
 // at which it was to come back.
-func (t *Timeline) relieve(l *lane, j *state.Job, at spec.Instant) {
+func (t *Timeline) relieve(l *lane, g Gone, at spec.Instant) {
+	j := g.Job
 	end := max(j.Deadline(), t.now.Add(t.tick))
 	if end <= at {
 		return
 	}
 	held := l.shape.Held(l.node, &j.Alloc.Nodes[j.Alloc.Index(l.node.ID)], j.Alloc)
+	if g.CPUs {
+		held = l.shape.OnCPUs(held)
+	}
 	first, last := l.split(at), len(l.segs)
 	if end != spec.FarFuture {
 		last = l.split(end)

@@ -140,7 +140,13 @@ func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending, picky *bool) []e
 			continue
 		}
 		part := l.shape.Held(n, &j.Alloc.Nodes[i], j.Alloc)
-		l.shape.TakeCap(&f, j.Alloc, int64(j.Alloc.Nodes[i].CPUs.Count()))
+		cpus := int64(j.Alloc.Nodes[i].CPUs.Count())
+		if j.Yields { // others have its CPUs
+			left := l.shape.OnCPUs(part)
+			part.Add(&left, -1)
+			cpus = 0
+		}
+		l.shape.TakeCap(&f, j.Alloc, cpus)
 		*picky = *picky || j.Alloc.Apart != 0 || j.Alloc.Share > 0
 		end := t.until(j)
 		if end != spec.FarFuture {
@@ -292,6 +298,18 @@ func (t *Timeline) Takes(p *place.Part) bool {
 	}
 	n := len(p.Use.More)
 	return n == 0 || n == len(t.lanes[p.Node.ID].shape.Kinds)
+}
+
+// FreeCPUs is how many CPUs of a node nobody has now, nor was promised for as
+// soon as somebody ends.
+func (t *Timeline) FreeCPUs(id spec.NodeID) int64 {
+	return t.lanes[id].over(t.now, t.Soon().Add(1)).CPU
+}
+
+// OnCPUs is what one node's part of an allocation takes of its CPUs.
+func (t *Timeline) OnCPUs(a *spec.NodeAlloc, of *spec.Allocation) place.Free {
+	l := t.lanes[a.ID]
+	return l.shape.OnCPUs(l.shape.Held(l.node, a, of))
 }
 
 // Usable tells whether the timeline has a node.

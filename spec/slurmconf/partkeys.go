@@ -63,7 +63,6 @@ func partKeys() []key[partDraft] {
 		{"PreemptMode", implemented, "", "", func(d *partDraft, v value) {
 			if w, ok := v.word("OFF|CANCEL|REQUEUE|SUSPEND|GANG"); ok {
 				d.PreemptMode = w
-				warnSuspend(w, v)
 			}
 		}},
 		{"Priority", implemented, "", "", setOldPriority},

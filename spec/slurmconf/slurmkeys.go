@@ -227,7 +227,7 @@ func topKeys() []key[File] {
 		{"SallocDefaultCommand", meaningless, "", "Slurm removed it", nil},
 		{"SbcastParameters", unsupported, "none", "there is no sbcast", nil},
 		{"SchedulerParameters", implemented, "", "", setSchedulerParameters},
-		{"SchedulerTimeSlice", meaningless, "", "jobs do not take turns on the same resources", nil},
+		{"SchedulerTimeSlice", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Sched.TimeSlice }, spec.Second)},
 		{"SchedulerType", implemented, "", "", func(f *File, v value) {
 			if w, ok := v.word("sched/backfill|sched/builtin"); ok {
 				f.Config.Sched.Backfill = w == "sched/backfill"

@@ -254,14 +254,6 @@ func setPreemptMode(f *File, v value) {
 		}
 	}
 	f.Config.Sched.PreemptMode = strings.ToUpper(strings.Join(v.items(), ","))
-	warnSuspend(f.Config.Sched.PreemptMode, v)
-}
-
-// warnSuspend names the modes of preemption that are not there.
-func warnSuspend(mode string, v value) {
-	if strings.Contains(mode, "SUSPEND") || strings.Contains(mode, "GANG") {
-		v.warn("%s is not supported: jobs are not suspended for others; CANCEL and REQUEUE are", mode)
-	}
 }
 
 func setPreemptParameters(f *File, v value) {
@@ -272,7 +264,7 @@ func setPreemptParameters(f *File, v value) {
 		{"reorder_count", meaningless, "victims that are not needed are always left out"},
 		{"send_user_signal", unsupported, "preempted jobs get SIGCONT and SIGTERM"},
 		{"strict_order", implemented, ""},
-		{"suspend_grace_time", unsupported, "jobs are not suspended for others"},
+		{"suspend_grace_time", unsupported, "jobs are suspended at once"},
 		{"youngest_first", implemented, ""},
 	}, func(name string, arg value) {
 		switch name {

@@ -262,9 +262,11 @@ func (w *world) suspend() {
 	j := w.some(func(j *state.Job) bool { return j.State.Active() && j.Ending == nil })
 	switch {
 	case j == nil:
+	case j.State == spec.Suspended && w.State.InItsPlace(j) != "":
+		w.Put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Auto: true})
 	case j.State == spec.Suspended:
 		w.Put(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
 	default:
-		w.Put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
+		w.Put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
 	}
 }
