@@ -88,3 +88,19 @@ func TestGPUJobOverTime(t *testing.T) {
 		t.Errorf("%q", string(steps))
 	}
 }
+
+// TestWarningInWhy: a user reads what is asked of him, and until when.
+func TestWarningInWhy(t *testing.T) {
+	const now = 1_790_000_000 * second
+	fault := func(warned bool, cancel int64) *apiv1.GpuFault {
+		return &apiv1.GpuFault{Uuid: "GPU-a", Node: "n1", Kind: 7, At: now - 10*second, Idle: 1800 * second, JobId: 1, Warned: warned, Cancel: cancel}
+	}
+	lines := (&whyView{jobView: jobView{clock: clock{now: now}}}).faultLines(&apiv1.WhyReply{GpuFaults: []*apiv1.GpuFault{fault(false, 0), fault(true, 0), fault(true, now+300*second), fault(true, now-second)}})
+	const base = "GPU-a on n1: held without a process for 30 min, last 10 s ago."
+	for i, want := range []string{base, base + " Others wait for it: use it, or end the job.",
+		base + " Others wait for it: the job is cancelled in 5 min unless it begins to use the GPU.", base + " Others wait for it: use it, or end the job."} {
+		if lines[i] != want {
+			t.Errorf("got  %s\nwant %s", lines[i], want)
+		}
+	}
+}

@@ -40,7 +40,15 @@ func faultText(f *apiv1.GpuFault) string {
 func (v *whyView) faultLines(rep *apiv1.WhyReply) []string {
 	var out []string
 	for _, f := range rep.GetGpuFaults() {
-		out = append(out, fmt.Sprintf("%s on %s: %s, last %s ago.", f.GetUuid(), f.GetNode(), faultText(f), span(max(v.now-f.GetAt(), 0))))
+		text := fmt.Sprintf("%s on %s: %s, last %s ago.", f.GetUuid(), f.GetNode(), faultText(f), span(max(v.now-f.GetAt(), 0)))
+		switch {
+		case !f.GetWarned():
+		case f.GetCancel() > v.now:
+			text += " Others wait for it: the job is cancelled in " + span(f.GetCancel()-v.now) + " unless it begins to use the GPU."
+		default:
+			text += " Others wait for it: use it, or end the job."
+		}
+		out = append(out, text)
 	}
 	return out
 }

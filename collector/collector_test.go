@@ -73,6 +73,8 @@ func lab(t *testing.T) *view.View {
 	}
 	do(scheduler.Starts{Outcome: out})
 	tr.Now = tr.Now.Add(90 * spec.Second)
+	do(scheduler.GPUReport{Node: tr.Job(1).Alloc.Nodes[0].Name, Policy: scheduler.GPUPolicy{WarnIdle: true},
+		Fault: spec.GPUFault{UUID: "n10", Kind: spec.GPUIdle, Job: 1, Attempt: 1, Idle: 30 * spec.Minute, At: tr.Now}})
 	ended := tr.Job(3)
 	do(scheduler.Report{Node: ended.Alloc.Nodes[0].Name, Run: scheduler.Run{UID: 3, Attempt: 1}, Done: &scheduler.NodeDone{Batch: &event.StepResult{}}})
 	return &view.View{State: tr.State.Freeze(), Plan: out.Plan, Pass: view.PassStats{Passes: 3, Last: 2 * spec.Millisecond, Max: 5 * spec.Millisecond, Total: 9 * spec.Millisecond}}
@@ -307,6 +309,17 @@ func TestAReservationBegins(t *testing.T) {
 		}
 		if got := strings.Contains(text, `muster_reservation_cpus{cluster="lab",reservation="r",state="idle"} 8`); got != step.cpus {
 			t.Errorf("after %v: its CPUs are shown: %v", step.later, got)
+		}
+	}
+}
+
+// TestWarningsEnd: a warning that the node has not said again when it was due
+// is over.
+func TestWarningsEnd(t *testing.T) {
+	w := warnedRow{At: spec.AtUnix(1_000_000), Idle: 30 * spec.Minute}
+	for after, want := range map[spec.Span]bool{0: true, 31 * spec.Minute: true, 33 * spec.Minute: false} {
+		if got := w.current(w.At.Add(after)); got != want {
+			t.Errorf("after %v: %v", after, got)
 		}
 	}
 }

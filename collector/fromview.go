@@ -149,7 +149,7 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 		if l, ok := beats[row.Name]; ok {
 			row.MemFree = l.MemFree
 		}
-		row.GRES, row.Faults = gresOf(n), faultsOf(n)
+		row.GRES, row.Faults, row.Warned = gresOf(n), faultsOf(n), warnedOf(b.st, n)
 		b.p.nodes = append(b.p.nodes, row)
 		return true
 	})
@@ -211,6 +211,26 @@ func gresOf(n *state.Node) []gresRow {
 	}
 	return out
 }
+
+// warnedOf lists the GPUs of a node whose job's user was warned. The agent says
+// again how long nobody used one when that has doubled; what it has not said
+// again by then is in use, or given back.
+func warnedOf(st *state.State, n *state.Node) []warnedRow {
+	var out []warnedRow
+	for i := range n.Faults {
+		f := &n.Faults[i]
+		if !f.Warned {
+			continue
+		}
+		if j := st.Job(f.Job); j != nil && j.Attempt == f.Attempt && j.State.Active() {
+			out = append(out, warnedRow{Job: uint64(j.ID), User: j.Spec.User, Account: j.Spec.Account, Partition: j.Partition(), UUID: f.UUID, Idle: f.Idle, At: f.At})
+		}
+	}
+	return out
+}
+
+// current tells whether a warning still holds.
+func (w *warnedRow) current(now spec.Instant) bool { return now.Sub(w.At) <= w.Idle+2*spec.Minute }
 
 // faultsOf sums what is remembered of a node's GPUs.
 func faultsOf(n *state.Node) []state.FaultTotals {

@@ -1,6 +1,11 @@
 package collector
 
-import "github.com/musterhpc/muster/internal/catalogue"
+import (
+	"strconv"
+
+	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/spec"
+)
 
 func nodeStates() []string {
 	return []string{"allocated", "mixed", "idle", "draining", "drained", "fail", "down", "unknown"}
@@ -111,6 +116,17 @@ func nodeFamilies() []family {
 				n := &s.pic.nodes[i]
 				for k := range n.Faults {
 					s.send(float64(n.Faults[k].Count), n.Name, n.Faults[k].Kind.String(), n.Faults[k].Class)
+				}
+			}
+		}},
+		{gauge("muster_job_gpu_idle_seconds", "How long a job has held a GPU without a process, where gpu.on_idle has its user warned of it (warn, cancel): as last said by the node, which says it again when it has doubled.",
+			catalogue.Seconds, src, "GPUs of warned jobs", "slurm_job_id", "user", "account", "partition", "node", "gpu_uuid"), func(s *scrape) {
+			for i := range s.pic.nodes {
+				n := &s.pic.nodes[i]
+				for k := range n.Warned {
+					if w := &n.Warned[k]; w.current(s.now) {
+						s.send(float64(w.Idle)/float64(spec.Second), strconv.FormatUint(w.Job, 10), w.User, w.Account, w.Partition, n.Name, w.UUID)
+					}
 				}
 			}
 		}},

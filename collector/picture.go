@@ -327,6 +327,15 @@ type nodeRow struct {
 	Features    string
 	Parts       []string
 	Faults      []state.FaultTotals // of its GPUs, by kind and class
+	Warned      []warnedRow         // GPUs that its jobs hold without a process
+}
+
+// warnedRow is a GPU whose holder was warned that nobody uses it.
+type warnedRow struct {
+	Job                            uint64
+	User, Account, Partition, UUID string
+	Idle                           spec.Span
+	At                             spec.Instant
 }
 
 // gresRow is one kind and type of generic resource of a node.

@@ -131,6 +131,7 @@ type GPUReport struct {
 // GPUPolicy is what follows from what GPUs do; the zero value only records it.
 type GPUPolicy struct {
 	Drain      bool      // a node with a GPU that must not be used takes nothing new
+	WarnIdle   bool      // the user is warned of a GPU that his job holds without a process
 	CancelIdle bool      // a job ends whose GPU has had no process for IdleAfter and Grace
 	IdleAfter  spec.Span // when agents say so first
 	Grace      spec.Span

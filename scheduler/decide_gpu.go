@@ -25,6 +25,12 @@ func (d *decision) gpuReport(c GPUReport) error {
 		d.res.Stale++ // nobody holds it any more
 		return nil
 	}
+	if f.Kind == spec.GPUIdle && j.State.Active() && j.Ending == nil {
+		f.Warned = c.Policy.WarnIdle || c.Policy.CancelIdle
+		if left := c.Policy.IdleAfter + c.Policy.Grace - f.Idle; c.Policy.CancelIdle && left > 0 {
+			f.Cancel = f.At.Add(left)
+		}
+	}
 	if err := d.emit(&event.GPUFaulted{Node: c.Node, Fault: f}); err != nil {
 		return err
 	}

@@ -119,3 +119,29 @@ func TestFaultsAreRemembered(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleWarns: the user is warned where the site wants it, with the time at
+// which the job is cancelled where it will be.
+func TestIdleWarns(t *testing.T) {
+	at := spec.AtUnix(2_000_000)
+	for name, tc := range map[string]struct {
+		policy scheduler.GPUPolicy
+		idle   spec.Span
+		warned bool
+		cancel spec.Instant
+	}{
+		"report":         {scheduler.GPUPolicy{IdleAfter: 10 * spec.Minute, Grace: 5 * spec.Minute}, 10 * spec.Minute, false, 0},
+		"warn":           {scheduler.GPUPolicy{WarnIdle: true, IdleAfter: 10 * spec.Minute, Grace: 5 * spec.Minute}, 10 * spec.Minute, true, 0},
+		"cancel, before": {scheduler.GPUPolicy{WarnIdle: true, CancelIdle: true, IdleAfter: 10 * spec.Minute, Grace: 5 * spec.Minute}, 12 * spec.Minute, true, at.Add(3 * spec.Minute)},
+		"cancel, now":    {scheduler.GPUPolicy{CancelIdle: true, IdleAfter: 10 * spec.Minute, Grace: 5 * spec.Minute}, 15 * spec.Minute, true, 0},
+	} {
+		tr := gpuCluster(t)
+		f := spec.GPUFault{UUID: "G0", Kind: spec.GPUIdle, Job: 1, Attempt: 1, Idle: tc.idle, At: at}
+		if _, err := scheduler.Decide(tr, scheduler.GPUReport{Node: "n1", Fault: f, Policy: tc.policy}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tr.Node("n1").Faults[0]; got.Warned != tc.warned || got.Cancel != tc.cancel {
+			t.Errorf("%s: warned %v, cancelled at %v; want %v, %v", name, got.Warned, got.Cancel, tc.warned, tc.cancel)
+		}
+	}
+}

@@ -41,6 +41,10 @@ type GPUFault struct {
 	Job     JobUID       `cbor:"8,keyasint,omitempty"` // that held the GPU
 	Attempt uint32       `cbor:"9,keyasint,omitempty"`
 	Idle    Span         `cbor:"10,keyasint,omitempty"` // of GPUIdle: how long no process was there
+	// Warned tells that the site warns the job's user of it, and Cancel when the
+	// job is cancelled if nothing changes; 0 = it is not.
+	Warned bool    `cbor:"11,keyasint,omitempty"`
+	Cancel Instant `cbor:"12,keyasint,omitempty"`
 }
 
 // Fatal tells a GPU that must not be given to another job.

@@ -3046,6 +3046,8 @@ type GpuFault struct {
 	Idle          int64                  `protobuf:"varint,10,opt,name=idle,proto3" json:"idle,omitempty"` // ns
 	Node          string                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"`  // where it is shown beside a job
 	JobId         uint64                 `protobuf:"varint,12,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Warned        bool                   `protobuf:"varint,13,opt,name=warned,proto3" json:"warned,omitempty"` // the job's user is warned of it
+	Cancel        int64                  `protobuf:"varint,14,opt,name=cancel,proto3" json:"cancel,omitempty"` // when the job is cancelled if nothing changes; 0 = not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3162,6 +3164,20 @@ func (x *GpuFault) GetNode() string {
 func (x *GpuFault) GetJobId() uint64 {
 	if x != nil {
 		return x.JobId
+	}
+	return 0
+}
+
+func (x *GpuFault) GetWarned() bool {
+	if x != nil {
+		return x.Warned
+	}
+	return false
+}
+
+func (x *GpuFault) GetCancel() int64 {
+	if x != nil {
+		return x.Cancel
 	}
 	return 0
 }
@@ -3913,7 +3929,7 @@ const file_job_proto_rawDesc = "" +
 	"\x06RESUME\x10\b\"\x1e\n" +
 	"\n" +
 	"WhyRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\x86\x02\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\xb6\x02\n" +
 	"\bGpuFault\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x10\n" +
@@ -3927,7 +3943,9 @@ const file_job_proto_rawDesc = "" +
 	"\x04idle\x18\n" +
 	" \x01(\x03R\x04idle\x12\x12\n" +
 	"\x04node\x18\v \x01(\tR\x04node\x12\x15\n" +
-	"\x06job_id\x18\f \x01(\x04R\x05jobId\"\xfa\x03\n" +
+	"\x06job_id\x18\f \x01(\x04R\x05jobId\x12\x16\n" +
+	"\x06warned\x18\r \x01(\bR\x06warned\x12\x16\n" +
+	"\x06cancel\x18\x0e \x01(\x03R\x06cancel\"\xfa\x03\n" +
 	"\bWhyReply\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12)\n" +
 	"\x06reason\x18\x02 \x01(\v2\x11.muster.v1.ReasonR\x06reason\x12,\n" +

@@ -420,3 +420,34 @@ func TestMetricsAreProtected(t *testing.T) {
 		}
 	}
 }
+
+// TestTroublesDoNotStopTheNode: a counters file that cannot be read, a folder
+// that cannot be written, and GPUs without a driver are said by the node, and
+// jobs that need none of it run.
+func TestTroublesDoNotStopTheNode(t *testing.T) {
+	l := newLab(t)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("counters.csv", "DCGM_FI_DEV_GPU_UTIL, gauge, use\nDCGM_FI_DEV_NOTHING, gauge, nothing\n")
+	write("file", "no folder\n")
+	write("muster.yaml", strings.Replace(musterYAML, "telemetry:\n", "telemetry:\n  counters_file: "+filepath.Join(l.dir, "counters.csv")+"\n  job_mapping_dir: "+filepath.Join(l.dir, "file", "jobs")+"\n", 1))
+	write("gres.conf", strings.Replace(gresConf, "AutoDetect=off", "AutoDetect=nvml", 1))
+	l.up()
+	inv := l.regs[0].GetInventory()
+	if len(inv.GetGpus()) > 0 {
+		t.Skip("NOT TESTED: this machine has NVIDIA GPUs and a driver")
+	}
+	for _, want := range []string{"counters.csv:2:1:", `"DCGM_FI_DEV_NOTHING"`, "telemetry.job_mapping_dir", "not a directory", "is not installed", "GPUs of type h100 are declared and 0 found"} {
+		if !strings.Contains(inv.GetDegraded(), want) {
+			t.Errorf("the node does not say %q: %s", want, inv.GetDegraded())
+		}
+	}
+	l.order(l.job(key(1), "#!/bin/sh\nexit 4\n"))
+	if got := exitOf(l.ended(key(1))); got != "4:0" {
+		t.Errorf("ended %s", got)
+	}
+}

@@ -103,6 +103,14 @@ type assembled struct {
 	gpus     gpu.Provider
 	jobs     *jobFiles // nil when no mapping is written
 	headers  []string  // of each push
+	troubles []string  // what is weaker than the configuration asks for
+}
+
+// weak notes something that is wrong and takes nothing from the jobs: it is
+// logged, and the node says it of itself.
+func (a *assembled) weak(err error) {
+	a.log.Error("part of the configuration cannot be followed", "error", err)
+	a.troubles = append(a.troubles, err.Error())
 }
 
 // maxSocket is what the kernel takes for the path of a unix socket.
@@ -135,7 +143,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels, JobAlias: s.cfg.Telemetry.JobLabelName,
 		ClusterLabel: s.cfg.Telemetry.ClusterLabel}
 	if opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile); err != nil {
-		return nil, err
+		a.weak(fmt.Errorf("the default GPU fields are exported: %w", err))
 	}
 	var gpus daemon.GPUs
 	if a.gpus = choice.Provider; a.gpus != nil {
@@ -156,16 +164,17 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 	}
 	cfg := s.agentConfig(sys.Now())
 	if a.gpus == nil && slices.ContainsFunc(s.node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
-		cfg.Degraded = choice.Reason
+		a.troubles = append(a.troubles, choice.Reason)
 	}
 	if p, ok := a.gpus.(interface{ Note() string }); ok && p.Note() != "" {
-		cfg.Degraded = p.Note()
+		a.troubles = append(a.troubles, p.Note())
 	}
 	if os.Geteuid() != 0 {
 		why := fmt.Sprintf("the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits", os.Geteuid())
 		log.Warn("running without root", "effect", why)
-		cfg.Degraded = strings.TrimPrefix(cfg.Degraded+"; "+why, "; ")
+		a.troubles = append(a.troubles, why)
 	}
+	cfg.Degraded = strings.Join(a.troubles, "; ")
 	a.agent = daemon.New(cfg, daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
 		Samples: newSampleStore(s, ctl), Scripts: newNodeScripts(&s.cluster.File.Agent), Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
@@ -203,7 +212,7 @@ func release() string {
 // listen opens the metrics' address and gives it as others reach it.
 func (a *assembled) listen(ctx context.Context) (string, error) {
 	address := conffile.Addr(orElse(a.s.options.metrics, string(a.s.cfg.Listen.AgentMetrics)))
-	if address.Off() {
+	if address.Off() || address == "off" {
 		return "", nil
 	}
 	if !strings.Contains(string(address), ":") {

@@ -72,9 +72,9 @@ func (a *assembled) openShipping() (err error) {
 	if t.JobMappingDir == "" {
 		return nil
 	}
-	a.jobs = &jobFiles{t: a.metrics, wake: make(chan struct{}, 1), log: a.log}
+	a.jobs = &jobFiles{t: a.metrics, path: t.JobMappingDir, wake: make(chan struct{}, 1), log: a.log}
 	if a.jobs.dir, err = jobmap.Open(t.JobMappingDir); err != nil {
-		return fmt.Errorf("telemetry.job_mapping_dir: %w", err)
+		a.weak(fmt.Errorf("telemetry.job_mapping_dir: %w", err))
 	}
 	return nil
 }
@@ -103,7 +103,8 @@ func (a *assembled) ship(ctx context.Context, wg *sync.WaitGroup) {
 // slow file system must not hold up.
 type jobFiles struct {
 	t    *telemetry.Telemetry
-	dir  *jobmap.Dir // only run uses it
+	path string
+	dir  *jobmap.Dir // only run uses it; nil while the folder cannot be written
 	wake chan struct{}
 	log  *slog.Logger
 }
@@ -121,7 +122,7 @@ func (f *jobFiles) changed() {
 
 func (f *jobFiles) run(ctx context.Context) {
 	const again = 10 * time.Second
-	failing := false
+	failing := f.dir == nil
 	retry := time.NewTimer(again)
 	defer retry.Stop()
 	for {
@@ -135,7 +136,7 @@ func (f *jobFiles) run(ctx context.Context) {
 			}
 		case <-f.wake:
 		}
-		err := f.dir.Write(f.t.Mappings())
+		err := f.write()
 		if failed := err != nil; failed != failing {
 			failing = failed
 			if failed {
@@ -145,4 +146,14 @@ func (f *jobFiles) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// write brings the files up to date, in a folder that is opened when it can be.
+func (f *jobFiles) write() (err error) {
+	if f.dir == nil {
+		if f.dir, err = jobmap.Open(f.path); err != nil {
+			return err
+		}
+	}
+	return f.dir.Write(f.t.Mappings())
 }

@@ -198,7 +198,7 @@ func (s *server) openLedger(ctx context.Context) error {
 // gpuPolicy is what the site wants done about its GPUs.
 func gpuPolicy(c conffile.GPU) scheduler.GPUPolicy {
 	bounded := c.IdleAfter != spec.Infinite && c.IdleGrace != spec.Infinite
-	return scheduler.GPUPolicy{Drain: c.OnFault == "drain", CancelIdle: c.OnIdle == "cancel" && bounded, IdleAfter: c.IdleAfter, Grace: c.IdleGrace}
+	return scheduler.GPUPolicy{Drain: c.OnFault == "drain", WarnIdle: c.OnIdle != "report", CancelIdle: c.OnIdle == "cancel" && bounded, IdleAfter: c.IdleAfter, Grace: c.IdleGrace}
 }
 
 func (s *server) closeLedger() error {

@@ -223,9 +223,10 @@ type GPU struct {
 	// Time after which a GPU that a job holds without a process on it is
 	// reported; infinite never reports it.
 	IdleAfter spec.Span `yaml:"idle_after"`
-	// What happens to such a job: report only shows it, cancel ends it once
-	// idle_grace more has passed.
-	OnIdle string `yaml:"on_idle" enum:"report,cancel"`
+	// What happens to such a job: report only shows it; warn tells its user, in
+	// muster why and through Alertmanager's route for users; cancel warns, and
+	// ends the job once idle_grace more has passed.
+	OnIdle string `yaml:"on_idle" enum:"report,warn,cancel"`
 	// Time between the report and the cancellation.
 	IdleGrace spec.Span `yaml:"idle_grace"`
 	// What happens to a node with a GPU that must not be used (off the bus,

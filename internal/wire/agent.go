@@ -73,7 +73,7 @@ func ToStepResult(r *apiv1.RunEnded) *event.StepResult {
 // GPUFault writes what happened to a GPU.
 func GPUFault(f *spec.GPUFault) *apiv1.GpuFault {
 	return &apiv1.GpuFault{Uuid: f.UUID, Kind: uint32(f.Kind), Xid: f.XID, Class: f.Class, Text: f.Text, At: int64(f.At), Count: f.Count,
-		JobUid: uint64(f.Job), Attempt: f.Attempt, Idle: int64(f.Idle)}
+		JobUid: uint64(f.Job), Attempt: f.Attempt, Idle: int64(f.Idle), Warned: f.Warned, Cancel: int64(f.Cancel)}
 }
 
 // maxFaultText bounds what an agent can put into the ledger with a fault.
