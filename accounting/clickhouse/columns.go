@@ -151,8 +151,12 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		i64("gpu_busy_us", func(j *J) int64 { return j.GPUBusy }))
 }
 
-// elapsed is how long a run that is over ran; 0 for others.
+// elapsed is how long a run that is over ran, or one that is suspended now until
+// it was; 0 for others.
 func elapsed(j *tally.JobRow) int64 {
+	if j.Start != 0 && j.End == 0 && j.Stopped != 0 {
+		return j.Stopped - j.Start - j.Suspended
+	}
 	if j.Start == 0 || j.End == 0 {
 		return 0
 	}

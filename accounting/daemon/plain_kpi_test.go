@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/spec"
@@ -152,6 +153,13 @@ func (p *plain) run(s *sums, r *prun) {
 	active := 1.0
 	if length > 0 {
 		active = max(0, 1-float64(r.paused/spec.Microsecond)/1e6/length)
+	}
+	if r.stopped != 0 { // it stands still now
+		stop, paused := tally.Cut(r.stopped), int64(r.paused/spec.Microsecond)
+		active = 0
+		if over > 0 {
+			active = float64(within(r.start, stop, from, to)) / 1e6 / over * float64(stop-r.start-paused) / max(float64(stop-r.start), 1)
+		}
 	}
 	s.cpuAlloc += float64(r.alloc.TRES.CPU) * over * active
 	s.gpuAlloc += gpus * over

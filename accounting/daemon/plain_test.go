@@ -271,6 +271,12 @@ func (p *plain) utilization(from, to int64, tres string) map[string]int64 {
 // is what a plain loop over the events gives.
 func TestPlainLoops(t *testing.T) {
 	engine := startEngine(t)
+	still := 0
+	defer func() {
+		if still == 0 {
+			t.Error("in no history a run stands still at the end")
+		}
+	}()
 	for seed := range 4 {
 		h := rapid.Custom(func(t *rapid.T) *tallytest.History { return tallytest.Random(t, 400) }).Example(seed)
 		first, now := tally.Cut(h.Log[0].At), h.Now.Add(spec.Minute)
@@ -280,6 +286,11 @@ func TestPlainLoops(t *testing.T) {
 			r := newRigIn(t, engine.Socket(), fmt.Sprintf("plain%d", seed), ledger)
 			r.clock.set(now)
 			p := readPlain(t, h.Log)
+			for _, run := range p.runs {
+				if run.stopped != 0 {
+					still++
+				}
+			}
 			r.cfg.Rates, p.rates = plainRates(first, tally.Cut(now))
 			r.start()
 			r.stored(uint64(len(h.Log)))

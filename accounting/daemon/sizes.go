@@ -279,18 +279,3 @@ func (r *report) lumped(ctx context.Context, lines []*sized, named []string) ([]
 	slices.SortFunc(out, func(a, b *sized) int { return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.wckey, b.wckey)) })
 	return out, nil
 }
-
-// reservations is sreport reservation Utilization. Nothing counts reservations
-// yet: a ledger that has some is refused, never shown as if it had none.
-func (r *report) reservations(ctx context.Context) error {
-	r.columns([3]string{"Cluster", "text"}, [3]string{"Name", "text"}, [3]string{"Start", "text"}, [3]string{"End", "text"},
-		[3]string{"TRES Name", "text"}, [3]string{"Allocated", "int", "TRES-seconds"}, [3]string{"Idle", "int", "TRES-seconds"})
-	return r.query(ctx, query.Kinds(r.scope, "Reservation"), func(scan func(...any) error) error {
-		var kind string
-		var n uint64
-		if err := scan(&kind, &n); err != nil {
-			return err
-		}
-		return spec.Refuse(spec.CodeBadRequest, "the use of reservations is not counted yet")
-	})
-}

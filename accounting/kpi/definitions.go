@@ -128,7 +128,7 @@ func loads() []KPI {
 		{Name: "utilisation", Title: "CPU utilisation", Unit: Ratio, Source: Runs, From: fromRuns + "; node states", Metric: "muster_kpi_utilisation_ratio", Scale: 1,
 			Formula: "CPUs allocated times time, divided by the CPUs of the cluster times time",
 			Num:     "sum(alloc_cpus * overlap_s * active)", Over: CPUCapacity,
-			Edges: []string{"As gpu_allocation.", "Time in which a run was suspended is left out, evenly over the run, when it goes on: its CPUs are free then.", "Nodes count from when they were configured until they were removed."}},
+			Edges: []string{"As gpu_allocation.", "Time in which a run was suspended is left out, evenly over the run: its CPUs are free then. While it is suspended, nothing counts since then.", "Nodes count from when they were configured until they were removed."}},
 		{Name: "throughput", Title: "Throughput", Unit: JobsPerHour, Source: Runs, From: fromRuns, Metric: "muster_kpi_throughput_jobs_per_second", Scale: 1.0 / 3600,
 			Formula: "runs that had started and ended in the window, divided by its length",
 			Num:     "toFloat64(sumIf(count, ended_in AND ran))", PerHour: true,

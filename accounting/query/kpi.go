@@ -108,10 +108,16 @@ func (b *builder) kpiRuns(r *Report, rates *kpi.Rates) string {
 	where := "((" + ran + ") OR (end >= " + windowFrom + " AND end < " + windowTo + ") OR " + waiting + ")"
 	wait := "ifNull(greatest(0, multiIf(started_in, toUnixTimestamp64Micro(start), " + waiting + ", {to:Int64}, toUnixTimestamp64Micro(end)) - toUnixTimestamp64Micro(eligible)), 0)"
 	const run = "(ifNull(toUnixTimestamp64Micro(end), {to:Int64}) - toUnixTimestamp64Micro(start))"
+	// A run that is suspended now has used its CPUs until it was: what it ran for
+	// is its elapsed_us, while others that still run have none.
+	const stood = "(toUnixTimestamp64Micro(start) + suspended_us + elapsed_us)"
+	const now = "ifNull(state = 'SUSPENDED' AND isNull(end), false)"
+	const until = "ifNull(greatest(0, least(" + stood + ", {to:Int64}) - greatest(toUnixTimestamp64Micro(start), {from:Int64})) / 1e6 / overlap_s * " +
+		"elapsed_us / greatest(elapsed_us + suspended_us, 1), 0)"
 	return b.runs("partition, account, user, qos, toString(state) AS state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
 		within("start")+" AS started_in, "+within("end")+" AS ended_in, "+
 		seconds("greatest(0, "+overlap+")")+" AS overlap_s, "+seconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
-		seconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, if(run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
+		seconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
 		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+seconds(wait)+" AS eligible_wait_s, "+
 		b.cost(r, rates), where)
 }

@@ -178,10 +178,26 @@ func (r *Report) Tree(s Scope) Query {
 		b.table("associations") + "\nWHERE " + stored + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
-// Kinds asks how many events there are of the kinds whose names begin so.
-func Kinds(s Scope, prefix string) Query {
+// Reservations asks for everything that happened to reservations, in order: the event's instant in microseconds, whether it
+// ended one, and of it name, start, end (nanoseconds), TRES.
+func Reservations(s Scope) Query {
 	b := begin(s)
-	return b.query("SELECT toString(kind), count() FROM " + b.table("events") + " WHERE " + stored + " AND startsWith(kind, " + b.bind("prefix", "String", prefix) + ") GROUP BY kind ORDER BY kind")
+	of := func(name, typ string) string { return "JSONExtract" + typ + "(body, 'Reservation', '" + name + "')" }
+	return b.query("SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " + of("Name", "String") + ") AS name, " +
+		of("Start", "Int") + " AS start_ns, " + of("End", "Int") + " AS end_ns, " + of("TRES", "String") + " AS amounts\nFROM " + b.table("events") + "\nWHERE " + stored +
+		" AND kind IN ('ReservationPut', 'ReservationRemoved')\nORDER BY seq")
+}
+
+// InReservation asks how much the runs in a reservation used within the
+// report's window: amount times microseconds (Int128).
+func (r *Report) InReservation(s Scope, name string) (Query, error) {
+	b := begin(s)
+	r.bounds(b)
+	alloc, _, _, err := r.amount(b)
+	if err != nil {
+		return Query{}, err
+	}
+	return b.query("SELECT toString(sum(part))\nFROM " + b.runs("toInt128("+alloc+") * "+overlap+" AS part", ran+" AND reservation = "+b.bind("reservation", "String", name))), nil
 }
 
 // hour is a bucket in microseconds. Planned time is idle time while jobs

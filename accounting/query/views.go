@@ -72,7 +72,7 @@ reason: the last for which it waited
 submit: when it was submitted, or requeued
 eligible, start, end: when it could start, did and was over; NULL = not yet
 limit_us: time limit in microseconds; -1 = none
-suspended_us: time it was suspended, in microseconds
+suspended_us: time it was suspended, in microseconds; without the time since then where it is suspended now
 req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, req_tres: what it asked for
 alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres: what it got
 tasks: number of tasks

@@ -66,7 +66,7 @@ func (j *job) row(seq uint64) JobRow {
 		return r
 	}
 	r.Attempt, r.Limit, r.Alloc = j.Attempt, limit(j.Limit), amounts(j.Alloc.TRES)
-	r.NodeList, r.Suspended = nodeList(j.Alloc), int64(j.Paused/spec.Microsecond)
+	r.NodeList, r.Suspended, r.Stopped = nodeList(j.Alloc), int64(j.Paused/spec.Microsecond), Cut(j.Stopped)
 	if j.Alloc.Reservation != "" {
 		r.Reservation = j.Alloc.Reservation
 	}

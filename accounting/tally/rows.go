@@ -180,7 +180,8 @@ type JobRow struct {
 	Start       Micros
 	End         Micros
 	Limit       Micros // Unlimited = none
-	Suspended   Micros
+	Suspended   Micros // before Stopped
+	Stopped     Micros // since when it is suspended; 0 = it is not
 	Req         Amounts
 	Alloc       Amounts
 	ReqMem      int64 // MiB, for the whole job
