@@ -108,7 +108,7 @@ func endOf(c event.EndCause) spec.JobState {
 		return spec.DeadlineMissed
 	case event.EndOutOfMemory:
 		return spec.OutOfMemory
-	case event.EndCancel, event.EndRequeue:
+	case event.EndCancel, event.EndRequeue, event.EndLeader:
 	}
 	return spec.Cancelled
 }

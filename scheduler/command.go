@@ -13,6 +13,8 @@ type Command interface{ command() string }
 // dependency's jobs are still numbers.
 type Submit struct {
 	Spec *spec.JobSpec
+	// Rest are the further components of a heterogeneous job.
+	Rest []*spec.JobSpec
 }
 
 // Target names what a job command is about: a record, or one task of it.

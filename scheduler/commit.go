@@ -48,7 +48,14 @@ func (d *decision) commit(o *Outcome) error {
 	if err := d.commitTurns(o); err != nil {
 		return err
 	}
-	for i := range o.Starts {
+	for i := 0; i < len(o.Starts); i++ {
+		if g := o.Starts[i].Group; g > 1 {
+			if err := d.startTogether(o.Starts[i : i+g]); err != nil {
+				return err
+			}
+			i += g - 1
+			continue
+		}
 		if !d.current(&o.Starts[i]) {
 			d.res.Stale++
 			continue
@@ -215,8 +222,8 @@ func gpuFree(n *state.Node, uuid string) bool {
 
 // TestOnly answers --test-only: when and where a job would start if it were
 // submitted now. Nothing is stored.
-func TestOnly(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Actor) (*Answer, error) {
-	return tryOut(st, js, now, actor)
+func TestOnly(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Actor, rest ...*spec.JobSpec) (*Answer, error) {
+	return tryOut(st, js, now, actor, rest)
 }
 
 // ErrNoStart tells that no start can be predicted for a job.

@@ -22,7 +22,7 @@ func Decide(t *trial.Trial, cmd Command) (Result, error) {
 	t.Cause = event.Cause{Command: cmd.command()}
 	d := &decision{t: t}
 	before := len(t.Events)
-	err := d.dispatch(cmd)
+	err := d.dispatchWhole(cmd)
 	if err != nil && spec.CodeOf(err) != 0 && len(t.Events) != before {
 		return d.res, fmt.Errorf("%s was refused after it had changed something: %v", cmd.command(), err)
 	}
@@ -33,6 +33,9 @@ func Decide(t *trial.Trial, cmd Command) (Result, error) {
 func (d *decision) dispatch(cmd Command) error {
 	switch c := cmd.(type) {
 	case Submit:
+		if len(c.Rest) > 0 {
+			return d.submitHet(append([]*spec.JobSpec{c.Spec}, c.Rest...))
+		}
 		return d.submit(c.Spec)
 	case Cancel:
 		return d.cancel(c)
@@ -80,7 +83,12 @@ func (d *decision) dispatch(cmd Command) error {
 	return fmt.Errorf("unknown command %T", cmd)
 }
 
-func (d *decision) emit(ev event.Event) error { return d.t.Emit(ev) }
+func (d *decision) emit(ev event.Event) error {
+	if err := d.t.Emit(ev); err != nil {
+		return err
+	}
+	return d.tellSiblings(ev)
+}
 
 // nextID is the next number to show: numbers in use are skipped and the
 // count starts again at FirstJobId beyond MaxJobId.

@@ -175,6 +175,8 @@ func (d *decision) queueAgain(j *state.Job, closedAs spec.JobState, hold spec.Ho
 	case delay > 0:
 		ev.Begin = d.t.Now.Add(delay)
 		ev.Reason = spec.Reason{Code: spec.ReasonBeginTime, Until: ev.Begin}
+	case j.Het != nil:
+		ev.Reason.Code = spec.ReasonCleaning // the other components may not be done yet
 	default:
 		ev.Reason.Code = spec.ReasonNone
 	}
@@ -250,7 +252,7 @@ func (d *decision) launchFailed(j *state.Job, c Report) error {
 	if !j.State.Active() || j.Ending != nil {
 		return nil
 	}
-	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue) && !j.Spec.Shell
+	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && d.mayRequeue(j)
 	hold := spec.NotHeld
 	if c.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {
 		hold = spec.HeldByAdmin
@@ -315,6 +317,9 @@ func (d *decision) verdict(j *state.Job, done *NodeDone) *event.JobEnded {
 	}
 	if j.Ending != nil {
 		ev.State, ev.Reason.Code = endedAs(j.Ending.Cause)
+		if leader := d.t.Job(leaderOf(j)); j.Ending.Cause == event.EndLeader && leader != nil && leader.State.Terminal() {
+			ev.State, ev.Reason.Code = leader.State, leader.Reason.Code
+		}
 		ev.Reason.Detail = j.Ending.Detail
 		if j.Ending.Cause == event.EndCancel {
 			ev.By = j.Ending.By
@@ -345,7 +350,7 @@ func (d *decision) verdict(j *state.Job, done *NodeDone) *event.JobEnded {
 
 func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {
 	switch cause {
-	case event.EndCancel:
+	case event.EndCancel, event.EndLeader:
 		return spec.Cancelled, spec.ReasonNone
 	case event.EndTimeLimit:
 		return spec.TimedOut, spec.ReasonTimeLimit

@@ -119,7 +119,7 @@ func (d *decision) loseJobs(node, why string) error {
 			continue
 		}
 		if j.State.Active() && j.Ending == nil {
-			again := !j.Spec.Shell && j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
+			again := d.mayRequeue(j)
 			if err := d.end(j, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
 				return err
 			}

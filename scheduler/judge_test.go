@@ -270,6 +270,9 @@ func (w *world) judgeReasons(out *scheduler.Outcome) {
 		if (j.Hold != spec.NotHeld) != (r.Code == state.HoldReason(j.Hold) && r.Code != spec.ReasonNone) {
 			bad("the hold says otherwise")
 		}
+		if j.Het != nil && r.Code != spec.ReasonNone && r.Code != "" {
+			continue // it is that of any of the components
+		}
 		switch r.Code {
 		case spec.ReasonNone, "":
 			bad("that is none")

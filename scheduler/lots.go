@@ -216,6 +216,9 @@ func countsHash(list []spec.Count) uint64 {
 // array shares the spec itself.
 func sameAsk(a, b *state.Job) bool {
 	x, y := a.Spec, b.Spec
+	if a.Het != nil || b.Het != nil {
+		return a.UID == b.UID
+	}
 	if a.Assoc != b.Assoc || !sameReq(&a.Req, &b.Req) {
 		return false
 	}

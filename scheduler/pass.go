@@ -27,6 +27,9 @@ type Start struct {
 	Limit    spec.Span
 	Backfill bool
 	Priority uint32
+	// Group is set in the first of so many starts that are made together or not
+	// at all.
+	Group int
 }
 
 // Outcome is what a pass proposes. It was computed on a snapshot; committing
@@ -326,6 +329,11 @@ func (p *pass) run() error {
 	var nodes spec.Bitset
 	for _, l := range heap {
 		nodes = nodes.Or(l.part.Nodes)
+		for _, c := range p.st.Components(l.kin.like) {
+			if part := p.st.Parts.Find(c.Spec.Partitions[0]); part != nil {
+				nodes = nodes.Or(part.Nodes)
+			}
+		}
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
 	p.tellApart(heap)
@@ -414,6 +422,10 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 		return nextMember, p.claimed(l, m), nil
 	}
 	p.out.Depth++
+	if j.Het != nil {
+		r, err := p.tryHet(l, m)
+		return nextMember, r, err
+	}
 	if !l.ready {
 		if r := p.prepare(l, j); r != nil {
 			return nextLot, r, nil
@@ -557,19 +569,8 @@ func (p *pass) nextTask(j *state.Job) (int64, *spec.Reason) {
 // start into the pass's own state.
 func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit spec.Span) (*spec.Reason, error) {
 	j := p.t.Job(m.uid)
-	alloc := place.Allocate(p.fresh(parts), &l.demand, l.part.Spec.BillingWeights)
-	if alloc == nil {
-		return &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}, nil
-	}
-	if v := p.views[l]; v != nil {
-		alloc.Reservation = v.Inside(p.st, nodeIDs(alloc), p.now)
-	}
-	alloc.Licenses = j.Spec.Licenses
-	for _, c := range alloc.Licenses {
-		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
-	}
-	alloc.TRES.Billing = l.demand.Billing(alloc.TRES, l.part.Spec.BillingWeights)
-	if r := l.bound.After(alloc, l.demand.Limit); r != nil {
+	alloc, r := p.allocate(p.t.State, l, j, parts, &l.bound)
+	if r != nil {
 		return r, nil
 	}
 	f := l.fixed
@@ -587,12 +588,36 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit sp
 	return nil, nil
 }
 
+// allocate makes the allocation of a job on some nodes of a state, within the
+// limits that need exact numbers.
+func (p *pass) allocate(st *state.State, l *lot, j *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
+	alloc := place.Allocate(p.onNodesOf(st, parts), &l.demand, l.part.Spec.BillingWeights)
+	if alloc == nil {
+		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}
+	}
+	if v := p.views[l]; v != nil {
+		alloc.Reservation = v.Inside(p.st, nodeIDs(alloc), p.now)
+	}
+	alloc.Licenses = j.Spec.Licenses
+	for _, c := range alloc.Licenses {
+		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
+	}
+	alloc.TRES.Billing = l.demand.Billing(alloc.TRES, l.part.Spec.BillingWeights)
+	if r := bound.After(alloc, l.demand.Limit); r != nil {
+		return nil, r
+	}
+	return alloc, nil
+}
+
 // fresh gives the parts the nodes of the pass's own state, which know what
 // this pass has started already.
-func (p *pass) fresh(parts []place.Part) []place.Part {
+func (p *pass) fresh(parts []place.Part) []place.Part { return p.onNodesOf(p.t.State, parts) }
+
+// onNodesOf gives the parts the nodes as a state has them.
+func (p *pass) onNodesOf(st *state.State, parts []place.Part) []place.Part {
 	out := append([]place.Part(nil), parts...)
 	for i := range out {
-		out[i].Node = p.t.NodeByID(out[i].Node.ID)
+		out[i].Node = st.NodeByID(out[i].Node.ID)
 		if cpus := p.spared[out[i].Node.ID]; cpus != nil {
 			n := *out[i].Node
 			n.UsedCPU = n.UsedCPU.Or(cpus)

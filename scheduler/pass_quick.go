@@ -45,7 +45,7 @@ func (p *pass) runQuick() error {
 	p.restoreOn(q)
 	var heap lotHeap
 	for _, l := range p.queue.lots {
-		if l.empty() || !l.part.Nodes.Intersects(q.nodes) || !p.mayFit(q, l) {
+		if l.empty() || l.kin.like.Het != nil || !l.part.Nodes.Intersects(q.nodes) || !p.mayFit(q, l) {
 			continue
 		}
 		l.begin(p.ctx)

@@ -260,6 +260,14 @@ func nodeName(n *state.Node, id int) string {
 // stands that is nearest to a start: resources before limits and the like, and
 // those before what keeps it out of a partition altogether.
 func (p *pass) refuse(j *state.Job, r *spec.Reason) {
+	for _, c := range p.st.Components(j) {
+		if c.State == spec.Pending && c.Hold == spec.NotHeld {
+			p.reason(c, r)
+		}
+	}
+	if j.Het != nil {
+		return
+	}
 	if len(j.Spec.Partitions) == 1 {
 		p.reason(j, r)
 		return

@@ -65,7 +65,7 @@ func (w *world) drainQueue() {
 		}
 		w.now = w.now.Add(5 * spec.Minute)
 		w.must(scheduler.Tick{})
-		for _, j := range w.jobs(func(j *state.Job) bool { return j.Hold != spec.NotHeld && j.State == spec.Pending }) {
+		for _, j := range w.jobs(func(j *state.Job) bool { return j.Hold != spec.NotHeld && j.State == spec.Pending && !j.Het.Follows() }) {
 			w.must(scheduler.Release{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}})
 		}
 		w.check()
@@ -76,6 +76,9 @@ func (w *world) drainQueue() {
 	// The numbers of a reason are those of when it came up: have them anew.
 	pending := func(j *state.Job) bool { return j.State == spec.Pending }
 	for _, j := range w.jobs(pending) {
+		if j.Het.Follows() {
+			continue
+		}
 		t := scheduler.Target{UID: j.UID, Task: spec.NoTask}
 		w.must(scheduler.Hold{Target: t, By: spec.HeldByAdmin})
 		w.must(scheduler.Release{Target: t})
@@ -86,6 +89,9 @@ func (w *world) drainQueue() {
 		case spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonBadConstraints,
 			spec.ReasonDependencyNever, spec.ReasonDependency, "ReservationDeleted":
 		default:
+			if j.Het != nil && (j.Reason.Limit != 0 || j.Reason.Code == spec.ReasonLicenses) {
+				continue // what each of the components may have, all of them together may not
+			}
 			if !w.kind.limits || j.Reason.Limit == 0 || j.Reason.Asked <= j.Reason.Limit {
 				w.rt.Fatalf("job %s still waits: %s %s\n%+v", w.title(j), j.Reason, reasonNumbers(w.session, j.Reason), j.Spec)
 			}

@@ -78,6 +78,9 @@ func (q *Queue) forget(k *kin) {
 func (q *Queue) enter(st *state.State, j *state.Job, now spec.Instant) {
 	w := &waiter{job: j}
 	q.jobs[j.UID] = w
+	if j.Het.Follows() {
+		return // its leader stands for it
+	}
 	if j.Begin > now || j.Spec.Queue.Dependency != nil || j.Spec.Time.Deadline != 0 {
 		q.watch.Set(q.own, uint64(j.UID), struct{}{})
 		return

@@ -237,6 +237,8 @@ func rank(j *state.Job) int {
 func (s *session) title(j *state.Job) string {
 	a := s.head.ArrayOf(j)
 	switch {
+	case j.Het != nil:
+		return fmt.Sprintf("%d+%d", j.ID-spec.JobID(j.Het.Offset), j.Het.Offset)
 	case a == nil:
 		return fmt.Sprint(j.ID)
 	case j.IsArrayRecord():

@@ -20,12 +20,23 @@ func asError(err error, to **spec.Error) bool { return errors.As(err, to) }
 //	$ sbatch -J train -N2 --gres=gpu:8 -t 1:00:00
 //	Submitted batch job 7
 func sbatch(s *session, args []string) error {
-	js, testOnly, err := s.jobSpec(args[1:])
+	args = args[1:]
+	var rest []*spec.JobSpec
+	for i := len(args) - 1; i >= 0; i-- {
+		if args[i] == ":" {
+			js, _, err := s.jobSpec(args[i+1:])
+			if err != nil {
+				return err
+			}
+			rest, args = append([]*spec.JobSpec{js}, rest...), args[:i]
+		}
+	}
+	js, testOnly, err := s.jobSpec(args)
 	if err != nil {
 		return err
 	}
 	if testOnly {
-		a, err := scheduler.TestOnly(s.head.Freeze(), js, s.now, s.actor())
+		a, err := scheduler.TestOnly(s.head.Freeze(), js, s.now, s.actor(), rest...)
 		if errors.Is(err, scheduler.ErrNoStart) {
 			s.printf("no start can be predicted (%s)\n", a.Reason)
 			return nil
@@ -36,7 +47,7 @@ func sbatch(s *session, args []string) error {
 		s.printf("Job to start at %s using %d processors on nodes %s in partition %s\n", when(a.Start), a.CPUs, s.nodeNames(a.Nodes), a.Partition)
 		return nil
 	}
-	res, err := s.decide(scheduler.Submit{Spec: js})
+	res, err := s.decide(scheduler.Submit{Spec: js, Rest: rest})
 	if err != nil {
 		return err
 	}

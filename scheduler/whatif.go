@@ -17,32 +17,42 @@ type Answer struct {
 }
 
 // tryOut submits a job on a fork and runs a pass over it.
-func tryOut(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Actor) (*Answer, error) {
+func tryOut(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Actor, rest []*spec.JobSpec) (*Answer, error) {
 	t := trial.On(st.Fork(), now, actor, "test-only")
-	res, err := Decide(t, Submit{Spec: js})
+	res, err := Decide(t, Submit{Spec: js, Rest: rest})
 	if err != nil {
 		return nil, err
 	}
-	req := t.Job(res.UID).Req.CPU
+	a := &Answer{Start: t.Now}
+	parts := []*state.Job{t.Job(res.UID)}
+	if len(rest) > 0 {
+		parts = t.Components(parts[0])
+	}
 	out, err := Pass(t.Freeze(), t.Now, PassOptions{})
 	if err != nil {
 		return nil, err
 	}
-	for i := range out.Starts {
-		if s := &out.Starts[i]; s.UID == res.UID {
-			return &Answer{Start: t.Now, Nodes: nodeIDs(s.Alloc), Partition: s.Alloc.Partition, CPUs: s.Alloc.TRES.CPU}, nil
+	for _, j := range parts {
+		found := false
+		for i := range out.Starts {
+			if s := &out.Starts[i]; s.UID == j.UID {
+				a.Nodes, a.Partition = append(a.Nodes, nodeIDs(s.Alloc)...), s.Alloc.Partition
+				a.CPUs, found = a.CPUs+s.Alloc.TRES.CPU, true
+			}
 		}
-	}
-	a := &Answer{CPUs: req}
-	for _, r := range out.Reasons {
-		if r.UID == res.UID {
-			a.Reason = r.Reason
+		if found {
+			continue
 		}
+		for _, r := range out.Reasons {
+			if r.UID == j.UID {
+				a.Reason = r.Reason
+			}
+		}
+		p := out.Plan.Of(j.UID)
+		if p == nil {
+			return a, ErrNoStart
+		}
+		a.Start, a.Nodes, a.Partition, a.CPUs = p.Start, append(a.Nodes, p.Nodes...), p.Partition, a.CPUs+j.Req.CPU
 	}
-	p := out.Plan.Of(res.UID)
-	if p == nil {
-		return a, ErrNoStart
-	}
-	a.Start, a.Nodes, a.Partition = p.Start, p.Nodes, p.Partition
 	return a, nil
 }

@@ -475,7 +475,7 @@ func (w *world) heal() {
 			w.must(scheduler.UpdateNode{Node: name, State: event.NodeResume})
 		}
 	}
-	for _, j := range w.jobs(func(j *state.Job) bool { return j.Hold != spec.NotHeld && j.State == spec.Pending }) {
+	for _, j := range w.jobs(func(j *state.Job) bool { return j.Hold != spec.NotHeld && j.State == spec.Pending && !j.Het.Follows() }) {
 		w.must(scheduler.Release{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}})
 	}
 	w.check()

@@ -36,6 +36,21 @@ type JobSpec struct {
 	MCSLabel string `cbor:"60,keyasint,omitempty"`
 }
 
+// HetPart makes a job one component of a heterogeneous job: of several with
+// their own requests that start together, the first of which, the leader, has
+// the batch script. The uids of the components follow that of the leader.
+type HetPart struct {
+	Leader JobUID `cbor:"1,keyasint"`
+	Offset uint32 `cbor:"2,keyasint,omitempty"` // 0 = the leader
+	Size   uint32 `cbor:"3,keyasint"`           // how many components there are
+}
+
+// Leads tells the leader of a heterogeneous job.
+func (h *HetPart) Leads() bool { return h != nil && h.Offset == 0 }
+
+// Follows tells a component that is not the leader.
+func (h *HetPart) Follows() bool { return h != nil && h.Offset > 0 }
+
 // Size is how much a job asks for. Counts are per what the name says.
 type Size struct {
 	MinNodes       uint32  `cbor:"1,keyasint,omitempty"` // at least; 0 = as many as the tasks need

@@ -14,6 +14,7 @@ type JobSubmitted struct {
 	Eligible spec.Instant  `cbor:"6,keyasint,omitempty"`
 	Reason   spec.Reason   `cbor:"7,keyasint"`
 	NoAccrue bool          `cbor:"8,keyasint,omitempty"` // it does not age yet: a MaxJobsAccrue limit
+	Het      *spec.HetPart `cbor:"60,keyasint,omitempty"`
 }
 
 // JobEligible tells that dependencies and begin time no longer hold a job.
@@ -93,6 +94,9 @@ const (
 	EndDeadline
 	EndOutOfMemory
 )
+
+// EndLeader: the leader of the heterogeneous job is over.
+const EndLeader EndCause = 20
 
 // JobEndRequested decides that an attempt must end: its processes get the
 // signals of that cause. The first such decision rules the verdict; only one

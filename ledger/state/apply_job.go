@@ -138,7 +138,10 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	}
 	j := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
 		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
-		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor}
+		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor, Het: e.Het}
+	if h := e.Het; h != nil && (h.Offset >= h.Size || h.Leader+spec.JobUID(h.Offset) != e.UID || e.Spec.Queue.Array != nil) {
+		return contradiction("job uid %d cannot be component %d of %d of job uid %d", e.UID, h.Offset, h.Size, h.Leader)
+	}
 	if a := e.Spec.Queue.Array; a != nil {
 		if len(a.Tasks) == 0 || !a.Tasks.Valid() {
 			return contradiction("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(a.Tasks))

@@ -64,6 +64,8 @@ type Job struct {
 	Yields bool         `cbor:"63,keyasint,omitempty"`
 	Auto   bool         `cbor:"64,keyasint,omitempty"`
 	Turn   spec.Instant `cbor:"65,keyasint,omitempty"` // since when it runs, if it was suspended before; 0 = since it started
+	// Het is set in the components of a heterogeneous job.
+	Het *spec.HetPart `cbor:"80,keyasint,omitempty"`
 }
 
 // AgesSince is since when a pending job ages; 0 = it does not yet.
@@ -181,4 +183,19 @@ func (j *Job) Deadline() spec.Instant {
 		return spec.FarFuture // nobody knows
 	}
 	return j.Started.Add(j.Limit + j.Paused)
+}
+
+// Components are those of a heterogeneous job that are still known, in order,
+// given any of them; nil for another job.
+func (s *State) Components(j *Job) []*Job {
+	if j.Het == nil {
+		return nil
+	}
+	var out []*Job
+	for k := range spec.JobUID(j.Het.Size) {
+		if c := s.Job(j.Het.Leader + k); c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
 }

@@ -34,6 +34,9 @@ type change struct {
 // queue, or the job waits in several partitions, a whole pass confirms it.
 func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
 	opt := scheduler.PassOptions{Plan: v.Plan}
+	if j.Het != nil {
+		return nil, nil // what one component could do without is not the whole answer
+	}
 	x, err := scheduler.Explore(v.State, now, j.UID, opt)
 	if err != nil || x == nil {
 		return nil, err

@@ -1,0 +1,88 @@
+package scheduler_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// The components of heterogeneous jobs start together or not at all, whatever
+// happens to nodes and jobs: after no command does one of them run while
+// another waits, unless it is on its way out. When the faults are over, all
+// that can run runs.
+func TestHetJobs(t *testing.T) {
+	started := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, worldKind{odd: true, partitions: rapid.Bool().Draw(rt, "partitions"), limits: rapid.Bool().Draw(rt, "limits")})
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			if w.chance("heterogeneous", 3) {
+				w.submitHet()
+			} else {
+				w.step()
+			}
+			started += w.judgeHets()
+		}
+		w.pass()
+		w.judgeHets()
+		w.drainQueue()
+	})
+	if started == 0 {
+		t.Error("no heterogeneous job ever started")
+	}
+}
+
+func (w *world) submitHet() {
+	var list []*spec.JobSpec
+	user := pick(w, "user", "alice", "bob")
+	for range w.n("components", 2, 4) {
+		js := w.request()
+		js.User, js.UID = user, uidOf(user)
+		if len(js.Partitions) > 1 {
+			js.Partitions = js.Partitions[:1]
+		}
+		list = append(list, js)
+	}
+	w.queueing(list[0])
+	list[0].Queue.Array = nil
+	w.user = user
+	if res, err := w.decide(scheduler.Submit{Spec: list[0], Rest: list[1:]}); err == nil {
+		if n := len(w.head.Components(w.head.Job(res.UID))); n != len(list) {
+			w.rt.Fatalf("%d components of %d", n, len(list))
+		}
+	}
+	w.user = "root"
+	w.check()
+}
+
+// judgeHets looks at all heterogeneous jobs, and counts those that run.
+func (w *world) judgeHets() (running int) {
+	w.rt.Helper()
+	for _, leader := range w.jobs(func(j *state.Job) bool { return j.Het.Leads() }) {
+		runs, waits := 0, 0
+		for _, c := range w.head.Components(leader) {
+			switch {
+			case c.State.Active() && c.Ending == nil:
+				runs++
+			case c.State == spec.Pending:
+				waits++
+			}
+		}
+		if runs > 0 && waits > 0 {
+			for _, c := range w.head.Components(leader) {
+				w.rt.Logf("component %+v", c)
+			}
+			w.rt.Fatalf("of job %d %d components run and %d wait", leader.ID, runs, waits)
+		}
+		if leader.State.Terminal() && runs+waits > 0 {
+			w.rt.Fatalf("job %d is over, but %d components run and %d wait", leader.ID, runs, waits)
+		}
+		if runs > 1 {
+			running++
+		}
+	}
+	return running
+}

@@ -1,0 +1,237 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// hetPart is one of a heterogeneous job in a pass: a lot of its own, which
+// is not in the queue, and where it would start.
+type hetPart struct {
+	job  *state.Job
+	lot  *lot
+	slot reserve.Slot
+}
+
+// Bounds of the search for a common start.
+const maxHetTries = 200
+
+// tryHet starts all components of a heterogeneous job, or plans them for the
+// first instant at which there is room for all, or says why not.
+func (p *pass) tryHet(l *lot, m *member) (*spec.Reason, error) {
+	parts, r := p.components(l, m)
+	if r == nil && !p.staysHet(parts, &r) {
+		if r = p.place(l, m, parts); r == nil {
+			r = p.allowed(parts)
+		}
+		if r == nil {
+			return nil, p.startHet(parts)
+		}
+	}
+	for _, c := range p.st.Components(m.job) {
+		if c.State != spec.Pending {
+			continue
+		}
+		if c.Eligible == 0 && r != nil && c.Het.Follows() && c.Hold == spec.NotHeld && c.Begin <= p.now {
+			p.out.Eligible = append(p.out.Eligible, c.UID)
+		}
+	}
+	return r, nil
+}
+
+// components prepares a lot for each component, those with the fewest nodes to
+// choose from first.
+func (p *pass) components(l *lot, m *member) ([]hetPart, *spec.Reason) {
+	var out []hetPart
+	all := p.st.Components(m.job)
+	for _, j := range all {
+		if j.State != spec.Pending || j.Hold != spec.NotHeld {
+			return nil, &spec.Reason{Code: spec.ReasonCleaning, Blocker: j.UID}
+		}
+		if r := p.notYet(j); r != nil {
+			return nil, r
+		}
+		pi := slices.IndexFunc(p.st.Parts.List, func(q state.Partition) bool { return q.Spec.Name == j.Spec.Partitions[0] })
+		if pi < 0 {
+			return nil, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"}
+		}
+		c := &lot{part: &p.st.Parts.List[pi], pi: pi, kin: &kin{like: j}, members: []member{memberOf(j, p.queue.rule)}, rank: l.rank}
+		c.fixed = p.ctx.Fixed(j, c.part.Spec)
+		if r := p.prepare(c, j); r != nil {
+			return nil, r
+		}
+		if r := c.bound.Before(c.least, c.demand.Limit); r != nil {
+			return nil, r
+		}
+		if r := licences(p.t.State, j.Spec); r != nil {
+			return nil, r
+		}
+		l.noReserve = l.noReserve || c.noReserve
+		out = append(out, hetPart{job: j, lot: c})
+	}
+	if len(all) < int(m.job.Het.Size) {
+		return nil, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: "a component is gone"}
+	}
+	if r := p.tooLow(l, m.job); r != nil {
+		return nil, r
+	}
+	slices.SortStableFunc(out, func(a, b hetPart) int { return cmp.Compare(a.lot.nodes.set.Count(), b.lot.nodes.set.Count()) })
+	return out, nil
+}
+
+// staysHet leaves the promises to a heterogeneous job where they are, if the
+// pass may, and takes them back else.
+func (p *pass) staysHet(parts []hetPart, r **spec.Reason) bool {
+	stays := p.opt.Settled
+	for i := range parts {
+		old := p.promised(parts[i].job.UID, spec.NoTask)
+		stays = stays && old != nil && old.slot.Start > p.now
+	}
+	for i := range parts {
+		c := &parts[i]
+		old := p.promised(c.job.UID, spec.NoTask)
+		switch {
+		case old == nil:
+		case stays:
+			if why := p.stays(c.lot, &c.lot.members[0], old); c.job.Het.Leads() {
+				*r = why
+			}
+		default:
+			p.giveBack(c.lot, old)
+		}
+	}
+	return stays
+}
+
+// place finds the first instant at which there is room for all components, and
+// plans them if it is still to come. Each is given room in turn; where one
+// finds it later only, all are looked at again from then on.
+func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
+	plan := p.depth > 0 && p.phase != gaps && !l.noReserve && p.marks[m.uid]&reserved == 0
+	until, at := p.now, p.now
+	if plan {
+		until = spec.FarFuture
+	}
+	if p.head[l.pi] != 0 && p.head[l.pi] != m.uid && p.strict {
+		if !plan {
+			return p.waiting(l, m)
+		}
+		at = max(p.fifo[l.pi], p.now+1)
+	}
+	for try := 0; ; try++ {
+		later, r := p.placeAt(parts, at, until)
+		for i := range parts {
+			if c := &parts[i]; c.slot.Parts != nil {
+				p.line.Forget(c.slot.Parts, c.slot.Start, c.lot.demand.Limit, c.job.UID)
+			}
+		}
+		switch {
+		case r != nil && !plan:
+			return p.waiting(l, m)
+		case r != nil:
+			return r
+		case later == at && at > p.now:
+			return p.promiseHet(l, m, parts)
+		case later == at:
+			return nil
+		case try == maxHetTries:
+			return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: "partition/" + l.part.Spec.Name, Detail: "the components do not fit together"}
+		}
+		at = later
+	}
+}
+
+// placeAt gives the components room from an instant on, one after the other,
+// until one finds it later; it returns when.
+func (p *pass) placeAt(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
+	for i := range parts {
+		parts[i].slot = reserve.Slot{}
+	}
+	for i := range parts {
+		c := &parts[i]
+		ask := p.ask(c.lot)
+		ask.Anew(at)
+		slot, ok := p.line.Earliest(ask, until, nil)
+		switch {
+		case !ok:
+			return at, p.impossible(c.lot, c.job)
+		case slot.Start > at:
+			return slot.Start, nil
+		}
+		c.slot = slot
+		p.line.Promise(slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+	}
+	return at, nil
+}
+
+// promiseHet plans all components and says why they wait.
+func (p *pass) promiseHet(l *lot, m *member, parts []hetPart) *spec.Reason {
+	r := p.waiting(l, m)
+	r.Until = parts[0].slot.Start
+	for i := range parts {
+		if late(parts[i].job, p.now, &parts[i].slot, parts[i].lot.demand.Limit) {
+			return &spec.Reason{Code: spec.ReasonDeadLine, Until: r.Until}
+		}
+	}
+	p.depth = max(p.depth, int64(len(parts))) // all of them or none
+	for i := range parts {
+		c := &parts[i]
+		if why := p.promise(c.lot, &c.lot.members[0], c.job, c.slot); r.Blocker == 0 && why.Blocker != m.uid {
+			r.Blocker = why.Blocker
+		}
+	}
+	return r
+}
+
+// allowed tries the starts of all components on a copy of the pass's state: a
+// limit may allow each of them, but not all.
+func (p *pass) allowed(parts []hetPart) *spec.Reason {
+	slices.SortFunc(parts, func(a, b hetPart) int { return cmp.Compare(a.job.UID, b.job.UID) }) // limits may depend on the order
+	t := trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule")
+	d := &decision{t: t}
+	for i := range parts {
+		c := &parts[i]
+		b := boundIn(t.State, c.lot, c.job, p.now)
+		if r := b.Before(c.lot.least, c.lot.demand.Limit); r != nil {
+			return r
+		}
+		if r := licences(t.State, c.job.Spec); r != nil {
+			return r
+		}
+		alloc, r := p.allocate(t.State, c.lot, c.job, c.slot.Parts, &b)
+		if r != nil {
+			return r
+		}
+		if _, err := d.begin(&Start{UID: c.job.UID, Task: spec.NoTask, Alloc: alloc, Limit: c.lot.demand.Limit}); err != nil {
+			return &spec.Reason{Code: spec.ReasonResources, Detail: err.Error()}
+		}
+	}
+	return nil
+}
+
+// startHet starts all components.
+func (p *pass) startHet(parts []hetPart) error {
+	first := len(p.out.Starts)
+	for i := range parts {
+		c := &parts[i]
+		if c.job.Eligible == 0 && c.job.Het.Follows() {
+			p.out.Eligible = append(p.out.Eligible, c.job.UID)
+		}
+		c.lot.bound = boundIn(p.t.State, c.lot, c.job, p.now)
+		r, err := p.start(c.lot, &c.lot.members[0], spec.NoTask, c.slot.Parts, c.lot.demand.Limit)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			return spec.Refuse(spec.CodeStale, "a component could not start though it was allowed to: "+string(r.Code))
+		}
+	}
+	p.out.Starts[first].Group = len(parts)
+	return nil
+}
