@@ -48,6 +48,8 @@ func (r jobRow) taskID() int64 {
 func (v *jobView) id(r jobRow) string {
 	base := itoa(r.GetArrayJobId())
 	switch {
+	case r.GetHetJobId() != 0:
+		return itoa(r.GetHetJobId()) + "+" + itoa(r.GetHetOffset())
 	case r.GetArrayJobId() == 0:
 		return itoa(r.GetJobId())
 	case r.isArray():
@@ -229,4 +231,12 @@ func parseStates(list string) (states []uint32, completing, all bool, bad string
 		}
 	}
 	return states, completing, all, ""
+}
+
+// hetSet are the numbers of all components of a job's heterogeneous job: 12-13.
+func hetSet(j *apiv1.JobInfo) string {
+	if j.GetHetJobId() == 0 {
+		return ""
+	}
+	return itoa(j.GetHetJobId()) + "-" + itoa(j.GetHetJobId()+j.GetHetSize()-1)
 }

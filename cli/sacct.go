@@ -94,7 +94,7 @@ the jobs of this user (of all users for root and with -j). A job that was requeu
 			{Long: "units", Arg: "[KMGTP]", Help: "print amounts in this unit"},
 			{Long: "use-local-uid", Help: "show this host's user numbers", Always: "jobs carry the number they ran with"},
 			{Long: "wckeys", Short: "W", Arg: "<wckey_list>", Help: "only jobs with one of these keys"},
-			{Long: "whole-hetjob", Arg: "yes|no", Maybe: true, Help: "show all components of a job", Always: "a job has one component: heterogeneous ones are refused at submission"},
+			{Long: "whole-hetjob", Arg: "yes|no", Maybe: true, Help: "show all components of a job", Always: "components of heterogeneous jobs are rows of their own, with numbers in a row"},
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
 		},
 		env: []variable{{"SLURM_TIME_FORMAT", "how points in time are written: standard, relative or a strftime format"}},

@@ -20,9 +20,12 @@ func sbatchCommand() *command {
 	c := &command{
 		name: "sbatch", slurm: true, ownVerbose: true, badUsage: 255, ownPrecedence: true,
 		summary: "submit a batch script",
-		usage:   []string{"[OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] --wrap=COMMAND", "[OPTIONS] < SCRIPT"},
+		usage:   []string{"[OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] : [OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] --wrap=COMMAND", "[OPTIONS] < SCRIPT"},
 		about: `Options may also stand in the script, behind #SBATCH, up to its first command, and in variables. The command
 line wins over variables, and variables over the script. What follows the script's name goes to the script.
+
+A : between options, or a line #SBATCH hetjob, begins another component of a heterogeneous job: components have their
+own resources and start together; the script runs in the first.
 
 When the job's number is printed, the job is on disk: a crash of the controller does not lose it.`,
 		env: []variable{
@@ -49,6 +52,7 @@ When the job's number is printed, the job is on disk: a crash of the controller 
 // submission is what one sbatch sends.
 type submission struct {
 	spec   *apiv1.JobSpec
+	rest   []*apiv1.JobSpec // further components of a heterogeneous job
 	script []byte
 	env    []byte
 }
@@ -64,7 +68,7 @@ func runSbatch(c *call) error {
 	if c.opts.On("verbose") {
 		c.printOptions()
 	}
-	req := &apiv1.SubmitRequest{Spec: sub.spec, Script: &apiv1.Blob{Data: sub.script}, Environment: &apiv1.Blob{Data: sub.env}, TestOnly: c.opts.On("test-only")}
+	req := &apiv1.SubmitRequest{Spec: sub.spec, Rest: sub.rest, Script: &apiv1.Blob{Data: sub.script}, Environment: &apiv1.Blob{Data: sub.env}, TestOnly: c.opts.On("test-only")}
 	var rep apiv1.SubmitReply
 	if err := c.ask(methodSubmit, req, &rep); err != nil {
 		return c.submitFailed(err, req.GetTestOnly())
@@ -109,32 +113,87 @@ func (c *call) announce(id uint32) error {
 
 // submission makes the request of options, script and environment.
 func (c *call) submission() (*submission, error) {
+	groups, err := c.hetGroups()
+	if err != nil {
+		return nil, err
+	}
 	script, command, name, err := c.script()
 	if err != nil {
 		return nil, err
 	}
-	final := opt.New()
-	set := c.cmd.set()
+	lists := make([][][]string, 1)
 	if !c.opts.On("wrap") {
-		if err := scriptOptions(set, script, final); err != nil {
+		if lists, err = hetDirectives(c.cmd.name, script); err != nil {
 			return nil, err
 		}
 	}
-	if err := set.FromEnviron(c.Lookup, isNo, final); err != nil {
+	var specs []*apiv1.JobSpec
+	var first *opt.Values
+	for i := range max(len(groups), len(lists)) {
+		final := opt.New()
+		if i < len(lists) {
+			if err := scriptOptions(c.cmd.set(), lists[i], final); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.cmd.set().FromEnviron(c.Lookup, isNo, final); err != nil {
+			return nil, err
+		}
+		if i < len(groups) {
+			if _, err := c.cmd.set().Parse(groups[i], final, opt.FromCommand); err != nil {
+				return nil, err
+			}
+		}
+		if c.typed != nil && c.typed.staysHome(final) {
+			return nil, errHome
+		}
+		if i == 0 {
+			first = final
+		}
+		js := &apiv1.JobSpec{Name: name, WorkDir: c.Dir, Command: command, SubmitLine: c.submitLine(), SubmitHost: c.Host,
+			Umask: c.umask(), Rlimits: c.Rlimits()}
+		if len(c.args) > 0 && !c.opts.On("wrap") {
+			js.Args = c.args[1:]
+		}
+		if err := c.request(js, final); err != nil {
+			return nil, err
+		}
+		specs = append(specs, js)
+	}
+	wrap := c.opts.On("wrap")
+	if c.opts = first; wrap && !first.On("wrap") {
+		first.Put("wrap", "", true, opt.FromCommand)
+	}
+	env, err := c.jobEnvironment()
+	if err != nil {
 		return nil, err
 	}
-	if _, err := set.Parse(c.ownArgs(), final, opt.FromCommand); err != nil {
-		return nil, err
+	return &submission{spec: specs[0], rest: specs[1:], script: script, env: env.bytes()}, nil
+}
+
+// hetGroups are the words of the command line for each component of a
+// heterogeneous job, which : separates; mostly there is one. What is left of
+// the command line then is the script with its arguments.
+func (c *call) hetGroups() ([][]string, error) {
+	words := c.ownArgs()
+	var out [][]string
+	for len(c.args) > 0 && c.args[0] == ":" {
+		out = append(out, words[:len(words)-len(c.args)])
+		words = c.args[1:]
+		group := opt.New()
+		left, err := c.cmd.set().Parse(words, group, opt.FromCommand)
+		if err != nil {
+			return nil, err
+		}
+		if c.args = left; group.On("wrap") && !c.opts.On("wrap") {
+			c.opts.Put("wrap", group.Text("wrap"), true, opt.FromCommand)
+		}
 	}
-	if c.typed != nil && c.typed.staysHome(final) {
-		return nil, errHome
-	}
-	c.opts = final
-	js := &apiv1.JobSpec{Name: name, WorkDir: c.Dir, Command: command, SubmitLine: c.submitLine(), SubmitHost: c.Host,
-		Umask: c.umask(), Rlimits: c.Rlimits()}
-	if len(c.args) > 0 && !final.On("wrap") {
-		js.Args = c.args[1:]
-	}
+	return append(out, words), nil
+}
+
+// request applies options to a job.
+func (c *call) request(js *apiv1.JobSpec, final *opt.Values) error {
 	r := &jobRequest{name: c.cmd.name, env: c.Env, spec: js, opts: final}
 	for _, o := range jobOptions() {
 		v, ok := final.Get(o.Long)
@@ -142,23 +201,16 @@ func (c *call) submission() (*submission, error) {
 			continue
 		}
 		if err := o.apply(r, v); err != nil {
-			return nil, err
+			return err
 		}
 		if o.Warn != "" && !final.On("quiet") && !strings.EqualFold(v.Text, "none") {
 			fmt.Fprintf(c.Stderr, "%s: warning: --%s: %s\n", c.cmd.name, o.Long, o.Warn)
 		}
 	}
 	if err := r.memoryOptions(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := c.switchWait(js); err != nil {
-		return nil, err
-	}
-	env, err := c.jobEnvironment()
-	if err != nil {
-		return nil, err
-	}
-	return &submission{spec: js, script: script, env: env.bytes()}, nil
+	return c.switchWait(js)
 }
 
 // ownArgs are the arguments behind the command's name.

@@ -105,18 +105,29 @@ func shellWords(line string) ([]string, error) {
 	return words, nil
 }
 
-// scriptOptions applies the directives of a script.
-func scriptOptions(set *opt.Set, script []byte, into *opt.Values) error {
+// hetDirectives are the directives of a script, those of each component of a
+// heterogeneous job apart: a line "#SBATCH hetjob" stands between two.
+func hetDirectives(name string, script []byte) ([][][]string, error) {
 	list, err := directives(script)
 	if err != nil {
-		return fail(1, set.Command+": error: "+err.Error())
+		return nil, fail(1, name+": error: "+err.Error())
 	}
+	out := make([][][]string, 1)
+	for _, words := range list {
+		if (words[0] == "hetjob" || words[0] == "packjob") && len(words) == 1 {
+			out = append(out, nil)
+			continue
+		}
+		out[len(out)-1] = append(out[len(out)-1], words)
+	}
+	return out, nil
+}
+
+// scriptOptions applies the directives of a component.
+func scriptOptions(set *opt.Set, list [][]string, into *opt.Values) error {
 	own := *set
 	own.Mixed = true
 	for _, words := range list {
-		if words[0] == "hetjob" || words[0] == "packjob" {
-			return fail(1, set.Command+": error: #SBATCH "+words[0]+" is not supported in this release: heterogeneous jobs are still to come")
-		}
 		rest, err := own.Parse(words, into, opt.FromScript)
 		if err != nil {
 			return err

@@ -56,6 +56,9 @@ func TestSpec(t *testing.T) {
 		"--tres-per-task=cpu=4,gres/gpu=1": {CpusPerTask: 4, PerTask: n("gpu", "", 1)},
 		"--cpus-per-gpu=8":                 {CpusPerGpu: 8},
 		"-L a:2,b":                         {Licenses: append(n("a", "", 2), n("b", "", 1)...)},
+		"-B 2:8:1":                         {SocketsPerNode: 2, CoresPerSocket: 8, ThreadsPerCore: 1},
+		"-B *:8":                           {CoresPerSocket: 8},
+		"--segment=4 --spread-segments":    {Segment: 4, SpreadSegments: true},
 		"-a 0-9:3%2":                       {Array: []*apiv1.TaskRange{{First: 0, Last: 9, Step: 3}}, ArrayThrottle: 2},
 		"-a 1,5-7":                         {Array: []*apiv1.TaskRange{{First: 1, Last: 1, Step: 1}, {First: 5, Last: 7, Step: 1}}},
 		"-d afterok:12:13":                 {Dependency: "afterok:12:13"},
@@ -188,7 +191,7 @@ func TestScripts(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "Batch script is empty!", " \n\n": "Batch script contains only whitespace!", "echo hi\n": "This does not look like a batch script.", "#!/bin/sh\r\necho\r\n": "DOS line breaks",
 		"#!/bin/sh\necho\x00": "NULL character", "#!/bin/sh\n#SBATCH --bogus\n": "unrecognized option '--bogus'", "#!/bin/sh\n#SBATCH x\n": "Invalid directive found in batch script: x",
-		"#!/bin/sh\n#SBATCH hetjob\n": "heterogeneous", "#!/bin/sh\n#SBATCH -J \"a\n": "unmatched", "#!/bin/sh\n#SBATCH --wrap=x\n": "Invalid directive", "#!/bin/sh\n#SBATCH --profile=all\n": "--profile is not supported",
+		"#!/bin/sh\n#SBATCH hetjob now\n": "Invalid directive found in batch script: hetjob", "#!/bin/sh\n#SBATCH -J \"a\n": "unmatched", "#!/bin/sh\n#SBATCH --wrap=x\n": "Invalid directive", "#!/bin/sh\n#SBATCH --profile=all\n": "--profile is not supported",
 	} {
 		for _, viaStdin := range []bool{false, true} {
 			w.forget()

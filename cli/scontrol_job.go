@@ -79,7 +79,13 @@ func jobRecord(v *jobView, r jobRow, details bool) *record {
 	case j.GetArrayJobId() != 0:
 		head = append(head, "ArrayJobId="+itoa(j.GetArrayJobId()), "ArrayTaskId="+itoa(r.taskID()))
 	}
+	if j.GetHetJobId() != 0 {
+		head = append(head, "HetJobId="+itoa(j.GetHetJobId()), "HetJobOffset="+itoa(j.GetHetOffset()))
+	}
 	rec.line(append(head, "JobName="+s.GetName())...)
+	if j.GetHetJobId() != 0 {
+		rec.line("HetJobIdSet=" + hetSet(j))
+	}
 	rec.line(fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=%s", j.GetUser(), j.GetUserId(), j.GetGroup(), j.GetGroupId(), or(s.GetMcsLabel(), "N/A")))
 	money := []string{"Priority=" + itoa(priority(j)), "Nice=" + itoa(s.GetNice()), "Account=" + or(s.GetAccount(), null), "QOS=" + or(s.GetQos(), null)}
 	if s.GetWckey() != "" {

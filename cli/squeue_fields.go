@@ -99,9 +99,14 @@ func jobFields() []jobField {
 		f("f", "Feature", "FEATURES", func(j *apiv1.JobInfo) string { return or(j.GetSpec().GetConstraint(), null) }),
 		f("G", "GroupID", "GROUP", func(j *apiv1.JobInfo) string { return itoa(j.GetGroupId()) }),
 		f("g", "GroupName", "GROUP", func(j *apiv1.JobInfo) string { return or(j.GetGroup(), itoa(j.GetGroupId())) }),
-		none("HetJobID", "HET_JOB_ID", na),
-		none("HetJobIDSet", "HET_JOB_ID_SET", na),
-		none("HetJobOffset", "HET_JOB_OFFSET", na),
+		f("", "HetJobID", "HET_JOB_ID", func(j *apiv1.JobInfo) string { return orNA(j.GetHetJobId()) }),
+		f("", "HetJobIDSet", "HET_JOB_ID_SET", func(j *apiv1.JobInfo) string { return or(hetSet(j), na) }),
+		f("", "HetJobOffset", "HET_JOB_OFFSET", func(j *apiv1.JobInfo) string {
+			if j.GetHetJobId() == 0 {
+				return na
+			}
+			return itoa(j.GetHetOffset())
+		}),
 		{"i", "JobArrayID", "JOBID", (*jobView).id},
 		f("A", "JobID", "JOBID", func(j *apiv1.JobInfo) string { return itoa(j.GetJobId()) }),
 		{"", "LastSchedEval", "LAST_SCHED_EVAL", func(v *jobView, r jobRow) string { return v.timeOr(r.GetLastSchedEval(), na) }},

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -76,7 +77,8 @@ func follow(js, leader *spec.JobSpec) {
 
 // component says in a refusal which component it is about.
 func component(err error, i int) error {
-	if e, ok := err.(*spec.Error); ok && e.Detail == "" {
+	var e *spec.Error
+	if errors.As(err, &e) && e.Detail == "" {
 		c := *e
 		c.Detail = fmt.Sprintf("component %d", i)
 		return &c
@@ -169,6 +171,10 @@ func retarget(cmd Command, uid spec.JobUID) Command {
 // cancelHet cancels a component that runs alone, and all with the leader. A
 // component that waits cannot go without the others.
 func (d *decision) cancelHet(c Cancel, j *state.Job) error {
+	leader := d.t.Job(j.Het.Leader)
+	if j.Het.Follows() && leader != nil && (leader.Ended == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
+		return nil // it went with its leader
+	}
 	if j.Het.Follows() && j.State == spec.Pending {
 		return spec.Refuse(spec.CodeJobPending, fmt.Sprintf("it is a component of heterogeneous job %d, which is cancelled as a whole", d.leaderID(j)))
 	}

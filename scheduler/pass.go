@@ -432,14 +432,11 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 		}
 		l.ready = true
 	}
-	if r := l.bound.Before(l.least, l.demand.Limit); r != nil {
+	if r := p.overLimits(l, j); r != nil {
 		return nextLot, r, nil
 	}
 	if r := p.tooLow(l, j); r != nil {
 		return nextMember, r, nil
-	}
-	if r := licences(p.t.State, j.Spec); r != nil {
-		return nextLot, r, nil
 	}
 	if r := throttled(p.t.State, j); r != nil {
 		return nextMember, r, nil
@@ -484,6 +481,14 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 		return sameMember, nil, nil
 	}
 	return nextMember, nil, nil
+}
+
+// overLimits says which limit or licence holds all jobs of a lot up, or nil.
+func (p *pass) overLimits(l *lot, j *state.Job) *spec.Reason {
+	if r := l.bound.Before(l.least, l.demand.Limit); r != nil {
+		return r
+	}
+	return licences(p.t.State, j.Spec)
 }
 
 // tooLow says that a job's priority is below what a limit asks for, or nil.

@@ -66,6 +66,7 @@ func (p *pass) components(l *lot, m *member) ([]hetPart, *spec.Reason) {
 		if r := p.prepare(c, j); r != nil {
 			return nil, r
 		}
+		c.demand.Stretch = 0 // what one takes beyond its need another may lack
 		if r := c.bound.Before(c.least, c.demand.Limit); r != nil {
 			return nil, r
 		}

@@ -1916,8 +1916,9 @@ type Launch struct {
 	NodeIndex   uint32                 `protobuf:"varint,7,opt,name=node_index,json=nodeIndex,proto3" json:"node_index,omitempty"`
 	Here        *NodeAlloc             `protobuf:"bytes,8,opt,name=here,proto3" json:"here,omitempty"` // this node's part of the allocation
 	// What the environment tells of the job's nodes, in their order and folded: 2(x3),1.
-	CpusPerNode   string `protobuf:"bytes,9,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"`
-	TasksPerNode  string `protobuf:"bytes,10,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	CpusPerNode   string          `protobuf:"bytes,9,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"`
+	TasksPerNode  string          `protobuf:"bytes,10,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	Components    []*HetComponent `protobuf:"bytes,30,rep,name=components,proto3" json:"components,omitempty"` // of a heterogeneous job, all, to its leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2024,6 +2025,117 @@ func (x *Launch) GetTasksPerNode() string {
 	return ""
 }
 
+func (x *Launch) GetComponents() []*HetComponent {
+	if x != nil {
+		return x.Components
+	}
+	return nil
+}
+
+// HetComponent is what the batch script of a heterogeneous job is told of one
+// of its components.
+type HetComponent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         uint32                 `protobuf:"varint,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Partition     string                 `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Nodes         string                 `protobuf:"bytes,3,opt,name=nodes,proto3" json:"nodes,omitempty"` // hostlist
+	NumNodes      uint32                 `protobuf:"varint,4,opt,name=num_nodes,json=numNodes,proto3" json:"num_nodes,omitempty"`
+	Tasks         uint32                 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	CpusPerNode   string                 `protobuf:"bytes,6,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"` // in the order of the nodes and folded
+	TasksPerNode  string                 `protobuf:"bytes,7,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	Mem           int64                  `protobuf:"varint,8,opt,name=mem,proto3" json:"mem,omitempty"` // MiB on its first node
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HetComponent) Reset() {
+	*x = HetComponent{}
+	mi := &file_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HetComponent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HetComponent) ProtoMessage() {}
+
+func (x *HetComponent) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
+func (*HetComponent) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HetComponent) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *HetComponent) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *HetComponent) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *HetComponent) GetNumNodes() uint32 {
+	if x != nil {
+		return x.NumNodes
+	}
+	return 0
+}
+
+func (x *HetComponent) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *HetComponent) GetCpusPerNode() string {
+	if x != nil {
+		return x.CpusPerNode
+	}
+	return ""
+}
+
+func (x *HetComponent) GetTasksPerNode() string {
+	if x != nil {
+		return x.TasksPerNode
+	}
+	return ""
+}
+
+func (x *HetComponent) GetMem() int64 {
+	if x != nil {
+		return x.Mem
+	}
+	return 0
+}
+
 type Terminate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cause         uint32                 `protobuf:"varint,1,opt,name=cause,proto3" json:"cause,omitempty"` // event.EndCause
@@ -2035,7 +2147,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2160,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2174,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -2097,7 +2209,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2222,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2236,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -2157,7 +2269,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2282,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2296,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -2206,7 +2318,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2331,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2345,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -2261,7 +2373,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2386,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2400,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -2323,7 +2435,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2448,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2462,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -2425,7 +2537,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2438,7 +2550,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2564,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -2471,7 +2583,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2596,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2610,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2519,7 +2631,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2644,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2658,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -2577,7 +2689,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2702,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2716,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -2652,7 +2764,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2777,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2791,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -2698,7 +2810,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2823,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2837,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -2749,7 +2861,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2874,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2888,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -2817,7 +2929,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2942,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2956,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -2871,7 +2983,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +2996,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3010,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -2918,7 +3030,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3043,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3057,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -2978,7 +3090,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3103,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3117,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -3069,7 +3181,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3194,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3208,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -3274,7 +3386,7 @@ const file_agent_proto_rawDesc = "" +
 	"\tterminate\x18\x03 \x01(\v2\x14.muster.v1.TerminateH\x00R\tterminate\x12.\n" +
 	"\x06signal\x18\x04 \x01(\v2\x14.muster.v1.SignalRunH\x00R\x06signal\x12.\n" +
 	"\x05limit\x18\x05 \x01(\v2\x16.muster.v1.ChangeLimitH\x00R\x05limitB\x06\n" +
-	"\x04kind\"\xc9\x02\n" +
+	"\x04kind\"\x82\x03\n" +
 	"\x06Launch\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12 \n" +
@@ -3289,7 +3401,19 @@ const file_agent_proto_rawDesc = "" +
 	"\x04here\x18\b \x01(\v2\x14.muster.v1.NodeAllocR\x04here\x12\"\n" +
 	"\rcpus_per_node\x18\t \x01(\tR\vcpusPerNode\x12$\n" +
 	"\x0etasks_per_node\x18\n" +
-	" \x01(\tR\ftasksPerNode\"K\n" +
+	" \x01(\tR\ftasksPerNode\x127\n" +
+	"\n" +
+	"components\x18\x1e \x03(\v2\x17.muster.v1.HetComponentR\n" +
+	"components\"\xe8\x01\n" +
+	"\fHetComponent\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\tR\x05nodes\x12\x1b\n" +
+	"\tnum_nodes\x18\x04 \x01(\rR\bnumNodes\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\rR\x05tasks\x12\"\n" +
+	"\rcpus_per_node\x18\x06 \x01(\tR\vcpusPerNode\x12$\n" +
+	"\x0etasks_per_node\x18\a \x01(\tR\ftasksPerNode\x12\x10\n" +
+	"\x03mem\x18\b \x01(\x03R\x03mem\"K\n" +
 	"\tTerminate\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\rR\x05cause\x12\x14\n" +
 	"\x05grace\x18\x02 \x01(\x03R\x05grace\x12\x12\n" +
@@ -3371,7 +3495,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),      // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),        // 1: muster.v1.EnrolReply
@@ -3395,83 +3519,85 @@ var file_agent_proto_goTypes = []any{
 	(*Orders)(nil),            // 19: muster.v1.Orders
 	(*Order)(nil),             // 20: muster.v1.Order
 	(*Launch)(nil),            // 21: muster.v1.Launch
-	(*Terminate)(nil),         // 22: muster.v1.Terminate
-	(*SignalRun)(nil),         // 23: muster.v1.SignalRun
-	(*ChangeLimit)(nil),       // 24: muster.v1.ChangeLimit
-	(*Measure)(nil),           // 25: muster.v1.Measure
-	(*Measured)(nil),          // 26: muster.v1.Measured
-	(*Measurement)(nil),       // 27: muster.v1.Measurement
-	(*ReportAck)(nil),         // 28: muster.v1.ReportAck
-	(*Goodbye)(nil),           // 29: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),  // 30: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),       // 31: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),    // 32: muster.v1.ContentRequest
-	(*ContentReply)(nil),      // 33: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),    // 34: muster.v1.ConfirmRequest
-	(*ConfirmReply)(nil),      // 35: muster.v1.ConfirmReply
-	(*StepUsageRequest)(nil),  // 36: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),    // 37: muster.v1.StepUsageReply
-	(*JobSteps)(nil),          // 38: muster.v1.JobSteps
-	(*StepMeasured)(nil),      // 39: muster.v1.StepMeasured
-	(*GpuInfo)(nil),           // 40: muster.v1.GpuInfo
-	(*Count)(nil),             // 41: muster.v1.Count
-	(*GpuFault)(nil),          // 42: muster.v1.GpuFault
-	(*ConfigEntry)(nil),       // 43: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 44: muster.v1.JobInfo
-	(*NodeAlloc)(nil),         // 45: muster.v1.NodeAlloc
-	(*Error)(nil),             // 46: muster.v1.Error
-	(*Tres)(nil),              // 47: muster.v1.Tres
+	(*HetComponent)(nil),      // 22: muster.v1.HetComponent
+	(*Terminate)(nil),         // 23: muster.v1.Terminate
+	(*SignalRun)(nil),         // 24: muster.v1.SignalRun
+	(*ChangeLimit)(nil),       // 25: muster.v1.ChangeLimit
+	(*Measure)(nil),           // 26: muster.v1.Measure
+	(*Measured)(nil),          // 27: muster.v1.Measured
+	(*Measurement)(nil),       // 28: muster.v1.Measurement
+	(*ReportAck)(nil),         // 29: muster.v1.ReportAck
+	(*Goodbye)(nil),           // 30: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),  // 31: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),       // 32: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),    // 33: muster.v1.ContentRequest
+	(*ContentReply)(nil),      // 34: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),    // 35: muster.v1.ConfirmRequest
+	(*ConfirmReply)(nil),      // 36: muster.v1.ConfirmReply
+	(*StepUsageRequest)(nil),  // 37: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),    // 38: muster.v1.StepUsageReply
+	(*JobSteps)(nil),          // 39: muster.v1.JobSteps
+	(*StepMeasured)(nil),      // 40: muster.v1.StepMeasured
+	(*GpuInfo)(nil),           // 41: muster.v1.GpuInfo
+	(*Count)(nil),             // 42: muster.v1.Count
+	(*GpuFault)(nil),          // 43: muster.v1.GpuFault
+	(*ConfigEntry)(nil),       // 44: muster.v1.ConfigEntry
+	(*JobInfo)(nil),           // 45: muster.v1.JobInfo
+	(*NodeAlloc)(nil),         // 46: muster.v1.NodeAlloc
+	(*Error)(nil),             // 47: muster.v1.Error
+	(*Tres)(nil),              // 48: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
 	6,  // 1: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	8,  // 2: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	26, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	27, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
 	5,  // 4: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
 	7,  // 5: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	40, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	41, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	41, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	42, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	9,  // 8: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	7,  // 9: muster.v1.Report.run:type_name -> muster.v1.RunKey
 	10, // 10: muster.v1.Report.launched:type_name -> muster.v1.Launched
 	11, // 11: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
 	12, // 12: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
 	13, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	42, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	43, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	14, // 15: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
 	12, // 16: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
 	15, // 17: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
 	17, // 18: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
 	19, // 19: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	28, // 20: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	29, // 21: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	25, // 22: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	29, // 20: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	30, // 21: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	26, // 22: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
 	7,  // 23: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
 	18, // 24: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	43, // 25: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	41, // 26: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	44, // 25: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	42, // 26: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
 	20, // 27: muster.v1.Orders.orders:type_name -> muster.v1.Order
 	7,  // 28: muster.v1.Order.run:type_name -> muster.v1.RunKey
 	21, // 29: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	22, // 30: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	23, // 31: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	24, // 32: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	44, // 33: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	45, // 34: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	7,  // 35: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	27, // 36: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	7,  // 37: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	14, // 38: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	38, // 39: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	46, // 40: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	47, // 41: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	39, // 42: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	27, // 43: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	23, // 30: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	24, // 31: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	25, // 32: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	45, // 33: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	46, // 34: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	22, // 35: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	7,  // 36: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	28, // 37: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	7,  // 38: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	14, // 39: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	39, // 40: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	47, // 41: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	48, // 42: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	40, // 43: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	28, // 44: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -3515,7 +3641,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

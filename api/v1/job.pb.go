@@ -1124,6 +1124,7 @@ type SubmitRequest struct {
 	Environment   *Blob                  `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"`            // NUL-separated NAME=value
 	TestOnly      bool                   `protobuf:"varint,4,opt,name=test_only,json=testOnly,proto3" json:"test_only,omitempty"` // decide and answer, store nothing
 	Tag           uint64                 `protobuf:"varint,5,opt,name=tag,proto3" json:"tag,omitempty"`                           // returned unchanged, for streams
+	Rest          []*JobSpec             `protobuf:"bytes,30,rep,name=rest,proto3" json:"rest,omitempty"`                         // the further components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1193,6 +1194,13 @@ func (x *SubmitRequest) GetTag() uint64 {
 		return x.Tag
 	}
 	return 0
+}
+
+func (x *SubmitRequest) GetRest() []*JobSpec {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
 }
 
 type SubmitReply struct {
@@ -1983,6 +1991,9 @@ type JobInfo struct {
 	Steps           []*StepInfo            `protobuf:"bytes,59,rep,name=steps,proto3" json:"steps,omitempty"`
 	Paused          int64                  `protobuf:"varint,90,opt,name=paused,proto3" json:"paused,omitempty"`                              // how long the attempt was suspended before, nanoseconds
 	SuspendedAt     int64                  `protobuf:"varint,91,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"` // since when it is; 0 = it is not
+	HetJobId        uint32                 `protobuf:"varint,130,opt,name=het_job_id,json=hetJobId,proto3" json:"het_job_id,omitempty"`       // of the leader of its heterogeneous job; 0 = it is of none
+	HetOffset       uint32                 `protobuf:"varint,131,opt,name=het_offset,json=hetOffset,proto3" json:"het_offset,omitempty"`      // 0 = the leader
+	HetSize         uint32                 `protobuf:"varint,132,opt,name=het_size,json=hetSize,proto3" json:"het_size,omitempty"`            // components
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2379,6 +2390,27 @@ func (x *JobInfo) GetPaused() int64 {
 func (x *JobInfo) GetSuspendedAt() int64 {
 	if x != nil {
 		return x.SuspendedAt
+	}
+	return 0
+}
+
+func (x *JobInfo) GetHetJobId() uint32 {
+	if x != nil {
+		return x.HetJobId
+	}
+	return 0
+}
+
+func (x *JobInfo) GetHetOffset() uint32 {
+	if x != nil {
+		return x.HetOffset
+	}
+	return 0
+}
+
+func (x *JobInfo) GetHetSize() uint32 {
+	if x != nil {
+		return x.HetSize
 	}
 	return 0
 }
@@ -3721,13 +3753,14 @@ const file_job_proto_rawDesc = "" +
 	"\x10cores_per_socket\x18\x86\x01 \x01(\rR\x0ecoresPerSocket\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xc2\x01\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xea\x01\n" +
 	"\rSubmitRequest\x12&\n" +
 	"\x04spec\x18\x01 \x01(\v2\x12.muster.v1.JobSpecR\x04spec\x12'\n" +
 	"\x06script\x18\x02 \x01(\v2\x0f.muster.v1.BlobR\x06script\x121\n" +
 	"\venvironment\x18\x03 \x01(\v2\x0f.muster.v1.BlobR\venvironment\x12\x1b\n" +
 	"\ttest_only\x18\x04 \x01(\bR\btestOnly\x12\x10\n" +
-	"\x03tag\x18\x05 \x01(\x04R\x03tag\"\xa4\x02\n" +
+	"\x03tag\x18\x05 \x01(\x04R\x03tag\x12&\n" +
+	"\x04rest\x18\x1e \x03(\v2\x12.muster.v1.JobSpecR\x04rest\"\xa4\x02\n" +
 	"\vSubmitReply\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x18\n" +
@@ -3790,7 +3823,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04gres\x18\x05 \x03(\v2\x10.muster.v1.CountR\x04gres\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12+\n" +
-	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xd8\f\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xb3\r\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3859,7 +3892,12 @@ const file_job_proto_rawDesc = "" +
 	"\achanged\x18: \x01(\x04R\achanged\x12)\n" +
 	"\x05steps\x18; \x03(\v2\x13.muster.v1.StepInfoR\x05steps\x12\x16\n" +
 	"\x06paused\x18Z \x01(\x03R\x06paused\x12!\n" +
-	"\fsuspended_at\x18[ \x01(\x03R\vsuspendedAt\"\xc6\x01\n" +
+	"\fsuspended_at\x18[ \x01(\x03R\vsuspendedAt\x12\x1d\n" +
+	"\n" +
+	"het_job_id\x18\x82\x01 \x01(\rR\bhetJobId\x12\x1e\n" +
+	"\n" +
+	"het_offset\x18\x83\x01 \x01(\rR\thetOffset\x12\x1a\n" +
+	"\bhet_size\x18\x84\x01 \x01(\rR\ahetSize\"\xc6\x01\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -4052,40 +4090,41 @@ var file_job_proto_depIdxs = []int32{
 	6,  // 11: muster.v1.SubmitRequest.spec:type_name -> muster.v1.JobSpec
 	7,  // 12: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
 	7,  // 13: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
-	12, // 14: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
-	2,  // 15: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
-	13, // 16: muster.v1.Error.reason:type_name -> muster.v1.Reason
-	14, // 17: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
-	2,  // 18: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
-	15, // 19: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
-	5,  // 20: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
-	6,  // 21: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	13, // 22: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
-	3,  // 23: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
-	3,  // 24: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
-	16, // 25: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
-	18, // 26: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
-	3,  // 27: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
-	19, // 28: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	17, // 29: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	19, // 30: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	12, // 31: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	23, // 32: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 33: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	33, // 34: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	17, // 35: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	13, // 36: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	29, // 37: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	17, // 38: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	30, // 39: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	31, // 40: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	27, // 41: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	13, // 42: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	6,  // 14: muster.v1.SubmitRequest.rest:type_name -> muster.v1.JobSpec
+	12, // 15: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
+	2,  // 16: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
+	13, // 17: muster.v1.Error.reason:type_name -> muster.v1.Reason
+	14, // 18: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
+	2,  // 19: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
+	15, // 20: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
+	5,  // 21: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
+	6,  // 22: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	13, // 23: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
+	3,  // 24: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
+	3,  // 25: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
+	16, // 26: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
+	18, // 27: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
+	3,  // 28: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
+	19, // 29: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
+	17, // 30: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	19, // 31: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	12, // 32: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	23, // 33: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 34: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	33, // 35: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	17, // 36: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	13, // 37: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	29, // 38: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	17, // 39: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	30, // 40: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	31, // 41: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	27, // 42: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	13, // 43: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.

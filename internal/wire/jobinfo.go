@@ -46,6 +46,9 @@ func (s *Shower) Job(j *state.Job) *apiv1.JobInfo {
 	if a := s.v.State.ArrayOf(j); a != nil {
 		out.ArrayJobId, out.ArrayThrottle = uint32(a.ID), js.Queue.Array.Throttle
 	}
+	if h := j.Het; h != nil {
+		out.HetJobId, out.HetOffset, out.HetSize = uint32(j.ID)-h.Offset, h.Offset, h.Size
+	}
 	s.allocation(j, out)
 	if j.State == spec.Pending {
 		s.pending(j, out)

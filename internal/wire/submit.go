@@ -30,6 +30,9 @@ func AppendSubmitRequest(b []byte, m *apiv1.SubmitRequest) ([]byte, error) {
 	w.blob(3, m.GetEnvironment())
 	w.flag(4, m.GetTestOnly())
 	w.number(5, m.GetTag())
+	for _, s := range m.GetRest() {
+		w.message(30, func(w *writer) { w.spec(s) })
+	}
 	return w.b, w.err
 }
 

@@ -168,6 +168,10 @@ func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 	if out.TasksOnNode, err = perNode(l.GetTasksPerNode()); err != nil {
 		return nil, fmt.Errorf("the order's tasks: %w", err)
 	}
+	for _, h := range l.GetComponents() {
+		out.Components = append(out.Components, plan.Component{ID: uint64(h.GetJobId()), Partition: h.GetPartition(), Nodes: h.GetNodes(), Tasks: h.GetTasks(),
+			NumNodes: h.GetNumNodes(), CPUsPerNode: h.GetCpusPerNode(), TasksPerNode: h.GetTasksPerNode(), Mem: h.GetMem()})
+	}
 	if n := len(out.CPUsPerNode); out.Index >= n || len(out.TasksOnNode) != n || out.Here.Name != c.cfg.Node.Name {
 		return nil, fmt.Errorf("the order is for place %d of the job's %d nodes, %s: that is not %s", out.Index, n, out.Here.Name, c.cfg.Node.Name)
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,6 +72,42 @@ type Job struct {
 	Devices     []string     // device files of its GPUs
 	Script      []byte
 	Env         []byte // NUL-separated NAME=value
+	// Components are all of a heterogeneous job whose leader this is.
+	Components []Component
+}
+
+// Component is what the batch script of a heterogeneous job is told of one of
+// its components.
+type Component struct {
+	ID                        uint64
+	Partition                 string
+	Nodes                     string // hostlist
+	NumNodes, Tasks           uint32
+	CPUsPerNode, TasksPerNode string // in the order of the nodes and folded
+	Mem                       int64  // MiB on its first node
+}
+
+// hetVariables tell of the components of a heterogeneous job: each variable
+// that an ordinary job has, with _HET_GROUP_ and the component's number.
+func hetVariables(list []Component) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	out := []string{"SLURM_HET_SIZE=" + strconv.Itoa(len(list))}
+	for i := range list {
+		c := &list[i]
+		for _, v := range [...]struct{ name, value string }{
+			{"JOB_ID", number(c.ID)}, {"JOBID", number(c.ID)}, {"JOB_NODELIST", c.Nodes}, {"NODELIST", c.Nodes},
+			{"JOB_NUM_NODES", number(uint64(c.NumNodes))}, {"NNODES", number(uint64(c.NumNodes))}, {"JOB_PARTITION", c.Partition},
+			{"JOB_CPUS_PER_NODE", c.CPUsPerNode}, {"TASKS_PER_NODE", c.TasksPerNode}, {"NTASKS", positive(c.Tasks)}, {"NPROCS", positive(c.Tasks)},
+			{"MEM_PER_NODE", positive(c.Mem)},
+		} {
+			if v.value != "" {
+				out = append(out, fmt.Sprintf("SLURM_%s_HET_GROUP_%d=%s", v.name, i, v.value))
+			}
+		}
+	}
+	return out
 }
 
 // Batch prepares the batch script of a job. The warnings are for the log.
@@ -134,6 +171,10 @@ func environment(user []string, j *Job, n *Node) []string {
 		}
 	}
 	env = append(slices.DeleteFunc(env, named(j.GPUEnv)), j.GPUEnv...)
+	env = slices.DeleteFunc(env, func(e string) bool { // of a heterogeneous job that submitted this one
+		return strings.HasPrefix(e, "SLURM_HET_SIZE=") || (strings.HasPrefix(e, "SLURM_") && strings.Contains(e, "_HET_GROUP_"))
+	})
+	env = append(env, hetVariables(j.Components)...)
 	for _, e := range [...]string{"USER=" + j.User, "LOGNAME=" + j.User, "HOME=" + j.Home, "SHELL=" + j.Shell, "PATH=" + defaultPath} {
 		name, v, _ := strings.Cut(e, "=")
 		if v != "" && lookup(env, name) == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // effects sends the agents what a durable batch asks of them. Every order is
@@ -97,7 +98,7 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 		l := &apiv1.Launch{Job: proto.Job, Credential: proto.Credential, Groups: proto.Groups, NodeIndex: uint32(i), Batch: i == 0 && !j.Spec.Shell,
 			Here: wire.NodeAlloc(partOf(st, j, i)), CpusPerNode: proto.CpusPerNode, TasksPerNode: proto.TasksPerNode}
 		if l.Batch {
-			l.Script, l.Environment = proto.Script, proto.Environment
+			l.Script, l.Environment, l.Components = proto.Script, proto.Environment, proto.Components
 		}
 		conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Launch{Launch: l}})
 	}
@@ -130,6 +131,7 @@ func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) 
 		cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
 	}
 	out.CpusPerNode, out.TasksPerNode = format.PerNode(cpus), format.PerNode(tasks)
+	out.Components = hetComponents(st, j)
 	var err error
 	for _, b := range [...]struct {
 		hash spec.Hash
@@ -146,6 +148,27 @@ func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) 
 	out.Credential, err = h.c.deps.Access.Sign(credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: spec.StepBatch,
 		UID: js.UID, GID: js.GID, Groups: js.Groups, Nodes: j.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: js.Script})
 	return out, err
+}
+
+// hetComponents is what the leader of a heterogeneous job is told of all.
+func hetComponents(st *state.State, j *state.Job) []*apiv1.HetComponent {
+	if !j.Het.Leads() {
+		return nil
+	}
+	var out []*apiv1.HetComponent
+	for _, c := range st.Components(j) {
+		if c.Alloc == nil {
+			continue
+		}
+		cpus, tasks := make([]int64, len(c.Alloc.Nodes)), make([]int64, len(c.Alloc.Nodes))
+		for i := range c.Alloc.Nodes {
+			a := partOf(st, c, i)
+			cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
+		}
+		out = append(out, &apiv1.HetComponent{JobId: uint32(c.ID), Partition: c.Alloc.Partition, Nodes: hostlist.Fold(c.Alloc.NodeNames()),
+			NumNodes: uint32(len(cpus)), Tasks: c.Alloc.Tasks, CpusPerNode: format.PerNode(cpus), TasksPerNode: format.PerNode(tasks), Mem: c.Alloc.Nodes[0].Mem})
+	}
+	return out
 }
 
 // launchImpossible ends an attempt whose content is gone.

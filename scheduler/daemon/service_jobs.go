@@ -79,7 +79,7 @@ func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.
 	if who.NoUID {
 		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "an administrator's certificate names no user to run jobs as")
 	}
-	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetScript().GetData())+len(req.GetEnvironment().GetData()) > maxContentBytes {
+	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetRest()) > 128 || len(req.GetScript().GetData())+len(req.GetEnvironment().GetData()) > maxContentBytes {
 		return nil, nil, spec.Refuse(spec.CodeBadRequest, "the job's description, script or environment is too large")
 	}
 	js, err := wire.ToJobSpec(req.GetSpec())
@@ -88,11 +88,8 @@ func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.
 	}
 	js.UID, js.GID, js.User = who.UID, who.GID, who.User
 	js.Group, js.Groups = s.C.deps.Directory.Groups(ctx, who.User, who.GID)
-	if js.Queue.Nice < 0 && !s.admin(who) {
-		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
-	}
-	if js.Queue.Priority != 0 && !s.admin(who) {
-		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
+	if err := s.mayAsk(who, js); err != nil {
+		return nil, nil, err
 	}
 	limit := s.C.View().State.Config.Limits.MaxScript
 	if limit == 0 {
@@ -148,19 +145,51 @@ func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (
 	if err != nil {
 		return nil, err
 	}
-	if req.GetTestOnly() {
-		return s.testOnly(js, actor)
+	rest, err := s.components(who, js, req)
+	if err != nil {
+		return nil, err
 	}
-	rep := s.C.writer.do(ctx, &request{cmd: scheduler.Submit{Spec: js}, actor: actor, blobs: blobs, size: proto.Size(req)})
+	if req.GetTestOnly() {
+		return s.testOnly(js, rest, actor)
+	}
+	rep := s.C.writer.do(ctx, &request{cmd: scheduler.Submit{Spec: js, Rest: rest}, actor: actor, blobs: blobs, size: proto.Size(req)})
 	if rep.err != nil {
 		return nil, rep.err
 	}
 	return &apiv1.SubmitReply{Uid: uint64(rep.res.UID), JobId: uint32(rep.res.ID), Message: rep.res.Message, Tag: req.GetTag()}, nil
 }
 
-func (s *ClusterService) testOnly(js *spec.JobSpec, actor event.Actor) (*apiv1.SubmitReply, error) {
+// components are the further components of a heterogeneous job.
+func (s *ClusterService) components(who Caller, leader *spec.JobSpec, req *apiv1.SubmitRequest) ([]*spec.JobSpec, error) {
+	var out []*spec.JobSpec
+	for _, m := range req.GetRest() {
+		js, err := wire.ToJobSpec(m)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.mayAsk(who, js); err != nil {
+			return nil, err
+		}
+		js.UID, js.GID, js.User, js.Group, js.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
+		out = append(out, js)
+	}
+	return out, nil
+}
+
+// mayAsk refuses what only an operator may ask for.
+func (s *ClusterService) mayAsk(who Caller, js *spec.JobSpec) error {
+	if js.Queue.Nice < 0 && !s.admin(who) {
+		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
+	}
+	if js.Queue.Priority != 0 && !s.admin(who) {
+		return spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
+	}
+	return nil
+}
+
+func (s *ClusterService) testOnly(js *spec.JobSpec, rest []*spec.JobSpec, actor event.Actor) (*apiv1.SubmitReply, error) {
 	st := s.C.View().State
-	a, err := scheduler.TestOnly(st, js, s.C.deps.Clock.Now(), actor)
+	a, err := scheduler.TestOnly(st, js, s.C.deps.Clock.Now(), actor, rest...)
 	if errors.Is(err, scheduler.ErrNoStart) {
 		return nil, &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &a.Reason}
 	}
@@ -240,6 +269,8 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 		switch {
 		case err != nil:
 			o.err = err
+		case len(m.GetRest()) > 0:
+			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no heterogeneous jobs")
 		case m.GetTestOnly():
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
 		default:

@@ -12,9 +12,12 @@ import (
 	"github.com/musterhpc/muster/spec/format"
 )
 
-// targets finds what a job expression names: 12, 12_3, 12_[1-3,7]. For a
-// whole array these are all its live records.
+// targets finds what a job expression names: 12, 12_3, 12_[1-3,7],
+// 12+1. For a whole array these are all its live records.
 func targets(st *state.State, expr string) ([]scheduler.Target, error) {
+	if leader, offset, ok := strings.Cut(expr, "+"); ok {
+		return componentTarget(st, leader, offset)
+	}
 	num, tasks, isTask := strings.Cut(expr, "_")
 	n, err := strconv.ParseUint(num, 10, 32)
 	if err != nil || n == 0 {
@@ -43,6 +46,20 @@ func targets(st *state.State, expr string) ([]scheduler.Target, error) {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	return taskTargets(st, a, tasks)
+}
+
+// componentTarget finds a component of a heterogeneous job: 12+1.
+func componentTarget(st *state.State, leader, offset string) ([]scheduler.Target, error) {
+	n, err := strconv.ParseUint(leader, 10, 32)
+	k, err2 := strconv.ParseUint(offset, 10, 16)
+	if err != nil || err2 != nil {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	j := st.JobByID(spec.JobID(n + k))
+	if j == nil || j.Het == nil || uint64(j.Het.Offset) != k {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	return []scheduler.Target{{UID: j.UID, Task: spec.NoTask}}, nil
 }
 
 // taskTargets finds the named tasks of an array.
@@ -123,6 +140,11 @@ func newSelection(st *state.State, f *apiv1.JobFilter) (s selection, unknown []s
 		}
 		for _, t := range list {
 			s.only[t] = true
+		}
+		if j := st.Job(list[0].UID); j.Het.Leads() && !strings.Contains(expr, "+") {
+			for _, c := range st.Components(j) {
+				s.only[scheduler.Target{UID: c.UID, Task: spec.NoTask}] = true
+			}
 		}
 	}
 	return s, unknown, nil
