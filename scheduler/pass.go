@@ -435,10 +435,7 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	if r := p.overLimits(l, j); r != nil {
 		return nextLot, r, nil
 	}
-	if r := p.tooLow(l, j); r != nil {
-		return nextMember, r, nil
-	}
-	if r := throttled(p.t.State, j); r != nil {
+	if r := p.alone(l, j); r != nil {
 		return nextMember, r, nil
 	}
 	task := spec.NoTask
@@ -489,6 +486,14 @@ func (p *pass) overLimits(l *lot, j *state.Job) *spec.Reason {
 		return r
 	}
 	return licences(p.t.State, j.Spec)
+}
+
+// alone says what holds this job of a lot up and not the others, or nil.
+func (p *pass) alone(l *lot, j *state.Job) *spec.Reason {
+	if r := p.tooLow(l, j); r != nil {
+		return r
+	}
+	return throttled(p.t.State, j)
 }
 
 // tooLow says that a job's priority is below what a limit asks for, or nil.
