@@ -191,7 +191,7 @@ func (p simulatedGPUs) Assign(now spec.Instant, jobs []daemon.Assignment) error 
 			errs = append(errs, fmt.Errorf("job %d: %w", j.Job, err))
 			load = simulated.LoadOf(j.Job)
 		}
-		list[i] = simulated.Assignment{Job: j.Job, Attempt: j.Attempt, From: j.From, Load: load, UUIDs: j.UUIDs}
+		list[i] = simulated.Assignment{Job: j.Job, Attempt: j.Attempt, From: j.From, Load: load, UUIDs: j.UUIDs, Share: j.Share}
 	}
 	return errors.Join(append(errs, p.SetJobs(now, list))...)
 }
@@ -227,6 +227,9 @@ func (m metrics) SetJobs(jobs []daemon.JobOnNode) {
 			From: j.From, CPUs: j.CPUs, Memory: j.MemoryMiB << 20}
 		for _, g := range j.GPUs {
 			out[i].GPUs = append(out[i].GPUs, telemetry.GPUShare{UUID: g})
+		}
+		for _, p := range j.Shares {
+			out[i].GPUs = append(out[i].GPUs, telemetry.GPUShare{UUID: p.UUID, Share: p.Share})
 		}
 	}
 	m.t.SetJobs(out)

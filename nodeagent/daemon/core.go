@@ -71,6 +71,31 @@ type share struct {
 	Of   int64  `json:"of"`
 }
 
+// whole is all of a device, in thousandths.
+const whole = 1000
+
+// thousandths is the part of the device: of what is shared so coarsely that it
+// would round to nothing, one.
+func (s *share) thousandths() int64 {
+	if s.Of <= 0 || s.N >= s.Of {
+		return whole - 1 // all of what can be shared is a share still
+	}
+	n, of := s.N, s.Of
+	for of > 1<<40 { // so that the product fits
+		n, of = n>>1, of>>1
+	}
+	return max(1, n*whole/of)
+}
+
+// partsOf are shares as metrics show them.
+func partsOf(list []share) []GPUPart {
+	var out []GPUPart
+	for i := range list {
+		out = append(out, GPUPart{UUID: list[i].UUID, Share: int(list[i].thousandths())})
+	}
+	return out
+}
+
 func (r *run) uid() spec.JobUID { return spec.JobUID(r.key.Job) }
 
 // Core is the agent's state. It belongs to one goroutine.
@@ -129,15 +154,18 @@ func (c *Core) SetDevices(list []device.Device) {
 	c.gpus, c.known = true, list
 	c.devices = make(map[string]device.Device, len(list))
 	c.units = make(map[string]unitFacts, len(list))
+	parts := map[string]attrib.Part{}
 	for i := range list {
 		c.units[list[i].UUID] = unitFacts{index: uint32(list[i].Index)}
 		for _, m := range list[i].MIG {
 			c.units[m.UUID] = unitFacts{uint32(list[i].Index), m.Profile}
+			parts[m.UUID] = attrib.Part{Device: list[i].UUID, Slices: m.Slices}
 		}
 		for _, d := range allocatable(&list[i]) {
 			c.devices[d.UUID] = d
 		}
 	}
+	c.book.SetParts(parts)
 	c.cfg.Node.HasGPUs = len(list) > 0
 }
 

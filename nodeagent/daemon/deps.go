@@ -84,6 +84,7 @@ type Assignment struct {
 	From    spec.Instant
 	Load    string // as the job's comment asks for it; may be empty
 	UUIDs   []string
+	Share   int // of each, in thousandths; 0 = all
 }
 
 // Host is the machine.
@@ -134,7 +135,14 @@ type JobOnNode struct {
 	From      spec.Instant
 	CPUs      int
 	MemoryMiB int64
-	GPUs      []string // UUIDs
+	GPUs      []string // UUIDs of those that it holds alone
+	Shares    []GPUPart
+}
+
+// GPUPart is a job's part of a device that others may share.
+type GPUPart struct {
+	UUID  string
+	Share int // thousandths
 }
 
 // JobUsage is what a job has used so far.

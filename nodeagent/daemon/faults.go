@@ -152,6 +152,9 @@ func (c *Core) watchIdle() {
 	}
 	open := map[attrib.Key]bool{}
 	for _, a := range c.book.Accounts() {
+		if a.Share < whole {
+			continue // whose processes they are nobody knows
+		}
 		open[a.Key] = true
 		m := c.faults.idle[a.Key]
 		used := a.Allocated - a.NoProcess

@@ -59,13 +59,19 @@ func (c *Core) accountKey(r *run, gpu string) attrib.Key {
 
 // openAccounts begins to count what a run does with its GPUs.
 func (c *Core) openAccounts(r *run) {
-	if r.from == 0 || len(r.facts.GPUs) == 0 {
+	if r.from == 0 || len(r.facts.GPUs)+len(r.facts.Shares) == 0 {
 		return
 	}
-	for _, gpu := range r.facts.GPUs {
-		if err := c.book.Start(c.accountKey(r, gpu), r.from, 0); err != nil && !errors.Is(err, attrib.ErrRunning) {
+	start := func(gpu string, part int64) {
+		if err := c.book.Start(c.accountKey(r, gpu), r.from, part); err != nil && !errors.Is(err, attrib.ErrRunning) {
 			c.log.Error("GPU time will be missing", "run", r.key.String(), "gpu", gpu, "error", err)
 		}
+	}
+	for _, gpu := range r.facts.GPUs {
+		start(gpu, 0)
+	}
+	for i := range r.facts.Shares {
+		start(r.facts.Shares[i].UUID, r.facts.Shares[i].thousandths())
 	}
 	c.fx.Collect = true
 }
@@ -75,6 +81,9 @@ func (c *Core) accountsOf(r *run) []attrib.Key {
 	var out []attrib.Key
 	for _, gpu := range r.facts.GPUs {
 		out = append(out, c.accountKey(r, gpu))
+	}
+	for i := range r.facts.Shares {
+		out = append(out, c.accountKey(r, r.facts.Shares[i].UUID))
 	}
 	return out
 }
@@ -97,8 +106,8 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 	var out []spec.GPUUsage
 	for _, k := range c.accountsOf(r) {
 		a, err := c.book.End(k, end)
-		if err != nil {
-			continue // the run never began to hold it
+		if err != nil || a.Share < whole {
+			continue // the run never began to hold it, or shared it: what the device did is not what the run did
 		}
 		out = append(out, gpuUsage(&a))
 	}
@@ -130,7 +139,7 @@ func (c *Core) Jobs() []JobOnNode {
 		}
 		f := &r.facts
 		out = append(out, JobOnNode{UID: r.uid(), Attempt: k.Attempt, ID: spec.JobID(f.ID), User: f.User, Account: f.Account, Partition: f.Partition,
-			From: r.from, CPUs: f.CPUs, MemoryMiB: f.MemoryMiB, GPUs: slices.Clone(f.GPUs)})
+			From: r.from, CPUs: f.CPUs, MemoryMiB: f.MemoryMiB, GPUs: slices.Clone(f.GPUs), Shares: partsOf(f.Shares)})
 	}
 	return out
 }
@@ -141,10 +150,15 @@ func (c *Core) Assignments() []Assignment {
 	var out []Assignment
 	for _, k := range c.keys() {
 		r := c.runs[k]
-		if len(r.facts.GPUs) == 0 || r.from == 0 || r.phase != living && r.phase != held && r.phase != measuring {
+		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase != living && r.phase != held && r.phase != measuring {
 			continue
 		}
-		out = append(out, Assignment{Job: r.uid(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
+		if len(r.facts.GPUs) > 0 {
+			out = append(out, Assignment{Job: r.uid(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
+		}
+		for _, p := range partsOf(r.facts.Shares) {
+			out = append(out, Assignment{Job: r.uid(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: []string{p.UUID}, Share: p.Share})
+		}
 	}
 	return out
 }

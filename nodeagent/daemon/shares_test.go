@@ -54,8 +54,19 @@ func TestPartsOfGPUs(t *testing.T) {
 			}
 			b.answer(key(1), plan.Accepted, 0)
 			b.started(key(1))
-			if a := b.core.Assignments(); len(a) > 0 && len(a[0].UUIDs) > 0 {
-				t.Errorf("the device is taken for the job's own: %+v", a)
+			part := map[string]int{"shard": 375, "mps rounds down": 663, "memory": 250}[name]
+			if part == 0 {
+				part = 500
+			}
+			if a := b.core.Assignments(); len(a) != 1 || !slices.Equal(a[0].UUIDs, []string{"GPU-1"}) || a[0].Share != part {
+				t.Errorf("the device is simulated as %+v, want %d thousandths", a, part)
+			}
+			jobs := b.core.Jobs()
+			if len(jobs) != 1 || len(jobs[0].GPUs) != 0 || !slices.Equal(jobs[0].Shares, []GPUPart{{"GPU-1", part}}) {
+				t.Errorf("shown as %+v, want %d thousandths", jobs, part)
+			}
+			if a := b.core.Accounts(); len(a) != 1 || a[0].Share != int64(part) || a[0].GPU != "GPU-1" {
+				t.Errorf("counted as %+v", a)
 			}
 		})
 	}

@@ -28,5 +28,7 @@
 //	  * on (UUID, GPU_I_ID) group_left (slurm_job_id, user, account, partition) muster_gpu_job_info
 //
 // A GPU that several jobs share has no job labels and no muster_gpu_job_info;
-// each job's part is in muster_gpu_job_share_ratio.
+// each job's part is in muster_gpu_job_share_ratio, and what follows from it in
+// muster_job_gpu_attributed_*: by allocation, since no driver tells whose work a
+// shared device does.
 package telemetry

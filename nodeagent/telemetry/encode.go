@@ -226,12 +226,16 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 		labels string
 		a      *attrib.Account
 	}
-	var lines []line
+	var lines, shared []line
 	for i := range s.accounts {
 		a := &s.accounts[i]
 		if j := s.find(jobKey{a.Job, a.Attempt}); j >= 0 {
 			gpu := pairs([]string{"gpu", "gpu_uuid"}, s.index(a.GPU), a.GPU)
-			lines = append(lines, line{s.jobText[j] + "," + gpu, a})
+			if l := (line{s.jobText[j] + "," + gpu, a}); a.Share < 1000 {
+				shared = append(shared, l)
+			} else {
+				lines = append(lines, l)
+			}
 		}
 	}
 	t.family(w, "muster_job_gpu_seconds_total", func(put emit) {
@@ -244,6 +248,23 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 	})
 	t.family(w, "muster_job_gpu_energy_joules_total", func(put emit) {
 		for _, l := range lines {
+			if l.a.EnergySeen > 0 {
+				put(node, l.labels, l.a.EnergyMJ, 3)
+			}
+		}
+	})
+	t.family(w, "muster_job_gpu_attributed_seconds_total", func(put emit) {
+		for _, l := range shared {
+			for _, part := range []struct {
+				state string
+				ns    int64
+			}{{"no_process", l.a.NoProcess}, {"idle", l.a.Idle}, {"busy", l.a.Busy}, {"unobserved", l.a.Unobserved}} {
+				put(node, l.labels+`,state="`+part.state+`"`, part.ns/1000*l.a.Share, 9)
+			}
+		}
+	})
+	t.family(w, "muster_job_gpu_attributed_energy_joules_total", func(put emit) {
+		for _, l := range shared {
 			if l.a.EnergySeen > 0 {
 				put(node, l.labels, l.a.EnergyMJ, 3)
 			}

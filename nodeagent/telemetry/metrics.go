@@ -90,7 +90,11 @@ func jobMetrics() []catalogue.Metric {
 		job("muster_job_gpu_seconds_total", catalogue.Counter, catalogue.Seconds,
 			"Time a GPU was allocated to the job, by what was seen on it: no_process, idle, busy or unobserved.", account, "gpu", "gpu_uuid", "state"),
 		job("muster_job_gpu_energy_joules_total", catalogue.Counter, catalogue.Joules,
-			"Energy the GPU has used for the job, from the device's own counter.", account, "gpu", "gpu_uuid"),
+			"Energy the GPU has used for the job, from the device's own counter; of a MIG instance its compute slices' part of seven of the device's.", account, "gpu", "gpu_uuid"),
+		job("muster_job_gpu_attributed_seconds_total", catalogue.Counter, catalogue.Seconds,
+			"Time a shared GPU was allocated to the job, by what was seen on it, times the job's share: attributed by allocation, since nobody can tell whose work it was.", account, "gpu", "gpu_uuid", "state"),
+		job("muster_job_gpu_attributed_energy_joules_total", catalogue.Counter, catalogue.Joules,
+			"Energy of a shared GPU while it was allocated to the job, times the job's share: attributed by allocation.", account, "gpu", "gpu_uuid"),
 		job("muster_job_gpu_memory_peak_bytes", catalogue.Gauge, catalogue.Bytes, "Most GPU memory in use while the job held the GPU.", account, "gpu", "gpu_uuid"),
 	}
 }

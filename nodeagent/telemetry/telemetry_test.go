@@ -99,9 +99,14 @@ func full(t testing.TB, o telemetry.Options) *world {
 			t.Fatal(err)
 		}
 	}
+	if err := book.Start(attrib.Key{Job: one.UID, Attempt: 1, GPU: w.devices[1].UUID}, start, 500); err != nil {
+		t.Fatal(err)
+	}
 	util, memory, energy, later := int64(900_000), int64(40_000), int64(1_000), int64(16_500)
 	book.Observe(w.devices[0].UUID, attrib.Observation{At: start, EnergyMJ: &energy})
 	book.Observe(w.devices[0].UUID, attrib.Observation{At: at, Processes: 1, Util: &util, MemoryMiB: &memory, EnergyMJ: &later})
+	book.Observe(w.devices[1].UUID, attrib.Observation{At: start, EnergyMJ: &energy})
+	book.Observe(w.devices[1].UUID, attrib.Observation{At: at, Processes: 1, Util: &util, EnergyMJ: &later})
 	w.tel.SetGPUAccounts(book.Accounts())
 	w.tel.SetNode(telemetry.NodeStats{CPUs: 64, UserNS: 1_500_000_000, SystemNS: 2_000_000_000, IdleNS: 3_000_000_000, MemoryBytes: 512 << 30,
 		MemoryAvailable: 500 << 30, LoadCenti: [3]int64{133, 48, 22}, BootTime: start, TmpDiskBytes: 1 << 40, TmpDiskAvailable: 1 << 39})
@@ -566,4 +571,51 @@ func BenchmarkScrape(b *testing.B) {
 			w.collect(b, at)
 		}
 	})
+}
+
+// TestSharesAreAttributed: two jobs that share a device have the device's time
+// and energy by their shares, under names that say so, and the device's own
+// series name nobody.
+func TestSharesAreAttributed(t *testing.T) {
+	tel, err := telemetry.New(telemetry.Options{Cluster: "c", Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := spec.AtUnix(1_800_000_000)
+	tel.SetDevices([]device.Device{{UUID: "GPU-0", Model: "X"}})
+	tel.SetJobs([]telemetry.JobOnNode{{UID: 1, Attempt: 1, ID: 11, User: "a", From: start, GPUs: []telemetry.GPUShare{{UUID: "GPU-0", Share: 250}}},
+		{UID: 2, Attempt: 1, ID: 12, User: "b", From: start, GPUs: []telemetry.GPUShare{{UUID: "GPU-0", Share: 500}}}})
+	book := attrib.NewBook(spec.Hour)
+	for job, part := range map[spec.JobUID]int64{1: 250, 2: 500} {
+		if err := book.Start(attrib.Key{Job: job, Attempt: 1, GPU: "GPU-0"}, start, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	none, some, util := int64(0), int64(8_000_000), int64(900_000)
+	book.Observe("GPU-0", attrib.Observation{At: start, EnergyMJ: &none})
+	book.Observe("GPU-0", attrib.Observation{At: start.Add(100 * spec.Second), Processes: 1, Util: &util, EnergyMJ: &some})
+	tel.SetGPUAccounts(book.Accounts())
+	tel.SetSample(&device.Sample{At: start.Add(100 * spec.Second), Readings: []device.Reading{{UUID: "GPU-0", Values: []device.Value{{Field: device.GPUUtil, N: 90}}}}})
+	var b strings.Builder
+	if _, err := tel.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, want := range []string{
+		`slurm_job_id="11",user="a",account="",partition="",gpu="0",gpu_uuid="GPU-0",state="busy"} 25` + "\n",
+		`slurm_job_id="12",user="b",account="",partition="",gpu="0",gpu_uuid="GPU-0",state="busy"} 50` + "\n",
+		`muster_job_gpu_attributed_energy_joules_total{cluster="c",node="n1",slurm_job_id="11",user="a",account="",partition="",gpu="0",gpu_uuid="GPU-0"} 2000` + "\n",
+		`slurm_job_id="12",user="b",account="",partition="",gpu="0",gpu_uuid="GPU-0"} 4000` + "\n",
+		`GPU_I_ID="",slurm_job_id="",user="",account="",partition=""} 90` + "\n",
+		`slurm_job_id="11",user="a",account="",partition=""} 0.25` + "\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	for _, no := range []string{"muster_job_gpu_seconds_total{", "muster_job_gpu_energy_joules_total{", "muster_job_gpu_memory_peak_bytes{", "muster_gpu_job_info{"} {
+		if strings.Contains(text, no) {
+			t.Errorf("%s is there for a shared device", no)
+		}
+	}
 }

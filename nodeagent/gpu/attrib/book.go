@@ -27,8 +27,9 @@ type gpuState struct {
 
 // Book is the set of open accounts of a node. It belongs to one goroutine.
 type Book struct {
-	gap  spec.Span
-	gpus []*gpuState // by UUID
+	parts map[string]Part // MIG instances, by UUID
+	gap   spec.Span
+	gpus  []*gpuState // by UUID
 }
 
 // NewBook makes an empty book. Readings further apart than gap leave the time

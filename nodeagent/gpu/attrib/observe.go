@@ -22,8 +22,40 @@ func (b *Book) ObserveSample(s *device.Sample, processes []device.Process, liste
 			}
 		}
 		fill(&o, r)
+		if part, ok := b.parts[r.UUID]; ok && o.EnergyMJ == nil {
+			o.EnergyMJ = part.energy(s)
+		}
 		b.Observe(r.UUID, o)
 	}
+}
+
+// Part says what a MIG instance is of its device.
+type Part struct {
+	Device string
+	Slices int // compute slices
+}
+
+// slicesOfDevice is how many compute slices a device has.
+const slicesOfDevice = 7
+
+// SetParts says which instances there are. No counter tells what an instance
+// draws: it has the device's energy by its compute slices out of seven, so that
+// the instances together never have more than the device, and what an unused
+// slice draws is nobody's.
+func (b *Book) SetParts(parts map[string]Part) { b.parts = parts }
+
+// energy is the part of the device's counter; nil where it is not known.
+func (p Part) energy(s *device.Sample) *int64 {
+	r := s.Find(p.Device)
+	if r == nil || r.Lost || p.Slices <= 0 || p.Slices > slicesOfDevice {
+		return nil
+	}
+	n, ok := r.Get(device.TotalEnergy)
+	if !ok {
+		return nil
+	}
+	n = n/slicesOfDevice*int64(p.Slices) + n%slicesOfDevice*int64(p.Slices)/slicesOfDevice
+	return &n
 }
 
 // fill takes the figures of a reading. Utilisation is the driver's where it

@@ -69,3 +69,30 @@ func TestObserveSimulatedJobs(t *testing.T) {
 		}
 	}
 }
+
+// TestEnergyOfInstances: an instance has the device's energy by its slices, in
+// whole millijoules, never more together than the device.
+func TestEnergyOfInstances(t *testing.T) {
+	b := attrib.NewBook(spec.Minute)
+	b.SetParts(map[string]attrib.Part{"MIG-a": {"GPU-0", 3}, "MIG-b": {"GPU-0", 4}, "MIG-c": {"GPU-9", 1}})
+	at := spec.AtUnix(1_800_000_000)
+	for i, uuid := range []string{"MIG-a", "MIG-b", "MIG-c"} {
+		if err := b.Start(attrib.Key{Job: spec.JobUID(i + 1), Attempt: 1, GPU: uuid}, at, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range int64(101) {
+		s := &device.Sample{At: at.Add(spec.Span(i) * spec.Second), Readings: []device.Reading{{UUID: "GPU-0", Values: []device.Value{{Field: device.TotalEnergy, N: 1_000_003 + i*701}}},
+			{UUID: "MIG-a"}, {UUID: "MIG-b"}, {UUID: "MIG-c"}}}
+		b.ObserveSample(s, nil, true)
+	}
+	got := map[string]int64{}
+	for _, a := range b.Accounts() {
+		if got[a.GPU] = a.EnergyMJ; (a.EnergySeen > 0) != (a.GPU != "MIG-c") {
+			t.Errorf("%s: energy was seen for %d", a.GPU, a.EnergySeen)
+		}
+	}
+	if whole := int64(70_100); got["MIG-a"] < whole*3/7-1 || got["MIG-b"] < whole*4/7-1 || got["MIG-a"]+got["MIG-b"] > whole {
+		t.Errorf("%v of %d", got, whole)
+	}
+}
