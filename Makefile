@@ -24,7 +24,7 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e chaos bench-peer \
+.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-peer \
 	lab-up lab-demo lab-drain lab-evidence lab-down test-gpu clean engine vet gofmt fresh
 
 help: ## show this list
@@ -64,7 +64,7 @@ generate: ## write generated code and pages: api/*.pb.go, docs/*.md, default.yam
 	$(GO) run ./docs/gen
 
 golden: ## rewrite golden files and transcripts with what the code does now (the diff is the review)
-	grep -rl --include='*_test.go' UPDATE_GOLDEN . | xargs -r -n1 dirname | sort -u | UPDATE_GOLDEN=1 xargs -r $(GO) test -count=1
+	grep -rl --include='*_test.go' UPDATE_GOLDEN . | grep -v '^./test/grafana/' | xargs -r -n1 dirname | sort -u | UPDATE_GOLDEN=1 xargs -r $(GO) test -count=1
 	grep -rl --include='*_test.go' cockroachdb/datadriven . | xargs -r -n1 dirname | sort -u | xargs -r -n1 -I{} $(GO) test -count=1 {} -rewrite
 
 fuzz: ## run each fuzz target for FUZZTIME (default 10s)
@@ -92,6 +92,9 @@ engine:
 
 e2e: build engine ## test the real programs together
 	$(GO) test -count=1 -timeout 30m ./test/...
+
+grafana: ## hold the dashboards to Grafana's own library and types (needs npm for the second)
+	test/grafana/check.sh
 
 chaos: build engine ## kill -9 every process KILLS times under load and count what was lost (KILLS=50)
 	KILLS=$(KILLS) deploy/lab/chaos.sh

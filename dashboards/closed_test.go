@@ -1,7 +1,10 @@
 package dashboards_test
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -242,6 +245,62 @@ func TestEveryPanelHasAMove(t *testing.T) {
 	}
 }
 
+// TestExpandAsGrafana: the built-in variables become what Grafana's own
+// library made of them, which test/grafana has on record.
+func TestExpandAsGrafana(t *testing.T) {
+	data, err := os.ReadFile("testdata/promlib.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := map[string]bool{}
+	for d := json.NewDecoder(bytes.NewReader(data)); d.More(); {
+		var a struct {
+			Range, Scrape, Step, Expr, Out string
+			Points                         int64
+		}
+		if err := d.Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		recorded[a.Expr] = true
+		s := dashboards.Scope{Vars: scope.Vars, To: scope.To, From: scope.To.Add(-span(t, a.Range)), Step: span(t, a.Step), Scrape: span(t, a.Scrape)}
+		ours, err := s.Expand(dashboards.Query{Expr: a.Expr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := s.Expand(dashboards.Query{Expr: a.Out}) // only the choices at the top are left, which Grafana's pages fill in
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := parsed(t, ours), parsed(t, theirs); got != want {
+			t.Errorf("over %s with %d points\ngot  %s\nwant %s", a.Range, a.Points, got, want)
+		}
+	}
+	queries(t, func(t *testing.T, _ dashboards.Board, _ dashboards.Panel, q dashboards.Query) {
+		if q.Lang != dashboards.SQL && strings.Contains(q.Expr, "$__") && !recorded[q.Expr] {
+			t.Errorf("Grafana's library was not asked about %s: run make grafana UPDATE_GOLDEN=1", q.Expr)
+		}
+	})
+}
+
+func span(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// parsed writes an expression in the one way in which PromQL prints it.
+func parsed(t *testing.T, text string) string {
+	t.Helper()
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+	if err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return expr.String()
+}
+
 // TestExpand: label values mean themselves, whatever is in them, and the
 // macros become what the data sources make of them.
 func TestExpand(t *testing.T) {
@@ -253,7 +312,7 @@ func TestExpand(t *testing.T) {
 		{dashboards.PromQL, `x{user=~"$user"}`, `x{user=~"(o'brien|a\"b)"}`},
 		{dashboards.PromQL, `x{one=~"$one"}`, `x{one=~"a\\.b\n` + "\U0001F600" + `"}`},
 		{dashboards.PromQL, `x{all=~"$all"}`, `x{all=~".*"}`},
-		{dashboards.PromQL, `rate(x[$__rate_interval]) + increase(x[$__range]) + y[$__interval]`, `rate(x[120s]) + increase(x[3600s]) + y[30s]`},
+		{dashboards.PromQL, `rate(x[$__rate_interval]) + increase(x[$__range]) + y[$__interval]`, `rate(x[60s]) + increase(x[3600s]) + y[30s]`},
 		{dashboards.SQL, `user IN (${user:singlequote})`, `user IN ('o\'brien','a"b')`},
 		{dashboards.SQL, `$__conditionalAll(user IN (${user:singlequote}), $user)`, `user IN ('o\'brien','a"b')`},
 		{dashboards.SQL, `$__conditionalAll(a IN (${all:singlequote}), $all)`, `1 = 1`},

@@ -13,11 +13,18 @@ type Scope struct {
 	Vars     map[string][]string
 	From, To time.Time
 	Step     time.Duration // distance of two points; 0: a minute
+	Scrape   time.Duration // scrape interval that the data source is set to; 0: 15 seconds, as Grafana has it
 }
 
-// rate is the window of rate() and increase(): Grafana takes at least four
-// scrapes.
-func (s Scope) rate() time.Duration { return max(4*15*time.Second, 4*s.step()) }
+// rate is the window of rate() and increase(): a step and a scrape, so that
+// no point misses a sample between two windows, and at least four scrapes.
+func (s Scope) rate() time.Duration {
+	scrape := s.Scrape
+	if scrape <= 0 {
+		scrape = 15 * time.Second
+	}
+	return max(s.step()+scrape, 4*scrape)
+}
 
 func (s Scope) step() time.Duration {
 	if s.Step <= 0 {

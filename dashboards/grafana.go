@@ -68,7 +68,11 @@ func (b Board) Grafana() (dashboard.Dashboard, error) {
 			d.WithPanel(p.grafana(id))
 		}
 	}
-	return d.Build()
+	out, err := d.Build()
+	for i := range out.Templating.List {
+		out.Templating.List[i].Auto, out.Templating.List[i].AutoMin, out.Templating.List[i].AutoCount = nil, nil, nil // of variables of another kind; Grafana's types do not know them here
+	}
+	return out, err
 }
 
 func orText(s, otherwise string) string {
@@ -81,7 +85,7 @@ func orText(s, otherwise string) string {
 // grafana renders a variable. "All" is everything, also where there is
 // nothing: a variable without values must not empty the dashboard.
 func (v Var) grafana() *dashboard.QueryVariableBuilder {
-	q := dashboard.NewQueryVariableBuilder(v.Name).Label(v.Label).Query(dashboard.StringOrMap{String: ptr(v.Query)}).Definition(v.Query).
+	q := dashboard.NewQueryVariableBuilder(v.Name).Label(v.Label).Query(dashboard.StringOrMap{String: ptr(v.Query)}).
 		Datasource(source(promType, promVar)).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).AllowCustomValue(true)
 	if v.Multi {
 		all := dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}
@@ -201,7 +205,7 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 	switch p.Kind {
 	case Stat:
 		o := stat.NewOptions()
-		o.GraphMode, o.ColorMode, o.ReduceOptions = common.BigValueGraphModeNone, common.BigValueColorModeValue, last
+		o.GraphMode, o.ColorMode, o.ReduceOptions, o.Orientation = common.BigValueGraphModeNone, common.BigValueColorModeValue, last, common.VizOrientationAuto
 		b.Type("stat").Options(o)
 	case Bars:
 		o := bargauge.NewOptions()
