@@ -17,7 +17,7 @@ func reportCommand() *command {
 	return &command{
 		name: "report", mixed: true,
 		summary: "tell how well a job, a user, an account or the site used what it held, and what to change",
-		usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] budget", "[OPTIONS] chargeback"},
+		usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] fairshare"},
 		about: `A job's report shows CPU, memory and GPUs node by node, energy, cost, and why it waited. Advice rests on the newest
 20 runs of the same name by the same user, and says on how many; what it would save is the wait of others' runs that
 asked for no more, where there are ten of them. What was not measured is said to be so, never shown as zero.
@@ -26,6 +26,8 @@ waste lists runs whose peak memory stayed below a part of what they held, on eve
 sacct's text: MaxRSS stands on step rows and ReqMem on the job's, in units of their own (K, M, G), so that
 awk '$3 != 0 && ($3/$2) < 0.5' compares 900K with 1G as 900 with 1.
 
+fairshare shows day by day what part of the shares and of the (decayed) use each association had, and its factor.
+
 chargeback's lines add up to the whole, to the last digit: costs are rounded by the largest remainder.`,
 		options: []opt.Option{
 			{Long: "window", Short: "w", Arg: "1d|7d|30d", Help: "how far back, 30d without the option"},
@@ -33,13 +35,13 @@ chargeback's lines add up to the whole, to the last digit: costs are rounded by 
 			{Long: "end", Short: "E", Arg: "TIME", Help: "the window's end, now without the option"},
 			{Long: "memory-below", Arg: "PERCENT", Help: "waste: the part that a peak stayed below, 50% without the option"},
 			{Long: "lines", Short: "l", Arg: "N", Help: "lines of a table, 20 without the option"},
-			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, budget and chargeback: only these accounts"},
-			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste and chargeback: only these users"},
+			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, budget, chargeback and fairshare: only these accounts"},
+			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste, chargeback and fairshare: only these users"},
 			{Long: "clusters", Short: "M", Arg: "NAME", Help: "this cluster, or one that was imported"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "html", Help: "print a page for a browser"},
-			{Long: "csv", Help: "waste, budget and chargeback: print CSV"},
+			{Long: "csv", Help: "waste, budget, chargeback and fairshare: print CSV"},
 			{Long: "mail", Arg: "ADDRESS,...", Help: "send it there instead of printing it, as text and HTML; run it from cron for a schedule"},
 			{Long: "from", Arg: "ADDRESS", Help: "the sender of mail, muster@HOST without the option"},
 			{Long: "smtp", Arg: "HOST:PORT", Help: "send mail there; without the option sendmail does"},
@@ -72,10 +74,10 @@ func runReport(c *call) error {
 	if len(c.args) > 0 {
 		what = c.args[0]
 	}
-	takes := map[string][2]int{"user": {0, 1}, "account": {1, 1}, "site": {}, "waste": {}, "budget": {}, "chargeback": {}}
+	takes := map[string][2]int{"user": {0, 1}, "account": {1, 1}, "site": {}, "waste": {}, "budget": {}, "chargeback": {}, "fairshare": {}}
 	n, known := takes[what]
 	if known && (len(c.args)-1 < n[0] || len(c.args)-1 > n[1]) || !known && (len(c.args) != 1 || !validJob(what)) {
-		return &opt.UsageError{Command: "muster report", Text: "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, budget or chargeback"}
+		return &opt.UsageError{Command: "muster report", Text: "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, budget, chargeback or fairshare"}
 	}
 	var err error
 	switch what {
@@ -94,7 +96,9 @@ func runReport(c *call) error {
 	case "budget":
 		err = r.budget()
 	case "chargeback":
-		err = r.chargeback()
+		err = r.plainTable("chargeback", "Bill, "+r.span(), 2, "Nothing ran.")
+	case "fairshare":
+		err = r.plainTable("fairshare", "Fair share by day (UTC), "+r.span(), 3, "Nothing was noted: the controller notes shares once an hour while jobs run (PriorityType=priority/multifactor).")
 	default:
 		err = r.job(what)
 	}
@@ -161,7 +165,7 @@ func (r *reporting) print() error {
 		return r.structured(r.opts.On("json"), r.tree)
 	case r.opts.On("csv"):
 		if r.table == nil {
-			return r.errorf("--csv is for waste, budget and chargeback; --json prints this report as data")
+			return r.errorf("--csv is for waste, budget, chargeback and fairshare; --json prints this report as data")
 		}
 		text, err := csvText(r.table)
 		if err != nil {
@@ -369,18 +373,19 @@ func (r *reporting) budget() error {
 	return nil
 }
 
-func (r *reporting) chargeback() error {
-	rep, err := r.report("chargeback", "", nil)
+// plainTable is a report that is one table, as the service gives it.
+func (r *reporting) plainTable(name, title string, texts int, none string) error {
+	rep, err := r.report(name, "", nil)
 	if err != nil {
 		return err
 	}
 	r.table, r.tree = rep, reportTree(rep)
-	r.page.title = "Bill, " + r.span()
+	r.page.title = title
 	head := make([]string, len(rep.GetColumns()))
 	for i, col := range rep.GetColumns() {
 		head[i] = col.GetName()
 	}
-	p := part{head: head, texts: 2, none: "Nothing ran."}
+	p := part{head: head, texts: texts, none: none}
 	for _, row := range rep.GetRows() {
 		line := make([]string, len(head))
 		for i, cell := range row.GetCells() {

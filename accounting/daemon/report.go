@@ -64,6 +64,8 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.efficiency(ctx)
 	case "waste":
 		err = r.waste(ctx)
+	case "fairshare":
+		err = r.fairshare(ctx)
 	case "budget":
 		err = r.budget(ctx)
 	case "chargeback":
@@ -82,7 +84,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 func Reports() []string {
 	return []string{"cluster AccountUtilizationByQOS", "cluster AccountUtilizationByUser", "cluster UserUtilizationByAccount",
 		"cluster UserUtilizationByWckey", "cluster Utilization", "cluster WCKeyUtilizationByUser", "job SizesByAccount",
-		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "budget", "chargeback"}
+		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "budget", "chargeback", "fairshare"}
 }
 
 // report is one report being made.

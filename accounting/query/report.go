@@ -188,6 +188,28 @@ func Reservations(s Scope) Query {
 		" AND kind IN ('ReservationPut', 'ReservationRemoved')\nORDER BY seq")
 }
 
+// Fairshares asks how each user's association stood at the end of each day
+// (UTC) of the window: day, account, user, its part of all shares, its part of
+// all use, its factor; by association and day.
+func (r *Report) Fairshares(s Scope) Query {
+	b := begin(s)
+	r.bounds(b)
+	only := ""
+	for _, f := range [...]struct {
+		column, name string
+		list         []string
+	}{{"a.account", "accounts", r.Accounts}, {"a.user", "users", r.Users}} {
+		if len(f.list) > 0 {
+			only += " AND " + f.column + " IN " + b.bind(f.name, "Array(String)", f.list)
+		}
+	}
+	return b.query("SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
+		"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.table("events") +
+		" WHERE " + stored + " AND kind = 'SharesNoted' AND at >= " + windowFrom + " AND at < " + windowTo + ") AS s\n" +
+		"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + stored + " GROUP BY id) AS a ON n.1 = a.id\n" +
+		"WHERE a.user != ''" + only + "\nGROUP BY day, n.1, account, user\nORDER BY account, user, n.1, day")
+}
+
 // InReservation asks how much the runs in a reservation used within the
 // report's window: amount times microseconds (Int128).
 func (r *Report) InReservation(s Scope, name string) (Query, error) {
