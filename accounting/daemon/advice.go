@@ -44,12 +44,15 @@ type proposal struct {
 
 // Advise answers muster report user.
 func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.AdviceReply, error) {
-	if s.D.private(ctx, privateJobs) && q.GetUser() != s.D.caller(ctx).User {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "PrivateData=jobs: the jobs of others are theirs")
-	}
 	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
 		return nil, s.D.away(err)
+	}
+	switch private, err := s.D.private(ctx, scope, privateJobs); {
+	case err != nil:
+		return nil, s.D.away(err)
+	case private && q.GetUser() != s.D.caller(ctx).User:
+		return nil, spec.Refuse(spec.CodeAccessDenied, "PrivateData=jobs: the jobs of others are theirs")
 	}
 	names := int(q.GetNames())
 	if names == 0 {

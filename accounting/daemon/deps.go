@@ -110,6 +110,8 @@ type Config struct {
 	// Private tells what PrivateData keeps from the caller of a service; nil =
 	// nothing.
 	Private func(ctx context.Context) []string
+	// Operators: Private does not know who is an operator; the store does.
+	Operators bool
 
 	// MayPut refuses a caller who is not the agent of a node; nil = everyone may.
 	MayPut func(ctx context.Context, node string) error

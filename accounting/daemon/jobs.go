@@ -43,7 +43,7 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 	if err != nil {
 		return s.D.away(err)
 	}
-	ask, err := s.ask(ctx, q, scope.Now)
+	ask, err := s.ask(ctx, q, scope)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,8 @@ func (d *Daemon) name() string {
 }
 
 // ask reads the query of the API.
-func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, now spec.Instant) (*query.Acct, error) {
+func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, scope query.Scope) (*query.Acct, error) {
+	now := scope.Now
 	loc, err := zone(q.GetZone())
 	if err != nil {
 		return nil, err
@@ -109,7 +110,9 @@ func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, now spec.Instant) 
 	if who := s.D.caller(ctx); !q.GetAllUsers() && len(a.Users) == 0 && len(a.Jobs) == 0 && !who.Admin {
 		a.Users = []string{who.User}
 	}
-	s.D.own(ctx, a)
+	if err := s.D.own(ctx, scope, a); err != nil {
+		return nil, s.D.away(err)
+	}
 	a.Window(now, midnight(now, loc, 0))
 	return a, nil
 }

@@ -14,27 +14,43 @@ const (
 	privateUsage = "usage"
 )
 
-func (d *Daemon) private(ctx context.Context, what string) bool {
-	return d.cfg.Private != nil && slices.Contains(d.cfg.Private(ctx), what)
+// private tells whether what a site keeps private is kept from the caller. Where
+// the controller is another process, the store tells who is an operator.
+func (d *Daemon) private(ctx context.Context, scope query.Scope, what string) (bool, error) {
+	if d.cfg.Private == nil || !slices.Contains(d.cfg.Private(ctx), what) {
+		return false, nil
+	}
+	who := d.caller(ctx)
+	if !d.cfg.Operators || who.User == "" {
+		return true, nil
+	}
+	level, _ := query.Standing(scope, who.User)
+	operator, err := d.operator(ctx, level)
+	return !operator, err
 }
 
 // own restricts a question to the caller's own jobs where jobs are private.
 // One about others then has no answer.
-func (d *Daemon) own(ctx context.Context, a *query.Acct) {
-	if !d.private(ctx, privateJobs) {
-		return
+func (d *Daemon) own(ctx context.Context, scope query.Scope, a *query.Acct) error {
+	if private, err := d.private(ctx, scope, privateJobs); err != nil || !private {
+		return err
 	}
 	who := d.caller(ctx).User
 	if len(a.Users) > 0 && !slices.Contains(a.Users, who) {
 		who = "" // nobody's name
 	}
 	a.Users = []string{who}
+	return nil
 }
 
 // mayReport refuses reports, which are over everybody's use, where use is
 // private.
-func (d *Daemon) mayReport(ctx context.Context) error {
-	if d.private(ctx, privateUsage) {
+func (d *Daemon) mayReport(ctx context.Context, scope query.Scope) error {
+	private, err := d.private(ctx, scope, privateUsage)
+	if err != nil {
+		return d.away(err)
+	}
+	if private {
 		return spec.Refuse(spec.CodeAccessDenied, "PrivateData=usage: reports are over the use of all, and only operators see them; sacct shows your own jobs")
 	}
 	return nil

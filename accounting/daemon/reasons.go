@@ -23,7 +23,9 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 		return nil, s.D.away(err)
 	}
 	ask := &query.Acct{Jobs: []query.JobRef{ref}, Allocations: true, Duplicates: true}
-	s.D.own(ctx, ask)
+	if err := s.D.own(ctx, scope, ask); err != nil {
+		return nil, s.D.away(err)
+	}
 	ask.Window(scope.Now, scope.Now)
 	// Every run, also an array's record that stands no longer for the task that
 	// was named.

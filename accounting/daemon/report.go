@@ -21,12 +21,12 @@ import (
 // node-seconds. Column kinds: text, int, float; the unit says of what.
 func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.ReportReply, error) {
 	name := strings.Join(strings.Fields(strings.ToLower(q.GetReport())), " ")
-	if err := s.D.mayReport(ctx); err != nil {
-		return nil, err
-	}
 	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
 		return nil, s.D.away(err)
+	}
+	if err := s.D.mayReport(ctx, scope); err != nil {
+		return nil, err
 	}
 	r, err := s.newReport(q, scope, slices.Contains([]string{"kpi", "budget", "efficiency", "waste"}, name))
 	if err != nil {

@@ -24,7 +24,7 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 	if err != nil {
 		return nil, s.D.away(err)
 	}
-	ask, err := s.ask(ctx, &apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true}, scope.Now)
+	ask, err := s.ask(ctx, &apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true}, scope)
 	if err != nil {
 		return nil, err
 	}

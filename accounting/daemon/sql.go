@@ -121,15 +121,8 @@ func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, e
 		return v, spec.Refuse(spec.CodeAccessDenied, "only users may ask")
 	}
 	level, accounts := query.Standing(scope, v.User)
-	err := d.cfg.Store.Query(ctx, level, func(scan func(...any) error) error {
-		var kind, level string
-		if err := scan(&kind, &level); err != nil {
-			return err
-		}
-		v.Admin = kind == "UserPut" && (level == "Administrator" || level == "Operator")
-		return nil
-	})
-	if err != nil || v.Admin {
+	var err error
+	if v.Admin, err = d.operator(ctx, level); err != nil || v.Admin {
 		return v, err
 	}
 	parents, heads := map[string]string{}, map[string]bool{}
@@ -154,6 +147,20 @@ func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, e
 	}
 	slices.Sort(v.Accounts)
 	return v, err
+}
+
+// operator tells whether a user is an administrator or an operator; level asks
+// for what the newest event says of him.
+func (d *Daemon) operator(ctx context.Context, level query.Query) (yes bool, err error) {
+	err = d.cfg.Store.Query(ctx, level, func(scan func(...any) error) error {
+		var kind, level string
+		if err := scan(&kind, &level); err != nil {
+			return err
+		}
+		yes = kind == "UserPut" && (level == "Administrator" || level == "Operator")
+		return nil
+	})
+	return yes, err
 }
 
 // sqlError words what the engine has against a question.

@@ -225,3 +225,35 @@ func TestSQLExplain(t *testing.T) {
 		t.Error("a report that is none is explained")
 	}
 }
+
+// TestPrivateToOperators: accounting in a process of its own learns from the
+// store who is an operator, and who is one no more.
+func TestPrivateToOperators(t *testing.T) {
+	s := newSQLRig(t)
+	s.cfg.Private, s.cfg.Operators = func(context.Context) []string { return []string{"jobs", "usage"} }, true
+	s.stop()
+	s.start()
+	s.stored(1)
+	for who, all := range map[string]bool{"dora": true, "eve": false, "alice": false, "nobody": false, "": false} {
+		s.who = daemon.Caller{User: who}
+		rep, err := s.Service().Jobs(t.Context(), &apiv1.AcctQuery{AllUsers: true, AllocationsOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		switch {
+		case all:
+			want = 4
+		case who == "alice":
+			want = 1
+		}
+		_, denied := s.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "user top", Start: t0 * int64(spec.Second), End: (t0 + 86400) * int64(spec.Second)})
+		if len(rep.GetRows()) != want || (denied == nil) != all {
+			t.Errorf("%q sees %d jobs, want %d; a report: %v", who, len(rep.GetRows()), want, denied)
+		}
+		why, err := s.Service().Reasons(t.Context(), &apiv1.ReasonsQuery{Job: "2"})
+		if err != nil || (why.GetRun() != nil) != all {
+			t.Errorf("the reasons of bob's job for %q: %v, %v", who, why.GetRun(), err)
+		}
+	}
+}

@@ -79,8 +79,8 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Codec: codec, Clock: clockAdapter{clock.NewSystem()}, Log: s.log,
 		Identity: from.identity,
 		Content:  from.content,
-		Private:  from.private,
-		Confirm:  from.confirm,
+		Private:  from.private, Operators: !s.has("controller"),
+		Confirm: from.confirm,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || c.UID == 0}

@@ -263,8 +263,8 @@ func (c remoteCursor) Next(context.Context) (acctd.Entry, error) {
 	}
 }
 
-// private is PrivateData for a caller. Who is an operator only the controller
-// knows: here the owner of the cluster and root see everything.
+// private is PrivateData for a caller. The owner of the cluster and root see
+// everything; who else is an operator, the store tells.
 func (l *remoteLedger) private(ctx context.Context) []string {
 	if who := l.who(ctx); who.Admin || (who.UID == 0 && who.User != "") {
 		return nil
