@@ -11,16 +11,23 @@ import (
 func accountingCommand() *command {
 	return &command{
 		name: "accounting", mixed: true, summary: "take care of the accounting store",
-		usage: []string{"[OPTIONS] verify|doctor", "[OPTIONS] backup|restore NAME"},
+		usage: []string{"[OPTIONS] verify|doctor", "[OPTIONS] backup|restore NAME", "[OPTIONS] archive|purge|discard|unarchive MONTH"},
 		about: `For administrators. verify counts the whole ledger again and compares every total with the store. doctor looks at the engine, the
 schema, the disk and how far the ingest is. backup copies the store into the engine's folder of backups, the position first, so that it can
 be made while jobs run; restore replaces the store by the copy, and what happened since is counted again from the ledger.
+archive writes a month (2026-03, in UTC) of runs, steps, their nodes and devices, reasons and events to Parquet files below
+accounting.archive. purge deletes a month that is archived as it is now; discard deletes it without an archive. A record of what went, with
+its sums, stays, so that verify still compares everything, and reports over whole days stay the same. unarchive reads a month back.
 The exit code is 3 where something is wrong.`,
 		verbs: []verb{
 			{"accounting", "verify", "count the ledger again and compare with the store"},
 			{"accounting", "doctor", "look for what is wrong"},
 			{"accounting", "backup", "copy the store under a name"},
 			{"accounting", "restore", "replace the store by a backup"},
+			{"accounting", "archive", "write a month to Parquet files"},
+			{"accounting", "purge", "delete a month that is archived"},
+			{"accounting", "discard", "delete a month"},
+			{"accounting", "unarchive", "read an archived month back"},
 		},
 		options: []opt.Option{
 			{Long: "json", Help: "print JSON"},
@@ -38,11 +45,11 @@ func runAccounting(c *call) error {
 	req := &apiv1.MaintainRequest{}
 	verb := ""
 	if len(c.args) > 0 {
-		verb = pickPrefix([]string{"verify", "doctor", "backup", "restore"}, c.args[0])
+		verb = pickPrefix([]string{"verify", "doctor", "backup", "restore", "archive", "purge", "discard", "unarchive"}, c.args[0])
 	}
-	named := verb == "backup" || verb == "restore"
+	named := verb != "verify" && verb != "doctor"
 	if verb == "" || len(c.args) > 2 || named != (len(c.args) == 2) {
-		return &opt.UsageError{Command: "muster accounting", Text: "one of verify, doctor, backup NAME and restore NAME is to be named"}
+		return &opt.UsageError{Command: "muster accounting", Text: "one of verify, doctor, backup NAME, restore NAME, archive MONTH, purge MONTH, discard MONTH and unarchive MONTH is to be named"}
 	}
 	req.Verb = verb
 	if named {

@@ -70,6 +70,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}()
 	go func() { defer wg.Done(); d.refresh(ctx) }()
 	go func() { defer wg.Done(); d.keepSamples(ctx) }()
+	if len(d.cfg.Retention) > 0 {
+		wg.Add(1)
+		go func() { defer wg.Done(); d.retain(ctx) }()
+	}
 	wg.Wait()
 	return nil
 }

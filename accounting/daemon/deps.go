@@ -59,6 +59,12 @@ type Store interface {
 	// while nobody writes.
 	Backup(ctx context.Context, name string) error
 	Restore(ctx context.Context, name string) error
+	// Archive writes a month to files below a folder; Purge deletes a month, with
+	// a record of what went, and with a folder only what is archived there;
+	// Unarchive brings it back.
+	Archive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
+	Purge(ctx context.Context, s query.Scope, m query.Month, root string, tables ...string) ([]query.Finding, error)
+	Unarchive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
 	// Examine looks for what is wrong with the store itself.
 	Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, error)
 	Database() string
@@ -119,6 +125,13 @@ type Config struct {
 	// how long those that come wait for others; 5 s.
 	SampleKeep, SampleInterval spec.Span
 
+	// Archive is the folder of archives; "" = there are none.
+	Archive string
+	// Retention is how long rows of the tables of query.AgedTables are kept; a
+	// table that is not named keeps them for ever. Months go as a whole.
+	Retention   map[string]spec.Span
+	RetainEvery spec.Span // how often is looked for what is too old; 1 h
+
 	// Rates turn use into money and carbon.
 	Rates kpi.Rates
 
@@ -154,6 +167,9 @@ func (c Config) complete() Config {
 	}
 	if c.ReadWait <= 0 {
 		c.ReadWait = 2 * spec.Second
+	}
+	if c.RetainEvery <= 0 {
+		c.RetainEvery = spec.Hour
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

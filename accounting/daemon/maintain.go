@@ -32,8 +32,10 @@ func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_
 		if err = s.D.restore(ctx, req.GetName()); err == nil {
 			found = []query.Finding{{Name: "restore", Detail: "the store is that of backup " + req.GetName() + "; what happened since is counted again from the ledger"}}
 		}
+	case "archive", "purge", "discard", "unarchive":
+		found, err = s.D.months(ctx, req.GetVerb(), req.GetName())
 	default:
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no %q: it is one of verify, doctor, backup, restore", req.GetVerb()))
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no %q: it is one of verify, doctor, backup, restore, archive, purge, discard, unarchive", req.GetVerb()))
 	}
 	if err != nil {
 		return s.D.away(err)
@@ -44,6 +46,101 @@ func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_
 		}
 	}
 	return nil
+}
+
+// months archives a month, purges it (discard: also without an archive), or
+// brings it back.
+func (d *Daemon) months(ctx context.Context, verb, month string) (found []query.Finding, err error) {
+	m, err := query.ParseMonth(month)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	root := d.cfg.Archive
+	if root == "" && verb != "discard" {
+		return nil, spec.Refuse(spec.CodeBadRequest, "accounting.archive names no folder for archives")
+	}
+	scope, _, err := d.scope(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	d.careMu.Lock()
+	defer d.careMu.Unlock()
+	switch verb {
+	case "archive":
+		found, err = d.cfg.Store.Archive(ctx, scope, m, root)
+	case "purge":
+		found, err = d.cfg.Store.Purge(ctx, scope, m, root)
+	case "discard":
+		found, err = d.cfg.Store.Purge(ctx, scope, m, "")
+	case "unarchive":
+		found, err = d.cfg.Store.Unarchive(ctx, scope, m, root)
+	}
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%s of %s: %v", verb, m, err))
+	}
+	if len(found) == 0 {
+		found = []query.Finding{{Name: verb, Detail: "there is nothing of " + m.String()}}
+	}
+	return found, nil
+}
+
+// retain purges months that are older than they are kept, in each table as its
+// retention says; with a folder for archives they are archived first.
+func (d *Daemon) retain(ctx context.Context) {
+	for d.sleep(ctx, d.cfg.RetainEvery) {
+		if err := d.retainOnce(ctx); err != nil && ctx.Err() == nil {
+			d.cfg.Log.Warn("what is too old could not be purged", "error", err)
+		}
+	}
+}
+
+func (d *Daemon) retainOnce(ctx context.Context) error {
+	scope, _, err := d.scope(ctx, 0)
+	if err != nil || scope.Seq == 0 {
+		return err
+	}
+	d.careMu.Lock()
+	defer d.careMu.Unlock()
+	for _, a := range query.AgedTables() {
+		keep, ok := d.cfg.Retention[a.Name]
+		if !ok || keep == spec.Infinite {
+			continue
+		}
+		oldest := scope
+		oldest.Seq = min(scope.Seq, scope.Rolled.Seq)
+		var rows uint64
+		var first int64
+		err := d.cfg.Store.Query(ctx, a.OldestMonth(oldest), func(scan func(...any) error) error { return scan(&rows, &first) })
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			continue
+		}
+		limit := (int64(scope.Now) - int64(keep)) / int64(spec.Microsecond)
+		for m := query.MonthOf(first); m.Until <= min(limit, scope.Rolled.Until); m = query.MonthOf(m.Until) {
+			if err := d.retainMonth(ctx, scope, m, a.Name); err != nil {
+				return fmt.Errorf("%s of %s: %w", a.Name, m, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) retainMonth(ctx context.Context, scope query.Scope, m query.Month, table string) error {
+	purge := func() ([]query.Finding, error) { return d.cfg.Store.Purge(ctx, scope, m, d.cfg.Archive, table) }
+	found, err := purge()
+	if err != nil && d.cfg.Archive != "" {
+		// It is not archived yet, or not as it is now. Tables that went before it
+		// stand in an older archive, which must stay.
+		if _, err = d.cfg.Store.Archive(ctx, scope, m, d.cfg.Archive); err == nil {
+			found, err = purge()
+		}
+	}
+	for _, f := range found {
+		d.cfg.Log.Info("rows that were kept long enough are purged", "month", m.String(), "table", f.Name, "what", f.Detail)
+	}
+	return err
 }
 
 // restore stops the ingester, replaces the store, and lets the ingester begin

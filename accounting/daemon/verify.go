@@ -36,6 +36,15 @@ func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found 
 			return nil, err
 		}
 	}
+	purged, unfinished, err := d.purged(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range purged {
+		for i := range stored[p.table] {
+			stored[p.table][i] += p.sums[i]
+		}
+	}
 	counted := sums{}
 	if err := d.recount(ctx, scope.Seq, counted, tell); err != nil {
 		return nil, err
@@ -51,13 +60,45 @@ func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found 
 		}
 		found = append(found, f)
 	}
-	rolled, err := d.verifyRolled(ctx, scope)
+	rolled, err := d.verifyRolled(ctx, scope, purged)
+	if len(purged) > 0 {
+		f := query.Finding{Name: "purges", Detail: fmt.Sprintf("%d, whose recorded sums count above", len(purged)), Bad: unfinished > 0}
+		if f.Bad {
+			f.Detail += fmt.Sprintf("; %d were broken off and are ended by the next", unfinished)
+		}
+		found = append(found, f)
+	}
 	return append(found, rolled...), err
+}
+
+// purge is what one purge took from a table.
+type purge struct {
+	table  string
+	sums   []uint64
+	rolled []string
+}
+
+// purged reads what was purged and not brought back.
+func (d *Daemon) purged(ctx context.Context, scope query.Scope) (out []purge, unfinished int, err error) {
+	err = d.cfg.Store.Query(ctx, query.Purges(scope), func(scan func(...any) error) error {
+		var p purge
+		var id, month string
+		var done bool
+		if err := scan(&id, &month, &p.table, &done, &p.sums, &p.rolled); err != nil {
+			return err
+		}
+		if !done {
+			unfinished++
+		}
+		out = append(out, p)
+		return nil
+	})
+	return out, unfinished, err
 }
 
 // verifyRolled compares what is added up by day and quarter of an hour with the
 // runs.
-func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope) (found []query.Finding, err error) {
+func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []purge) (found []query.Finding, err error) {
 	if scope.Rolled.Build == 0 {
 		return []query.Finding{{Name: "rollups", Detail: "nothing is added up yet"}}, nil
 	}
@@ -65,6 +106,19 @@ func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope) (found []q
 		var days, quarters, runs []string
 		if err := scan(&days, &quarters, &runs); err != nil {
 			return err
+		}
+		for _, p := range purged {
+			for i := range p.rolled {
+				have, err := amount(runs[i])
+				if err != nil {
+					return err
+				}
+				gone, err := amount(p.rolled[i])
+				if err != nil {
+					return err
+				}
+				runs[i] = have.Add(have, gone).String()
+			}
 		}
 		until := time.UnixMicro(scope.Rolled.Until).UTC().Format(time.DateOnly)
 		for _, t := range [...]struct {

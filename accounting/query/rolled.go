@@ -266,18 +266,26 @@ func RolledCheck(s Scope) Query {
 	until := instant(b.bind("rolled_until", "Int64", s.Rolled.Until))
 	covered := stored + " AND end < " + until + " AND seq <= " + b.bind("rolled_seq", "UInt64", s.Rolled.Seq)
 	build := "ledger = {ledger:UUID} AND build <= " + b.bind("rolled_build", "UInt32", s.Rolled.Build)
-	const held = "greatest(0, ifNull(toUnixTimestamp64Micro(end) - toUnixTimestamp64Micro(start), 0))"
-	const waited = "greatest(0, ifNull(toUnixTimestamp64Micro(ifNull(start, end)) - toUnixTimestamp64Micro(eligible), 0)) * count"
 	sum := func(sql string) string { return "toString(sum(" + sql + "))" }
-	var days, quarters, runs []string
+	var days, quarters []string
 	for _, c := range rolledAmounts() {
 		days = append(days, sum(c[1]))
 		quarters = append(quarters, "toString(sumIf("+c[1]+", NOT waiting))")
-		runs = append(runs, fmt.Sprintf("toString(sum(toInt128(%s) * toInt128(%s)))", c[0], held))
 	}
 	quarters = append(quarters, "toString(sumIf(cpu_us, waiting))", "toString(sumIf(gpu_us, waiting))")
-	runs = append(runs, sum("toInt128(req_cpus) * toInt128("+waited+")"), sum("toInt128(req_gpus) * toInt128("+waited+")"))
+	runs := rolledSums()
 	list := func(l []string) string { return "[" + strings.Join(l, ", ") + "]" }
 	return b.query("SELECT (SELECT " + list(days) + " FROM " + b.table("rollup_days") + " WHERE " + build + "), (SELECT " + list(quarters) + " FROM " + b.table("rollup_quarters") + " WHERE " + build +
 		"), (SELECT " + list(runs) + " FROM " + b.table("jobs") + " WHERE " + covered + ")")
+}
+
+// rolledSums are the sums over runs that the rollups have too.
+func rolledSums() []string {
+	const held = "greatest(0, ifNull(toUnixTimestamp64Micro(end) - toUnixTimestamp64Micro(start), 0))"
+	const waited = "greatest(0, ifNull(toUnixTimestamp64Micro(ifNull(start, end)) - toUnixTimestamp64Micro(eligible), 0)) * count"
+	var out []string
+	for _, c := range rolledAmounts() {
+		out = append(out, "toString(sum(toInt128("+c[0]+") * toInt128("+held+")))")
+	}
+	return append(out, "toString(sum(toInt128(req_cpus) * toInt128("+waited+")))", "toString(sum(toInt128(req_gpus) * toInt128("+waited+")))")
 }

@@ -1087,11 +1087,11 @@ func (x *SqlReply) GetBehind() uint64 {
 	return 0
 }
 
-// MaintainRequest takes care of the store: verify, doctor, backup, restore.
+// MaintainRequest takes care of the store: verify, doctor, backup, restore, archive, purge, discard, unarchive.
 type MaintainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of a backup
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of a backup, or a month: 2026-03
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

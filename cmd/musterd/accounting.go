@@ -87,6 +87,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		},
 		Rates:  rates,
 		MayPut: mayPut, SampleKeep: s.cfg.Accounting.SamplesKeep,
+		Archive: s.cfg.Accounting.Archive, Retention: s.cfg.Accounting.Retention(),
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()

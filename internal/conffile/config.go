@@ -188,6 +188,23 @@ type Accounting struct {
 	BatchInterval spec.Span `yaml:"batch_interval"`
 	// How long samples of GPUs are kept, or forever. They go a day at a time.
 	SamplesKeep spec.Span `yaml:"samples_keep"`
+	// How long rows of accounting are kept, table by table, or infinite. A month
+	// goes as a whole once all of it is older, with a record of its sums; what
+	// reports need by day and quarter of an hour stays. First the runs of jobs.
+	JobsKeep spec.Span `yaml:"jobs_keep"`
+	// The steps of runs.
+	StepsKeep spec.Span `yaml:"steps_keep"`
+	// What runs used on each of their nodes.
+	NodesKeep spec.Span `yaml:"job_nodes_keep"`
+	// What runs used of each of their devices.
+	GPUsKeep spec.Span `yaml:"job_gpus_keep"`
+	// Why jobs waited.
+	ReasonsKeep spec.Span `yaml:"pending_reasons_keep"`
+	// The audit trail of jobs; what is about no job stays.
+	EventsKeep spec.Span `yaml:"events_keep"`
+	// A folder for archives. What is kept long enough is written there as
+	// Parquet files before it goes; muster accounting unarchive brings it back.
+	Archive string `yaml:"archive" example:"/srv/muster/archive"`
 	// Whether job scripts are stored: auto as AccountingStoreFlags of slurm.conf
 	// says, never whatever it says.
 	StoreScripts string `yaml:"store_scripts" enum:"auto,never"`
@@ -275,9 +292,15 @@ func Defaults() *Config {
 		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB}},
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
-		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, StoreScripts: "auto"},
-		GPU:        GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
-		Observe:    Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
-		Log:        Log{Level: "info", Format: "text"},
+		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, JobsKeep: spec.Infinite, StepsKeep: spec.Infinite, NodesKeep: spec.Infinite, GPUsKeep: spec.Infinite,
+			ReasonsKeep: spec.Infinite, EventsKeep: spec.Infinite, StoreScripts: "auto"},
+		GPU:     GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
+		Observe: Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
+		Log:     Log{Level: "info", Format: "text"},
 	}
+}
+
+// Retention is how long the rows of each table are kept.
+func (a Accounting) Retention() map[string]spec.Span {
+	return map[string]spec.Span{"jobs": a.JobsKeep, "steps": a.StepsKeep, "job_nodes": a.NodesKeep, "job_gpus": a.GPUsKeep, "pending_reasons": a.ReasonsKeep, "events": a.EventsKeep}
 }

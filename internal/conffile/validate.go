@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -85,6 +86,12 @@ func (c *Config) check(v *validator) {
 		v.add("telemetry.samples_interval", "%s is not a whole number of seconds up to 12 hours, or infinite", formatSpan(every))
 	}
 	between(v, "accounting.samples_keep", c.Accounting.SamplesKeep, spec.Day, spec.Infinite, formatSpan)
+	for table, keep := range c.Accounting.Retention() {
+		between(v, "accounting."+table+"_keep", keep, spec.Day, spec.Infinite, formatSpan)
+	}
+	if dir := c.Accounting.Archive; dir != "" && !filepath.IsAbs(dir) {
+		v.add("accounting.archive", "%q is not the path of a folder from the root on", dir)
+	}
 	between(v, "telemetry.push_interval", c.Telemetry.PushInterval, 1*spec.Second, spec.Hour, formatSpan)
 	if text := c.Telemetry.PushURL; text != "" {
 		if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {

@@ -1,0 +1,444 @@
+package clickhouse
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/google/uuid"
+
+	"github.com/musterhpc/muster/accounting/query"
+)
+
+// ErrNoArchive tells that a month is not archived as it is.
+var ErrNoArchive = errors.New("the month is not archived as it is now")
+
+// manifest says what an archive of a month holds. It is written last.
+type manifest struct {
+	Ledger, Cluster, Month string
+	Schema                 int
+	Tables                 []archivedTable
+}
+
+type archivedTable struct {
+	Name  string
+	Seq   uint64   // rows up to this event
+	Sums  []uint64 // those of query.SumTables, the rows first
+	Files []archivedFile
+}
+
+type archivedFile struct{ Name, SHA256 string }
+
+// archiveLimits bound the reading of one day of one table.
+func archiveLimits() query.Limits {
+	return query.Limits{Seconds: 3600, Memory: 2 << 30, Threads: 2}
+}
+
+func manifestPath(dir string) string { return filepath.Join(dir, "manifest.json") }
+
+// archiveDir is where the archive of a month lies.
+func archiveDir(root string, s query.Scope, m query.Month) string {
+	return filepath.Join(root, uuid.UUID(s.Ledger).String(), m.String())
+}
+
+// Archive writes the rows of a month to Parquet files below root, one for each
+// table and day, with a manifest that has their sums and the files' SHA-256.
+func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root string) ([]query.Finding, error) {
+	dir := archiveDir(root, sc, m)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the archive: %w", err)
+	}
+	out := manifest{Ledger: uuid.UUID(sc.Ledger).String(), Cluster: sc.Cluster, Month: m.String(), Schema: SchemaVersion}
+	older, err := oldManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []query.Finding
+	for _, a := range query.AgedTables() {
+		t := archivedTable{Name: a.Name, Seq: sc.Seq}
+		if t.Sums, err = s.sums(ctx, a.Sums(sc, m)); err != nil {
+			return nil, err
+		}
+		if old := older[a.Name]; t.Sums[0] == 0 && len(old.Sums) > 0 && old.Sums[0] > 0 {
+			out.Tables = append(out.Tables, old) // it was purged: the archive has it
+			continue
+		}
+		for from := m.From; from < m.Until; from += dayMicros {
+			f, err := s.archiveDay(ctx, sc, a, from, dir)
+			if err != nil {
+				return nil, fmt.Errorf("archive %s: %w", a.Name, err)
+			}
+			if f.Name != "" {
+				t.Files = append(t.Files, f)
+			}
+		}
+		out.Tables = append(out.Tables, t)
+		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows in %d files", t.Sums[0], len(t.Files))})
+	}
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	if err := writeWhole(manifestPath(dir), bytes.NewReader(text), nil); err != nil {
+		return nil, fmt.Errorf("write the manifest of the archive: %w", err)
+	}
+	return append(found, query.Finding{Name: "archive", Detail: dir + " is complete"}), nil
+}
+
+// oldManifest reads what an older archive of a month has, by table.
+func oldManifest(dir string) (map[string]archivedTable, error) {
+	text, err := os.ReadFile(manifestPath(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var m manifest
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the archive that is there: %w", err)
+	}
+	out := map[string]archivedTable{}
+	for _, t := range m.Tables {
+		out[t.Name] = t
+	}
+	return out, nil
+}
+
+// sums reads the figures of a table.
+func (s *Store) sums(ctx context.Context, q query.Query) (out []uint64, err error) {
+	err = s.Query(ctx, q, func(scan func(...any) error) error { return scan(&out) })
+	return out, err
+}
+
+// storedNames are the columns of a table that are stored.
+func storedNames(table string) string {
+	var out []string
+	for _, t := range schema() {
+		if t.name != table {
+			continue
+		}
+		for _, c := range t.columns {
+			if !c.follows() {
+				out = append(out, quoteName(c.name))
+			}
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// archiveDay writes one day of a table; no name where it has no rows.
+func (s *Store) archiveDay(ctx context.Context, sc query.Scope, a query.Aged, from int64, dir string) (f archivedFile, err error) {
+	where := s.table(a.Name) + " WHERE " + a.Rows(sc, from, from+dayMicros)
+	var rows uint64
+	if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+where).Scan(&rows); err != nil || rows == 0 {
+		return f, err
+	}
+	answer, err := s.Raw(ctx, query.Query{SQL: "SELECT " + storedNames(a.Name) + " FROM " + where}, "Parquet", archiveLimits())
+	if err != nil {
+		return f, err
+	}
+	defer answer.Close()
+	f.Name = a.Name + "-" + time.UnixMicro(from).UTC().Format(time.DateOnly) + ".parquet"
+	sum := sha256.New()
+	tail := &tailWriter{}
+	if err := writeWhole(filepath.Join(dir, f.Name), answer, io.MultiWriter(sum, tail)); err != nil {
+		return f, err
+	}
+	if string(tail.last) != "PAR1" { // an engine that fails in the middle says so in the answer
+		return f, fmt.Errorf("%s was not written to its end", f.Name)
+	}
+	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return f, nil
+}
+
+// tailWriter keeps the last four bytes.
+type tailWriter struct{ last []byte }
+
+func (w *tailWriter) Write(b []byte) (int, error) {
+	w.last = append(w.last, b[max(0, len(b)-4):]...)
+	w.last = slices.Clone(w.last[max(0, len(w.last)-4):])
+	return len(b), nil
+}
+
+// writeWhole writes a file that is there whole and on the disk, or not at all.
+func writeWhole(path string, from io.Reader, also io.Writer) (err error) {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(path + ".new") // the error that counts is the first
+		}
+	}()
+	if also == nil {
+		also = io.Discard
+	}
+	if _, err = io.Copy(io.MultiWriter(f, also), from); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// readManifest reads what an archive says of itself, and compares its files.
+func readManifest(dir string) (m manifest, err error) {
+	text, err := os.ReadFile(manifestPath(dir))
+	if err != nil {
+		return m, fmt.Errorf("there is no whole archive in %s: %w", dir, err)
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("the manifest of %s cannot be read: %w", dir, err)
+	}
+	for _, t := range m.Tables {
+		for _, f := range t.Files {
+			file, err := os.Open(filepath.Join(dir, filepath.Base(f.Name)))
+			if err != nil {
+				return m, fmt.Errorf("the archive has lost a file: %w", err)
+			}
+			sum := sha256.New()
+			_, err = io.Copy(sum, file)
+			if err = errors.Join(err, file.Close()); err != nil {
+				return m, err
+			}
+			if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
+				return m, fmt.Errorf("%s has changed since it was archived: its SHA-256 is %s, not %s", file.Name(), got, f.SHA256)
+			}
+		}
+	}
+	return m, nil
+}
+
+// Purge deletes the rows of a month from some tables, all if none are named. The
+// record of what goes, with its sums, is written first. With an archive folder,
+// only what is archived as it is goes.
+func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root string, tables ...string) ([]query.Finding, error) {
+	if sc.Rolled.Until < m.Until {
+		return nil, fmt.Errorf("the days of %s are not added up yet, and reports would lose them", m)
+	}
+	// What came later is not in the rollups, and stays.
+	sc.Seq = min(sc.Seq, sc.Rolled.Seq)
+	archived := map[string][]uint64{}
+	if root != "" {
+		have, err := readManifest(archiveDir(root, sc, m))
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range have.Tables {
+			archived[t.Name] = t.Sums
+		}
+	}
+	if err := s.endPurges(ctx, sc); err != nil {
+		return nil, err
+	}
+	var found []query.Finding
+	for _, a := range query.AgedTables() {
+		if len(tables) > 0 && !slices.Contains(tables, a.Name) {
+			continue
+		}
+		sums, err := s.sums(ctx, a.Sums(sc, m))
+		if err != nil {
+			return found, err
+		}
+		if sums[0] == 0 {
+			continue
+		}
+		if root != "" && !slices.Equal(sums, archived[a.Name]) {
+			return found, fmt.Errorf("%s has %v, the archive %v: %w", a.Name, sums, archived[a.Name], ErrNoArchive)
+		}
+		if err := s.purge(ctx, sc, a, m, sums); err != nil {
+			return found, err
+		}
+		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows are purged", sums[0])})
+	}
+	return found, nil
+}
+
+// purge deletes one table's rows of a month.
+func (s *Store) purge(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, sums []uint64) error {
+	rolled := []string{}
+	if a.Name == "jobs" {
+		err := s.Query(ctx, query.RolledSums(sc, m), func(scan func(...any) error) error { return scan(&rolled) })
+		if err != nil {
+			return err
+		}
+	}
+	id := uuid.NewString()
+	if err := s.notePurge(ctx, sc, id, "begun", a.Name, m, sums, rolled); err != nil {
+		return err
+	}
+	if err := s.deleteRows(ctx, a, a.Rows(sc, m.From, m.Until)); err != nil {
+		return err
+	}
+	return s.notePurge(ctx, sc, id, "done", a.Name, m, sums, rolled)
+}
+
+// notePurge writes a row of the record.
+func (s *Store) notePurge(ctx context.Context, sc query.Scope, id, phase, table string, m query.Month, sums []uint64, rolled []string) error {
+	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled) SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
+		"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("cluster", sc.Cluster), ch.Named("id", id), ch.Named("phase", phase),
+		ch.Named("month", m.String()), ch.Named("name", table), ch.Named("upto", sc.Seq), ch.Named("sums", sums), ch.Named("rolled", rolled))
+	if err != nil {
+		return fmt.Errorf("write the record of the purge: %w", err)
+	}
+	return nil
+}
+
+// deleteRows deletes rows of a table and waits until they are gone.
+func (s *Store) deleteRows(ctx context.Context, a query.Aged, where string) error {
+	local, on := a.Name, ""
+	if c := s.opts.Layout.Cluster; c != "" {
+		local, on = a.Name+localSuffix, " ON CLUSTER "+quoteName(c)
+	}
+	wait := ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
+	if err := s.conn.Exec(wait, "ALTER TABLE "+s.table(local)+on+" DELETE WHERE "+where); err != nil {
+		return fmt.Errorf("delete rows of %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// endPurges ends purges that were broken off behind their record.
+func (s *Store) endPurges(ctx context.Context, sc query.Scope) error {
+	rows, err := s.conn.Query(ctx, "SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled) FROM "+s.table("purges")+" WHERE ledger = {ledger:UUID} GROUP BY id HAVING countIf(phase != 'begun') = 0",
+		ch.Named("ledger", uuid.UUID(sc.Ledger).String()))
+	if err != nil {
+		return fmt.Errorf("look for interrupted purges: %w", err)
+	}
+	type open struct {
+		id, month, table string
+		upto             uint64
+		sums             []uint64
+		rolled           []string
+	}
+	var list []open
+	for rows.Next() {
+		var o open
+		if err = rows.Scan(&o.id, &o.month, &o.table, &o.upto, &o.sums, &o.rolled); err != nil {
+			break
+		}
+		list = append(list, o)
+	}
+	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		return fmt.Errorf("look for interrupted purges: %w", err)
+	}
+	for _, o := range list {
+		m, err := query.ParseMonth(o.month)
+		if err != nil {
+			return err
+		}
+		for _, a := range query.AgedTables() {
+			if a.Name != o.table {
+				continue
+			}
+			sc.Seq = o.upto
+			if err := s.deleteRows(ctx, a, a.Rows(sc, m.From, m.Until)); err != nil {
+				return err
+			}
+			if err := s.notePurge(ctx, sc, o.id, "done", o.table, m, o.sums, o.rolled); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Unarchive brings the rows of an archived month back, whether they were purged
+// or not.
+func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, root string) ([]query.Finding, error) {
+	dir := archiveDir(root, sc, m)
+	have, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.endPurges(ctx, sc); err != nil {
+		return nil, err
+	}
+	var found []query.Finding
+	for _, t := range have.Tables {
+		at := slices.IndexFunc(query.AgedTables(), func(a query.Aged) bool { return a.Name == t.Name })
+		if at < 0 {
+			return found, fmt.Errorf("the archive has a table %q, which this release does not know", t.Name)
+		}
+		a := query.AgedTables()[at]
+		sc.Seq = t.Seq
+		// What a broken attempt brought goes first.
+		if err := s.deleteRows(ctx, a, a.Rows(sc, m.From, m.Until)); err != nil {
+			return found, err
+		}
+		for _, f := range t.Files {
+			if err := s.insertFile(ctx, a.Name, filepath.Join(dir, filepath.Base(f.Name))); err != nil {
+				return found, fmt.Errorf("read %s: %w", f.Name, err)
+			}
+		}
+		sums, err := s.sums(ctx, a.Sums(sc, m))
+		if err != nil {
+			return found, err
+		}
+		if !slices.Equal(sums, t.Sums) {
+			return found, fmt.Errorf("%s has %v after it was read back, the archive says %v", t.Name, sums, t.Sums)
+		}
+		err = s.conn.Exec(ctx, "INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`) SELECT DISTINCT ledger, cluster, id, 'restored', month, `table` FROM "+s.table("purges")+
+			" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("month", m.String()), ch.Named("name", t.Name))
+		if err != nil {
+			return found, fmt.Errorf("write the record of what was read back: %w", err)
+		}
+		found = append(found, query.Finding{Name: t.Name, Detail: fmt.Sprintf("%d rows are back", t.Sums[0])})
+	}
+	return found, nil
+}
+
+// insertFile inserts the rows of a Parquet file.
+func (s *Store) insertFile(ctx context.Context, table, path string) error {
+	client, base, err := s.rawClient()
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	v := url.Values{"query": {"INSERT INTO " + s.table(table) + " (" + storedNames(table) + ") FORMAT Parquet"},
+		// The table would know the same rows from the time before they were purged.
+		"insert_deduplicate": {"1"}, "insert_deduplication_token": {uuid.NewString()}}
+	if s.opts.Layout.Cluster != "" {
+		v.Set("distributed_foreground_insert", "1")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/?"+v.Encode(), f)
+	if err != nil {
+		return err
+	}
+	if s.auth.Username != "" {
+		req.Header.Set("X-ClickHouse-User", s.auth.Username)
+		req.Header.Set("X-ClickHouse-Key", s.auth.Password)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return err
+	}
+	if said := strings.TrimSpace(string(text)); said != "" || resp.StatusCode != http.StatusOK {
+		return &EngineError{Text: said}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Month is a month in UTC, as people write it: 2026-03.
+type Month struct{ From, Until int64 } // microseconds
+
+// ParseMonth reads 2026-03.
+func ParseMonth(text string) (Month, error) {
+	at, err := time.Parse("2006-01", text)
+	if err != nil {
+		return Month{}, fmt.Errorf("%q is not a month: it is written like 2026-03", text)
+	}
+	return Month{at.UnixMicro(), at.AddDate(0, 1, 0).UnixMicro()}, nil
+}
+
+// MonthOf is the month of an instant in microseconds.
+func MonthOf(us int64) Month {
+	at := time.UnixMicro(us).UTC()
+	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return Month{first.UnixMicro(), first.AddDate(0, 1, 0).UnixMicro()}
+}
+
+// String is the month as ParseMonth reads it.
+func (m Month) String() string { return time.UnixMicro(m.From).UTC().Format("2006-01") }
+
+// Aged is a table whose rows are archived and purged by month.
+type Aged struct {
+	Name   string
+	Column string // the instant by which a row belongs to a month
+	Only   string // besides: which rows; "" = all
+}
+
+// AgedTables are the tables that grow with the number of jobs. Events stay
+// where they are about no job: who is who follows from them.
+//
+//muster:table one entry for each table
+func AgedTables() []Aged {
+	return []Aged{{"jobs", "end", ""}, {"steps", "end", ""}, {"job_nodes", "to", ""}, {"job_gpus", "to", ""}, {"pending_reasons", "at", ""}, {"events", "at", "uid != 0"}}
+}
+
+// Rows is the condition on a table's rows of a stretch of time, as text without
+// parameters: it also stands in statements that take none.
+func (a Aged) Rows(s Scope, from, until int64) string {
+	at := func(us int64) string { return fmt.Sprintf("fromUnixTimestamp64Micro(toInt64(%d), 'UTC')", us) }
+	sql := fmt.Sprintf("ledger = toUUID('%s') AND seq <= %d AND `%s` >= %s AND `%s` < %s", uuidText(s.Ledger), s.Seq, a.Column, at(from), a.Column, at(until))
+	if a.Only != "" {
+		sql += " AND " + a.Only
+	}
+	return sql
+}
+
+// Sums asks for the figures of SumTables over the rows of a month.
+func (a Aged) Sums(s Scope, m Month) Query {
+	var list []string
+	for _, t := range SumTables() {
+		if t.Name == a.Name {
+			for _, sum := range t.Sums {
+				list = append(list, "toUInt64("+sum.SQL+")")
+			}
+		}
+	}
+	b := &builder{scope: s}
+	return b.query("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + b.table(a.Name) + "\nWHERE " + a.Rows(s, m.From, m.Until))
+}
+
+// RolledSums asks for what the runs of a month gave to the rollups, in the
+// order of RolledCheck, as texts.
+func RolledSums(s Scope, m Month) Query {
+	b := &builder{scope: s}
+	return b.query("SELECT [" + strings.Join(rolledSums(), ", ") + "] FROM " + b.table("jobs") + " WHERE " + AgedTables()[0].Rows(s, m.From, m.Until))
+}
+
+// Purges asks for what was purged and not brought back: id, month (text), table,
+// done (Bool), sums (UInt64s), rolled (texts).
+func Purges(s Scope) Query {
+	b := begin(s)
+	b.params = b.params[:1]
+	return b.query("SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " + b.table("purges") +
+		"\nWHERE ledger = {ledger:UUID}\nGROUP BY id\nHAVING countIf(phase = 'restored') = 0\nORDER BY any(at)")
+}
+
+// OldestMonth asks for the month of a table's oldest row: the number of rows, and
+// microseconds.
+func (a Aged) OldestMonth(s Scope) Query {
+	b := &builder{scope: s}
+	return b.query("SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " + b.table(a.Name) + " WHERE " + a.Rows(s, 0, int64(s.Now)/int64(spec.Microsecond)))
+}
