@@ -279,21 +279,41 @@ func (s *Store) purge(ctx context.Context, sc query.Scope, a query.Aged, m query
 			return err
 		}
 	}
-	id := uuid.NewString()
-	if err := s.notePurge(ctx, sc, id, "begun", a.Name, m, sums, rolled); err != nil {
+	record := purgeRecord{id: uuid.NewString(), table: a.Name, month: m, upto: sc.Seq, sums: sums, rolled: rolled}
+	if err := s.notePurge(ctx, sc, record, "begun"); err != nil {
 		return err
 	}
-	if err := s.deleteRows(ctx, a, a.Rows(sc, m.From, m.Until)); err != nil {
-		return err
+	return s.endPurge(ctx, sc, record)
+}
+
+// purgeRecord is what is known of a purge.
+type purgeRecord struct {
+	id, table string
+	month     query.Month
+	upto      uint64 // the last event whose rows go
+	sums      []uint64
+	rolled    []string
+}
+
+// endPurge deletes the rows of a purge that is on record.
+func (s *Store) endPurge(ctx context.Context, sc query.Scope, r purgeRecord) error {
+	sc.Seq = r.upto
+	for _, a := range query.AgedTables() {
+		if a.Name != r.table {
+			continue
+		}
+		if err := s.deleteRows(ctx, a, a.Rows(sc, r.month.From, r.month.Until)); err != nil {
+			return err
+		}
 	}
-	return s.notePurge(ctx, sc, id, "done", a.Name, m, sums, rolled)
+	return s.notePurge(ctx, sc, r, "done")
 }
 
 // notePurge writes a row of the record.
-func (s *Store) notePurge(ctx context.Context, sc query.Scope, id, phase, table string, m query.Month, sums []uint64, rolled []string) error {
+func (s *Store) notePurge(ctx context.Context, sc query.Scope, r purgeRecord, phase string) error {
 	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled) SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
-		"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("cluster", sc.Cluster), ch.Named("id", id), ch.Named("phase", phase),
-		ch.Named("month", m.String()), ch.Named("name", table), ch.Named("upto", sc.Seq), ch.Named("sums", sums), ch.Named("rolled", rolled))
+		"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("cluster", sc.Cluster), ch.Named("id", r.id), ch.Named("phase", phase),
+		ch.Named("month", r.month.String()), ch.Named("name", r.table), ch.Named("upto", r.upto), ch.Named("sums", r.sums), ch.Named("rolled", r.rolled))
 	if err != nil {
 		return fmt.Errorf("write the record of the purge: %w", err)
 	}
@@ -320,39 +340,24 @@ func (s *Store) endPurges(ctx context.Context, sc query.Scope) error {
 	if err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
 	}
-	type open struct {
-		id, month, table string
-		upto             uint64
-		sums             []uint64
-		rolled           []string
-	}
-	var list []open
+	var list []purgeRecord
 	for rows.Next() {
-		var o open
-		if err = rows.Scan(&o.id, &o.month, &o.table, &o.upto, &o.sums, &o.rolled); err != nil {
+		var r purgeRecord
+		var month string
+		if err = rows.Scan(&r.id, &month, &r.table, &r.upto, &r.sums, &r.rolled); err != nil {
 			break
 		}
-		list = append(list, o)
+		if r.month, err = query.ParseMonth(month); err != nil {
+			break
+		}
+		list = append(list, r)
 	}
 	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
 	}
-	for _, o := range list {
-		m, err := query.ParseMonth(o.month)
-		if err != nil {
+	for _, r := range list {
+		if err := s.endPurge(ctx, sc, r); err != nil {
 			return err
-		}
-		for _, a := range query.AgedTables() {
-			if a.Name != o.table {
-				continue
-			}
-			sc.Seq = o.upto
-			if err := s.deleteRows(ctx, a, a.Rows(sc, m.From, m.Until)); err != nil {
-				return err
-			}
-			if err := s.notePurge(ctx, sc, o.id, "done", o.table, m, o.sums, o.rolled); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -2,8 +2,8 @@ package query
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/musterhpc/muster/spec"
 )
@@ -11,24 +11,53 @@ import (
 // Month is a month in UTC, as people write it: 2026-03.
 type Month struct{ From, Until int64 } // microseconds
 
+// monthOf makes a month of a year and the months since January, of which
+// there may be any number.
+func monthOf(year, month int64) Month {
+	year, month = year+month/12, month%12
+	return Month{firstOf(year, month) * dayUS, firstOf(year+(month+1)/12, (month+1)%12) * dayUS}
+}
+
+// firstOf counts the days from 1970 to the first of a month; 0 is January.
+// Years begin in March here, so that a leap day is the last of its year.
+func firstOf(year, month int64) int64 {
+	month -= 2
+	if month < 0 {
+		month, year = month+12, year-1
+	}
+	return year*365 + year/4 - year/100 + year/400 + (153*month+2)/5 - 719_468
+}
+
 // ParseMonth reads 2026-03.
 func ParseMonth(text string) (Month, error) {
-	at, err := time.Parse("2006-01", text)
-	if err != nil {
-		return Month{}, fmt.Errorf("%q is not a month: it is written like 2026-03", text)
+	bad := fmt.Errorf("%q is not a month: it is written like 2026-03", text)
+	y, m, ok := strings.Cut(text, "-")
+	year, err1 := strconv.ParseUint(y, 10, 16)
+	month, err2 := strconv.ParseUint(m, 10, 8)
+	if !ok || err1 != nil || err2 != nil || len(y) != 4 || len(m) != 2 || year < 1970 || month < 1 || month > 12 {
+		return Month{}, bad
 	}
-	return Month{at.UnixMicro(), at.AddDate(0, 1, 0).UnixMicro()}, nil
+	return monthOf(int64(year), int64(month)-1), nil
 }
 
 // MonthOf is the month of an instant in microseconds.
 func MonthOf(us int64) Month {
-	at := time.UnixMicro(us).UTC()
-	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	return Month{first.UnixMicro(), first.AddDate(0, 1, 0).UnixMicro()}
+	year := 1970 + us/(366*dayUS) // or before it
+	n := int64(0)
+	for monthOf(year, n).Until <= us {
+		n++
+	}
+	return monthOf(year, n)
 }
 
 // String is the month as ParseMonth reads it.
-func (m Month) String() string { return time.UnixMicro(m.From).UTC().Format("2006-01") }
+func (m Month) String() string {
+	year, n := 1970+m.From/(366*dayUS), int64(0)
+	for monthOf(year, n).From < m.From {
+		n++
+	}
+	return fmt.Sprintf("%04d-%02d", year+n/12, n%12+1)
+}
 
 // Aged is a table whose rows are archived and purged by month.
 type Aged struct {
