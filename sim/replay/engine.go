@@ -89,6 +89,7 @@ type engine struct {
 	ends  []ending // a heap
 	of    map[spec.JobUID]int
 	live  map[spec.JobUID]uint64 // of each running job, the order of its ending
+	left  map[spec.JobUID]ending // of each that was suspended: how long it still runs, as an instant
 	res   *Result
 	wake  spec.Instant
 	ended int
@@ -111,7 +112,7 @@ func (e ending) before(o ending) bool {
 
 // Run replays a workload. Progress may be nil.
 func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Result, error) {
-	e := &engine{w: w, rule: rule, st: state.New(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
+	e := &engine{w: w, rule: rule, st: state.New(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
 	if len(w.Jobs) == 0 {
 		return nil, ErrEmpty
 	}
@@ -157,7 +158,7 @@ func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Resul
 	return e.res, nil
 }
 
-func (e *engine) waits() bool { return e.st.Waiting.Len() > 0 }
+func (e *engine) waits() bool { return e.st.Waiting.Len()+e.st.Sleeping.Len() > 0 }
 
 // nextInstant is when something happens next.
 func (e *engine) nextInstant(next int) spec.Instant {
@@ -350,6 +351,10 @@ func (e *engine) pass(settled bool) error {
 			}
 		case *event.JobStarted:
 			e.started(ev)
+		case *event.JobSuspended:
+			e.suspended(ev.UID)
+		case *event.JobResumed:
+			e.resumed(ev.UID)
 		case *event.JobEndRequested: // it is preempted
 			e.res.Preempted++
 			if err := e.end(ending{uid: ev.UID}); err != nil {
@@ -359,6 +364,28 @@ func (e *engine) pass(settled bool) error {
 		}
 	}
 	return nil
+}
+
+// suspended takes a job's end back: it stands still.
+func (e *engine) suspended(uid spec.JobUID) {
+	order, ok := e.live[uid]
+	if i := slices.IndexFunc(e.ends, func(x ending) bool { return x.uid == uid && x.order == order }); ok && i >= 0 {
+		x := e.ends[i]
+		x.at = spec.Instant(x.at.Sub(e.now))
+		e.left[uid] = x
+	}
+	delete(e.live, uid)
+	e.wake = min(e.wake, e.now.Add(spec.Second))
+}
+
+// resumed lets it run for the rest.
+func (e *engine) resumed(uid spec.JobUID) {
+	x := e.left[uid]
+	delete(e.left, uid)
+	e.order++
+	x.at, x.order = e.now.Add(spec.Span(x.at)), e.order
+	e.live[uid] = x.order
+	e.push(x)
 }
 
 func (e *engine) started(ev *event.JobStarted) {

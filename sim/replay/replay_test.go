@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/spec"
 )
 
 const small = `; Version: 2.2
@@ -133,4 +135,27 @@ func TestAnySchedule(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A job that is suspended for another runs for as long as it would have,
+// later.
+func TestSuspended(t *testing.T) {
+	config := &spec.Config{ClusterName: "t", Nodes: []spec.NodeSpec{{Name: "n", CPUs: 4, Mem: 4000}}}
+	config.Sched = spec.SchedConfig{Backfill: true, PreemptType: "preempt/partition_prio", PreemptMode: "SUSPEND,GANG"}
+	config.Partitions = []spec.PartitionSpec{{Name: "low", NodeNames: []string{"n"}, DefaultTime: spec.Hour, MaxTime: spec.Hour, State: spec.PartitionUp, PriorityTier: 1},
+		{Name: "top", NodeNames: []string{"n"}, DefaultTime: spec.Hour, MaxTime: spec.Hour, State: spec.PartitionUp, PriorityTier: 2}}
+	job := func(part string, submit, run int64) Job {
+		return Job{Submit: epoch.Add(spec.Span(submit) * spec.Second), Run: spec.Span(run) * spec.Second,
+			Spec: &spec.JobSpec{Name: "j", User: "u", UID: 7, Partitions: []string{part}, Size: spec.Size{Tasks: 4}}}
+	}
+	res, err := Run(t.Context(), &Workload{Config: config, Jobs: []Job{job("low", 0, 100), job("top", 40, 50)}}, Rule{Name: "muster"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct{ start, end int64 }{{0, 151}, {41, 91}} {
+		j := &res.Jobs[i]
+		if start, end := seconds(j.Start.Sub(epoch)), seconds(j.End.Sub(epoch)); start != want.start || end != want.end {
+			t.Errorf("job %d runs from %d to %d, want %+v", i+1, start, end, want)
+		}
+	}
 }
