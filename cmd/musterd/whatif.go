@@ -34,11 +34,12 @@ Usage:
   muster whatif --from TIME [--to TIME] [--conf slurm.conf] [--qos "NAME KEY=VALUE..."]
 
 Every job that became eligible in that time and ran to its end is submitted at
-that moment with its own request, user, account and QOS, and runs as long as it
-did; the scheduler that runs in production decides the rest, in both replays by
-the same code, so that neither is compared with what users really waited. Jobs
-that never ran are left out, and so are holds, dependencies and begin times,
-which are over when a job is eligible. Nodes are as configured and never fail.
+that moment, when its hold and begin time were over, with its own request, user,
+account and QOS, and runs as long as it did; the scheduler that runs in
+production decides the rest, in both replays by the same code, so that neither is
+compared with what users really waited. A job that depends on others of that time
+waits for them in the replay; its wait is counted from when they let it go. Jobs
+that never ran are left out. Nodes are as configured and never fail.
 
 Examples:
   muster whatif --from 2026-11-01 --to 2026-11-08 --conf new/slurm.conf

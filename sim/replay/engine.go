@@ -22,6 +22,9 @@ type Job struct {
 	Submit spec.Instant
 	Run    spec.Span // a longer one than the time limit is cut off there
 	Failed bool      // it ends with an exit code, which dependencies look at
+	// After are the jobs that its dependency names, by their place in the
+	// workload, in the order of its terms; -1 for a term that names none.
+	After []int
 }
 
 // Workload is a cluster and its jobs, in order of submission.
@@ -88,6 +91,7 @@ type engine struct {
 	kept  *scheduler.Promises
 	ends  []ending // a heap
 	of    map[spec.JobUID]int
+	uids  []spec.JobUID // of each job that was submitted; nil: no dependencies
 	live  map[spec.JobUID]uint64 // of each running job, the order of its ending
 	left  map[spec.JobUID]ending // of each that was suspended: how long it still runs, as an instant
 	res   *Result
@@ -119,6 +123,9 @@ func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Resul
 	e.now = w.Jobs[0].Submit.Add(-spec.Second)
 	if err := e.found(); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.After != nil }) {
+		e.uids = make([]spec.JobUID, len(w.Jobs))
 	}
 	next := 0
 	for next < len(w.Jobs) || len(e.ends) > 0 || e.waits() {
@@ -253,7 +260,7 @@ func (e *engine) submit(i int) (spec.JobUID, error) {
 	j := &e.w.Jobs[i]
 	o := &e.res.Jobs[i]
 	o.Submit = j.Submit
-	res, _, err := e.decide(event.Actor{Kind: event.ActorUser, UID: j.Spec.UID, Name: j.Spec.User}, scheduler.Submit{Spec: j.Spec})
+	res, _, err := e.decide(event.Actor{Kind: event.ActorUser, UID: j.Spec.UID, Name: j.Spec.User}, scheduler.Submit{Spec: e.linked(j)})
 	var refusal *spec.Error
 	switch {
 	case errors.As(err, &refusal):
@@ -265,8 +272,38 @@ func (e *engine) submit(i int) (spec.JobUID, error) {
 		return 0, err
 	}
 	e.of[res.UID] = i
+	if e.uids != nil {
+		e.uids[i] = res.UID
+	}
 	e.res.MaxQueue = max(e.res.MaxQueue, e.st.Waiting.Len())
 	return res.UID, nil
+}
+
+// linked is what a job asks for, with the numbers that the jobs of its
+// dependency have in this replay. A term holds whose job has been forgotten.
+func (e *engine) linked(j *Job) *spec.JobSpec {
+	dep := j.Spec.Queue.Dependency
+	if dep == nil || j.After == nil {
+		return j.Spec
+	}
+	js, out, held := *j.Spec, &spec.Dependency{Any: dep.Any}, false
+	for k, t := range dep.Terms {
+		t.UID = 0
+		if i := j.After[k]; i >= 0 {
+			on := e.st.Job(e.uids[i])
+			if on == nil {
+				held = true
+				continue
+			}
+			t.Job, t.Task = on.ID, spec.NoTask
+		}
+		out.Terms = append(out.Terms, t)
+	}
+	js.Queue.Dependency = out
+	if len(out.Terms) == 0 || (held && out.Any) {
+		js.Queue.Dependency = nil
+	}
+	return &js
 }
 
 // fits tells whether a job could start now if it were alone: enough is free.
@@ -351,6 +388,10 @@ func (e *engine) pass(settled bool) error {
 			}
 		case *event.JobStarted:
 			e.started(ev)
+		case *event.JobEligible: // a job waits from when nothing but its turn keeps it
+			if i := e.of[ev.UID]; e.w.Jobs[i].After != nil {
+				e.res.Jobs[i].Submit = e.now
+			}
 		case *event.JobSuspended:
 			e.suspended(ev.UID)
 		case *event.JobResumed:

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,10 +14,13 @@ import (
 
 // History turns a site's own ledger into a workload: what became eligible in a
 // span of time, with the request, the user and the run time that it had. A job
-// is submitted when it became eligible in fact, so that holds, begin times and
-// dependencies do not count as waiting; each task of an array is a job of its
-// own; of a job that ran several times the last run counts. What never ran is
-// left out: how long it would have run nobody knows.
+// is submitted when it became eligible in fact, so that holds and begin times
+// do not count as waiting. One that depends on others of the span is submitted
+// when it was, or its hold or begin time was over, and becomes eligible when
+// those have done what it waits for in the replay; where it depends on others,
+// or on a whole array, when it did in fact. Each task of an array is a job of
+// its own; of a job that ran several times the last run counts. What never ran
+// is left out: how long it would have run nobody knows.
 type History struct {
 	from, to spec.Instant
 	st       *state.State
@@ -30,6 +34,7 @@ type History struct {
 type past struct {
 	spec     *spec.JobSpec
 	eligible spec.Instant
+	free     spec.Instant // when it was submitted, or its hold or begin time was over
 	started  spec.Instant
 	run      spec.Span
 	ran      bool
@@ -56,7 +61,7 @@ func (h *History) Seq() uint64 { return h.st.Seq }
 func (h *History) enter(j *state.Job) *past {
 	p := h.jobs[j.UID]
 	if p == nil {
-		p = &past{spec: j.Spec}
+		p = &past{spec: j.Spec, free: max(j.Submitted, j.Begin)}
 		h.jobs[j.UID] = p
 		h.order = append(h.order, j.UID)
 	}
@@ -84,6 +89,9 @@ func (h *History) Add(env *event.Envelope) error {
 	switch e := env.Event.(type) {
 	case *event.JobSubmitted:
 		h.enter(h.st.Job(e.UID))
+	case *event.JobReleased:
+		p := h.enter(h.st.Job(e.UID))
+		p.free = max(p.free, env.At)
 	case *event.JobEligible:
 		h.enter(h.st.Job(e.UID))
 	case *event.ArrayTaskSplit:
@@ -113,6 +121,7 @@ func (h *History) Workload() (w *Workload, leftOut int, err error) {
 		h.config, h.policy = h.st.Config, h.st.Policy
 	}
 	w = &Workload{Config: open(h.config), Policy: puts(h.policy)}
+	at := map[spec.JobUID]int{} // in w.Jobs
 	for _, uid := range h.order {
 		p := h.jobs[uid]
 		if p.eligible < h.from || p.eligible >= h.to || p.eligible == 0 {
@@ -123,14 +132,63 @@ func (h *History) Workload() (w *Workload, leftOut int, err error) {
 			continue
 		}
 		js := *p.spec
-		js.Queue.Array, js.Queue.Dependency, js.Queue.Hold, js.Time.Begin, js.Time.Deadline = nil, nil, spec.NotHeld, 0, 0
-		w.Jobs = append(w.Jobs, Job{Spec: &js, Submit: p.eligible, Run: p.run, Failed: p.failed})
+		js.Queue.Array, js.Queue.Hold, js.Time.Begin, js.Time.Deadline = nil, spec.NotHeld, 0, 0
+		j := Job{Spec: &js, Submit: p.eligible, Run: p.run, Failed: p.failed}
+		if !h.link(w, &j, p, at) {
+			js.Queue.Dependency = nil
+		}
+		at[uid] = len(w.Jobs)
+		w.Jobs = append(w.Jobs, j)
 	}
 	if len(w.Jobs) == 0 {
 		return nil, leftOut, ErrNoHistory
 	}
-	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return int(max(min(a.Submit-b.Submit, 1), -1)) })
+	w.sort()
 	return w, leftOut, nil
+}
+
+// link lets a job depend on others of the workload as it did in fact; false if
+// it depends on none of them, or also on something else.
+func (h *History) link(w *Workload, j *Job, p *past, at map[spec.JobUID]int) bool {
+	dep := p.spec.Queue.Dependency
+	if dep == nil || p.free == 0 {
+		return false
+	}
+	after, submit := make([]int, len(dep.Terms)), max(p.free, h.from)
+	for k, t := range dep.Terms {
+		if after[k] = -1; t.Kind == spec.Singleton {
+			continue
+		}
+		i, ok := at[t.UID]
+		if on := h.jobs[t.UID]; !ok || t.Task != spec.NoTask || t.Kind == spec.AfterCorr || on.spec.Queue.Array != nil {
+			return false
+		}
+		after[k], submit = i, max(submit, w.Jobs[i].Submit)
+	}
+	j.After, j.Submit = after, min(submit, j.Submit)
+	return true
+}
+
+// sort puts the jobs in order of submission; none comes before those that it
+// depends on.
+func (w *Workload) sort() {
+	order := make([]int, len(w.Jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(w.Jobs[a].Submit, w.Jobs[b].Submit) })
+	place, jobs := make([]int, len(order)), make([]Job, len(order))
+	for to, from := range order {
+		place[from], jobs[to] = to, w.Jobs[from]
+	}
+	for i := range jobs {
+		for k, on := range jobs[i].After {
+			if on >= 0 {
+				jobs[i].After[k] = place[on]
+			}
+		}
+	}
+	w.Jobs = jobs
 }
 
 // With is the same workload under another configuration, and with changes of
