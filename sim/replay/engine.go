@@ -91,7 +91,7 @@ type engine struct {
 	kept  *scheduler.Promises
 	ends  []ending // a heap
 	of    map[spec.JobUID]int
-	uids  []spec.JobUID // of each job that was submitted; nil: no dependencies
+	uids  []spec.JobUID          // of each job that was submitted; nil: no dependencies
 	live  map[spec.JobUID]uint64 // of each running job, the order of its ending
 	left  map[spec.JobUID]ending // of each that was suspended: how long it still runs, as an instant
 	res   *Result
