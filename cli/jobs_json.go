@@ -208,7 +208,7 @@ func (c *call) jobTree(j *apiv1.JobInfo) tree.Object {
 		{Key: "group_id", Value: j.GetGroupId()}, {Key: "group_name", Value: j.GetGroup()}, {Key: "het_job_id", Value: number(int64(j.GetHetJobId()), true, false)},
 		{Key: "het_job_id_set", Value: hetSet(j)}, {Key: "het_job_offset", Value: number(int64(j.GetHetOffset()), true, false)}, {Key: "job_id", Value: j.GetJobId()},
 		{Key: "job_resources", Value: c.resourcesTree(j)}, {Key: "job_size_str", Value: tree.List{}}, {Key: "job_state", Value: jobStates(j)},
-		{Key: "last_sched_evaluation", Value: moment(j.GetLastSchedEval())}, {Key: "licenses", Value: countsText(s.GetLicenses(), "", ":")},
+		{Key: "last_sched_evaluation", Value: moment(j.GetLastSchedEval())}, {Key: "licenses", Value: licencesText(s)},
 		{Key: "mail_type", Value: tree.Strings(s.GetMailTypes())}, {Key: "mail_user", Value: s.GetMailUser()}, {Key: "max_cpus", Value: number(0, true, false)},
 		{Key: "max_nodes", Value: number(int64(s.GetMaxNodes()), true, false)}, {Key: "mcs_label", Value: ""}, {Key: "memory_per_tres", Value: ""}, {Key: "name", Value: s.GetName()},
 		{Key: "network", Value: ""}, {Key: "nodes", Value: j.GetNodes()}, {Key: "nice", Value: int64(s.GetNice())}, {Key: "tasks_per_core", Value: some(s.GetTasksPerCore())},

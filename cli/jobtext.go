@@ -240,3 +240,13 @@ func hetSet(j *apiv1.JobInfo) string {
 	}
 	return itoa(j.GetHetJobId()) + "-" + itoa(j.GetHetJobId()+j.GetHetSize()-1)
 }
+
+// licencesText writes the licences that a job asks for: a:2,b:1, or a:2|b:1
+// where one of them is enough.
+func licencesText(s *apiv1.JobSpec) string {
+	text := countsText(s.GetLicenses(), "", ":")
+	if s.GetAnyLicense() {
+		text = strings.ReplaceAll(text, ",", "|")
+	}
+	return text
+}

@@ -238,7 +238,11 @@ func applyNodeFile(r *jobRequest, v opt.Value) error {
 }
 
 func applyLicenses(r *jobRequest, v opt.Value) error {
-	for part := range strings.SplitSeq(v.Text, ",") {
+	by := ","
+	if r.spec.AnyLicense = strings.Contains(v.Text, "|"); r.spec.AnyLicense {
+		by = "|"
+	}
+	for part := range strings.SplitSeq(v.Text, by) {
 		name, num, counted := strings.Cut(part, ":")
 		n := int64(1)
 		if counted {
@@ -247,7 +251,7 @@ func applyLicenses(r *jobRequest, v opt.Value) error {
 				return r.badOption("licenses")
 			}
 		}
-		if name == "" || strings.ContainsAny(name, "|() ") {
+		if name == "" || strings.ContainsAny(name, ",|() ") {
 			return r.badOption("licenses")
 		}
 		r.spec.Licenses = append(r.spec.Licenses, &apiv1.Count{Name: name, N: n})

@@ -80,7 +80,7 @@ func jobOptions() []jobOption {
 		yes("input", "i", "<filename_pattern>", "SBATCH_INPUT", "file of the standard input", textTo(func(s *apiv1.JobSpec) *string { return &s.Stdin })),
 		yes("job-name", "J", "<jobname>", "SBATCH_JOB_NAME", "name of the job; else that of the script", textTo(func(s *apiv1.JobSpec) *string { return &s.Name })),
 		yes("kill-on-invalid-dep", "", "yes|no", "", "whether the job ends when its dependency can never be met", applyKillInvalid),
-		yes("licenses", "L", "<license>[:count],...", "", "licences that the job holds", applyLicenses),
+		yes("licenses", "L", "<license>[:count],...", "", "licences that the job holds; a|b = one of them", applyLicenses),
 		{opt.Option{Long: "mail-type", Arg: "<type>", Help: "when mail is wished for: NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT", Warn: noMail}, applyMailType},
 		{opt.Option{Long: "mail-user", Arg: "<user>", Help: "who is to get it"}, textTo(func(s *apiv1.JobSpec) *string { return &s.MailUser })},
 		no("mcs-label", "", "<mcs>", "", "there are no MCS labels"),

@@ -356,8 +356,8 @@ func (c *call) showLicenses(name string) error {
 		}
 		used := int64(0)
 		for _, j := range jobs.GetJobs() {
-			for _, held := range j.GetSpec().GetLicenses() {
-				if held.GetName() == l.GetName() {
+			for _, held := range j.GetAllocTres().GetOther() {
+				if held.GetName() == "license/"+l.GetName() {
 					used += held.GetN()
 				}
 			}

@@ -212,7 +212,7 @@ func (v *jobView) requestLines(rec *record, r jobRow) {
 	if s.GetReservation() != "" {
 		rec.line("Reservation=" + s.GetReservation())
 	}
-	rec.line("OverSubscribe="+sharing(j), "Contiguous="+bit(s.GetContiguous()), "Licenses="+or(countsText(s.GetLicenses(), "", ":"), null), "Network=(null)")
+	rec.line("OverSubscribe="+sharing(j), "Contiguous="+bit(s.GetContiguous()), "Licenses="+or(licencesText(s), null), "Network=(null)")
 	rec.line("Command=" + or(commandLine(j), null))
 	if s.GetSubmitLine() != "" {
 		rec.line("SubmitLine=" + s.GetSubmitLine())

@@ -140,7 +140,7 @@ func reservationRecord(r *apiv1.ReservationInfo, k clock) *record {
 	rec.line("Nodes="+or(hostlist.FoldSorted(r.GetNodes()), null), "NodeCnt="+itoa(len(r.GetNodes())), "CoreCnt="+itoa(r.GetCores()), "Features="+or(r.GetFeatures(), null),
 		"PartitionName="+or(r.GetPartition(), null), "Flags="+flags)
 	rec.line("TRES=cpu=" + itoa(r.GetTres().GetCpu()))
-	rec.line("Users="+list(r.GetUsers()), "Groups="+list(r.GetGroups()), "Accounts="+list(r.GetAccounts()), "Licenses=(null)", "State="+state, "BurstBuffer=(null)", "Watts=n/a")
+	rec.line("Users="+list(r.GetUsers()), "Groups="+list(r.GetGroups()), "Accounts="+list(r.GetAccounts()), "Licenses="+or(countsText(r.GetLicenses(), "", ":"), null), "State="+state, "BurstBuffer=(null)", "Watts=n/a")
 	last := []string{"MaxStartDelay=(null)"}
 	if len(r.GetQos()) > 0 {
 		last = append(last, "QOS="+list(r.GetQos()))

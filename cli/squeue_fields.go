@@ -110,7 +110,7 @@ func jobFields() []jobField {
 		{"i", "JobArrayID", "JOBID", (*jobView).id},
 		f("A", "JobID", "JOBID", func(j *apiv1.JobInfo) string { return itoa(j.GetJobId()) }),
 		{"", "LastSchedEval", "LAST_SCHED_EVAL", func(v *jobView, r jobRow) string { return v.timeOr(r.GetLastSchedEval(), na) }},
-		f("W", "Licenses", "LICENSES", func(j *apiv1.JobInfo) string { return or(countsText(j.GetSpec().GetLicenses(), "", ":"), null) }),
+		f("W", "Licenses", "LICENSES", func(j *apiv1.JobInfo) string { return or(licencesText(j.GetSpec()), null) }),
 		{"", "LicensesAlloc", "LICENSES_ALLOC", func(_ *jobView, r jobRow) string {
 			if r.pending() {
 				return null

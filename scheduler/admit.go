@@ -2,10 +2,13 @@ package scheduler
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -116,8 +119,10 @@ func fewestNodes(st *state.State, p *state.Partition, d *place.Demand) {
 // leastOf is what a job counts as while it waits.
 func leastOf(d *place.Demand, p *spec.PartitionSpec, js *spec.JobSpec) spec.TRES {
 	t := d.Least(p.BillingWeights)
-	for _, l := range js.Licenses {
-		t = t.With("license/"+l.Name, l.N)
+	for i, l := range js.Licenses {
+		if i == 0 || !js.AnyLicense {
+			t = t.With("license/"+l.Name, l.N)
+		}
 	}
 	t.Billing = d.Billing(t, p.BillingWeights)
 	return t
@@ -140,14 +145,64 @@ func closed(st *state.State, p *spec.PartitionSpec, j *state.Job) *spec.Reason {
 	return nil
 }
 
-// licences says which licence is short, or nil.
-func licences(st *state.State, js *spec.JobSpec) *spec.Reason {
-	for _, l := range js.Licenses {
-		if total, used := st.LicenseTotal(l.Name), amount(st.Licenses, l.Name); used+l.N > total {
+// licences says which licence is short for a job that may last so long, or nil.
+func licences(st *state.State, js *spec.JobSpec, now spec.Instant, limit spec.Span) *spec.Reason {
+	_, r := takeLicences(st, js, now, limit)
+	return r
+}
+
+// takeLicences are the licences that a job gets if it starts now: all that it
+// asks for, or the first of those of which one is enough.
+func takeLicences(st *state.State, js *spec.JobSpec, now spec.Instant, limit spec.Span) ([]spec.Count, *spec.Reason) {
+	if !js.AnyLicense {
+		return js.Licenses, shortOf(st, js, js.Licenses, now, limit)
+	}
+	var first *spec.Reason
+	for i := range js.Licenses {
+		one := js.Licenses[i : i+1]
+		r := shortOf(st, js, one, now, limit)
+		if r == nil {
+			return one, nil
+		}
+		if first == nil {
+			first = r
+		}
+	}
+	return nil, first
+}
+
+// shortOf says which of some licences there are not enough of for a job. What
+// a reservation keeps that the job is not in is used while it lasts.
+func shortOf(st *state.State, js *spec.JobSpec, list []spec.Count, now spec.Instant, limit spec.Span) *spec.Reason {
+	for _, l := range list {
+		total, used := st.LicenseTotal(l.Name), amount(st.Licenses, l.Name)+keptLicences(st, js, l.Name, now, now.Add(limit))
+		if used+l.N > total {
 			return &spec.Reason{Code: spec.ReasonLicenses, TRES: "license/" + l.Name, Limit: total, Used: used, Asked: l.N}
 		}
 	}
 	return nil
+}
+
+// keptLicences is how many of a licence reservations keep from a job at some
+// time between two instants, beside those that the jobs in them hold.
+func keptLicences(st *state.State, js *spec.JobSpec, name string, from, to spec.Instant) int64 {
+	var kept int64
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		n := amount(r.Licenses, name)
+		if n == 0 || slices.Contains(strings.Split(js.Place.Reservation, ","), r.Name) ||
+			!slices.ContainsFunc(resv.Windows(r, from), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
+			continue
+		}
+		st.Active.Range(func(uid uint64, _ struct{}) bool {
+			if j := st.Job(spec.JobUID(uid)); j.State.Active() && j.Alloc.Reservation == r.Name {
+				n -= amount(j.Alloc.Licenses, name)
+			}
+			return true
+		})
+		kept += max(n, 0)
+	}
+	return kept
 }
 
 func amount(list []spec.Count, name string) int64 {

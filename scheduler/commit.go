@@ -128,7 +128,7 @@ func (d *decision) current(s *Start) bool {
 	}
 	b := limits.Find(d.t.State, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now})
 	return b.Before(spec.TRES{}, s.Limit) == nil && b.After(s.Alloc, s.Limit) == nil && throttled(d.t.State, j) == nil &&
-		licences(d.t.State, j.Spec) == nil && d.dependencyHolds(j, s.Task)
+		shortOf(d.t.State, j.Spec, s.Alloc.Licenses, d.t.Now, s.Limit) == nil && d.dependencyHolds(j, s.Task)
 }
 
 func (d *decision) dependencyHolds(j *state.Job, task int64) bool {

@@ -201,12 +201,37 @@ func (d *decision) readResvKey(a *resvAsk, kv spec.KeyValue) (err error) {
 		err = resvFlags(r, v, mode)
 	case "comment":
 		r.Comment = v
-	case "corecnt", "tres", "trespernode", "licenses", "burstbuffer", "maxstartdelay", "watts", "skip":
+	case "licenses":
+		r.Licenses, err = d.resvLicences(v)
+	case "corecnt", "tres", "trespernode", "burstbuffer", "maxstartdelay", "watts", "skip":
 		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: whole nodes are reserved, by Nodes or NodeCnt")
 	default:
 		return spec.Refuse(spec.CodeBadRequest, "unknown option "+kv.Key+" of a reservation")
 	}
 	return err
+}
+
+// resvLicences reads the licences of a reservation: a:2,b.
+func (d *decision) resvLicences(v string) ([]spec.Count, error) {
+	var out []spec.Count
+	for item := range strings.SplitSeq(v, ",") {
+		name, num, counted := strings.Cut(item, ":")
+		if !counted {
+			name, num, counted = strings.Cut(item, "=")
+		}
+		n := int64(1)
+		if counted {
+			var err error
+			if n, err = strconv.ParseInt(num, 10, 32); err != nil {
+				return nil, spec.Refuse(spec.CodeInvalidLicense, item)
+			}
+		}
+		if n <= 0 || n > d.t.LicenseTotal(name) || amount(out, name) > 0 {
+			return nil, spec.Refuse(spec.CodeInvalidLicense, item)
+		}
+		out = append(out, spec.Count{Name: name, N: n})
+	}
+	return out, nil
 }
 
 // instant reads now, now+span or nanoseconds since 1970.
@@ -292,7 +317,7 @@ func resvFlags(r *spec.Reservation, v string, mode byte) error {
 			return e.Name == w
 		})
 		switch {
-		case w == "FORCE_START" || w == "LICENSE_ONLY":
+		case w == "FORCE_START":
 			return spec.Refuse(spec.CodeDisabled, "the flag "+w+" of a reservation is not implemented in this release")
 		case i < 0 || (hasArg && w != "PURGE_COMP"):
 			return spec.Refuse(spec.CodeBadRequest, "unknown flag "+w+" of a reservation")
@@ -371,6 +396,12 @@ func (d *decision) settleResvTime(a *resvAsk) error {
 
 func (d *decision) settleResvNodes(a *resvAsk) error {
 	r := a.r
+	if r.Flags.Has(spec.ResvLicenseOnly) {
+		if len(r.Licenses) == 0 || a.nodes != "" || a.choose || len(r.Nodes) > 0 {
+			return spec.Refuse(spec.CodeInvalidLicense, "a reservation with LICENSE_ONLY has Licenses and no nodes")
+		}
+		return nil
+	}
 	switch {
 	case a.nodes != "":
 		if err := d.namedResvNodes(a); err != nil {

@@ -87,7 +87,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	if r := bound.Before(leastOf(&d, part.Spec, js), d.Limit); r != nil {
 		return reserve.Slot{}, r
 	}
-	if r := licences(p.t.State, js); r != nil {
+	if r := licences(p.t.State, js, p.now, d.Limit); r != nil {
 		return reserve.Slot{}, r
 	}
 	if r := throttled(p.t.State, x.j); r != nil {

@@ -226,7 +226,7 @@ func sameAsk(a, b *state.Job) bool {
 		return true
 	}
 	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.Queue.SiteFactor == y.Queue.SiteFactor && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS &&
-		x.Account == y.Account && x.MCSLabel == y.MCSLabel && slices.Equal(x.Partitions, y.Partitions) && slices.Equal(x.Licenses, y.Licenses)
+		x.Account == y.Account && x.MCSLabel == y.MCSLabel && slices.Equal(x.Partitions, y.Partitions) && x.AnyLicense == y.AnyLicense && slices.Equal(x.Licenses, y.Licenses)
 }
 
 func sameReq(a, b *spec.TRES) bool {

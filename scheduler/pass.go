@@ -485,7 +485,7 @@ func (p *pass) overLimits(l *lot, j *state.Job) *spec.Reason {
 	if r := l.bound.Before(l.least, l.demand.Limit); r != nil {
 		return r
 	}
-	return licences(p.t.State, j.Spec)
+	return licences(p.t.State, j.Spec, p.now, l.demand.Limit)
 }
 
 // alone says what holds this job of a lot up and not the others, or nil.
@@ -608,7 +608,10 @@ func (p *pass) allocate(st *state.State, l *lot, j *state.Job, parts []place.Par
 	if v := p.views[l]; v != nil {
 		alloc.Reservation = v.Inside(p.st, nodeIDs(alloc), p.now)
 	}
-	alloc.Licenses = j.Spec.Licenses
+	var short *spec.Reason
+	if alloc.Licenses, short = takeLicences(st, j.Spec, p.now, l.demand.Limit); short != nil {
+		return nil, short
+	}
 	for _, c := range alloc.Licenses {
 		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
 	}

@@ -67,7 +67,7 @@ func (p *pass) claim(l *lot, m *member) error {
 		}
 		l.ready = true
 	}
-	if l.bound.Before(l.least, l.demand.Limit) != nil || p.tooLow(l, j) != nil || licences(p.t.State, j.Spec) != nil || throttled(p.t.State, j) != nil {
+	if l.bound.Before(l.least, l.demand.Limit) != nil || p.tooLow(l, j) != nil || licences(p.t.State, j.Spec, p.now, l.demand.Limit) != nil || throttled(p.t.State, j) != nil {
 		return nil
 	}
 	task := spec.NoTask

@@ -70,7 +70,7 @@ func (p *pass) components(l *lot, m *member) ([]hetPart, *spec.Reason) {
 		if r := c.bound.Before(c.least, c.demand.Limit); r != nil {
 			return nil, r
 		}
-		if r := licences(p.t.State, j.Spec); r != nil {
+		if r := licences(p.t.State, j.Spec, p.now, c.demand.Limit); r != nil {
 			return nil, r
 		}
 		l.noReserve = l.noReserve || c.noReserve
@@ -202,7 +202,7 @@ func (p *pass) allowed(parts []hetPart) *spec.Reason {
 		if r := b.Before(c.lot.least, c.lot.demand.Limit); r != nil {
 			return r
 		}
-		if r := licences(t.State, c.job.Spec); r != nil {
+		if r := licences(t.State, c.job.Spec, p.now, c.lot.demand.Limit); r != nil {
 			return r
 		}
 		alloc, r := p.allocate(t.State, c.lot, c.job, c.slot.Parts, &b)

@@ -126,7 +126,7 @@ func (p *pass) tryNow(q *quick, l *lot) (bool, error) {
 		l.ready = true
 	}
 	p.out.Depth++
-	if !p.roomy(l) || l.bound.Before(l.least, l.demand.Limit) != nil || licences(p.t.State, j.Spec) != nil {
+	if !p.roomy(l) || l.bound.Before(l.least, l.demand.Limit) != nil || licences(p.t.State, j.Spec, p.now, l.demand.Limit) != nil {
 		return false, nil
 	}
 	if throttled(p.t.State, j) != nil {

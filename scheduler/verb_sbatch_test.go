@@ -151,7 +151,8 @@ func (s *session) option(js *spec.JobSpec, o option) error {
 	case "gpus":
 		js.Size.PerJob = counts(v, "gpu")
 	case "licenses":
-		js.Licenses = counts(v, "")
+		js.AnyLicense = strings.Contains(v, "|")
+		js.Licenses = counts(strings.ReplaceAll(v, "|", ","), "")
 	default:
 		return s.queueOption(js, o)
 	}

@@ -34,6 +34,8 @@ type JobSpec struct {
 
 	// MCSLabel is whose jobs it shares nodes with under --exclusive=mcs.
 	MCSLabel string `cbor:"60,keyasint,omitempty"`
+	// AnyLicense: one of Licenses is enough, the first that is free.
+	AnyLicense bool `cbor:"61,keyasint,omitempty"`
 }
 
 // HetPart makes a job one component of a heterogeneous job: of several with

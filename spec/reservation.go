@@ -25,6 +25,7 @@ type Reservation struct {
 	Ahead    Span            `cbor:"16,keyasint,omitempty"` // TIME_FLOAT: it begins this long after now, always
 	Comment  string          `cbor:"17,keyasint,omitempty"`
 	TRES     TRES            `cbor:"18,keyasint"` // what its nodes have
+	Licenses []Count         `cbor:"60,keyasint,omitempty"`
 }
 
 // ReservationFlag is a set of flags.
@@ -53,6 +54,7 @@ const (
 	ResvSpecNodes
 	ResvAllNodes
 	ResvPartNodes
+	ResvLicenseOnly
 )
 
 // ReservationFlags lists the flags with Slurm's names, in the order in which
@@ -69,7 +71,7 @@ func ReservationFlags() []struct {
 		{ResvDaily, "DAILY"}, {ResvWeekday, "WEEKDAY"}, {ResvWeekend, "WEEKEND"}, {ResvWeekly, "WEEKLY"}, {ResvSpecNodes, "SPEC_NODES"},
 		{ResvAllNodes, "ALL_NODES"}, {ResvAnyNodes, "ANY_NODES"}, {ResvStaticAlloc, "STATIC_ALLOC"}, {ResvPartNodes, "PART_NODES"},
 		{ResvTimeFloat, "TIME_FLOAT"}, {ResvReplace, "REPLACE"}, {ResvReplaceDown, "REPLACE_DOWN"}, {ResvPurgeComp, "PURGE_COMP"},
-		{ResvNoHold, "NO_HOLD_JOBS_AFTER_END"}, {ResvMagnetic, "MAGNETIC"}, {ResvUserDelete, "USER_DELETE"},
+		{ResvNoHold, "NO_HOLD_JOBS_AFTER_END"}, {ResvMagnetic, "MAGNETIC"}, {ResvUserDelete, "USER_DELETE"}, {ResvLicenseOnly, "LICENSE_ONLY"},
 	}
 }
 

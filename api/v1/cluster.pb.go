@@ -3710,6 +3710,7 @@ type ReservationInfo struct {
 	Tres          *Tres                  `protobuf:"bytes,16,opt,name=tres,proto3" json:"tres,omitempty"`
 	Active        bool                   `protobuf:"varint,17,opt,name=active,proto3" json:"active,omitempty"`
 	Jobs          uint32                 `protobuf:"varint,18,opt,name=jobs,proto3" json:"jobs,omitempty"` // that run in it
+	Licenses      []*Count               `protobuf:"bytes,40,rep,name=licenses,proto3" json:"licenses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3870,6 +3871,13 @@ func (x *ReservationInfo) GetJobs() uint32 {
 		return x.Jobs
 	}
 	return 0
+}
+
+func (x *ReservationInfo) GetLicenses() []*Count {
+	if x != nil {
+		return x.Licenses
+	}
+	return nil
 }
 
 type ReservationsRequest struct {
@@ -4434,7 +4442,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\rstale_reports\x18\x17 \x01(\x04R\fstaleReports\x12\x1d\n" +
 	"\n" +
 	"started_at\x18\x18 \x01(\x03R\tstartedAt\x12*\n" +
-	"\x04more\x18\x19 \x03(\v2\x16.muster.v1.ConfigEntryR\x04more\"\xc6\x03\n" +
+	"\x04more\x18\x19 \x03(\v2\x16.muster.v1.ConfigEntryR\x04more\"\xf4\x03\n" +
 	"\x0fReservationInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -4456,7 +4464,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\acomment\x18\x0f \x01(\tR\acomment\x12#\n" +
 	"\x04tres\x18\x10 \x01(\v2\x0f.muster.v1.TresR\x04tres\x12\x16\n" +
 	"\x06active\x18\x11 \x01(\bR\x06active\x12\x12\n" +
-	"\x04jobs\x18\x12 \x01(\rR\x04jobs\"\x15\n" +
+	"\x04jobs\x18\x12 \x01(\rR\x04jobs\x12,\n" +
+	"\blicenses\x18( \x03(\v2\x10.muster.v1.CountR\blicenses\"\x15\n" +
 	"\x13ReservationsRequest\"e\n" +
 	"\x11ReservationsReply\x12>\n" +
 	"\freservations\x18\x01 \x03(\v2\x1a.muster.v1.ReservationInfoR\freservations\x12\x10\n" +
@@ -4536,6 +4545,7 @@ var file_cluster_proto_goTypes = []any{
 	(*Tres)(nil),                   // 43: muster.v1.Tres
 	(*GpuFault)(nil),               // 44: muster.v1.GpuFault
 	(*NamedCount)(nil),             // 45: muster.v1.NamedCount
+	(*Count)(nil),                  // 46: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
@@ -4593,14 +4603,15 @@ var file_cluster_proto_depIdxs = []int32{
 	29, // 52: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
 	11, // 53: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
 	43, // 54: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	38, // 55: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 56: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	11, // 57: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	46, // 55: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	38, // 56: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 57: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	11, // 58: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

@@ -494,6 +494,7 @@ type JobSpec struct {
 	McsLabel         string                 `protobuf:"bytes,132,opt,name=mcs_label,json=mcsLabel,proto3" json:"mcs_label,omitempty"` // set by the controller
 	SocketsPerNode   uint32                 `protobuf:"varint,133,opt,name=sockets_per_node,json=socketsPerNode,proto3" json:"sockets_per_node,omitempty"`
 	CoresPerSocket   uint32                 `protobuf:"varint,134,opt,name=cores_per_socket,json=coresPerSocket,proto3" json:"cores_per_socket,omitempty"`
+	AnyLicense       bool                   `protobuf:"varint,135,opt,name=any_license,json=anyLicense,proto3" json:"any_license,omitempty"` // one of licenses is enough
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1060,6 +1061,13 @@ func (x *JobSpec) GetCoresPerSocket() uint32 {
 		return x.CoresPerSocket
 	}
 	return 0
+}
+
+func (x *JobSpec) GetAnyLicense() bool {
+	if x != nil {
+		return x.AnyLicense
+	}
+	return false
 }
 
 // Blob is content: given whole, or by the hash of what was sent before.
@@ -3655,7 +3663,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xfb\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\x9d\x13\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -3750,7 +3758,9 @@ const file_job_proto_rawDesc = "" +
 	"\x0fspread_segments\x18\x83\x01 \x01(\bR\x0espreadSegments\x12\x1c\n" +
 	"\tmcs_label\x18\x84\x01 \x01(\tR\bmcsLabel\x12)\n" +
 	"\x10sockets_per_node\x18\x85\x01 \x01(\rR\x0esocketsPerNode\x12)\n" +
-	"\x10cores_per_socket\x18\x86\x01 \x01(\rR\x0ecoresPerSocket\"2\n" +
+	"\x10cores_per_socket\x18\x86\x01 \x01(\rR\x0ecoresPerSocket\x12 \n" +
+	"\vany_license\x18\x87\x01 \x01(\bR\n" +
+	"anyLicense\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xea\x01\n" +

@@ -23,7 +23,7 @@ func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
 		Signal: t.Signal, SignalBefore: int64(t.SignalBefore), SignalBatch: t.SignalBatch, SignalResv: t.SignalResv,
 		Nodes: p.Nodes, Exclude: p.Exclude, Constraint: p.Constraint, Prefer: p.Prefer, Sharing: uint32(p.Sharing),
 		Contiguous: p.Contiguous, Spread: p.Spread, Reservation: p.Reservation, Switches: p.Switches,
-		SwitchWait: int64(p.SwitchWait), Distribution: p.Distribution, Segment: p.Segment, SpreadSegments: p.ApartSegments, McsLabel: j.MCSLabel,
+		SwitchWait: int64(p.SwitchWait), Distribution: p.Distribution, Segment: p.Segment, SpreadSegments: p.ApartSegments, McsLabel: j.MCSLabel, AnyLicense: j.AnyLicense,
 		SocketsPerNode: s.SocketsPerNode, CoresPerSocket: s.CoresPerSocket,
 		Hold: q.Hold != spec.NotHeld, Nice: q.Nice, Priority: q.Priority, Requeue: apiv1.Tri(q.Requeue),
 		Dependency: q.Dependency.String(), KillOnInvalidDep: apiv1.Tri(q.KillInvalid), MailTypes: q.MailTypes,
@@ -71,7 +71,7 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 			ImmediateOnly: m.GetImmediate(), Reboot: m.GetReboot()},
 		IO: spec.JobIO{WorkDir: m.GetWorkDir(), Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(),
 			Append: spec.Tri(m.GetAppend()), Umask: m.GetUmask(), Rlimits: ToCounts(m.GetRlimits())},
-		Licenses: ToCounts(m.GetLicenses()), Args: m.GetArgs(), Command: m.GetCommand(), Line: m.GetSubmitLine(),
+		Licenses: ToCounts(m.GetLicenses()), AnyLicense: m.GetAnyLicense(), Args: m.GetArgs(), Command: m.GetCommand(), Line: m.GetSubmitLine(),
 		Host: m.GetSubmitHost(), Shell: m.GetShell(),
 	}
 	if m.GetHold() {

@@ -11,7 +11,7 @@ import (
 func Reservation(st *state.State, r *spec.Reservation, now spec.Instant) *apiv1.ReservationInfo {
 	out := &apiv1.ReservationInfo{Name: r.Name, Start: int64(r.Start), End: int64(r.End), Nodes: r.Nodes, Partition: r.Part, Features: r.Features,
 		Users: r.Users, Accounts: r.Accounts, Groups: r.Groups, Qos: r.QOS, Partitions: r.Parts, Flags: r.Flags.String(), Purge: int64(r.Purge),
-		Comment: r.Comment, Tres: TRES(r.TRES), Active: r.Start <= now && now < r.End}
+		Comment: r.Comment, Licenses: Counts(r.Licenses), Tres: TRES(r.TRES), Active: r.Start <= now && now < r.End}
 	if r.Flags.Has(spec.ResvTimeFloat) {
 		out.Start, out.End, out.Active = int64(now.Add(r.Ahead)), int64(now.Add(r.Ahead+r.End.Sub(r.Start))), false
 	}

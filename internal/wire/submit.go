@@ -232,4 +232,5 @@ func (w *writer) spec(m *apiv1.JobSpec) {
 	w.text(132, m.GetMcsLabel())
 	w.number(133, uint64(m.GetSocketsPerNode()))
 	w.number(134, uint64(m.GetCoresPerSocket()))
+	w.flag(135, m.GetAnyLicense())
 }

@@ -122,7 +122,7 @@ func (v *View) own(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Re
 	if v.Own == nil {
 		return &spec.Reason{Code: "ReservationDeleted", Subject: "reservation/" + js.Place.Reservation}
 	}
-	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes) == 0 {
+	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes|spec.ResvLicenseOnly) == 0 {
 		v.Only = Nodes(st, v.Own)
 	}
 	return nil
