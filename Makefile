@@ -25,7 +25,7 @@ RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-peer \
-	lab-up lab-demo lab-drain lab-evidence lab-down test-gpu clean engine vet gofmt fresh
+	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,8 +117,16 @@ lab-evidence: ## write sinfo, squeue, sacct, QOS and KPIs of the lab cluster int
 lab-down: ## stop the lab cluster
 	deploy/lab/lab.sh down
 
-test-gpu: ## run the NVML and DCGM paths on a machine with a real GPU
-	MUSTER_TEST_GPU=1 $(GO) test -count=1 -v -run 'GPU' ./nodeagent/gpu/...
+series: ## report the series that VictoriaMetrics has after 10,000 jobs, for each label mode
+	MUSTER_SERIES=1 $(GO) test -count=1 -v -run TestSeriesCreated ./nodeagent/telemetry
+
+bin/gpu-test: FORCE
+	$(GO) test -c -o $@ ./nodeagent/gpu/auto
+
+FORCE:
+
+test-gpu: bin/gpu-test ## run the NVML and DCGM paths on this machine's GPUs, with a report (bin/gpu-test alone can be carried elsewhere)
+	MUSTER_TEST_GPU=1 bin/gpu-test -test.v -test.run TestRealGPU
 
 clean: ## remove what was built
 	rm -rf bin
