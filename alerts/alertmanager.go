@@ -97,6 +97,7 @@ type amEmail struct {
 	Headers      map[string]string `yaml:"headers"`
 	Text         string            `yaml:"text"`
 	HTML         string            `yaml:"html"`
+	RequireTLS   *bool             `yaml:"require_tls,omitempty"`
 }
 
 type amWebhook struct {
@@ -201,7 +202,7 @@ func (s *Settings) receivers() []amReceiver {
 				Links:   []amLink{{`{{ (index .Alerts 0).Annotations.dashboard }}`, "Dashboard"}, {`{{ (index .Alerts 0).Annotations.runbook_url }}`, "Runbook"}}}}
 		case "email":
 			e := s.Email
-			r.Email = []amEmail{{Resolved: true, To: e.To, From: e.From, SMTP: e.SMTP, Username: e.Username, PasswordFile: e.PasswordFile,
+			r.Email = []amEmail{{Resolved: true, To: e.To, From: e.From, SMTP: e.SMTP, Username: e.Username, PasswordFile: e.PasswordFile, RequireTLS: e.RequireTLS,
 				Headers: map[string]string{"Subject": `{{ template "muster.title" . }}`}, Text: `{{ template "muster.text" . }}`}}
 		case "webhook":
 			w := amWebhook{Resolved: true, URL: s.Webhook.URL}

@@ -3,6 +3,7 @@ package alerts
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/mail"
 	"net/smtp"
 	"os"
 	"slices"
@@ -120,7 +122,7 @@ func (s *Settings) Direct(ctx context.Context, t Test) error {
 			"status": "firing", "labels": map[string]string{"alertname": "MusterTest"}, "annotations": map[string]string{"summary": "Test notification", "description": t.text()},
 			"startsAt": t.Now.Format(time.RFC3339)}}})
 	}
-	return s.mail(t)
+	return s.mail(ctx, t)
 }
 
 // pagerDutyDirect triggers an event and resolves it again.
@@ -142,26 +144,84 @@ func (s *Settings) pagerDutyDirect(ctx context.Context, t Test) error {
 	return t.post(ctx, to, "", event)
 }
 
-// mail sends the notification to the mailbox.
-func (s *Settings) mail(t Test) error {
+// mail sends the notification to the mailbox, as Alertmanager would.
+func (s *Settings) mail(ctx context.Context, t Test) error {
 	e := s.Email
+	host, _, err := net.SplitHostPort(e.SMTP)
+	if err != nil {
+		return err
+	}
 	var auth smtp.Auth
 	if e.Username != "" {
 		password, err := ReadSecret("email.password_file", e.PasswordFile)
 		if err != nil {
 			return err
 		}
-		host, _, err := net.SplitHostPort(e.SMTP)
-		if err != nil {
-			return err
-		}
 		auth = smtp.PlainAuth("", e.Username, password, host)
 	}
-	body := "From: " + e.From + "\r\nTo: " + e.To + "\r\nSubject: Test notification of Muster\r\n\r\n" + t.text() + "\r\n"
-	if err := smtp.SendMail(e.SMTP, auth, e.From, []string{e.To}, []byte(body)); err != nil {
+	if err := e.send(ctx, host, auth, t.text()); err != nil {
 		return fmt.Errorf("mail server %s: %w", e.SMTP, err)
 	}
 	return nil
+}
+
+// mailPatience is how long a mail server may take in all.
+const mailPatience = 20 * time.Second
+
+func (e *Email) send(ctx context.Context, host string, auth smtp.Auth, text string) error {
+	to, err := mail.ParseAddressList(e.To)
+	if err != nil {
+		return err
+	}
+	from, err := mail.ParseAddress(e.From)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, mailPatience)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", e.SMTP)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	c, err := smtp.NewClient(conn, host)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	defer c.Close()
+	if ok, _ := c.Extension("STARTTLS"); ok {
+		if err := c.StartTLS(&tls.Config{ServerName: host}); err != nil {
+			return err
+		}
+	} else if e.tls() {
+		return errors.New("it does not offer STARTTLS (email.require_tls: false for a relay of your own)")
+	}
+	if auth != nil {
+		if err := c.Auth(auth); err != nil {
+			return err
+		}
+	}
+	if err := c.Mail(from.Address); err != nil {
+		return err
+	}
+	for _, a := range to {
+		if err := c.Rcpt(a.Address); err != nil {
+			return fmt.Errorf("%s: %w", a.Address, err)
+		}
+	}
+	w, err := c.Data()
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "From: "+e.From+"\r\nTo: "+e.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+text+"\r\n"); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return c.Quit()
 }
 
 // post sends JSON and wants a 2xx.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/mail"
 	"net/url"
 	"path"
 	"regexp"
@@ -62,7 +63,13 @@ type Email struct {
 	SMTP         string `yaml:"smtp"` // host:port
 	Username     string `yaml:"username"`
 	PasswordFile string `yaml:"password_file"`
+	// RequireTLS: a server that does not offer STARTTLS gets no mail. Unset is
+	// yes, as Alertmanager has it.
+	RequireTLS *bool `yaml:"require_tls"`
 }
+
+// tls tells whether mail must be encrypted.
+func (e *Email) tls() bool { return e.RequireTLS == nil || *e.RequireTLS }
 
 // Webhook is any HTTP address that takes Alertmanager's JSON.
 type Webhook struct {
@@ -293,6 +300,12 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	}
 	if e := s.Email; e != nil && (e.To == "" || e.From == "" || !strings.Contains(e.SMTP, ":")) {
 		add("email", "needs to, from and smtp (host:port)")
+	} else if e != nil {
+		for _, a := range [...][2]string{{"email.to", e.To}, {"email.from", e.From}} {
+			if _, err := mail.ParseAddressList(a[1]); err != nil {
+				add(a[0], "%q is no address: %v", a[1], err)
+			}
+		}
 	}
 	if s.UserNotices != "" && !slices.Contains(s.Receivers(), s.UserNotices) {
 		add("user_notices", "%q is not a receiver that is set up (%s)", s.UserNotices, orNone(s.Receivers()))
@@ -418,6 +431,7 @@ business_hours: {days: "monday:friday", from: "08:00", to: "18:00", zone: UTC} #
 #   smtp: smtp.example.org:587
 #   username: muster
 #   password_file: /etc/muster/secrets/smtp-password
+#   require_tls: true               # false for a relay of your own without STARTTLS
 # webhook:                            # anything that takes Alertmanager's JSON
 #   url: https://example.org/hook
 #   bearer_token_file: /etc/muster/secrets/hook-token
