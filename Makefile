@@ -24,7 +24,7 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-peer \
+.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh
 
 help: ## show this list
@@ -98,6 +98,9 @@ grafana: ## hold the dashboards to Grafana's own library and types (needs npm fo
 
 chaos: build engine ## kill -9 every process KILLS times under load and count what was lost (KILLS=50)
 	KILLS=$(KILLS) deploy/lab/chaos.sh
+
+bench-openb: build ## fill the cluster of the openb traces ten times (TRACES=folder): best published mean 95.39 % of its GPUs
+	bin/muster simulate --openb $(or $(TRACES),$(MUSTER_TRACES),../shared/traces)
 
 bench-peer: build engine ## compare with the real Slurm that PEER points to
 	deploy/lab/bench-peer.sh

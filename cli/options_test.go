@@ -107,7 +107,8 @@ func samples() map[string]map[string]sample {
 		"token": {"lifetime": s("2d")},
 		"man":   {"dir": on("muster man", "MANDIR")},
 		"simulate": {
-			"swf": on("muster simulate --procs 8", "DIR/log"), "itp": on("muster simulate --nodes 2 --gpus 4", "DIR/itp"), "graham": on("muster simulate --procs 8", "DIR/graham"),
+			"openb": on("muster simulate", "DIR/."), "shuffles": on("muster simulate --openb DIR/.", "2"), "inflate": on("muster simulate --openb DIR/.", "200"),
+			"packing": on("muster simulate --openb DIR/.", "best-fit"), "swf": on("muster simulate --procs 8", "DIR/log"), "itp": on("muster simulate --nodes 2 --gpus 4", "DIR/itp"), "graham": on("muster simulate --procs 8", "DIR/graham"),
 			"cluster": on("muster simulate --itp DIR/itp --nodes 2 --gpus 4", "c2"), "procs": on("muster simulate --swf DIR/log", "8"), "nodes": on("muster simulate --swf DIR/log --cpus 8", "2"),
 			"cpus": on("muster simulate --swf DIR/log", "9"), "gpus": s("4"), "policy": s("fcfs"), "exact": s(""), "out": s("/nowhere/schedule"), "json": s(""), "yaml": s(""),
 		},
@@ -162,7 +163,8 @@ func everything(t *testing.T) *world {
 		}
 		return resp, err
 	}
-	for file, text := range map[string]string{"log": tinyLog, "itp": tinyITP, "graham": tinyGraham, "EXPORTFILE": "A=1\x00B=2\x00", "NODEFILE": "n1\nn2\n"} {
+	for file, text := range map[string]string{"log": tinyLog, "itp": tinyITP, "graham": tinyGraham, "EXPORTFILE": "A=1\x00B=2\x00", "NODEFILE": "n1\nn2\n",
+		"openb_node_list_all_node.csv": tinyNodes, "openb_pod_list_default.csv": tinyPods} {
 		if err := os.WriteFile(filepath.Join(w.dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

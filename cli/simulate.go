@@ -26,16 +26,23 @@ func simulateCommand() *command {
 	return &command{
 		name:    "simulate",
 		summary: "replay a trace through the scheduler in virtual time",
-		usage:   []string{"--swf FILE --procs N [OPTIONS]", "--itp FILE --nodes N --gpus N [OPTIONS]", "--graham FILE --procs N [--gpus N] [OPTIONS]"},
+		usage:   []string{"--swf FILE --procs N [OPTIONS]", "--itp FILE --nodes N --gpus N [OPTIONS]", "--graham FILE --procs N [--gpus N] [OPTIONS]",
+			"--openb FOLDER [--shuffles N] [--inflate PERCENT] [--packing mix|best-fit]"},
 		about: `The jobs of a trace are submitted when they were, run as long as they did, and the scheduler that runs in production decides what starts in between. What the trace recorded as waiting decides nothing.
 
 fcfs, easy, easy-sjbf and conservative are the classic policies as the literature compares them: first come, first served underneath, one pass for each event, reservations for nobody, the first job, or all. muster is what a cluster does out of the box: one pass for all that happens at an instant.
 
-A job that runs beyond its time limit ends there. A trace without limits (ITP) gives each job its run time as one, which makes plans better than they are in life. Graham's file holds only jobs that waited over some noon, so its figures are not those of the site.`,
+A job that runs beyond its time limit ends there. A trace without limits (ITP) gives each job its run time as one, which makes plans better than they are in life. Graham's file holds only jobs that waited over some noon, so its figures are not those of the site.
+
+--openb asks how far a cluster of GPUs can be filled: pods that want GPUs or parts of one arrive in a random order, more of them than fit, and nobody leaves. mix places each where it takes least from what the pods ask for as a whole (SchedulerParameters=pack_mix), best-fit fills the fullest node first.`,
 		options: []opt.Option{
 			{Long: "swf", Arg: "<file>", Help: "a log in the Standard Workload Format, plain or gzip; - is the standard input"},
 			{Long: "itp", Arg: "<file>", Help: "GPU jobs as cluster,job_id,submit_s,duration_s,num_gpu"},
 			{Long: "graham", Arg: "<file>", Help: "jobs of a Slurm site with its sacct fields as columns"},
+			{Long: "openb", Arg: "<folder>", Help: "openb_node_list_all_node.csv and openb_pod_list_default.csv, plain or gzip: nodes with GPUs and pods to pack"},
+			{Long: "shuffles", Arg: "<n>", Help: "--openb: orders of arrival, 10 without the option"},
+			{Long: "inflate", Arg: "<percent>", Help: "--openb: draw further pods until they ask for so much of the GPUs, 130 without the option"},
+			{Long: "packing", Arg: "mix|best-fit", Help: "--openb: mix without the option"},
 			{Long: "cluster", Arg: "<name>", Help: "which cluster of --itp; without it the first"},
 			{Long: "procs", Arg: "<n>", Help: "processors of the cluster, as one pool"},
 			{Long: "nodes", Arg: "<n>", Help: "nodes of the cluster, each with --cpus and --gpus, instead of one pool"},
@@ -50,6 +57,7 @@ A job that runs beyond its time limit ends there. A trace without limits (ITP) g
 		example: []example{
 			{"muster simulate --swf KTH-SP2.swf.gz --procs 100 --policy easy --out easy.swf.gz", "replays a log under EASY backfill and keeps the schedule"},
 			{"muster simulate --swf ALCF-Theta-2023.swf.gz --procs 4360 --json", "prints the figures of Muster's own policy for a script"},
+			{"muster simulate --openb traces", "fills a cluster of 6,212 GPUs ten times"},
 			{"muster simulate --itp msft_itp_2021.csv.gz --cluster cluster01 --nodes 40 --gpus 8", "replays GPU jobs on a cluster of 320 GPUs"},
 		},
 		run: runSimulate,
@@ -117,6 +125,9 @@ func (c *call) simulation() (*simulation, error) {
 }
 
 func runSimulate(c *call) error {
+	if c.opts.On("openb") {
+		return c.pack()
+	}
 	s, err := c.simulation()
 	if err != nil {
 		return err

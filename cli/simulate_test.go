@@ -59,3 +59,30 @@ func TestSimulate(t *testing.T) {
 		}
 	}
 }
+
+const tinyNodes = "sn,cpu_milli,memory_mib,gpu,model\na,8000,1000,2,G\nb,8000,1000,0,\n"
+const tinyPods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np1,1000,10,1,600\np2,1000,10,1,400\np3,1000,10,1,1000\np4,8000,10,0,0\n"
+
+// Packing tells how far each order of arrival fills the cluster.
+func TestSimulateOpenb(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"openb_node_list_all_node.csv": tinyNodes, "openb_pod_list_default.csv": tinyPods} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := w.run("muster", "simulate", "--openb", dir, "--shuffles", "2", "--inflate", "1")
+	if r.code != 0 || !strings.Contains(r.out, "order 2   4 of 4 pods placed, 100.000 % of 2 GPUs allocated") || !strings.Contains(r.out, "mean      100.000 %") {
+		t.Errorf("%d\n%s\n%s", r.code, r.out, r.errOut)
+	}
+	for args, want := range map[string]string{
+		"--openb DIR --procs 4": "--procs does not go with --openb", "--openb DIR --shuffles 0": "--shuffles=0: expected", "--openb DIR --packing x": "mix or best-fit",
+		"--openb /nowhere": "/nowhere", "--openb DIR more": "unexpected argument more",
+	} {
+		r := w.shell("muster simulate " + strings.ReplaceAll(args, "DIR", dir))
+		if r.code == 0 || r.out != "" || !strings.Contains(r.errOut, want) {
+			t.Errorf("%s: %d %q %q, want %q", args, r.code, r.out, r.errOut, want)
+		}
+	}
+}

@@ -71,6 +71,10 @@ type PassOptions struct {
 	// Discipline bends the rules by which jobs overtake each other; the zero
 	// value is what the configuration says.
 	Discipline Discipline
+	// Mix is what jobs are expected to ask for of the GPUs of a node, so that they
+	// are placed where they take least from others. Nil: best fit, or what waits
+	// and runs now where the configuration says so.
+	Mix *place.Mix
 	// Keep holds the promises of the pass before: every job keeps the start
 	// that it was promised unless it can have an earlier one. Without it a pass
 	// plans anew, in order of priority.
@@ -243,6 +247,9 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 		p.firm = math.MaxInt64
 	}
 	p.rules, p.stuck = preempt.New(st, p.now, opt.ran), map[*lot]bool{}
+	if p.opt.Mix == nil && p.cfg.Sched.PackMix {
+		p.opt.Mix = mixOf(st)
+	}
 	p.tree, p.patient = treeOf(st), map[*lot]bool{}
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
 	p.views = map[*lot]*resv.View{}

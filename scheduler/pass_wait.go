@@ -52,6 +52,7 @@ func (p *pass) ask(l *lot) *reserve.Ask {
 	strict := l.nodes.switches != nil && !p.waitedForSwitches(l.current().job)
 	if l.ask == nil || (l.nodes.switches != nil && strict != p.patient[l]) {
 		opt := l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree)
+		opt.Mix = p.opt.Mix
 		if strict {
 			opt.OneOf = cross(opt.OneOf, l.nodes.switches)
 		}

@@ -79,6 +79,9 @@ func (w *world) config() *spec.Config {
 	c := &spec.Config{ClusterName: "test", GresTypes: []string{"gpu", "nic", "shard"}}
 	c.Sched = spec.SchedConfig{Backfill: w.kind.backfill || !w.chance("builtin", 8), Memory: !w.chance("no memory", 6), Cores: w.chance("cores", 3), BFMaxJobTest: w.kind.depth,
 		ArrayResv: uint32(w.n("array resv", 1, 5))}
+	if w.kind.parts {
+		c.Sched.PackMix, c.Sched.LeastShared = w.chance("pack mix", 2), w.chance("least shared", 3)
+	}
 	if !w.kind.backfill && w.chance("firm", 3) {
 		c.Sched.Firm = uint32(w.n("firm reservations", 1, 3))
 	}

@@ -240,6 +240,9 @@ type SchedConfig struct {
 	SwitchWait Span `cbor:"45,keyasint,omitempty"`
 	// LeastShared takes parts of GPUs of the emptiest device (LL_SHARED_GRES).
 	LeastShared bool `cbor:"46,keyasint,omitempty"`
+	// PackMix places jobs where they take least from what the jobs of the cluster
+	// ask for (pack_mix).
+	PackMix bool `cbor:"47,keyasint,omitempty"`
 	// TimeSlice is how long jobs that take turns on the same CPUs run at a time;
 	// 0 = 30 seconds.
 	TimeSlice Span `cbor:"48,keyasint,omitempty"`

@@ -26,8 +26,8 @@ type Candidate struct {
 	must   bool  // named by --nodelist
 	fit    int64 // tasks
 	room   int64 // of the first GRES asked for the job as a whole
-	// spared is what the device that the demand takes a part of would have left;
-	// 0 for other demands.
+	// spared is what is lost there for others, or what the device that the demand
+	// takes a part of would have left; 0 where neither is asked.
 	spared int64
 }
 
@@ -46,6 +46,8 @@ type Options struct {
 	Segment       int64   // nodes in groups of so many, each in one block; 0 = any
 	BlockOf       []int32 // by node id: the block; -1 = none
 	ApartSegments bool    // each group in a block of its own
+
+	Mix *Mix // what others are expected to ask for; nil: best fit
 }
 
 // Pick chooses nodes for a demand, or returns nil when the candidates cannot
@@ -82,13 +84,22 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 			musts++
 		}
 		c.spared = 0
-		if share.N > 0 {
+		switch {
+		case opt.Mix != nil && d.MaxNodes == 1:
+			l := opt.Mix.loss(d, c)
+			if c.spared = l.loss; len(c.Before) == 0 && l.pos >= 0 {
+				c.Before = []int32{l.pos}
+			}
+		case share.N > 0:
 			c.spared = c.spare(d, share)
 		}
 		usable = append(usable, *c)
 	}
 	if musts < opt.Must.Count() {
 		return nil
+	}
+	if d.MaxNodes == 1 && len(opt.Quotas) == 0 {
+		return d.best(usable, musts, &opt)
 	}
 	for _, by := range [...]func(a, b *Candidate) int{byFit(d, opt), byTasks, byRoom} {
 		slices.SortStableFunc(usable, func(a, b Candidate) int { return by(&a, &b) })
@@ -103,6 +114,22 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 		return d.assemble(chosen, musts, &opt)
 	}
 	return nil
+}
+
+// best places a demand of one node on the candidate that comes first of those
+// that can take all of it.
+func (d *Demand) best(cs []Candidate, musts int, opt *Options) []Part {
+	by, at := byFit(d, *opt), -1
+	for i := range cs {
+		c := &cs[i]
+		if c.fit >= d.Tasks && (musts == 0 || c.must) && d.jobGRESFits(cs[i:i+1]) && (at < 0 || by(c, &cs[at]) < 0) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	return d.lay([]Candidate{cs[at]}, musts, opt)
 }
 
 // lay takes candidates in their order, as the options want it.

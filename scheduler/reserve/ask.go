@@ -42,6 +42,7 @@ func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options, b
 	}
 	a.ids = t.list(a.allowed)
 	loose := t.mixed && slices.ContainsFunc(a.ids, func(id int32) bool { return d.Loose(t.lanes[id].shape) })
+	loose = loose || (opt.Mix != nil && d.MaxNodes == 1) // the choice is not one of an order of nodes
 	tasks, even := d.Even()
 	a.even = even && !loose && a.options.Open()
 	if form, each, ok := evenForm(&d); ok && !loose && a.options.Open() {

@@ -246,6 +246,7 @@ func schedulerParams() []option {
 		{"max_switch_wait", implemented, ""},
 		{"no_backup_scheduling", meaningless, "only the leader schedules"},
 		{"nohold_on_prolog_fail", implemented, ""},
+		{"pack_mix", implemented, ""}, // Muster's own: see spec.SchedConfig.PackMix
 		{"pack_serial_at_end", unsupported, "nodes are chosen by fit"},
 		{"partition_job_depth", unsupported, order},
 		{"permit_job_expansion", unsupported, "jobs keep their size"},

@@ -343,6 +343,10 @@ func setSchedulerParameters(f *File, v value) {
 		if name == "nohold_on_prolog_fail" {
 			return // read from Params
 		}
+		if name == "pack_mix" {
+			s.PackMix = true
+			return
+		}
 		if v.Value == "" {
 			v.fail("a value is missing")
 			return

@@ -1,0 +1,212 @@
+package place
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// Mix is what jobs are expected to ask for of one node. With it a job is placed
+// where it takes least from what the others could use: a GPU is worth what is
+// left of it, and the less the fewer requests still fit there, so that small
+// jobs fill the gaps that large ones leave and CPUs stay with GPUs.
+//
+// It belongs to one pass: it remembers what it has worked out.
+type Mix struct {
+	kinds []Wanted
+	all   int64 // sum of the weights
+	known map[mixKey]mixLoss
+}
+
+// Wanted is one kind of request: whole GPUs, or a part of one in thousandths.
+type Wanted struct {
+	CPU, Mem   int64 // Mem in MiB
+	GPUs, Part int64
+	Jobs       int64 // that ask for it
+}
+
+// weight is how much a kind counts: by what it asks for, since what is worth
+// keeping is GPU time and not a number of jobs.
+func (w *Wanted) weight() int64 { return w.Jobs * (w.GPUs*1000 + w.Part) }
+
+// NewMix makes a mix; nil if nobody asks for GPUs.
+func NewMix(list []Wanted) *Mix {
+	m := &Mix{known: map[mixKey]mixLoss{}}
+	for _, w := range list {
+		if w.weight() <= 0 {
+			continue
+		}
+		i, ok := slices.BinarySearchFunc(m.kinds, w, func(a, b Wanted) int {
+			return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Part, b.Part), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Mem, b.Mem))
+		})
+		if ok {
+			m.kinds[i].Jobs += w.Jobs
+		} else {
+			m.kinds = slices.Insert(m.kinds, i, w)
+		}
+		m.all += w.weight()
+	}
+	if m.all == 0 {
+		return nil
+	}
+	return m
+}
+
+// mixKey is a state of a node with a request. Nodes with more counters are
+// worked out each time.
+type mixKey struct {
+	shape          *Shape
+	cpu, mem, gpu  int64
+	need           Wanted
+	ask            spec.Count
+	kinds          int
+	more           [mixKinds]int64
+}
+
+const mixKinds = 12
+
+type mixLoss struct {
+	loss int64
+	pos  int32 // of the device that a part is best taken of; -1 = none
+}
+
+// loss is what a node is worth less, for others, with one node's part of a
+// demand on it, and which device a part is best taken of.
+func (m *Mix) loss(d *Demand, c *Candidate) mixLoss {
+	need, ask := d.alone(c.Shape)
+	key := mixKey{shape: c.Shape, cpu: c.Free.CPU, mem: c.Free.Mem, gpu: c.Free.GPU, need: need, ask: ask, kinds: len(c.Free.More)}
+	keep := len(c.Free.More) <= mixKinds
+	if keep {
+		copy(key.more[:], c.Free.More)
+		if l, ok := m.known[key]; ok {
+			return l
+		}
+	}
+	l := m.work(d, c, &need, ask)
+	if keep && len(m.known) < maxKnown {
+		m.known[key] = l
+	}
+	return l
+}
+
+// maxKnown bounds what a pass remembers of its mix.
+const maxKnown = 1 << 18
+
+// alone is what a demand takes of the one node that it is placed on.
+func (d *Demand) alone(s *Shape) (Wanted, spec.Count) {
+	cpu, mem, gpu := d.amounts(s, d.Tasks, gpus(d.PerJob))
+	if !d.Memory {
+		mem = 0
+	}
+	return Wanted{CPU: cpu, Mem: mem, GPUs: gpu}, d.WantsShare()
+}
+
+func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLoss {
+	rest := devicesLeft(c.Shape, &c.Free)
+	before := m.value(c.Free.CPU, c.Free.Mem, rest)
+	cpu, mem := c.Free.CPU-need.CPU, c.Free.Mem-need.Mem
+	if ask.N == 0 {
+		for i, left := 0, need.GPUs; i < len(rest) && left > 0; i++ {
+			if rest[i] == 1000 {
+				rest[i], left = 0, left-1
+			}
+		}
+		return mixLoss{before - m.value(cpu, mem, rest), -1}
+	}
+	best := mixLoss{pos: -1}
+	tried := map[int64]bool{}
+	for i := range c.Shape.Kinds {
+		k := &c.Shape.Kinds[i]
+		if k.Dev == 0 || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.sharable(c.Shape, i) {
+			continue
+		}
+		at := k.Dev - 1
+		old := rest[at]
+		if tried[old] {
+			continue
+		}
+		tried[old] = true
+		rest[at] = (c.Free.More[i] - ask.N) * 1000 / k.N
+		if l := before - m.value(cpu, mem, rest); best.pos < 0 || l < best.loss {
+			best = mixLoss{l, int32(at)}
+		}
+		rest[at] = old
+	}
+	return best
+}
+
+// devicesLeft is what is left of each device, in thousandths.
+func devicesLeft(s *Shape, f *Free) []int64 {
+	if !s.Devices {
+		out := make([]int64, max(f.GPU, 0))
+		for i := range out {
+			out[i] = 1000
+		}
+		return out
+	}
+	out := make([]int64, len(s.Links))
+	for i := range s.Kinds {
+		if k := &s.Kinds[i]; k.Dev > 0 {
+			out[k.Dev-1] = max(f.More[i], 0) * 1000 / k.N
+		}
+	}
+	return out
+}
+
+// value is what a node is worth: of each device what is left, times the eighth
+// root of the part of all requests that fit on it with the node's CPUs and
+// memory.
+func (m *Mix) value(cpu, mem int64, rest []int64) int64 {
+	whole := int64(0)
+	for _, r := range rest {
+		if r == 1000 {
+			whole++
+		}
+	}
+	var sum, last, worth int64
+	for _, r := range rest {
+		if r <= 0 {
+			continue
+		}
+		if r != last {
+			var fits int64
+			for i := range m.kinds {
+				k := &m.kinds[i]
+				if k.CPU <= cpu && k.Mem <= mem && k.Part <= r && (k.GPUs == 0 || (r == 1000 && k.GPUs <= whole)) {
+					fits += k.weight()
+				}
+			}
+			last, worth = r, eighthRoot(fits, m.all)
+		}
+		sum += r * worth
+	}
+	return sum
+}
+
+// eighthRoot is the eighth root of a/b, at most 1, in units of 1/2^30.
+func eighthRoot(a, b int64) int64 {
+	for b >= 1<<32 {
+		a, b = a>>1, b>>1
+	}
+	x := a << 30 / b
+	for range 3 {
+		x = root(x << 30)
+	}
+	return x
+}
+
+// root is the whole part of the square root.
+func root(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	x := int64(1) << 31
+	for {
+		y := (x + n/x) / 2
+		if y >= x {
+			return x
+		}
+		x = y
+	}
+}

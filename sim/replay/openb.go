@@ -1,0 +1,207 @@
+package replay
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Openb is a GPU cluster and its pods, many of which want a part of a GPU: a
+// question of packing, not of time.
+type Openb struct {
+	nodes []openbNode
+	pods  []openbPod
+}
+
+type openbNode struct{ cpu, mem, gpus int64 }
+
+// openbPod wants whole GPUs, or thousandths of one.
+type openbPod struct{ cpu, mem, gpus, milli int64 }
+
+// grain is how many thousandths of a CPU are one CPU of the simulated cluster:
+// what a pod asks for is rounded up to it.
+const grain = 20
+
+// ReadOpenb reads the lists of nodes and pods.
+func ReadOpenb(nodes, pods io.Reader) (*Openb, error) {
+	o := &Openb{}
+	err := eachNumbers(nodes, []string{"cpu_milli", "memory_mib", "gpu"}, func(n []int64) {
+		o.nodes = append(o.nodes, openbNode{n[0] / grain, n[1], n[2]})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the nodes: %w", err)
+	}
+	err = eachNumbers(pods, []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(n []int64) {
+		p := openbPod{cpu: (n[0] + grain - 1) / grain, mem: n[1], gpus: n[2]}
+		if n[2] == 1 && n[3] < 1000 {
+			p.gpus, p.milli = 0, n[3]
+		}
+		o.pods = append(o.pods, p)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the pods: %w", err)
+	}
+	if len(o.nodes) == 0 || len(o.pods) == 0 || o.Capacity() == 0 {
+		return nil, ErrEmpty
+	}
+	// Those with GPUs first: whether a pod could run at all is then soon known.
+	slices.SortStableFunc(o.nodes, func(a, b openbNode) int { return int(min(b.gpus, 1) - min(a.gpus, 1)) })
+	return o, nil
+}
+
+// eachNumbers reads some columns of whole numbers of a CSV file with a header.
+func eachNumbers(r io.Reader, columns []string, row func([]int64)) error {
+	c := csv.NewReader(r)
+	head, err := c.Read()
+	if err != nil {
+		return err
+	}
+	at := make([]int, len(columns))
+	for i, name := range columns {
+		if at[i] = slices.Index(head, name); at[i] < 0 {
+			return fmt.Errorf("no column %s", name)
+		}
+	}
+	out := make([]int64, len(columns))
+	for line := 2; ; line++ {
+		rec, err := c.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for i, k := range at {
+			if out[i], err = strconv.ParseInt(rec[k], 10, 64); err != nil || out[i] < 0 || out[i] > 1<<40 {
+				return fmt.Errorf("line %d: %s=%q is no whole number", line, columns[i], rec[k])
+			}
+		}
+		row(out)
+	}
+}
+
+// Capacity is the GPUs of all nodes in thousandths.
+func (o *Openb) Capacity() int64 {
+	var sum int64
+	for _, n := range o.nodes {
+		sum += n.gpus * 1000
+	}
+	return sum
+}
+
+// Packed is how far a cluster was filled.
+type Packed struct {
+	Pods, Placed    int
+	Asked, Alloc    int64 // thousandths of GPUs
+	Capacity        int64
+	Started, Passed *state.State // before the pass, and with what it started
+}
+
+// Pack lets the pods arrive in a random order, and further ones drawn from them
+// until they ask for so many percent of the GPUs; nobody leaves. The pass that
+// runs in production places them, with the mix of the pods or best fit.
+func (o *Openb) Pack(seed uint64, percent int64, mix bool) (*Packed, error) {
+	out := &Packed{Capacity: o.Capacity()}
+	random := rand.New(rand.NewPCG(seed, 0))
+	pods := slices.Clone(o.pods)
+	random.Shuffle(len(pods), func(i, k int) { pods[i], pods[k] = pods[k], pods[i] })
+	for i := range pods {
+		out.Asked += pods[i].gpus*1000 + pods[i].milli
+	}
+	for out.Asked*100 < out.Capacity*percent {
+		p := o.pods[random.IntN(len(o.pods))]
+		pods = append(pods, p)
+		out.Asked += p.gpus*1000 + p.milli
+	}
+	out.Pods = len(pods)
+	tr, err := o.cluster(pods)
+	if err != nil {
+		return nil, err
+	}
+	opt := scheduler.PassOptions{Discipline: scheduler.Discipline{Depth: -1}}
+	if mix {
+		opt.Mix = o.mix()
+	}
+	out.Started = tr.State.Freeze()
+	res, err := scheduler.Pass(out.Started, tr.Now, opt)
+	if err != nil {
+		return nil, err
+	}
+	for i := range res.Starts {
+		out.Placed++
+		for k := range res.Starts[i].Alloc.Nodes {
+			a := &res.Starts[i].Alloc.Nodes[k]
+			out.Alloc += int64(len(a.GPUs))*1000 + a.ShareOf("shard")
+		}
+	}
+	if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: res}); err != nil {
+		return nil, err
+	}
+	out.Passed = tr.State
+	return out, nil
+}
+
+// mix is what the pods ask for.
+func (o *Openb) mix() *place.Mix {
+	list := make([]place.Wanted, len(o.pods))
+	for i, p := range o.pods {
+		list[i] = place.Wanted{CPU: p.cpu, Mem: p.mem, GPUs: p.gpus, Part: p.milli, Jobs: 1}
+	}
+	return place.NewMix(list)
+}
+
+// cluster is the nodes, each GPU in a thousand shards, and the pods waiting.
+func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
+	c := Machine{}.Config(Settings{Priority: spec.PriorityConfig{Basic: true}})
+	c.GresTypes, c.Sched.Memory = []string{"gpu", "shard"}, true
+	part := &c.Partitions[0]
+	c.Nodes, part.NodeNames = nil, nil
+	for i, n := range o.nodes {
+		ns := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: n.cpu, ThreadsPerCore: 1, Mem: n.mem}
+		if n.gpus > 0 {
+			ns.GRES = []spec.GRESSpec{{Name: "gpu", N: n.gpus}, {Name: "shard", N: n.gpus * 1000}}
+		}
+		c.Nodes, part.NodeNames = append(c.Nodes, ns), append(part.NodeNames, ns.Name)
+	}
+	tr := trial.On(state.New(), epoch, event.Actor{Kind: event.ActorSystem}, "openb")
+	do := func(cmd scheduler.Command) error {
+		_, err := scheduler.Decide(tr, cmd)
+		return err
+	}
+	if err := do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: c.ClusterName, Version: event.Version}}}); err != nil {
+		return nil, err
+	}
+	if err := do(scheduler.Configure{Config: c}); err != nil {
+		return nil, err
+	}
+	for i := range c.Nodes {
+		if err := do(scheduler.RegisterNode{Node: c.Nodes[i].Name, Inventory: inventory(&c.Nodes[i])}); err != nil {
+			return nil, err
+		}
+	}
+	for i, p := range pods {
+		js := &spec.JobSpec{Name: "pod", User: "u", Account: "a", UID: 1000}
+		js.Size = spec.Size{MinNodes: 1, MaxNodes: 1, Tasks: 1, CPUsPerTask: uint32(p.cpu), MemPerNode: p.mem}
+		switch {
+		case p.milli > 0:
+			js.Size.PerNode = []spec.Count{{Name: "shard", N: p.milli}}
+		case p.gpus > 0:
+			js.Size.PerNode = []spec.Count{{Name: "gpu", N: p.gpus}}
+		}
+		if err := do(scheduler.Submit{Spec: js}); err != nil {
+			return nil, fmt.Errorf("pod %d (%+v): %w", i+1, p, err)
+		}
+	}
+	return tr, nil
+}
