@@ -33,7 +33,7 @@ func (c *call) packing() (*packing, error) {
 		}
 	}
 	p := &packing{shuffles: 10, inflate: 130}
-	for name, to := range map[string]*int64{"shuffles": &p.shuffles, "inflate": &p.inflate} { //muster:unordered each on its own
+	for name, to := range map[string]*int64{"shuffles": &p.shuffles, "inflate": &p.inflate} {
 		if !c.opts.On(name) {
 			continue
 		}

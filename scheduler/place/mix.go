@@ -56,12 +56,12 @@ func NewMix(list []Wanted) *Mix {
 // mixKey is a state of a node with a request. Nodes with more counters are
 // worked out each time.
 type mixKey struct {
-	shape          *Shape
-	cpu, mem, gpu  int64
-	need           Wanted
-	ask            spec.Count
-	kinds          int
-	more           [mixKinds]int64
+	shape         *Shape
+	cpu, mem, gpu int64
+	need          Wanted
+	ask           spec.Count
+	kinds         int
+	more          [mixKinds]int64
 }
 
 const mixKinds = 12
