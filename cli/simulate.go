@@ -26,7 +26,7 @@ func simulateCommand() *command {
 	return &command{
 		name:    "simulate",
 		summary: "replay a trace through the scheduler in virtual time",
-		usage:   []string{"--swf FILE --procs N [OPTIONS]", "--itp FILE --nodes N --gpus N [OPTIONS]", "--graham FILE --procs N [--gpus N] [OPTIONS]",
+		usage: []string{"--swf FILE --procs N [OPTIONS]", "--itp FILE --nodes N --gpus N [OPTIONS]", "--graham FILE --procs N [--gpus N] [OPTIONS]",
 			"--openb FOLDER [--shuffles N] [--inflate PERCENT] [--packing mix|best-fit]"},
 		about: `The jobs of a trace are submitted when they were, run as long as they did, and the scheduler that runs in production decides what starts in between. What the trace recorded as waiting decides nothing.
 
