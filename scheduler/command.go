@@ -123,6 +123,10 @@ type NodeDone struct {
 	Drain string            // why the node takes nothing new: its epilog failed
 }
 
+// CheckReport is what a node's HealthCheckProgram found; Failed is empty when
+// it found nothing.
+type CheckReport struct{ Node, Failed string }
+
 // GPUReport is a fault of a GPU of a node, with what the site wants done.
 type GPUReport struct {
 	Node   string
@@ -192,6 +196,7 @@ func (NodeSilent) command() string        { return "silence" }
 func (NodeHeard) command() string         { return "heard" }
 func (Report) command() string            { return "report" }
 func (GPUReport) command() string         { return "gpu" }
+func (CheckReport) command() string       { return "check" }
 func (Configure) command() string         { return "configure" }
 func (Policy) command() string            { return "policy" }
 func (SpendToken) command() string        { return "enrol" }

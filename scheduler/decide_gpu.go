@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
@@ -56,4 +57,23 @@ func faultReason(f *spec.GPUFault) string {
 	case spec.GPUXID, spec.GPUReturned, spec.GPUThermal, spec.GPUMIGChanged, spec.GPUIdle:
 	}
 	return fmt.Sprintf("GPU %s: XID %d", f.UUID, f.XID)
+}
+
+// unwell begins the reason of a node that its HealthCheckProgram set aside.
+const unwell = "Health check: "
+
+// checkReport sets a node aside that is not well, and takes one back that was
+// set aside for that and is well again. What an administrator has set stays.
+func (d *decision) checkReport(c CheckReport) error {
+	n := d.t.Node(c.Node)
+	switch {
+	case n == nil:
+		d.res.Stale++
+		return nil
+	case c.Failed != "":
+		return d.drained(c.Node, unwell+c.Failed)
+	case n.Admin == event.NodeDrain && n.ReasonBy.Kind == event.ActorNode && strings.HasPrefix(n.Reason, unwell):
+		return d.emit(&event.NodeStateSet{Node: c.Node, State: event.NodeResume})
+	}
+	return nil
 }

@@ -145,3 +145,32 @@ func TestIdleWarns(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckReport: a node that is not well is set aside and taken back when it
+// is well again; what an administrator has set stays.
+func TestCheckReport(t *testing.T) {
+	node, root := event.Actor{Kind: event.ActorNode, Name: "n1"}, event.Actor{Kind: event.ActorUser}
+	tr := gpuCluster(t)
+	for i, step := range []struct {
+		as    event.Actor
+		cmd   scheduler.Command
+		admin event.NodeAdminState
+		why   string
+	}{
+		{node, scheduler.CheckReport{Node: "n1"}, event.NodeResume, ""},
+		{node, scheduler.CheckReport{Node: "n1", Failed: "no space"}, event.NodeDrain, "Health check: no space"},
+		{node, scheduler.CheckReport{Node: "n1", Failed: "worse"}, event.NodeDrain, "Health check: no space"},
+		{node, scheduler.CheckReport{Node: "n1"}, event.NodeResume, ""},
+		{root, scheduler.UpdateNode{Node: "n1", State: event.NodeDrain, Reason: "Health check: by hand"}, event.NodeDrain, "Health check: by hand"},
+		{node, scheduler.CheckReport{Node: "n1", Failed: "no space"}, event.NodeDrain, "Health check: by hand"},
+		{node, scheduler.CheckReport{Node: "n1"}, event.NodeDrain, "Health check: by hand"},
+		{node, scheduler.CheckReport{Node: "gone", Failed: "x"}, event.NodeDrain, "Health check: by hand"},
+	} {
+		if _, err := scheduler.Decide(tr.As(step.as, "test"), step.cmd); err != nil {
+			t.Fatal(err)
+		}
+		if n := tr.Node("n1"); n.Admin != step.admin || n.Reason != step.why {
+			t.Errorf("step %d: %v %q", i, n.Admin, n.Reason)
+		}
+	}
+}

@@ -738,6 +738,7 @@ type Report struct {
 	//	*Report_Ended
 	//	*Report_NodeDone
 	//	*Report_GpuFault
+	//	*Report_NodeCheck
 	Kind          isReport_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -841,6 +842,15 @@ func (x *Report) GetGpuFault() *GpuFault {
 	return nil
 }
 
+func (x *Report) GetNodeCheck() *NodeCheck {
+	if x != nil {
+		if x, ok := x.Kind.(*Report_NodeCheck); ok {
+			return x.NodeCheck
+		}
+	}
+	return nil
+}
+
 type isReport_Kind interface {
 	isReport_Kind()
 }
@@ -865,6 +875,10 @@ type Report_GpuFault struct {
 	GpuFault *GpuFault `protobuf:"bytes,20,opt,name=gpu_fault,json=gpuFault,proto3,oneof"` // of the node: its run is empty
 }
 
+type Report_NodeCheck struct {
+	NodeCheck *NodeCheck `protobuf:"bytes,21,opt,name=node_check,json=nodeCheck,proto3,oneof"` // likewise
+}
+
 func (*Report_Launched) isReport_Kind() {}
 
 func (*Report_LaunchFailed) isReport_Kind() {}
@@ -874,6 +888,56 @@ func (*Report_Ended) isReport_Kind() {}
 func (*Report_NodeDone) isReport_Kind() {}
 
 func (*Report_GpuFault) isReport_Kind() {}
+
+func (*Report_NodeCheck) isReport_Kind() {}
+
+// NodeCheck is what the node's HealthCheckProgram found; failed is empty when
+// it found nothing.
+type NodeCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failed        string                 `protobuf:"bytes,1,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCheck) Reset() {
+	*x = NodeCheck{}
+	mi := &file_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCheck) ProtoMessage() {}
+
+func (x *NodeCheck) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCheck.ProtoReflect.Descriptor instead.
+func (*NodeCheck) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *NodeCheck) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
 
 type Launched struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -885,7 +949,7 @@ type Launched struct {
 
 func (x *Launched) Reset() {
 	*x = Launched{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +962,7 @@ func (*Launched) ProtoMessage() {}
 
 func (x *Launched) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +976,7 @@ func (x *Launched) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launched.ProtoReflect.Descriptor instead.
 func (*Launched) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Launched) GetAt() int64 {
@@ -941,7 +1005,7 @@ type LaunchFailed struct {
 
 func (x *LaunchFailed) Reset() {
 	*x = LaunchFailed{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1018,7 @@ func (*LaunchFailed) ProtoMessage() {}
 
 func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1032,7 @@ func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LaunchFailed.ProtoReflect.Descriptor instead.
 func (*LaunchFailed) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LaunchFailed) GetText() string {
@@ -1017,7 +1081,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1094,7 @@ func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1108,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunEnded) GetStarted() int64 {
@@ -1109,7 +1173,7 @@ type NodeDone struct {
 
 func (x *NodeDone) Reset() {
 	*x = NodeDone{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1186,7 @@ func (*NodeDone) ProtoMessage() {}
 
 func (x *NodeDone) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1200,7 @@ func (x *NodeDone) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeDone.ProtoReflect.Descriptor instead.
 func (*NodeDone) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NodeDone) GetUsage() *Usage {
@@ -1180,7 +1244,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1257,7 @@ func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1271,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Usage) GetUserCpu() int64 {
@@ -1315,7 +1379,7 @@ type GpuUsage struct {
 
 func (x *GpuUsage) Reset() {
 	*x = GpuUsage{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1392,7 @@ func (*GpuUsage) ProtoMessage() {}
 
 func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1406,7 @@ func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuUsage.ProtoReflect.Descriptor instead.
 func (*GpuUsage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GpuUsage) GetUuid() string {
@@ -1453,7 +1517,7 @@ type ControllerMessage struct {
 
 func (x *ControllerMessage) Reset() {
 	*x = ControllerMessage{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1530,7 @@ func (*ControllerMessage) ProtoMessage() {}
 
 func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1544,7 @@ func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllerMessage.ProtoReflect.Descriptor instead.
 func (*ControllerMessage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ControllerMessage) GetKind() isControllerMessage_Kind {
@@ -1586,7 +1650,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1663,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1677,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -1684,7 +1748,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1761,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1775,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -1744,7 +1808,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1821,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1835,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -1797,7 +1861,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1874,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1888,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -1925,7 +1989,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2002,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2016,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -2050,7 +2114,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2127,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2141,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -2147,7 +2211,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2224,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2238,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -2209,7 +2273,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2286,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2300,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -2269,7 +2333,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2346,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2360,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -2318,7 +2382,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2395,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2409,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -2373,7 +2437,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2450,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2464,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -2435,7 +2499,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2512,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2526,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -2537,7 +2601,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2614,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2628,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -2583,7 +2647,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2660,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2674,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2631,7 +2695,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2708,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2722,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -2689,7 +2753,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2766,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2780,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -2764,7 +2828,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2841,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2855,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -2810,7 +2874,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2887,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +2901,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -2861,7 +2925,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2938,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +2952,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -2929,7 +2993,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3006,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3020,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -2983,7 +3047,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3060,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3074,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -3030,7 +3094,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3107,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3121,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -3090,7 +3154,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3167,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3181,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -3181,7 +3245,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3258,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3272,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -3288,7 +3352,7 @@ const file_agent_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x05R\x04step\"6\n" +
 	"\aReports\x12+\n" +
-	"\areports\x18\x01 \x03(\v2\x11.muster.v1.ReportR\areports\"\xd5\x02\n" +
+	"\areports\x18\x01 \x03(\v2\x11.muster.v1.ReportR\areports\"\x8c\x03\n" +
 	"\x06Report\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12#\n" +
 	"\x03run\x18\x02 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x121\n" +
@@ -3296,8 +3360,12 @@ const file_agent_proto_rawDesc = "" +
 	"\rlaunch_failed\x18\x04 \x01(\v2\x17.muster.v1.LaunchFailedH\x00R\flaunchFailed\x12+\n" +
 	"\x05ended\x18\x05 \x01(\v2\x13.muster.v1.RunEndedH\x00R\x05ended\x122\n" +
 	"\tnode_done\x18\x06 \x01(\v2\x13.muster.v1.NodeDoneH\x00R\bnodeDone\x122\n" +
-	"\tgpu_fault\x18\x14 \x01(\v2\x13.muster.v1.GpuFaultH\x00R\bgpuFaultB\x06\n" +
-	"\x04kind\",\n" +
+	"\tgpu_fault\x18\x14 \x01(\v2\x13.muster.v1.GpuFaultH\x00R\bgpuFault\x125\n" +
+	"\n" +
+	"node_check\x18\x15 \x01(\v2\x14.muster.v1.NodeCheckH\x00R\tnodeCheckB\x06\n" +
+	"\x04kind\"#\n" +
+	"\tNodeCheck\x12\x16\n" +
+	"\x06failed\x18\x01 \x01(\tR\x06failed\",\n" +
 	"\bLaunched\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\"i\n" +
@@ -3495,7 +3563,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),      // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),        // 1: muster.v1.EnrolReply
@@ -3507,97 +3575,99 @@ var file_agent_proto_goTypes = []any{
 	(*RunKey)(nil),            // 7: muster.v1.RunKey
 	(*Reports)(nil),           // 8: muster.v1.Reports
 	(*Report)(nil),            // 9: muster.v1.Report
-	(*Launched)(nil),          // 10: muster.v1.Launched
-	(*LaunchFailed)(nil),      // 11: muster.v1.LaunchFailed
-	(*RunEnded)(nil),          // 12: muster.v1.RunEnded
-	(*NodeDone)(nil),          // 13: muster.v1.NodeDone
-	(*Usage)(nil),             // 14: muster.v1.Usage
-	(*GpuUsage)(nil),          // 15: muster.v1.GpuUsage
-	(*ControllerMessage)(nil), // 16: muster.v1.ControllerMessage
-	(*Welcome)(nil),           // 17: muster.v1.Welcome
-	(*NodeConfig)(nil),        // 18: muster.v1.NodeConfig
-	(*Orders)(nil),            // 19: muster.v1.Orders
-	(*Order)(nil),             // 20: muster.v1.Order
-	(*Launch)(nil),            // 21: muster.v1.Launch
-	(*HetComponent)(nil),      // 22: muster.v1.HetComponent
-	(*Terminate)(nil),         // 23: muster.v1.Terminate
-	(*SignalRun)(nil),         // 24: muster.v1.SignalRun
-	(*ChangeLimit)(nil),       // 25: muster.v1.ChangeLimit
-	(*Measure)(nil),           // 26: muster.v1.Measure
-	(*Measured)(nil),          // 27: muster.v1.Measured
-	(*Measurement)(nil),       // 28: muster.v1.Measurement
-	(*ReportAck)(nil),         // 29: muster.v1.ReportAck
-	(*Goodbye)(nil),           // 30: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),  // 31: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),       // 32: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),    // 33: muster.v1.ContentRequest
-	(*ContentReply)(nil),      // 34: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),    // 35: muster.v1.ConfirmRequest
-	(*ConfirmReply)(nil),      // 36: muster.v1.ConfirmReply
-	(*StepUsageRequest)(nil),  // 37: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),    // 38: muster.v1.StepUsageReply
-	(*JobSteps)(nil),          // 39: muster.v1.JobSteps
-	(*StepMeasured)(nil),      // 40: muster.v1.StepMeasured
-	(*GpuInfo)(nil),           // 41: muster.v1.GpuInfo
-	(*Count)(nil),             // 42: muster.v1.Count
-	(*GpuFault)(nil),          // 43: muster.v1.GpuFault
-	(*ConfigEntry)(nil),       // 44: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 45: muster.v1.JobInfo
-	(*NodeAlloc)(nil),         // 46: muster.v1.NodeAlloc
-	(*Error)(nil),             // 47: muster.v1.Error
-	(*Tres)(nil),              // 48: muster.v1.Tres
+	(*NodeCheck)(nil),         // 10: muster.v1.NodeCheck
+	(*Launched)(nil),          // 11: muster.v1.Launched
+	(*LaunchFailed)(nil),      // 12: muster.v1.LaunchFailed
+	(*RunEnded)(nil),          // 13: muster.v1.RunEnded
+	(*NodeDone)(nil),          // 14: muster.v1.NodeDone
+	(*Usage)(nil),             // 15: muster.v1.Usage
+	(*GpuUsage)(nil),          // 16: muster.v1.GpuUsage
+	(*ControllerMessage)(nil), // 17: muster.v1.ControllerMessage
+	(*Welcome)(nil),           // 18: muster.v1.Welcome
+	(*NodeConfig)(nil),        // 19: muster.v1.NodeConfig
+	(*Orders)(nil),            // 20: muster.v1.Orders
+	(*Order)(nil),             // 21: muster.v1.Order
+	(*Launch)(nil),            // 22: muster.v1.Launch
+	(*HetComponent)(nil),      // 23: muster.v1.HetComponent
+	(*Terminate)(nil),         // 24: muster.v1.Terminate
+	(*SignalRun)(nil),         // 25: muster.v1.SignalRun
+	(*ChangeLimit)(nil),       // 26: muster.v1.ChangeLimit
+	(*Measure)(nil),           // 27: muster.v1.Measure
+	(*Measured)(nil),          // 28: muster.v1.Measured
+	(*Measurement)(nil),       // 29: muster.v1.Measurement
+	(*ReportAck)(nil),         // 30: muster.v1.ReportAck
+	(*Goodbye)(nil),           // 31: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),  // 32: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),       // 33: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),    // 34: muster.v1.ContentRequest
+	(*ContentReply)(nil),      // 35: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),    // 36: muster.v1.ConfirmRequest
+	(*ConfirmReply)(nil),      // 37: muster.v1.ConfirmReply
+	(*StepUsageRequest)(nil),  // 38: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),    // 39: muster.v1.StepUsageReply
+	(*JobSteps)(nil),          // 40: muster.v1.JobSteps
+	(*StepMeasured)(nil),      // 41: muster.v1.StepMeasured
+	(*GpuInfo)(nil),           // 42: muster.v1.GpuInfo
+	(*Count)(nil),             // 43: muster.v1.Count
+	(*GpuFault)(nil),          // 44: muster.v1.GpuFault
+	(*ConfigEntry)(nil),       // 45: muster.v1.ConfigEntry
+	(*JobInfo)(nil),           // 46: muster.v1.JobInfo
+	(*NodeAlloc)(nil),         // 47: muster.v1.NodeAlloc
+	(*Error)(nil),             // 48: muster.v1.Error
+	(*Tres)(nil),              // 49: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
 	6,  // 1: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	8,  // 2: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	27, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	28, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
 	5,  // 4: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
 	7,  // 5: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	41, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	42, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	42, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	43, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	9,  // 8: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	7,  // 9: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	10, // 10: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	11, // 11: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	12, // 12: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	13, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	43, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	14, // 15: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	12, // 16: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	15, // 17: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	17, // 18: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	19, // 19: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	29, // 20: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	30, // 21: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	26, // 22: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	7,  // 23: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	18, // 24: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	44, // 25: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	42, // 26: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	20, // 27: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	7,  // 28: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	21, // 29: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	23, // 30: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	24, // 31: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	25, // 32: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	45, // 33: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	46, // 34: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	22, // 35: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	7,  // 36: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	28, // 37: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	7,  // 38: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	14, // 39: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	39, // 40: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	47, // 41: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	48, // 42: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	40, // 43: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	28, // 44: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	11, // 10: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	12, // 11: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	13, // 12: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	14, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	44, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	10, // 15: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
+	15, // 16: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	13, // 17: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	16, // 18: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	18, // 19: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	20, // 20: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	30, // 21: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	31, // 22: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	27, // 23: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	7,  // 24: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	19, // 25: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	45, // 26: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	43, // 27: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	21, // 28: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	7,  // 29: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	22, // 30: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	24, // 31: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	25, // 32: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	26, // 33: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	46, // 34: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	47, // 35: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	23, // 36: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	7,  // 37: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	29, // 38: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	7,  // 39: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	15, // 40: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	40, // 41: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	48, // 42: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	49, // 43: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	41, // 44: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	29, // 45: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -3621,15 +3691,16 @@ func file_agent_proto_init() {
 		(*Report_Ended)(nil),
 		(*Report_NodeDone)(nil),
 		(*Report_GpuFault)(nil),
+		(*Report_NodeCheck)(nil),
 	}
-	file_agent_proto_msgTypes[16].OneofWrappers = []any{
+	file_agent_proto_msgTypes[17].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),
 		(*ControllerMessage_Orders)(nil),
 		(*ControllerMessage_Ack)(nil),
 		(*ControllerMessage_Goodbye)(nil),
 		(*ControllerMessage_Measure)(nil),
 	}
-	file_agent_proto_msgTypes[20].OneofWrappers = []any{
+	file_agent_proto_msgTypes[21].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -3641,7 +3712,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

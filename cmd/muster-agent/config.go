@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"net"
 	"os"
@@ -157,14 +158,26 @@ func (s *settings) planNode() plan.Node {
 const orphanAfter = 2 * spec.Minute
 
 func (s *settings) agentConfig(started spec.Instant) daemon.Config {
-	return daemon.Config{
+	scripts := newNodeScripts(&s.cluster.File.Agent)
+	c := daemon.Config{
 		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Interval: s.cfg.Telemetry.Interval,
 		SampleEvery: sampleEvery(&s.cfg.Telemetry), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
 		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
-		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0,
+		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.gates(),
 	}
+	check := &s.cluster.File.Agent.Check
+	c.CheckIdle, c.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
+	if c.CheckEvery = check.Every; check.Once {
+		c.CheckEvery = 0
+	}
+	if check.Spread && c.CheckEvery > 0 {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(s.node.Name))
+		c.CheckFirst = spec.Span(h.Sum32()) % c.CheckEvery
+	}
+	return c
 }
 
 // sampleEvery is the time between two samples: not less than that between two

@@ -34,12 +34,30 @@ func (n *nodeScripts) Prolog(ctx context.Context, env []string) error {
 	return nil
 }
 
-// Epilog implements daemon.Scripts.
+// Epilog implements daemon.Scripts. Behind it the node's health is looked at,
+// before others get what the job had.
 func (n *nodeScripts) Epilog(ctx context.Context, env []string) error {
 	if err := n.run(ctx, n.conf.Epilog, n.conf.EpilogTimeout, env); err != nil {
 		return fmt.Errorf("Epilog error: %w", err) //nolint:staticcheck // as administrators know it
 	}
+	if n.gates() {
+		if err := n.Check(ctx); err != nil {
+			return fmt.Errorf("Health check: %w", err) //nolint:staticcheck // likewise
+		}
+	}
 	return nil
+}
+
+// gates tells that the node's health is looked at after each job.
+func (n *nodeScripts) gates() bool { return n.conf.Check.Program != "" && !n.conf.Check.Once }
+
+// checkTimeout is how long the HealthCheckProgram may take, as in Slurm.
+const checkTimeout = 60 * spec.Second
+
+// Check implements daemon.Checker.
+func (n *nodeScripts) Check(ctx context.Context) error {
+	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	return n.run(ctx, []string{n.conf.Check.Program}, checkTimeout, env)
 }
 
 // run runs the programs of some patterns one after the other, those of one

@@ -58,4 +58,21 @@ func TestNodeScripts(t *testing.T) {
 	if err := newNodeScripts(&slurmconf.Agent{Epilog: []string{slow}}).Epilog(ctx, env); err == nil || !strings.HasPrefix(err.Error(), "Epilog error: ") {
 		t.Errorf("an epilog that was ended: %v", err)
 	}
+	for _, c := range []struct {
+		check slurmconf.Check
+		want  string
+	}{
+		{slurmconf.Check{Program: bad}, "Health check: " + bad + ": exit status 3: the disk is full"},
+		{slurmconf.Check{Program: bad, Once: true}, ""},
+		{slurmconf.Check{Program: put("well", "exit 0\n")}, ""},
+		{slurmconf.Check{}, ""},
+	} {
+		got := ""
+		if err := newNodeScripts(&slurmconf.Agent{Check: c.check}).Epilog(t.Context(), env); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("after a job with %+v: %q, want %q", c.check, got, c.want)
+		}
+	}
 }

@@ -175,10 +175,15 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 		a.troubles = append(a.troubles, why)
 	}
 	cfg.Degraded = strings.Join(a.troubles, "; ")
-	a.agent = daemon.New(cfg, daemon.Deps{
+	scripts := newNodeScripts(&s.cluster.File.Agent)
+	deps := daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
-		Samples: newSampleStore(s, ctl), Scripts: newNodeScripts(&s.cluster.File.Agent), Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
-	})
+		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
+	}
+	if s.cluster.File.Agent.Check.Program != "" {
+		deps.Check = scripts
+	}
+	a.agent = daemon.New(cfg, deps)
 	return a, nil
 }
 

@@ -35,6 +35,8 @@ type Agent struct {
 	saveAt  spec.Instant
 	dirty   bool                               // what metrics show of the jobs is old
 	aborts  map[plan.RunKey]context.CancelFunc // of the prologs that run
+	checkAt spec.Instant                       // when the node's health is looked at next
+	checks  bool                               // that is going on
 	load    int64
 	free    int64
 
@@ -91,6 +93,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return fmt.Errorf("this node cannot be registered: %w", err)
 	}
 	a.boot = inv.BootID
+	a.checkAt = a.deps.Clock.Now().Add(a.cfg.CheckFirst)
 	a.restore()
 	if err := a.begin(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -211,6 +214,7 @@ func (a *Agent) tick(ctx context.Context) {
 	if now >= a.saveAt {
 		a.save()
 	}
+	a.check(ctx, now)
 }
 
 // carryOut does what the core asks for.

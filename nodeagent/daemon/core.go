@@ -115,6 +115,8 @@ type Core struct {
 	snapshot map[plan.RunKey]bool // what lived when a list was asked for
 	outbox   outbox
 	faults   faults
+	checked  bool   // the node's health has been looked at
+	unwell   string // what was wrong with it
 	recent   recent
 
 	devices map[string]device.Device // by UUID, instances too

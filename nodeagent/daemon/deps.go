@@ -166,6 +166,12 @@ type Scripts interface {
 	Epilog(ctx context.Context, env []string) error
 }
 
+// Checker looks at the node's health: nil is well, and an error says for the
+// person who must act what is wrong. It ends when the context does.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
 // Clock is the machine's time.
 type Clock interface {
 	Now() spec.Instant
@@ -191,6 +197,11 @@ type Config struct {
 	OverMemoryKill bool
 	// Prolog and Epilog tell that Deps.Scripts has them.
 	Prolog, Epilog bool
+	// CheckEvery is the time between two looks at the node's health, the first
+	// CheckFirst after the agent has begun; 0 looks once. CheckIdle and CheckBusy
+	// tell whether it looks while there are no jobs, and while there are some.
+	CheckEvery, CheckFirst spec.Span
+	CheckIdle, CheckBusy   bool
 	// IdleAfter is how long a GPU may be held without a process before the
 	// controller is told; 0 never tells. IdleGrace is when it is told again.
 	IdleAfter, IdleGrace spec.Span
@@ -214,6 +225,7 @@ type Deps struct {
 	Host        Host
 	Telemetry   Telemetry
 	Spool       Spool
+	Check       Checker // nil: nobody looks at the node's health
 	Scripts     Scripts // may be nil
 	Samples     Samples // may be nil
 	Clock       Clock

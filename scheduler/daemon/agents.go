@@ -211,6 +211,11 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 				if err := c.writer.send(ctx, a.req); err != nil {
 					return nil
 				}
+			} else if k := r.GetNodeCheck(); k != nil {
+				a.req = &request{cmd: scheduler.CheckReport{Node: conn.node, Failed: k.GetFailed()}, actor: actor}
+				if err := c.writer.send(ctx, a.req); err != nil {
+					return nil
+				}
 			} else if cmd, ok := reportCommand(conn.node, r); ok {
 				a.req = &request{cmd: cmd, actor: actor}
 				if err := c.writer.send(ctx, a.req); err != nil {

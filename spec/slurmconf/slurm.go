@@ -46,6 +46,18 @@ type Agent struct {
 	Prolog, Epilog               []string
 	PrologTimeout, EpilogTimeout spec.Span // 0 = as long as they take
 	Serial                       bool      // PrologFlags=Serial: one of them at a time
+
+	Check Check
+}
+
+// Check is HealthCheckProgram: when a node looks at its own health. Without a
+// word about idle and busy nodes it does so in either case.
+type Check struct {
+	Program    string    // empty: never
+	Every      spec.Span // 0 = only when the agent starts and after each job
+	Idle, Busy bool      // only while the node has no jobs, or has some
+	Spread     bool      // CYCLE: not all nodes at the same time
+	Once       bool      // START_ONLY: only when the agent starts
 }
 
 // Value finds the last value of a key as written, without regard to case.

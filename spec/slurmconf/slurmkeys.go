@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"path"
 	"strings"
 
 	"github.com/musterhpc/muster/spec"
@@ -104,9 +105,18 @@ func topKeys() []key[File] {
 		{"GroupUpdateForce", meaningless, "", "groups are looked up when a job is submitted", nil},
 		{"GroupUpdateTime", meaningless, "", "groups are looked up when a job is submitted", nil},
 		{"HashPlugin", meaningless, "", "gRPC protects messages", nil},
-		{"HealthCheckInterval", unsupported, "0", "no health check program is run", nil},
-		{"HealthCheckNodeState", unsupported, "", "no health check program is run", nil},
-		{"HealthCheckProgram", unsupported, "none|(null)", "no health check program is run, so it cannot drain nodes", nil},
+		{"HealthCheckInterval", implemented, "", "", span(func(f *File) *spec.Span { return &f.Agent.Check.Every }, spec.Second)},
+		{"HealthCheckNodeState", implemented, "", "", setCheckStates},
+		{"HealthCheckProgram", implemented, "none|(null)", "", func(f *File, v value) {
+			if off(v) {
+				return
+			}
+			if !path.IsAbs(v.Value) {
+				v.fail("%s is not an absolute path", short(v.Value))
+				return
+			}
+			f.Agent.Check.Program = v.Value
+		}},
 		{"HttpParserType", meaningless, "", "HTTP is Go's own", nil},
 		{"InactiveLimit", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.InactiveLimit }, spec.Second)},
 		{"InteractiveStepOptions", unsupported, "", whySteps, nil},

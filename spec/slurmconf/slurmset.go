@@ -409,6 +409,34 @@ func setPrologEpilogTimeout(f *File, v value) {
 	f.Agent.EpilogTimeout = f.Agent.PrologTimeout
 }
 
+// setCheckStates reads when a node looks at its health.
+func setCheckStates(f *File, v value) {
+	c := &f.Agent.Check
+	for _, w := range v.items() {
+		inner := v
+		inner.Value = w
+		w, ok := inner.word("ALLOC|ANY|CYCLE|IDLE|MIXED|NONDRAINED_IDLE|START_ONLY")
+		if !ok {
+			return
+		}
+		switch w {
+		case "ALLOC", "MIXED":
+			c.Busy = true
+		case "IDLE":
+			c.Idle = true
+		case "NONDRAINED_IDLE":
+			c.Idle = true
+			inner.note("taken as IDLE: a node that was drained for its health is found well only by another look")
+		case "ANY":
+			c.Idle, c.Busy = true, true
+		case "CYCLE":
+			c.Spread = true
+		case "START_ONLY":
+			c.Once = true
+		}
+	}
+}
+
 // off tells the words with which a program is switched off.
 func off(v value) bool { return strings.EqualFold(v.Value, "none") || v.Value == "(null)" }
 
