@@ -1,7 +1,7 @@
 package dashboards
 
 func gpus() Board {
-	const of = `hostname=~"$node"`
+	const of = `cluster=~"$cluster|",hostname=~"$node"`
 	return Board{UID: GPUs, Title: "Muster / GPU fleet", Vars: []Var{clusterVar(), nodeVar()},
 		Description: "All devices: who holds them, whether they work, and whether they are well.",
 		Rows: []Row{
@@ -106,15 +106,15 @@ func energy() Board {
 		Description: "What the GPUs draw and for whom. From the devices' own counters; CPUs, fans and cooling are not in it. Carbon and cost need their settings in muster.yaml (cost).",
 		Rows: []Row{
 			{Title: "Power", Panels: []Panel{
-				stack("Power by node", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node"})`, Legend: "{{hostname}}"}),
+				stack("Power by node", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|",hostname=~"$node"})`, Legend: "{{hostname}}"}),
 				stack("Power by account", "What the GPUs draw for the jobs of each account, from the jobs' energy counters.", Watts,
 					Query{Expr: `sum by (account) (rate(muster_job_gpu_energy_joules_total{` + of + `,node=~"$node"}[$__rate_interval]))`, Legend: "{{account}}"}).empty("no job holds a GPU"),
-				lines("Power against the limit", "What the devices draw, by their power limits.", Ratio, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node"}) / sum by (hostname) (DCGM_FI_DEV_POWER_MGMT_LIMIT{hostname=~"$node"})`, Legend: "{{hostname}}"}).top(1),
-				lines("Power of idle devices", "What devices draw that no job holds.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node",slurm_job_id=""})`, Legend: "{{hostname}}"}).
+				lines("Power against the limit", "What the devices draw, by their power limits.", Ratio, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|",hostname=~"$node"}) / sum by (hostname) (DCGM_FI_DEV_POWER_MGMT_LIMIT{cluster=~"$cluster|",hostname=~"$node"})`, Legend: "{{hostname}}"}).top(1),
+				lines("Power of idle devices", "What devices draw that no job holds.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|",hostname=~"$node",slurm_job_id=""})`, Legend: "{{hostname}}"}).
 					empty("every device is held"),
 			}},
 			{Title: "Energy", Panels: []Panel{
-				bars("Energy by node, dashboard's time", "From the devices' energy counters.", Joules, `sum by (hostname) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{hostname=~"$node"}[$__range])) / 1000`, "{{hostname}}"),
+				bars("Energy by node, dashboard's time", "From the devices' energy counters.", Joules, `sum by (hostname) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{cluster=~"$cluster|",hostname=~"$node"}[$__range])) / 1000`, "{{hostname}}"),
 				bars("Energy of runs by account, 7 days", "Energy of the nodes' part that the runs held, and of their devices, as far as it was measured.", Joules, `topk(15, muster_kpi_energy_joules{`+of+`,by="account",window="7d"})`, "{{key}}").
 					linked(People, "account", "key"),
 				bars("Carbon by account, 7 days", "Grams of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.", Count, `topk(15, muster_kpi_carbon_grams{`+of+`,by="account",window="7d"})`, "{{key}}").

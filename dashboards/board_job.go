@@ -2,7 +2,7 @@ package dashboards
 
 func job() Board {
 	const of = `cluster="$cluster",slurm_job_id=~"$job"`
-	const gpu = `slurm_job_id=~"$job"`
+	const gpu = `cluster=~"$cluster|",slurm_job_id=~"$job"`
 	const sql = ` WHERE cluster = ${cluster:singlequote} AND toString(job_id) = ${job:singlequote} `
 	over := "the job is over, or has not started"
 	return Board{UID: Job, Title: "Muster / Job", From: "now-24h",

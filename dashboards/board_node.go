@@ -29,8 +29,8 @@ func node() Board {
 			}},
 			{Title: "GPUs", Panels: []Panel{
 				{Title: "Utilisation", Kind: HeatMap, Unit: Percent, Max: 100, Width: 12, Description: "A line for each device of the chosen nodes.", MayBeEmpty: "the nodes have no GPU",
-					Queries: []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{hostname=~"$node"})`, Legend: "{{hostname}} {{gpu}}"}}},
-				lines("Power", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{hostname=~"$node"})`, Legend: "{{hostname}}"}).empty("the nodes have no GPU"),
+					Queries: []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|",hostname=~"$node"})`, Legend: "{{hostname}} {{gpu}}"}}},
+				lines("Power", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|",hostname=~"$node"})`, Legend: "{{hostname}}"}).empty("the nodes have no GPU"),
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("What happened to the nodes", "Changes of state with their reason and author, newest first.",

@@ -14,7 +14,7 @@ func overview() Board {
 					Query{Expr: `sum by (state) (muster_gpus{cluster="$cluster"})`, Legend: "{{state}}"}).linked(GPUs, "", ""),
 				lines("GPUs given out and used", "Allocated is the share of the GPUs that jobs hold; used is how busy all devices are. A wide gap is money that idles: open the GPU dashboard.", Ratio,
 					Query{Expr: `sum(muster_gpus{cluster="$cluster",state="allocated"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`, Legend: "allocated"},
-					Query{Expr: `avg(DCGM_FI_DEV_GPU_UTIL) / 100`, Legend: "used"}).top(1).linked(GPUs, "", ""),
+					Query{Expr: `avg(DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|"}) / 100`, Legend: "used"}).top(1).linked(GPUs, "", ""),
 				stack("CPUs", "CPUs by partition and what they are given to.", Count,
 					Query{Expr: `sum by (partition, state) (muster_partition_cpus{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
 				stack("Memory", "Memory by partition and what it is given to.", Bytes,
@@ -47,7 +47,7 @@ func overviewNow() []Panel {
 		figure("GPUs allocated", "Share of the GPUs that jobs hold.", Ratio,
 			`sum(muster_gpus{cluster="$cluster",state="allocated"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`).top(1).linked(GPUs, "", ""),
 		figure("GPU utilisation of allocated", "Mean utilisation of the GPUs that jobs hold. Low means held but not used.", Ratio,
-			`avg(DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""}) / 100`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", "").
+			`avg(DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|",slurm_job_id!=""}) / 100`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", "").
 			empty("no job holds a GPU"),
 		figure("Alerts firing", "Alerts that fire now.", Count, `count(ALERTS{alertstate="firing"})`).colored(Green, Step{1, Orange}, Step{5, Red}).linked(Alerts, "", "").
 			empty("no alert fires"),
@@ -59,7 +59,7 @@ func overviewNow() []Panel {
 			`muster_kpi_gpu_occupancy_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", ""),
 		figure("CPU efficiency, last day", "CPU time used by CPU time allocated, of runs that are over.", Ratio,
 			`muster_kpi_cpu_efficiency_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", ""),
-		figure("GPU power", "What the GPUs draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE)`).linked(Energy, "", ""),
+		figure("GPU power", "What the GPUs draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|"})`).linked(Energy, "", ""),
 		figure("Accounting behind", "Age of the oldest event that is not in the accounting store yet; what sacct shows is that old.", Seconds,
 			`muster_accounting_lag_seconds{cluster="$cluster"}`).colored(Green, Step{30, Yellow}, Step{300, Red}).linked(Pipeline, "", ""),
 	}

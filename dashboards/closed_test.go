@@ -37,8 +37,9 @@ var prometheusOwn = map[string][]string{
 	"ALERTS": {"alertname", "alertstate", "severity", "cluster", "node"},
 }
 
-// byTarget are labels that the scrape adds to every series.
-var byTarget = []string{"job", "instance"}
+// byTarget are labels that the scrape adds to every series; cluster to those
+// of GPUs, where deploy/prometheus and deploy/vmagent are used.
+var byTarget = []string{"job", "instance", "cluster"}
 
 var scope = dashboards.Scope{
 	Vars: map[string][]string{"cluster": {"lab"}, "partition": {"gpu", `a"b\c`}, "job": {"42"}},
