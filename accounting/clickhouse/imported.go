@@ -99,3 +99,32 @@ func (s *Store) Sums(ctx context.Context, ledger [16]byte) (runs uint64, cpu, gp
 	}
 	return runs, sums[0], sums[1], sums[2], nil
 }
+
+// NodeStates gives the newest row of each node of an imported cluster, without
+// its partitions.
+func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeStateRow, error) {
+	pos, err := s.Position(ctx, ledger)
+	if err != nil {
+		return nil, err
+	}
+	newest := func(what string) string { return "argMax(" + what + ", (at, seq))" }
+	rows, err := s.conn.Query(ctx, "SELECT node, max(toUnixTimestamp64Micro(at)), "+newest("toString(state)")+", "+newest("toString(class)")+", "+newest("cpus")+", "+newest("mem_mib")+", "+
+		newest("gpus")+" FROM "+s.table("node_states")+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64} GROUP BY node ORDER BY node",
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))
+	if err != nil {
+		return nil, fmt.Errorf("look for imported nodes: %w", err)
+	}
+	defer rows.Close()
+	var out []tally.NodeStateRow
+	for rows.Next() {
+		var r tally.NodeStateRow
+		if err := rows.Scan(&r.Node, &r.At, &r.State, &r.Class, &r.CPUs, &r.Mem, &r.GPUs); err != nil {
+			return nil, fmt.Errorf("look for imported nodes: %w", err)
+		}
+		out = append(out, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("look for imported nodes: %w", err)
+	}
+	return out, nil
+}

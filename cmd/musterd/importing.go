@@ -260,6 +260,9 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 		if err == nil {
 			err = source.Pull(ctx, c, since, now, sum.Sum)
 		}
+		if err == nil {
+			im.nodes(ctx, &source, c, store, since, now)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -295,6 +298,18 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 				w = nil
 			}
 		}
+	}
+}
+
+// nodes stores what the cluster's nodes had and when they were out of service;
+// without it there is no utilisation, but everything else.
+func (im *importing) nodes(ctx context.Context, source *importer.Slurm, c importer.Config, store *clickhouse.Store, since, now time.Time) {
+	n, err := source.Nodes(ctx, c, store, since, now)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		fmt.Fprintf(im.errOut, "muster import: the nodes were not read, utilisation has gaps: %v\n", err)
+	case n > 0 && im.every == 0:
+		fmt.Fprintf(im.out, "stored %d rows of what nodes had and when they were out of service\n", n)
 	}
 }
 

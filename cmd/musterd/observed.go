@@ -149,6 +149,10 @@ func (o *observed) pull(ctx context.Context, store *clickhouse.Store, w *clickho
 	if err != nil {
 		return w, err
 	}
+	if _, err := source.Nodes(ctx, c, store, since, now); err != nil {
+		return w, fmt.Errorf("the nodes: %w", err)
+	}
+	tell()
 	if sum.New > 0 {
 		o.log.Info("read the Slurm's accounting", "ended", sum.New, "open", sum.Open, "known", sum.Known, "rejected", sum.Rejected)
 	}

@@ -40,7 +40,8 @@ func fakeSlurm(t *testing.T, dir string) (jobs string) {
 	for name, text := range map[string]string{
 		"sacct":    "case $1 in --helpformat) echo " + fields + "; exit;; esac\necho '" + strings.ReplaceAll(fields, " ", "|") + "'\ncat " + jobs + "\n",
 		"scontrol": "case \"$*\" in 'show config') echo 'PrivateData             = jobs,usage';; *) echo '{}';; esac\n",
-		"squeue":   "echo '{}'\n", "sinfo": "echo '{}'\n", "sdiag": "true\n", "sshare": "true\n",
+		"squeue":   "echo '{}'\n", "sinfo": "case $1 in -h) printf 'n1|8|16000|gpu|mixed|gpu:a100:2(S:0)|none\nn1|8|16000|all|mixed|gpu:a100:2|none\nn2|8|16000|gpu|down*|(null)|fan\n';; *) echo '{}';; esac\n",
+		"sacctmgr": "echo '|1|Unknown|||'\n" + fmt.Sprintf("echo 'n2|%d|%d|DOWN*|root|fan broke'\n", time.Now().Add(-3*time.Hour).Unix(), time.Now().Add(-time.Hour).Unix()), "sdiag": "true\n", "sshare": "true\n",
 	} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
 			t.Fatal(err)
@@ -140,6 +141,21 @@ func TestObserverKeepsHistory(t *testing.T) {
 	until("peer 1:alice:COMPLETED 2:bob:RUNNING", states)
 	write(line(1, "alice", "COMPLETED", 10*time.Minute) + line(2, "bob", "TIMEOUT", 30*time.Minute))
 	until("peer 1:alice:COMPLETED 2:bob:TIMEOUT", states)
+	// Two nodes of 8 CPUs; n2 was down for two of these four hours, and is again.
+	until("right", func() string {
+		rep, err := acct.Report(ctx, &apiv1.ReportQuery{Report: "cluster utilization", Start: now.Add(-4 * time.Hour).UnixNano(), End: now.UnixNano()})
+		if err != nil {
+			return err.Error()
+		}
+		seconds := map[string]int64{}
+		for i, c := range rep.GetColumns() {
+			seconds[c.GetName()] = rep.GetRows()[0].GetCells()[i].GetInt()
+		}
+		if down := seconds["Down"]; seconds["Reported"] < 16*4*3600-100 || seconds["Reported"] > 16*4*3600 || down < 8*2*3600-200 || down > 8*2*3600+200 || seconds["Allocated"] != 4*600+4*1800 {
+			return fmt.Sprint(seconds)
+		}
+		return "right"
+	})
 	until("found", func() string {
 		resp, err := http.Get("http://" + string(cfg.Listen.AccountingMetrics) + "/metrics")
 		if err != nil {

@@ -1,0 +1,256 @@
+package importer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+// NodeStore is the accounting store, as the nodes of an imported cluster need
+// it.
+type NodeStore interface {
+	// NodeStates gives the newest row of each node.
+	NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeStateRow, error)
+}
+
+// outage is a stretch in which slurmdbd has a node down or drained.
+type outage struct {
+	from, to          tally.Micros // to 0 = it lasts
+	state, reason, by string
+}
+
+// Nodes stores what the cluster's nodes had and when they were out of service,
+// from sinfo and slurmdbd's events, and gives the number of new rows. Without
+// it an imported cluster has no capacity, and no utilisation. What a node has
+// is taken to be what it always had, for slurmdbd does not tell.
+func (s *Slurm) Nodes(ctx context.Context, c Config, db NodeStore, since, until time.Time) (int, error) {
+	known, err := db.NodeStates(ctx, c.Ledger)
+	if err != nil {
+		return 0, err
+	}
+	now, err := s.capacities(ctx)
+	if err != nil {
+		return 0, err
+	}
+	last := map[string]tally.NodeStateRow{}
+	for _, r := range known {
+		last[r.Node] = r
+		if r.Class != tally.ClassGone {
+			since = latest(since, time.UnixMicro(r.At))
+		}
+	}
+	out, err := s.outages(ctx, oldest(known, since), until)
+	if err != nil {
+		return 0, err
+	}
+	var rows []tally.NodeStateRow
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		begin := since.UnixMicro()
+		prev, seen := last[name]
+		seen = seen && prev.Class != tally.ClassGone
+		if seen {
+			begin = prev.At
+		}
+		rows = append(rows, history(now[name], out[name], prev, seen, begin, until.UnixMicro())...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		if _, there := now[name]; !there && last[name].Class != tally.ClassGone {
+			rows = append(rows, tally.NodeStateRow{At: until.UnixMicro(), Node: name, State: "REMOVED", Class: tally.ClassGone})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b tally.NodeStateRow) int { return cmp.Compare(a.At, b.At) })
+	return len(rows), putNodes(ctx, c, rows, until)
+}
+
+// nodeRows is how many rows of nodes go into one batch.
+const nodeRows = 100_000
+
+func putNodes(ctx context.Context, c Config, rows []tally.NodeStateRow, until time.Time) error {
+	for len(rows) > 0 {
+		seq := c.Writer.Position().Seq
+		part := rows[:min(len(rows), nodeRows)]
+		for i := range part {
+			part[i].Seq = seq + 1 + uint64(i)
+		}
+		b := &tally.Batch{First: seq + 1, Last: seq + uint64(len(part)), At: spec.Instant(until.UnixNano()), NodeStates: part}
+		if err := c.Writer.Write(ctx, b); err != nil {
+			return err
+		}
+		rows = rows[len(part):]
+	}
+	return nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// oldest is from when events are needed: the oldest newest row of a node.
+func oldest(known []tally.NodeStateRow, since time.Time) time.Time {
+	for _, r := range known {
+		if at := time.UnixMicro(r.At); r.Class != tally.ClassGone && at.Before(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+// history makes the rows of one node after an instant: its first one, each
+// change, and one at each midnight UTC, behind which no reader looks.
+func history(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow, seen bool, begin, until tally.Micros) []tally.NodeStateRow {
+	const day = int64(24 * time.Hour / time.Microsecond)
+	var out []tally.NodeStateRow
+	if covered := slices.ContainsFunc(list, func(o outage) bool { return o.to == 0 || o.to > until }); like.Class == tally.ClassDown && !covered {
+		// sinfo shows what slurmdbd was not told.
+		from := until
+		if seen && prev.Class == tally.ClassDown {
+			from = prev.At
+		}
+		list = append(slices.Clone(list), outage{from: from, state: like.State, reason: like.Reason})
+	}
+	state := func(at tally.Micros) tally.NodeStateRow {
+		r := like
+		r.At, r.State, r.Class, r.Reason, r.By = at, "UP", tally.ClassUp, "", ""
+		for _, o := range list {
+			if o.from <= at && (o.to == 0 || at < o.to) {
+				r.State, r.Class, r.Reason, r.By = o.state, tally.ClassDown, o.reason, o.by
+			}
+		}
+		return r
+	}
+	times := map[tally.Micros]bool{}
+	for _, o := range list {
+		for _, at := range [...]tally.Micros{o.from, o.to} {
+			if at > begin && at <= until {
+				times[at] = true
+			}
+		}
+	}
+	for at := (begin/day + 1) * day; at <= until; at += day {
+		times[at] = true
+	}
+	cur := prev
+	add := func(r tally.NodeStateRow, restated bool) {
+		r.Restated = restated
+		out = append(out, r)
+		cur = r
+	}
+	if !seen {
+		add(state(begin), false)
+	}
+	for _, at := range slices.Sorted(maps.Keys(times)) {
+		if r := state(at); at%day == 0 || !alike(r, cur) {
+			add(r, at%day == 0)
+		}
+	}
+	if r := state(until); !alike(r, cur) { // other hardware
+		add(r, false)
+	}
+	return out
+}
+
+// alike tells that nothing is said anew.
+func alike(a, b tally.NodeStateRow) bool {
+	return a.State == b.State && a.Class == b.Class && a.CPUs == b.CPUs && a.Mem == b.Mem && a.GPUs == b.GPUs
+}
+
+// outOfService reads a state of sinfo or sacctmgr: what stands in the store for
+// it, or "" for a node in service.
+func outOfService(text string) string {
+	up := strings.ToUpper(text)
+	for _, power := range [...]string{"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"} {
+		up = strings.ReplaceAll(up, power, "")
+	}
+	switch {
+	case strings.Contains(up, "DOWN"):
+		return "DOWN"
+	case strings.Contains(up, "FAIL"):
+		return "FAIL"
+	case strings.Contains(up, "DRAIN"), strings.Contains(up, "DRNG"):
+		return "DRAIN"
+	case strings.HasSuffix(up, "*"), strings.Contains(up, "NOT_RESPONDING"):
+		return "NOT_RESPONDING"
+	}
+	return ""
+}
+
+// capacities are the nodes as they are now.
+func (s *Slurm) capacities(ctx context.Context) (map[string]tally.NodeStateRow, error) {
+	out, err := s.output(s.program(ctx, "sinfo", "-h", "-a", "-N", "-o", "%N|%c|%m|%R|%T|%G|%E"))
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[string]tally.NodeStateRow{}
+	for line := range strings.Lines(string(out)) {
+		f := strings.SplitN(strings.TrimRight(line, "\r\n"), "|", 7)
+		if len(f) != 7 || f[0] == "" {
+			return nil, fmt.Errorf("sinfo: %q is not what was asked for", line)
+		}
+		r, there := nodes[f[0]]
+		if !there {
+			r = tally.NodeStateRow{Node: f[0], State: "UP", Class: tally.ClassUp, GPUs: parseGRES(f[5])}
+			if r.CPUs, err = strconv.ParseInt(strings.TrimSuffix(f[1], "+"), 10, 64); err == nil {
+				r.Mem, err = strconv.ParseInt(strings.TrimSuffix(f[2], "+"), 10, 64)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("sinfo: %q has no whole numbers of CPUs and memory: %w", line, err)
+			}
+			if state := outOfService(f[4]); state != "" {
+				r.State, r.Class, r.Reason = state, tally.ClassDown, f[6]
+			}
+		}
+		if !slices.Contains(r.Partitions, f[3]) {
+			r.Partitions = append(r.Partitions, f[3])
+		}
+		nodes[f[0]] = r
+	}
+	return nodes, nil
+}
+
+// outages are what slurmdbd recorded of nodes, by node, in order.
+func (s *Slurm) outages(ctx context.Context, from, to time.Time) (map[string][]outage, error) {
+	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
+	args := []string{"-nP", "show", "event", "start=" + at(from), "end=" + at(to), "format=NodeName,TimeStart,TimeEnd,State,User,Reason"}
+	if s.Cluster != "" {
+		args = append(args, "clusters="+s.Cluster)
+	}
+	said, err := s.output(s.program(ctx, "sacctmgr", args...))
+	if err != nil {
+		return nil, err
+	}
+	clock := clocks{loc: time.Local}
+	out := map[string][]outage{}
+	for line := range strings.Lines(string(said)) {
+		f := strings.SplitN(strings.TrimRight(line, "\r\n"), "|", 6)
+		if len(f) != 6 {
+			return nil, fmt.Errorf("sacctmgr show event: %q has %d columns", line, len(f))
+		}
+		state := outOfService(f[3])
+		if f[0] == "" || state == "" { // of the cluster, or of no account here
+			continue
+		}
+		o := outage{state: state, by: f[4], reason: f[5]}
+		if o.from, err = clock.instant(f[1]); err == nil {
+			o.to, err = clock.instant(f[2])
+		}
+		if err != nil || o.from == 0 || o.to != 0 && o.to < o.from {
+			return nil, fmt.Errorf("sacctmgr show event: the times of %q cannot be read", line)
+		}
+		out[f[0]] = append(out[f[0]], o)
+	}
+	for _, list := range out {
+		slices.SortStableFunc(list, func(a, b outage) int { return cmp.Compare(a.from, b.from) })
+	}
+	return out, nil
+}
