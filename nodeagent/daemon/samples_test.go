@@ -8,7 +8,9 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
+	"pgregory.net/rapid"
 )
 
 // reading is a collection of the devices at the bench's instant.
@@ -157,4 +159,117 @@ func TestChangedGPUs(t *testing.T) {
 	if _, ok := b.core.units["MIG-b"]; !ok {
 		t.Error("the new instance is not known")
 	}
+}
+
+// hold is who really had a device, and since when; to is 0 while he has it.
+type hold struct {
+	key      plan.RunKey
+	from, to spec.Instant
+}
+
+// TestSamplesNameTheHolder: whatever the order in which starts, ends, readings
+// and restarts of the agent come in, a sample names the job that had the device
+// alone when it was read, or nobody: never another.
+func TestSamplesNameTheHolder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tb := testBenchOf(t)
+		cfg := testConfig()
+		cfg.SampleEvery = spec.Second
+		devices := []device.Device{{UUID: "GPU-0"}, {UUID: "GPU-1", Index: 1}}
+		b := newBenchWith(tb, cfg)
+		b.core.SetDevices(devices)
+		b.welcome()
+		truth := map[string][]hold{}
+		var late []*Reading // taken, and not seen by the core yet
+		var alive []plan.RunKey
+		of := map[plan.RunKey]string{}
+		next, labelled := uint64(0), 0
+		see := func() {
+			rd := late[0]
+			late = late[1:]
+			b.core.Effects()
+			b.core.Collected(rd)
+			for _, g := range b.core.Effects().Samples {
+				if g.GetUid() == 0 {
+					continue
+				}
+				labelled++
+				var had []uint64
+				for _, h := range truth[g.GetUuid()] {
+					// The node has a device until its end is told, which is after the process ended.
+					if h.from <= rd.Sample.At && (h.to == 0 || rd.Sample.At <= h.to) {
+						had = append(had, h.key.Job)
+					}
+				}
+				if len(had) != 1 || had[0] != g.GetUid() {
+					t.Fatalf("a reading of %s at %d names job %d; it was with %v: %v", g.GetUuid(), rd.Sample.At, g.GetUid(), had, truth[g.GetUuid()])
+				}
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"start": func(t *rapid.T) {
+				gpu := rapid.SampledFrom([]string{"GPU-0", "GPU-1"}).Draw(t, "gpu")
+				for _, k := range alive {
+					if of[k] == gpu {
+						t.Skip()
+					}
+				}
+				for k, r := range b.core.runs { // the controller gives nothing twice
+					if of[k] == gpu && r.phase != reported {
+						t.Skip()
+					}
+				}
+				next++
+				k := key(next)
+				of[k] = gpu
+				b.run(k, onGPU(gpu))
+				alive = append(alive, k)
+				truth[gpu] = append(truth[gpu], hold{key: k, from: b.now})
+			},
+			"end": func(t *rapid.T) {
+				if len(alive) == 0 {
+					t.Skip()
+				}
+				i := rapid.IntRange(0, len(alive)-1).Draw(t, "which")
+				k := alive[i]
+				alive = append(alive[:i:i], alive[i+1:]...)
+				list := truth[of[k]]
+				list[len(list)-1].to = b.now
+				b.exit(k)
+			},
+			"read": func(*rapid.T) { late = append(late, b.reading("GPU-0", "GPU-1")) },
+			"see": func(t *rapid.T) {
+				if len(late) == 0 {
+					t.Skip()
+				}
+				see()
+			},
+			"restart": func(t *rapid.T) {
+				data, err := b.core.Save("boot")
+				if err != nil {
+					t.Fatal(err)
+				}
+				now := b.now
+				b = newBenchWith(tb, cfg)
+				b.now = now
+				if rapid.Bool().Draw(t, "spooled") {
+					if err := b.core.Restore(data, "boot"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.core.SetDevices(devices)
+				b.welcome(alive...)
+				late = nil
+			},
+			"": func(t *rapid.T) {
+				b.now = b.now.Add(spec.Span(rapid.IntRange(1, 3000).Draw(t, "ms")) * spec.Millisecond)
+				b.core.Tick()
+				b.core.Ack(^uint64(0))
+				b.core.Effects()
+			},
+		})
+		for len(late) > 0 {
+			see()
+		}
+	})
 }

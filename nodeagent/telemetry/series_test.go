@@ -2,10 +2,12 @@ package telemetry_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -13,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/spec"
@@ -50,43 +51,23 @@ func TestSeriesCreated(t *testing.T) {
 // feed runs jobs of a minute, eight at a time, and has each scrape imported.
 func feed(t *testing.T, vm *victoria, mode telemetry.JobLabels, jobs int) (least, most int) {
 	t.Helper()
-	tel, err := telemetry.New(telemetry.Options{Cluster: "c", Node: "n1", JobLabels: mode})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := spec.AtUnix(time.Now().Unix()).Add(-spec.Span(jobs/8+1) * spec.Minute)
-	gpus, err := simulated.New(simulated.Config{Node: "n1", Start: now, Lines: []simulated.Declared{{Type: "h100", Count: 8}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gpus.Close()
-	list, err := gpus.Inventory(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tel.SetDevices(list)
-	var sample device.Sample
+	w := newWorld(t, telemetry.Options{JobLabels: mode}, simulated.Declared{Type: "h100", Count: 8})
+	now := start
 	for first := 0; first < jobs; first += 8 {
 		var on []telemetry.JobOnNode
 		var use []telemetry.JobUsage
 		for i := range min(8, jobs-first) {
 			id := first + i + 1
 			on = append(on, telemetry.JobOnNode{UID: spec.JobUID(id), Attempt: 1, ID: spec.JobID(id), User: fmt.Sprintf("u%d", id%200), Account: "ml", Partition: "gpu", From: now, CPUs: 8,
-				Memory: 1 << 30, GPUs: []telemetry.GPUShare{{UUID: list[i].UUID}}})
+				Memory: 1 << 30, GPUs: []telemetry.GPUShare{{UUID: w.devices[i].UUID}}})
 			use = append(use, telemetry.JobUsage{UID: spec.JobUID(id), Attempt: 1})
 		}
-		tel.SetJobs(on)
-		tel.SetUsage(use)
+		w.tel.SetJobs(on)
+		w.tel.SetUsage(use)
 		for range 2 {
 			now = now.Add(30 * spec.Second)
-			if err := gpus.Sample(t.Context(), now, &sample); err != nil {
-				t.Fatal(err)
-			}
-			tel.SetSample(&sample)
-			var text bytes.Buffer
-			if _, err := tel.WriteTo(&text); err != nil {
-				t.Fatal(err)
-			}
+			w.collect(t, now)
+			text := w.text(t)
 			n := 0
 			for line := range bytes.Lines(text.Bytes()) {
 				if line[0] != '#' {
@@ -97,7 +78,7 @@ func feed(t *testing.T, vm *victoria, mode telemetry.JobLabels, jobs int) (least
 			if least == 0 || n < least {
 				least = n
 			}
-			vm.post(t, fmt.Sprintf("/api/v1/import/prometheus?timestamp=%d", int64(now)/int64(spec.Millisecond)), &text)
+			vm.put(t, now, text)
 		}
 	}
 	return least, most
@@ -173,4 +154,88 @@ func (v *victoria) created(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestTheJoinOfACounter asks a real VictoriaMetrics the query that the package's
+// documentation gives: the energy a second of the GPU that a job holds, by job,
+// and of no other.
+func TestTheJoinOfACounter(t *testing.T) {
+	program, err := exec.LookPath("victoria-metrics")
+	if err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?s)//\t(rate\(DCGM_.*?muster_gpu_job_info)`).FindSubmatch(doc)
+	if m == nil {
+		t.Fatal("the documentation has no query")
+	}
+	ask := regexp.MustCompile(`\n//\s*`).ReplaceAllString(string(m[1]), " ")
+	vm := startVictoria(t, program)
+	w := newWorld(t, telemetry.Options{}, simulated.Declared{Type: "h100", Count: 2})
+	uuid, end := w.devices[1].UUID, start.Add(10*spec.Minute)
+	w.tel.SetJobs([]telemetry.JobOnNode{job(7, start, uuid)})
+	if err := w.gpus.SetJobs(start, []simulated.Assignment{{Job: 7, Attempt: 1, From: start, Load: simulated.Load{Util: 50, Memory: 10}, UUIDs: []string{uuid}}}); err != nil {
+		t.Fatal(err)
+	}
+	for at := start; at <= end; at = at.Add(15 * spec.Second) {
+		w.collect(t, at)
+		vm.put(t, at, w.text(t))
+	}
+	vm.post(t, "/internal/force_flush", nil)
+	got := vm.ask(t, ask, end)
+	if len(got) != 1 {
+		t.Fatalf("%s gives %d series, want that of the job: %v", ask, len(got), got)
+	}
+	for name, want := range map[string]string{"slurm_job_id": "7", "user": "ada", "account": "physics", "partition": "gpu", "UUID": uuid, "hostname": "gpu01"} {
+		if got[0].Metric[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[0].Metric[name], want)
+		}
+	}
+	// Half of 700 W and what an idle one draws, in mJ a second.
+	if v := got[0].Value[1]; len(fmt.Sprint(v)) < 6 || fmt.Sprint(v)[0] != '3' {
+		t.Errorf("it draws %v mJ a second", v)
+	}
+}
+
+// text is what a scrape would get.
+func (w *world) text(t *testing.T) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := w.tel.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// put imports a scrape of an instant.
+func (v *victoria) put(t *testing.T, at spec.Instant, text *bytes.Buffer) {
+	t.Helper()
+	v.post(t, fmt.Sprintf("/api/v1/import/prometheus?timestamp=%d", int64(at)/int64(spec.Millisecond)), text)
+}
+
+// answer is one series of an answer.
+type answer struct {
+	Metric map[string]string `json:"metric"`
+	Value  [2]any            `json:"value"`
+}
+
+func (v *victoria) ask(t *testing.T, query string, at spec.Instant) []answer {
+	t.Helper()
+	resp, err := http.Get(fmt.Sprintf("%s/api/v1/query?time=%d&nocache=1&query=%s", v.url, int64(at)/int64(spec.Second), url.QueryEscape(query)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var out struct {
+		Data struct {
+			Result []answer `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %v", query, resp.Status, err)
+	}
+	return out.Data.Result
 }
