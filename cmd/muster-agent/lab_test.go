@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func shepherdMain() int { return shepherd.Main(os.Args[1:], os.Stderr) }
+func shepherdMain() int { return shepherd.Main(os.Args[1:], os.Stdout, os.Stderr) }
 
 // controllerDouble serves agents as a controller does, and remembers what
 // they say. Facts count once, whatever is repeated.

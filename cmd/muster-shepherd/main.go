@@ -10,4 +10,4 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime/shepherd"
 )
 
-func main() { os.Exit(shepherd.Main(os.Args[1:], os.Stderr)) }
+func main() { os.Exit(shepherd.Main(os.Args[1:], os.Stdout, os.Stderr)) }

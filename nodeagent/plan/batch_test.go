@@ -119,9 +119,9 @@ func TestBatch(t *testing.T) {
 	if r.CPUs != nil || !r.Limits.IsZero() || r.FenceDevices {
 		t.Errorf("nothing is configured, and yet %+v", r)
 	}
-	n.Append = true
-	if r, _ := Batch(j, n); !r.Append {
-		t.Error("JobFileAppend is ignored")
+	n.Append, n.TaskProlog = true, "/etc/slurm/task.sh"
+	if r, _ := Batch(j, n); !r.Append || r.TaskProlog != n.TaskProlog {
+		t.Error("JobFileAppend or TaskProlog is ignored")
 	}
 	j.Spec.IO.Append, j.ArrayID, j.Task = spec.No, 100, 12
 	if r, _ := Batch(j, n); r.Append || r.Stdout != "slurm-100_12.out" {

@@ -31,6 +31,8 @@ type RunSpec struct {
 
 	Devices      []string `cbor:"19,keyasint,omitempty"` // GPU device files the run may open
 	FenceDevices bool     `cbor:"20,keyasint,omitempty"` // refuse to start if other devices cannot be fenced off
+
+	TaskProlog string `cbor:"21,keyasint,omitempty"` // program that the user runs before the script; it can change the environment
 }
 
 // Rlimit is one resource limit by its Linux number (RLIMIT_NOFILE is 7). Keep

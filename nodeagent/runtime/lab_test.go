@@ -41,7 +41,7 @@ func profiled() int {
 			defer pprof.StopCPUProfile()
 		}
 	}
-	return shepherd.Main(os.Args[1:], os.Stderr)
+	return shepherd.Main(os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // lab is one node: a state folder, a shepherd, and everything heard from it.

@@ -469,3 +469,47 @@ func TestBinaryScriptsOfAnySizePass(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 }
+
+// The site's TaskProlog runs as the job's user in the job's place, changes its
+// environment and prints into its output; the script is then what it is without.
+func TestTaskProlog(t *testing.T) {
+	l := newLab(t)
+	prolog := filepath.Join(l.dir, "taskprolog")
+	if err := os.WriteFile(prolog, []byte("#!/bin/sh\n"+
+		"echo export SCRATCH=/scratch/$SLURM_JOB_ID\necho unset SECRET\necho \"print it is $(id -u) with $SLURM_TASK_PID\"\necho oops >&2\nexit ${FAIL:-0}\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	job := func(more ...string) plan.RunSpec {
+		sp := l.job(`echo "$SCRATCH,${SECRET-none},$1"; test "$SLURM_TASK_PID" = $$ && echo pid; ulimit -n; exit 3`)
+		sp.UID, sp.GID = uint32(os.Geteuid()), uint32(os.Getegid()) // who may read the test's own program
+		sp.TaskProlog, sp.Argv = prolog, []string{"a b"}
+		sp.Env = append(append(sp.Env, "SECRET=1", asShepherd+"=1"), more...)
+		sp.Rlimits = []plan.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 77, Hard: plan.RlimitKeep}}
+		return sp
+	}
+	sp := job()
+	x, out := l.run(sp)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	want := []string{"oops", "", fmt.Sprintf("/scratch/%d,none,a b", sp.JobID), "pid", "77"}
+	if x.Code != 3 || len(lines) != len(want) || !strings.HasPrefix(lines[1], fmt.Sprintf("it is %d with ", os.Geteuid())) {
+		t.Fatalf("%+v:\n%s", x, out)
+	}
+	for i, w := range want {
+		if w != "" && lines[i] != w {
+			t.Errorf("line %d is not %q:\n%s", i, w, out)
+		}
+	}
+	if x, out = l.run(job("FAIL=4")); x.Code != 1 || !strings.Contains(out, "TaskProlog "+prolog+": exit status 4") || strings.Contains(out, "none") {
+		t.Errorf("a TaskProlog that fails: %+v:\n%s", x, out)
+	}
+	sp = job()
+	sp.TaskProlog = "/nonexistent"
+	if x, out = l.run(sp); x.Code != 1 || !strings.Contains(out, "TaskProlog /nonexistent: ") {
+		t.Errorf("a TaskProlog that is not there: %+v:\n%s", x, out)
+	}
+	sp = job()
+	sp.Script = []byte("#!/nonexistent\n")
+	if x, out = l.run(sp); x.Code != 127 || !strings.Contains(out, "bad interpreter (/nonexistent)") {
+		t.Errorf("a script that cannot be executed: %+v:\n%s", x, out)
+	}
+}

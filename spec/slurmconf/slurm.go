@@ -47,6 +47,10 @@ type Agent struct {
 	PrologTimeout, EpilogTimeout spec.Span // 0 = as long as they take
 	Serial                       bool      // PrologFlags=Serial: one of them at a time
 
+	// TaskProlog is the path of a program that runs as the job's user before the
+	// batch script, and can change its environment. Empty = none.
+	TaskProlog string
+
 	Check Check
 }
 

@@ -491,3 +491,14 @@ func setMCSParameters(f *File, v value) {
 		}
 	}
 }
+
+// setTaskProlog reads the one program that runs before batch scripts.
+func setTaskProlog(f *File, v value) {
+	switch {
+	case off(v):
+	case !path.IsAbs(v.Value):
+		v.fail("must be an absolute path, not %s", short(v.Value))
+	default:
+		f.Agent.TaskProlog = v.Value
+	}
+}

@@ -281,7 +281,14 @@ func execMessage(r *run, errno unix.Errno) string {
 	if r.Spool == "" {
 		return fmt.Sprintf("cannot execute %s: %v", r.spec.Argv[0], describe(errno))
 	}
-	first, _, _ := strings.Cut(string(r.spec.Script), "\n")
+	if r.spec.TaskProlog != "" { // the program that was executed is our own
+		return fmt.Sprintf("TaskProlog %s: the job's user cannot execute muster-shepherd: %v", r.spec.TaskProlog, describe(errno))
+	}
+	return scriptMessage(r.spec.Script, errno)
+}
+
+func scriptMessage(script []byte, errno unix.Errno) string {
+	first, _, _ := strings.Cut(string(script), "\n")
 	if interp, ok := strings.CutPrefix(first, "#!"); ok && errno == unix.ENOENT {
 		if name := strings.Fields(strings.ReplaceAll(interp, "\r", "^M ")); len(name) > 0 {
 			return fmt.Sprintf("cannot execute the script: bad interpreter (%s): %v", name[0], describe(errno))

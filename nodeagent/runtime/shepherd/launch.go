@@ -5,6 +5,7 @@ package shepherd
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -302,6 +303,16 @@ func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
 		req.Paths, req.Argv = []string{script}, append([]string{script}, sp.Argv...)
 	} else {
 		req.Paths, req.Argv = searchPath(sp.Argv[0], sp.Env), sp.Argv
+	}
+	if sp.TaskProlog != "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("TaskProlog: %w", err)
+		}
+		if r.Spool == "" {
+			return nil, errors.New("TaskProlog stands in front of batch scripts only")
+		}
+		req.Paths, req.Argv = []string{self}, throughProlog(self, s.cfg.Prefix, sp.TaskProlog, req.Argv)
 	}
 	var warnings []string
 	req.Rlimits, warnings = s.limits.apply(sp.Rlimits)

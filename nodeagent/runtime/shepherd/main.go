@@ -27,7 +27,10 @@ const (
 
 // Main is the program: it reads the flags, serves until SIGTERM or the end of
 // a drain, and gives the exit code. Job processes outlive it.
-func Main(args []string, stderr io.Writer) int {
+func Main(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == taskVerb {
+		return task(args[1:], stdout, stderr)
+	}
 	fs := flag.NewFlagSet("muster-shepherd", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	var cfg Config
