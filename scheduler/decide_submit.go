@@ -96,6 +96,9 @@ func (d *decision) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req 
 	if err := d.resolveQOS(js, assoc); err != nil {
 		return 0, req, err
 	}
+	if err := d.resolveWCKey(js); err != nil {
+		return 0, req, err
+	}
 	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime, d.checkReservation, d.checkSegment, d.checkSharing} {
 		if err := check(js); err != nil {
 			return 0, req, err
@@ -191,6 +194,20 @@ func (d *decision) resolveAccount(js *spec.JobSpec) (uint32, error) {
 		return 0, spec.Refuse(spec.CodeInvalidAccount, "")
 	}
 	return a.ID, nil
+}
+
+// resolveWCKey fills in the user's default key, marked with a star as one that
+// nobody asked for, and where keys are enforced refuses one that is not the
+// user's.
+func (d *decision) resolveWCKey(js *spec.JobSpec) error {
+	cfg, pol := d.t.Config, d.t.Policy
+	if u := pol.FindUser(js.User); js.WCKey == "" && cfg.TrackWCKey && u != nil && u.DefaultWCKey != "" {
+		js.WCKey = "*" + u.DefaultWCKey
+	}
+	if name := strings.TrimPrefix(js.WCKey, "*"); cfg.Enforce.WCKeys && pol.FindWCKey(name, js.User) == nil {
+		return spec.Refuse(spec.CodeInvalidWCKey, "")
+	}
+	return nil
 }
 
 // resolveQOS fills in the default QOS and, where QOS are enforced, checks that

@@ -150,6 +150,8 @@ func term(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instan
 		switch {
 		case t.Kind == spec.AfterCorr && j.Array != 0:
 			return corresponding(st, a, j), 0
+		case t.Task == spec.NoTask && t.Kind == spec.After && t.Delay > 0:
+			return afterAll(st, a, t, now)
 		case t.Task == spec.NoTask:
 			return wholeArray(a, t), 0
 		}
@@ -215,6 +217,26 @@ func choose(ok bool) verdict {
 		return holds
 	}
 	return never
+}
+
+// afterAll is after:array+minutes: they count from the start of the last task.
+func afterAll(st *state.State, a *state.Array, t *spec.DependencyTerm, now spec.Instant) (verdict, spec.Instant) {
+	if v := wholeArray(a, t); v != holds {
+		return v, 0
+	}
+	last := spec.Instant(0)
+	a.Split.Range(func(_ uint64, uid spec.JobUID) bool {
+		if j := st.Job(uid); j != nil {
+			if last = max(last, j.Started); j.Started == 0 {
+				last = max(last, j.Ended)
+			}
+		}
+		return true
+	})
+	if at := last.Add(t.Delay); at > now {
+		return waits, at
+	}
+	return holds, 0
 }
 
 // wholeArray: after = all started, afterany = all ended, afterok = all

@@ -114,6 +114,8 @@ func (s *session) option(js *spec.JobSpec, o option) error {
 		js.Partitions = strings.Split(v, ",")
 	case "qos":
 		js.QOS = v
+	case "wckey":
+		js.WCKey = v
 	case "account":
 		js.Account = v
 	case "nodes":

@@ -40,6 +40,8 @@ type Config struct {
 	// are it times a power of two.
 	BlockSizes []uint32   `cbor:"62,keyasint,omitempty"`
 	MCS        *MCSConfig `cbor:"63,keyasint,omitempty"` // nil: jobs have no labels
+	// TrackWCKey gives a job without a wckey its user's default one.
+	TrackWCKey bool `cbor:"64,keyasint,omitempty"`
 }
 
 // KeyValue is one line of a configuration file.

@@ -113,7 +113,7 @@ func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now 
 	case held.Only != nil && !held.Only.Has(int(n.ID)):
 		return "reservation:not in reservation " + held.Own.Name
 	case !held.Clear(n.ID, now, now.Add(d.Limit)):
-		if by := reservedBy(st, n, now, now.Add(d.Limit)); by != "" {
+		if by := reservedBy(st, n, now, now.Add(d.Limit)); by != "" && (held.Own == nil || by != held.Own.Name) {
 			return "reservation:in reservation " + by
 		}
 		return "reservation:reservation " + held.Own.Name + " is not on"

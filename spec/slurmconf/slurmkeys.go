@@ -297,7 +297,10 @@ func topKeys() []key[File] {
 		{"TmpFS", unsupported, "/tmp", "TmpDisk is measured at /tmp", nil},
 		{"TopologyParam", unsupported, "none", "nodes are chosen without regard to switches", nil},
 		{"TopologyPlugin", implemented, "", "", setTopology},
-		{"TrackWCKey", unsupported, "no|0|false", "wckeys are not tracked", nil},
+		{"TrackWCKey", implemented, "", "", func(f *File, v value) {
+			truth(func(f *File) *bool { return &f.Config.TrackWCKey })(f, v)
+			f.Config.TrackWCKey = f.Config.TrackWCKey || f.Config.Enforce.WCKeys
+		}},
 		{"TreeWidth", meaningless, "", whyStreams, nil},
 		{"UnkillableStepProgram", unsupported, "none|(null)", whyTrigger, nil},
 		{"UnkillableStepTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.UnkillableAfter }, spec.Second)},

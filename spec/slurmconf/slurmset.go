@@ -26,7 +26,7 @@ func setEnforce(f *File, v value) {
 		{"none", implemented, ""},
 		{"nojobs", unsupported, "every job is recorded"}, {"nosteps", unsupported, "every step is recorded"},
 		{"qos", implemented, ""}, {"safe", implemented, ""},
-		{"wckeys", refused, "wckeys are not tracked"},
+		{"wckeys", implemented, ""},
 	}, func(name string, _ value) {
 		switch name {
 		case "associations":
@@ -37,6 +37,8 @@ func setEnforce(f *File, v value) {
 			e.Associations, e.QOS = true, true
 		case "safe":
 			e.Associations, e.Limits, e.Safe = true, true, true
+		case "wckeys":
+			e.Associations, e.WCKeys, f.Config.TrackWCKey = true, true, true
 		case "all":
 			e.Associations, e.Limits, e.QOS, e.Safe = true, true, true, true
 		}
