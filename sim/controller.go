@@ -68,6 +68,13 @@ func (c *controller) found() {
 		names[i] = nodeName(i)
 	}
 	cfg.Partitions = []spec.PartitionSpec{{Name: "main", NodeNames: names, Default: true, DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour}}
+	if p.Preempt > 0 {
+		cfg.Sched.PreemptType, cfg.Sched.PreemptMode = "preempt/partition_prio", [...]string{1: "CANCEL", 2: "REQUEUE", 3: "SUSPEND,GANG", 4: "SUSPEND,GANG"}[p.Preempt]
+		cfg.Partitions = append(cfg.Partitions, spec.PartitionSpec{Name: "top", NodeNames: names, PriorityTier: 2, DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour})
+		if p.Preempt == 4 {
+			cfg.Partitions[0].OverSubscribe = "FORCE:2"
+		}
+	}
 	q := spec.QOS{ID: 1, Name: "normal"}
 	if p.QOSCap {
 		q.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(p.CPUs)}}

@@ -142,7 +142,7 @@ func (w *World) judgeTime() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		j := st.Job(spec.JobUID(uid))
-		if j.State == spec.Running && j.Ending == nil && j.Limit != spec.Infinite && st.At > j.Started.Add(j.Limit+spec.Second) && w.ctl.now() <= st.At {
+		if j.State == spec.Running && j.Ending == nil && j.Limit != spec.Infinite && st.At > j.Started.Add(j.Limit+j.Paused+spec.Second) && w.ctl.now() <= st.At {
 			w.fail("job uid %d runs beyond its time limit", j.UID)
 		}
 		return w.err == nil

@@ -9,7 +9,7 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// people lets users submit, cancel, hold and requeue.
+// people lets users submit, cancel, hold and requeue, and operators suspend.
 func (w *World) people() {
 	mean := 10 * spec.Minute / spec.Span(max(w.profile.Jobs, 1))
 	w.every(mean, w.submit)
@@ -19,6 +19,12 @@ func (w *World) people() {
 	})
 	w.every(30*spec.Second, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Release{Target: t} })
+	})
+	w.every(50*spec.Second, func() {
+		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Suspend{Target: t} })
+	})
+	w.every(40*spec.Second, func() {
+		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Resume{Target: t} })
 	})
 	w.every(w.profile.RequeueEvery, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Requeue{Target: t} })
@@ -40,6 +46,9 @@ func (w *World) submit() {
 	}
 	if w.profile.GPUs > 0 && w.rng.IntN(2) == 0 {
 		js.Size.PerNode = []spec.Count{{Name: "gpu", N: int64(1 + w.rng.IntN(w.profile.GPUs))}}
+	}
+	if w.profile.Preempt > 0 && w.rng.IntN(4) == 0 {
+		js.Partitions = []string{"top"}
 	}
 	switch w.rng.IntN(8) {
 	case 0:
@@ -169,6 +178,8 @@ func (w *World) heal() {
 		for uid := spec.JobUID(1); uid < w.ctl.st.NextUID; uid++ {
 			if j := w.ctl.st.Job(uid); w.ctl.up && j != nil && j.State == spec.Pending && j.Hold != spec.NotHeld {
 				w.ctl.do(root, scheduler.Release{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
+			} else if w.ctl.up && j != nil && j.State == spec.Suspended {
+				w.ctl.do(root, scheduler.Resume{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
 			}
 		}
 		w.after(20*spec.Second, release)
