@@ -89,7 +89,7 @@ func (c *call) gpuOnce(what, job string) error {
 		return c.gpuJob(job, list)
 	case what == "idle":
 		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
-			return g.job == "" || g.held() == 0 || !c.opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
+			return g.job == "" || g.shared || g.held() == 0 || !c.opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
 		})
 		slices.SortStableFunc(list, func(a, b *gpuNow) int { return cmp.Compare(b.noProcess+b.idle, a.noProcess+a.idle) })
 	}
@@ -189,6 +189,7 @@ type gpuNow struct {
 	node, index, uuid, model, profile string
 	job, user, account, partition     string
 	lost                              bool
+	shared                            bool               // a job's part of a device: its time and energy are by share
 	figure                            map[string]float64 // by short name; absent: not measured
 	noProcess, idle, busy, unseen     float64            // seconds of the job
 }
@@ -251,6 +252,9 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 		if g.profile != "" {
 			name += "/" + g.profile
 		}
+		if g.shared {
+			name += "/shared"
+		}
 		now := []string{g.node, name, g.bar(), g.show("util", 1, "%.0f%%"), g.show("sm", 100, "%.0f%%"), g.show("tensor", 100, "%.0f%%"), g.memory(), g.show("power", 1, "%.0fW"), g.show("temp", 1, "%.0fC")}
 		switch what {
 		case "idle":
@@ -267,7 +271,7 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 
 func (g *gpuNow) tree() tree.Object {
 	o := tree.Object{{Key: "node", Value: g.node}, {Key: "gpu", Value: g.index}, {Key: "uuid", Value: g.uuid}, {Key: "model", Value: g.model}, {Key: "mig_profile", Value: g.profile},
-		{Key: "lost", Value: g.lost}, {Key: "job_id", Value: g.job}, {Key: "user", Value: g.user}, {Key: "account", Value: g.account}, {Key: "partition", Value: g.partition},
+		{Key: "lost", Value: g.lost}, {Key: "shared", Value: g.shared}, {Key: "job_id", Value: g.job}, {Key: "user", Value: g.user}, {Key: "account", Value: g.account}, {Key: "partition", Value: g.partition},
 		{Key: "no_process_seconds", Value: g.noProcess}, {Key: "no_work_seconds", Value: g.idle}, {Key: "busy_seconds", Value: g.busy}, {Key: "unobserved_seconds", Value: g.unseen}}
 	for _, name := range gpuFigures() {
 		var value any

@@ -80,7 +80,7 @@ func (c *call) gpuHistoryText(rep *apiv1.GpuHistoryReply) string {
 		}
 	}
 	if !sampled {
-		return "No samples of its GPUs are stored (telemetry.samples_interval, accounting.samples_keep).\n"
+		return "No samples of its GPUs are stored: it shares them, or see telemetry.samples_interval and accounting.samples_keep.\n"
 	}
 	var rows [][]string
 	rows = append(rows, []string{"NODE", "GPU", "WHAT", "OVER TIME", "MEAN", "MOST"})

@@ -224,10 +224,11 @@ func account(out []*gpuNow, node string, s *metricLine) []*gpuNow {
 		out = append(out, &gpuNow{node: node, index: l["gpu"], uuid: l["gpu_uuid"], job: l["slurm_job_id"], user: l["user"], account: l["account"], partition: l["partition"], figure: map[string]float64{}})
 	}
 	g := out[i]
+	g.shared = g.shared || strings.HasPrefix(s.name, "muster_job_gpu_attributed_")
 	switch s.name {
-	case "muster_job_gpu_energy_joules_total":
+	case "muster_job_gpu_energy_joules_total", "muster_job_gpu_attributed_energy_joules_total":
 		g.figure["energy"] = s.value
-	case "muster_job_gpu_seconds_total":
+	case "muster_job_gpu_seconds_total", "muster_job_gpu_attributed_seconds_total":
 		switch l["state"] {
 		case "no_process":
 			g.noProcess = s.value

@@ -24,6 +24,7 @@ muster_job_gpu_seconds_total{cluster="c",node="n1",slurm_job_id="7",user="al\\ic
 muster_job_gpu_seconds_total{cluster="c",node="n1",slurm_job_id="7",user="al\\ice",account="ml",partition="gpu",gpu="1",gpu_uuid="GPU-b",state="busy"} 60
 muster_job_gpu_energy_joules_total{cluster="c",node="n1",slurm_job_id="7",user="al\\ice",account="ml",partition="gpu",gpu="1",gpu_uuid="GPU-b"} 7200
 muster_job_gpu_seconds_total{slurm_job_id="8",user="bob",account="ml",gpu="0",gpu_uuid="GPU-a",state="busy"} 50
+muster_job_gpu_attributed_seconds_total{slurm_job_id="9",user="eve",account="ml",gpu="0",gpu_uuid="GPU-a",state="no_process"} 70
 muster_job_gpu_seconds_total{slurm_job_id="8",user="bob",account="ml",gpu="0",gpu_uuid="GPU-a",state="idle"} 5
 broken{ 4
 `
@@ -31,10 +32,11 @@ broken{ 4
 func TestGPURows(t *testing.T) {
 	list := gpusOf("n1", agentText)
 	const top = "" +
-		"NODE  GPU  LOAD      UTIL   SM  TENSOR    MEMORY  POWER  TEMP  JOBID  USER    ACCOUNT\n" +
-		"n1    0    lost        0%    -       -  1.0/2.0G      -     -  -      -       -\n" +
-		"n1    1    ####....   50%  50%       -         -   300W     -  7      al\\ice  ml\n" +
-		"n1    0    -            -    -       -         -      -     -  8      bob     ml\n"
+		"NODE  GPU       LOAD      UTIL   SM  TENSOR    MEMORY  POWER  TEMP  JOBID  USER    ACCOUNT\n" +
+		"n1    0         lost        0%    -       -  1.0/2.0G      -     -  -      -       -\n" +
+		"n1    1         ####....   50%  50%       -         -   300W     -  7      al\\ice  ml\n" +
+		"n1    0         -            -    -       -         -      -     -  8      bob     ml\n" +
+		"n1    0/shared  -            -    -       -         -      -     -  9      eve     ml\n"
 	if got := gpuTable("top", list, true); got != top {
 		t.Errorf("got\n%s\nwant\n%s", got, top)
 	}
