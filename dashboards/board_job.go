@@ -46,7 +46,7 @@ func job() Board {
 			{Title: "GPUs", Panels: jobGPUs(of, gpu)},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("Why it waited", "Each reason to wait, from when on, with its figures.",
-					`SELECT at, code AS reason, tres, limit, in_use, asked, subject, blocker, detail FROM pending_reasons`+sql+`ORDER BY at`).units(map[string]Unit{"at": When}).wide(12).empty("it never waited"),
+					`SELECT at, code AS reason, tres, limit, in_use, asked, subject, blocker, detail FROM pending_reasons`+sql+`AND code != 'None' ORDER BY at`).units(map[string]Unit{"at": When}).wide(12).empty("it never waited"),
 				sqlTable("Steps", "Steps that are over, with what they used.",
 					`SELECT step, name, state, exit_code, start, end, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_time, peak_rss AS peak_memory, node_list AS nodes FROM steps`+sql+`ORDER BY start, step`).
 					units(map[string]Unit{"start": When, "end": When, "cpu_time": Seconds, "peak_memory": Bytes}).wide(12).empty("no step is over"),

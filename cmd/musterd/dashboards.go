@@ -141,14 +141,11 @@ func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboa
 		scope.Vars["cluster"] = clusters[:1]
 	}
 	if scope.Vars["job"] == nil {
-		jobs, err := s.Values(ctx, "muster_gpu_job_info", "slurm_job_id")
-		if err == nil && len(jobs) == 0 {
-			jobs, err = s.Values(ctx, "muster_job_cpus", "slurm_job_id")
+		job, err := s.RunningJob(ctx, scope)
+		if err != nil {
+			return scope, fmt.Errorf("prometheus at %s: %w", o.prometheus, err)
 		}
-		if err != nil || len(jobs) == 0 {
-			jobs = []string{"0"}
-		}
-		scope.Vars["job"] = jobs[len(jobs)-1:]
+		scope.Vars["job"] = []string{job}
 	}
 	return scope, nil
 }

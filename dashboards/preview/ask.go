@@ -304,6 +304,21 @@ func (s Source) Values(ctx context.Context, match, label string) ([]string, erro
 	return answer.Data, nil
 }
 
+// RunningJob is the number of a job that runs: the one that has held GPUs for
+// longest, else the one with most CPUs; "0" when none runs.
+func (s Source) RunningJob(ctx context.Context, scope dashboards.Scope) (string, error) {
+	for _, expr := range [...]string{`topk(1, sum by (slurm_job_id) (muster_job_gpu_seconds_total{cluster="$cluster"}))`, `topk(1, sum by (slurm_job_id) (muster_job_cpus{cluster="$cluster"}))`} {
+		d, err := s.Query(ctx, scope, dashboards.Panel{Kind: dashboards.Stat}, dashboards.Query{Expr: expr})
+		if err != nil {
+			return "", err
+		}
+		if len(d.Series) > 0 {
+			return d.Series[0].Labels["slurm_job_id"], nil
+		}
+	}
+	return "0", nil
+}
+
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

@@ -74,3 +74,29 @@ func TestPage(t *testing.T) {
 		}
 	}
 }
+
+// TestRunningJob: the page shows a job that runs now, not the last that ever
+// ran, and job 0 where none does.
+func TestRunningJob(t *testing.T) {
+	for _, tc := range []struct{ gpus, cpus, want string }{{"12", "9", "12"}, {"", "9", "9"}, {"", "", "0"}} {
+		prom := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			job := tc.cpus
+			if strings.Contains(r.FormValue("query"), "gpu_seconds") {
+				job = tc.gpus
+			}
+			if !strings.HasSuffix(r.URL.Path, "/query") || !strings.Contains(r.FormValue("query"), `cluster="lab"`) {
+				t.Errorf("asked %s %s: only what is now tells what runs", r.URL.Path, r.FormValue("query"))
+			}
+			if job == "" {
+				fmt.Fprint(w, `{"data":{"result":[]}}`)
+				return
+			}
+			fmt.Fprintf(w, `{"data":{"result":[{"metric":{"slurm_job_id":%q},"value":[1120,"5"]}]}}`, job)
+		}))
+		got, err := preview.Source{Prometheus: prom.URL}.Open().RunningJob(t.Context(), dashboards.Scope{Vars: map[string][]string{"cluster": {"lab"}}, To: time.Unix(1120, 0)})
+		prom.Close()
+		if err != nil || got != tc.want {
+			t.Errorf("%+v: job %q, %v", tc, got, err)
+		}
+	}
+}
