@@ -12,6 +12,8 @@ BENCH     ?= .
 COUNT     ?= 1
 SEEDS     ?= 200
 KILLS     ?= 50
+JOBS      ?= 20000000
+MONTHS    ?= 7
 TESTFLAGS ?=
 
 # Rooms without a goroutine: nothing there can race, and their property tests and simulations
@@ -24,7 +26,7 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-peer bench-openb \
+.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh
 
 help: ## show this list
@@ -101,6 +103,9 @@ chaos: build engine ## kill -9 every process KILLS times under load and count wh
 
 bench-openb: build ## fill the cluster of the openb traces ten times (TRACES=folder): best published mean 95.39 % of its GPUs
 	bin/muster simulate --openb $(or $(TRACES),$(MUSTER_TRACES),../shared/traces)
+
+bench-accounting: build engine ## ask a store of JOBS jobs over MONTHS months, and one of 1,000,000 of a month beside it (JOBS=20000000 MONTHS=7)
+	bin/muster-bench accounting --jobs $(JOBS) --months $(MONTHS) --beside 1000000
 
 bench-peer: build engine ## compare with the real Slurm that PEER points to
 	deploy/lab/bench-peer.sh

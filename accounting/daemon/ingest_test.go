@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/daemon"
@@ -95,7 +94,7 @@ func TestEngineKilled(t *testing.T) {
 	confirm := r.cfg.Confirm
 	r.cfg.Confirm = func(p daemon.Progress) {
 		if n := batches.Add(1); n%7 == 3 && n < 40 {
-			_ = syscall.Kill(engine.PID(), syscall.SIGKILL)
+			kill(t, engine.PID)
 		}
 		confirm(p)
 	}

@@ -342,12 +342,13 @@ func (r *Report) heldAmount() (stored, live string) {
 	return "0", "0"
 }
 
-// heldOn is a query over what runs hold on nodes, cut to the window: node,
-// amount, a, b.
+// heldOn is a query over what runs hold on nodes that were ever out of service
+// before the window's end, cut to the window: node, amount, a, b.
 func (b *builder) heldOn(kept, live string) string {
+	nodes := "node IN (SELECT DISTINCT node FROM " + b.table("node_states") + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
 	return "SELECT node, toInt64(" + kept + ") AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, " +
 		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.table("job_nodes") + " WHERE " + stored +
-		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC')" +
+		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + nodes +
 		" UNION ALL SELECT node, toInt64(" + live + ") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
 		"least(if(toUnixTimestamp64Micro(to) = 0, {to:Int64}, toUnixTimestamp64Micro(to)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
 		b.table("live") + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +

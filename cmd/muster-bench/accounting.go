@@ -35,6 +35,7 @@ import (
 // people ask, through the tools that people use.
 type accountingBench struct {
 	jobs, times, months int
+	beside              int
 	dir, muster         string
 	keep                bool
 	only                string
@@ -52,12 +53,14 @@ Usage:
 Examples:
   muster bench accounting --jobs 1000000
   muster bench accounting --jobs 10000000 --months 10 --json
+  muster bench accounting --jobs 100000000 --months 36 --beside 1000000
 `
 }
 
 func (b *accountingBench) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.jobs, "jobs", 1_000_000, "jobs in the store, each with a step, a node and some GPUs")
 	fs.IntVar(&b.months, "months", 1, "months of 30 days over which they are spread")
+	fs.IntVar(&b.beside, "beside", 0, "ask the same of a store of so many jobs of one month, and print both side by side")
 	fs.IntVar(&b.times, "times", 5, "how often each question is asked")
 	fs.StringVar(&b.dir, "dir", "", "folder for the store (default: a temporary one); one that is there already is used as it is")
 	fs.BoolVar(&b.keep, "keep", false, "leave the store where it is")
@@ -66,6 +69,9 @@ func (b *accountingBench) flags(fs *pflag.FlagSet) {
 }
 
 func (b *accountingBench) check() error {
+	if b.beside < 0 {
+		return fmt.Errorf("--beside is %d, and must not be below 0", b.beside)
+	}
 	return positive(map[string]int{"jobs": b.jobs, "times": b.times, "months": b.months})
 }
 
@@ -77,6 +83,7 @@ type accountingResult struct {
 	Bytes     map[string]float64 `json:"bytes_per_job"`
 	Questions []askedResult      `json:"questions"`
 	Machine   machine            `json:"machine"`
+	Beside    *accountingResult  `json:"beside,omitempty"` // the same of a smaller store
 }
 
 // askedResult is one question.
@@ -105,6 +112,18 @@ func (r *accountingResult) text(w io.Writer) {
 		fmt.Fprintf(w, "%-40s %9.1f %9.1f %9.1f %9.1f %9.0f %8d %7.1f %s\n", q.Name, q.Least, q.Times.P50, q.Times.Max, q.CPU, q.Goal, q.Lines, q.MaxRSS, q.Failed)
 	}
 	r.Machine.text(w)
+	if r.Beside == nil {
+		return
+	}
+	fmt.Fprintln(w)
+	r.Beside.text(w)
+	fmt.Fprintf(w, "\n%-40s %12s %12s %8s\n", "least ms, side by side", fmt.Sprint(r.Beside.Jobs), fmt.Sprint(r.Jobs), "times")
+	for i, q := range r.Questions {
+		if i < len(r.Beside.Questions) && r.Beside.Questions[i].Least > 0 {
+			small := r.Beside.Questions[i].Least
+			fmt.Fprintf(w, "%-40s %12.1f %12.1f %8.1f\n", q.Name, small, q.Least, q.Least/small)
+		}
+	}
 }
 
 func mapKeys(m map[string]float64) []string {
@@ -116,6 +135,23 @@ func mapKeys(m map[string]float64) []string {
 }
 
 func (b *accountingBench) run(ctx context.Context, p *progress) (result, error) {
+	res, err := b.measure(ctx, p)
+	if err != nil || b.beside == 0 {
+		return res, err
+	}
+	small := *b
+	small.jobs, small.months = b.beside, 1
+	if b.keep {
+		small.dir = filepath.Join(b.dir, "b")
+	} else {
+		small.dir = ""
+	}
+	res.Beside, err = small.measure(ctx, p)
+	return res, err
+}
+
+// measure makes a store and asks it.
+func (b *accountingBench) measure(ctx context.Context, p *progress) (*accountingResult, error) {
 	res := &accountingResult{Jobs: b.jobs, Months: b.months, Machine: machineNow()}
 	if b.dir == "" {
 		dir, err := os.MkdirTemp("", "mba")
