@@ -93,15 +93,14 @@ func (c *call) sqlOutput() (io.Writer, error) {
 // sqlAnswer asks, and writes what comes: a table at the end, everything else
 // as it comes.
 func (c *call) sqlAnswer(req *apiv1.SqlQuery, out io.Writer) error {
-	var ping apiv1.PingReply
-	if err := c.ask(methodPing, &apiv1.PingRequest{}, &ping); err != nil {
+	var err error
+	if req.MinSeq, err = c.lastSeq(methodAcctSQL); err != nil {
 		return err
 	}
-	req.MinSeq = ping.GetSeq()
 	table := req.GetFormat() == "table" && req.GetExplain() == "" && !req.GetViews()
 	var all []byte
 	behind := uint64(0)
-	err := stream(c, methodAcctSQL, req, func(rep *apiv1.SqlReply) error {
+	err = stream(c, methodAcctSQL, req, func(rep *apiv1.SqlReply) error {
 		behind = rep.GetBehind()
 		if table {
 			all = append(all, rep.GetData()...)

@@ -179,6 +179,8 @@ func outOfService(text string) string {
 		return "FAIL"
 	case strings.Contains(up, "DRAIN"), strings.Contains(up, "DRNG"):
 		return "DRAIN"
+	case strings.HasPrefix(up, "UNKNOWN") && !strings.Contains(up, "NOT_RESPONDING"):
+		return "UNKNOWN"
 	case strings.HasSuffix(up, "*"), strings.Contains(up, "NOT_RESPONDING"):
 		return "NOT_RESPONDING"
 	}

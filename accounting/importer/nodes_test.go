@@ -83,7 +83,7 @@ func TestNodeHistory(t *testing.T) {
 
 func TestOutOfService(t *testing.T) {
 	for text, want := range map[string]string{"idle": "", "IDLE+CLOUD+POWERED_DOWN": "", "mixed": "", "maint": "", "reserved": "", "down*": "DOWN", "DOWN*+DRAIN": "DOWN", "drained": "DRAIN", "drng": "DRAIN",
-		"draining@": "DRAIN", "fail": "FAIL", "idle*": "NOT_RESPONDING", "UNKNOWN+NOT_RESPONDING": "NOT_RESPONDING", "": ""} {
+		"draining@": "DRAIN", "fail": "FAIL", "idle*": "NOT_RESPONDING", "unknown": "UNKNOWN", "unknown*": "UNKNOWN", "UNKNOWN+NOT_RESPONDING": "NOT_RESPONDING", "": ""} {
 		if got := outOfService(text); got != want {
 			t.Errorf("%q is %q, not %q", text, got, want)
 		}
