@@ -132,7 +132,9 @@ type world struct {
 // after every batch.
 func start(t testing.TB) *world { return startWith(t, 1) }
 
-func startWith(t testing.TB, checkEvery int) *world {
+func startWith(t testing.TB, checkEvery int) *world { return startAt(t, checkEvery, realClock{}) }
+
+func startAt(t testing.TB, checkEvery int, clock Clock) *world {
 	codec, err := event.NewCodec()
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func startWith(t testing.TB, checkEvery int) *world {
 	blobs := &memBlobs{m: map[spec.Hash][]byte{}}
 	m := NewMachine(codec, noArchive{}, blobs)
 	w := &world{t: t, log: &directLog{m: m}}
-	deps := Deps{Log: w.log, Archive: noArchive{}, Blobs: blobs, Clock: realClock{}, Directory: noGroups{}, Access: noAccess{}, Codec: codec,
+	deps := Deps{Log: w.log, Archive: noArchive{}, Blobs: blobs, Clock: clock, Directory: noGroups{}, Access: noAccess{}, Codec: codec,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Settings: Settings{Host: "here", Version: "test", CheckEvery: checkEvery},
 		Identify: func(context.Context) Caller { return Caller{UID: 1000, GID: 1000, User: "alice"} }}
 	w.c = New(deps, m)
