@@ -266,6 +266,8 @@ func TestSettings(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"unknown key":       {"slak: {}\n", "a.yaml:1: unknown key slak"},
 		"two problems":      {"evaluate: soon\ndashboards_url: grafana\n", `a.yaml:1: evaluate: "soon": want a number with s, m, h, d or w, such as 5m` + "\n" + `a.yaml:2: dashboards_url: "grafana" is not an http or https address`},
+		"time zone":         {"business_hours: {days: monday, from: '08:00', to: '18:00', zone: Mars/X}\n", `a.yaml:1: business_hours.zone: "Mars/X" is no time zone such as Europe/Berlin`},
+		"mail address":      {"email: {to: nobody at all, from: a@b, smtp: 'h:25'}\n", `a.yaml:1: email.to: "nobody at all" is no address such as ops@example.org`},
 		"unknown alert":     {"thresholds:\n  AgentDown: {for: 1m}\n", "a.yaml:2: AgentDown: there is no such alert; did you mean MusterAgentDown?"},
 		"unknown threshold": {"thresholds:\n  MusterAgentDown:\n    for: 1m\n    above: 3\n", "a.yaml:4: MusterAgentDown: has no threshold above; it has for, severity"},
 		"wrong kind":        {"thresholds:\n  MusterScratchFull: {below: 5}\n", "a.yaml:2: MusterScratchFull: below: 5: want a share, from 0 to 1"},

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -284,6 +285,9 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	if !regexp.MustCompile(`^(sunday|monday|tuesday|wednesday|thursday|friday|saturday)(:(sunday|monday|tuesday|wednesday|thursday|friday|saturday))?$`).MatchString(s.Hours.Days) {
 		add("business_hours.days", "%q: want days as in monday:friday", s.Hours.Days)
 	}
+	if !zoneKnown(s.Hours.Zone) {
+		add("business_hours.zone", "%q is no time zone such as Europe/Berlin", s.Hours.Zone)
+	}
 	for _, f := range s.secretFiles() {
 		if *f.path == "" {
 			add(f.key, "is missing: a secret stands in a file of its own")
@@ -303,7 +307,7 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	} else if e != nil {
 		for _, a := range [...][2]string{{"email.to", e.To}, {"email.from", e.From}} {
 			if _, err := mail.ParseAddressList(a[1]); err != nil {
-				add(a[0], "%q is no address: %v", a[1], err)
+				add(a[0], "%q is no address such as ops@example.org", a[1])
 			}
 		}
 	}
@@ -312,6 +316,16 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	}
 	slices.SortFunc(out, func(a, b Problem) int { return a.Line - b.Line })
 	return out
+}
+
+// zoneKnown tells whether there is such a time zone; a machine without the
+// list of them knows nothing and says yes.
+func zoneKnown(name string) bool {
+	if _, err := time.LoadLocation("Europe/Berlin"); err != nil {
+		return true
+	}
+	_, err := time.LoadLocation(name)
+	return err == nil
 }
 
 func orNone(list []string) string {
