@@ -67,8 +67,13 @@ func topologyKeys() []key[switchDraft] {
 // they are put together. Without sizes there is the largest block's.
 func ReadBlocks(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Block, []uint32, Problems) {
 	var ps Problems
-	t := newTable("a line of topology.conf", topologyKeys())
 	recs, _ := lexFiles(fsys, name, &ps)
+	return settleBlocks(recs, nodes, ps)
+}
+
+// settleBlocks makes blocks of the records of a file.
+func settleBlocks(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Block, []uint32, Problems) {
+	t := newTable("a line of topology.conf", topologyKeys())
 	var out []spec.Block
 	var sizes []uint32
 	blockOf := map[string]string{}
@@ -119,8 +124,13 @@ func ReadBlocks(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Block, [
 // leaves first, then level by level.
 func ReadTopology(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Switch, Problems) {
 	var ps Problems
-	t := newTable("a line of topology.conf", topologyKeys())
 	recs, _ := lexFiles(fsys, name, &ps)
+	return settleTree(recs, nodes, ps)
+}
+
+// settleTree makes a tree of the records of a file.
+func settleTree(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Switch, Problems) {
+	t := newTable("a line of topology.conf", topologyKeys())
 	var list []switchDraft
 	for _, rec := range recs {
 		d := switchDraft{Setting: rec[0]}
@@ -218,6 +228,9 @@ func setTopology(f *File, v value) {
 // addTopology reads topology.conf beside slurm.conf where TopologyPlugin asks
 // for it.
 func (c *Cluster) addTopology(fsys fs.FS, name string, ps Problems) Problems {
+	if yaml := strings.TrimSuffix(name, ".conf") + ".yaml"; exists(fsys, yaml) {
+		return append(ps, c.yamlTopology(fsys, yaml)...)
+	}
 	if !c.TreeTopology && !c.BlockTopology {
 		return ps
 	}

@@ -67,3 +67,45 @@ func TestBlocks(t *testing.T) {
 		})
 	}
 }
+
+func TestTopologyYAML(t *testing.T) {
+	const conf = "ClusterName=c\nNodeName=n[1-4] CPUs=2\nPartitionName=p Nodes=n[1-4]\n"
+	for _, tt := range []struct{ name, file, want string }{
+		{"block", "---\n- topology: main # ours\n  cluster_default: true\n  block:\n    block_sizes: [2, 4]\n    blocks:\n      - block: b1\n        nodes: n[1-2]\n      - block: b2\n        nodes: \"n[3-4]\"\n",
+			"[] [{b1 [n1 n2]} {b2 [n3 n4]}] [2 4]"},
+		{"list sizes", "- topology: main\n  block:\n    block_sizes:\n    - 2\n    - 4\n    blocks:\n    - block: b1\n      nodes: n[1-2]\n    - block: b2\n      nodes: n[3-4]\n",
+			"[] [{b1 [n1 n2]} {b2 [n3 n4]}] [2 4]"},
+		{"tree", "- topology: t\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-2]\n      - switch: s2\n        nodes: n[3-4]\n      - switch: root\n        children: s[1-2]\n",
+			"[{s1 0 [n1 n2] []} {s2 0 [n3 n4] []} {root 1 [n1 n2 n3 n4] [s1 s2]}] [] []"},
+		{"default", "- topology: a\n  flat: true\n- topology: b\n  cluster_default: true\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-4]\n", "[{s1 0 [n1 n2 n3 n4] []}] [] []"},
+		{"flat", "- topology: a\n  flat: true\n", "[] [] []"},
+		{"unknown node", "- topology: t\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-9]\n", `node "n5" is not configured`},
+		{"unknown key", "- topology: t\n  tree:\n    switches:\n      - switch: s1\n        speed: 9\n", `"speed" is not known here`},
+		{"other kind", "- topology: t\n  ring:\n    rings: []\n", "others are not supported"},
+		{"tab", "- topology: t\n\ttree: x\n", "tabs are not read"},
+		{"anchor", "- topology: t\n  tree: &x\n", "this kind of value"},
+		{"twice", "- topology: t\n  topology: u\n", "twice"},
+		{"indent", "- topology: t\n    tree: x\n", "indented otherwise"},
+		{"empty", "# nothing\n", "[] [] []"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, ps := ReadCluster(fstest.MapFS{"slurm.conf": {Data: []byte(conf)}, "topology.yaml": {Data: []byte(tt.file)}}, "slurm.conf")
+			text := fmt.Sprint(f.Config.Topology, f.Config.Blocks, f.Config.BlockSizes)
+			for _, p := range ps {
+				text += "\n" + p.String()
+			}
+			if !strings.Contains(text, tt.want) {
+				t.Errorf("got\n%s\nwant %s", text, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever the file says, reading it ends, and says what it is about.
+func FuzzTopologyYAML(f *testing.F) {
+	f.Add([]byte("- topology: a\n  block:\n    block_sizes: [1]\n    blocks:\n    - block: b\n      nodes: n1\n"))
+	f.Add([]byte("a:\n- b:\n  - c: [d\n"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		ReadCluster(fstest.MapFS{"slurm.conf": {Data: []byte("ClusterName=c\nNodeName=n1 CPUs=2\n")}, "topology.yaml": {Data: data}}, "slurm.conf")
+	})
+}
