@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -20,15 +21,6 @@ import (
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/spec"
 )
-
-// TestMain makes the test's own program answer as sbatch, so that whole
-// processes can be compared.
-func TestMain(m *testing.M) {
-	if baseName(os.Args[0]) == "sbatch" {
-		os.Exit(Main(OS("test")))
-	}
-	os.Exit(m.Run())
-}
 
 // doors is a controller with both doors: sbatch's own, and that for commands as
 // they were typed.
@@ -70,7 +62,9 @@ func (d *doors) handle(ctx context.Context, call *serve.Call) error {
 		}
 		out := Typed(ctx, &in, TypedHost{Version: "test", Submit: d.submit, Zone: os.Getenv("TZ")})
 		if !out.GetHome() {
+			d.mu.Lock()
 			d.typed++
+			d.mu.Unlock()
 		}
 		rep = out
 	case call.Method == methodSubmit:
@@ -112,12 +106,10 @@ func newSmall(t *testing.T) *small {
 	if out, err := exec.CommandContext(t.Context(), cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o", filepath.Join(dir, "muster-sbatch"), "../cmd/muster-sbatch/sbatch.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(dir, "muster")); err != nil {
-		t.Fatal(err)
+	// Not the test's own program: with the race detector in it that starts for a
+	// third of a second, and here it starts some hundred times.
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w -X main.version=test", "-o", filepath.Join(dir, "muster"), "../cmd/muster").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	s := &small{doors: &doors{}, t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "PWD=" + dir, "MUSTER_SOCKET=" + dir + "/s", "A=1", "ODD=a=b\nc", "A=2"}}
 	s.file("job.sh", "#!/bin/sh\n#SBATCH -J fromscript --mem=2G\n#SBATCH -t 5\nhostname\n")
@@ -172,7 +164,14 @@ func (s *small) run(program, line string) outcome {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return s.runWords(program, words)
+}
+
+func (s *small) runWords(program string, words []string) outcome {
+	s.t.Helper()
+	s.mu.Lock()
 	s.jobs, s.typed = nil, 0
+	s.mu.Unlock()
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(s.dir, program), words...)
 	cmd.Args[0], cmd.Dir, cmd.Env = "sbatch", s.dir, s.env
@@ -183,6 +182,8 @@ func (s *small) run(program, line string) outcome {
 			s.t.Fatal(err)
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return outcome{result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}, s.jobs, s.typed}
 }
 
@@ -191,6 +192,14 @@ func (s *small) run(program, line string) outcome {
 func (s *small) same(line string, typed bool) {
 	s.t.Helper()
 	want, got := s.run("muster", line), s.run("muster-sbatch", line)
+	s.equal(line, got, want)
+	if (got.typed == 1) != typed {
+		s.t.Errorf("sbatch %s: served at its own door: %v, want %v", line, got.typed == 1, typed)
+	}
+}
+
+func (s *small) equal(line string, got, want outcome) {
+	s.t.Helper()
 	if got.result != want.result {
 		s.t.Errorf("sbatch %s:\n got %+v\nwant %+v", line, got.result, want.result)
 	}
@@ -202,9 +211,6 @@ func (s *small) same(line string, typed bool) {
 		if !proto.Equal(j, want.jobs[i]) {
 			s.t.Errorf("sbatch %s:\n got %v\nwant %v", line, j, want.jobs[i])
 		}
-	}
-	if (got.typed == 1) != typed {
-		s.t.Errorf("sbatch %s: served at its own door: %v, want %v", line, got.typed == 1, typed)
 	}
 }
 
@@ -279,5 +285,37 @@ func TestSmallSbatchOldController(t *testing.T) {
 	r := s.run("muster-sbatch", "job.sh")
 	if r.code != 3 || !strings.Contains(r.errOut, "sbatch: error: Batch job submission failed: ") || !strings.Contains(r.errOut, unknownOutcome) || r.out != "" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestSmallSbatchAnyLine: the same for command lines that nobody would write.
+func TestSmallSbatchAnyLine(t *testing.T) {
+	s := newSmall(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	words := []string{"job.sh", "./job.sh", "odd.sh", "nosuch", "--", "-", "", "-x", "--wrap", "--wrap=true", "2", "4G", "gpu:1", "0-3", "a=b", "--no", "-HQ", "-Hn", "-n2", "-kH", "-k5", "-sH", "-N"}
+	for _, o := range sbatchCommand().set().Options {
+		if o.Long == "verbose" {
+			continue // twice, it tells how long the call took
+		}
+		words = append(words, "--"+o.Long, "--"+o.Long+"=2")
+		if o.Short != "" {
+			words = append(words, "-"+o.Short, "-"+o.Short+"2")
+		}
+	}
+	typed := 0
+	for range 80 {
+		line := make([]string, r.IntN(5))
+		for i := range line {
+			line[i] = words[r.IntN(len(words))]
+		}
+		if r.IntN(2) == 0 {
+			line = append(line, "job.sh")
+		}
+		want, got := s.runWords("muster", line), s.runWords("muster-sbatch", line)
+		s.equal(strings.Join(line, " "), got, want)
+		typed += got.typed
+	}
+	if typed < 15 || typed > 75 {
+		t.Errorf("%d of 80 lines were served at the small program's own door", typed)
 	}
 }
