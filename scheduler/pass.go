@@ -8,6 +8,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/floor"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
@@ -141,6 +142,7 @@ type pass struct {
 	stop  spec.JobUID                  // look no further than this job; 0 = look at all
 
 	rules    *preempt.Rules              // nil: nothing can be preempted
+	floors   *floor.Floors               // nil: nothing is guaranteed
 	tree     *place.Tree                 // of switches; nil: none is known
 	patient  map[*lot]bool               // whose ask insists on --switches
 	stuck    map[*lot]bool               // for which no victims are enough
@@ -245,6 +247,9 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 		p.firm = p.depth
 	case p.firm == 0:
 		p.firm = math.MaxInt64
+	}
+	if p.floors = floor.New(st, p.now, opt.ran); p.floors != nil {
+		p.ctx.First = func(j *state.Job) bool { return p.floors.Within(j, j.Req) }
 	}
 	p.rules, p.stuck = preempt.New(st, p.now, opt.ran), map[*lot]bool{}
 	if p.opt.Mix == nil && p.cfg.Sched.PackMix {
@@ -475,6 +480,7 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 		return nextMember, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}, nil
 	}
 	if slot.Start > p.now {
+		p.floors.Promised(j)
 		return nextMember, p.promise(l, m, j, slot), nil
 	}
 	r, err := p.start(l, m, task, slot.Parts, limit)
@@ -597,6 +603,9 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit sp
 	uid, err := d.begin(&s)
 	if err != nil {
 		return nil, fmt.Errorf("pass: job %d: %w", j.ID, err)
+	}
+	if j.Claim == nil { // else it counts already
+		p.floors.Claim(j, alloc.TRES)
 	}
 	p.moved = p.moved || p.marks[m.uid]&reserved != 0
 	p.marks[m.uid] |= touched

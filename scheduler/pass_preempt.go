@@ -5,6 +5,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/floor"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/preempt"
@@ -35,13 +36,12 @@ const (
 func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, blocked *spec.Reason) (reserve.Slot, bool, error) {
 	at := p.line.Soon()
 	inOrder := p.strict && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
-	if p.rules == nil || p.stuck[l] || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
+	if (p.rules == nil && p.floors == nil) || p.stuck[l] || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
 		return slot, false, nil
 	}
 	f := l.fixed
 	p.ctx.Complete(&f, j)
-	list, next := p.rules.Victims(j, l.part.Spec, f.Total)
-	p.wake(next)
+	list := p.victims(l, j, f.Total)
 	list = slices.DeleteFunc(list, func(v preempt.Victim) bool {
 		r := p.t.Job(v.UID)
 		return r == nil || r.State != spec.Running || r.Ending != nil
@@ -63,6 +63,7 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 			return slot, false, err
 		}
 		p.out.Preempts = append(p.out.Preempts, pr)
+		p.floors.Gone(v.UID)
 		if v.Mode == preempt.Suspend {
 			p.reserve(p.t.Job(v.UID))
 		}
@@ -70,6 +71,23 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 	p.line.Relieve(at, p.records(victims))
 	p.marks[m.uid] |= preempting
 	return reserve.Slot{Start: at, Parts: parts}, true, nil
+}
+
+// victims are the jobs that may have to make room for a job: by the rules of
+// preemption, and for what is guaranteed to its account.
+func (p *pass) victims(l *lot, j *state.Job, priority uint32) []preempt.Victim {
+	var list []preempt.Victim
+	if p.rules != nil {
+		var next spec.Instant
+		list, next = p.rules.Victims(j, l.part.Spec, priority)
+		p.wake(next)
+	}
+	for _, v := range p.floors.Victims(j, l.least) {
+		if !slices.ContainsFunc(list, func(o preempt.Victim) bool { return o.UID == v.UID }) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // records gives the victims' records as the pass found them.
@@ -176,7 +194,7 @@ func (d *decision) commitPreempts(list []Preempt) error {
 		pr := &list[i]
 		j, part := d.t.Job(pr.For), d.t.Parts.Find(pr.Partition)
 		if j == nil || part == nil || j.State != spec.Pending || j.Hold != spec.NotHeld ||
-			!preempt.Allowed(d.t.State, d.t.Now, j, part.Spec, pr.Priority, pr.Victim) {
+			(!preempt.Allowed(d.t.State, d.t.Now, j, part.Spec, pr.Priority, pr.Victim) && !floor.Allowed(d.t.State, d.t.Now, j, pr.Victim)) {
 			d.res.Stale++
 			continue
 		}

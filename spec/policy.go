@@ -107,6 +107,9 @@ type Association struct {
 	GrpJobsAccrue  *int64   `cbor:"24,keyasint,omitempty"`
 	MaxJobsAccrue  *int64   `cbor:"25,keyasint,omitempty"`
 	MinPrio        *int64   `cbor:"26,keyasint,omitempty"`
+	// Guaranteed is what the jobs of an account and of those below it can always
+	// have: what others hold beyond their own is taken from them for it.
+	Guaranteed Limits `cbor:"27,keyasint,omitempty"`
 }
 
 // NoShares stands for no share at all, since 0 stands for the 1 that an

@@ -3195,6 +3195,7 @@ type Association struct {
 	GrpJobsAccrue  *OptionalInt           `protobuf:"bytes,24,opt,name=grp_jobs_accrue,json=grpJobsAccrue,proto3" json:"grp_jobs_accrue,omitempty"`
 	MaxJobsAccrue  *OptionalInt           `protobuf:"bytes,25,opt,name=max_jobs_accrue,json=maxJobsAccrue,proto3" json:"max_jobs_accrue,omitempty"`
 	MinPrio        *OptionalInt           `protobuf:"bytes,26,opt,name=min_prio,json=minPrio,proto3" json:"min_prio,omitempty"`
+	GuaranteedTres []*NamedCount          `protobuf:"bytes,27,rep,name=guaranteed_tres,json=guaranteedTres,proto3" json:"guaranteed_tres,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3409,6 +3410,13 @@ func (x *Association) GetMaxJobsAccrue() *OptionalInt {
 func (x *Association) GetMinPrio() *OptionalInt {
 	if x != nil {
 		return x.MinPrio
+	}
+	return nil
+}
+
+func (x *Association) GetGuaranteedTres() []*NamedCount {
+	if x != nil {
+		return x.GuaranteedTres
 	}
 	return nil
 }
@@ -4380,7 +4388,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0fdefault_account\x18\x02 \x01(\tR\x0edefaultAccount\x12#\n" +
 	"\rdefault_wckey\x18\x03 \x01(\tR\fdefaultWckey\x12\x1f\n" +
 	"\vadmin_level\x18\x04 \x01(\tR\n" +
-	"adminLevel\"\xe2\b\n" +
+	"adminLevel\"\xa2\t\n" +
 	"\vAssociation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x12\n" +
@@ -4409,7 +4417,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\acomment\x18\x17 \x01(\tR\acomment\x12>\n" +
 	"\x0fgrp_jobs_accrue\x18\x18 \x01(\v2\x16.muster.v1.OptionalIntR\rgrpJobsAccrue\x12>\n" +
 	"\x0fmax_jobs_accrue\x18\x19 \x01(\v2\x16.muster.v1.OptionalIntR\rmaxJobsAccrue\x121\n" +
-	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\"\r\n" +
+	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\x12>\n" +
+	"\x0fguaranteed_tres\x18\x1b \x03(\v2\x15.muster.v1.NamedCountR\x0eguaranteedTres\"\r\n" +
 	"\vDiagRequest\"\xb1\x06\n" +
 	"\tDiagReply\x12\x10\n" +
 	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x10\n" +
@@ -4601,17 +4610,18 @@ var file_cluster_proto_depIdxs = []int32{
 	29, // 50: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
 	29, // 51: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
 	29, // 52: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	11, // 53: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	43, // 54: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	46, // 55: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	38, // 56: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 57: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	11, // 58: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	45, // 53: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	11, // 54: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	43, // 55: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	46, // 56: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	38, // 57: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 58: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	11, // 59: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

@@ -43,6 +43,9 @@ type Context struct {
 	levels     map[string]uint32 // of QOS whose jobs may preempt others
 	shares     *fair.Tree        // nil until asked for
 	flags      flags
+	// First tells jobs that come before all others: those that are within what is
+	// guaranteed to their account. Nil: none do.
+	First func(j *state.Job) bool
 }
 
 // flags are the PriorityFlags that the formula knows.
@@ -263,9 +266,14 @@ func levels(st *state.State) map[string]uint32 {
 const maxLevel = 1<<16 - 1
 
 // Standing is what comes before priority in the order of a pass: who may
-// preempt comes before whom that may hit, then the partition's tier.
+// preempt comes before whom that may hit, then the partition's tier. In front of
+// all is what is guaranteed.
 func (c *Context) Standing(j *state.Job, part *spec.PartitionSpec) uint32 {
-	return c.levels[j.Spec.QOS]<<16 | min(Tier(part), 1<<16-1)
+	standing := min(c.levels[j.Spec.QOS], 1<<15-1)<<16 | min(Tier(part), 1<<16-1)
+	if c.First != nil && c.First(j) {
+		standing |= 1 << 31
+	}
+	return standing
 }
 
 // Tier is a partition's PriorityTier; 1 by default.

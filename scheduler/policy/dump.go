@@ -160,6 +160,7 @@ func (l *line) assoc(pol *state.Policy, a *spec.Association) {
 	l.limits("GrpTRESMins", a.GrpTRESMins)
 	l.limits("GrpTRESRunMins", a.GrpTRESRunMins)
 	l.span("GrpWall", a.GrpWall)
+	l.limits("GuaranteedTRES", a.Guaranteed)
 	l.count("MaxJobs", a.MaxJobs)
 	l.count("MaxJobsAccrue", a.MaxJobsAccrue)
 	l.count("MaxSubmitJobs", a.MaxSubmitJobs)

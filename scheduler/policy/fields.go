@@ -99,6 +99,7 @@ func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip 
 		{"grptresmins", tres(&a.GrpTRESMins)},
 		{"grptresrunmins", tres(&a.GrpTRESRunMins)},
 		{"grpwall", span(&a.GrpWall)},
+		{"guaranteedtres guaranteed", guaranteed(a)},
 		{"maxjobs", count(&a.MaxJobs)},
 		{"maxjobsaccrue", count(&a.MaxJobsAccrue)},
 		{"maxsubmitjobs maxsubmit", count(&a.MaxSubmitJobs)},
@@ -116,6 +117,17 @@ func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip 
 		{"maxcpuminsperjob maxcpumins", tresOf(&a.MaxTRESMins, "cpu")},
 	}, skip, set)
 	return clear, err
+}
+
+// guaranteed sets what an account can always have.
+func guaranteed(a *spec.Association) setter {
+	set := tres(&a.Guaranteed)
+	return func(v string, mode byte) error {
+		if a.User != "" {
+			return errors.New("what is guaranteed is the account's, not a user's")
+		}
+		return set(v, mode)
+	}
 }
 
 // badQOS says that a QOS does not exist, in Slurm's words.

@@ -1,0 +1,234 @@
+// Package floor gives accounts back what is guaranteed to them. What nobody is
+// guaranteed, or does not use, anybody may have; when the owner of a floor
+// returns, jobs of those who hold more than their own floor make room, first of
+// the account that holds most beyond it by its fair share.
+package floor
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/preempt"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Floors are the guarantees of a state and what is held of them.
+type Floors struct {
+	st     *state.State
+	now    spec.Instant
+	owners map[uint32]*owner
+	runs   []*state.Job // that may have to make room, the cheapest first
+}
+
+// owner is an account with a floor, or one without, which has none.
+type owner struct {
+	id      uint32
+	floor   spec.Limits
+	share   int64
+	used    spec.TRES // by jobs that run and are not told to end
+	claimed spec.TRES // by jobs of it that wait and for which others make room
+}
+
+// New collects the floors; nil where no account has one. Of the jobs that run
+// only those make room that ran in an earlier state if one is given.
+func New(st *state.State, now spec.Instant, ran *state.State) *Floors {
+	if !slices.ContainsFunc(st.Policy.Assocs, func(a spec.Association) bool { return len(a.Guaranteed) > 0 }) {
+		return nil
+	}
+	f := &Floors{st: st, now: now, owners: map[uint32]*owner{}}
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := st.Job(spec.JobUID(uid))
+		if j.Alloc == nil || j.Ending != nil {
+			return true
+		}
+		o := f.owner(j)
+		o.used = o.used.Add(j.Alloc.TRES)
+		if (ran == nil || ran.Active.Has(uid)) && j.State == spec.Running && j.Started.Add(st.Config.Sched.PreemptExempt) <= now {
+			f.runs = append(f.runs, j)
+		}
+		return true
+	})
+	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		if j := st.Job(spec.JobUID(uid)); j != nil && j.Claim != nil {
+			f.Claim(j, j.Req)
+		}
+		return true
+	})
+	slices.SortStableFunc(f.runs, func(a, b *state.Job) int {
+		return cmp.Or(cmp.Compare(a.StartPrio, b.StartPrio), cmp.Compare(b.Started, a.Started), cmp.Compare(b.UID, a.UID))
+	})
+	return f
+}
+
+// owner finds whose floor a job is under: the nearest account above it that has
+// one, else its own account, which is guaranteed nothing.
+func (f *Floors) owner(j *state.Job) *owner {
+	id := f.st.Policy.AccountAssoc(j.Spec.Account)
+	var floor spec.Limits
+	for _, a := range f.st.Policy.Chain(j.Assoc) {
+		if len(a.Guaranteed) > 0 {
+			id, floor = a.ID, a.Guaranteed
+			break
+		}
+	}
+	o := f.owners[id]
+	if o == nil {
+		o = &owner{id: id, floor: floor, share: 1}
+		if a := f.st.Policy.Assoc(id); a != nil {
+			o.share = max(a.Share(), 1)
+		}
+		f.owners[id] = o
+	}
+	return o
+}
+
+// limit is how much of a TRES an owner is guaranteed.
+func (o *owner) limit(name string) int64 {
+	n, _ := o.floor.Get(name)
+	return max(n, 0)
+}
+
+// Within tells whether a job that needs at least so much is within its floor:
+// with what the owner holds and has claimed already. It asks for some of what is
+// guaranteed.
+func (f *Floors) Within(j *state.Job, least spec.TRES) bool {
+	if f == nil {
+		return false
+	}
+	o := f.owner(j)
+	some := false
+	for _, c := range o.floor {
+		n := least.Get(c.Name)
+		some = some || n > 0
+		more := n
+		if j.Claim != nil {
+			more = 0 // it is among what is claimed
+		}
+		if o.used.Get(c.Name)+o.claimed.Get(c.Name)+more > o.limit(c.Name) && n > 0 {
+			return false
+		}
+	}
+	return some
+}
+
+// Claim counts what a job of an owner is to get as if it had it.
+func (f *Floors) Claim(j *state.Job, least spec.TRES) {
+	if f != nil {
+		o := f.owner(j)
+		o.claimed = o.claimed.Add(least)
+	}
+}
+
+// Promised counts a job that is planned as if it had what it asks for, if that
+// is within its floor.
+func (f *Floors) Promised(j *state.Job) {
+	if f.Within(j, j.Req) {
+		f.Claim(j, j.Req)
+	}
+}
+
+// Gone takes a job that was told to make room from what its owner holds.
+func (f *Floors) Gone(uid spec.JobUID) {
+	if f == nil {
+		return
+	}
+	i := slices.IndexFunc(f.runs, func(j *state.Job) bool { return j.UID == uid })
+	if i < 0 {
+		return
+	}
+	o := f.owner(f.runs[i])
+	o.used = o.used.Sub(f.runs[i].Alloc.TRES)
+	f.runs = slices.Delete(f.runs, i, i+1)
+}
+
+// over tells that an owner holds more of something than it is guaranteed, of
+// what a job both needs and is guaranteed and another one holds.
+func (o *owner) over(mine *owner, least, held spec.TRES) bool {
+	return slices.ContainsFunc(mine.floor, func(c spec.TRESCount) bool {
+		return least.Get(c.Name) > 0 && held.Get(c.Name) > 0 && o.used.Get(c.Name) > o.limit(c.Name)
+	})
+}
+
+// Most bounds the victims that are looked at for one job.
+const most = 1000
+
+// Victims lists the jobs that have to make room for a job within its floor,
+// those that are taken first in front; nil for other jobs. None is of an account
+// that holds no more than it is guaranteed when its turn comes.
+func (f *Floors) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
+	if !f.Within(j, least) {
+		return nil
+	}
+	mine := f.owner(j)
+	rest := map[uint32]*owner{}
+	queues := map[uint32][]*state.Job{}
+	var ids []uint32
+	for _, r := range f.runs {
+		o := f.owner(r)
+		if o == mine || !o.over(mine, least, r.Alloc.TRES) {
+			continue
+		}
+		if rest[o.id] == nil {
+			c := *o
+			rest[o.id] = &c
+			ids = append(ids, o.id)
+		}
+		queues[o.id] = append(queues[o.id], r)
+	}
+	slices.Sort(ids)
+	var out []preempt.Victim
+	for len(out) < most {
+		best := -1
+		for i, id := range ids {
+			if len(queues[id]) > 0 && rest[id].over(mine, least, queues[id][0].Alloc.TRES) && (best < 0 || rest[id].excess(mine, least) > rest[ids[best]].excess(mine, least)) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return out
+		}
+		o, r := rest[ids[best]], queues[ids[best]][0]
+		queues[ids[best]] = queues[ids[best]][1:]
+		o.used = o.used.Sub(r.Alloc.TRES)
+		out = append(out, f.victim(r))
+	}
+	return out
+}
+
+// excess is what an owner holds beyond its floor by its fair share, of what a
+// job needs.
+func (o *owner) excess(mine *owner, least spec.TRES) int64 {
+	var sum int64
+	for _, c := range mine.floor {
+		if least.Get(c.Name) > 0 {
+			sum += max(o.used.Get(c.Name)-o.limit(c.Name), 0) * 1000 / o.share
+		}
+	}
+	return sum
+}
+
+// victim is how a job makes room: it is requeued, or cancelled where it cannot
+// be.
+func (f *Floors) victim(r *state.Job) preempt.Victim {
+	v := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Requeue}
+	if r.Spec.Shell || !r.Spec.Queue.Requeue.Or(f.st.Config.Limits.JobRequeue) {
+		v.Mode = preempt.Cancel
+	}
+	if p := f.st.Parts.Find(r.Alloc.Partition); p != nil {
+		v.Grace = p.Spec.GraceTime
+	}
+	return v
+}
+
+// Allowed tells whether a job may still push another out for its floor.
+func Allowed(st *state.State, now spec.Instant, j *state.Job, v preempt.Victim) bool {
+	f := New(st, now, nil)
+	r := st.Job(v.UID)
+	if f == nil || r == nil || r.Attempt != v.Attempt || !slices.Contains(f.runs, r) || f.victim(r) != v {
+		return false
+	}
+	mine := f.owner(j)
+	o := f.owner(r)
+	return o != mine && f.Within(j, j.Req) && o.over(mine, j.Req, r.Alloc.TRES)
+}
