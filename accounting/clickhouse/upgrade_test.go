@@ -59,7 +59,7 @@ func TestUpgrade(t *testing.T) {
 	engine := startEngine(t)
 	type cut struct{ version, statements int }
 	last := len(migrations(4, "x", Layout{}))
-	cuts := []cut{{2, 4}, {4, 3}, {4, last/2 + 1}, {SchemaVersion, len(migrations(SchemaVersion, "x", Layout{}))}}
+	cuts := []cut{{2, 4}, {4, last/2 + 1}, {SchemaVersion, len(migrations(SchemaVersion, "x", Layout{}))}}
 	for _, c := range cuts {
 		db := fmt.Sprintf("up%d_%d", c.version, c.statements)
 		s, err := Open(Options{Socket: engine.Socket(), Database: db})
@@ -116,7 +116,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("after %d statements of version %d: %v are left over", c.statements, c.version, n)
 		}
 		for _, tab := range schema() {
-			if got := one[string](t, s, fmt.Sprintf("SELECT concat('(', sorting_key, ')') FROM system.tables WHERE database = '%s' AND name = '%s'", db, tab.name)); got != "("+strings.Trim(tab.order, "()")+")" {
+			if got := one[string](t, s, fmt.Sprintf("SELECT concat('(', replaceAll(sorting_key, '`', ''), ')') FROM system.tables WHERE database = '%s' AND name = '%s'", db, tab.name)); got != "("+strings.Trim(tab.order, "()")+")" {
 				t.Errorf("%s is sorted by %s, not %s", tab.name, got, tab.order)
 			}
 		}
