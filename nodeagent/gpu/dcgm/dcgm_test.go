@@ -176,6 +176,51 @@ func TestChildHostEngineRestarts(t *testing.T) {
 	}
 }
 
+// TestChildLosesADevice: a device that falls off the bus, and comes back, is an
+// event each time, once.
+func TestChildLosesADevice(t *testing.T) {
+	p := open(t, config(t))
+	defer p.Close()
+	at := clock()
+	for _, step := range []struct {
+		words string
+		want  device.EventKind
+	}{{"lost1", 0}, {"", 0}, {"lost1", device.EventLost}, {"lost1", 0}, {"", device.EventReturned}, {"", 0}} {
+		t.Setenv("DCGM_DOUBLE", step.words)
+		var s device.Sample
+		if err := p.Sample(t.Context(), at(), &s); err != nil {
+			t.Fatal(err)
+		}
+		events, err := p.Events(t.Context(), at(), nil)
+		if err != nil || (step.want == 0) != (len(events) == 0) || len(events) > 0 && (events[0].Kind != step.want || events[0].UUID != s.Readings[1].UUID) {
+			t.Errorf("%q: %+v %v", step.words, events, err)
+		}
+	}
+}
+
+// TestChildPartitioned: instances that are made while the manager is watched
+// are read after the next inventory, and are gone after the one behind that.
+func TestChildPartitioned(t *testing.T) {
+	t.Setenv("DOUBLE", "")
+	p := open(t, config(t))
+	defer p.Close()
+	at := clock()
+	for _, step := range []struct {
+		words    string
+		readings int
+	}{{"", 2}, {"mig0", 4}, {"", 2}} {
+		t.Setenv("DOUBLE", step.words)
+		t.Setenv("DCGM_DOUBLE", step.words)
+		if _, err := p.Inventory(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var s device.Sample
+		if err := p.Sample(t.Context(), at(), &s); err != nil || len(s.Readings) != step.readings {
+			t.Errorf("%q: %d readings, %v", step.words, len(s.Readings), err)
+		}
+	}
+}
+
 func TestChildRefusals(t *testing.T) {
 	cfg := config(t)
 	cfg.HostEngine = "elsewhere:1"

@@ -51,6 +51,9 @@ type Provider struct {
 	group    dcgm.GroupHandle
 	groups   []dcgm.FieldHandle
 	note     string
+	answered map[string]bool // devices and instances that did since they are watched
+	lost     map[string]bool // those that answered, and did not the last time
+	events   []device.Event  // that Sample noticed
 }
 
 var _ gpu.Provider = (*Provider)(nil)
@@ -151,6 +154,10 @@ func (p *Provider) watch(devices []device.Device) error {
 		}
 	}
 	p.fields, p.groups, p.note = nil, nil, ""
+	p.answered = map[string]bool{}
+	if p.lost == nil {
+		p.lost = map[string]bool{}
+	}
 	if err := p.add("muster-base", base); err != nil {
 		return err
 	}
@@ -302,9 +309,31 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 		r := &dst.Readings[i]
 		// A device that is there says at least its clocks.
 		r.Lost = len(r.Values) == 0
+		p.noticed(r, now)
 		slices.SortFunc(r.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
 	}
 	return nil
+}
+
+// noticed makes an event of a device that is gone, or is back. One that never
+// answered is not gone: the manager has nothing of it before its first reading.
+// Callers hold mu.
+func (p *Provider) noticed(r *device.Reading, now spec.Instant) {
+	if !r.Lost {
+		p.answered[r.UUID] = true
+	}
+	if r.Lost == p.lost[r.UUID] || !p.answered[r.UUID] {
+		return
+	}
+	e := device.Event{At: now, Kind: device.EventReturned, UUID: r.UUID, Text: "the device answers again"}
+	if p.lost[r.UUID] = r.Lost; r.Lost {
+		e.Kind, e.Text = device.EventLost, "the device does not answer"
+	}
+	const most = 256
+	if len(p.events) == most {
+		p.events = slices.Delete(p.events, 0, 1)
+	}
+	p.events = append(p.events, e)
 }
 
 // ready connects again where that is due. Callers hold mu.
@@ -369,9 +398,17 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 	return p.nv.Processes(ctx, dst)
 }
 
-// Events gives the driver's error events.
+// Events gives the driver's error events, and what Sample noticed.
 func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
-	return p.nv.Events(ctx, now, dst)
+	dst, err := p.nv.Events(ctx, now, dst)
+	if err != nil {
+		return dst, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	dst = append(dst, p.events...)
+	p.events = p.events[:0]
+	return dst, nil
 }
 
 // Close ends the watch, the connection and the driver library.
