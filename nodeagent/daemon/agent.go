@@ -488,8 +488,11 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("this node's GPUs cannot be listed: %w", err)
 		}
-		a.deps.Telemetry.SetDevices(devices)
-		a.inbox.put(func() { a.core.SetDevices(devices) })
+		a.inbox.put(func() {
+			list := a.core.Missed(devices)
+			a.core.SetDevices(list)
+			a.deps.Telemetry.SetDevices(list)
+		})
 		inv.GPUs = gpuInventory(devices, a.cfg.Declared, a.deps.GPUs.Name())
 	}
 	weak = append(weak, checkDeclared(inv.GPUs, a.cfg.Declared))

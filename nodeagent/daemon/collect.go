@@ -55,7 +55,7 @@ func (a *Agent) recheck(ctx context.Context) {
 	}
 	a.inbox.put(func() {
 		if a.core.Changed(devices) {
-			a.deps.Telemetry.SetDevices(devices)
+			a.deps.Telemetry.SetDevices(a.core.Missed(devices))
 		}
 	})
 }

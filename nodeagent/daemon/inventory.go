@@ -75,6 +75,7 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 // node registers again: with fewer devices than it declares it takes no new
 // jobs and says why, with others it is resized.
 func (c *Core) Changed(list []device.Device) bool {
+	list = c.Missed(list)
 	var what []string
 	for i := range list {
 		d := &list[i]
@@ -95,17 +96,27 @@ func (c *Core) Changed(list []device.Device) bool {
 			c.fault(spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " + profiles(d) + ", was " + profiles(old)})
 		}
 	}
-	for i := range c.known {
-		if uuid := c.known[i].UUID; !slices.ContainsFunc(list, func(d device.Device) bool { return d.UUID == uuid }) {
-			what = append(what, "GPU "+uuid+" is gone")
-		}
-	}
 	if len(what) == 0 {
 		return false
 	}
 	c.SetDevices(list)
 	c.fx.Register = strings.Join(what, "; ")
 	return true
+}
+
+// Missed adds to an inventory the devices that were there before and are not in
+// it: a driver may leave out what has fallen off the bus, and metrics must go on
+// saying that it is lost.
+func (c *Core) Missed(list []device.Device) []device.Device {
+	out := slices.Clone(list)
+	for i := range c.known {
+		if d := c.known[i]; !slices.ContainsFunc(list, func(l device.Device) bool { return l.UUID == d.UUID }) {
+			d.Lost = true
+			out = append(out, d)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b device.Device) int { return a.Index - b.Index })
+	return out
 }
 
 // partition tells the instances of a device apart from others.

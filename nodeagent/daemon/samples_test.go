@@ -144,8 +144,10 @@ func TestChangedGPUs(t *testing.T) {
 		{two(func(list []device.Device) { list[0].Lost = true; cut(list) }), "GPU GPU-0 is lost", ""},
 		{two(func(list []device.Device) { list[0].Lost = true; cut(list) }), "", ""},
 		{two(cut), "GPU GPU-0 answers again", ""},
-		{two(cut)[1:], "GPU GPU-0 is gone", ""},
-		{two(cut), "GPU GPU-0 is new", ""},
+		{two(cut)[1:], "GPU GPU-0 is lost", ""}, // the driver leaves it out
+		{two(cut)[1:], "", ""},
+		{two(cut), "GPU GPU-0 answers again", ""},
+		{append(two(cut), device.Device{UUID: "GPU-2", Index: 2}), "GPU GPU-2 is new", ""},
 	} {
 		b.core.Effects()
 		changed := b.core.Changed(step.list)

@@ -143,8 +143,8 @@ type emit = func(labels, more string, n int64, decimals int)
 func (t *Telemetry) gpuSeries(w *scratch, s *state) {
 	t.family(w, "muster_gpu_up", func(put emit) {
 		for i := range s.entities {
-			if e := &s.entities[i]; e.reading != nil {
-				put(e.labels, "", int64(truth(!e.reading.Lost)), 0)
+			if e := &s.entities[i]; e.reading != nil || e.lost {
+				put(e.labels, "", int64(truth(e.reading != nil && !e.reading.Lost)), 0)
 			}
 		}
 	})

@@ -239,3 +239,19 @@ func (v *victoria) ask(t *testing.T, query string, at spec.Instant) []answer {
 	}
 	return out.Data.Result
 }
+
+// TestADeviceThatTheDriverLeavesOut: it is said to be lost although nobody
+// reads it, so that the alert stays.
+func TestADeviceThatTheDriverLeavesOut(t *testing.T) {
+	w := newWorld(t, telemetry.Options{}, simulated.Declared{Type: "h100", Count: 2})
+	w.collect(t, start.Add(spec.Minute))
+	w.devices[1].Lost = true
+	w.tel.SetDevices(w.devices)
+	w.sample.Readings = w.sample.Readings[:1]
+	w.tel.SetSample(&w.sample)
+	text := w.text(t).String()
+	up := regexp.MustCompile(`(?m)^muster_gpu_up\{gpu="(\d)".*\} ([01])$`).FindAllStringSubmatch(text, -1)
+	if len(up) != 2 || up[0][2] != "1" || up[1][1] != "1" || up[1][2] != "0" {
+		t.Errorf("%q", up)
+	}
+}

@@ -41,6 +41,7 @@ type entity struct {
 	instance int    // GPU instance of a MIG device, else -1
 	shares   []share
 	reading  *device.Reading // nil before the first collection
+	lost     bool            // the inventory says so
 }
 
 // share is one job's part of a shared entity.
@@ -118,7 +119,7 @@ func (t *Telemetry) describe(d *device.Device, m *device.MIG) string {
 
 // entity makes the printed form of a device or of one of its instances.
 func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe describer, nobody string) entity {
-	e := entity{uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: nobody}
+	e := entity{lost: d.Lost, uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: nobody}
 	if m != nil {
 		e.uuid, e.instance = m.UUID, m.GPUInstance
 	}
