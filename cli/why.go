@@ -117,6 +117,7 @@ func whyTree(rep *apiv1.WhyReply) tree.Object {
 		{Key: "explanation", Value: strings.Join(v.because(rep), " ")},
 		{Key: "planned_start", Value: rep.GetPlannedStart() / second}, {Key: "planned_nodes", Value: rep.GetPlannedNodes()}, {Key: "planned_is_estimate", Value: rep.GetPlannedEstimate()},
 		{Key: "ahead", Value: int64(rep.GetAhead())}, {Key: "blockers", Value: blockers}, {Key: "nodes", Value: nodes}, {Key: "advice", Value: advice}, {Key: "history", Value: history},
+		{Key: "guaranteed", Value: tree.Strings(rep.GetGuarantee())},
 		{Key: "now", Value: rep.GetNow() / second}, {Key: "seq", Value: rep.GetSeq()},
 	}
 }
@@ -191,6 +192,7 @@ func (v *whyView) text(rep *apiv1.WhyReply) string {
 	v.part(&b, "Why", append([]string{v.bold(or(rep.GetReason().GetCode(), "None"))}, v.because(rep)...))
 	v.part(&b, "Start", v.startLines(rep))
 	v.part(&b, "Needs", []string{v.needs(j)})
+	v.part(&b, "Guaranteed", rep.GetGuarantee())
 	v.part(&b, "In the way", v.blockerLines(rep))
 	v.part(&b, "Nodes", v.nodeLines(rep))
 	v.part(&b, "Would help", v.adviceLines(rep))

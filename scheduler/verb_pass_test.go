@@ -112,6 +112,9 @@ func why(s *session, args []string) error {
 		s.printf("  waits for %s\n", s.title(s.head.Job(uid)))
 	}
 	s.printf("  %d ahead\n", x.Ahead)
+	for _, g := range x.Guarantee {
+		s.printf("  %s\n", g)
+	}
 	for _, a := range x.Advice {
 		s.printf("  with %s it would start at %s, %s earlier\n", a.Change, when(a.Start), clock(a.Gain))
 	}

@@ -3239,6 +3239,7 @@ type WhyReply struct {
 	Now           int64           `protobuf:"varint,11,opt,name=now,proto3" json:"now,omitempty"`
 	Seq           uint64          `protobuf:"varint,12,opt,name=seq,proto3" json:"seq,omitempty"`
 	GpuFaults     []*GpuFault     `protobuf:"bytes,20,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"` // of the devices it holds or held last
+	Guarantee     []string        `protobuf:"bytes,21,rep,name=guarantee,proto3" json:"guarantee,omitempty"`                  // what is guaranteed to its account, and how much of that is held, in words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3362,6 +3363,13 @@ func (x *WhyReply) GetSeq() uint64 {
 func (x *WhyReply) GetGpuFaults() []*GpuFault {
 	if x != nil {
 		return x.GpuFaults
+	}
+	return nil
+}
+
+func (x *WhyReply) GetGuarantee() []string {
+	if x != nil {
+		return x.Guarantee
 	}
 	return nil
 }
@@ -3993,7 +4001,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04node\x18\v \x01(\tR\x04node\x12\x15\n" +
 	"\x06job_id\x18\f \x01(\x04R\x05jobId\x12\x16\n" +
 	"\x06warned\x18\r \x01(\bR\x06warned\x12\x16\n" +
-	"\x06cancel\x18\x0e \x01(\x03R\x06cancel\"\xfa\x03\n" +
+	"\x06cancel\x18\x0e \x01(\x03R\x06cancel\"\x98\x04\n" +
 	"\bWhyReply\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12)\n" +
 	"\x06reason\x18\x02 \x01(\v2\x11.muster.v1.ReasonR\x06reason\x12,\n" +
@@ -4009,7 +4017,8 @@ const file_job_proto_rawDesc = "" +
 	"\x03now\x18\v \x01(\x03R\x03now\x12\x10\n" +
 	"\x03seq\x18\f \x01(\x04R\x03seq\x122\n" +
 	"\n" +
-	"gpu_faults\x18\x14 \x03(\v2\x13.muster.v1.GpuFaultR\tgpuFaults\"s\n" +
+	"gpu_faults\x18\x14 \x03(\v2\x13.muster.v1.GpuFaultR\tgpuFaults\x12\x1c\n" +
+	"\tguarantee\x18\x15 \x03(\tR\tguarantee\"s\n" +
 	"\vNodeVerdict\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +

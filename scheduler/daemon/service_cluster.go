@@ -283,7 +283,7 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 		return nil, err
 	}
 	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
-	out.Ahead = int32(x.Ahead)
+	out.Ahead, out.Guarantee = int32(x.Ahead), x.Guarantee
 	if s.private(privateNodes, who) {
 		x.Nodes = nil
 	}

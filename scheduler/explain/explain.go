@@ -12,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/floor"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
@@ -23,6 +24,8 @@ type Explanation struct {
 	Blockers []spec.JobUID
 	Ahead    int // jobs that the scheduler looks at before it
 	Advice   []Advice
+	// Guarantee says what is guaranteed to the job's account of what it asks for.
+	Guarantee []string
 }
 
 // Verdict groups nodes that cannot take the job for the same reason.
@@ -35,7 +38,7 @@ type Verdict struct {
 
 // Job explains a pending job of a view. The work is a few passes at most.
 func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
-	x := &Explanation{Nodes: nodes(v.State, j, now)}
+	x := &Explanation{Nodes: nodes(v.State, j, now), Guarantee: floor.Say(v.State, now, j)}
 	if j.Reason.Blocker != 0 && v.State.Job(j.Reason.Blocker) != nil {
 		x.Blockers = append(x.Blockers, j.Reason.Blocker)
 	}

@@ -6,6 +6,7 @@ package floor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/state"
@@ -219,6 +220,32 @@ func (f *Floors) victim(r *state.Job) preempt.Victim {
 		v.Grace = p.Spec.GraceTime
 	}
 	return v
+}
+
+// Say tells what is guaranteed to the account of a job that waits, of what it
+// asks for, and what that means for it; nil if nothing is.
+func Say(st *state.State, now spec.Instant, j *state.Job) []string {
+	f := New(st, now, nil)
+	if f == nil {
+		return nil
+	}
+	o, name := f.owner(j), j.Spec.Account
+	if a := st.Policy.Assoc(o.id); a != nil {
+		name = a.Account
+	}
+	var out []string
+	for _, c := range o.floor {
+		if j.Req.Get(c.Name) > 0 {
+			out = append(out, fmt.Sprintf("account %s holds %d of the %d %s that are guaranteed to it", name, o.used.Get(c.Name), c.N, c.Name))
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil
+	case f.Within(j, j.Req):
+		return append(out, "the job is within that: it comes first, and jobs of accounts that hold more than their own make room for it")
+	}
+	return append(out, "the job goes beyond that and takes its turn among all others")
 }
 
 // Allowed tells whether a job may still push another out for its floor.
