@@ -236,7 +236,11 @@ func Say(st *state.State, now spec.Instant, j *state.Job) []string {
 	var out []string
 	for _, c := range o.floor {
 		if j.Req.Get(c.Name) > 0 {
-			out = append(out, fmt.Sprintf("account %s holds %d of the %d %s that are guaranteed to it", name, o.used.Get(c.Name), c.N, c.Name))
+			text := fmt.Sprintf("account %s holds %d of the %d %s that are guaranteed to it", name, o.used.Get(c.Name), c.N, c.Name)
+			if n := o.claimed.Get(c.Name); n > 0 {
+				text += fmt.Sprintf(", and others make room for %d more", n)
+			}
+			out = append(out, text)
 		}
 	}
 	switch {
