@@ -286,7 +286,8 @@ func TestAlertsFireFromRealFaults(t *testing.T) {
 	w.until("R", "squeue", "-h", "-j", again, "-o", "%t")
 	w.must("scontrol", "requeue", again)
 	w.scontrol("nodename=node3", "state=drain", "reason=fan")
-	w.job("--gres=gpu:4", "-N2", "--ntasks-per-node=1", "--wrap", "sleep 1")
+	// It waits for GPUs that others hold. The node of the lost one has three.
+	w.job("--gres=gpu:3", "-N2", "--ntasks-per-node=1", "--wrap", "sleep 1")
 	w.await(slack("MusterGPUXID"), page("MusterGPUXID"), slack("MusterGPUOffTheBus"), page("MusterGPUOffTheBus"), slack("MusterGPUThrottled"), slack("MusterLicencesExhausted"),
 		slack("MusterFailureRate"), slack("MusterRefusalsMany"), slack("MusterRequeuesMany"), slack("MusterNodeDrainedLong"), slack("MusterOldestPending"), slack("MusterQueueStuck"),
 		notice{Receiver: "slack", Alert: "MusterJobGPUIdle", Channel: "#cluster-users"}, slack("README"))
