@@ -23,8 +23,8 @@ const pauseTimes = 3
 const pauseMost = spec.Second
 
 // count folds the ledger and cuts it into batches: when a batch is full, or
-// when its first event has waited for the interval and the writer is free. A
-// batch that a crash interrupted is cut as it was.
+// when its first event has waited for the interval, the writer is free and the
+// store not far behind. A batch that a crash interrupted is cut as it was.
 func (s *session) count(ctx context.Context) error {
 	var due <-chan struct{} // fires when the batch may go
 	stop := func() {}
@@ -65,7 +65,7 @@ func (s *session) count(ctx context.Context) error {
 			}
 			full, ripe = s.tally.Seq() == s.redo, false
 		}
-		if s.tally.Rows() == 0 || !(full || ripe && free) {
+		if s.tally.Rows() == 0 || !(full || ripe && free && s.fill() == s.d.cfg.BatchRows) {
 			continue
 		}
 		stop()
