@@ -288,7 +288,7 @@ func (w *world) judgeReasons(out *scheduler.Outcome) {
 			if r.Subject == "switches" && j.Spec.Place.Switches > 0 && w.now.Sub(j.Eligible) < 5*spec.Minute {
 				continue
 			}
-			if idle && len(out.Plan.Jobs) == 0 && !w.anyNodeOut() && j.Spec.Size.CPUsPerGPU == 0 {
+			if idle && len(out.Plan.Jobs) == 0 && !w.anyNodeOut() {
 				bad("the cluster is idle and nothing else is planned")
 			}
 		case spec.ReasonArrayTaskLimit:

@@ -225,11 +225,26 @@ func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
 		return n
 	}
 	for ; n > 0; n-- {
-		if cpus, mem, _ := d.amounts(s, 1, n); (cpus <= f.CPU || d.Share > 0) && (!d.Memory || mem <= f.Mem) {
+		if cpus, mem, _ := d.amounts(s, 1, n); d.hasCPUs(s, f, cpus) && (!d.Memory || mem <= f.Mem) {
 			break
 		}
 	}
 	return n
+}
+
+// hasCPUs tells whether a node with f free can give a number of CPUs to a
+// demand that is not exclusive: one that shares them has no more than the node,
+// and none has more than its partition may use there.
+func (d *Demand) hasCPUs(s *Shape, f *Free, cpus int64) bool {
+	if cpus > s.CPUs || (d.Share == 0 && cpus > f.CPU) {
+		return false
+	}
+	for i := range s.Kinds {
+		if s.Kinds[i].caps(d) && cpus > f.More[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // Need is the part of a demand that one node carries: what it takes, and what
@@ -283,6 +298,9 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 		return n, free.Holds(&n.Use)
 	}
 	cpus, mem, gpu := d.amounts(s, tasks, gpus(part))
+	if !d.hasCPUs(s, free, cpus) {
+		return n, false
+	}
 	n.Use, n.Mem, n.CPUs, n.Tenant = Free{CPU: cpus, GPU: gpu}, mem, cpus, &d.Tenant
 	if d.Share > 0 {
 		n.Use.CPU = 0

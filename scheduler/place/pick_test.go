@@ -23,12 +23,19 @@ func TestPickFindsWhatThereIs(t *testing.T) {
 		if g := n("gpus", 0, 5); g > 0 {
 			d.PerJob = []spec.Count{{Name: "gpu", N: g}}
 		}
+		var kinds []Kind
+		if d.Share = n("share", 0, 2); d.Share > 0 || n("cap", 0, 1) == 1 {
+			kinds = []Kind{{Name: "p", N: 6, Cap: true, Share: d.Share > 0}}
+		}
 		var opt Options
 		var cands []Candidate
 		for i := range n("nodes", 1, 5) {
-			shape := &Shape{CPUs: 8, Mem: 16, Threads: 1, GPUs: 4}
+			shape := &Shape{CPUs: n("cpus of node", 1, 8), Mem: 16, Threads: 1, GPUs: 4, Kinds: kinds}
 			node := &state.Node{ID: spec.NodeID(i), Spec: &spec.NodeSpec{Name: fmt.Sprint("n", i), Weight: uint32(n("weight", 0, 1))}}
-			cands = append(cands, Candidate{Node: node, Shape: shape, Free: Free{CPU: n("free cpus", 0, 6), Mem: n("free mem", 0, 12), GPU: n("free gpus", 0, 3)}})
+			cands = append(cands, Candidate{Node: node, Shape: shape, Free: Free{CPU: n("free cpus", 0, int(min(shape.CPUs, 6))), Mem: n("free mem", 0, 12), GPU: n("free gpus", 0, 3)}})
+			if kinds != nil {
+				cands[i].Free.More = []int64{n("of partition", 0, 6)}
+			}
 			if n("must", 0, 6) == 0 {
 				opt.Must = opt.Must.Set(int(i))
 			}
@@ -40,7 +47,7 @@ func TestPickFindsWhatThereIs(t *testing.T) {
 		var tasks, gpu int64
 		for _, p := range parts {
 			c := cands[p.Node.ID]
-			if p.Tasks < 1 || !c.Free.Holds(&p.Use) || p.Use.CPU < p.Tasks*d.CPUsPerTask || p.Use.CPU < p.Use.GPU*d.CPUsPerGPU || p.Mem < p.Use.CPU*d.MemPerCPU {
+			if p.Tasks < 1 || !c.Free.Holds(&p.Use) || p.CPUs > cpusFor(&d, &c) || p.CPUs < p.Tasks*d.CPUsPerTask || p.CPUs < p.Use.GPU*d.CPUsPerGPU || p.Mem < p.CPUs*d.MemPerCPU {
 				rt.Fatalf("node %d gives %+v of %+v", p.Node.ID, p, c.Free)
 			}
 			tasks, gpu = tasks+p.Tasks, gpu+p.Use.GPU
@@ -61,12 +68,12 @@ func exists(d *Demand, cands []Candidate, opt Options) bool {
 				ok = ok && !opt.Must.Has(i)
 				continue
 			}
-			f := cands[i].Free
+			f, cpus := cands[i].Free, cpusFor(d, &cands[i])
 			most, devices := int64(0), int64(0)
-			for t := int64(1); t <= d.Tasks && t*d.CPUsPerTask <= f.CPU && t*d.CPUsPerTask*d.MemPerCPU <= f.Mem; t++ {
+			for t := int64(1); t <= d.Tasks && t*d.CPUsPerTask <= cpus && t*d.CPUsPerTask*d.MemPerCPU <= f.Mem; t++ {
 				most = t
 			}
-			for g := int64(1); g <= f.GPU && g*d.CPUsPerGPU <= f.CPU && max(g*d.CPUsPerGPU, 1)*d.MemPerCPU <= f.Mem; g++ {
+			for g := int64(1); g <= f.GPU && max(g*d.CPUsPerGPU, 1) <= cpus && max(g*d.CPUsPerGPU, 1)*d.MemPerCPU <= f.Mem; g++ {
 				devices = g
 			}
 			ok = ok && most > 0
@@ -77,4 +84,17 @@ func exists(d *Demand, cands []Candidate, opt Options) bool {
 		}
 	}
 	return false
+}
+
+// cpusFor is how many CPUs of a node a demand may have: those that are free or
+// may be shared, and no more than are left of its partition's.
+func cpusFor(d *Demand, c *Candidate) int64 {
+	cpus := c.Free.CPU
+	if d.Share > 0 {
+		cpus = c.Shape.CPUs
+	}
+	if len(c.Free.More) > 0 {
+		cpus = min(cpus, c.Free.More[0])
+	}
+	return cpus
 }
