@@ -16,7 +16,8 @@ type stay struct {
 
 // Apart makes the timeline keep who is on which node when, so that jobs that
 // keep others off their nodes are told apart. It does so on its own where such
-// a job runs; it costs something for each job.
+// a job runs, be it on a node that the timeline does not have but in a block of
+// one that it has; it costs something for each job.
 func (t *Timeline) Apart() {
 	if t.apart {
 		return
@@ -132,6 +133,29 @@ func (t *Timeline) beyond(out []Window, id spec.NodeID, who *place.Tenant, gone 
 		}
 	}
 	return out
+}
+
+// pickyBeyond tells whether a job that keeps its block for itself runs on a node
+// that the timeline does not have: one out of service, or not looked at.
+func (t *Timeline) pickyBeyond() bool {
+	if len(t.st.Config.Blocks) == 0 {
+		return false
+	}
+	for id := range t.lanes {
+		if t.lanes[id] != nil {
+			continue
+		}
+		n := t.st.NodeByID(spec.NodeID(id))
+		if n == nil {
+			continue
+		}
+		for _, uid := range n.Jobs {
+			if t.st.Job(uid).Alloc.Apart&spec.ApartTopo != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lastStranger is the job that is the last to go by an instant of those with

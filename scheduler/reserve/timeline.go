@@ -83,7 +83,7 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *
 		ends = t.fill(t.lanes[id], tick, ends[:0], &picky)
 		t.count(t.lanes[id], 1)
 	}
-	if picky {
+	if picky || t.pickyBeyond() {
 		t.Apart()
 	}
 	return t
