@@ -23,6 +23,14 @@ type world struct {
 	boots map[string]int
 	queue scheduler.Queue
 	newly []spec.JobUID
+	// longer are the runs there were when an administrator last gave one more time.
+	longer map[run]bool
+}
+
+// run is one attempt of a job.
+type run struct {
+	uid     spec.JobUID
+	attempt uint32
 }
 
 // worldKind says what a world has beside nodes and jobs.
@@ -424,7 +432,14 @@ func (w *world) control() {
 		w.decide(scheduler.Requeue{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}, Hold: pick(w, "hold", spec.NotHeld, spec.HeldByAdmin)})
 	case 4:
 		key := pick(w, "key", "timelimit", "numtasks", "nice", "dependency", "arraytaskthrottle", "priority", "comment")
+		limit := j.Limit
 		w.decide(scheduler.UpdateJob{Target: w.targetOf(j), Admin: true, Changes: []spec.KeyValue{{Key: key, Value: pick(w, "value", "1", "2", "15", "afterany:1")}}})
+		if now := w.head.Job(j.UID); now.State.Active() && now.Limit > limit {
+			w.longer = map[run]bool{}
+			for _, a := range w.jobs(func(a *state.Job) bool { return a.State.Active() }) {
+				w.longer[run{a.UID, a.Attempt}] = true
+			}
+		}
 	case 5:
 		if j.HoldsNodes() {
 			w.decide(scheduler.Report{Node: j.Alloc.Nodes[0].Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt},

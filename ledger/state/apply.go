@@ -130,6 +130,7 @@ func (s *State) Apply(env *event.Envelope) error {
 	if err != nil {
 		return fmt.Errorf("event %d (%s): %w", env.Seq, env.Event.Kind(), err)
 	}
+	s.runOut(env.At)
 	s.Seq, s.At = env.Seq, env.At
 	return nil
 }

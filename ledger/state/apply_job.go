@@ -27,7 +27,7 @@ func (s *State) store(j *Job) {
 	s.putJob(j)
 }
 
-// reindex keeps Waiting, Active, Finished, Named and Waiters.
+// reindex keeps Waiting, Active, Finished, Named, Waiters and Ends.
 func (s *State) reindex(old, j *Job) {
 	key := uint64(j.UID)
 	member(&s.Waiting, s.own, key, old != nil && old.State == spec.Pending, j.State == spec.Pending)
@@ -50,6 +50,7 @@ func (s *State) reindex(old, j *Job) {
 		}
 	}
 	s.rewait(old, j)
+	s.reend(old, j)
 }
 
 // rewait keeps Waiters: a pending job stands under each job it waits for.

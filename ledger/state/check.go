@@ -143,15 +143,21 @@ func CheckIndexes(s *State) error {
 	return err
 }
 
-// CheckGroups is S1 for Named and Waiters.
+// CheckGroups is S1 for Named, Waiters and Ends.
 func CheckGroups(s *State) error {
-	named, waits := 0, 0
+	named, waits, ends := 0, 0, 0
 	err := s.eachJob(func(j *Job) error {
 		if j.State < spec.Completed {
 			named++
 			set, _ := s.Named.Get(NameKey(j.Spec.UID, j.Spec.Name))
 			if !set.Has(uint64(j.UID)) {
 				return broken("%s has no verdict and is not named %q of user %d", s.label(j), j.Spec.Name, j.Spec.UID)
+			}
+		}
+		if end, still := (&recounter{s: s}).dueOf(j); j.Alloc != nil && j.State.Active() && !still {
+			ends++
+			if jobs, _ := s.Ends.Get(uint64(end)); !jobs.Has(uint64(j.UID)) {
+				return broken("%s ends at second %d, and Ends does not say so", s.label(j), end)
 			}
 		}
 		if j.State != spec.Pending || j.Spec.Queue.Dependency == nil {
@@ -179,6 +185,9 @@ func CheckGroups(s *State) error {
 	}
 	if n, ok := entries(&s.Waiters); n != waits || !ok {
 		return broken("Waiters has %d entries for %d dependencies of pending jobs, or an empty group", n, waits)
+	}
+	if n, ok := entries(&s.Ends); n != ends || !ok {
+		return broken("Ends has %d entries for %d jobs whose time limits run, or an empty group", n, ends)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (s subject) String() string {
 type sum struct {
 	submitted, running int64
 	accruing           int64
-	tres, due          map[string]int64
+	tres, due, still   map[string]int64
 	nodes              map[spec.NodeID]int32
 }
 
@@ -101,7 +101,7 @@ func (r *recounter) count(j *Job) {
 	for _, sub := range r.subjects(j) {
 		c := r.sums[sub]
 		if c == nil {
-			c = &sum{tres: make(map[string]int64), due: make(map[string]int64), nodes: make(map[spec.NodeID]int32)}
+			c = &sum{tres: make(map[string]int64), due: make(map[string]int64), still: make(map[string]int64), nodes: make(map[spec.NodeID]int32)}
 			r.sums[sub] = c
 			r.order = append(r.order, sub)
 		}
@@ -117,18 +117,37 @@ func (r *recounter) count(j *Job) {
 			continue
 		}
 		c.running++
-		left := j.Limit
-		if left <= 0 || left == spec.Infinite {
-			left = unlimited
-		}
+		due, still := r.dueOf(j)
 		for _, t := range j.Alloc.TRES.All() {
 			c.tres[t.Name] += t.N
-			c.due[t.Name] += t.N * (j.Started.Sub(r.s.Created).Seconds() + left.Seconds())
+			c.due[t.Name] += t.N * due
+			if still {
+				c.still[t.Name] += t.N
+			}
 		}
 		for i := range j.Alloc.Nodes {
 			c.nodes[j.Alloc.Nodes[i].ID]++
 		}
 	}
+}
+
+// dueOf is what a running job counts in Due for each of its TRES, and whether
+// it counts in Still: its end, what is left while it is suspended, or nothing
+// once it is over.
+func (r *recounter) dueOf(j *Job) (due int64, still bool) {
+	limit := j.Limit
+	if limit <= 0 || limit == spec.Infinite {
+		limit = unlimited
+	}
+	seconds := func(at spec.Instant) int64 { return at.Sub(r.s.Created).Seconds() }
+	end := seconds(j.Started) + limit.Seconds() + j.Paused.Seconds()
+	switch {
+	case j.State == spec.Suspended:
+		return max(0, end-seconds(j.SuspendedAt)), true
+	case end <= seconds(r.s.At):
+		return 0, true
+	}
+	return end, false
 }
 
 // CheckUsage is S6: the counters equal an independent recount.
@@ -152,6 +171,9 @@ func CheckUsage(s *State) error {
 			}
 			if due := u.Due.Get(t.Name); due != c.due[t.Name] {
 				return broken("usage of %s: %s is counted as due until %d, it is until %d", sub, t.Name, due, c.due[t.Name])
+			}
+			if still := u.Still.Get(t.Name); still != c.still[t.Name] {
+				return broken("usage of %s: time stands still for %d of %s, it does for %d", sub, still, t.Name, c.still[t.Name])
 			}
 		}
 		if len(all) != len(c.tres) || u.Nodes.Len() != len(c.nodes) {

@@ -34,6 +34,7 @@ type State struct {
 	Sleeping Set                   // JobUIDs that are suspended and go on by themselves
 	Finished pmap.Map[spec.JobUID] // sequence of JobEnded -> JobUID, all nodes done
 	Waiters  Groups                // JobUID -> pending jobs whose dependency names it
+	Ends     Groups                // second since Created -> running jobs whose time limit ends then, after At
 	Named    Groups                // NameKey -> jobs without a verdict, for singleton
 
 	Nodes   pmap.Map[*Node]        // by NodeID

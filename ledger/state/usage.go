@@ -14,7 +14,7 @@ type pmapJobs = pmap.Map[spec.JobUID]
 // frozen state never change; those of the writer's own state may change with
 // the next event.
 type Usage struct {
-	own *pmap.Owner // who may change it in place, with TRES.Other
+	own *pmap.Owner // who may change it in place, with what lists it has
 
 	Submitted int64           // pending, running and completing jobs; tasks of arrays count each
 	Running   int64           // jobs with an allocation and no verdict
@@ -22,27 +22,108 @@ type Usage struct {
 	Nodes     pmap.Map[int32] // by NodeID: how many jobs of the subject hold the node
 	Accruing  int64           // pending jobs that age
 	// Due is the sum of what is allocated times when it ends at its time limit,
-	// in seconds since the cluster was made: see RunSeconds.
+	// in seconds since the cluster was made; of Still, times the seconds that
+	// are left: see RunSeconds.
 	Due spec.TRES
+	// Still is what of TRES is of jobs whose time limit stands still, because
+	// they are suspended, or is over.
+	Still spec.TRES
 }
 
 // RunSeconds is how much of a TRES, times seconds, the running jobs of a
 // subject may still use until their time limits.
-func (s *State) RunSeconds(u *Usage, tres string, now spec.Instant) int64 {
-	return max(u.Due.Get(tres)-u.TRES.Get(tres)*now.Sub(s.Created).Seconds(), 0)
+func (s *State) RunSeconds(key uint64, tres string, now spec.Instant) int64 {
+	u, ok := s.Usage.Get(key)
+	if !ok {
+		return 0
+	}
+	at := s.second(now)
+	sum := u.Due.Get(tres) - (u.TRES.Get(tres)-u.Still.Get(tres))*at
+	s.Ends.Range(func(end uint64, jobs Set) bool { // which ended since the last event
+		if int64(end) >= at {
+			return false
+		}
+		jobs.Range(func(uid uint64, _ struct{}) bool {
+			var buf [24]uint64
+			if j := s.Job(spec.JobUID(uid)); slices.Contains(s.usageKeys(buf[:0], j), key) {
+				sum += j.Alloc.TRES.Get(tres) * (at - int64(end))
+			}
+			return true
+		})
+		return true
+	})
+	return max(sum, 0)
 }
+
+// second is an instant in seconds since the cluster was made.
+func (s *State) second(at spec.Instant) int64 { return at.Sub(s.Created).Seconds() }
 
 // unlimited is how long a job without a time limit counts as.
 const unlimited = 365 * spec.Day
 
-// due is when a job ends at its time limit, in seconds since the cluster was
-// made.
-func (s *State) due(j *Job) int64 {
+// due is when a running job ends at its time limit, in seconds since the
+// cluster was made; of a suspended one still is true, and it is the seconds
+// that are left.
+func (s *State) due(j *Job) (due int64, still bool) {
 	limit := j.Limit
 	if limit <= 0 || limit == spec.Infinite {
 		limit = unlimited
 	}
-	return j.Started.Sub(s.Created).Seconds() + limit.Seconds()
+	end := s.second(j.Started) + limit.Seconds() + j.Paused.Seconds()
+	if j.SuspendedAt != 0 {
+		return max(end-s.second(j.SuspendedAt), 0), true
+	}
+	return end, false
+}
+
+// endOf is the key in Ends of a job whose time limit runs at an instant; 0 if
+// it does not.
+func (s *State) endOf(j *Job, at spec.Instant) uint64 {
+	if j == nil || !j.State.Active() {
+		return 0
+	}
+	if end, still := s.due(j); !still && end > s.second(at) {
+		return uint64(end)
+	}
+	return 0
+}
+
+// reend keeps Ends.
+func (s *State) reend(old, j *Job) {
+	was, is := s.endOf(old, s.At), s.endOf(j, s.At)
+	if was == is {
+		return
+	}
+	if was != 0 {
+		s.group(&s.Ends, was, j.UID, false)
+	}
+	if is != 0 {
+		s.group(&s.Ends, is, j.UID, true)
+	}
+}
+
+// runOut takes the jobs whose time limits end until an instant out of what
+// running jobs may still use: they go on until they are ended, and have
+// nothing left that others could have.
+func (s *State) runOut(until spec.Instant) {
+	var over []uint64
+	s.Ends.Range(func(end uint64, _ Set) bool {
+		if int64(end) > s.second(until) {
+			return false
+		}
+		over = append(over, end)
+		return true
+	})
+	for _, end := range over {
+		jobs, _ := s.Ends.Get(end)
+		jobs.Range(func(uid uint64, _ struct{}) bool {
+			j := s.Job(spec.JobUID(uid))
+			var buf [24]uint64
+			s.charge(s.usageKeys(buf[:0], j), s.loadOf(j, s.At), s.loadOf(j, until))
+			return true
+		})
+		s.Ends.Delete(s.own, end)
+	}
 }
 
 // UsageKind says whose usage a counter is.
@@ -122,11 +203,11 @@ func (s *State) recount(old, now *Job) {
 	var wasBuf, isBuf [24]uint64
 	was, is := s.usageKeys(wasBuf[:0], old), s.usageKeys(isBuf[:0], now)
 	if slices.Equal(was, is) {
-		s.charge(is, old, now)
+		s.charge(is, s.loadOf(old, s.At), s.loadOf(now, s.At))
 		return
 	}
-	s.charge(was, old, nil)
-	s.charge(is, nil, now)
+	s.charge(was, s.loadOf(old, s.At), load{})
+	s.charge(is, load{}, s.loadOf(now, s.At))
 }
 
 // load is what a job counts as.
@@ -134,9 +215,10 @@ type load struct {
 	submitted, running, accruing int64
 	alloc                        *spec.Allocation
 	due                          int64
+	still                        bool
 }
 
-func (s *State) loadOf(j *Job) load {
+func (s *State) loadOf(j *Job, at spec.Instant) load {
 	var l load
 	if j == nil || j.State.Terminal() {
 		return l
@@ -146,15 +228,17 @@ func (s *State) loadOf(j *Job) load {
 		l.accruing = l.submitted
 	}
 	if j.State.Active() {
-		l.running, l.alloc, l.due = 1, j.Alloc, s.due(j)
+		l.running, l.alloc = 1, j.Alloc
+		if l.due, l.still = s.due(j); !l.still && l.due <= s.second(at) {
+			l.due, l.still = 0, true
+		}
 	}
 	return l
 }
 
-// charge adds to counters what now counts and takes away what old counted.
-func (s *State) charge(keys []uint64, old, now *Job) {
-	was, is := s.loadOf(old), s.loadOf(now)
-	if was.alloc == is.alloc && was.due == is.due {
+// charge adds to counters what a job is and takes away what it was.
+func (s *State) charge(keys []uint64, was, is load) {
+	if was.alloc == is.alloc && was.due == is.due && was.still == is.still {
 		was.alloc, is.alloc = nil, nil
 	}
 	for _, k := range keys {
@@ -162,8 +246,8 @@ func (s *State) charge(keys []uint64, old, now *Job) {
 		u.Submitted += is.submitted - was.submitted
 		u.Running += is.running - was.running
 		u.Accruing += is.accruing - was.accruing
-		s.chargeAlloc(u, was.alloc, -1, was.due)
-		s.chargeAlloc(u, is.alloc, 1, is.due)
+		s.chargeAlloc(u, &was, -1)
+		s.chargeAlloc(u, &is, 1)
 		if u.Submitted == 0 && u.Running == 0 && u.TRES.IsZero() {
 			s.Usage.Delete(s.own, k)
 		}
@@ -179,19 +263,25 @@ func (s *State) ownUsage(key uint64) *Usage {
 	u := &Usage{}
 	if ok {
 		*u = *old
-		u.TRES.Other, u.Due.Other = slices.Clone(u.TRES.Other), slices.Clone(u.Due.Other)
+		u.TRES.Other, u.Due.Other, u.Still.Other = slices.Clone(u.TRES.Other), slices.Clone(u.Due.Other), slices.Clone(u.Still.Other)
 	}
 	u.own = s.own
 	s.Usage.Set(s.own, key, u)
 	return u
 }
 
-func (s *State) chargeAlloc(u *Usage, a *spec.Allocation, sign, due int64) {
+func (s *State) chargeAlloc(u *Usage, l *load, sign int64) {
+	a := l.alloc
 	if a == nil {
 		return
 	}
 	addTRES(&u.TRES, &a.TRES, sign)
-	addTRES(&u.Due, &a.TRES, sign*due)
+	if l.due != 0 {
+		addTRES(&u.Due, &a.TRES, sign*l.due)
+	}
+	if l.still {
+		addTRES(&u.Still, &a.TRES, sign)
+	}
 	for i := range a.Nodes {
 		id := uint64(a.Nodes[i].ID)
 		n, _ := u.Nodes.Get(id)

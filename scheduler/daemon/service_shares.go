@@ -39,7 +39,7 @@ func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*a
 		key := state.UsageKey(state.UsageAssoc, 0, a.ID)
 		if u, ok := st.Usage.Get(key); ok {
 			for _, c := range u.TRES.All() {
-				row.TresRunMins = append(row.TresRunMins, &apiv1.NamedCount{Name: c.Name, N: st.RunSeconds(u, c.Name, now) / 60})
+				row.TresRunMins = append(row.TresRunMins, &apiv1.NamedCount{Name: c.Name, N: st.RunSeconds(key, c.Name, now) / 60})
 			}
 		}
 		if u, ok := st.Spent.Get(key); ok {

@@ -332,7 +332,7 @@ func (b *Bound) past(r *rule, n int64, limit spec.Span) *spec.Reason {
 	}
 	used := b.usedUp(r)
 	if b.safe {
-		used += b.weighted(b.st.RunSeconds(b.usage(r), r.tres, b.now) / 60)
+		used += b.weighted(b.st.RunSeconds(r.usage, r.tres, b.now) / 60)
 	}
 	return r.over(r.tres+" minutes", used, b.wanted(n, limit))
 }
@@ -358,7 +358,7 @@ func (b *Bound) ahead(r *rule, n int64, limit spec.Span) *spec.Reason {
 	if n == 0 {
 		return nil
 	}
-	return r.over(r.tres+" minutes", b.st.RunSeconds(b.usage(r), r.tres, b.now)/60, minutes(n, limit))
+	return r.over(r.tres+" minutes", b.st.RunSeconds(r.usage, r.tres, b.now)/60, minutes(n, limit))
 }
 
 // first finds the first breach: level by level, and in each in an order.
