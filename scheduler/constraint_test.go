@@ -66,7 +66,7 @@ func (w *world) judgeChoice(before *state.State, j *state.Job, s *scheduler.Star
 			}
 		}
 	}
-	if least := j.Spec.Time.Min; least > 0 && s.Limit < least || (s.Limit < j.Spec.Time.Limit && least == 0) {
+	if least := min(j.Spec.Time.Min, j.Spec.Time.Limit); s.Limit < least || (s.Limit < j.Spec.Time.Limit && least == 0) { // an update may bring the limit below --time-min
 		w.rt.Fatalf("job %d gets the time limit %d; it asked for %d, at least %d", j.ID, s.Limit, j.Spec.Time.Limit, least)
 	}
 }
