@@ -18,11 +18,15 @@ import (
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/nodeagent/runtime/shepherd"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
 		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
+	}
+	if os.Getenv(asShepherd) != "" {
+		os.Exit(shepherd.Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

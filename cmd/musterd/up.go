@@ -22,8 +22,6 @@ import (
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/framed/client"
 	"github.com/musterhpc/muster/internal/transport/keyfile"
-	"github.com/musterhpc/muster/nodeagent/plan"
-	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -420,113 +418,6 @@ func tail(path string, lines int) string {
 	}
 	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
-func (l *local) down() error {
-	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
-	defer cancel()
-	if l.jobs && l.running("musterd", "musterd") != 0 {
-		if err := l.endJobs(ctx); err != nil {
-			return err
-		}
-	}
-	names := []string{}
-	for _, n := range l.nodes() {
-		names = append(names, "agent-"+n)
-	}
-	for _, name := range append(names, "accounting", "musterd") {
-		if pid := l.running(name, programOf(name)); pid != 0 {
-			if err := stop(ctx, pid); err != nil {
-				return fmt.Errorf("%s (pid %d): %w", name, pid, err)
-			}
-			fmt.Fprintf(l.out, "%s stopped\n", name)
-		}
-		if err := os.Remove(l.pidFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	for _, n := range l.nodes() {
-		l.drainShepherd(ctx, n)
-	}
-	return nil
-}
-
-// drainShepherd ends a node's shepherd if it has nothing left; one that does
-// not answer is gone already. With --jobs every job is over and recorded, so
-// that an end which the agent had no time to confirm is kept for nobody.
-// Without, a shepherd with jobs stays, for them and for what their ends were.
-func (l *local) drainShepherd(ctx context.Context, node string) {
-	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.agentDir(node), "shepherd"), version))
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	runs, err := c.List(ctx)
-	if err != nil {
-		return
-	}
-	live := 0
-	var over []plan.RunKey
-	for i := range runs {
-		if runs[i].State < plan.Exited {
-			live++
-		} else {
-			over = append(over, runs[i].Key)
-		}
-	}
-	if l.jobs && len(over) > 0 && c.Ack(ctx, over) == nil {
-		over = nil
-	}
-	switch {
-	case live > 0:
-		fmt.Fprintf(l.out, "%s: %d jobs go on under their shepherd; muster up finds them again\n", node, live)
-	case len(over) > 0:
-		fmt.Fprintf(l.out, "%s: its shepherd keeps the ends of %d jobs until muster up\n", node, len(over))
-	default:
-		_, _ = c.Drain(ctx) // it ends; an answer may be cut short by that
-	}
-}
-
-// endJobs cancels everything and waits until no job holds a node.
-func (l *local) endJobs(ctx context.Context) error {
-	res := &apiv1.JobResults{}
-	if err := l.call(ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, res); err != nil {
-		return err
-	}
-	for {
-		rep := &apiv1.ListJobsReply{}
-		if err := l.call(ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, rep); err != nil {
-			return err
-		}
-		if len(rep.GetJobs()) == 0 {
-			return nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("%d jobs have not ended after %s", len(rep.GetJobs()), l.wait)
-		}
-	}
-}
-
-// stop asks a process to end and waits for it.
-func stop(ctx context.Context, pid int) error {
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		return err
-	}
-	for {
-		if err := syscall.Kill(pid, 0); err != nil {
-			return nil
-		}
-		if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(data), ") Z ") {
-			return nil
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return errors.New("it does not end")
-		}
-	}
 }
 
 // message is what the framed client sends and fills.
