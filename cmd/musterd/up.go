@@ -336,17 +336,31 @@ func (l *local) startAgent(ctx context.Context, bin, node string, i int) error {
 	return l.ensure("agent-"+node, func() error { return l.launchAgent(ctx, bin, node, i) })
 }
 
+// controller is where the agents on this machine reach theirs: over TLS, as
+// agents elsewhere do, or on its socket where it listens nowhere else.
+func (l *local) controller() (string, error) {
+	if l.cfg.Listen.GRPC.Off() {
+		return l.cfg.Socket, nil
+	}
+	_, port, err := net.SplitHostPort(string(l.cfg.Listen.GRPC))
+	if err != nil {
+		return "", fmt.Errorf("listen.grpc: %w", err)
+	}
+	return net.JoinHostPort("localhost", port), nil
+}
+
 func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error {
 	dir := l.agentDir(node)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(string(l.cfg.Listen.GRPC))
+	controller, err := l.controller()
 	if err != nil {
-		return fmt.Errorf("listen.grpc: %w", err)
+		return err
 	}
-	args := []string{"--config", l.config, "--node", node, "--state-dir", dir, "--metrics", string(l.agentMetrics(i)), "--controller", net.JoinHostPort("localhost", port)}
-	if _, err := os.Stat(filepath.Join(dir, "tls", "host.pem")); errors.Is(err, fs.ErrNotExist) {
+	args := []string{"--config", l.config, "--node", node, "--state-dir", dir, "--metrics", string(l.agentMetrics(i)), "--controller", controller}
+	_, err = os.Stat(filepath.Join(dir, "tls", "host.pem"))
+	if errors.Is(err, fs.ErrNotExist) && !l.cfg.Listen.GRPC.Off() { // over the socket it needs no certificate
 		rep := &apiv1.CreateTokenReply{}
 		if err := l.call(ctx, "Cluster/CreateToken", &apiv1.CreateTokenRequest{Node: node, Lifetime: int64(10 * spec.Minute)}, rep); err != nil {
 			return fmt.Errorf("enrolment token: %w", err)

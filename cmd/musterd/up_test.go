@@ -122,3 +122,31 @@ func TestKilled(t *testing.T) {
 		t.Error("it was not killed")
 	}
 }
+
+// Where the API listens on no port, the agents on this machine use its socket,
+// over which they need neither certificate nor token.
+func TestAgentsWithoutTheAPI(t *testing.T) {
+	l, _, _ := stand(t)
+	dir := l.cfg.RunDir
+	l.cfg.StateDir, l.cfg.Socket = dir, filepath.Join(dir, "s")
+	if err := os.WriteFile(filepath.Join(dir, "muster-agent"), []byte("#!/bin/sh\necho \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.launchAgent(t.Context(), dir, "n1", 0); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for began := time.Now(); !strings.HasSuffix(said, "\n") && time.Since(began) < l.wait; time.Sleep(5 * time.Millisecond) {
+		said = tail(l.logFile("agent-n1"), 1000)
+		if said != "" {
+			said += "\n"
+		}
+	}
+	if !strings.Contains(said, "--controller "+l.cfg.Socket+"\n") {
+		t.Errorf("the agent was started with %s", said)
+	}
+	l.cfg.Listen.GRPC = "10.0.0.1:7001"
+	if at, err := l.controller(); err != nil || at != "localhost:7001" {
+		t.Errorf("with an API the agent would reach it at %s, %v", at, err)
+	}
+}
