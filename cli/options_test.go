@@ -79,7 +79,7 @@ func samples() map[string]map[string]sample {
 			"accounts": s("ml"), "array": s(""), "allocations": s(""), "allusers": s(""), "brief": s(""), "clusters": s("other"), "constraints": s("x"), "delimiter": with(",", "-P"), "duplicates": s(""), "endtime": s("now"),
 			"flags": s("x"), "format": s("jobid"), "gid": s("5"), "group": s("g"), "helpformat": s(""), "jobs": s("4"), "json": s(""), "long": s(""), "name": s("x"), "ncpus": s("9"), "nnodes": s("9"),
 			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
-			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "yaml": s(""),
+			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "whole-hetjob": s("yes"), "yaml": s(""),
 		},
 		"sstat": {"allsteps": s(""), "format": s("jobid"), "helpformat": s(""), "jobs": on("sstat", "4"), "noconvert": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "pidformat": s("")},
 		"seff":  {"debug": s("")}, "accounting": {"json": s(""), "quiet": s("")},

@@ -69,7 +69,7 @@ the jobs of this user (of all users for root and with -j). A job that was requeu
 			{Long: "gid", Short: "g", Arg: "<gid_list>", Help: "only jobs of these groups, by number or name"},
 			{Long: "group", Arg: "<gid_list>", Help: "the same"},
 			{Long: "helpformat", Short: "e", Help: "list the fields of -o"},
-			{Long: "jobs", Short: "j", Arg: "<job[.step]>", Help: "only these jobs: 12,36_4,12.batch"},
+			{Long: "jobs", Short: "j", Arg: "<job[.step]>", Help: "only these jobs: 12,36_4,12+1,12.batch"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "local", Env: "SACCT_LOCAL", Help: "show this cluster", Always: noFederation},
 			{Long: "long", Short: "l", Help: "many fields"},
@@ -94,7 +94,7 @@ the jobs of this user (of all users for root and with -j). A job that was requeu
 			{Long: "units", Arg: "[KMGTP]", Help: "print amounts in this unit"},
 			{Long: "use-local-uid", Help: "show this host's user numbers", Always: "jobs carry the number they ran with"},
 			{Long: "wckeys", Short: "W", Arg: "<wckey_list>", Help: "only jobs with one of these keys"},
-			{Long: "whole-hetjob", Arg: "yes|no", Maybe: true, Help: "show all components of a job", Always: "components of heterogeneous jobs are rows of their own, with numbers in a row"},
+			{Long: "whole-hetjob", Arg: "yes|no", Maybe: true, Help: "with -j, all components of a heterogeneous job, or only those named; without it all for the number of the first, the leader"},
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
 		},
 		env: []variable{{"SLURM_TIME_FORMAT", "how points in time are written: standard, relative or a strftime format"}},
@@ -385,6 +385,10 @@ func (c *call) acctQuery() (*acctAsk, error) {
 		}
 		q.Associations = append(q.Associations, uint32(n))
 	}
+	var err error
+	if q.HetWhole, err = c.wholeHet(); err != nil {
+		return nil, err
+	}
 	q.Users = append(o.List("uid"), o.List("user")...)
 	// Nobody named: the service shows the caller's own jobs.
 	q.AllUsers = len(q.Users) == 0 && (o.On("allusers") || len(q.Jobs) > 0 || c.UID == 0)
@@ -397,10 +401,28 @@ func (c *call) acctQuery() (*acctAsk, error) {
 	return a, c.acctFilters(a)
 }
 
-// jobRefs reads 12, 36_4, 12.batch; 36_[1-3] is written out, which the service
+// wholeHet reads --whole-hetjob.
+func (c *call) wholeHet() (apiv1.HetWhole, error) {
+	if !c.opts.On("whole-hetjob") {
+		return apiv1.HetWhole_HET_WHOLE_LEADERS, nil
+	}
+	switch text := c.opts.Text("whole-hetjob"); strings.ToLower(text) {
+	case "", "yes":
+		return apiv1.HetWhole_HET_WHOLE_ALL, nil
+	case "no":
+		return apiv1.HetWhole_HET_WHOLE_NONE, nil
+	default:
+		return 0, c.errorf("Invalid option --whole-hetjob=%s: expected yes or no", text)
+	}
+}
+
+// jobRefs reads 12, 36_4, 12+1, 12.batch; 36_[1-3] is written out, which the service
 // does not read.
 func jobRefs(id string) ([]string, bool) {
 	job, step, stepped := strings.Cut(id, ".")
+	if whole, part, ok := strings.Cut(job, "+"); ok && validJob(whole) && digitsOf(whole) == len(whole) && part != "" && digitsOf(part) == len(part) && (!stepped || step != "") {
+		return []string{id}, true
+	}
 	if !validJob(job) || (stepped && step == "") {
 		return nil, false
 	}

@@ -39,7 +39,7 @@ func row(get func(r *apiv1.AcctRow) string) func(*acctView, *apiv1.AcctRow) stri
 	return func(_ *acctView, r *apiv1.AcctRow) string { return get(r) }
 }
 
-// acctID is the name of a row: 12, 36_4.batch, 36_[5-9].
+// acctID is the name of a row: 12, 36_4.batch, 36_[5-9], 12+1.
 func acctID(r *apiv1.AcctRow) string {
 	id := itoa(r.GetJobId())
 	if r.GetArrayJobId() != 0 {
@@ -48,6 +48,8 @@ func acctID(r *apiv1.AcctRow) string {
 		} else {
 			id += itoa(r.GetArrayTask())
 		}
+	} else if r.GetHetJobId() != 0 {
+		id = itoa(r.GetHetJobId()) + "+" + itoa(r.GetHetOffset())
 	}
 	return id + stepSuffix(r)
 }

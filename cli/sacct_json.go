@@ -95,7 +95,7 @@ func acctJob(v *acctView, r *apiv1.AcctRow, steps tree.List) tree.Object {
 			{Key: "suspended", Value: r.GetSuspended() / second}, {Key: "system", Value: cpuSeconds(u.GetSystemCpu())}, {Key: "limit", Value: minutes(r.GetTimeLimit())},
 			{Key: "total", Value: cpuSeconds(u.GetUserCpu() + u.GetSystemCpu())}, {Key: "user", Value: cpuSeconds(u.GetUserCpu())}}},
 		{Key: "exit_code", Value: exitTree(r.GetExitCode(), r.GetExitSignal())}, {Key: "extra", Value: ""}, {Key: "failed_node", Value: ""}, {Key: "flags", Value: tree.Strings(splitList(r.GetFlags()))},
-		{Key: "group", Value: r.GetGroup()}, {Key: "het", Value: tree.Object{{Key: "job_id", Value: 0}, {Key: "job_offset", Value: number(0, false, false)}}}, {Key: "job_id", Value: r.GetJobId()},
+		{Key: "group", Value: r.GetGroup()}, {Key: "het", Value: tree.Object{{Key: "job_id", Value: r.GetHetJobId()}, {Key: "job_offset", Value: number(int64(r.GetHetOffset()), r.GetHetJobId() != 0, false)}}}, {Key: "job_id", Value: r.GetJobId()},
 		{Key: "name", Value: r.GetName()}, {Key: "licenses", Value: r.GetLicenses()}, {Key: "mcs", Value: tree.Object{{Key: "label", Value: ""}}}, {Key: "nodes", Value: or(r.GetNodeList(), "None assigned")},
 		{Key: "partition", Value: r.GetPartition()}, {Key: "hold", Value: false}, {Key: "priority", Value: number(int64(r.GetPriority()), true, false)}, {Key: "qos", Value: r.GetQos()}, {Key: "qosreq", Value: r.GetQos()},
 		{Key: "required", Value: tree.Object{{Key: "CPUs", Value: r.GetReqCpus()}, {Key: "memory_per_cpu", Value: number(0, false, false)}, {Key: "memory_per_node", Value: some(r.GetReqMem())}}},

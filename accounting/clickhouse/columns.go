@@ -148,7 +148,9 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 	out = append(out, usedOf(func(r *R) *tally.Used { return &get(r).Used })...)
 	return append(out, i64("gpu_measured_us", func(j *J) int64 { return j.GPUTime }), i64("gpu_util_us", func(j *J) int64 { return j.GPUUtil }),
 		i64("gpu_no_process_us", func(j *J) int64 { return j.GPUNoProc }), i64("gpu_idle_us", func(j *J) int64 { return j.GPUIdle }),
-		i64("gpu_busy_us", func(j *J) int64 { return j.GPUBusy }))
+		i64("gpu_busy_us", func(j *J) int64 { return j.GPUBusy }),
+		u32("het_job_id", func(j *J) uint32 { return j.HetJobID }), u32("het_offset", func(j *J) uint32 { return j.HetOffset }),
+		u32("het_size", func(j *J) uint32 { return j.HetSize }))
 }
 
 // elapsed is how long a run that is over ran, or one that is suspended now until

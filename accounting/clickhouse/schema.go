@@ -7,7 +7,7 @@ import (
 
 // SchemaVersion is the version of the schema that this release makes and
 // reads; each version is one entry of migrations.
-const SchemaVersion = 6
+const SchemaVersion = 7
 
 // Layout says what kind of server the tables are made for.
 type Layout struct {
@@ -286,7 +286,7 @@ func versions() tableDef {
 }
 
 // schema lists every table as it is now.
-func schema() []tableDef { return schemaSix() }
+func schema() []tableDef { return schemaSeven() }
 
 // migrations gives the statements that lead to a version from the one before.
 // A version, once released, never changes; a new one is added at the end. The
@@ -318,6 +318,8 @@ func migrations(version int, db string, l Layout) []string {
 	case 6:
 		t := purgesDef()
 		out = t.create(db, l)
+	case 7:
+		out = toSeven(db, l)
 	}
 	return out
 }

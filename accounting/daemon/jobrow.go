@@ -63,6 +63,7 @@ type runScan struct {
 
 	uid                                               uint64
 	restarts, attempt, id, arrayID, uidOf, gid, assoc uint32
+	het, hetOffset, hetSize                           uint32
 	task                                              int64
 	tasks                                             string
 	count, arrayUID                                   uint64
@@ -101,7 +102,8 @@ func (s *runScan) part(field string) []any {
 	t := &s.text
 	switch field {
 	case "":
-		return []any{&s.uid, &s.restarts, &s.attempt, &s.id, &s.arrayID, &s.task, &s.tasks, &s.count, &s.state, &s.batch, &s.suspended, &s.start, &s.end}
+		return []any{&s.uid, &s.restarts, &s.attempt, &s.id, &s.arrayID, &s.task, &s.tasks, &s.count, &s.state, &s.batch, &s.suspended,
+			&s.het, &s.hetOffset, &s.hetSize, &s.start, &s.end}
 	case "submit":
 		return []any{&s.submit}
 	case "eligible":
@@ -156,7 +158,7 @@ func (s *runScan) next() acctRun {
 		DerivedSignal: s.derivedSignal, Reason: t.reason, NodeList: t.nodes, Constraint: t.constraint, Reservation: t.reservation, Licenses: t.licenses,
 		AssocId: s.assoc, ReqNodes: s.reqNodes, Tasks: s.ntasks, Priority: s.priority, WorkDir: t.workDir, SubmitLine: t.line, Stdin: t.stdin,
 		Stdout: t.stdout, Stderr: t.stderr, Suspended: s.suspended * micro, Submit: s.submit * micro, Eligible: s.eligible * micro,
-		Start: s.start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ",")}
+		Start: s.start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset}
 	if s.by != nil {
 		r.Cancelled, r.CancelledBy = true, *s.by
 	}
@@ -185,7 +187,7 @@ func (s *runScan) next() acctRun {
 		}
 	}
 	s.use.fill(r)
-	return acctRun{row: r, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, batch: s.batch}
+	return acctRun{row: r, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, batch: s.batch, parts: s.hetSize}
 }
 
 // stepScan reads rows of Acct.Steps.

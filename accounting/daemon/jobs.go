@@ -48,7 +48,13 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 		return err
 	}
 	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields())}
-	err = s.eachRun(ctx, scope, ask, a.want, func(run acctRun, _ *runScan) error { return a.run(run) })
+	take := func(run acctRun, _ *runScan) error { return a.run(run) }
+	err = s.eachRun(ctx, scope, ask, a.want, take)
+	if more := a.siblings(q.GetHetWhole()); err == nil && more != nil {
+		if err = s.eachRun(ctx, scope, more, a.want, take); err == nil {
+			a.inOrder()
+		}
+	}
 	if err == nil {
 		err = a.flush(true)
 	}
@@ -129,6 +135,7 @@ type answer struct {
 	sent   bool
 
 	runs  []acctRun
+	found map[uint32]hetFound // components of heterogeneous jobs, by number
 	steps map[query.RunKey][]*apiv1.AcctRow
 }
 
@@ -137,6 +144,7 @@ type acctRun struct {
 	row   *apiv1.AcctRow
 	key   query.RunKey
 	batch bool
+	parts uint32 // of its heterogeneous job
 }
 
 // run takes the next run. Of a job's runs, which come one behind the other,
@@ -145,6 +153,7 @@ func (a *answer) run(run acctRun) error {
 	if !a.stands(run.row) {
 		return nil
 	}
+	a.note(&run)
 	if n := len(a.runs); n > 0 && !a.ask.Duplicates && a.runs[n-1].key.UID == run.key.UID {
 		a.runs[n-1] = run
 		return nil
@@ -282,7 +291,7 @@ func (a *answer) named(r *apiv1.AcctRow, step string) bool {
 		return true
 	}
 	for _, j := range a.ask.Jobs {
-		if (j.ID == r.GetJobId() || j.ID == r.GetArrayJobId()) && (j.Task == spec.NoTask || j.Task == r.GetArrayTask() || r.GetArrayTask() < 0) &&
+		if (j.ID == r.GetJobId() || j.ID == r.GetArrayJobId()) && (j.Het == 0 || j.Het == r.GetHetJobId()) && (j.Task == spec.NoTask || j.Task == r.GetArrayTask() || r.GetArrayTask() < 0) &&
 			(j.Step == "" || j.Step == step) {
 			return true
 		}
@@ -312,9 +321,13 @@ func firstHost(nodes string) string {
 func (a *answer) belong(r, st *apiv1.AcctRow, until int64) {
 	st.ArrayJobId, st.ArrayTask, st.ArrayTasks = r.GetArrayJobId(), r.GetArrayTask(), r.GetArrayTasks()
 	st.User, st.UserId, st.Account, st.AssocId = r.GetUser(), r.GetUserId(), r.GetAccount(), r.GetAssocId()
+	st.HetJobId, st.HetOffset = r.GetHetJobId(), r.GetHetOffset()
 	st.TimeLimit = wire.Unlimited
 	if st.GetEnd() != 0 {
 		until = st.GetEnd()
 	}
-	st.Elapsed = max(until-st.GetStart(), 0)
+	if isBatch(st) {
+		st.Suspended = r.GetSuspended() // it runs as long as its run does, and stands still with it
+	}
+	st.Elapsed = max(until-st.GetStart()-st.GetSuspended(), 0)
 }

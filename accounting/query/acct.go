@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -32,21 +33,30 @@ type JobRef struct {
 	ID   uint32
 	Task int64  // spec.NoTask = the job, or the whole array
 	Step string // "" = all
+	Het  uint32 // number of the leader of a heterogeneous job, of which only component ID is meant; 0 = it was not said
 }
 
-// ParseJobRef reads 123, 123_4, 123.batch, 123_4.0.
+// ParseJobRef reads 123, 123_4, 123.batch, 123_4.0, 123+1, 123+1.0.
 func ParseJobRef(s string) (JobRef, error) {
-	bad := fmt.Errorf("invalid job id %q: want a number, number_task or number.step", s)
+	bad := fmt.Errorf("invalid job id %q: want a number, number_task, number+component or number.step", s)
 	id, step, stepped := strings.Cut(strings.TrimSpace(s), ".")
 	if stepped && step == "" {
 		return JobRef{}, bad
 	}
 	id, task, tasked := strings.Cut(id, "_")
+	id, offset, het := strings.Cut(id, "+")
 	n, err := strconv.ParseUint(id, 10, 32)
-	if err != nil {
+	if err != nil || (het && (tasked || n == 0)) {
 		return JobRef{}, bad
 	}
 	ref := JobRef{ID: uint32(n), Task: spec.NoTask, Step: step}
+	if het {
+		k, err := strconv.ParseUint(offset, 10, 32)
+		if err != nil || n+k > math.MaxUint32 {
+			return JobRef{}, bad
+		}
+		ref.Het, ref.ID = uint32(n), uint32(n+k) // their numbers are in a row
+	}
 	if tasked {
 		if ref.Task, err = strconv.ParseInt(task, 10, 64); err != nil || ref.Task < 0 {
 			return JobRef{}, bad
@@ -98,6 +108,7 @@ func RunParts() []RunPart {
 	}
 	return []RunPart{
 		{"", []string{"uid", "restarts", "attempt", "job_id", "array_job_id", "array_task", "array_tasks", "count", "state", "batch", "suspended_us",
+			"het_job_id", "het_offset", "het_size",
 			"ifNull(toUnixTimestamp64Micro(start), 0) AS start_us", "ifNull(toUnixTimestamp64Micro(end), 0) AS end_us"}},
 		{"submit", []string{"toUnixTimestamp64Micro(submit) AS submit_us"}},
 		{"eligible", []string{"ifNull(toUnixTimestamp64Micro(eligible), 0) AS eligible_us"}},
@@ -240,6 +251,12 @@ func (a *Acct) jobs(b *builder) string {
 	var whole, taskIDs []uint64
 	var tasks []string
 	for i, j := range a.Jobs {
+		if j.Het != 0 {
+			n := strconv.Itoa(i)
+			tasks = append(tasks, "(job_id = "+b.bind("part"+n, "UInt32", j.ID)+" AND het_job_id = "+b.bind("het"+n, "UInt32", j.Het)+")")
+			taskIDs = append(taskIDs, uint64(j.ID))
+			continue
+		}
 		if j.Task == spec.NoTask {
 			whole = append(whole, uint64(j.ID))
 			continue

@@ -133,7 +133,7 @@ func TestTRES(t *testing.T) {
 }
 
 func FuzzParseJobRef(f *testing.F) {
-	for _, s := range []string{"1", "1_2", "1.batch", "12_3.0", "x", "1_", "4294967296", " 7 "} {
+	for _, s := range []string{"1", "1_2", "1.batch", "12_3.0", "x", "1_", "4294967296", " 7 ", "12+1", "12+1.0", "0+1", "1_2+3", "4294967295+1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -142,6 +142,9 @@ func FuzzParseJobRef(f *testing.F) {
 			return
 		}
 		text := fmt.Sprint(ref.ID)
+		if ref.Het != 0 {
+			text = fmt.Sprintf("%d+%d", ref.Het, ref.ID-ref.Het)
+		}
 		if ref.Task != spec.NoTask {
 			text += fmt.Sprintf("_%d", ref.Task)
 		}

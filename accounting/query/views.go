@@ -60,6 +60,8 @@ func Views() []View {
 			`array_job_id: number of the array; 0 = none
 array_task: task of the array; -1 = none, or a record that stands for several
 array_tasks: those it stands for
+het_job_id: number of the leader of its heterogeneous job; 0 = none
+het_offset, het_size: which component of that it is, from 0, and how many there are
 count: how many jobs the row stands for: sums and counts multiply by it
 name, user, group, account, partition, qos, wckey, comment: what the job said, and who it is
 user_id, group_id: numbers of the user and the group

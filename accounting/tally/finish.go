@@ -52,6 +52,9 @@ func (j *job) row(seq uint64) JobRow {
 		Req: amounts(j.Req), ReqMem: j.Req.Mem, ReqNodes: max(s.Size.MinNodes, uint32(j.Req.Node)), Tasks: s.Size.Tasks,
 		Constraint: s.Place.Constraint, Reservation: s.Place.Reservation, Licenses: counts(s.Licenses), Priority: j.Priority, Backfill: j.Backfill,
 		Batch: !s.Shell, WorkDir: s.IO.WorkDir, Line: s.Line, Stdin: s.IO.Stdin, Stdout: s.IO.Stdout, Stderr: s.IO.Stderr}
+	if h := j.Het; h != nil {
+		r.HetJobID, r.HetOffset, r.HetSize = r.JobID-h.Offset, h.Offset, h.Size
+	}
 	if j.State == spec.Pending {
 		r.Reason, r.EndReason = r.EndReason, ""
 	}

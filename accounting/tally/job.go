@@ -47,6 +47,7 @@ type job struct {
 	Begin    spec.Instant     `cbor:"39,keyasint,omitempty"` // not before
 	Paused   spec.Span        `cbor:"60,keyasint,omitempty"` // how long the run was suspended before
 	Stopped  spec.Instant     `cbor:"61,keyasint,omitempty"` // since when it is suspended; 0 = it is not
+	Het      *spec.HetPart    `cbor:"62,keyasint,omitempty"` // of which heterogeneous job it is a component
 
 	spec    *spec.JobSpec // shared by the tasks of an array
 	touched bool          // is in Tally.touched
@@ -120,7 +121,7 @@ func (t *Tally) submitted(env *event.Envelope, e *event.JobSubmitted) error {
 		return contradiction("job uid %d is known or has no spec", e.UID)
 	}
 	j := &job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Req: e.Req, Assoc: e.Assoc, Submit: env.At, Eligible: e.Eligible,
-		State: spec.Pending, Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, spec: e.Spec}
+		State: spec.Pending, Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, Het: e.Het, spec: e.Spec}
 	if a := e.Spec.Queue.Array; a != nil {
 		j.Array, j.ArrayID, j.TaskSet = e.UID, e.ID, a.Tasks
 	}
@@ -310,7 +311,7 @@ func (t *Tally) requeued(env *event.Envelope, e *event.JobRequeued) error {
 		t.close(j, env, name)
 	}
 	next := &job{UID: j.UID, ID: j.ID, Array: j.Array, ArrayID: j.ArrayID, Task: j.Task, TaskSet: j.TaskSet, Req: j.Req, Assoc: j.Assoc,
-		Restarts: j.Restarts + 1, Attempt: j.Attempt, Submit: env.At, State: spec.Pending, Exit: e.Exit, Hold: e.Hold, Begin: e.Begin, spec: j.spec}
+		Restarts: j.Restarts + 1, Attempt: j.Attempt, Submit: env.At, State: spec.Pending, Exit: e.Exit, Hold: e.Hold, Begin: e.Begin, Het: j.Het, spec: j.spec}
 	t.jobs[j.UID] = next
 	t.open++
 	t.reason(next, env, e.Reason)

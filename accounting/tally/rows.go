@@ -158,6 +158,9 @@ type JobRow struct {
 	ArrayTask   int64  // -1 = none, or a record that stands for several
 	ArrayTasks  string // those it stands for
 	Count       uint64 // how many jobs that is
+	HetJobID    uint32 // number of the leader of its heterogeneous job; 0 = it is a component of none
+	HetOffset   uint32 // which component of it, from 0
+	HetSize     uint32 // how many there are
 	Name        string
 	User        string
 	UserID      uint32

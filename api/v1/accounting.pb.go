@@ -23,6 +23,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// HetWhole says which of the jobs named bring the other components of their
+// heterogeneous job with them.
+type HetWhole int32
+
+const (
+	HetWhole_HET_WHOLE_NONE    HetWhole = 0
+	HetWhole_HET_WHOLE_LEADERS HetWhole = 1 // the number of a leader, as sacct -j means it
+	HetWhole_HET_WHOLE_ALL     HetWhole = 2 // that of any component
+)
+
+// Enum value maps for HetWhole.
+var (
+	HetWhole_name = map[int32]string{
+		0: "HET_WHOLE_NONE",
+		1: "HET_WHOLE_LEADERS",
+		2: "HET_WHOLE_ALL",
+	}
+	HetWhole_value = map[string]int32{
+		"HET_WHOLE_NONE":    0,
+		"HET_WHOLE_LEADERS": 1,
+		"HET_WHOLE_ALL":     2,
+	}
+)
+
+func (x HetWhole) Enum() *HetWhole {
+	p := new(HetWhole)
+	*p = x
+	return p
+}
+
+func (x HetWhole) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HetWhole) Descriptor() protoreflect.EnumDescriptor {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_enumTypes[0].Descriptor()
+}
+
+func (HetWhole) Type() protoreflect.EnumType {
+	file_accounting_proto_init_once()
+	return &file_accounting_proto_enumTypes[0]
+}
+
+func (x HetWhole) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HetWhole.Descriptor instead.
+func (HetWhole) EnumDescriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{0}
+}
+
 // AcctQuery is what sacct asks.
 type AcctQuery struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -46,6 +100,7 @@ type AcctQuery struct {
 	Fields        []string `protobuf:"bytes,16,rep,name=fields,proto3" json:"fields,omitempty"`
 	Associations  []uint32 `protobuf:"varint,17,rep,packed,name=associations,proto3" json:"associations,omitempty"` // numbers of associations
 	Cluster       string   `protobuf:"bytes,18,opt,name=cluster,proto3" json:"cluster,omitempty"`                   // one that was imported; empty = this one
+	HetWhole      HetWhole `protobuf:"varint,19,opt,name=het_whole,json=hetWhole,proto3,enum=muster.v1.HetWhole" json:"het_whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -208,6 +263,13 @@ func (x *AcctQuery) GetCluster() string {
 	return ""
 }
 
+func (x *AcctQuery) GetHetWhole() HetWhole {
+	if x != nil {
+		return x.HetWhole
+	}
+	return HetWhole_HET_WHOLE_NONE
+}
+
 type AcctReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          []*AcctRow             `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
@@ -345,6 +407,8 @@ type AcctRow struct {
 	Planned       int64                  `protobuf:"varint,54,opt,name=planned,proto3" json:"planned,omitempty"`                         // ns waited
 	AssocId       uint32                 `protobuf:"varint,55,opt,name=assoc_id,json=assocId,proto3" json:"assoc_id,omitempty"`
 	Licenses      string                 `protobuf:"bytes,56,opt,name=licenses,proto3" json:"licenses,omitempty"`
+	HetJobId      uint32                 `protobuf:"varint,57,opt,name=het_job_id,json=hetJobId,proto3" json:"het_job_id,omitempty"`  // of the leader of its heterogeneous job; 0 = it is of none
+	HetOffset     uint32                 `protobuf:"varint,58,opt,name=het_offset,json=hetOffset,proto3" json:"het_offset,omitempty"` // 0 = the leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -771,6 +835,20 @@ func (x *AcctRow) GetLicenses() string {
 		return x.Licenses
 	}
 	return ""
+}
+
+func (x *AcctRow) GetHetJobId() uint32 {
+	if x != nil {
+		return x.HetJobId
+	}
+	return 0
+}
+
+func (x *AcctRow) GetHetOffset() uint32 {
+	if x != nil {
+		return x.HetOffset
+	}
+	return 0
 }
 
 // AcctScriptQuery asks for the script, or the environment, of jobs. Only the
@@ -3434,7 +3512,7 @@ var File_accounting_proto protoreflect.FileDescriptor
 
 const file_accounting_proto_rawDesc = "" +
 	"\n" +
-	"\x10accounting.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\vagent.proto\"\xda\x03\n" +
+	"\x10accounting.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\vagent.proto\"\x8c\x04\n" +
 	"\tAcctQuery\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12\x14\n" +
 	"\x05users\x18\x02 \x03(\tR\x05users\x12\x1b\n" +
@@ -3458,13 +3536,14 @@ const file_accounting_proto_rawDesc = "" +
 	"\x04zone\x18\x0f \x01(\tR\x04zone\x12\x16\n" +
 	"\x06fields\x18\x10 \x03(\tR\x06fields\x12\"\n" +
 	"\fassociations\x18\x11 \x03(\rR\fassociations\x12\x18\n" +
-	"\acluster\x18\x12 \x01(\tR\acluster\"\x89\x01\n" +
+	"\acluster\x18\x12 \x01(\tR\acluster\x120\n" +
+	"\thet_whole\x18\x13 \x01(\x0e2\x13.muster.v1.HetWholeR\bhetWhole\"\x89\x01\n" +
 	"\tAcctReply\x12&\n" +
 	"\x04rows\x18\x01 \x03(\v2\x12.muster.v1.AcctRowR\x04rows\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06behind\x18\x03 \x01(\x04R\x06behind\x12\x18\n" +
 	"\acluster\x18\x04 \x01(\tR\acluster\x12\x10\n" +
-	"\x03now\x18\x05 \x01(\x03R\x03now\"\x9e\f\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\"\xdb\f\n" +
 	"\aAcctRow\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3532,7 +3611,11 @@ const file_accounting_proto_rawDesc = "" +
 	"tasksCount\x12\x18\n" +
 	"\aplanned\x186 \x01(\x03R\aplanned\x12\x19\n" +
 	"\bassoc_id\x187 \x01(\rR\aassocId\x12\x1a\n" +
-	"\blicenses\x188 \x01(\tR\blicenses\"`\n" +
+	"\blicenses\x188 \x01(\tR\blicenses\x12\x1c\n" +
+	"\n" +
+	"het_job_id\x189 \x01(\rR\bhetJobId\x12\x1d\n" +
+	"\n" +
+	"het_offset\x18: \x01(\rR\thetOffset\"`\n" +
 	"\x0fAcctScriptQuery\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12 \n" +
 	"\venvironment\x18\x02 \x01(\bR\venvironment\x12\x17\n" +
@@ -3768,7 +3851,11 @@ const file_accounting_proto_rawDesc = "" +
 	"\v_memory_mibB\b\n" +
 	"\x06_powerB\a\n" +
 	"\x05_tempB\v\n" +
-	"\t_occupiedB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\t_occupied*H\n" +
+	"\bHetWhole\x12\x12\n" +
+	"\x0eHET_WHOLE_NONE\x10\x00\x12\x15\n" +
+	"\x11HET_WHOLE_LEADERS\x10\x01\x12\x11\n" +
+	"\rHET_WHOLE_ALL\x10\x02B*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_accounting_proto_rawDescOnce sync.Once
@@ -3782,73 +3869,76 @@ func file_accounting_proto_rawDescGZIP() []byte {
 	return file_accounting_proto_rawDescData
 }
 
+var file_accounting_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_accounting_proto_goTypes = []any{
-	(*AcctQuery)(nil),               // 0: muster.v1.AcctQuery
-	(*AcctReply)(nil),               // 1: muster.v1.AcctReply
-	(*AcctRow)(nil),                 // 2: muster.v1.AcctRow
-	(*AcctScriptQuery)(nil),         // 3: muster.v1.AcctScriptQuery
-	(*AcctScriptReply)(nil),         // 4: muster.v1.AcctScriptReply
-	(*AcctScript)(nil),              // 5: muster.v1.AcctScript
-	(*SqlQuery)(nil),                // 6: muster.v1.SqlQuery
-	(*SqlReply)(nil),                // 7: muster.v1.SqlReply
-	(*MaintainRequest)(nil),         // 8: muster.v1.MaintainRequest
-	(*MaintainReply)(nil),           // 9: muster.v1.MaintainReply
-	(*ReportQuery)(nil),             // 10: muster.v1.ReportQuery
-	(*ReportReply)(nil),             // 11: muster.v1.ReportReply
-	(*ReportColumn)(nil),            // 12: muster.v1.ReportColumn
-	(*ReportRow)(nil),               // 13: muster.v1.ReportRow
-	(*Cell)(nil),                    // 14: muster.v1.Cell
-	(*ReasonsQuery)(nil),            // 15: muster.v1.ReasonsQuery
-	(*ReasonsReply)(nil),            // 16: muster.v1.ReasonsReply
-	(*JobReportQuery)(nil),          // 17: muster.v1.JobReportQuery
-	(*JobReportReply)(nil),          // 18: muster.v1.JobReportReply
-	(*JobReportNode)(nil),           // 19: muster.v1.JobReportNode
-	(*JobReportGpu)(nil),            // 20: muster.v1.JobReportGpu
-	(*UsageAdvice)(nil),             // 21: muster.v1.UsageAdvice
-	(*AdviceQuery)(nil),             // 22: muster.v1.AdviceQuery
-	(*AdviceReply)(nil),             // 23: muster.v1.AdviceReply
-	(*AccountingStatusRequest)(nil), // 24: muster.v1.AccountingStatusRequest
-	(*AccountingStatusReply)(nil),   // 25: muster.v1.AccountingStatusReply
-	(*PutGpuSamplesRequest)(nil),    // 26: muster.v1.PutGpuSamplesRequest
-	(*PutGpuSamplesReply)(nil),      // 27: muster.v1.PutGpuSamplesReply
-	(*GpuSeries)(nil),               // 28: muster.v1.GpuSeries
-	(*GpuHistoryQuery)(nil),         // 29: muster.v1.GpuHistoryQuery
-	(*GpuHistoryReply)(nil),         // 30: muster.v1.GpuHistoryReply
-	(*GpuHistory)(nil),              // 31: muster.v1.GpuHistory
-	(*GpuPoint)(nil),                // 32: muster.v1.GpuPoint
-	(*Tres)(nil),                    // 33: muster.v1.Tres
-	(*Usage)(nil),                   // 34: muster.v1.Usage
-	(*ReasonPeriod)(nil),            // 35: muster.v1.ReasonPeriod
+	(HetWhole)(0),                   // 0: muster.v1.HetWhole
+	(*AcctQuery)(nil),               // 1: muster.v1.AcctQuery
+	(*AcctReply)(nil),               // 2: muster.v1.AcctReply
+	(*AcctRow)(nil),                 // 3: muster.v1.AcctRow
+	(*AcctScriptQuery)(nil),         // 4: muster.v1.AcctScriptQuery
+	(*AcctScriptReply)(nil),         // 5: muster.v1.AcctScriptReply
+	(*AcctScript)(nil),              // 6: muster.v1.AcctScript
+	(*SqlQuery)(nil),                // 7: muster.v1.SqlQuery
+	(*SqlReply)(nil),                // 8: muster.v1.SqlReply
+	(*MaintainRequest)(nil),         // 9: muster.v1.MaintainRequest
+	(*MaintainReply)(nil),           // 10: muster.v1.MaintainReply
+	(*ReportQuery)(nil),             // 11: muster.v1.ReportQuery
+	(*ReportReply)(nil),             // 12: muster.v1.ReportReply
+	(*ReportColumn)(nil),            // 13: muster.v1.ReportColumn
+	(*ReportRow)(nil),               // 14: muster.v1.ReportRow
+	(*Cell)(nil),                    // 15: muster.v1.Cell
+	(*ReasonsQuery)(nil),            // 16: muster.v1.ReasonsQuery
+	(*ReasonsReply)(nil),            // 17: muster.v1.ReasonsReply
+	(*JobReportQuery)(nil),          // 18: muster.v1.JobReportQuery
+	(*JobReportReply)(nil),          // 19: muster.v1.JobReportReply
+	(*JobReportNode)(nil),           // 20: muster.v1.JobReportNode
+	(*JobReportGpu)(nil),            // 21: muster.v1.JobReportGpu
+	(*UsageAdvice)(nil),             // 22: muster.v1.UsageAdvice
+	(*AdviceQuery)(nil),             // 23: muster.v1.AdviceQuery
+	(*AdviceReply)(nil),             // 24: muster.v1.AdviceReply
+	(*AccountingStatusRequest)(nil), // 25: muster.v1.AccountingStatusRequest
+	(*AccountingStatusReply)(nil),   // 26: muster.v1.AccountingStatusReply
+	(*PutGpuSamplesRequest)(nil),    // 27: muster.v1.PutGpuSamplesRequest
+	(*PutGpuSamplesReply)(nil),      // 28: muster.v1.PutGpuSamplesReply
+	(*GpuSeries)(nil),               // 29: muster.v1.GpuSeries
+	(*GpuHistoryQuery)(nil),         // 30: muster.v1.GpuHistoryQuery
+	(*GpuHistoryReply)(nil),         // 31: muster.v1.GpuHistoryReply
+	(*GpuHistory)(nil),              // 32: muster.v1.GpuHistory
+	(*GpuPoint)(nil),                // 33: muster.v1.GpuPoint
+	(*Tres)(nil),                    // 34: muster.v1.Tres
+	(*Usage)(nil),                   // 35: muster.v1.Usage
+	(*ReasonPeriod)(nil),            // 36: muster.v1.ReasonPeriod
 }
 var file_accounting_proto_depIdxs = []int32{
-	2,  // 0: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
-	33, // 1: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
-	33, // 2: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
-	34, // 3: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
-	5,  // 4: muster.v1.AcctScriptReply.scripts:type_name -> muster.v1.AcctScript
-	2,  // 5: muster.v1.AcctScript.row:type_name -> muster.v1.AcctRow
-	12, // 6: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
-	13, // 7: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
-	14, // 8: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
-	2,  // 9: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
-	35, // 10: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
-	2,  // 11: muster.v1.JobReportReply.run:type_name -> muster.v1.AcctRow
-	19, // 12: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
-	35, // 13: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
-	21, // 14: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
-	20, // 15: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
-	21, // 16: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
-	28, // 17: muster.v1.PutGpuSamplesRequest.series:type_name -> muster.v1.GpuSeries
-	2,  // 18: muster.v1.GpuHistoryReply.run:type_name -> muster.v1.AcctRow
-	31, // 19: muster.v1.GpuHistoryReply.gpus:type_name -> muster.v1.GpuHistory
-	32, // 20: muster.v1.GpuHistory.points:type_name -> muster.v1.GpuPoint
-	20, // 21: muster.v1.GpuHistory.total:type_name -> muster.v1.JobReportGpu
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	0,  // 0: muster.v1.AcctQuery.het_whole:type_name -> muster.v1.HetWhole
+	3,  // 1: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
+	34, // 2: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
+	34, // 3: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
+	35, // 4: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
+	6,  // 5: muster.v1.AcctScriptReply.scripts:type_name -> muster.v1.AcctScript
+	3,  // 6: muster.v1.AcctScript.row:type_name -> muster.v1.AcctRow
+	13, // 7: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
+	14, // 8: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
+	15, // 9: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
+	3,  // 10: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
+	36, // 11: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
+	3,  // 12: muster.v1.JobReportReply.run:type_name -> muster.v1.AcctRow
+	20, // 13: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
+	36, // 14: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
+	22, // 15: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
+	21, // 16: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
+	22, // 17: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
+	29, // 18: muster.v1.PutGpuSamplesRequest.series:type_name -> muster.v1.GpuSeries
+	3,  // 19: muster.v1.GpuHistoryReply.run:type_name -> muster.v1.AcctRow
+	32, // 20: muster.v1.GpuHistoryReply.gpus:type_name -> muster.v1.GpuHistory
+	33, // 21: muster.v1.GpuHistory.points:type_name -> muster.v1.GpuPoint
+	21, // 22: muster.v1.GpuHistory.total:type_name -> muster.v1.JobReportGpu
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 // file_accounting_proto_init_once builds the descriptors at their first use.
@@ -3875,13 +3965,14 @@ func file_accounting_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_accounting_proto_rawDesc), len(file_accounting_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_accounting_proto_goTypes,
 		DependencyIndexes: file_accounting_proto_depIdxs,
+		EnumInfos:         file_accounting_proto_enumTypes,
 		MessageInfos:      file_accounting_proto_msgTypes,
 	}.Build()
 	File_accounting_proto = out.File

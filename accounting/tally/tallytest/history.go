@@ -114,6 +114,7 @@ type Ask struct {
 	Limit                               spec.Span
 	Array                               spec.TaskSet
 	Held                                bool
+	Part, Parts                         uint32 // of Parts components of a heterogeneous job, submitted one behind the other, it is this one, from 0
 }
 
 // Submit accepts a job, eligible at once unless it is held.
@@ -137,6 +138,9 @@ func (h *History) Submit(a Ask) spec.JobUID {
 	ev := &event.JobSubmitted{UID: h.State.NextUID, ID: h.State.NextID, Spec: s, Req: req, Eligible: h.Now, Reason: spec.Reason{Code: spec.ReasonNone}}
 	if a.Held {
 		s.Queue.Hold, ev.Eligible, ev.Reason = spec.HeldByUser, 0, spec.Reason{Code: spec.ReasonHeldUser}
+	}
+	if a.Parts > 0 {
+		ev.Het = &spec.HetPart{Leader: ev.UID - spec.JobUID(a.Part), Offset: a.Part, Size: a.Parts}
 	}
 	h.Put(ev)
 	return ev.UID

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+)
+
+// hetFound is a component of a heterogeneous job that an answer has.
+type hetFound struct{ leader, size uint32 }
+
+// note keeps which components of heterogeneous jobs are in the answer.
+func (a *answer) note(run *acctRun) {
+	if run.row.GetHetJobId() == 0 || len(a.ask.Jobs) == 0 {
+		return
+	}
+	if a.found == nil {
+		a.found = map[uint32]hetFound{}
+	}
+	a.found[run.row.GetJobId()] = hetFound{run.row.GetHetJobId(), run.parts}
+}
+
+// siblings asks for the components that belong to those which were found, by
+// the same conditions, and are not named themselves; nil = none.
+func (a *answer) siblings(whole apiv1.HetWhole) *query.Acct {
+	if whole == apiv1.HetWhole_HET_WHOLE_NONE {
+		return nil
+	}
+	var more []query.JobRef
+	for _, j := range a.ask.Jobs {
+		f, ok := a.found[j.ID]
+		if !ok || (whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (j.Het != 0 || j.ID != f.leader)) {
+			continue
+		}
+		for id := f.leader; id-f.leader < f.size; id++ {
+			ref := query.JobRef{ID: id, Task: j.Task, Step: j.Step, Het: f.leader}
+			if id != j.ID && !slices.Contains(more, ref) {
+				more = append(more, ref)
+			}
+		}
+	}
+	// Those that the first question brought are not asked for again; their
+	// steps may be.
+	a.ask.Jobs = append(a.ask.Jobs, more...)
+	more = slices.DeleteFunc(slices.Clone(more), func(j query.JobRef) bool { _, ok := a.found[j.ID]; return ok })
+	if len(more) == 0 {
+		return nil
+	}
+	ask := *a.ask
+	ask.Jobs = more
+	return &ask
+}
+
+// inOrder brings the components of a heterogeneous job together, which came
+// in two answers.
+func (a *answer) inOrder() {
+	number := func(r acctRun) uint32 {
+		return cmp.Or(r.row.GetHetJobId(), r.row.GetArrayJobId(), r.row.GetJobId())
+	}
+	slices.SortStableFunc(a.runs, func(x, y acctRun) int {
+		return cmp.Or(cmp.Compare(number(x), number(y)), cmp.Compare(x.row.GetHetOffset(), y.row.GetHetOffset()))
+	})
+}
