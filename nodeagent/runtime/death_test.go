@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
@@ -339,7 +340,7 @@ func TestNewReleaseDrainsTheOldAndTakesOverWhatDies(t *testing.T) {
 	// The old one starts nothing more; the new one starts nothing twice.
 	res, err := old.Launch(ctx, []plan.RunSpec{l.job("true")})
 	if err != nil || res[0].Status != plan.Refused || res[0].Code != plan.RefusedDraining {
-		t.Errorf("old: %+v %v", res, err)
+		t.Fatalf("old: %+v %v", res, err)
 	}
 	res, err = k.Launch(ctx, []plan.RunSpec{first})
 	if err != nil || res[0].Status != plan.Known {
@@ -388,6 +389,39 @@ func TestNewReleaseDrainsTheOldAndTakesOverWhatDies(t *testing.T) {
 	k.Wait()
 	l.cfg = next
 	l.connect()
+}
+
+// A new release that is asked for a run before the old one has said what it
+// has waits for that: the run is not started a second time.
+func TestNewReleaseLearnsFirstWhatTheOldOneHas(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	sp := l.job("exec 3< " + gate + "; exit 5")
+	l.launch(sp)
+	l.begun(sp.Key)
+	old := int(l.client.Hello().PID)
+	if err := unix.Kill(old, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Kill(old, unix.SIGCONT) }()
+	goOn := time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(old, unix.SIGCONT) })
+	defer goOn.Stop()
+	next := l.cfg
+	next.Release = "r2"
+	c, err := runtime.Start(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	defer func() { end(t, int(c.Hello().PID), syscall.SIGKILL) }()
+	res, err := c.Launch(t.Context(), []plan.RunSpec{sp})
+	if err != nil || res[0].Status != plan.Known {
+		t.Errorf("%+v %v", res, err)
+	}
+	openGate(t, gate)
+	if x := l.exit(sp.Key); x.Code != 5 {
+		t.Errorf("%+v", x)
+	}
 }
 
 func TestKeeperBringsTheShepherdBack(t *testing.T) {

@@ -246,8 +246,8 @@ func (s *Shepherd) Run(ctx context.Context) error {
 	s.wg.Go(s.watch.run)
 	s.wg.Go(func() { s.writeNotices(ctx) })
 	s.wg.Go(func() { s.keep(ctx) })
+	s.takeOver(ctx) // who already connects waits: a run that an older one has must not be started here too
 	s.wg.Go(s.accept)
-	s.takeOver(ctx)
 	s.mu.Lock()
 	runs := len(s.runs)
 	s.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/journal"
@@ -19,7 +20,8 @@ import (
 
 // takeOver looks for shepherds of other releases in the state folder. A living
 // one is drained: it starts nothing any more, and keeps its runs until they
-// are acknowledged. A dead one's runs become ours.
+// are acknowledged. A dead one's runs become ours. It returns when it is known
+// which runs the others have.
 func (s *Shepherd) takeOver(ctx context.Context) {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -36,20 +38,31 @@ func (s *Shepherd) takeOver(ctx context.Context) {
 			s.log.Error("older shepherd", "release", e.Name(), "err", err)
 			continue
 		}
+		inherit := func() {
+			if err := s.inherit(dir, e.Name()); err != nil {
+				s.log.Error("older shepherd's runs could not be taken over", "release", e.Name(), "err", err)
+			}
+		}
+		select {
+		case <-gone: // dead when we came: its runs are ours before anything is asked of us
+			inherit()
+			continue
+		default:
+		}
 		s.wg.Go(func() {
 			select {
 			case <-gone:
+				inherit()
 			case <-ctx.Done():
-				return
 			case <-s.gone:
-				return
-			}
-			if err := s.inherit(dir, e.Name()); err != nil {
-				s.log.Error("older shepherd's runs could not be taken over", "release", e.Name(), "err", err)
 			}
 		})
 	}
 }
+
+// drainWait bounds how long an older shepherd may take to answer; one that
+// stands still must not keep its node from new work for ever.
+const drainWait = 10 * time.Second
 
 // drainOther drains the shepherd that serves a folder and learns its keys. The
 // channel closes when that shepherd is gone, which may be at once.
@@ -65,6 +78,9 @@ func (s *Shepherd) drainOther(dir, release string) (<-chan struct{}, error) {
 		return nil, err
 	}
 	frame, err := protocol.Encode(protocol.Message{ID: 1, Op: protocol.OpDrain}, nil)
+	if err == nil {
+		err = sock.SetDeadline(time.Now().Add(drainWait))
+	}
 	if err == nil {
 		_, err = sock.Write(frame)
 	}
@@ -83,8 +99,9 @@ func (s *Shepherd) drainOther(dir, release string) (<-chan struct{}, error) {
 		}
 	}
 	if err != nil {
-		s.log.Info("older shepherd went away while being drained", "release", release, "err", err)
+		s.log.Info("older shepherd did not answer while being drained", "release", release, "err", err)
 	}
+	_ = sock.SetDeadline(time.Time{})
 	go func() {
 		defer close(gone)
 		defer func() { _ = sock.Close() }()
