@@ -277,7 +277,13 @@ func ending(pid int) bool {
 		return false
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ")
+	if err != nil {
+		return false
+	}
+	if tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)); err == nil && len(tasks) > 1 {
+		return true // the first thread is a zombie before the others are; they share its files
+	}
+	return !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ")
 }
 
 // awaitAccounting waits until the store takes rows. A store that stays away

@@ -123,6 +123,52 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// headless makes a process of this test end its first thread and no other.
+const headless = "MUSTER_TEST_HEADLESS"
+
+func init() { // runs on the first thread
+	if os.Getenv(headless) == "" {
+		return
+	}
+	go func() {
+		time.Sleep(time.Minute)
+		os.Exit(0)
+	}()
+	_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+}
+
+// A process whose first thread is a zombie holds its files, and their locks,
+// for as long as another thread is left.
+func TestEndingIsOverWithTheLastThread(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), headless+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	for stat := ""; !strings.Contains(stat, ") Z "); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat = string(b)
+	}
+	if !ending(pid) {
+		t.Error("its other threads still run")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for ending(pid) {
+		time.Sleep(time.Millisecond)
+	}
+	_ = cmd.Wait()
+}
+
 // Where the API listens on no port, the agents on this machine use its socket,
 // over which they need neither certificate nor token.
 func TestAgentsWithoutTheAPI(t *testing.T) {
