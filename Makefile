@@ -92,8 +92,8 @@ mutants: ## plant known bugs one after the other and see that the simulation fin
 engine:
 	deploy/engine/fetch.sh
 
-e2e: build engine ## test the real programs together
-	$(GO) test -count=1 -timeout 30m ./test/...
+e2e: build engine ## test the real programs together (RUN='TestA|TestB' for some)
+	$(GO) test -count=1 -timeout 30m $(if $(RUN),-run '^($(RUN))$$') ./test/...
 
 grafana: ## hold the dashboards to Grafana's own library and types (needs npm for the second)
 	test/grafana/check.sh

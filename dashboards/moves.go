@@ -195,7 +195,7 @@ const rowsOf = "rows"
 
 func movesOfController() []Move {
 	return slices.Concat(
-		on(Internals, "Scheduler", up("Last pass; Jobs tried in the last pass; Pending records; Jobs with a predicted start", Wait), up("Longest pass", Hammer), up("Passes a second", Run),
+		on(Internals, "Scheduler", up("Jobs tried in the last pass; Pending records; Jobs with a predicted start", Wait), up("Last pass; Longest pass", Hammer), up("Passes a second", Run),
 			up("Time of a pass; Time spent in passes", Hammer), up("Depth and queue", Wait, "in the queue"), up("Starts: by backfill, dropped", Finish, "backfilled")),
 		on(Internals, "Writer and ledger", up("Commands", Hammer, "refused"), up("Commands waiting; Time to durability; Calls and refusals; Events and batches", Hammer), down("Ledger's disk", Hammer, "free"),
 			up("Time of a disk sync; Answers, 95th percentile", Hammer), still("Failed checks of the state", "only a bug of Muster moves it"), down("Agents connected", Kill), down("Release", End)),

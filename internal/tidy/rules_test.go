@@ -103,7 +103,7 @@ func TestForbiddenText(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"path.md":     {"see `" + slash + "work/main`", "path of the machine"},
 		"home.sh":     {"cd " + slash + "root/go", "path of the machine"},
-		"url.md":      {"https://example.com/work/items and ~/work/x and a/root/b", ""},
+		"url.md":      {"https://example.com" + slash + "work/items and ~" + slash + "work/x and a" + slash + "root/b", ""},
 		"registry.sh": {"npm_config_registry" + "=https://npm.example.com/", "registry other than the public one"},
 		"public.sh":   {"npm_config_registry=https://registry.npmjs.org/ GOPROXY=https://proxy.golang.org", ""},
 		"private.md":  {"from goproxy.build." + "internal:8080", "private registry"},
