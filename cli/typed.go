@@ -25,7 +25,7 @@ import (
 // TypedHost is what Typed needs of the process that it runs in.
 type TypedHost struct {
 	Version string
-	Zone    string // $TZ of this process
+	Zone    string // this process's setting of the clock zone, TZ=NAME; empty where TZ is not set
 	// Submit hands the job in, as the user who called; its errors are *status.Error.
 	Submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
@@ -93,12 +93,21 @@ var typedZoned = [...]string{"begin", "deadline", "test-only"}
 // staysHome tells that these options must be acted on where they were typed.
 func (t *typed) staysHome(o *opt.Values) bool {
 	t.home = slices.ContainsFunc(typedHome[:], o.On)
-	for _, kv := range nulled(t.in.GetEnvironment()) {
-		if zone, ok := strings.CutPrefix(kv, "TZ="); ok && zone != t.host.Zone {
-			t.home = t.home || slices.ContainsFunc(typedZoned[:], o.On)
-		}
+	if ZoneSetting(nulled(t.in.GetEnvironment())) != t.host.Zone {
+		t.home = t.home || slices.ContainsFunc(typedZoned[:], o.On)
 	}
 	return t.home
+}
+
+// ZoneSetting is the TZ=NAME of an environment, empty without one. TZ= with
+// nothing behind it is something else: it means UTC.
+func ZoneSetting(environ []string) string {
+	for _, kv := range environ {
+		if strings.HasPrefix(kv, "TZ=") {
+			return kv
+		}
+	}
+	return ""
 }
 
 // typedConn is the way to the controller from inside it.

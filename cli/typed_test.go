@@ -60,7 +60,7 @@ func (d *doors) handle(ctx context.Context, call *serve.Call) error {
 		if err := proto.Unmarshal(call.Payload, &in); err != nil {
 			return err
 		}
-		out := Typed(ctx, &in, TypedHost{Version: "test", Submit: d.submit, Zone: os.Getenv("TZ")})
+		out := Typed(ctx, &in, TypedHost{Version: "test", Submit: d.submit, Zone: ZoneSetting(os.Environ())})
 		if !out.GetHome() {
 			d.mu.Lock()
 			d.typed++
@@ -317,5 +317,23 @@ func TestSmallSbatchAnyLine(t *testing.T) {
 	}
 	if typed < 15 || typed > 75 {
 		t.Errorf("%d of 80 lines were served at the small program's own door", typed)
+	}
+}
+
+// TestTypedKnowsTheCallersZone: a time is the controller's to read only where
+// the caller has its clock zone; a TZ that is set to nothing is one too.
+func TestTypedKnowsTheCallersZone(t *testing.T) {
+	for _, c := range []struct {
+		controller, caller string
+		home               bool
+	}{{"", "", false}, {"TZ=Asia/Tokyo", "TZ=Asia/Tokyo", false}, {"", "TZ=Asia/Tokyo", true}, {"TZ=Asia/Tokyo", "", true}, {"", "TZ=", true}, {"TZ=", "TZ=", false}} {
+		in := &apiv1.TypedCommand{Dir: []byte("/"), Args: []byte("--begin=2030-01-01\x00--wrap=true\x00"), Environment: []byte("A=1\x00")}
+		if c.caller != "" {
+			in.Environment = append(in.Environment, c.caller+"\x00"...)
+		}
+		d := &doors{}
+		if got := Typed(t.Context(), in, TypedHost{Zone: c.controller, Submit: d.submit}); got.GetHome() != c.home || (len(d.jobs) == 0) != c.home {
+			t.Errorf("controller %q, caller %q: home %v with %d jobs submitted, want home %v", c.controller, c.caller, got.GetHome(), len(d.jobs), c.home)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/cli"
 	"github.com/musterhpc/muster/collector/web"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/channel"
@@ -41,7 +42,7 @@ func (s *server) listen(g *group) error {
 	users := registrars{ep, gateway}
 	jobs := &daemon.ClusterService{C: s.ctl}
 	service.RegisterClusterServer(users, jobs)
-	service.RegisterShellServer(ep, shellService{submit: jobs.Submit})
+	service.RegisterShellServer(ep, shellService{zone: cli.ZoneSetting(os.Environ()), submit: jobs.Submit})
 	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
 	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note})
 	if s.acct != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
@@ -15,12 +14,13 @@ import (
 // Who submits is known from the connection, as with every other call.
 type shellService struct {
 	service.UnimplementedShellServer
+	zone   string // cli.ZoneSetting of the controller
 	submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
 
 // Sbatch implements service.ShellServer.
 func (s shellService) Sbatch(ctx context.Context, in *apiv1.TypedCommand) (*apiv1.TypedAnswer, error) {
-	return cli.Typed(ctx, in, cli.TypedHost{Version: version, Zone: os.Getenv("TZ"), Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
+	return cli.Typed(ctx, in, cli.TypedHost{Version: version, Zone: s.zone, Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
 		rep, err := s.submit(ctx, req)
 		if err != nil {
 			return nil, status.Convert(grpcerr.From(err), status.Numbers())
