@@ -26,18 +26,56 @@ import (
 // ErrNoArchive tells that a month is not archived as it is.
 var ErrNoArchive = errors.New("the month is not archived as it is now")
 
-// manifest says what an archive of a month holds. It is written last.
+// manifest says what an archive of a month holds. It is written last. A table
+// has several pieces where rows came after an earlier one was written: those
+// may be in the archive alone, so that a piece is never given up for another.
 type manifest struct {
 	Ledger, Cluster, Month string
 	Schema                 int
-	Tables                 []archivedTable
+	Tables                 []piece
 }
 
-type archivedTable struct {
-	Name  string
-	Seq   uint64   // rows up to this event
-	Sums  []uint64 // those of query.SumTables, the rows first
-	Files []archivedFile
+// piece are the rows of a table that came with some events.
+type piece struct {
+	Name       string
+	After, Seq uint64   // behind the one event, up to the other
+	Sums       []uint64 // those of query.SumTables, the rows first
+	Files      []archivedFile
+}
+
+// of are the pieces of a table, in the order of their events.
+func (m *manifest) of(table string) (out []piece) {
+	for _, p := range m.Tables {
+		if p.Name == table {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// rows are a piece's rows in the store.
+func (p *piece) rows(a query.Aged, sc query.Scope) (query.Aged, query.Scope) {
+	a.After, sc.Seq = p.After, p.Seq
+	return a, sc
+}
+
+// whole tells whether the files are those that were written.
+func (p *piece) whole(dir string) error {
+	for _, f := range p.Files {
+		file, err := os.Open(filepath.Join(dir, filepath.Base(f.Name)))
+		if err != nil {
+			return fmt.Errorf("the archive has lost a file: %w", err)
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
+			return fmt.Errorf("%s has changed since it was archived: its SHA-256 is %s, not %s", file.Name(), got, f.SHA256)
+		}
+	}
+	return nil
 }
 
 type archivedFile struct{ Name, SHA256 string }
@@ -55,67 +93,113 @@ func archiveDir(root string, s query.Scope, m query.Month) string {
 }
 
 // Archive writes the rows of a month to Parquet files below root, one for each
-// table and day, with a manifest that has their sums and the files' SHA-256.
+// table and day, with a manifest that has their sums and the files' SHA-256. Of
+// a month that is archived, the rows that came since are added.
 func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root string) ([]query.Finding, error) {
 	dir := archiveDir(root, sc, m)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the archive: %w", err)
 	}
-	out := manifest{Ledger: uuid.UUID(sc.Ledger).String(), Cluster: sc.Cluster, Month: m.String(), Schema: SchemaVersion}
 	older, err := oldManifest(dir)
 	if err != nil {
 		return nil, err
 	}
+	out := manifest{Ledger: uuid.UUID(sc.Ledger).String(), Cluster: sc.Cluster, Month: m.String(), Schema: SchemaVersion}
 	var found []query.Finding
 	for _, a := range query.AgedTables() {
-		t := archivedTable{Name: a.Name, Seq: sc.Seq}
-		if t.Sums, err = s.sums(ctx, a.Sums(sc, m)); err != nil {
-			return nil, err
+		list, err := s.archiveTable(ctx, sc, a, m, dir, older.of(a.Name))
+		if err != nil {
+			return nil, fmt.Errorf("archive %s: %w", a.Name, err)
 		}
-		if old := older[a.Name]; t.Sums[0] == 0 && len(old.Sums) > 0 && old.Sums[0] > 0 {
-			out.Tables = append(out.Tables, old) // it was purged: the archive has it
-			continue
+		rows, files := uint64(0), 0
+		for _, p := range list {
+			rows, files = rows+p.Sums[0], files+len(p.Files)
 		}
-		for from := m.From; from < m.Until; from += dayMicros {
-			f, err := s.archiveDay(ctx, sc, a, from, dir)
-			if err != nil {
-				return nil, fmt.Errorf("archive %s: %w", a.Name, err)
-			}
-			if f.Name != "" {
-				t.Files = append(t.Files, f)
-			}
-		}
-		out.Tables = append(out.Tables, t)
-		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows in %d files", t.Sums[0], len(t.Files))})
+		out.Tables = append(out.Tables, list...)
+		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows in %d files", rows, files)})
 	}
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		return nil, err
 	}
+	// What the manifest names is on the disk before it, and so is the way there.
+	for _, folder := range []string{dir, filepath.Dir(dir), root} {
+		if err := syncFolder(folder); err != nil {
+			return nil, err
+		}
+	}
 	if err := writeWhole(manifestPath(dir), bytes.NewReader(text), nil); err != nil {
 		return nil, fmt.Errorf("write the manifest of the archive: %w", err)
 	}
-	return append(found, query.Finding{Name: "archive", Detail: dir + " is complete"}), nil
+	return append(found, query.Finding{Name: "archive", Detail: dir + " is complete"}), syncFolder(dir)
 }
 
-// oldManifest reads what an older archive of a month has, by table.
-func oldManifest(dir string) (map[string]archivedTable, error) {
+// archiveTable gives the pieces of a table after it has written what no piece
+// has, and again what a lost or changed file had, as long as the store has it.
+func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, pieces []piece) ([]piece, error) {
+	last := uint64(0)
+	for i, p := range pieces {
+		last = p.Seq
+		broken := p.whole(dir)
+		if broken == nil {
+			continue
+		}
+		again, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: p.After, Seq: p.Seq}, i)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Equal(again.Sums, p.Sums) {
+			return nil, fmt.Errorf("%w; the store has %v of its rows, they were %v", broken, again.Sums, p.Sums)
+		}
+		pieces[i] = again
+	}
+	if last > sc.Seq {
+		return nil, fmt.Errorf("the archive goes up to event %d, the store only to %d: it is older than the archive", last, sc.Seq)
+	}
+	p, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: last, Seq: sc.Seq}, len(pieces))
+	if err == nil && (p.Sums[0] > 0 || len(pieces) == 0) {
+		pieces = append(pieces, p)
+	}
+	return pieces, err
+}
+
+// archivePiece writes the rows of a piece, the number of which in its table is
+// part of the files' names.
+func (s *Store) archivePiece(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, p piece, number int) (piece, error) {
+	var err error
+	a, sc = p.rows(a, sc)
+	if p.Sums, err = s.sums(ctx, a.Sums(sc, m)); err != nil {
+		return p, err
+	}
+	for from := m.From; from < m.Until && p.Sums[0] > 0; from += dayMicros {
+		name := a.Name + "-" + time.UnixMicro(from).UTC().Format(time.DateOnly)
+		if number > 0 {
+			name += fmt.Sprintf("-%d", number+1)
+		}
+		f, err := s.archiveDay(ctx, sc, a, from, dir, name+".parquet")
+		if err != nil {
+			return p, err
+		}
+		if f.Name != "" {
+			p.Files = append(p.Files, f)
+		}
+	}
+	return p, nil
+}
+
+// oldManifest reads what an older archive of a month has.
+func oldManifest(dir string) (m manifest, err error) {
 	text, err := os.ReadFile(manifestPath(dir))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return m, nil
 	}
-	var m manifest
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the archive that is there: %w", err)
+		return m, fmt.Errorf("read the archive that is there: %w", err)
 	}
-	out := map[string]archivedTable{}
-	for _, t := range m.Tables {
-		out[t.Name] = t
-	}
-	return out, nil
+	return m, nil
 }
 
 // sums reads the figures of a table.
@@ -141,7 +225,7 @@ func storedNames(table string) string {
 }
 
 // archiveDay writes one day of a table; no name where it has no rows.
-func (s *Store) archiveDay(ctx context.Context, sc query.Scope, a query.Aged, from int64, dir string) (f archivedFile, err error) {
+func (s *Store) archiveDay(ctx context.Context, sc query.Scope, a query.Aged, from int64, dir, name string) (f archivedFile, err error) {
 	where := s.table(a.Name) + " WHERE " + a.Rows(sc, from, from+dayMicros)
 	var rows uint64
 	if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+where).Scan(&rows); err != nil || rows == 0 {
@@ -152,7 +236,7 @@ func (s *Store) archiveDay(ctx context.Context, sc query.Scope, a query.Aged, fr
 		return f, err
 	}
 	defer answer.Close()
-	f.Name = a.Name + "-" + time.UnixMicro(from).UTC().Format(time.DateOnly) + ".parquet"
+	f.Name = name
 	sum := sha256.New()
 	tail := &tailWriter{}
 	if err := writeWhole(filepath.Join(dir, f.Name), answer, io.MultiWriter(sum, tail)); err != nil {
@@ -197,6 +281,15 @@ func writeWhole(path string, from io.Reader, also io.Writer) (err error) {
 	return os.Rename(path+".new", path)
 }
 
+// syncFolder makes the names in a folder last.
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // readManifest reads what an archive says of itself, and compares its files.
 func readManifest(dir string) (m manifest, err error) {
 	text, err := os.ReadFile(manifestPath(dir))
@@ -206,20 +299,9 @@ func readManifest(dir string) (m manifest, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("the manifest of %s cannot be read: %w", dir, err)
 	}
-	for _, t := range m.Tables {
-		for _, f := range t.Files {
-			file, err := os.Open(filepath.Join(dir, filepath.Base(f.Name)))
-			if err != nil {
-				return m, fmt.Errorf("the archive has lost a file: %w", err)
-			}
-			sum := sha256.New()
-			_, err = io.Copy(sum, file)
-			if err = errors.Join(err, file.Close()); err != nil {
-				return m, err
-			}
-			if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
-				return m, fmt.Errorf("%s has changed since it was archived: its SHA-256 is %s, not %s", file.Name(), got, f.SHA256)
-			}
+	for _, p := range m.Tables {
+		if err := p.whole(dir); err != nil {
+			return m, err
 		}
 	}
 	return m, nil
@@ -234,17 +316,14 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 	}
 	// What came later is not in the rollups, and stays.
 	sc.Seq = min(sc.Seq, sc.Rolled.Seq)
-	archived := map[string][]uint64{}
+	var have manifest
 	if root != "" {
-		have, err := readManifest(archiveDir(root, sc, m))
-		if err != nil {
+		var err error
+		if have, err = readManifest(archiveDir(root, sc, m)); err != nil {
 			return nil, err
 		}
-		for _, t := range have.Tables {
-			archived[t.Name] = t.Sums
-		}
 	}
-	if err := s.endPurges(ctx, sc); err != nil {
+	if err := s.EndPurges(ctx, sc); err != nil {
 		return nil, err
 	}
 	var found []query.Finding
@@ -259,8 +338,10 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 		if sums[0] == 0 {
 			continue
 		}
-		if root != "" && !slices.Equal(sums, archived[a.Name]) {
-			return found, fmt.Errorf("%s has %v, the archive %v: %w", a.Name, sums, archived[a.Name], ErrNoArchive)
+		if root != "" {
+			if err := s.archived(ctx, sc, a, m, have.of(a.Name)); err != nil {
+				return found, fmt.Errorf("%s: %w", a.Name, err)
+			}
 		}
 		if err := s.purge(ctx, sc, a, m, sums); err != nil {
 			return found, err
@@ -268,6 +349,41 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows are purged", sums[0])})
 	}
 	return found, nil
+}
+
+// archived tells whether an archive has the rows that would go up to the scope's
+// event: each piece is in the store as a whole, or is gone from it.
+func (s *Store) archived(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, pieces []piece) error {
+	last := uint64(0)
+	for _, p := range pieces {
+		last = p.Seq
+		of, upto := p.rows(a, sc)
+		sums, err := s.sums(ctx, of.Sums(upto, m))
+		if err != nil {
+			return err
+		}
+		if sums[0] == 0 {
+			continue
+		}
+		if !slices.Equal(sums, p.Sums) {
+			return fmt.Errorf("of rows up to event %d the store has %v, the archive %v (if an unarchive was broken off, end it first): %w", p.Seq, sums, p.Sums, ErrNoArchive)
+		}
+		if of.After = max(p.After, sc.Seq); of.After >= p.Seq {
+			continue
+		}
+		if sums, err = s.sums(ctx, of.Sums(upto, m)); err != nil {
+			return err
+		}
+		if sums[0] > 0 {
+			return fmt.Errorf("%d rows behind event %d are not added up yet", sums[0], sc.Seq)
+		}
+	}
+	a.After = last
+	sums, err := s.sums(ctx, a.Sums(sc, m))
+	if err == nil && sums[0] > 0 {
+		err = fmt.Errorf("%d rows came behind event %d, where the archive ends: %w", sums[0], last, ErrNoArchive)
+	}
+	return err
 }
 
 // purge deletes one table's rows of a month.
@@ -333,8 +449,8 @@ func (s *Store) deleteRows(ctx context.Context, a query.Aged, where string) erro
 	return nil
 }
 
-// endPurges ends purges that were broken off behind their record.
-func (s *Store) endPurges(ctx context.Context, sc query.Scope) error {
+// EndPurges ends purges that were broken off behind their record.
+func (s *Store) EndPurges(ctx context.Context, sc query.Scope) error {
 	rows, err := s.conn.Query(ctx, "SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled) FROM "+s.table("purges")+" WHERE ledger = {ledger:UUID} GROUP BY id HAVING countIf(phase != 'begun') = 0",
 		ch.Named("ledger", uuid.UUID(sc.Ledger).String()))
 	if err != nil {
@@ -371,39 +487,48 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 	if err != nil {
 		return nil, err
 	}
-	if err := s.endPurges(ctx, sc); err != nil {
+	if err := s.EndPurges(ctx, sc); err != nil {
 		return nil, err
 	}
-	var found []query.Finding
-	for _, t := range have.Tables {
-		at := slices.IndexFunc(query.AgedTables(), func(a query.Aged) bool { return a.Name == t.Name })
-		if at < 0 {
-			return found, fmt.Errorf("the archive has a table %q, which this release does not know", t.Name)
+	for _, p := range have.Tables {
+		if !slices.ContainsFunc(query.AgedTables(), func(a query.Aged) bool { return a.Name == p.Name }) {
+			return nil, fmt.Errorf("the archive has a table %q, which this release does not know", p.Name)
 		}
-		a := query.AgedTables()[at]
-		sc.Seq = t.Seq
+	}
+	var found []query.Finding
+	for _, a := range query.AgedTables() {
+		pieces := have.of(a.Name)
+		if len(pieces) == 0 {
+			continue
+		}
+		sc.Seq = pieces[len(pieces)-1].Seq
 		// What a broken attempt brought goes first.
 		if err := s.deleteRows(ctx, a, a.Rows(sc, m.From, m.Until)); err != nil {
 			return found, err
 		}
-		for _, f := range t.Files {
-			if err := s.insertFile(ctx, a.Name, filepath.Join(dir, filepath.Base(f.Name))); err != nil {
-				return found, fmt.Errorf("read %s: %w", f.Name, err)
+		rows := uint64(0)
+		for _, p := range pieces {
+			for _, f := range p.Files {
+				if err := s.insertFile(ctx, a.Name, filepath.Join(dir, filepath.Base(f.Name))); err != nil {
+					return found, fmt.Errorf("read %s: %w", f.Name, err)
+				}
 			}
-		}
-		sums, err := s.sums(ctx, a.Sums(sc, m))
-		if err != nil {
-			return found, err
-		}
-		if !slices.Equal(sums, t.Sums) {
-			return found, fmt.Errorf("%s has %v after it was read back, the archive says %v", t.Name, sums, t.Sums)
+			of, upto := p.rows(a, sc)
+			sums, err := s.sums(ctx, of.Sums(upto, m))
+			if err != nil {
+				return found, err
+			}
+			if !slices.Equal(sums, p.Sums) {
+				return found, fmt.Errorf("%s has %v after it was read back, the archive says %v", a.Name, sums, p.Sums)
+			}
+			rows += sums[0]
 		}
 		err = s.conn.Exec(ctx, "INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`) SELECT DISTINCT ledger, cluster, id, 'restored', month, `table` FROM "+s.table("purges")+
-			" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("month", m.String()), ch.Named("name", t.Name))
+			" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("month", m.String()), ch.Named("name", a.Name))
 		if err != nil {
 			return found, fmt.Errorf("write the record of what was read back: %w", err)
 		}
-		found = append(found, query.Finding{Name: t.Name, Detail: fmt.Sprintf("%d rows are back", t.Sums[0])})
+		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows are back", rows)})
 	}
 	return found, nil
 }

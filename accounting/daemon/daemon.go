@@ -59,7 +59,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.known = true
 	d.mu.Unlock()
 	var wg sync.WaitGroup
-	wg.Add(3)
+	wg.Add(4)
 	go func() {
 		defer wg.Done()
 		if d.cfg.Feed != nil {
@@ -70,10 +70,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}()
 	go func() { defer wg.Done(); d.refresh(ctx) }()
 	go func() { defer wg.Done(); d.keepSamples(ctx) }()
-	if len(d.cfg.Retention) > 0 {
-		wg.Add(1)
-		go func() { defer wg.Done(); d.retain(ctx) }()
-	}
+	go func() { defer wg.Done(); d.retain(ctx) }()
 	wg.Wait()
 	return nil
 }

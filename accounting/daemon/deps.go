@@ -61,9 +61,10 @@ type Store interface {
 	Restore(ctx context.Context, name string) error
 	// Archive writes a month to files below a folder; Purge deletes a month, with
 	// a record of what went, and with a folder only what is archived there;
-	// Unarchive brings it back.
+	// EndPurges ends those that were broken off; Unarchive brings it back.
 	Archive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
 	Purge(ctx context.Context, s query.Scope, m query.Month, root string, tables ...string) ([]query.Finding, error)
+	EndPurges(ctx context.Context, s query.Scope) error
 	Unarchive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
 	// Examine looks for what is wrong with the store itself.
 	Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, error)

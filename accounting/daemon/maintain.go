@@ -85,7 +85,8 @@ func (d *Daemon) months(ctx context.Context, verb, month string) (found []query.
 }
 
 // retain purges months that are older than they are kept, in each table as its
-// retention says; with a folder for archives they are archived first.
+// retention says; with a folder for archives they are archived first. It also
+// ends purges that were broken off.
 func (d *Daemon) retain(ctx context.Context) {
 	for d.sleep(ctx, d.cfg.RetainEvery) {
 		if err := d.retainOnce(ctx); err != nil && ctx.Err() == nil {
@@ -101,6 +102,9 @@ func (d *Daemon) retainOnce(ctx context.Context) error {
 	}
 	d.careMu.Lock()
 	defer d.careMu.Unlock()
+	if err := d.cfg.Store.EndPurges(ctx, scope); err != nil {
+		return err
+	}
 	for _, a := range query.AgedTables() {
 		keep, ok := d.cfg.Retention[a.Name]
 		if !ok || keep == spec.Infinite {

@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
 		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
 	}
+	if os.Getenv(monthsEnv) != "" {
+		os.Exit(months())
+	}
 	os.Exit(m.Run())
 }
 

@@ -64,6 +64,7 @@ type Aged struct {
 	Name   string
 	Column string // the instant by which a row belongs to a month
 	Only   string // besides: which rows; "" = all
+	After  uint64 // only rows that came behind this event
 }
 
 // AgedTables are the tables that grow with the number of jobs. Events stay
@@ -71,7 +72,8 @@ type Aged struct {
 //
 //muster:table one entry for each table
 func AgedTables() []Aged {
-	return []Aged{{"jobs", "end", ""}, {"steps", "end", ""}, {"job_nodes", "to", ""}, {"job_gpus", "to", ""}, {"pending_reasons", "at", ""}, {"events", "at", "uid != 0"}}
+	return []Aged{{Name: "jobs", Column: "end"}, {Name: "steps", Column: "end"}, {Name: "job_nodes", Column: "to"}, {Name: "job_gpus", Column: "to"}, {Name: "pending_reasons", Column: "at"},
+		{Name: "events", Column: "at", Only: "uid != 0"}}
 }
 
 // Rows is the condition on a table's rows of a stretch of time, as text without
@@ -79,6 +81,9 @@ func AgedTables() []Aged {
 func (a Aged) Rows(s Scope, from, until int64) string {
 	at := func(us int64) string { return fmt.Sprintf("fromUnixTimestamp64Micro(toInt64(%d), 'UTC')", us) }
 	sql := fmt.Sprintf("ledger = toUUID('%s') AND seq <= %d AND `%s` >= %s AND `%s` < %s", uuidText(s.Ledger), s.Seq, a.Column, at(from), a.Column, at(until))
+	if a.After > 0 {
+		sql += fmt.Sprintf(" AND seq > %d", a.After)
+	}
 	if a.Only != "" {
 		sql += " AND " + a.Only
 	}
