@@ -144,7 +144,7 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 		if broken == nil {
 			continue
 		}
-		again, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: p.After, Seq: p.Seq}, i)
+		again, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: p.After, Seq: p.Seq})
 		if err != nil {
 			return nil, err
 		}
@@ -156,16 +156,15 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 	if last > sc.Seq {
 		return nil, fmt.Errorf("the archive goes up to event %d, the store only to %d: it is older than the archive", last, sc.Seq)
 	}
-	p, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: last, Seq: sc.Seq}, len(pieces))
+	p, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: last, Seq: sc.Seq})
 	if err == nil && (p.Sums[0] > 0 || len(pieces) == 0) {
 		pieces = append(pieces, p)
 	}
 	return pieces, err
 }
 
-// archivePiece writes the rows of a piece, the number of which in its table is
-// part of the files' names.
-func (s *Store) archivePiece(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, p piece, number int) (piece, error) {
+// archivePiece writes the rows of a piece.
+func (s *Store) archivePiece(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, p piece) (piece, error) {
 	var err error
 	a, sc = p.rows(a, sc)
 	if p.Sums, err = s.sums(ctx, a.Sums(sc, m)); err != nil {
@@ -173,8 +172,8 @@ func (s *Store) archivePiece(ctx context.Context, sc query.Scope, a query.Aged, 
 	}
 	for from := m.From; from < m.Until && p.Sums[0] > 0; from += dayMicros {
 		name := a.Name + "-" + time.UnixMicro(from).UTC().Format(time.DateOnly)
-		if number > 0 {
-			name += fmt.Sprintf("-%d", number+1)
+		if p.After > 0 {
+			name += fmt.Sprintf("-after-%d", p.After)
 		}
 		f, err := s.archiveDay(ctx, sc, a, from, dir, name+".parquet")
 		if err != nil {
