@@ -106,8 +106,12 @@ func (d *Durable) openStores(walDir, snapDir string) error {
 	if err != nil {
 		return err
 	}
+	next, err := openSpare(fs, walDir, int64(d.opts.SegmentBytes), d.opts.ReserveBytes, d.closing)
+	if err != nil {
+		return errors.Join(err, meta.shut())
+	}
 	d.snaps = snaps
-	d.store = &logStore{fs: fs, dir: walDir, meta: meta, segBytes: d.opts.SegmentBytes, salt: meta.state.Salt, log: logger, closing: d.closing,
+	d.store = &logStore{fs: fs, dir: walDir, meta: meta, spare: next, segBytes: d.opts.SegmentBytes, salt: meta.state.Salt, log: logger, closing: d.closing,
 		hooks: storeHooks{stored: d.onStored, failed: d.onStoreFailed, fatal: d.die, refuse: d.refuse,
 			compact: d.mayCompact, clear: d.mayClear, running: d.running.Load}}
 	meta.onFail = d.store.metaFailed

@@ -20,7 +20,7 @@ func (s *logStore) open(keep uint64) error {
 	if err != nil {
 		return err
 	}
-	vfs := &walFS{fs: s.fs}
+	vfs := &walFS{fs: s.fs, spare: s.spare}
 	s.meta.setNote(vfs.note)
 	w, err := wal.Open(s.dir, wal.WithMetaStore(s.meta), wal.WithSegmentFiler(wsegment.NewFiler(s.dir, vfs)),
 		wal.WithSegmentSize(s.segBytes), wal.WithLogger(newHCLog(s.log)))

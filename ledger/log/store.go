@@ -35,6 +35,7 @@ type logStore struct {
 	log      *slog.Logger
 	hooks    storeHooks
 	closing  chan struct{}
+	spare    *spare
 	salt     uint32
 	skip     uint64 // segments that end here or before lie behind the snapshot and are not read at open
 
@@ -379,6 +380,6 @@ func (s *logStore) close(clean bool) error {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, s.wal.Close(), s.meta.shut())
+	errs = append(errs, s.wal.Close(), s.spare.close(), s.meta.shut())
 	return errors.Join(errs...)
 }

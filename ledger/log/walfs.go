@@ -15,6 +15,7 @@ import (
 // background and only logs why that failed.
 type walFS struct {
 	fs    FS
+	spare *spare
 	first atomic.Pointer[error]
 }
 
@@ -36,11 +37,15 @@ func (v *walFS) cause(said error) error {
 func (v *walFS) ListDir(dir string) ([]string, error) { return v.fs.ReadDir(dir) }
 
 func (v *walFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := v.fs.Create(filepath.Join(dir, name), int64(size))
-	if err != nil {
-		return nil, v.note(err)
+	path := filepath.Join(dir, name)
+	f, ok := v.spare.take(path, int64(size))
+	if !ok {
+		var err error
+		if f, err = v.fs.Create(path, int64(size)); err != nil {
+			return nil, v.note(err)
+		}
 	}
-	return &walFile{File: f, v: v, dir: dir, fresh: true}, nil
+	return &walFile{File: f, v: v, dir: dir, fresh: true, next: int64(size) / spareFrom}, nil
 }
 
 func (v *walFS) Delete(dir, name string) error {
@@ -69,14 +74,18 @@ func (v *walFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 		f.Close()
 		return nil, err
 	}
-	return &walFile{File: f, v: v, dir: dir, window: &windowReader{f: f, size: size}}, nil
+	return &walFile{File: f, v: v, dir: dir, next: size / spareFrom, window: &windowReader{f: f, size: size}}, nil
 }
+
+// spareFrom is the part of a segment that is written when the next one is made ready: a log that stays small never has one.
+const spareFrom = 8
 
 type walFile struct {
 	File
 	v     *walFS
 	dir   string
-	fresh bool // the folder entry is not yet durable; only the writer touches it
+	fresh bool  // the folder entry is not yet durable; only the writer touches it
+	next  int64 // a write behind this makes the next segment ready
 
 	mu     sync.Mutex
 	window *windowReader // nil once the file has been written to
@@ -105,6 +114,9 @@ func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
 	f.window = nil
 	f.mu.Unlock()
 	n, err := f.File.WriteAt(p, off)
+	if off > f.next {
+		f.v.spare.soon()
+	}
 	return n, f.v.note(err)
 }
 
