@@ -26,7 +26,7 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-accounting bench-peer bench-openb \
+.PHONY: help build demo test deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh
 
 help: ## show this list
@@ -37,10 +37,13 @@ build: ## build bin/muster, bin/musterd, bin/muster-agent, bin/muster-shepherd, 
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-agent
 	$(CC) $(SMALL) -static -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c || $(CC) $(SMALL) -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c
 
-demo: build engine ## start a cluster with 16 simulated GPUs, run the tour, print what happens (KEEP=1 leaves it up)
+deps: ## install what building lacks (as root; otherwise say what is missing)
+	deploy/deps/install.sh build
+
+demo: deps build engine ## start a cluster with 16 simulated GPUs, run the tour, print what happens (KEEP=1 leaves it up)
 	deploy/lab/demo.sh
 
-test: gofmt vet ## run every test but the whole-program ones, with the race detector where anything is concurrent
+test: deps gofmt vet ## run every test but the whole-program ones, with the race detector where anything is concurrent
 	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test $(TESTFLAGS) $(PLAIN) || rc=1; \
 	echo '$(GO) test -race (everything else)'; $(GO) test -race $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
 

@@ -136,6 +136,7 @@ if [ -n "${MUSTER_LIBCHDB_TARBALL:-}" ]; then
 	esac
 	say "taking $got"
 else
+	command -v npm >/dev/null 2>&1 || [ "$(id -u)" != 0 ] || "$here/../deps/install.sh" engine >&2 || :
 	command -v npm >/dev/null 2>&1 || die 'npm is not installed, and the engine library is published as an npm package'
 	say "getting $package@$version with npm (178 MB, once)"
 	(cd "$work" && exec npm pack --silent "$package@$version") >"$work/npm.out" 2>"$work/npm.err" &
