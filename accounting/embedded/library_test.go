@@ -126,7 +126,10 @@ func (f *fetcher) write(name, text string, mode os.FileMode) {
 // tarball in its working folder.
 func (f *fetcher) npm(script string) { f.write("bin/npm", "#!/bin/sh\n"+script+"\n", 0o755) }
 
-// run runs the script with nothing in its environment but PATH (which has an npm only if npm was called) and env.
+// curl puts a stand-in for curl on the path: it is asked for the package when there is no npm.
+func (f *fetcher) curl(script string) { f.write("bin/curl", "#!/bin/sh\n"+script+"\n", 0o755) }
+
+// run runs the script with nothing in its environment but PATH (which has an npm or curl only if those were called) and env.
 func (f *fetcher) run(env ...string) (stdout, stderr string, status int) {
 	f.t.Helper()
 	tools := filepath.Join(f.dir, "tools")
@@ -172,7 +175,14 @@ func TestFetch(t *testing.T) {
 			t.Errorf("%s: status %d, stdout %q, stderr %q; want %q", name, status, out, errs, path)
 		}
 	}
-	fails("no npm", "npm is not installed", cache)
+	fails("no npm, no curl", "neither npm nor curl is installed", cache)
+	f.curl("echo 'curl: (7) no route' >&2; exit 7")
+	fails("no npm, no network", "no route", cache)
+	f.curl(`[ "$1 $2 $3 $4 $6" = "-fsSL --retry 3 -o https://registry.npmjs.org/@x/lib/-/lib-1.2.3.tgz" ] && cp package.tgz "$5"`)
+	works("curl", want+"\n", cache)
+	if err := os.Remove(want); err != nil {
+		t.Fatal(err)
+	}
 	f.npm("echo 'npm error network is down' >&2; exit 1")
 	fails("no network", "network is down", cache)
 	f.npm("echo nothing")

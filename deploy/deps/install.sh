@@ -3,7 +3,6 @@
 #
 #   deploy/deps/install.sh              everything below
 #   deploy/deps/install.sh build        what `make build` needs; `make demo` and `make test` run this
-#   deploy/deps/install.sh engine       what fetching the ClickHouse engine needs; deploy/engine/fetch.sh runs this as root
 #   deploy/deps/install.sh --list       print the packages, install nothing
 #
 # As root it installs what is missing. Otherwise it prints the command to run and fails, unless nothing is missing.
@@ -16,9 +15,9 @@ make    make                build  runs the targets
 gcc     gcc                 build  the GPU libraries are loaded through C, and the race detector needs it
 /usr/include/stdlib.h libc6-dev build headers for the same
 git     git                 build  versions and clean checks
-npm     npm                 engine fetches the ClickHouse engine library (or set MUSTER_LIBCHDB)
+npm     npm                 test   the dashboards are held to Grafana's types
 /etc/ssl/certs/ca-certificates.crt ca-certificates build HTTPS of go and npm
-curl    curl                build  the tour asks the metrics
+curl    curl                build  fetches the ClickHouse engine library; the tour asks the metrics
 diff    diffutils           test   comparisons of generated files
 ps      procps              test   the kill tests look at processes
 protoc  protobuf-compiler   test   make generate and make check
@@ -31,9 +30,9 @@ only=
 list=no
 for arg in "$@"; do
 	case $arg in
-	build | engine | test) only=$arg ;;
+	build | test) only=$arg ;;
 	--list) list=yes ;;
-	*) echo "usage: $0 [build|engine|test] [--list]" >&2; exit 2 ;;
+	*) echo "usage: $0 [build|test] [--list]" >&2; exit 2 ;;
 	esac
 done
 

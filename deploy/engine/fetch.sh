@@ -11,7 +11,7 @@
 # MUSTER_LIBCHDB_TARBALL=/path.tgz    take the package from a file (a machine without network)
 # MUSTER_LIBCHDB_SHA512=hex           the tarball's checksum, for a machine type without a pinned one
 #
-# The package comes through `npm pack`, so npm's own configuration (proxy, mirror, cache) applies.
+# The package comes through `npm pack`, so npm's own configuration (proxy, mirror, cache) applies; where there is no npm, through curl.
 # It is checked against ./checksums before it is unpacked and again after, and renamed into place as the last step:
 # a library at the final path has been verified.
 set -eu
@@ -35,7 +35,7 @@ die() {
 	cat >&2 <<END
 
   Ways out:
-    1. network and npm:    install npm (Debian: apt-get install npm) and run this again
+    1. network:            with npm, whose settings for proxies and mirrors apply, or curl
     2. a library you have: MUSTER_LIBCHDB=/path/to/libchdb.so
     3. a package you have: MUSTER_LIBCHDB_TARBALL=/path/to/$tarball
                            (on a connected machine: npm pack $package@$version)
@@ -136,11 +136,17 @@ if [ -n "${MUSTER_LIBCHDB_TARBALL:-}" ]; then
 	esac
 	say "taking $got"
 else
-	command -v npm >/dev/null 2>&1 || [ "$(id -u)" != 0 ] || "$here/../deps/install.sh" engine >&2 || :
-	command -v npm >/dev/null 2>&1 || die 'npm is not installed, and the engine library is published as an npm package'
-	say "getting $package@$version with npm (178 MB, once)"
-	(cd "$work" && exec npm pack --silent "$package@$version") >"$work/npm.out" 2>"$work/npm.err" &
+	if command -v npm >/dev/null 2>&1; then
+		with=npm
+		(cd "$work" && exec npm pack --silent "$package@$version") >"$work/get.out" 2>"$work/get.err" &
+	elif command -v curl >/dev/null 2>&1; then
+		with=curl
+		curl -fsSL --retry 3 -o "$work/$tarball" "https://registry.npmjs.org/$package/-/${package##*/}-$version.tgz" >"$work/get.out" 2>"$work/get.err" &
+	else
+		die 'neither npm nor curl is installed, and the engine library is published as an npm package'
+	fi
 	child=$!
+	say "getting $package@$version with $with (178 MB, once)"
 	seconds=0
 	while kill -0 "$child" 2>/dev/null; do
 		sleep 1
@@ -149,11 +155,11 @@ else
 	done
 	if wait "$child"; then child=''; else
 		child=''
-		sed 's/^/  /' "$work/npm.err" "$work/npm.out" | grep -v '^ *$' | tail -5 >&2 || :
-		die "npm pack $package@$version failed (its words are above)"
+		sed 's/^/  /' "$work/get.err" "$work/get.out" | grep -v '^ *$' | tail -5 >&2 || :
+		die "getting $package@$version with $with failed (its words are above)"
 	fi
 	got="$work/$tarball"
-	[ -f "$got" ] || die "npm pack reported success but left no $tarball"
+	[ -f "$got" ] || die "$with reported success but left no $tarball"
 fi
 
 say 'checking the package'
