@@ -309,7 +309,7 @@ func (w *world) judgeReasons(out *scheduler.Outcome) {
 				bad("fewer tasks run")
 			}
 		case spec.ReasonLicenses:
-			if held := w.licences(); held+j.Spec.Licenses[0].N <= 3 {
+			if held := w.licences(j); held+j.Spec.Licenses[0].N <= 3 {
 				bad("there are licences")
 			}
 		case spec.ReasonReqNodeNotAvail:
@@ -367,8 +367,15 @@ func (w *world) anyNodeOut() bool {
 	return slices.ContainsFunc(w.names(), func(name string) bool { return !w.head.Node(name).Usable() })
 }
 
-func (w *world) licences() int64 {
+// licences counts those that jobs hold, and those that others make room for are
+// to have beside a job that waits for some.
+func (w *world) licences(but *state.Job) int64 {
 	var n int64
+	for _, j := range w.jobs(func(j *state.Job) bool { return j.Claim != nil && j != but }) {
+		for _, l := range j.Spec.Licenses {
+			n += l.N
+		}
+	}
 	for _, j := range w.jobs(func(j *state.Job) bool { return j.State.Active() }) {
 		for _, l := range j.Alloc.Licenses {
 			n += l.N

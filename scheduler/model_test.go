@@ -3,7 +3,6 @@ package scheduler_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -317,13 +316,14 @@ func (w *world) compare() (starts int) {
 // passAll is one pass without a bound, committed.
 func (w *world) passAll() *scheduler.Outcome {
 	w.rt.Helper()
-	out, err := scheduler.Pass(w.head.Freeze(), w.now, scheduler.PassOptions{Plan: w.plan})
+	frozen := w.head.Freeze()
+	out, err := scheduler.Pass(frozen, w.now, scheduler.PassOptions{Plan: w.plan})
 	if err != nil {
 		w.rt.Fatal(err)
 	}
 	w.user = "root"
-	if res := w.must(scheduler.Starts{Outcome: out}); res.Stale > 0 && !strings.Contains(w.head.Config.Sched.PreemptMode, "GANG") {
-		w.rt.Fatalf("%d proposals are stale", res.Stale)
+	if res := w.must(scheduler.Starts{Outcome: out}); res.Stale > 0 {
+		w.rt.Fatalf("%d proposals are stale\n%s", res.Stale, dump(out, frozen))
 	}
 	w.check()
 	w.plan = out.Plan

@@ -150,6 +150,7 @@ type pass struct {
 	searches int                         // for victims
 	sleepers []*state.Job                // suspended jobs that are to go on, in the order in which they do
 	spared   map[spec.NodeID]spec.Bitset // CPUs that nobody behind them may have
+	holds    map[spec.JobUID]*held       // jobs that others make room for
 }
 
 // mark is what happened to a job in the pass.
@@ -433,6 +434,14 @@ func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	if p.marks[m.uid]&claiming != 0 {
 		return nextMember, p.claimed(l, m), nil
 	}
+	if p.holds[m.uid] != nil {
+		defer p.look(m.uid)()
+	}
+	return p.tryJob(l, m, j)
+}
+
+// tryJob is try for a job that has not started yet.
+func (p *pass) tryJob(l *lot, m *member, j *state.Job) (next, *spec.Reason, error) {
 	p.out.Depth++
 	if j.Het != nil {
 		r, err := p.tryHet(l, m)
@@ -498,7 +507,11 @@ func (p *pass) overLimits(l *lot, j *state.Job) *spec.Reason {
 	if r := l.bound.Before(l.least, l.demand.Limit); r != nil {
 		return r
 	}
-	return licences(p.t.State, j.Spec, p.now, l.demand.Limit)
+	r := licences(p.t.State, j.Spec, p.now, l.demand.Limit)
+	if r != nil {
+		r.Blocker = p.holder(r.TRES)
+	}
+	return r
 }
 
 // alone says what holds this job of a lot up and not the others, or nil.

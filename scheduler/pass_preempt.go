@@ -52,12 +52,14 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 		p.stuck[l] = true
 		return slot, false, nil
 	}
-	for i, v := range victims {
+	var room spec.Bitset
+	for k := range parts {
+		room = room.Set(int(parts[k].Node.ID))
+	}
+	for i, v := range victims { // none, if what others leave is enough
 		pr := Preempt{For: j.UID, Partition: l.part.Spec.Name, Priority: f.Total, Victim: v}
 		if i == 0 {
-			for k := range parts {
-				pr.Room = pr.Room.Set(int(parts[k].Node.ID))
-			}
+			pr.Room = room
 		}
 		if err := (&decision{t: p.t}).push(&pr); err != nil {
 			return slot, false, err
@@ -70,6 +72,9 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 	}
 	p.line.Relieve(at, p.records(victims))
 	p.marks[m.uid] |= preempting
+	if len(victims) > 0 {
+		p.hold(j, l.part.Spec.Name, room, l.demand.Limit)
+	}
 	return reserve.Slot{Start: at, Parts: parts}, true, nil
 }
 

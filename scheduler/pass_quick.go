@@ -43,6 +43,7 @@ func (p *pass) runQuick() error {
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), q.nodes)
 	p.tellApart(p.queue.lots)
 	p.restoreOn(q)
+	p.holdAll()
 	var heap lotHeap
 	for _, l := range p.queue.lots {
 		if l.empty() || l.kin.like.Het != nil || !l.part.Nodes.Intersects(q.nodes) || !p.mayFit(q, l) {
@@ -124,6 +125,9 @@ func (p *pass) tryNow(q *quick, l *lot) (bool, error) {
 			return false, nil
 		}
 		l.ready = true
+	}
+	if p.holds[m.uid] != nil {
+		defer p.look(m.uid)()
 	}
 	p.out.Depth++
 	if !p.roomy(l) || l.bound.Before(l.least, l.demand.Limit) != nil || licences(p.t.State, j.Spec, p.now, l.demand.Limit) != nil {

@@ -87,6 +87,7 @@ func preemption(rt *rapid.T) int {
 	js := w.request()
 	js.Partitions = []string{"q"}
 	w.submit(js)
+	frozen := w.head.Freeze()
 	out := w.pass()
 	if out.Exit == "start limit" {
 		return 0
@@ -97,11 +98,12 @@ func preemption(rt *rapid.T) int {
 	for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
 		w.finishRest(j) // those, and who was told to end before
 	}
-	w.passAll()
+	f2 := w.head.Freeze()
+	out2 := w.passAll()
 	for i := range out.Preempts {
 		j := w.head.Job(out.Preempts[i].For)
 		if j != nil && j.State == spec.Pending && !j.IsArrayRecord() {
-			rt.Fatalf("job %d was preempted for job %d, which still waits: %s\n%+v", out.Preempts[i].Victim.UID, j.ID, j.Reason, j.Spec)
+			rt.Fatalf("job %d was preempted for job %d, which still waits: %s\n%+v\n%s\n%s", out.Preempts[i].Victim.UID, j.ID, j.Reason, j.Spec, dump(out, frozen), dump(out2, f2))
 		}
 	}
 	return len(out.Preempts)
@@ -131,7 +133,7 @@ func (w *world) judgeNeeded(out *scheduler.Outcome) {
 		}
 		for k := range again.Starts {
 			if again.Starts[k].UID == out.Preempts[i].For {
-				w.rt.Fatalf("job %d starts although job %d, which had to make room for it, is still there", again.Starts[k].UID, out.Preempts[i].Victim.UID)
+				w.rt.Fatalf("job %d starts although job %d, which had to make room for it, is still there\n%s\n%s", again.Starts[k].UID, out.Preempts[i].Victim.UID, dump(out, whole), dump(again, w.head))
 			}
 		}
 	}

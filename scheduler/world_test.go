@@ -356,7 +356,7 @@ func (w *world) pass() *scheduler.Outcome {
 	res := w.must(scheduler.Starts{Outcome: out})
 	w.check()
 	if res.Stale != 0 || res.Started != len(out.Starts) || res.Preempted != len(out.Preempts) {
-		w.rt.Fatalf("of %d proposals on an unchanged head %d were stale, %d started", len(out.Starts), res.Stale, res.Started)
+		w.rt.Fatalf("of %d proposals on an unchanged head %d were stale, %d started\n%s", len(out.Starts), res.Stale, res.Started, dump(out, frozen))
 	}
 	w.judgePlan(out)
 	if out.Exit != "start limit" {

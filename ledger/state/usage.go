@@ -236,6 +236,23 @@ func (s *State) loadOf(j *Job, at spec.Instant) load {
 	return l
 }
 
+// Hold counts a waiting job in limits and licences as if one run of it had an
+// allocation, or takes that away again. It is for forks on which starts are
+// tried: in a state that is kept it would be counted for ever.
+func (s *State) Hold(j *Job, a *spec.Allocation, limit spec.Span, held bool) {
+	run := *j
+	run.State, run.Alloc, run.Started, run.Limit, run.Tasks = spec.Running, a, s.At, limit, nil
+	run.Paused, run.SuspendedAt = 0, 0
+	is, was, sign := s.loadOf(&run, s.At), load{}, int64(1)
+	is.submitted = 0 // it is counted as that already
+	if !held {
+		is, was, sign = was, is, -1
+	}
+	var keys [24]uint64
+	s.charge(s.usageKeys(keys[:0], &run), was, is)
+	s.Licenses = addCounts(s.Licenses, a.Licenses, sign)
+}
+
 // charge adds to counters what a job is and takes away what it was.
 func (s *State) charge(keys []uint64, was, is load) {
 	if was.alloc == is.alloc && was.due == is.due && was.still == is.still {

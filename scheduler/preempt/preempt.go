@@ -205,9 +205,13 @@ func (x *run) takesTurns(part *spec.PartitionSpec) bool {
 	return x.share > 1 && x.part.Name == part.Name
 }
 
-// crowded tells that as many jobs take turns with one that runs as may.
+// crowded tells that as many jobs take turns with one that runs as may, on some
+// node that it still has.
 func (r *Rules) crowded(x *run) bool {
 	for i := range x.job.Alloc.Nodes {
+		if x.job.Done.Has(i) {
+			continue // who is there now shares nothing with it
+		}
 		a, others := &x.job.Alloc.Nodes[i], 1
 		n := r.st.NodeByID(a.ID)
 		if n == nil {
