@@ -368,6 +368,9 @@ func (r *reporting) budget() error {
 		if !c[9].GetNull() {
 			p.list = append(p.list, fmt.Sprintf("Warning: %d %% are passed.", c[9].GetInt()))
 		}
+		if len(c) > 10 && c[10].GetInt() > 0 {
+			p.list = append(p.list, "It is enforced: jobs wait that what is left would not pay for (muster why).")
+		}
 		r.page.parts = append(r.page.parts, p)
 	}
 	return nil

@@ -255,8 +255,15 @@ func (v *whyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
 			span(r.GetAsked()*second), subject, span(r.GetLimit()*second), j.GetJobId(), format.Duration(r.GetLimit()))}
 	case r.GetTres() == "":
 		return nil
+	case strings.HasPrefix(r.GetSubject(), "budget/"):
+		account, tres := strings.TrimPrefix(r.GetSubject(), "budget/"), strings.TrimSuffix(r.GetTres(), " minutes")
+		if r.GetLimit() == 0 {
+			return []string{"The budget of account " + account + " is spent. muster report budget -A " + account + " shows it; it starts when there is money again."}
+		}
+		return []string{fmt.Sprintf("The rest of the budget of account %s, less what running jobs may still use, pays for %d minutes of %s at most; this job needs up to %d. muster report budget -A %s shows it. A shorter time limit may fit.",
+			account, max(r.GetLimit()-r.GetUsed(), 0), quantity(tres, 1), r.GetAsked(), account)}
 	case has("RunMinutes") || has("RunMins"), has("Minutes"):
-		return []string{fmt.Sprintf("%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.", subject, r.GetLimit(), r.GetTres(), r.GetUsed(), r.GetAsked())}
+		return []string{fmt.Sprintf("%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.", subject, r.GetLimit(), strings.TrimSuffix(r.GetTres(), " minutes"), r.GetUsed(), r.GetAsked())}
 	case has("PerJob"), has("PerNode"), has("Min"):
 		word, per := "at most", "a job"
 		if has("PerNode") {

@@ -52,7 +52,7 @@ type verb func(s *session, args []string) error
 // verbs are the commands of a transcript.
 func verbs() map[string]verb {
 	return map[string]verb{
-		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "sinfo": sinfo,
+		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update,
 		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "lost": lost, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "batchover": batchOver,

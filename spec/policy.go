@@ -110,6 +110,29 @@ type Association struct {
 	// Guaranteed is what the jobs of an account and of those below it can always
 	// have: what others hold beyond their own is taken from them for it.
 	Guaranteed Limits `cbor:"27,keyasint,omitempty"`
+	// Budget binds beside GrpTRESMins: what the account has used, and what the
+	// rest of its budget of money still pays for.
+	Budget Limits `cbor:"28,keyasint,omitempty"`
+}
+
+// GroupMinutes are GrpTRESMins with the budget, where that is less.
+func (a *Association) GroupMinutes() Limits {
+	if len(a.Budget) == 0 {
+		return a.GrpTRESMins
+	}
+	var out Limits
+	for _, l := range a.GrpTRESMins {
+		if n, ok := a.Budget.Get(l.Name); ok && n < l.N {
+			l.N = n
+		}
+		out = append(out, l)
+	}
+	for _, l := range a.Budget {
+		if _, ok := a.GrpTRESMins.Get(l.Name); !ok {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // NoShares stands for no share at all, since 0 stands for the 1 that an

@@ -151,7 +151,7 @@ func (r *report) budget(ctx context.Context) error {
 	unit := rates.Currency
 	r.columns([3]string{"Account", "text"}, [3]string{"Start", "int", "unix seconds"}, [3]string{"End", "int", "unix seconds"}, [3]string{"Amount", "float", unit},
 		[3]string{"Spent", "float", unit}, [3]string{"Share", "float", string(kpi.Ratio)}, [3]string{"Elapsed", "float", string(kpi.Ratio)},
-		[3]string{"Forecast", "float", unit}, [3]string{"RunsOut", "int", "unix seconds"}, [3]string{"Warning", "int", "%"})
+		[3]string{"Forecast", "float", unit}, [3]string{"RunsOut", "int", "unix seconds"}, [3]string{"Warning", "int", "%"}, [3]string{"Enforced", "int"})
 	for _, b := range rates.Budgets {
 		if len(r.ask.Accounts) > 0 && !slices.Contains(r.ask.Accounts, b.Account) {
 			continue
@@ -167,7 +167,11 @@ func (r *report) budget(ctx context.Context) error {
 		if p := s.Warning(); p > 0 {
 			warn = p
 		}
-		r.row(b.Account, int64(b.Start)/int64(spec.Second), int64(b.End)/int64(spec.Second), s.Amount, s.Spent, s.Share(), s.Elapsed(), s.Forecast(), out, warn)
+		enforced := int64(0)
+		if b.Enforce {
+			enforced = 1
+		}
+		r.row(b.Account, int64(b.Start)/int64(spec.Second), int64(b.End)/int64(spec.Second), s.Amount, s.Spent, s.Share(), s.Elapsed(), s.Forecast(), out, warn, enforced)
 	}
 	return nil
 }

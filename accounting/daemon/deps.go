@@ -135,6 +135,9 @@ type Config struct {
 
 	// Rates turn use into money and carbon.
 	Rates kpi.Rates
+	// Enforce is told all budgets that are enforced as often as they are computed;
+	// nil = nobody does it.
+	Enforce func(ctx context.Context, budgets []kpi.Spent)
 
 	Interval      spec.Span // how long an event waits for others; 100 ms
 	BatchRows     int       // rows that go into one insert, about, at most; 100,000

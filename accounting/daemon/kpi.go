@@ -68,6 +68,9 @@ func (d *Daemon) compute(ctx context.Context) ([]kpi.Value, error) {
 		return nil, err
 	}
 	d.budgets.Store(&budgets)
+	if d.cfg.Enforce != nil {
+		d.cfg.Enforce(ctx, slices.DeleteFunc(slices.Clone(budgets), func(s kpi.Spent) bool { return !s.Enforce }))
+	}
 	return kpi.Bound(out, kpi.MaxKeys), nil
 }
 

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/big"
@@ -478,12 +479,23 @@ func TestBudget(t *testing.T) {
 	r := newRig(t, startEngine(t).Socket(), ledger)
 	r.clock.set(h.Now)
 	var err error
-	r.cfg.Rates, err = kpi.ParseRates("EUR", "", []string{"2026-01-01 cpu=0.5"}, nil, []string{"ml 2026-01-01 2027-01-01 40 warn=20", "root 2026-01-01 2027-01-01 100", "bio 2025-01-01 2026-01-01 7"})
+	r.cfg.Rates, err = kpi.ParseRates("EUR", "", []string{"2026-01-01 cpu=0.5"}, nil, []string{"ml 2026-01-01 2027-01-01 40 warn=20 enforce", "root 2026-01-01 2027-01-01 100", "bio 2025-01-01 2026-01-01 7"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	told := make(chan []kpi.Spent, 100)
+	r.cfg.Enforce = func(_ context.Context, list []kpi.Spent) { told <- list }
+	r.cfg.Refresh = spec.Second
 	r.start()
 	r.stored(uint64(len(h.Log)))
+	for list := range told { // the first may be of a part of the ledger
+		if len(list) != 1 || list[0].Account != "ml" {
+			t.Fatalf("enforced: %+v", list)
+		}
+		if list[0].Spent == 10 {
+			break
+		}
+	}
 	reply, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "budget"})
 	if err != nil {
 		t.Fatal(err)

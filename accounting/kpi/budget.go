@@ -64,6 +64,29 @@ func (s Spent) Warning() int64 {
 	return out
 }
 
+// Left is what is left of the money, as the minutes of each TRES with a price that
+// it would pay for alone. Memory is counted in MiB.
+func (s Spent) Left(prices []PriceList) spec.Limits {
+	var out spec.Limits
+	for i := len(prices) - 1; i >= 0; i-- {
+		if prices[i].From > s.At {
+			continue
+		}
+		for _, p := range prices[i].Per {
+			if p.Micro == 0 {
+				continue
+			}
+			hours := max(s.Amount-s.Spent, 0) * 1e6 / float64(p.Micro)
+			if p.TRES == "mem" {
+				hours *= 1024
+			}
+			out = append(out, spec.TRESCount{Name: p.TRES, N: int64(min(hours*60, 1<<53))})
+		}
+		break
+	}
+	return out
+}
+
 // Apportion rounds exact sums to units of scale so that the rounded ones add
 // up to the rounded total: the largest remainders are rounded up, the first of
 // equals first.

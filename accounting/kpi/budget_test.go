@@ -35,6 +35,32 @@ func TestSpent(t *testing.T) {
 	}
 }
 
+// TestLeft: what is left pays for so many minutes of each TRES, at the prices of
+// the day, and for nothing once it is spent.
+func TestLeft(t *testing.T) {
+	rates, err := kpi.ParseRates("EUR", "", []string{"2026-01-01 cpu=0.5 mem=0.25 gres/gpu=2 node=0", "2026-06-01 cpu=1"}, nil, []string{"ml 2026-01-01 2027-01-01 120 enforce warn=10"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := rates.Budgets[0]; !b.Enforce || len(b.Warn) != 1 {
+		t.Fatalf("%+v", b)
+	}
+	s := kpi.Spent{Budget: rates.Budgets[0], Amount: 120, Spent: 20, At: rates.Prices[1].From - 1}
+	for want, change := range map[string]func(){
+		"cpu=12000,gres/gpu=3000,mem=24000G": func() {},
+		"cpu=6000":                           func() { s.At++ },
+		"cpu=0":                              func() { s.At, s.Spent = s.At+1, 121 },
+		"":                                   func() { s.At = 0 },
+	} {
+		was := s
+		change()
+		if got := s.Left(rates.Prices).String(); got != want {
+			t.Errorf("left %s, want %s", got, want)
+		}
+		s = was
+	}
+}
+
 // TestApportion: the parts add up to the rounded total, and none is off by a
 // whole unit.
 func TestApportion(t *testing.T) {

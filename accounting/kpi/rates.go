@@ -45,6 +45,7 @@ type Budget struct {
 	Start, End spec.Instant // half open
 	Micro      int64        // millionths of the currency
 	Warn       []int64      // percentages at which a warning is due, ascending
+	Enforce    bool         // jobs that it does not pay for do not start
 }
 
 // CostScale is what one unit of the currency is in the exact sums: prices are
@@ -114,13 +115,14 @@ func ParseIntensity(line string) (Intensity, error) {
 	return Intensity{from, milli}, nil
 }
 
-// ParseBudget reads "ml 2026-01-01 2027-01-01 120000 warn=80,95": the account,
-// the first day and the day after the last, the amount, and at which
-// percentages a warning is due (80 and 95 if nothing is said).
+// ParseBudget reads "ml 2026-01-01 2027-01-01 120000 warn=80,95 enforce": the
+// account, the first day and the day after the last, the amount, at which
+// percentages a warning is due (80 and 95 if nothing is said), and that it is
+// enforced.
 func ParseBudget(line string) (Budget, error) {
 	f := strings.Fields(line)
-	if len(f) < 4 || len(f) > 5 {
-		return Budget{}, bad(line, "write ACCOUNT FIRST-DAY END-DAY AMOUNT [warn=80,95]")
+	if len(f) < 4 {
+		return Budget{}, bad(line, "write ACCOUNT FIRST-DAY END-DAY AMOUNT [warn=80,95] [enforce]")
 	}
 	out := Budget{Account: f[0], Warn: []int64{80, 95}}
 	var err error
@@ -136,10 +138,14 @@ func ParseBudget(line string) (Budget, error) {
 	if out.Micro, err = decimal(f[3], 1_000_000); err != nil || out.Micro == 0 {
 		return Budget{}, bad(line, "%s is no amount", f[3])
 	}
-	if len(f) == 5 {
-		list, ok := strings.CutPrefix(f[4], "warn=")
-		if !ok {
-			return Budget{}, bad(line, "%s is not warn=PERCENT,PERCENT", f[4])
+	for _, word := range f[4:] {
+		list, ok := strings.CutPrefix(word, "warn=")
+		switch {
+		case word == "enforce":
+			out.Enforce = true
+			continue
+		case !ok:
+			return Budget{}, bad(line, "%s is neither warn=PERCENT,PERCENT nor enforce", word)
 		}
 		out.Warn = nil
 		for _, p := range strings.Split(list, ",") {

@@ -2915,10 +2915,11 @@ func (x *ContentReply) GetData() []byte {
 // every few seconds.
 type ConfirmRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`    // everything up to this event is stored
-	Keep          uint64                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`  // the history is needed from this event on; 0 = all of it
-	Up            bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`      // the store takes rows
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"` // why not
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`        // everything up to this event is stored
+	Keep          uint64                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`      // the history is needed from this event on; 0 = all of it
+	Up            bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`          // the store takes rows
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`     // why not
+	Budgets       *BudgetsLeft           `protobuf:"bytes,5,opt,name=budgets,proto3" json:"budgets,omitempty"` // absent: they are not known yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2983,6 +2984,116 @@ func (x *ConfirmRequest) GetError() string {
 	return ""
 }
 
+func (x *ConfirmRequest) GetBudgets() *BudgetsLeft {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+// BudgetsLeft are all budgets that are enforced.
+type BudgetsLeft struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Budgets       []*BudgetLeft          `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetsLeft) Reset() {
+	*x = BudgetsLeft{}
+	mi := &file_agent_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetsLeft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetsLeft) ProtoMessage() {}
+
+func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
+func (*BudgetsLeft) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+// BudgetLeft is what is left of an account's money, as the minutes of each TRES
+// that it would pay for.
+type BudgetLeft struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Left          []*NamedCount          `protobuf:"bytes,2,rep,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetLeft) Reset() {
+	*x = BudgetLeft{}
+	mi := &file_agent_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetLeft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetLeft) ProtoMessage() {}
+
+func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
+func (*BudgetLeft) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *BudgetLeft) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *BudgetLeft) GetLeft() []*NamedCount {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
 type ConfirmReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	HeadSeq       uint64                 `protobuf:"varint,1,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"` // newest durable event
@@ -2993,7 +3104,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3117,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3131,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -3047,7 +3158,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3171,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3185,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -3094,7 +3205,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3218,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3232,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -3154,7 +3265,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3278,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3292,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -3245,7 +3356,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3369,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3383,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -3524,12 +3635,19 @@ const file_agent_proto_rawDesc = "" +
 	"\x0eContentRequest\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\"\"\n" +
 	"\fContentReply\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\\\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x8e\x01\n" +
 	"\x0eConfirmRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04keep\x18\x02 \x01(\x04R\x04keep\x12\x0e\n" +
 	"\x02up\x18\x03 \x01(\bR\x02up\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"B\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
+	"\abudgets\x18\x05 \x01(\v2\x16.muster.v1.BudgetsLeftR\abudgets\">\n" +
+	"\vBudgetsLeft\x12/\n" +
+	"\abudgets\x18\x01 \x03(\v2\x15.muster.v1.BudgetLeftR\abudgets\"Q\n" +
+	"\n" +
+	"BudgetLeft\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12)\n" +
+	"\x04left\x18\x02 \x03(\v2\x15.muster.v1.NamedCountR\x04left\"B\n" +
 	"\fConfirmReply\x12\x19\n" +
 	"\bhead_seq\x18\x01 \x01(\x04R\aheadSeq\x12\x17\n" +
 	"\ahead_at\x18\x02 \x01(\x03R\x06headAt\"&\n" +
@@ -3563,7 +3681,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),      // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),        // 1: muster.v1.EnrolReply
@@ -3602,19 +3720,22 @@ var file_agent_proto_goTypes = []any{
 	(*ContentRequest)(nil),    // 34: muster.v1.ContentRequest
 	(*ContentReply)(nil),      // 35: muster.v1.ContentReply
 	(*ConfirmRequest)(nil),    // 36: muster.v1.ConfirmRequest
-	(*ConfirmReply)(nil),      // 37: muster.v1.ConfirmReply
-	(*StepUsageRequest)(nil),  // 38: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),    // 39: muster.v1.StepUsageReply
-	(*JobSteps)(nil),          // 40: muster.v1.JobSteps
-	(*StepMeasured)(nil),      // 41: muster.v1.StepMeasured
-	(*GpuInfo)(nil),           // 42: muster.v1.GpuInfo
-	(*Count)(nil),             // 43: muster.v1.Count
-	(*GpuFault)(nil),          // 44: muster.v1.GpuFault
-	(*ConfigEntry)(nil),       // 45: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 46: muster.v1.JobInfo
-	(*NodeAlloc)(nil),         // 47: muster.v1.NodeAlloc
-	(*Error)(nil),             // 48: muster.v1.Error
-	(*Tres)(nil),              // 49: muster.v1.Tres
+	(*BudgetsLeft)(nil),       // 37: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),        // 38: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),      // 39: muster.v1.ConfirmReply
+	(*StepUsageRequest)(nil),  // 40: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),    // 41: muster.v1.StepUsageReply
+	(*JobSteps)(nil),          // 42: muster.v1.JobSteps
+	(*StepMeasured)(nil),      // 43: muster.v1.StepMeasured
+	(*GpuInfo)(nil),           // 44: muster.v1.GpuInfo
+	(*Count)(nil),             // 45: muster.v1.Count
+	(*GpuFault)(nil),          // 46: muster.v1.GpuFault
+	(*ConfigEntry)(nil),       // 47: muster.v1.ConfigEntry
+	(*JobInfo)(nil),           // 48: muster.v1.JobInfo
+	(*NodeAlloc)(nil),         // 49: muster.v1.NodeAlloc
+	(*NamedCount)(nil),        // 50: muster.v1.NamedCount
+	(*Error)(nil),             // 51: muster.v1.Error
+	(*Tres)(nil),              // 52: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
@@ -3623,15 +3744,15 @@ var file_agent_proto_depIdxs = []int32{
 	28, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
 	5,  // 4: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
 	7,  // 5: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	42, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	43, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	44, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	45, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	9,  // 8: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	7,  // 9: muster.v1.Report.run:type_name -> muster.v1.RunKey
 	11, // 10: muster.v1.Report.launched:type_name -> muster.v1.Launched
 	12, // 11: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
 	13, // 12: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
 	14, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	44, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	46, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	10, // 15: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
 	15, // 16: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
 	13, // 17: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
@@ -3643,31 +3764,34 @@ var file_agent_proto_depIdxs = []int32{
 	27, // 23: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
 	7,  // 24: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
 	19, // 25: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	45, // 26: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	43, // 27: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	47, // 26: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	45, // 27: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
 	21, // 28: muster.v1.Orders.orders:type_name -> muster.v1.Order
 	7,  // 29: muster.v1.Order.run:type_name -> muster.v1.RunKey
 	22, // 30: muster.v1.Order.launch:type_name -> muster.v1.Launch
 	24, // 31: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
 	25, // 32: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
 	26, // 33: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	46, // 34: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	47, // 35: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	48, // 34: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	49, // 35: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
 	23, // 36: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
 	7,  // 37: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
 	29, // 38: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
 	7,  // 39: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
 	15, // 40: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	40, // 41: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	48, // 42: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	49, // 43: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	41, // 44: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	29, // 45: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	37, // 41: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	38, // 42: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	50, // 43: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	42, // 44: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	51, // 45: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	52, // 46: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	43, // 47: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	29, // 48: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -3712,7 +3836,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 	_ "time/tzdata" // reports are cut at the days of the caller's zone, also where the machine has no zone files
 
@@ -20,9 +21,11 @@ import (
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/scheduler/daemon"
+	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -57,6 +60,9 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 	if len(rates.Budgets) > 0 && len(rates.Prices) == 0 {
 		s.log.Warn("cost.budgets stand in muster.yaml without cost.prices: nothing is counted against them")
 	}
+	if e := s.cluster.Enforce; slices.ContainsFunc(rates.Budgets, func(b kpi.Budget) bool { return b.Enforce }) && !e.Limits {
+		s.log.Warn("cost.budgets says enforce, and slurm.conf enforces no limits: no job waits for money", "cure", "AccountingStorageEnforce=associations,limits")
+	}
 	a := &accounting{cfg: s.cfg.ClickHouse.Embedded, own: s.cfg.UsesEmbedded(), log: s.log}
 	opts := clickhouse.Options{Socket: a.cfg.Socket}
 	if !a.own {
@@ -85,7 +91,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || c.UID == 0}
 		},
-		Rates:  rates,
+		Rates: rates, Enforce: from.enforce(&rates),
 		MayPut: mayPut, SampleKeep: s.cfg.Accounting.SamplesKeep,
 		Archive: s.cfg.Accounting.Archive, Retention: s.cfg.Accounting.Retention(),
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
@@ -160,6 +166,8 @@ type ledgerAccess interface {
 	content(ctx context.Context, h spec.Hash) ([]byte, error)
 	private(ctx context.Context) []string
 	confirm(p acctd.Progress)
+	// enforce gives what is told how the budgets that are enforced stand.
+	enforce(rates *kpi.Rates) func(context.Context, []kpi.Spent)
 }
 
 // ledgerSource is the archive as accounting reads it.
@@ -168,6 +176,7 @@ type ledgerSource struct {
 	ctl   *daemon.Controller
 	blobs *blobStore
 	told  *accounted
+	log   *slog.Logger
 }
 
 // Open implements the source of accounting.
@@ -197,6 +206,32 @@ func (l ledgerSource) private(ctx context.Context) []string { return l.ctl.Priva
 func (l ledgerSource) confirm(p acctd.Progress) {
 	l.ctl.SetAccounted(p.Seq)
 	l.told.note(&apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: true})
+}
+
+// enforce makes accounts keep to their budgets, where this controller leads.
+func (l ledgerSource) enforce(rates *kpi.Rates) func(context.Context, []kpi.Spent) {
+	return func(ctx context.Context, list []kpi.Spent) {
+		if err := l.ctl.SetBudgets(ctx, toBudgets(wireBudgets(list, rates))); err != nil {
+			l.log.Debug("the budgets could not be made limits", "error", err)
+		}
+	}
+}
+
+// wireBudgets says what is left of budgets.
+func wireBudgets(list []kpi.Spent, rates *kpi.Rates) *apiv1.BudgetsLeft {
+	out := &apiv1.BudgetsLeft{}
+	for _, s := range list {
+		out.Budgets = append(out.Budgets, &apiv1.BudgetLeft{Account: s.Account, Left: wire.Limits(s.Left(rates.Prices))})
+	}
+	return out
+}
+
+func toBudgets(b *apiv1.BudgetsLeft) []policy.Budget {
+	var out []policy.Budget
+	for _, l := range b.GetBudgets() {
+		out = append(out, policy.Budget{Account: l.GetAccount(), Left: wire.ToLimits(l.GetLeft())})
+	}
+	return out
 }
 
 type ledgerCursor struct{ it *archive.Iterator }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	acctd "github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/kpi"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
@@ -155,6 +156,7 @@ type remoteLedger struct {
 	head     uint64
 	headAt   spec.Instant
 	progress acctd.Progress
+	budgets  *apiv1.BudgetsLeft // nil = not known yet
 	changed  chan struct{}
 }
 
@@ -289,6 +291,15 @@ func (l *remoteLedger) confirm(p acctd.Progress) {
 	}
 }
 
+// enforce notes how the budgets stand; report sends it.
+func (l *remoteLedger) enforce(rates *kpi.Rates) func(context.Context, []kpi.Spent) {
+	return func(_ context.Context, list []kpi.Spent) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.budgets = wireBudgets(list, rates)
+	}
+}
+
 // report tells the controller how far and how well accounting is: when there
 // is something new, and every few seconds. A controller that is away is told
 // when it is back.
@@ -297,11 +308,11 @@ func (l *remoteLedger) report(ctx context.Context, status func() acctd.Status) e
 	defer tick.Stop()
 	for {
 		l.mu.Lock()
-		p, changed := l.progress, make(chan struct{})
+		p, budgets, changed := l.progress, l.budgets, make(chan struct{})
 		l.changed = changed
 		l.mu.Unlock()
 		st := status()
-		req := &apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: st.Up}
+		req := &apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: st.Up, Budgets: budgets}
 		if st.Error != nil {
 			req.Error = st.Error.Error()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -30,6 +31,7 @@ type ledgerService struct {
 type ledgerHead interface {
 	HeadSeq() uint64
 	SetAccounted(seq uint64)
+	SetBudgets(ctx context.Context, all []policy.Budget) error
 	Stopping() <-chan struct{}
 }
 
@@ -85,7 +87,7 @@ func (l *ledgerService) Content(_ context.Context, req *apiv1.ContentRequest) (*
 }
 
 // Confirm notes how far accounting has stored the ledger.
-func (l *ledgerService) Confirm(_ context.Context, req *apiv1.ConfirmRequest) (*apiv1.ConfirmReply, error) {
+func (l *ledgerService) Confirm(ctx context.Context, req *apiv1.ConfirmRequest) (*apiv1.ConfirmReply, error) {
 	head := l.ctl.HeadSeq()
 	if req.GetSeq() > head {
 		return nil, spec.Refuse(spec.CodeBadRequest, "this ledger has not come so far")
@@ -95,6 +97,11 @@ func (l *ledgerService) Confirm(_ context.Context, req *apiv1.ConfirmRequest) (*
 	}
 	if l.told != nil {
 		l.told(req)
+	}
+	if req.GetBudgets() != nil {
+		if err := l.ctl.SetBudgets(ctx, toBudgets(req.GetBudgets())); err != nil {
+			return nil, err
+		}
 	}
 	return &apiv1.ConfirmReply{HeadSeq: head}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -27,11 +28,16 @@ func (s *subscriber) Send(b *apiv1.LedgerBatch) error {
 
 type headAt struct {
 	seq, accounted uint64
+	budgets        []policy.Budget
 	stopping       chan struct{}
 }
 
-func (h *headAt) HeadSeq() uint64           { return h.seq }
-func (h *headAt) SetAccounted(seq uint64)   { h.accounted = seq }
+func (h *headAt) HeadSeq() uint64         { return h.seq }
+func (h *headAt) SetAccounted(seq uint64) { h.accounted = seq }
+func (h *headAt) SetBudgets(_ context.Context, all []policy.Budget) error {
+	h.budgets = all
+	return nil
+}
 func (h *headAt) Stopping() <-chan struct{} { return h.stopping }
 
 func TestSubscribeFromTheMiddleFollowsUntilTheShutdown(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	acctd "github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/importer"
+	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
@@ -53,6 +54,9 @@ func (o *observed) Head() (uint64, spec.Instant) {
 	defer o.mu.Unlock()
 	return o.pos.Seq, o.pos.At
 }
+
+// enforce is nothing: the jobs are another's.
+func (o *observed) enforce(*kpi.Rates) func(context.Context, []kpi.Spent) { return nil }
 
 func (o *observed) identity() ([16]byte, string) {
 	return tally.ImportedLedger(o.cfg.Cluster), o.cfg.Cluster

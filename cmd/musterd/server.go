@@ -68,7 +68,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.closeLedger()) }()
 	if s.has("accounting") {
-		if s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told}); err != nil {
+		if s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told, s.log}); err != nil {
 			return err
 		}
 		defer s.acct.close()

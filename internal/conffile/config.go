@@ -225,8 +225,13 @@ type Cost struct {
 	// Power usage effectiveness: what the site draws by what its computers draw.
 	PUE string `yaml:"pue" example:"\"1.4\""`
 	// Budgets: the account (with all below it), its first day, the day after its
-	// last, the amount, and the percentages at which a warning is due.
-	Budgets []string `yaml:"budgets" example:"[\"ml 2026-01-01 2027-01-01 120000 warn=80,95\"]"`
+	// last, the amount, and the percentages at which a warning is due. With
+	// enforce jobs wait that what is left would not pay for: the account gets a
+	// limit as by GrpTRESMins, which what is left and the prices make anew as
+	// money is spent. slurm.conf has to enforce limits (AccountingStorageEnforce;
+	// with safe a job starts only if the money lasts until its time limit). Jobs
+	// that run are not ended.
+	Budgets []string `yaml:"budgets" example:"[\"ml 2026-01-01 2027-01-01 120000 warn=80,95 enforce\"]"`
 }
 
 // Rates are the prices, intensities and budgets that Cost says.

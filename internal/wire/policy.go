@@ -53,7 +53,7 @@ func Association(a *spec.Association) *apiv1.Association {
 	return &apiv1.Association{Id: a.ID, Account: a.Account, User: a.User, Partition: a.Partition, Parent: a.Parent, Shares: a.Shares,
 		SharesParent: a.SharesParent, Priority: a.Priority, DefaultQos: a.DefaultQOS, Qos: a.QOS, MaxWall: int64(a.MaxWall),
 		MaxTresPerJob: Limits(a.MaxTRESPerJob), MaxTresPerNode: Limits(a.MaxTRESPerNode), MaxTresMins: Limits(a.MaxTRESMins),
-		MaxJobs: optional(a.MaxJobs), MaxSubmitJobs: optional(a.MaxSubmitJobs), GrpTres: Limits(a.GrpTRES), GrpTresMins: Limits(a.GrpTRESMins),
+		MaxJobs: optional(a.MaxJobs), MaxSubmitJobs: optional(a.MaxSubmitJobs), GrpTres: Limits(a.GrpTRES), GrpTresMins: Limits(a.GroupMinutes()),
 		GrpTresRunMins: Limits(a.GrpTRESRunMins), GrpWall: int64(a.GrpWall), GrpJobs: optional(a.GrpJobs), GrpSubmitJobs: optional(a.GrpSubmitJobs), Comment: a.Comment,
 		GrpJobsAccrue: optional(a.GrpJobsAccrue), MaxJobsAccrue: optional(a.MaxJobsAccrue), MinPrio: optional(a.MinPrio), GuaranteedTres: Limits(a.Guaranteed)}
 }

@@ -46,6 +46,15 @@ func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChan
 	return &apiv1.PolicyChangeReply{Changed: names}, nil
 }
 
+// SetBudgets makes accounts keep to their budgets, of which these are all.
+func (c *Controller) SetBudgets(ctx context.Context, all []policy.Budget) error {
+	events := policy.Budgets(c.View().State, all)
+	if len(events) == 0 {
+		return nil
+	}
+	return c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: event.Actor{Kind: event.ActorSystem}}).err
+}
+
 func pairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
 	out := make([]spec.KeyValue, len(list))
 	for i, e := range list {

@@ -27,7 +27,7 @@ func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*a
 		a := sh.Assoc
 		row := &apiv1.Share{Assoc: a.ID, Parent: a.Parent, Depth: uint32(sh.Depth), Account: a.Account, User: a.User, Partition: a.Partition,
 			RawShares: sh.Shares, SharesParent: a.SharesParent, RawUsage: int64(min(sh.Raw.Hi, 1<<62)), NormUsage: fraction(sh.Used),
-			EffectiveUsage: fraction(sh.Effect), Factor: fraction(sh.Factor), GrpTresMins: wire.Limits(a.GrpTRESMins)}
+			EffectiveUsage: fraction(sh.Effect), Factor: fraction(sh.Factor), GrpTresMins: wire.Limits(a.GroupMinutes())}
 		if sh.Siblings > 0 && sh.Up >= 0 {
 			row.NormShares = float64(sh.Shares) / float64(sh.Siblings)
 		}

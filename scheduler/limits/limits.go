@@ -33,6 +33,7 @@ const (
 	nodeTRES     // of the job on one node
 	leastTRES    // the job must ask for at least that
 	groupMins    // TRES minutes used, fading
+	budgetMins   // the same, of an account's budget: it ends nobody's job
 	groupRunMins // TRES minutes that running jobs may still use
 	userRunMins  //
 	accountRunMins
@@ -48,7 +49,7 @@ func atSubmit() []what {
 func beforeNodes() []what { return []what{groupRunning, groupWall, accountRunning, running, wall} }
 
 func withNodes() []what {
-	return []what{groupMins, groupTRES, groupRunMins, jobMins, jobTRES, nodeTRES, leastTRES, accountTRES, userTRES, accountRunMins, userRunMins}
+	return []what{groupMins, budgetMins, groupTRES, groupRunMins, jobMins, jobTRES, nodeTRES, leastTRES, accountTRES, userTRES, accountRunMins, userRunMins}
 }
 
 // rule is one limit that binds a job.
@@ -231,6 +232,9 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 		}
 		tres(groupTRES, level, a.GrpTRES, all, spec.ScopeAssocGrp)
 		tres(groupMins, level, a.GrpTRESMins, all, spec.ScopeAssocGrpMinutes)
+		for _, l := range a.Budget { // no other limit hides it
+			b.rules = append(b.rules, rule{budgetMins, level, l.Name, l.N, all, spec.LimitReason(spec.ScopeAssocGrpMinutes, l.Name), "budget/" + a.Account})
+		}
 		tres(groupRunMins, level, a.GrpTRESRunMins, all, spec.ScopeAssocGrpRunMinutes)
 		tres(jobTRES, base, a.MaxTRESPerJob, 0, spec.ScopeAssocMaxPerJob)
 		tres(nodeTRES, base, a.MaxTRESPerNode, 0, spec.ScopeAssocMaxPerNode)
@@ -482,7 +486,7 @@ func (b *Bound) Before(least spec.TRES, limit spec.Span) *spec.Reason {
 // check checks a limit for more of a TRES.
 func (b *Bound) check(r *rule, n int64, limit spec.Span) *spec.Reason {
 	switch r.what {
-	case groupMins:
+	case groupMins, budgetMins:
 		return b.past(r, n, limit)
 	case groupRunMins, userRunMins, accountRunMins:
 		return b.ahead(r, n, limit)

@@ -1,0 +1,57 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Budget is how much of each TRES what is left of an account's money still pays
+// for, if it were spent on that alone, in TRES minutes.
+type Budget struct {
+	Account string
+	Left    spec.Limits
+}
+
+// budgetSteps: a limit is written again when it is wrong by one of that many
+// parts of what is left, so that the ledger has few of them.
+const budgetSteps = 50
+
+// Budgets plans the limits that make accounts keep to their budgets, of which
+// these are all. Such a limit is what the account has used, as its limits
+// count it, and what is left; nothing where nothing is left.
+func Budgets(st *state.State, all []Budget) []event.Event {
+	var out []event.Event
+	for i := range st.Policy.Assocs {
+		a := &st.Policy.Assocs[i]
+		if a.User != "" {
+			continue
+		}
+		var want spec.Limits
+		if n := slices.IndexFunc(all, func(b Budget) bool { return b.Account == a.Account }); n >= 0 {
+			used := st.SpentOf(state.UsageAssoc, 0, a.ID)
+			for _, l := range all[n].Left {
+				if have, ok := a.Budget.Get(l.Name); l.N <= 0 {
+					l.N = 0
+				} else {
+					left := l.N
+					l.N += int64(min(used.Of(l.Name).Hi/60, 1<<53))
+					if off := have - l.N; ok && have > 0 && max(off, -off) <= left/budgetSteps {
+						l.N = have
+					}
+				}
+				want = append(want, l)
+			}
+			slices.SortFunc(want, func(x, y spec.TRESCount) int { return strings.Compare(x.Name, y.Name) })
+		}
+		if !slices.Equal(want, a.Budget) {
+			changed := *a
+			changed.Budget = want
+			out = append(out, &event.AssociationPut{Association: changed})
+		}
+	}
+	return out
+}
