@@ -38,11 +38,15 @@ func TestQueriesRun(t *testing.T) {
 		}
 		t.Log(name, n)
 	}
-	run("runs", a.Runs(sc, all))
-	run("steps", a.Steps(sc, keys, true, true))
+	over, live := a.Runs(sc, all)
+	run("runs that are over", over)
+	run("runs that are not", live)
+	run("steps", a.Steps(sc, keys, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true}))
 	run("submission", query.Submission(sc, 3))
 	run("live steps", a.LiveSteps(sc, keys))
-	run("all", (&query.Acct{End: sc.Now}).Runs(sc, all))
+	over, live = (&query.Acct{End: sc.Now, Users: []string{"7", "alice"}}).Runs(sc, all)
+	run("all that are over", over)
+	run("all that are not", live)
 	for _, tres := range []string{"cpu", "mem", "node", "gres/gpu", "gres/gpu:h100"} {
 		r := query.Report{Start: log[0].At, End: sc.Now, TRES: tres}
 		q, err := r.Used(sc, query.KeyAccount, query.KeyUser)

@@ -30,7 +30,7 @@ type Options struct {
 	// Database overrides that of the DSN; empty = muster.
 	Database string
 	Layout   Layout
-	// Connections at most; 0 = 12.
+	// Connections at most; 0 = 30.
 	Connections int
 	// Lease is how long a writer must be silent before another takes over;
 	// 0 = 15 s.
@@ -98,7 +98,7 @@ func Open(o Options) (*Store, error) {
 	s.rawHTTP = rawTransport(o.Socket, co.TLS)
 	co.MaxOpenConns = o.Connections
 	if co.MaxOpenConns == 0 {
-		co.MaxOpenConns = 12
+		co.MaxOpenConns = 30
 	}
 	co.MaxIdleConns = co.MaxOpenConns
 	conn, err := ch.Open(co)

@@ -23,8 +23,8 @@ const pauseTimes = 3
 const pauseMost = spec.Second
 
 // count folds the ledger and cuts it into batches: when a batch is full, or
-// when its first event has waited for the interval, the writer is free and the
-// store not far behind. A batch that a crash interrupted is cut as it was.
+// when its first event has waited for the interval, the writer is free and what
+// the ledger has already would not make it much larger. A batch that a crash interrupted is cut as it was.
 func (s *session) count(ctx context.Context) error {
 	var due <-chan struct{} // fires when the batch may go
 	stop := func() {}
@@ -65,7 +65,7 @@ func (s *session) count(ctx context.Context) error {
 			}
 			full, ripe = s.tally.Seq() == s.redo, false
 		}
-		if s.tally.Rows() == 0 || !(full || ripe && free && s.fill() == s.d.cfg.BatchRows) {
+		if s.tally.Rows() == 0 || !(full || ripe && free && s.near()) {
 			continue
 		}
 		stop()
@@ -88,13 +88,21 @@ const catchUpRows = 400_000
 // fill is how many rows the batch being made is worth waiting for: half of
 // what the ledger still has, within bounds.
 func (s *session) fill() int {
-	head, _ := s.d.cfg.Source.Head()
-	behind := 0
-	if head > s.tally.Seq() {
-		behind = int(min(head-s.tally.Seq(), math.MaxInt32))
-	}
 	usual := s.d.cfg.BatchRows
-	return min(max(usual, behind/2), max(usual, min(catchUpTimes*usual, catchUpRows)))
+	return min(max(usual, s.behind(s.tally.Seq())/2), max(usual, min(catchUpTimes*usual, catchUpRows)))
+}
+
+// near tells that waiting for what the ledger has already would not make the
+// batch twice as large: it goes when its time has come.
+func (s *session) near() bool { return s.behind(s.tally.Seq()) <= s.tally.Largest() }
+
+// behind is how many events the ledger has behind one.
+func (s *session) behind(seq uint64) int {
+	head, _ := s.d.cfg.Source.Head()
+	if head <= seq {
+		return 0
+	}
+	return int(min(head-seq, math.MaxInt32))
 }
 
 // finish hands over what is left when the service stops, with a snapshot, so
@@ -164,9 +172,7 @@ func (s *session) write(ctx context.Context) error {
 			if err := s.persist(ctx, w); err != nil {
 				return err
 			}
-			if s.relaxed(w) {
-				more = s.rollUp(ctx)
-			}
+			more = !s.relaxed(w) || s.rollUp(ctx)
 			s.rest(ctx, w)
 			select {
 			case s.stored <- w.batch:
@@ -204,6 +210,9 @@ func (s *session) relaxed(w *work) bool { return w.batch.Largest() < s.d.cfg.Bat
 // rollUp adds up days that are over, and tells whether there are more. Reports
 // are right without it, only slower, so that an error is no reason to stop.
 func (s *session) rollUp(ctx context.Context) bool {
+	if s.behind(s.writer.Position().Seq) > s.d.cfg.BatchRows {
+		return true // the rows first
+	}
 	before := s.writer.Position().Rolled
 	more, err := s.writer.RollUp(ctx)
 	switch {

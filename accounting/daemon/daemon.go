@@ -34,6 +34,7 @@ type Daemon struct {
 	sessionMu sync.Mutex // held while a session runs, or the store is replaced
 
 	hurry   chan struct{} // somebody waits for what is not stored yet
+	asking  chan struct{} // a place for each question about runs that is being answered
 	samples samples
 	figures figures
 	kpis    atomic.Pointer[[]kpi.Value]
@@ -49,7 +50,7 @@ type figures struct {
 
 // New makes a service; Run starts it.
 func New(cfg Config) *Daemon {
-	return &Daemon{cfg: cfg.complete(), changed: make(chan struct{}), hurry: make(chan struct{}, 1), samples: samples{full: make(chan struct{}, 1)}}
+	return &Daemon{cfg: cfg.complete(), changed: make(chan struct{}), hurry: make(chan struct{}, 1), asking: make(chan struct{}, askingAtOnce), samples: samples{full: make(chan struct{}, 1)}}
 }
 
 // Run serves until the context ends.

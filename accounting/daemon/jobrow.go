@@ -187,43 +187,48 @@ func (s *runScan) next() acctRun {
 		}
 	}
 	s.use.fill(r)
-	return acctRun{row: r, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, batch: s.batch, parts: s.hetSize}
+	return acctRun{row: r, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, array: s.arrayUID, batch: s.batch, parts: s.hetSize}
 }
 
 // stepScan reads rows of Acct.Steps.
 type stepScan struct {
-	dest           []any
-	amounts, usage bool
+	dest  []any
+	parts query.StepParts
 
-	uid                     uint64
-	restarts, attempt, id   uint32
-	step                    int32
-	name, user, acct, state string
-	exit, signal            int32
-	tasks                   uint32
-	nodes                   string
-	start, end              int64
-	alloc                   vector
-	use                     usage
+	uid          uint64
+	restarts     uint32
+	step         int32
+	name, state  string
+	exit, signal int32
+	tasks        uint32
+	nodes        string
+	start, end   int64
+	alloc        vector
+	use          usage
 }
 
-func newStepScan(amounts, usage bool) *stepScan {
-	s := &stepScan{amounts: amounts, usage: usage}
-	s.dest = []any{&s.uid, &s.restarts, &s.attempt, &s.id, &s.step, &s.name, &s.user, &s.acct, &s.state, &s.exit, &s.signal, &s.tasks, &s.nodes,
-		&s.start, &s.end, &s.alloc.cpus, &s.alloc.nodes}
-	if amounts {
+func newStepScan(parts query.StepParts) *stepScan {
+	s := &stepScan{parts: parts}
+	s.dest = []any{&s.uid, &s.restarts, &s.step, &s.name, &s.state, &s.exit, &s.signal, &s.start, &s.end, &s.alloc.cpus, &s.alloc.nodes}
+	if parts.Amounts {
 		s.dest = append(s.dest, &s.alloc.mem, &s.alloc.gpus, &s.alloc.billing, &s.alloc.other)
 	}
-	if usage {
+	if parts.Usage {
 		s.dest = append(s.dest, s.use.dest()...)
+	}
+	if parts.Nodes {
+		s.dest = append(s.dest, &s.nodes)
+	}
+	if parts.Tasks {
+		s.dest = append(s.dest, &s.tasks)
 	}
 	return s
 }
 
-// row makes the row of the API.
+// row makes the row of the API, without what it has of its run.
 func (s *stepScan) row() *apiv1.AcctRow {
-	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, Attempt: s.attempt, JobId: s.id, ArrayTask: spec.NoTask, TasksCount: 1,
-		Step: spec.StepID(s.step).String(), Name: s.name, User: s.user, Account: s.acct, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
+	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, ArrayTask: spec.NoTask, TasksCount: 1,
+		Step: spec.StepID(s.step).String(), Name: s.name, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
 		Tasks: s.tasks, NodeList: s.nodes, Start: s.start * micro, End: s.end * micro, Submit: s.start * micro, AllocTres: s.alloc.tres()}
 	s.use.fill(r)
 	return r
@@ -234,7 +239,7 @@ func liveStep(scan func(...any) error) (*apiv1.AcctRow, error) {
 	r := &apiv1.AcctRow{ArrayTask: spec.NoTask, TasksCount: 1, State: spec.Running.String()}
 	var id int32
 	var start int64
-	if err := scan(&r.Uid, &r.Restarts, &r.Attempt, &r.JobId, &id, &r.Name, &start, &r.Tasks, &r.NodeList); err != nil {
+	if err := scan(&r.Uid, &r.Restarts, &id, &r.Name, &start, &r.Tasks, &r.NodeList); err != nil {
 		return nil, err
 	}
 	r.Step, r.Start, r.Submit = spec.StepID(id).String(), start*micro, start*micro

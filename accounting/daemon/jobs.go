@@ -48,10 +48,9 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 		return err
 	}
 	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields())}
-	take := func(run acctRun, _ *runScan) error { return a.run(run) }
-	err = s.eachRun(ctx, scope, ask, a.want, take)
+	err = s.eachRun(ctx, scope, ask, a.want, a.run)
 	if more := a.siblings(q.GetHetWhole()); err == nil && more != nil {
-		if err = s.eachRun(ctx, scope, more, a.want, take); err == nil {
+		if err = s.eachRun(ctx, scope, more, a.want, a.run); err == nil {
 			a.inOrder()
 		}
 	}
@@ -59,17 +58,6 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 		err = a.flush(true)
 	}
 	return s.D.away(err)
-}
-
-// eachRun asks for runs, one after the other.
-func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun, *runScan) error) error {
-	sc := newRunScan(want)
-	return s.D.cfg.Store.Query(ctx, ask.Runs(scope, want), func(scan func(...any) error) error {
-		if err := scan(sc.dest...); err != nil {
-			return err
-		}
-		return each(sc.next(), sc)
-	})
 }
 
 // wanted tells which parts of a run the fields of the answer need.
@@ -143,6 +131,7 @@ type answer struct {
 type acctRun struct {
 	row   *apiv1.AcctRow
 	key   query.RunKey
+	array uint64 // uid of its array
 	batch bool
 	parts uint32 // of its heterogeneous job
 }
@@ -196,8 +185,9 @@ func (a *answer) findSteps() error {
 			open = append(open, keys[i])
 		}
 	}
-	sc := newStepScan(a.want(query.RunPart{Field: "alloc_tres"}), a.want(query.RunPart{Field: "usage"}))
-	err := a.s.D.cfg.Store.Query(a.ctx, a.ask.Steps(a.scope, keys, sc.amounts, sc.usage), func(scan func(...any) error) error {
+	has := func(field string) bool { return a.want(query.RunPart{Field: field}) }
+	sc := newStepScan(query.StepParts{Amounts: has("alloc_tres"), Usage: has("usage"), Nodes: has("node_list"), Tasks: has("tasks")})
+	err := a.s.D.cfg.Store.Query(a.ctx, a.ask.Steps(a.scope, keys, sc.parts), func(scan func(...any) error) error {
 		if err := scan(sc.dest...); err != nil {
 			return err
 		}
@@ -320,6 +310,7 @@ func firstHost(nodes string) string {
 // belong gives a step what it has of its run.
 func (a *answer) belong(r, st *apiv1.AcctRow, until int64) {
 	st.ArrayJobId, st.ArrayTask, st.ArrayTasks = r.GetArrayJobId(), r.GetArrayTask(), r.GetArrayTasks()
+	st.JobId, st.Attempt = r.GetJobId(), r.GetAttempt()
 	st.User, st.UserId, st.Account, st.AssocId = r.GetUser(), r.GetUserId(), r.GetAccount(), r.GetAssocId()
 	st.HetJobId, st.HetOffset = r.GetHetJobId(), r.GetHetOffset()
 	st.TimeLimit = wire.Unlimited

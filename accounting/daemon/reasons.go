@@ -30,7 +30,7 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	// Every run, also an array's record that stands no longer for the task that
 	// was named.
 	a := &answer{scope: scope, ask: ask}
-	if err := s.eachRun(ctx, scope, ask, wanted(nil), func(run acctRun, _ *runScan) error { a.runs = append(a.runs, run); return nil }); err != nil {
+	if err := s.eachRun(ctx, scope, ask, wanted(nil), func(run acctRun) error { a.runs = append(a.runs, run); return nil }); err != nil {
 		return nil, s.D.away(err)
 	}
 	out := &apiv1.ReasonsReply{Seq: scope.Seq, Behind: behind, Cluster: scope.Cluster, Now: int64(scope.Now)}

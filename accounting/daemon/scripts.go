@@ -31,13 +31,13 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 	want := wanted([]string{"name", "user", "user_id", "array_uid"})
 	a := &answer{ask: ask}
 	origin := map[uint64]uint64{}
-	err = s.eachRun(ctx, scope, ask, want, func(run acctRun, sc *runScan) error {
+	err = s.eachRun(ctx, scope, ask, want, func(run acctRun) error {
 		if len(a.runs) >= scriptsAtOnce {
 			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("more than %d jobs: ask for fewer at once", scriptsAtOnce))
 		}
 		origin[run.key.UID] = run.key.UID
-		if sc.arrayUID != 0 {
-			origin[run.key.UID] = sc.arrayUID
+		if run.array != 0 {
+			origin[run.key.UID] = run.array
 		}
 		return a.run(run)
 	})

@@ -27,7 +27,7 @@ type Options struct {
 	TLSKey  string
 	Logins  []Login
 
-	Writers int // statements of full logins at once; 0 means 16
+	Writers int // statements of full logins at once; 0 means 32
 	Readers int // statements of reading logins at once; 0 means 8
 	Memory  int // MiB that the engine may use; 0 means 90 % of the machine's
 
@@ -207,7 +207,7 @@ func ParseArgs(args []string, usage io.Writer) (Options, error) {
 	f.StringVar(&o.TLSKey, "tls-key", "", "PEM `file` with its key")
 	f.Func("reader", "`name=password-file` of a login that may only read (repeatable)", o.addLogin(true))
 	f.Func("writer", "`name=password-file` of a login that may do everything (repeatable)", o.addLogin(false))
-	f.IntVar(&o.Writers, "writers", 0, "statements of full logins at once (default 16)")
+	f.IntVar(&o.Writers, "writers", 0, "statements of full logins at once (default 32)")
 	f.IntVar(&o.Readers, "readers", 0, "statements of reading logins at once (default 8)")
 	f.IntVar(&o.Memory, "memory", 0, "`MiB` the engine may use (default: 90 % of the machine's)")
 	f.Func("setting", "ClickHouse setting `name=value` of every session (repeatable)", addPair(&o.Settings))

@@ -127,11 +127,13 @@ func RunParts() []RunPart {
 	}
 }
 
-// Runs asks for the runs that match, with the parts that are wanted, in the
-// order in which sacct shows them. A job's runs stand next to each other, the
-// last one last: who wants only that one drops the others.
-func (a *Acct) Runs(s Scope, want func(RunPart) bool) Query {
-	b := begin(s)
+// Runs asks for the runs that match, with the parts that are wanted: those that
+// are over, and those that are not, or are but not at the scope's position. Both
+// come in the order in which sacct shows them, to be merged by it. A job's runs
+// then stand next to each other, the last one last: who wants only that one
+// drops the others. Two questions that are asked at once are answered earlier
+// than one over both, and cost less.
+func (a *Acct) Runs(s Scope, want func(RunPart) bool) (over, live Query) {
 	var columns []string
 	for _, p := range RunParts() {
 		if want(p) {
@@ -143,8 +145,12 @@ func (a *Acct) Runs(s Scope, want func(RunPart) bool) Query {
 			}
 		}
 	}
-	return b.query("SELECT * FROM " + b.runs(strings.Join(columns, ", "), a.where(b)) +
-		"\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts")
+	list := strings.Join(columns, ", ")
+	const order = "\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"
+	b := begin(s)
+	over = b.query("SELECT " + list + "\nFROM " + b.table("jobs") + "\nWHERE " + stored + " AND " + a.where(b, true) + order)
+	b = begin(s)
+	return over, b.query("SELECT " + list + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + " AND " + a.where(b, false) + order)
 }
 
 // RunKey names a run.
@@ -174,18 +180,25 @@ func uids(b *builder, runs []RunKey) string {
 	return text
 }
 
+// StepParts are what a question about steps can leave out.
+type StepParts struct{ Amounts, Usage, Nodes, Tasks bool }
+
 // Steps asks for the ended steps of runs, and perhaps of others: the reader
-// keeps those that it looks for. Without amounts and usage these columns are
-// empty.
-func (a *Acct) Steps(s Scope, runs []RunKey, amounts, usage bool) Query {
+// keeps those that it looks for. What a step has of its run is not among them.
+func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
 	b := begin(s)
-	columns := "uid, restarts, attempt, job_id, step, name, user, account, state, exit_code, exit_signal, tasks, node_list, " +
-		us("start") + " AS start_us, " + us("end") + " AS end_us, alloc_cpus, alloc_nodes"
-	if amounts {
+	columns := "uid, restarts, step, name, state, exit_code, exit_signal, " + us("start") + " AS start_us, " + us("end") + " AS end_us, alloc_cpus, alloc_nodes"
+	if parts.Amounts {
 		columns += ", alloc_mem_mib, alloc_gpus, alloc_billing, alloc_tres"
 	}
-	if usage {
+	if parts.Usage {
 		columns += ", measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, read_bytes, write_bytes, energy_mj, maj_faults"
+	}
+	if parts.Nodes {
+		columns += ", node_list"
+	}
+	if parts.Tasks {
+		columns += ", tasks"
 	}
 	return b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step")
 }
@@ -193,7 +206,7 @@ func (a *Acct) Steps(s Scope, runs []RunKey, amounts, usage bool) Query {
 // LiveSteps asks for the numbered steps of runs that run now.
 func (a *Acct) LiveSteps(s Scope, runs []RunKey) Query {
 	b := begin(s)
-	return b.query("SELECT uid, restarts, attempt, job_id, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
+	return b.query("SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
 		"\nFROM " + b.table("live") + " FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
 		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step_id")
 }
@@ -207,21 +220,25 @@ func Submission(s Scope, uid uint64) Query {
 		"\nFROM " + b.table("events") + "\nWHERE " + stored + " AND uid = " + p + " AND kind = 'JobSubmitted'")
 }
 
-// where is the condition on a run.
-func (a *Acct) where(b *builder) string {
+// where is the condition on a run; over: it is one of those that are over, all
+// of which have an end.
+func (a *Acct) where(b *builder, over bool) string {
 	var all []string
 	list := func(column, name string, values []string) {
 		if len(values) > 0 {
 			all = append(all, column+" IN "+b.bind(name, "Array(String)", values))
 		}
 	}
-	all = append(all, a.window(b))
+	all = append(all, a.window(b, over))
 	if len(a.Jobs) > 0 {
 		all = append(all, a.jobs(b))
 	}
 	if len(a.Users) > 0 {
-		p := b.bind("users", "Array(String)", a.Users)
-		all = append(all, "(user IN "+p+" OR toString(user_id) IN "+p+")")
+		user := "user IN " + b.bind("users", "Array(String)", a.Users)
+		if ids := numbers(a.Users); len(ids) > 0 {
+			user = "(" + user + " OR user_id IN " + b.bind("user_ids", "Array(UInt32)", ids) + ")"
+		}
+		all = append(all, user)
 	}
 	if len(a.Assocs) > 0 {
 		all = append(all, "assoc IN "+b.bind("assocs", "Array(UInt32)", a.Assocs))
@@ -236,6 +253,17 @@ func (a *Acct) where(b *builder) string {
 		all = append(all, onNodes(b, a.Nodes))
 	}
 	return strings.Join(all, " AND ")
+}
+
+// numbers are those of some words that are numbers of users, as they are
+// written.
+func numbers(words []string) (out []uint64) {
+	for _, w := range words {
+		if n, err := strconv.ParseUint(w, 10, 32); err == nil && strconv.FormatUint(n, 10) == w {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // onNodes keeps the runs that held a node.
@@ -287,10 +315,13 @@ func numbered(list string) string {
 // window keeps what lies in the window. Without states that is every run that
 // had begun to count by its end and was not over at its beginning; with
 // states, a run must have been in one of them within the window.
-func (a *Acct) window(b *builder) string {
+func (a *Acct) window(b *builder, over bool) string {
 	s := "fromUnixTimestamp64Micro(" + b.micros("start_us", a.Start) + ", 'UTC')"
 	e := "fromUnixTimestamp64Micro(" + b.micros("end_us", a.End) + ", 'UTC')"
-	alive := "(end >= " + s + " OR isNull(end))"
+	alive := "end >= " + s
+	if !over {
+		alive = "(" + alive + " OR isNull(end))"
+	}
 	if len(a.States) == 0 {
 		return "(submit <= " + e + " AND " + alive + ")"
 	}

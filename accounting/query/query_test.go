@@ -32,7 +32,8 @@ func TestNothingTyped(t *testing.T) {
 			a.Jobs = append(a.Jobs, query.JobRef{ID: rapid.Uint32().Draw(t, "id"), Task: rapid.Int64Range(-1, 9).Draw(t, "task")})
 		}
 		s := query.Scope{Database: "muster", Seq: 7, Gen: 1, Now: 1e18}
-		queries := []query.Query{a.Runs(s, all), a.Steps(s, keys, true, true), a.LiveSteps(s, keys)}
+		over, live := a.Runs(s, all)
+		queries := []query.Query{over, live, a.Steps(s, keys, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true}), a.LiveSteps(s, keys)}
 		r := query.Report{End: 1e18, Accounts: typed("accounts"), Users: typed("users"), Partitions: typed("partitions"), QOS: typed("qos"), WCKeys: typed("wckeys"), Nodes: typed("nodes"), Jobs: []uint64{3},
 			TRES: "gres/" + rapid.StringMatching(`tYpEd[ -~]{0,8}`).Draw(t, "tres")}
 		for _, make := range []func(query.Scope) (query.Query, error){func(s query.Scope) (query.Query, error) { return r.Used(s, query.KeyAccount, query.KeyWCKey) }, r.Utilization,

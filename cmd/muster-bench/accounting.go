@@ -18,7 +18,6 @@ import (
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	acctd "github.com/musterhpc/muster/accounting/daemon"
-	"github.com/musterhpc/muster/accounting/embedded"
 	counted "github.com/musterhpc/muster/accounting/tally"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
@@ -136,8 +135,11 @@ func mapKeys(m map[string]float64) []string {
 
 func (b *accountingBench) run(ctx context.Context, p *progress) (result, error) {
 	res, err := b.measure(ctx, p)
-	if err != nil || b.beside == 0 {
-		return res, err
+	if err != nil {
+		return nil, err
+	}
+	if b.beside == 0 {
+		return res, nil
 	}
 	small := *b
 	small.jobs, small.months = b.beside, 1
@@ -146,38 +148,22 @@ func (b *accountingBench) run(ctx context.Context, p *progress) (result, error) 
 	} else {
 		small.dir = ""
 	}
-	res.Beside, err = small.measure(ctx, p)
-	return res, err
+	if res.Beside, err = small.measure(ctx, p); err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 // measure makes a store and asks it.
 func (b *accountingBench) measure(ctx context.Context, p *progress) (*accountingResult, error) {
 	res := &accountingResult{Jobs: b.jobs, Months: b.months, Machine: machineNow()}
-	if b.dir == "" {
-		dir, err := os.MkdirTemp("", "mba")
-		if err != nil {
-			return nil, err
-		}
-		b.dir = dir
-	} else if err := os.MkdirAll(b.dir, 0o700); err != nil {
-		return nil, err
-	}
-	if !b.keep {
-		defer os.RemoveAll(b.dir)
-	}
-	engine, err := embedded.Start(ctx, embedded.Options{Data: filepath.Join(b.dir, "d"), Socket: filepath.Join(b.dir, "e"), Log: slog.New(slog.DiscardHandler)})
+	st, err := openBenchStore(ctx, b.dir, b.keep)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = engine.Close() }()
-	store, err := clickhouse.Open(clickhouse.Options{Socket: engine.Socket()})
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close()
-	if err := store.Migrate(ctx); err != nil {
-		return nil, err
-	}
+	defer st.close()
+	store := st.Store
+	b.dir = st.dir
 	f := newFill(b.jobs, b.months)
 	pos, err := store.Position(ctx, f.ledger)
 	switch {
@@ -193,6 +179,9 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 			return nil, err
 		}
 		res.Fill = time.Since(began).Seconds()
+	}
+	if err := f.settle(ctx, store, p); err != nil {
+		return nil, err
 	}
 	if res.Bytes, err = f.bytes(ctx, store); err != nil {
 		return nil, err
@@ -210,7 +199,7 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 			continue
 		}
 		p.say("%s", q.name)
-		res.Questions = append(res.Questions, b.ask(ctx, q, engine.PID()))
+		res.Questions = append(res.Questions, b.ask(ctx, q, st.engine.PID()))
 	}
 	res.Machine.after()
 	return res, ctx.Err()

@@ -75,6 +75,9 @@ func TestCommandLine(t *testing.T) {
 		{"run --socket /nowhere/muster.sock", 1, "", "/nowhere/muster.sock does not answer"},
 		{"submit --socket= --config /nowhere/muster.yaml", 1, "", "where is the controller?"},
 		{"restart --musterd /nowhere/musterd", 2, "", "/nowhere/musterd"},
+		{"accounting --dir /dev/null/x", 1, "", "/dev/null"},
+		{"accounting --dir /dev/null/x --beside 1000", 1, "", "/dev/null"},
+		{"gpu --dir /dev/null/x", 1, "", "/dev/null"},
 	} {
 		var out, errOut strings.Builder
 		code := command(context.Background(), words(c.args), &out, &errOut)

@@ -108,16 +108,30 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 			return fmt.Errorf("%w\n%s", err, sql)
 		}
 	}
-	if err := f.rollUp(ctx, store); err != nil {
+	return f.rollUp(ctx, store)
+}
+
+// settle does what the engine does behind inserts in its own time: it merges
+// the parts of each month to one.
+func (f *fill) settle(ctx context.Context, store *clickhouse.Store, p *progress) error {
+	type place struct{ table, partition string }
+	var all []place
+	err := store.Query(ctx, query.Query{SQL: "SELECT table, partition_id FROM system.parts WHERE active AND database = '" + store.Database() +
+		"' AND table IN ('" + strings.Join(fillTables(), "', '") + "') GROUP BY table, partition_id HAVING count() > 1 ORDER BY table, partition_id"}, func(scan func(...any) error) error {
+		var one place
+		err := scan(&one.table, &one.partition)
+		all = append(all, one)
 		return err
-	}
-	// What the engine does behind inserts in its own time.
-	for _, t := range fillTables() {
-		if err := exec("OPTIMIZE TABLE " + db + "." + t + " FINAL"); err != nil {
+	})
+	for i, one := range all {
+		if err != nil {
 			return err
 		}
+		p.say("merge %d of %d", i+1, len(all))
+		err = store.Query(ctx, query.Query{SQL: "OPTIMIZE TABLE `" + store.Database() + "`." + one.table + " PARTITION ID '" + one.partition + "' FINAL"},
+			func(func(...any) error) error { return nil })
 	}
-	return nil
+	return err
 }
 
 // rollUp adds up the days, as the service does.

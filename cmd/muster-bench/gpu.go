@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	acctd "github.com/musterhpc/muster/accounting/daemon"
-	"github.com/musterhpc/muster/accounting/embedded"
 	"github.com/musterhpc/muster/accounting/query"
 	counted "github.com/musterhpc/muster/accounting/tally"
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -110,31 +106,13 @@ const gpuFigures = counted.SampleFields - 1
 
 func (b *gpuBench) run(ctx context.Context, p *progress) (result, error) {
 	res := &gpuResult{Nodes: b.nodes, GPUs: b.gpus, Machine: machineNow()}
-	if b.dir == "" {
-		dir, err := os.MkdirTemp("", "mbg")
-		if err != nil {
-			return nil, err
-		}
-		b.dir = dir
-	} else if err := os.MkdirAll(b.dir, 0o700); err != nil {
-		return nil, err
-	}
-	if !b.keep {
-		defer os.RemoveAll(b.dir)
-	}
-	engine, err := embedded.Start(ctx, embedded.Options{Data: filepath.Join(b.dir, "d"), Socket: filepath.Join(b.dir, "e"), Log: slog.New(slog.DiscardHandler)})
+	st, err := openBenchStore(ctx, b.dir, b.keep)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = engine.Close() }()
-	store, err := clickhouse.Open(clickhouse.Options{Socket: engine.Socket()})
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close()
-	if err := store.Migrate(ctx); err != nil {
-		return nil, err
-	}
+	defer st.close()
+	store := st.Store
+	b.dir = st.dir
 	began := time.Now()
 	if err := b.fill(ctx, store, p); err != nil {
 		return nil, err

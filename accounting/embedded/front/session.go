@@ -17,7 +17,7 @@ import (
 
 // PoolOptions shape a Pool. Zero fields take the defaults named.
 type PoolOptions struct {
-	Writers  int               // sessions for full logins at once; 16
+	Writers  int               // sessions for full logins at once; 32
 	Readers  int               // sessions for reading logins at once; 8
 	Settings map[string]string // of every session
 	// Reading settings are those of every reading session, beside Settings. A request may lower
@@ -65,7 +65,7 @@ var ErrClosed = errors.New("the ClickHouse engine is shutting down")
 // NewPool opens the engine on path. args are server options of the engine, like "--backups.allowed_path=/x".
 func NewPool(lib *chdb.Library, path string, args []string, o PoolOptions) (*Pool, error) {
 	if o.Writers <= 0 {
-		o.Writers = 16
+		o.Writers = 32
 	}
 	if o.Readers <= 0 {
 		o.Readers = 8

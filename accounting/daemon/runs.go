@@ -1,0 +1,130 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/musterhpc/muster/accounting/query"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+)
+
+// askingAtOnce is how many questions about runs are answered at the same time.
+// Each holds up to three connections to the store, one while it waits for
+// another: there are always enough for all of them to go on, and some are left
+// for whoever stores rows and computes figures.
+const askingAtOnce = 8
+
+// liveChunk is how many runs that are not over are read ahead.
+const liveChunk = 1024
+
+// eachRun asks for runs, those that are over and those that are not at once,
+// and hands them on one after the other, in the order of both.
+func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
+	select {
+	case s.D.asking <- struct{}{}:
+		defer func() { <-s.D.asking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	over, live := ask.Runs(scope, want)
+	ctx, cancel := context.WithCancel(ctx)
+	ahead := readAhead(func(each func(acctRun) error) error { return s.scanRuns(ctx, live, want, each) }, ctx.Done())
+	defer ahead.wait()
+	defer cancel()
+	err := s.scanRuns(ctx, over, want, func(run acctRun) error {
+		for next := ahead.head(); next != nil && before(next.row, run.row); next = ahead.head() {
+			if err := each(*next); err != nil {
+				return err
+			}
+			ahead.pop()
+		}
+		return each(run)
+	})
+	for next := ahead.head(); err == nil && next != nil; next = ahead.head() {
+		err = each(*next)
+		ahead.pop()
+	}
+	if err == nil {
+		err = ahead.err
+	}
+	return err
+}
+
+// scanRuns asks one question about runs.
+func (s Service) scanRuns(ctx context.Context, q query.Query, want func(query.RunPart) bool, each func(acctRun) error) error {
+	sc := newRunScan(want)
+	return s.D.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
+		if err := scan(sc.dest...); err != nil {
+			return err
+		}
+		return each(sc.next())
+	})
+}
+
+// before tells which of two runs comes first, as Acct.Runs orders them.
+func before(x, y *apiv1.AcctRow) bool {
+	number := func(r *apiv1.AcctRow) uint32 { return cmp.Or(r.GetArrayJobId(), r.GetJobId()) }
+	rest := func(r *apiv1.AcctRow) int {
+		if r.GetArrayTask() < 0 {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(number(x), number(y)), cmp.Compare(rest(x), rest(y)), cmp.Compare(x.GetArrayTask(), y.GetArrayTask()),
+		cmp.Compare(x.GetUid(), y.GetUid()), cmp.Compare(x.GetRestarts(), y.GetRestarts())) < 0
+}
+
+// runsAhead are runs that are read by a goroutine of their own, some thousand
+// ahead of who takes them.
+type runsAhead struct {
+	chunks chan []acctRun // closed at the end
+	now    []acctRun
+	err    error // why it ended early; known once chunks is closed
+}
+
+// readAhead starts to read, until stop is closed at the latest.
+func readAhead(read func(each func(acctRun) error) error, stop <-chan struct{}) *runsAhead {
+	a := &runsAhead{chunks: make(chan []acctRun, 1)}
+	go func() {
+		defer close(a.chunks)
+		var chunk []acctRun
+		pass := func() {
+			select {
+			case a.chunks <- chunk:
+			case <-stop:
+			}
+			chunk = nil
+		}
+		a.err = read(func(run acctRun) error {
+			if chunk = append(chunk, run); len(chunk) == liveChunk {
+				pass()
+			}
+			return nil
+		})
+		if len(chunk) > 0 {
+			pass()
+		}
+	}()
+	return a
+}
+
+// head is the next run, for which it waits; nil at the end.
+func (a *runsAhead) head() *acctRun {
+	for len(a.now) == 0 {
+		chunk, more := <-a.chunks
+		if !more {
+			return nil
+		}
+		a.now = chunk
+	}
+	return &a.now[0]
+}
+
+// pop takes the run that head gave.
+func (a *runsAhead) pop() { a.now = a.now[1:] }
+
+// wait ends when the reader has; its stop must be closed, or all be read.
+func (a *runsAhead) wait() {
+	for range a.chunks {
+	}
+}

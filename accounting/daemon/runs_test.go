@@ -1,0 +1,91 @@
+package daemon_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally/tallytest"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// TestRunsOfBothTables: runs that are over and runs that are not come in one
+// order, as one question over both tables would give them; a user's number is
+// as good as the name, and steps have what they have of their runs.
+func TestRunsOfBothTables(t *testing.T) {
+	engine := startEngine(t)
+	over, live, steps := 0, 0, 0
+	for seed := range 3 {
+		h := rapid.Custom(func(t *rapid.T) *tallytest.History { return tallytest.Random(t, 300) }).Example(seed)
+		ledger := newLedger(t)
+		ledger.add(t, h.Log, 25)
+		r := newRigIn(t, engine.Socket(), fmt.Sprintf("runs%d", seed), ledger)
+		r.clock.set(h.Now.Add(spec.Minute))
+		r.start()
+		r.stored(uint64(len(h.Log)))
+		pos, err := r.store.Position(t.Context(), tallytest.LedgerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := func(table, end string) string {
+			return fmt.Sprintf("SELECT job_id, array_job_id, array_task, uid, restarts, user_id, attempt, %s AS over FROM runs%d.%s", end, seed, table)
+		}
+		var want, got []string
+		ids := map[uint64]uint32{}
+		err = r.store.Query(t.Context(), query.Query{SQL: "SELECT uid, restarts, user_id, attempt, over FROM (" + part("jobs", "true") + fmt.Sprintf(" WHERE seq <= %d", pos.Seq) +
+			" UNION ALL " + part("live FINAL", "false") + fmt.Sprintf(" WHERE gen = %d AND (NOT final OR seq > %d)", pos.Gen, pos.Seq) +
+			") ORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"}, func(scan func(...any) error) error {
+			var uid uint64
+			var restarts, id, attempt uint32
+			var isOver bool
+			if err := scan(&uid, &restarts, &id, &attempt, &isOver); err != nil {
+				return err
+			}
+			want, ids[uid] = append(want, fmt.Sprint(uid, restarts, attempt)), id
+			if isOver {
+				over++
+			} else {
+				live++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := r.acct(&apiv1.AcctQuery{AllUsers: true, Duplicates: true, Start: 1})
+		users := map[uint32]int{}
+		var last *apiv1.AcctRow
+		for _, row := range rows {
+			if row.GetStep() == "" {
+				last = row
+				got = append(got, fmt.Sprint(row.GetUid(), row.GetRestarts(), row.GetAttempt()))
+				users[row.GetUserId()]++
+				continue
+			}
+			steps++
+			if row.GetUid() != last.GetUid() || row.GetJobId() != last.GetJobId() || row.GetAttempt() != last.GetAttempt() || row.GetUser() != last.GetUser() ||
+				row.GetAccount() != last.GetAccount() || row.GetUserId() != last.GetUserId() {
+				t.Errorf("seed %d: a step of run %v is %v", seed, last, row)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("seed %d:\ngot  %v\nwant %v", seed, got, want)
+		}
+		for id, n := range users {
+			if of := r.acct(&apiv1.AcctQuery{Users: []string{fmt.Sprint(id), "nobody-known"}, AllocationsOnly: true, Duplicates: true, Start: 1}); len(of) != n {
+				t.Errorf("seed %d: user %d has %d runs, by number %d are found", seed, id, n, len(of))
+			}
+			if of := r.acct(&apiv1.AcctQuery{Users: []string{fmt.Sprintf("0%d", id)}, AllocationsOnly: true, Duplicates: true, Start: 1}); len(of) != 0 {
+				t.Errorf("seed %d: %d runs are of user 0%d", seed, len(of), id)
+			}
+		}
+		r.stop()
+	}
+	if over == 0 || live == 0 || steps == 0 {
+		t.Errorf("%d runs are over, %d are not, %d steps: the histories show nothing", over, live, steps)
+	}
+}
