@@ -180,9 +180,6 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 		}
 		res.Fill = time.Since(began).Seconds()
 	}
-	if err := f.settle(ctx, store, p); err != nil {
-		return nil, err
-	}
 	if res.Bytes, err = f.bytes(ctx, store); err != nil {
 		return nil, err
 	}

@@ -108,7 +108,10 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 			return fmt.Errorf("%w\n%s", err, sql)
 		}
 	}
-	return f.rollUp(ctx, store)
+	if err := f.rollUp(ctx, store); err != nil {
+		return err
+	}
+	return f.settle(ctx, store, p)
 }
 
 // settle does what the engine does behind inserts in its own time: it merges
