@@ -22,6 +22,7 @@ func commands() []entry {
 		{"report", reportCommand},
 		{"import", importCommand},
 		{"gpu", gpuCommand},
+		{"gpu-bind", gpuBindCommand},
 		{"sql", sqlCommand},
 		{"accounting", accountingCommand},
 		{"token", tokenCommand},

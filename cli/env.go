@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Env is everything that a command can see of the world.
@@ -37,7 +38,10 @@ type Env struct {
 	UserName func(uid uint32) string                    // "" when it is not known here
 	// Beside runs a program that lies beside this one: what few commands need
 	// and would make every command start slower is there.
-	Beside   func(ctx context.Context, stdin io.Reader, program string, args ...string) error
+	Beside func(ctx context.Context, stdin io.Reader, program string, args ...string) error
+	// Exec replaces this process; CPUs are those that it may run on.
+	Exec     func(path string, argv, environ []string) error
+	CPUs     func() spec.Bitset
 	FullName func(user string) string // a person's name; "" when it is not known here
 	// Metrics reads the metrics of an agent; nil asks it over the network.
 	Metrics func(ctx context.Context, addr string) (string, error)
@@ -53,6 +57,7 @@ func OS(version string) *Env {
 		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
 		Now: time.Now, Pause: pause, Beside: beside, UserName: userName, FullName: fullName, Rlimits: rlimits, Umask: umask,
+		Exec: syscall.Exec, CPUs: ownCPUs,
 		Terminal: terminal,
 	}
 	e.Dir = workDir()

@@ -115,7 +115,7 @@ func gresOfNode(n *apiv1.NodeAlloc) string {
 		if t != "" {
 			name += ":" + t
 		}
-		parts = append(parts, name+":"+itoa(index[t].Count())+"(IDX:"+ranges(index[t])+")")
+		parts = append(parts, name+":"+itoa(index[t].Count())+"(IDX:"+index[t].Ranges()+")")
 	}
 	for _, g := range n.GetGres() {
 		text := countsText([]*apiv1.Count{g}, "", ":")
@@ -124,24 +124,6 @@ func gresOfNode(n *apiv1.NodeAlloc) string {
 			text += "(IDX:" + itoa(s.GetIndex()) + "," + countText(s.GetN()) + "/" + countText(s.GetOf()) + ")"
 		}
 		parts = append(parts, text)
-	}
-	return strings.Join(parts, ",")
-}
-
-// ranges writes a set of numbers: 0-3,7.
-func ranges(b spec.Bitset) string {
-	var parts []string
-	for i := b.Next(0); i >= 0; {
-		end := i
-		for b.Has(end + 1) {
-			end++
-		}
-		text := itoa(i)
-		if end > i {
-			text += "-" + itoa(end)
-		}
-		parts = append(parts, text)
-		i = b.Next(end + 1)
 	}
 	return strings.Join(parts, ",")
 }
@@ -230,7 +212,7 @@ func (c *call) jobTree(j *apiv1.JobInfo) tree.Object {
 		{Key: "stdin_expanded", Value: j.GetStdin()}, {Key: "stdout_expanded", Value: j.GetStdout()}, {Key: "stderr_expanded", Value: j.GetStderr()},
 		{Key: "submit_time", Value: moment(j.GetSubmit())}, {Key: "submit_line", Value: s.GetSubmitLine()}, {Key: "suspend_time", Value: moment(0)}, {Key: "system_comment", Value: ""},
 		{Key: "time_limit", Value: minutes(j.GetTimeLimit())}, {Key: "time_minimum", Value: minutes(s.GetTimeMin())}, {Key: "threads_per_core", Value: some(s.GetThreadsPerCore())},
-		{Key: "tres_bind", Value: ""}, {Key: "tres_freq", Value: ""}, {Key: "tres_per_job", Value: countsText(s.GetPerJob(), "gres/", ":")},
+		{Key: "tres_bind", Value: tresBind(s)}, {Key: "tres_freq", Value: tresFreq(s)}, {Key: "tres_per_job", Value: countsText(s.GetPerJob(), "gres/", ":")},
 		{Key: "tres_per_node", Value: strings.ReplaceAll(perNodeText, "gres:", "gres/")}, {Key: "tres_per_socket", Value: countsText(s.GetPerSocket(), "gres/", ":")},
 		{Key: "tres_per_task", Value: countsText(s.GetPerTask(), "gres/", ":")}, {Key: "tres_req_str", Value: tresText(j.GetReqTres())}, {Key: "tres_alloc_str", Value: tresText(j.GetAllocTres())},
 		{Key: "user_id", Value: j.GetUserId()}, {Key: "user_name", Value: j.GetUser()}, {Key: "maximum_switch_wait_time", Value: s.GetSwitchWait() / second}, {Key: "wckey", Value: s.GetWckey()},

@@ -509,6 +509,22 @@ func (e *Env) openScript(arg string) (path string, data []byte, err error) {
 	return "", nil, errNotFound
 }
 
+func applyGPUBind(r *jobRequest, v opt.Value) error {
+	if _, err := spec.ParseGPUBind(v.Text); err != nil {
+		return fail(255, r.name+": error: --gpu-bind: "+err.Error())
+	}
+	r.spec.GpuBind = v.Text
+	return nil
+}
+
+func applyGPUFreq(r *jobRequest, v opt.Value) error {
+	if _, err := spec.ParseGPUFreq(v.Text); err != nil {
+		return fail(255, r.name+": error: --gpu-freq: "+err.Error())
+	}
+	r.spec.GpuFreq = v.Text
+	return nil
+}
+
 // applyHint reads --hint: one thread of each core, or all of them.
 func applyHint(r *jobRequest, v opt.Value) error {
 	switch v.Text {

@@ -186,7 +186,7 @@ func allocationLines(rec *record, j *apiv1.JobInfo) {
 		rec.line("JOB_GRES=" + strings.Join(parts, ","))
 	}
 	for _, n := range j.GetAllocation() {
-		rec.line("  Nodes="+n.GetName(), "CPU_IDs="+ranges(spec.Bitset(n.GetCpus())), "Mem="+itoa(n.GetMem()), "GRES="+gresOfNode(n))
+		rec.line("  Nodes="+n.GetName(), "CPU_IDs="+spec.Bitset(n.GetCpus()).Ranges(), "Mem="+itoa(n.GetMem()), "GRES="+gresOfNode(n))
 	}
 }
 
@@ -234,6 +234,12 @@ func (v *jobView) requestLines(rec *record, r jobRow) {
 	if s.GetMemPerGpu() > 0 {
 		rec.line("MemPerTres=gres:gpu:" + itoa(s.GetMemPerGpu()))
 	}
+	if text := tresBind(s); text != "" {
+		rec.line("TresBind=" + text)
+	}
+	if text := tresFreq(s); text != "" {
+		rec.line("TresFreq=" + text)
+	}
 	for _, t := range [...]struct {
 		key  string
 		list []*apiv1.Count
@@ -247,6 +253,18 @@ func (v *jobView) requestLines(rec *record, r jobRow) {
 		mail = "MailUser=" + or(s.GetMailUser(), j.GetUser()) + " MailType=" + strings.Join(s.GetMailTypes(), ",")
 	}
 	rec.line(mail)
+}
+
+// tresBind and tresFreq are --gpu-bind and --gpu-freq as Slurm shows them.
+func tresBind(s *apiv1.JobSpec) string { return tresOf("gres/gpu:", s.GetGpuBind()) }
+
+func tresFreq(s *apiv1.JobSpec) string { return tresOf("gpu:", s.GetGpuFreq()) }
+
+func tresOf(name, text string) string {
+	if text == "" {
+		return ""
+	}
+	return name + text
 }
 
 // stderrOf is where the standard error goes, which is to the output if nothing

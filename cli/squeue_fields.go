@@ -207,8 +207,8 @@ func jobFields() []jobField {
 			}
 			return or(tresText(j.GetReqTres()), na)
 		}),
-		none("tres-bind", "TRES_BIND", na),
-		none("tres-freq", "TRES_FREQ", na),
+		f("", "tres-bind", "TRES_BIND", func(j *apiv1.JobInfo) string { return or(tresBind(j.GetSpec()), na) }),
+		f("", "tres-freq", "TRES_FREQ", func(j *apiv1.JobInfo) string { return or(tresFreq(j.GetSpec()), na) }),
 		f("", "tres-per-job", "TRES_PER_JOB", func(j *apiv1.JobInfo) string { return or(countsText(j.GetSpec().GetPerJob(), "gres:", ":"), na) }),
 		f("b", "tres-per-node", "TRES_PER_NODE", perNode),
 		f("", "tres-per-socket", "TRES_PER_SOCKET", func(j *apiv1.JobInfo) string { return or(countsText(j.GetSpec().GetPerSocket(), "gres:", ":"), na) }),

@@ -313,6 +313,18 @@ func (w *world) world(args []string, out, errOut io.Writer) *Env {
 			return []*apiv1.Count{{Name: "CORE", N: 0}, {Name: "NOFILE", N: 1024}, {Name: "STACK", N: -1}}
 		},
 		Umask: func() uint32 { return 0o22 },
+		CPUs:  func() spec.Bitset { return spec.Bitset{0b11} },
+		Exec: func(path string, argv, environ []string) error {
+			var gpus []string
+			for _, v := range environ {
+				if strings.Contains(v, "GPUS=") || strings.Contains(v, "DEVICES=") || strings.Contains(v, "ORDINAL=") || strings.HasPrefix(v, "ZE_") {
+					gpus = append(gpus, v)
+				}
+			}
+			slices.Sort(gpus)
+			_, err := fmt.Fprintln(out, path, argv, gpus)
+			return err
+		},
 	}
 	e.Environ = []string{"MUSTER_SOCKET=" + w.socket}
 	for k, v := range w.env {

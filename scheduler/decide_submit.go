@@ -311,6 +311,9 @@ func checkShares(js *spec.JobSpec) error {
 			name = c.Name
 		}
 	}
+	if name != "" && js.GPUFreq != "" {
+		return spec.Refuse(spec.CodeInvalidGRES, "a part of a GPU ("+name+") has no clocks of its own: --gpu-freq is for whole GPUs")
+	}
 	d := place.Demand{PerNode: js.Size.PerNode, PerTask: js.Size.PerTask, PerJob: js.Size.PerJob}
 	if name != "" && (d.WantsGPU() || js.Size.CPUsPerGPU > 0 || js.Size.MemPerGPU > 0 || js.Size.TasksPerGPU > 0) {
 		return spec.Refuse(spec.CodeInvalidGRES, "a job has whole GPUs or a part of one ("+name+"), not both")

@@ -1,6 +1,10 @@
 package spec
 
-import "math/bits"
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+)
 
 // Bitset is a set of small integers (CPUs, GPU indices, node ids), 64 a word.
 // Trailing zero words may be absent. Methods that change return the set.
@@ -134,6 +138,48 @@ func (b Bitset) Members() []int {
 		out = append(out, i)
 	}
 	return out
+}
+
+// Ranges writes the set as 0-3,8.
+func (b Bitset) Ranges() string {
+	var out []byte
+	for i := b.Next(0); i >= 0; {
+		j := i
+		for b.Has(j + 1) {
+			j++
+		}
+		if len(out) > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(i), 10)
+		if j > i {
+			out = strconv.AppendInt(append(out, '-'), int64(j), 10)
+		}
+		i = b.Next(j + 1)
+	}
+	return string(out)
+}
+
+// ParseRanges reads what Ranges writes, for members below most.
+func ParseRanges(text string, most int) (b Bitset, ok bool) {
+	if text == "" {
+		return nil, true
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, wide := strings.Cut(part, "-")
+		first, err := strconv.Atoi(from)
+		last := first
+		if err == nil && wide {
+			last, err = strconv.Atoi(to)
+		}
+		if err != nil || first < 0 || last < first || last >= most {
+			return nil, false
+		}
+		for i := first; i <= last; i++ {
+			b = b.Set(i)
+		}
+	}
+	return b, true
 }
 
 // FullBitset is the set {0 … n-1}.

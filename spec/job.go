@@ -36,6 +36,10 @@ type JobSpec struct {
 	MCSLabel string `cbor:"60,keyasint,omitempty"`
 	// AnyLicense: one of Licenses is enough, the first that is free.
 	AnyLicense bool `cbor:"61,keyasint,omitempty"`
+	// GPUBind and GPUFreq are --gpu-bind and --gpu-freq as they were written; see
+	// ParseGPUBind and ParseGPUFreq.
+	GPUBind string `cbor:"70,keyasint,omitempty"`
+	GPUFreq string `cbor:"71,keyasint,omitempty"`
 }
 
 // HetPart makes a job one component of a heterogeneous job: of several with

@@ -3,7 +3,6 @@ package tally
 import (
 	"reflect"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -59,7 +58,7 @@ func notation(t reflect.Type) func(v reflect.Value) string {
 	case reflect.TypeFor[spec.Limits]():
 		return func(v reflect.Value) string { return v.Interface().(spec.Limits).String() }
 	case reflect.TypeFor[spec.Bitset]():
-		return func(v reflect.Value) string { return ranges(v.Interface().(spec.Bitset)) }
+		return func(v reflect.Value) string { return v.Interface().(spec.Bitset).Ranges() }
 	case reflect.TypeFor[event.NodeAdminState]():
 		return func(v reflect.Value) string { return pick(v.Uint(), "", "resume", "drain", "down", "fail") }
 	case reflect.TypeFor[event.EndCause]():
@@ -89,27 +88,6 @@ func hex(v reflect.Value) string {
 		out = append(out, digits[c>>4], digits[c&15])
 	}
 	return string(out)
-}
-
-// ranges prints a set as 0-3,8.
-func ranges(b spec.Bitset) string {
-	var out strings.Builder
-	for i := b.Next(0); i >= 0; {
-		j := i
-		for b.Has(j + 1) {
-			j++
-		}
-		if out.Len() > 0 {
-			out.WriteByte(',')
-		}
-		out.WriteString(strconv.Itoa(i))
-		if j > i {
-			out.WriteByte('-')
-			out.WriteString(strconv.Itoa(j))
-		}
-		i = b.Next(j + 1)
-	}
-	return out.String()
 }
 
 func (b *bodies) of(t reflect.Type) *writer {

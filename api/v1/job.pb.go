@@ -495,6 +495,8 @@ type JobSpec struct {
 	SocketsPerNode   uint32                 `protobuf:"varint,133,opt,name=sockets_per_node,json=socketsPerNode,proto3" json:"sockets_per_node,omitempty"`
 	CoresPerSocket   uint32                 `protobuf:"varint,134,opt,name=cores_per_socket,json=coresPerSocket,proto3" json:"cores_per_socket,omitempty"`
 	AnyLicense       bool                   `protobuf:"varint,135,opt,name=any_license,json=anyLicense,proto3" json:"any_license,omitempty"` // one of licenses is enough
+	GpuBind          string                 `protobuf:"bytes,140,opt,name=gpu_bind,json=gpuBind,proto3" json:"gpu_bind,omitempty"`           // --gpu-bind, as written
+	GpuFreq          string                 `protobuf:"bytes,141,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`           // --gpu-freq, as written
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1068,6 +1070,20 @@ func (x *JobSpec) GetAnyLicense() bool {
 		return x.AnyLicense
 	}
 	return false
+}
+
+func (x *JobSpec) GetGpuBind() string {
+	if x != nil {
+		return x.GpuBind
+	}
+	return ""
+}
+
+func (x *JobSpec) GetGpuFreq() string {
+	if x != nil {
+		return x.GpuFreq
+	}
+	return ""
 }
 
 // Blob is content: given whole, or by the hash of what was sent before.
@@ -3671,7 +3687,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\x9d\x13\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xd5\x13\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -3768,7 +3784,9 @@ const file_job_proto_rawDesc = "" +
 	"\x10sockets_per_node\x18\x85\x01 \x01(\rR\x0esocketsPerNode\x12)\n" +
 	"\x10cores_per_socket\x18\x86\x01 \x01(\rR\x0ecoresPerSocket\x12 \n" +
 	"\vany_license\x18\x87\x01 \x01(\bR\n" +
-	"anyLicense\"2\n" +
+	"anyLicense\x12\x1a\n" +
+	"\bgpu_bind\x18\x8c\x01 \x01(\tR\agpuBind\x12\x1a\n" +
+	"\bgpu_freq\x18\x8d\x01 \x01(\tR\agpuFreq\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xea\x01\n" +

@@ -165,6 +165,7 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 		SampleEvery: sampleEvery(&s.cfg.Telemetry), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
+		GPUFreq:         s.cluster.File.Agent.GPUFreq,
 		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
 		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.gates(),
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/nodeagent/gpu"
 	"github.com/musterhpc/muster/nodeagent/gpu/auto"
+	"github.com/musterhpc/muster/nodeagent/gpu/clocks"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
@@ -174,10 +175,11 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 		log.Warn("running without root", "effect", why)
 		a.troubles = append(a.troubles, why)
 	}
+	tuner := a.openClocks()
 	cfg.Degraded = strings.Join(a.troubles, "; ")
 	scripts := newNodeScripts(&s.cluster.File.Agent)
 	deps := daemon.Deps{
-		Shepherd: a.keeper, Controller: ctl, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
+		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
 		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log,
 	}
 	if s.cluster.File.Agent.Check.Program != "" {
@@ -185,6 +187,19 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 	}
 	a.agent = daemon.New(cfg, deps)
 	return a, nil
+}
+
+// openClocks is what sets the clocks of GPUs; nil where nothing can.
+func (a *assembled) openClocks() daemon.Clocks {
+	if a.gpus == nil {
+		return nil
+	}
+	keeper, err := clocks.Open(filepath.Join(a.s.stateDir, "clocks.json"), a.gpus)
+	if err != nil {
+		a.weak(fmt.Errorf("the clocks of GPUs are not set: %w", err))
+		return nil
+	}
+	return keeper
 }
 
 // chooseGPUs opens the way to the GPUs that muster.yaml and gres.conf allow.

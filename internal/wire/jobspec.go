@@ -24,6 +24,7 @@ func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
 		Nodes: p.Nodes, Exclude: p.Exclude, Constraint: p.Constraint, Prefer: p.Prefer, Sharing: uint32(p.Sharing),
 		Contiguous: p.Contiguous, Spread: p.Spread, Reservation: p.Reservation, Switches: p.Switches,
 		SwitchWait: int64(p.SwitchWait), Distribution: p.Distribution, Segment: p.Segment, SpreadSegments: p.ApartSegments, McsLabel: j.MCSLabel, AnyLicense: j.AnyLicense,
+		GpuBind: j.GPUBind, GpuFreq: j.GPUFreq,
 		SocketsPerNode: s.SocketsPerNode, CoresPerSocket: s.CoresPerSocket,
 		Hold: q.Hold != spec.NotHeld, Nice: q.Nice, Priority: q.Priority, Requeue: apiv1.Tri(q.Requeue),
 		Dependency: q.Dependency.String(), KillOnInvalidDep: apiv1.Tri(q.KillInvalid), MailTypes: q.MailTypes,
@@ -72,7 +73,7 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 		IO: spec.JobIO{WorkDir: m.GetWorkDir(), Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(),
 			Append: spec.Tri(m.GetAppend()), Umask: m.GetUmask(), Rlimits: ToCounts(m.GetRlimits())},
 		Licenses: ToCounts(m.GetLicenses()), AnyLicense: m.GetAnyLicense(), Args: m.GetArgs(), Command: m.GetCommand(), Line: m.GetSubmitLine(),
-		Host: m.GetSubmitHost(), Shell: m.GetShell(),
+		Host: m.GetSubmitHost(), Shell: m.GetShell(), GPUBind: m.GetGpuBind(), GPUFreq: m.GetGpuFreq(),
 	}
 	if m.GetHold() {
 		j.Queue.Hold = spec.HeldByUser
@@ -93,6 +94,12 @@ func checkWords(m *apiv1.JobSpec) error {
 		if _, known := apiv1.Tri_name[int32(t)]; !known {
 			return spec.Refuse(spec.CodeBadRequest, "neither yes, no nor unset")
 		}
+	}
+	if _, err := spec.ParseGPUBind(m.GetGpuBind()); m.GetGpuBind() != "" && err != nil {
+		return spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	if _, err := spec.ParseGPUFreq(m.GetGpuFreq()); m.GetGpuFreq() != "" && err != nil {
+		return spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
 	if m.GetSharing() > uint32(spec.ExclusiveTopo) {
 		return spec.Refuse(spec.CodeBadRequest, "an unknown kind of sharing")

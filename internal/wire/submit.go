@@ -233,4 +233,6 @@ func (w *writer) spec(m *apiv1.JobSpec) {
 	w.number(133, uint64(m.GetSocketsPerNode()))
 	w.number(134, uint64(m.GetCoresPerSocket()))
 	w.flag(135, m.GetAnyLicense())
+	w.text(140, m.GetGpuBind())
+	w.text(141, m.GetGpuFreq())
 }

@@ -41,6 +41,7 @@ type Agent struct {
 	free    int64
 
 	launches *launches
+	tunes    *queue[func(context.Context)]
 	forget   *queue[plan.RunKey]
 	collect  chan struct{} // room for one token: read the GPUs now
 	saves    chan []byte   // room for the newest state
@@ -69,6 +70,7 @@ func New(cfg Config, deps Deps) *Agent {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Agent{cfg: cfg, deps: deps, log: deps.Logger, load: -1, free: -1, inbox: newQueue[func()](), forget: newQueue[plan.RunKey](),
+		tunes:    newQueue[func(context.Context)](),
 		launches: &launches{wake: make(chan struct{}, 1)}, collect: make(chan struct{}, 1), saves: make(chan []byte, 1)}
 	a.samples.wake = make(chan struct{}, 1)
 	a.aborts = map[plan.RunKey]context.CancelFunc{}
@@ -103,6 +105,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.wg.Go(func() { a.launcher(ctx) })
 	a.wg.Go(func() { a.forgetter(ctx) })
+	a.wg.Go(func() { a.tuner(ctx) })
 	a.wg.Go(func() { a.saver(ctx) })
 	a.wg.Go(func() { a.connector(ctx) })
 	a.wg.Go(func() { a.collector(ctx) })
@@ -222,6 +225,9 @@ func (a *Agent) carryOut(ctx context.Context) {
 	for {
 		fx := a.core.Effects()
 		a.scripts(ctx, &fx)
+		for _, t := range fx.Tune {
+			a.tune(t)
+		}
 		a.launches.put(fx.Launch)
 		for _, t := range fx.Terminate {
 			a.insist(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })
@@ -236,6 +242,7 @@ func (a *Agent) carryOut(ctx context.Context) {
 		a.dirty = a.dirty || fx.Jobs || fx.Acked > 0 || fx.Send
 		if fx.Jobs {
 			a.assign()
+			a.keepClocks()
 		}
 		if len(fx.Samples) > 0 && a.deps.Samples != nil {
 			if lost := a.samples.put(fx.Samples); lost > 0 {
@@ -295,6 +302,7 @@ func (a *Agent) list(ctx context.Context) {
 				return
 			}
 			a.core.Resync(runs)
+			a.keepClocks() // again, where it failed
 			if a.relist {
 				a.list(ctx)
 			}

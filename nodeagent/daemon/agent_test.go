@@ -296,16 +296,17 @@ func (f *fakeTelemetry) SetControllerConnected(yes bool) {
 // stage is an agent among fakes.
 type stage struct {
 	*watch
-	t     *testing.T
-	clock fakeClock
-	shep  *fakeShepherd
-	ctl   *fakeController
-	spool *fakeSpool
-	tele  *fakeTelemetry
-	bench *bench // makes orders and their credentials
-	agent *Agent
-	log   *lockedLog
-	stop  func()
+	t      *testing.T
+	clock  fakeClock
+	shep   *fakeShepherd
+	ctl    *fakeController
+	spool  *fakeSpool
+	tele   *fakeTelemetry
+	bench  *bench // makes orders and their credentials
+	agent  *Agent
+	clocks *fakeClocks
+	log    *lockedLog
+	stop   func()
 }
 
 type lockedLog struct {
@@ -333,8 +334,12 @@ func newStage(t *testing.T) *stage {
 }
 
 func (s *stage) start() {
-	s.agent = New(testConfig(), Deps{Shepherd: s.shep, Controller: s.ctl, Credentials: s.bench.creds, Host: fakeHost{}, Telemetry: s.tele,
-		Spool: s.spool, Clock: s.clock, Jitter: func(int64) int64 { return 0 }, Logger: slog.New(slog.NewTextHandler(s.log, nil))})
+	deps := Deps{Shepherd: s.shep, Controller: s.ctl, Credentials: s.bench.creds, Host: fakeHost{}, Telemetry: s.tele,
+		Spool: s.spool, Clock: s.clock, Jitter: func(int64) int64 { return 0 }, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
+	if s.clocks != nil {
+		deps.Clocks = s.clocks
+	}
+	s.agent = New(testConfig(), deps)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.agent.Run(ctx) }()

@@ -17,6 +17,7 @@ type phase uint8
 
 const (
 	preparing phase = iota + 1 // its prolog runs
+	tuning                     // the clocks of its GPUs are set
 	asked                      // the launcher has it
 	living                     // the shepherd has it
 	held                       // a part of an allocation without a script
@@ -58,6 +59,7 @@ type facts struct {
 	MemoryMiB int64    `json:"memory_mib,omitempty"`
 	GPUs      []string `json:"gpus,omitempty"` // UUIDs
 	Load      string   `json:"load,omitempty"` // for simulated devices
+	Freq      string   `json:"freq,omitempty"` // clocks of its GPUs, as --gpu-freq has them
 	// Shares are the parts of devices that it has; such a device is of several
 	// runs at once, so that its own figures are of none of them.
 	Shares []share `json:"shares,omitempty"`
@@ -229,7 +231,7 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 			c.release(r) // given away long ago: nothing to tell
 		case asked:
 			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
-		case preparing:
+		case preparing, tuning:
 			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
 		case living, measuring, cleaning, reported:
 		}

@@ -71,6 +71,15 @@ type GPUs interface {
 	Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error)
 }
 
+// Clocks sets the frequencies of devices for the runs that ask for some. What
+// it sets outlives the agent; it knows what a killed one had set.
+type Clocks interface {
+	// Tune sets devices for a run, and says what was done and what was not.
+	Tune(ctx context.Context, owner string, uuids []string, ask spec.GPUFreq) (done, failed []string)
+	// Keep sets back the devices of all runs but these.
+	Keep(ctx context.Context, owners []string) error
+}
+
 // Simulator is told which jobs hold the devices; GPUs that are simulated
 // implement it.
 type Simulator interface {
@@ -212,7 +221,9 @@ type Config struct {
 	Location *time.Location
 	// Account is a user's home and shell, for jobs that bring no environment;
 	// empty where they are not known. Nil knows none.
-	Account  func(uid uint32) (home, shell string)
+	Account func(uid uint32) (home, shell string)
+	// GPUFreq is the --gpu-freq of jobs with GPUs that give none; may be empty.
+	GPUFreq  string
 	Degraded string // what is weaker than it should be, for the controller
 }
 
@@ -222,6 +233,7 @@ type Deps struct {
 	Controller  Controller
 	Credentials Credentials
 	GPUs        GPUs
+	Clocks      Clocks // nil: those of the GPUs cannot be set
 	Host        Host
 	Telemetry   Telemetry
 	Spool       Spool

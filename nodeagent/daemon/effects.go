@@ -11,6 +11,7 @@ type Effects struct {
 	Prepare   []Script         // run the prolog, and answer with Prepared
 	Clean     []Script         // run the epilog, and answer with Cleaned
 	Abort     []plan.RunKey    // end the prolog of a run that is not to begin
+	Tune      []Tune           // set the clocks of GPUs, and answer with Tuned
 	Launch    []plan.RunSpec   // shepherd: start these
 	Withdraw  []plan.RunKey    // take back what the shepherd was not asked yet; answer with Withdrawn
 	Terminate []plan.Terminate // shepherd
@@ -33,6 +34,13 @@ type Effects struct {
 type Script struct {
 	Key plan.RunKey
 	Env []string
+}
+
+// Tune asks for the clocks of a run's GPUs.
+type Tune struct {
+	Key  plan.RunKey
+	GPUs []string // UUIDs
+	Freq string   // as --gpu-freq has it
 }
 
 // Signal is a signal to the processes of a run.

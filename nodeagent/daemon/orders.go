@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -101,8 +102,14 @@ func (c *Core) specify(r *run, job *plan.Job) {
 	r.spec = &rs
 }
 
-// begin hands a run to the launcher, or holds the part without a script.
+// begin hands a run to the launcher, or holds the part without a script. Where
+// it asks for clocks of its GPUs, these are set first.
 func (c *Core) begin(r *run) {
+	if r.facts.Freq != "" && r.phase != tuning {
+		r.phase = tuning
+		c.fx.Tune = append(c.fx.Tune, Tune{Key: r.key, GPUs: r.facts.GPUs, Freq: r.facts.Freq})
+		return
+	}
 	if r.spec == nil {
 		r.phase, r.from = held, c.clock()
 		c.openAccounts(r)
@@ -251,9 +258,27 @@ func (c *Core) bindDevices(j *plan.Job) refusal {
 	if c.cfg.Node.HasGPUs {
 		fenced := c.cfg.Node.Confine.Devices && c.cfg.Node.Enforces.Devices
 		j.GPUEnv = device.VisibleEnv(devices, device.EnvOptions{Fenced: fenced, UUIDs: plan.ShareByUUID(here.Shares, fenced)})
+		j.GPUEnv = append(j.GPUEnv, nearEnv(devices)...)
 	}
 	j.GPUEnv = append(j.GPUEnv, plan.ShareEnv(here.Shares, c.cfg.Node.MPSEach)...)
 	return refusal{}
+}
+
+// nearEnv tells near which CPUs each device is, for muster gpu-bind.
+func nearEnv(devices []device.Device) []string {
+	known := false
+	lists := make([]string, len(devices))
+	for i := range devices {
+		var cpus spec.Bitset
+		for _, c := range devices[i].CPUs {
+			cpus = cpus.Set(c)
+		}
+		lists[i], known = cpus.Ranges(), known || !cpus.Empty()
+	}
+	if !known {
+		return nil
+	}
+	return []string{"MUSTER_GPU_CPUS=" + strings.Join(lists, ";")}
 }
 
 // loadPrefix begins a job's comment that says what it does to simulated GPUs.
@@ -267,6 +292,9 @@ func (c *Core) factsOf(j *plan.Job, l *apiv1.Launch) facts {
 	}
 	for _, s := range here.Shares {
 		f.Shares = append(f.Shares, share{UUID: s.UUID, Name: s.Name, N: s.N, Of: s.Of})
+	}
+	if len(f.GPUs) > 0 {
+		f.Freq = cmp.Or(j.Spec.GPUFreq, c.cfg.GPUFreq)
 	}
 	if load, ok := strings.CutPrefix(j.Spec.Comment, loadPrefix); ok {
 		f.Load = strings.TrimSpace(load)
@@ -369,6 +397,7 @@ func (c *Core) end(r *run, t *plan.Terminate) {
 	switch r.phase {
 	case preparing:
 		c.fx.Abort = append(c.fx.Abort, r.key)
+	case tuning: // that takes no time; Tuned sees it
 	case held:
 		c.measure(r)
 	case asked:
@@ -411,7 +440,7 @@ func (c *Core) signal(k plan.RunKey, s *apiv1.SignalRun) {
 	r.signal = s.GetSeq()
 	sig := Signal{Key: k, Number: s.GetSignal(), Scope: scopeOf(event.SignalScope(s.GetScope()))}
 	switch r.phase {
-	case preparing, asked:
+	case preparing, tuning, asked:
 		r.queued = append(r.queued, sig)
 	case living:
 		c.fx.Signal = append(c.fx.Signal, sig)

@@ -45,8 +45,22 @@ type Provider interface {
 	// Events appends what happened since the last call to dst, oldest first.
 	// Each event is given once.
 	Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error)
+	Clocks
 	// Close lets go of the library. A second Close does nothing.
 	Close() error
+}
+
+// Clocks sets the frequencies of devices; where a device, the driver or the
+// rights of the agent do not permit it, the error says so. A MIG instance has
+// none of its own.
+type Clocks interface {
+	// ListClocks gives the pairs of frequencies that a device can run at.
+	ListClocks(ctx context.Context, uuid string) ([]device.Clocks, error)
+	// SetClocks has a device run at one of the pairs, and gives what it was set
+	// to before and how, for ResetClocks.
+	SetClocks(ctx context.Context, uuid string, c device.Clocks) (before device.Clocks, err error)
+	// ResetClocks undoes a SetClocks, also one of another process.
+	ResetClocks(ctx context.Context, uuid string, before device.Clocks) error
 }
 
 // Candidate is one way to reach GPUs.

@@ -216,7 +216,8 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		NTasksPerNode: positive(size.TasksPerNode), NTasksPerCore: positive(size.TasksPerCore), NTasksPerSocket: positive(size.TasksPerSocket),
 		NTasksPerGPU: positive(size.TasksPerGPU), CPUsPerGPU: positive(size.CPUsPerGPU), ThreadsPerCore: positive(size.ThreadsPerCore),
 		Distribution: distribution, PlaneSize: plane, GPUs: gpuCount(size.PerJob), GPUsPerNode: gpuCount(size.PerNode),
-		GPUsPerSocket: gpuCount(size.PerSocket), ExportEnv: lookup(user, "SLURM_EXPORT_ENV"),
+		GPUsPerSocket: gpuCount(size.PerSocket), GPUBind: js.GPUBind, GPUFreq: js.GPUFreq, TRESPerTask: perTask(size),
+		ExportEnv: lookup(user, "SLURM_EXPORT_ENV"),
 	}
 	return f
 }
@@ -233,6 +234,22 @@ func gpuCount(list []spec.Count) string {
 			text = c.Type + ":" + text
 		}
 		parts = append(parts, text)
+	}
+	return strings.Join(parts, ",")
+}
+
+// perTask writes what each task was asked to have, as --tres-per-task takes it.
+func perTask(s *spec.Size) string {
+	var parts []string
+	if s.CPUsPerTask > 0 {
+		parts = append(parts, "cpu="+number(uint64(s.CPUsPerTask)))
+	}
+	for _, c := range s.PerTask {
+		name := c.TRES()
+		if c.Type != "" {
+			name = c.TypedTRES()
+		}
+		parts = append(parts, name+"="+strconv.FormatInt(c.N, 10))
 	}
 	return strings.Join(parts, ",")
 }

@@ -33,6 +33,8 @@ type RunSpec struct {
 	FenceDevices bool     `cbor:"20,keyasint,omitempty"` // refuse to start if other devices cannot be fenced off
 
 	TaskProlog string `cbor:"21,keyasint,omitempty"` // program that the user runs before the script; it can change the environment
+
+	Notices []string `cbor:"22,keyasint,omitempty"` // lines for the error output, before anything of the run's own
 }
 
 // Rlimit is one resource limit by its Linux number (RLIMIT_NOFILE is 7). Keep

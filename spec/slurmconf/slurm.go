@@ -52,6 +52,8 @@ type Agent struct {
 	TaskProlog string
 
 	Check Check
+
+	GPUFreq string // GpuFreqDef: the --gpu-freq of jobs that give none
 }
 
 // Check is HealthCheckProgram: when a node looks at its own health. Without a

@@ -100,7 +100,13 @@ func topKeys() []key[File] {
 		{"FederationParameters", unsupported, "", whyFed, nil},
 		{"FirstJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
 		{"GetEnvTimeout", meaningless, "", "the environment of a job comes from its submission", nil},
-		{"GpuFreqDef", unsupported, "", whyFreq, nil},
+		{"GpuFreqDef", implemented, "", "", func(f *File, v value) {
+			if _, err := spec.ParseGPUFreq(v.Value); err != nil {
+				v.fail("%s is no GPU frequency: want [type=]value[,type=value] with low, medium, high, highm1 or MHz", short(v.Value))
+				return
+			}
+			f.Agent.GPUFreq = v.Value
+		}},
 		{"GresTypes", implemented, "", "", setGresTypes},
 		{"GroupUpdateForce", meaningless, "", "groups are looked up when a job is submitted", nil},
 		{"GroupUpdateTime", meaningless, "", "groups are looked up when a job is submitted", nil},

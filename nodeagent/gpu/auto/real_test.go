@@ -48,7 +48,7 @@ func TestRealGPU(t *testing.T) {
 				t.Error(err)
 			}
 			t.Run("conformance", func(t *testing.T) {
-				gputest.Run(t, gputest.Harness{Now: now, Open: func(t *testing.T) gpu.Provider {
+				gputest.Run(t, gputest.Harness{Now: now, Untouched: true, Open: func(t *testing.T) gpu.Provider {
 					p, err := way.open(t.Context())
 					if err != nil {
 						t.Fatal(err)

@@ -38,7 +38,7 @@ type Config struct {
 // Provider is a gpu.Provider over DCGM.
 type Provider struct {
 	cfg Config
-	nv  gpu.Provider // inventory, processes, events
+	nv  gpu.Provider // inventory, processes, events, clocks
 
 	mu       sync.Mutex
 	closed   bool
@@ -409,6 +409,22 @@ func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Ev
 	dst = append(dst, p.events...)
 	p.events = p.events[:0]
 	return dst, nil
+}
+
+// ListClocks implements gpu.Clocks, as the two below by the driver's library:
+// the manager's own way asks for the same rights, and forgets when it ends.
+func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks, error) {
+	return p.nv.ListClocks(ctx, uuid)
+}
+
+// SetClocks implements gpu.Clocks.
+func (p *Provider) SetClocks(ctx context.Context, uuid string, c device.Clocks) (before device.Clocks, err error) {
+	return p.nv.SetClocks(ctx, uuid, c)
+}
+
+// ResetClocks implements gpu.Clocks.
+func (p *Provider) ResetClocks(ctx context.Context, uuid string, before device.Clocks) error {
+	return p.nv.ResetClocks(ctx, uuid, before)
 }
 
 // Close ends the watch, the connection and the driver library.

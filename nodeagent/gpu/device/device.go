@@ -102,6 +102,16 @@ func (d Device) GresLinks() string {
 	return b.String()
 }
 
+// Clocks are the frequencies of a device in MHz, as a setting: 0 where one is
+// not known.
+type Clocks struct {
+	Memory   uint32 `json:"memory"`
+	Graphics uint32 `json:"graphics"`
+	// Locked: set by holding the clocks there, which is how devices work that
+	// have no application clocks any more.
+	Locked bool `json:"locked,omitempty"`
+}
+
 // Value is one field's reading in the fixed point of the field.
 type Value struct {
 	Field Field

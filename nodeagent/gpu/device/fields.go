@@ -144,6 +144,7 @@ func Fields() []Info {
 // The bits of ClockReasons.
 const (
 	ReasonIdle          int64 = 1 << 0
+	ReasonAppClocks     int64 = 1 << 1
 	ReasonPowerCap      int64 = 1 << 2
 	ReasonHWSlowdown    int64 = 1 << 3
 	ReasonSWThermal     int64 = 1 << 5

@@ -19,6 +19,8 @@ type Harness struct {
 	Open func(t *testing.T) gpu.Provider
 	// Now gives an instant not before the last one.
 	Now func() spec.Instant
+	// Untouched: the devices are somebody's, and their clocks are not set.
+	Untouched bool
 }
 
 // Run runs the suite.
@@ -29,6 +31,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("counters do not go back", func(t *testing.T) { counters(t, h) })
 	t.Run("processes", func(t *testing.T) { processes(t, h) })
 	t.Run("events are given once", func(t *testing.T) { events(t, h) })
+	t.Run("clocks", func(t *testing.T) { clocks(t, h) })
 	t.Run("done context", func(t *testing.T) { cancelled(t, h) })
 	t.Run("closed", func(t *testing.T) { closed(t, h) })
 	t.Run("concurrent use", func(t *testing.T) { concurrent(t, h) })
@@ -121,6 +124,68 @@ func stable(t *testing.T, h Harness) {
 			t.Errorf("device %d was %s at %s and is %s at %s after a restart", i,
 				before[i].UUID, before[i].PCIBusID, after[i].UUID, after[i].PCIBusID)
 		}
+	}
+}
+
+// clocks are set to a pair that the device names, seen, and set back.
+func clocks(t *testing.T, h Harness) {
+	p, devices := open(t, h)
+	if _, err := p.ListClocks(t.Context(), "GPU-none"); err == nil {
+		t.Error("an unknown device has clocks")
+	}
+	for i := range devices {
+		d := &devices[i]
+		list, err := p.ListClocks(t.Context(), d.UUID)
+		if d.Lost || err != nil && h.Untouched {
+			t.Logf("%s: %v", d.UUID, err)
+			continue
+		}
+		if err != nil || len(list) == 0 {
+			t.Errorf("%s can run at %v: %v", d.UUID, list, err)
+			continue
+		}
+		t.Logf("%s runs at %d pairs of clocks, from %v to %v", d.UUID, len(list), list[len(list)-1], list[0])
+		for _, m := range d.MIG {
+			if _, err := p.ListClocks(t.Context(), m.UUID); err == nil {
+				t.Errorf("instance %s has clocks of its own", m.UUID)
+			}
+		}
+		if !h.Untouched {
+			setClocks(t, h, p, d.UUID, list)
+		}
+	}
+}
+
+func setClocks(t *testing.T, h Harness, p gpu.Provider, uuid string, list []device.Clocks) {
+	t.Helper()
+	low := list[len(list)-1]
+	clock := func(otherwise uint32) int64 {
+		var s device.Sample
+		if err := p.Sample(t.Context(), h.Now(), &s); err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := s.Find(uuid).Get(device.MemClock); ok {
+			return n
+		}
+		return int64(otherwise) // the provider does not read it
+	}
+	rest := clock(0)
+	before, err := p.SetClocks(t.Context(), uuid, low)
+	if err != nil {
+		t.Errorf("%s at %v: %v", uuid, low, err)
+		return
+	}
+	if n := clock(low.Memory); n != int64(low.Memory) {
+		t.Errorf("%s was set to %v and runs at %d", uuid, low, n)
+	}
+	if _, err := p.SetClocks(t.Context(), uuid, device.Clocks{Memory: 1, Graphics: 1}); err == nil {
+		t.Errorf("%s was set to clocks that it does not have", uuid)
+	}
+	if err := p.ResetClocks(t.Context(), uuid, before); err != nil {
+		t.Errorf("setting %s back: %v", uuid, err)
+	}
+	if n := clock(0); n != rest {
+		t.Errorf("%s ran at %d, and runs at %d after it was set back", uuid, rest, n)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -220,4 +221,87 @@ func TestPartitionedWhileOpen(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestClocks: the pairs are the driver's, settings outlive the provider, and
+// what an administrator had set is set again.
+func TestClocks(t *testing.T) {
+	lib := double(t)
+	const gpu0 = "GPU-00000000-0000-0000-0000-000000000000"
+	low, mid := device.Clocks{Memory: 1593, Graphics: 300}, device.Clocks{Memory: 2619, Graphics: 1680}
+	for _, c := range []struct {
+		words  string
+		before device.Clocks
+		set    string // what the device holds
+		fails  string
+	}{
+		{"", device.Clocks{}, "a 1593 300", ""},
+		{"lockonly", device.Clocks{Locked: true}, "l 1593 300", ""},
+		{"nopermission", device.Clocks{}, "", "the driver does not permit it"},
+	} {
+		t.Run(c.words, func(t *testing.T) {
+			state := filepath.Join(t.TempDir(), "clocks")
+			t.Setenv("DOUBLE", c.words)
+			t.Setenv("DOUBLE_CLOCKS", state)
+			p := open(t, lib)
+			list, err := p.ListClocks(t.Context(), gpu0)
+			if err != nil || len(list) != 8 || !slices.Contains(list, low) || !slices.Contains(list, mid) || slices.Contains(list, device.Clocks{Memory: 1593, Graphics: 1980}) {
+				t.Fatalf("%v %v", list, err)
+			}
+			before, err := p.SetClocks(t.Context(), gpu0, low)
+			if c.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fails) {
+					t.Errorf("%v, want %s", err, c.fails)
+				}
+				return
+			}
+			if err != nil || before != c.before {
+				t.Fatalf("before %+v, want %+v: %v", before, c.before, err)
+			}
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := os.ReadFile(state + "0"); err != nil || strings.TrimSpace(string(b)) != c.set {
+				t.Errorf("the device holds %q, want %q: %v", b, c.set, err)
+			}
+			p = open(t, lib)
+			defer p.Close()
+			if err := p.ResetClocks(t.Context(), gpu0, before); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := os.ReadFile(state + "0"); err == nil {
+				t.Errorf("after it was set back the device holds %q", b)
+			}
+		})
+	}
+	t.Run("as an administrator had them", func(t *testing.T) {
+		t.Setenv("DOUBLE", "")
+		t.Setenv("DOUBLE_CLOCKS", filepath.Join(t.TempDir(), "clocks"))
+		p := open(t, lib)
+		defer p.Close()
+		if _, err := p.SetClocks(t.Context(), gpu0, mid); err != nil {
+			t.Fatal(err)
+		}
+		before, err := p.SetClocks(t.Context(), gpu0, low)
+		if err != nil || before != mid {
+			t.Fatalf("before %+v, want %+v: %v", before, mid, err)
+		}
+		if err := p.ResetClocks(t.Context(), gpu0, before); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := p.SetClocks(t.Context(), gpu0, low); err != nil || again != mid {
+			t.Errorf("set back to %+v, want %+v: %v", again, mid, err)
+		}
+	})
+	t.Run("none", func(t *testing.T) {
+		t.Setenv("DOUBLE", "clockless mig0")
+		p := open(t, lib)
+		defer p.Close()
+		if list, err := p.ListClocks(t.Context(), gpu0); err == nil {
+			t.Errorf("%v", list)
+		}
+		if _, err := p.ListClocks(t.Context(), "MIG-00000000-0000-0000-0000-000000000001"); err == nil || !strings.Contains(err.Error(), "no clocks of its own") {
+			t.Errorf("an instance: %v", err)
+		}
+	})
 }

@@ -36,7 +36,8 @@ type part struct {
 
 // Provider is a gpu.Provider over NVML.
 type Provider struct {
-	sys fs.FS
+	sys     fs.FS
+	library string // as configured
 
 	mu      sync.Mutex
 	lib     nvml.Interface
@@ -73,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	default:
 		return nil, fmt.Errorf("starting NVML: %w", ret)
 	}
-	p := &Provider{sys: cfg.Sys, lib: lib, lastXID: map[string]int64{}}
+	p := &Provider{sys: cfg.Sys, library: cfg.Library, lib: lib, lastXID: map[string]int64{}}
 	p.readers = slices.DeleteFunc(readers(), func(r reader) bool { return !has(lib, r.symbol) })
 	if _, err := p.list(); err != nil {
 		return nil, errors.Join(err, p.Close())

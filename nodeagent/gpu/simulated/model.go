@@ -64,6 +64,16 @@ type model struct {
 	powerNS    int64
 	ecc, remap int64
 	recoveries int64 // of NVLink
+
+	clocks device.Clocks // as they were set; zero: the highest
+}
+
+// clock is the highest frequency of the multiprocessors, in MHz.
+func (m *model) clock() int64 {
+	if m.clocks.Graphics != 0 {
+		return min(m.fig.smMHz, int64(m.clocks.Graphics))
+	}
+	return m.fig.smMHz
 }
 
 // integral adds rate × time without losing a remainder.
@@ -197,10 +207,10 @@ func (a *attached) level(at spec.Instant, memory int64, seed uint64) level {
 func millis(d spec.Span) int64 { return int64(d / spec.Millisecond) }
 
 // power gives the draw in milliwatts and the reasons that hold the clocks
-// down. The draw is idle plus a share of the rest that grows with use; above
-// 97 % the device sits at its limit.
+// down. The draw is idle plus a share of the rest that grows with use and with
+// the clock; above 97 % at the highest clock the device sits at its limit.
 func (m *model) power(l level) (milliwatts, reasons int64) {
-	p := m.fig.idleMW + (m.fig.maxMW-m.fig.idleMW)*l.util/device.Ratio*103/100
+	p := m.fig.idleMW + (m.fig.maxMW-m.fig.idleMW)*l.util/device.Ratio*103/100*m.clock()/m.fig.smMHz
 	if p >= m.fig.maxMW {
 		p, reasons = m.fig.maxMW, device.ReasonPowerCap
 	}
@@ -209,7 +219,10 @@ func (m *model) power(l level) (milliwatts, reasons int64) {
 		reasons |= device.ReasonSWThermal
 		reasons &^= device.ReasonPowerCap
 	}
-	if l.util == 0 && reasons == 0 {
+	if reasons == 0 && m.clock() < m.fig.smMHz {
+		reasons = device.ReasonAppClocks
+	}
+	if l.util == 0 && reasons&^device.ReasonAppClocks == 0 {
 		reasons = device.ReasonIdle
 	}
 	return p, reasons

@@ -41,12 +41,15 @@ func next(out []device.Reading, uuid string) ([]device.Reading, *device.Reading)
 // readDevice appends the fields of a device, ascending by number.
 func (m *model) readDevice(r *device.Reading, l level) {
 	power, reasons := m.power(l)
-	clock := m.fig.smMHz
+	clock, memory := m.clock(), m.fig.memMHz
 	switch {
 	case reasons&device.ReasonsThermal != 0:
 		clock = clock * throttled / device.Ratio
 	case l.util == 0:
-		clock = m.fig.smMHz / 6
+		clock = min(clock, m.fig.smMHz/6)
+	}
+	if m.clocks.Memory != 0 {
+		memory = int64(m.clocks.Memory)
 	}
 	total := int64(0)
 	for i := range m.units {
@@ -57,7 +60,7 @@ func (m *model) readDevice(r *device.Reading, l level) {
 	pcie := l.util / 100 * 240_000 // up to 2.4 GB/s
 	put := func(f device.Field, n int64) { r.Values = append(r.Values, device.Value{Field: f, N: n}) }
 	put(device.SMClock, clock)
-	put(device.MemClock, m.fig.memMHz)
+	put(device.MemClock, memory)
 	put(device.ClockReasons, reasons)
 	put(device.MemoryTemp, m.milliC/1000+4)
 	put(device.GPUTemp, m.milliC/1000)

@@ -316,7 +316,7 @@ func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
 	}
 	var warnings []string
 	req.Rlimits, warnings = s.limits.apply(sp.Rlimits)
-	for _, w := range warnings {
+	for _, w := range slices.Concat(sp.Notices, warnings) {
 		files.warn(s.cfg.Prefix + w)
 	}
 	return req, nil

@@ -1,7 +1,9 @@
 /* A stand-in for the driver library: two devices joined by four NVLinks, with
  * the ABI of the header that go-nvml ships. The environment says what is wrong
- * with them: DOUBLE holds words (nodriver, nodevice, lost1, mig0), DOUBLE_XIDS
- * error numbers for device 0. With -DOLD it lacks what old drivers lack. */
+ * with them: DOUBLE holds words (nodriver, nodevice, lost1, mig0, lockonly,
+ * nopermission, clockless), DOUBLE_XIDS error numbers for device 0, and DOUBLE_CLOCKS names
+ * files that hold the clocks that were set, as a device holds them when the
+ * process that set them is gone. With -DOLD it lacks what old drivers lack. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +51,71 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *m) {
 	m->free = m->total - m->used;
 	return answer(d);
 }
-nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t d, nvmlClockType_t t, unsigned int *n) { GIVE(d, n, t == NVML_CLOCK_SM ? 1980 : 2619); }
+/* The clocks of a device: how they were set (a, l or nothing), memory, graphics. */
+struct clocks { char how; unsigned int memory, graphics; };
+static struct clocks now[2];
+static const char *clocks_file(int i) {
+	static char path[4096];
+	const char *e = getenv("DOUBLE_CLOCKS");
+	if (!e) return NULL;
+	snprintf(path, sizeof path, "%s%d", e, i);
+	return path;
+}
+static struct clocks *clocks(nvmlDevice_t d) {
+	struct clocks *c = &now[d.handle->index];
+	const char *path = clocks_file(d.handle->index);
+	FILE *f = path ? fopen(path, "r") : NULL;
+	if (path) memset(c, 0, sizeof *c);
+	if (f) { fscanf(f, "%c %u %u", &c->how, &c->memory, &c->graphics); fclose(f); }
+	return c;
+}
+static nvmlReturn_t set(nvmlDevice_t d, char how, unsigned int memory, unsigned int graphics) {
+	struct clocks *c = clocks(d);
+	if (word("nopermission")) return NVML_ERROR_NO_PERMISSION;
+	if (answer(d)) return answer(d);
+	c->how = how;
+	if (memory || how == 0) c->memory = memory;
+	if (graphics || how == 0) c->graphics = graphics;
+	const char *path = clocks_file(d.handle->index);
+	FILE *f;
+	if (path && how == 0) remove(path);
+	else if (path && (f = fopen(path, "w"))) { fprintf(f, "%c %u %u\n", c->how, c->memory, c->graphics); fclose(f); }
+	return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t d, unsigned int *n, unsigned int *list) {
+	if (word("clockless")) return NVML_ERROR_NOT_SUPPORTED;
+	if (*n < 2) { *n = 2; return NVML_ERROR_INSUFFICIENT_SIZE; }
+	*n = 2; list[0] = 2619; list[1] = 1593;
+	return answer(d);
+}
+nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t d, unsigned int memory, unsigned int *n, unsigned int *list) {
+	unsigned int most = memory == 2619 ? 1980 : 1200, i;
+	if (memory != 2619 && memory != 1593) return NVML_ERROR_NOT_FOUND;
+	if (*n < 4) { *n = 4; return NVML_ERROR_INSUFFICIENT_SIZE; }
+	for (i = 0; i < 4; i++) list[i] = most - 300 * i;
+	*n = 4;
+	return answer(d);
+}
+nvmlReturn_t nvmlDeviceSetApplicationsClocks(nvmlDevice_t d, unsigned int memory, unsigned int graphics) {
+	if (word("lockonly")) return NVML_ERROR_NOT_SUPPORTED;
+	if ((memory != 2619 && memory != 1593) || (memory == 2619 ? 1980 : 1200) < graphics || graphics < 300) return NVML_ERROR_INVALID_ARGUMENT;
+	return set(d, 'a', memory, graphics);
+}
+nvmlReturn_t nvmlDeviceResetApplicationsClocks(nvmlDevice_t d) { return word("lockonly") ? NVML_ERROR_NOT_SUPPORTED : set(d, 0, 0, 0); }
+nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t d, nvmlClockType_t t, unsigned int *n) {
+	struct clocks *c = clocks(d);
+	if (word("lockonly")) return NVML_ERROR_NOT_SUPPORTED;
+	GIVE(d, n, t == NVML_CLOCK_MEM ? (c->memory ? c->memory : 2619) : (c->graphics ? c->graphics : 1980));
+}
+nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t d, nvmlClockType_t t, unsigned int *n) { GIVE(d, n, t == NVML_CLOCK_MEM ? 2619 : 1980); }
+nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t d, unsigned int low, unsigned int high) { return set(d, 'l', 0, high); }
+nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t d) { return set(d, 0, 0, 0); }
+nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t d, unsigned int low, unsigned int high) { return set(d, 'l', high, 0); }
+nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t d) { return set(d, 0, 0, 0); }
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t d, nvmlClockType_t t, unsigned int *n) {
+	struct clocks *c = clocks(d);
+	GIVE(d, n, t == NVML_CLOCK_SM ? (c->graphics ? c->graphics : 1980) : (c->memory ? c->memory : 2619));
+}
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, unsigned long long *n) { GIVE(d, n, nvmlClocksThrottleReasonSwPowerCap); }
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, nvmlTemperatureSensors_t s, unsigned int *n) { GIVE(d, n, 61); }
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t d, unsigned int *n) { GIVE(d, n, 412345); }

@@ -1,0 +1,184 @@
+// Package clocks sets the frequencies of GPUs for jobs that ask for some, and
+// sets them back when the jobs are over, whatever happened to the agent in
+// between.
+//
+// What is set outlives the process that set it, so what a device was before is
+// on disk before it is changed. Setting back follows from which jobs there
+// still are, not from hearing of an end: Keep may be called at any time, and an
+// agent that was killed does it when it is back.
+package clocks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/musterhpc/muster/nodeagent/gpu"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec"
+)
+
+// entry is one device whose clocks are set.
+type entry struct {
+	Owner  string        `json:"owner"`
+	Before device.Clocks `json:"before"`
+	Known  bool          `json:"known"` // Before has been read: without it, the device's own are restored
+}
+
+// Keeper sets clocks and knows which.
+type Keeper struct {
+	gpus gpu.Clocks
+	file string
+
+	mu  sync.Mutex
+	set map[string]entry // by UUID
+}
+
+// Open reads what an earlier agent of this node had set.
+func Open(file string, gpus gpu.Clocks) (*Keeper, error) {
+	k := &Keeper{gpus: gpus, file: file, set: map[string]entry{}}
+	b, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return k, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := json.Unmarshal(b, &k.set); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return k, nil
+}
+
+// Tune sets the devices of an owner, and gives a line for each group of devices
+// that was set to the same and one for each that was not.
+func (k *Keeper) Tune(ctx context.Context, owner string, uuids []string, ask spec.GPUFreq) (done, failed []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, uuid := range uuids {
+		c, err := k.tune(ctx, owner, uuid, ask)
+		if err != nil {
+			failed = append(failed, fmt.Sprintf("the clocks of %s stay as they are: %v", uuid, err))
+			continue
+		}
+		if line := fmt.Sprintf("GpuFreq=memory_freq:%d,graphics_freq:%d", c.Memory, c.Graphics); !slices.Contains(done, line) {
+			done = append(done, line)
+		}
+	}
+	return done, failed
+}
+
+func (k *Keeper) tune(ctx context.Context, owner, uuid string, ask spec.GPUFreq) (device.Clocks, error) {
+	list, err := k.gpus.ListClocks(ctx, uuid)
+	if err != nil {
+		return device.Clocks{}, err
+	}
+	want, ok := pick(list, ask)
+	if !ok {
+		return want, errors.New("the device names no clocks that it can run at")
+	}
+	old, was := k.set[uuid]
+	fresh := old // of a job whose clocks were not set back yet
+	if fresh.Owner = owner; !was {
+		fresh.Before, fresh.Known = device.Clocks{}, false
+	}
+	k.set[uuid] = fresh
+	if err := k.save(); err != nil {
+		k.forget(uuid, old, was)
+		return want, fmt.Errorf("they could not be set back, since that cannot be noted: %w", err)
+	}
+	before, err := k.gpus.SetClocks(ctx, uuid, want)
+	if err != nil {
+		k.forget(uuid, old, was)
+		return want, errors.Join(err, k.save())
+	}
+	if !was {
+		k.set[uuid] = entry{owner, before, true}
+		return want, k.save()
+	}
+	return want, nil
+}
+
+func (k *Keeper) forget(uuid string, old entry, was bool) {
+	delete(k.set, uuid)
+	if was {
+		k.set[uuid] = old
+	}
+}
+
+// pick chooses the pair that is asked for. Without a word about one of the two
+// it is the highest, as it is on a device that nobody set.
+func pick(list []device.Clocks, ask spec.GPUFreq) (device.Clocks, bool) {
+	for _, a := range [...]*spec.FreqAsk{&ask.GPU, &ask.Memory} {
+		if a.Level == spec.FreqAny {
+			a.Level = spec.FreqHigh
+		}
+	}
+	var memory, graphics []uint32
+	for _, c := range list {
+		memory = append(memory, c.Memory)
+	}
+	m := ask.Memory.Pick(memory)
+	for _, c := range list {
+		if c.Memory == m {
+			graphics = append(graphics, c.Graphics)
+		}
+	}
+	return device.Clocks{Memory: m, Graphics: ask.GPU.Pick(graphics)}, len(graphics) > 0
+}
+
+// Keep sets back the devices of all owners but these. What fails is tried again
+// at the next call; the error names each device.
+func (k *Keeper) Keep(ctx context.Context, owners []string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var failed []error
+	changed := false
+	for _, uuid := range slices.Sorted(maps.Keys(k.set)) {
+		e := k.set[uuid]
+		if slices.Contains(owners, e.Owner) {
+			continue
+		}
+		err := k.gpus.ResetClocks(ctx, uuid, e.Before)
+		if err != nil && !e.Known {
+			// It may have been locked or set; the one that it was not is refused.
+			err = k.gpus.ResetClocks(ctx, uuid, device.Clocks{Locked: true})
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("the clocks of %s, set for %s, are not set back: %w", uuid, e.Owner, err))
+			continue
+		}
+		delete(k.set, uuid)
+		changed = true
+	}
+	if changed {
+		failed = append(failed, k.save())
+	}
+	return errors.Join(failed...)
+}
+
+// save writes what is set. It is not synced: a machine that loses its power
+// loses the settings too.
+func (k *Keeper) save() error {
+	if len(k.set) == 0 {
+		if err := os.Remove(k.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	b, err := json.MarshalIndent(k.set, "", "\t")
+	if err != nil {
+		return err
+	}
+	fresh := k.file + ".new"
+	if err := os.WriteFile(fresh, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, k.file)
+}

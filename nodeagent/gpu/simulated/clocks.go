@@ -1,0 +1,72 @@
+package simulated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+)
+
+// Frequencies of simulated multiprocessors lie so many MHz apart, from the
+// lowest up to the model's highest.
+const (
+	lowestMHz = 210
+	stepMHz   = 15
+)
+
+// ListClocks implements gpu.Clocks: the memory runs at its frequency or at half
+// of it, the multiprocessors at any step.
+func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks, error) {
+	var out []device.Clocks
+	err := p.clocked(ctx, uuid, func(m *model) error {
+		out = m.fig.clocks()
+		return nil
+	})
+	return out, err
+}
+
+func (f *figures) clocks() []device.Clocks {
+	var out []device.Clocks
+	for _, memory := range [2]int64{f.memMHz, f.memMHz / 2} {
+		for mhz := f.smMHz; mhz >= lowestMHz; mhz -= stepMHz {
+			out = append(out, device.Clocks{Memory: uint32(memory), Graphics: uint32(mhz)})
+		}
+	}
+	return out
+}
+
+// SetClocks implements gpu.Clocks.
+func (p *Provider) SetClocks(ctx context.Context, uuid string, c device.Clocks) (before device.Clocks, err error) {
+	err = p.clocked(ctx, uuid, func(m *model) error {
+		if !slices.Contains(m.fig.clocks(), c) {
+			return fmt.Errorf("a %s does not run at %d and %d MHz", m.fig.model, c.Memory, c.Graphics)
+		}
+		before, m.clocks = m.clocks, c
+		return nil
+	})
+	return before, err
+}
+
+// ResetClocks implements gpu.Clocks.
+func (p *Provider) ResetClocks(ctx context.Context, uuid string, before device.Clocks) error {
+	return p.clocked(ctx, uuid, func(m *model) error {
+		m.clocks = before
+		return nil
+	})
+}
+
+// clocked runs f on the model of a device that answers.
+func (p *Provider) clocked(ctx context.Context, uuid string, f func(*model) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var failed error
+	err := p.with(uuid, func(m *model) {
+		if failed = errors.New("the device does not answer"); !m.lost {
+			failed = f(m)
+		}
+	})
+	return errors.Join(err, failed)
+}
