@@ -340,7 +340,8 @@ func (c *call) waitStart(args []string) error {
 func (c *call) showLicenses(name string) error {
 	var cfg apiv1.GetConfigReply
 	var jobs apiv1.ListJobsReply
-	if err := c.askAll(question{methodGetConfig, &apiv1.GetConfigRequest{}, &cfg},
+	var resv apiv1.ListReservationsReply
+	if err := c.askAll(question{methodGetConfig, &apiv1.GetConfigRequest{}, &cfg}, question{methodReservations, &apiv1.ListReservationsRequest{}, &resv},
 		question{methodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}}}, &jobs}); err != nil {
 		return err
 	}
@@ -362,9 +363,10 @@ func (c *call) showLicenses(name string) error {
 				}
 			}
 		}
-		b = append(b, fmt.Sprintf("LicenseName=%s\n    Total=%d Used=%d Free=%d Reserved=0 Remote=no\n", l.GetName(), l.GetN(), used, l.GetN()-used)...)
+		reserved := reservedOf(resv.GetReservations(), l.GetName())
+		b = append(b, fmt.Sprintf("LicenseName=%s\n    Total=%d Used=%d Free=%d Reserved=%d Remote=no\n", l.GetName(), l.GetN(), used, l.GetN()-used, reserved)...)
 		list = append(list, tree.Object{{Key: "LicenseName", Value: l.GetName()}, {Key: "Total", Value: l.GetN()}, {Key: "Used", Value: used}, {Key: "Free", Value: l.GetN() - used},
-			{Key: "Remote", Value: false}, {Key: "Reserved", Value: 0}})
+			{Key: "Remote", Value: false}, {Key: "Reserved", Value: reserved}})
 	}
 	if c.wantsTree() {
 		return c.structured(c.opts.On("json"), c.document(tree.Member{Key: "licenses", Value: list}))
@@ -373,6 +375,20 @@ func (c *call) showLicenses(name string) error {
 		return fail(1, "License "+name+" not found")
 	}
 	return c.write(b)
+}
+
+// reservedOf is how many of a licence active reservations keep, with those that
+// their jobs hold.
+func reservedOf(list []*apiv1.ReservationInfo, licence string) int64 {
+	var n int64
+	for _, r := range list {
+		for _, l := range r.GetLicenses() {
+			if r.GetActive() && l.GetName() == licence {
+				n += l.GetN()
+			}
+		}
+	}
+	return n
 }
 
 func configValue(cfg *apiv1.GetConfigReply, key string) string {

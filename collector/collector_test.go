@@ -61,8 +61,10 @@ func lab(t *testing.T) *view.View {
 		&event.AssociationPut{Association: spec.Association{ID: 1, Account: "root"}}, &event.AssociationPut{Association: spec.Association{ID: 2, Account: "ml", Parent: 1, Shares: 3}},
 		&event.ReservationPut{Reservation: spec.Reservation{Name: "r", Start: tr.Now - 1, End: tr.Now.Add(spec.Day), Nodes: []string{"n3"}}}}})
 	do(scheduler.GPUReport{Node: "n1", Fault: spec.GPUFault{UUID: "n17", Kind: spec.GPUXID, XID: 79, Class: "fatal", At: tr.Now, Count: 2}})
+	do(scheduler.Policy{Events: []event.Event{&event.ReservationPut{Reservation: spec.Reservation{Name: "lics", Start: tr.Now - 1, End: tr.Now.Add(spec.Day), Users: []string{"alice"},
+		Licenses: []spec.Count{{Name: "matlab", N: 5}}}}}})
 	submit := func(gpus int64) {
-		do(scheduler.Submit{Spec: &spec.JobSpec{User: "alice", UID: 1000, Name: "j", QOS: "normal", Licenses: []spec.Count{{Name: "matlab", N: 2}}, Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: gpus}}}}})
+		do(scheduler.Submit{Spec: &spec.JobSpec{Place: spec.PlaceAsk{Reservation: "lics"}, User: "alice", UID: 1000, Name: "j", QOS: "normal", Licenses: []spec.Count{{Name: "matlab", N: 2}}, Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: gpus}}}}})
 	}
 	submit(2)
 	submit(8)

@@ -33,7 +33,7 @@ func full() *picture {
 		{Name: "n2", Flags: nodeIdle | nodeDrain, Reason: "fan", ReasonAt: spec.AtUnix(5), CPUs: 16, CPUsForJobs: 16, Mem: 1000, MemForJobs: 1000, MemFree: -1},
 	}
 	p.parts = []partRow{{Name: "gpu", nodes: []int32{0, 1}}}
-	p.lics = []licenceRow{{"matlab", 10, 3, 2}}
+	p.lics = []licenceRow{{Name: "matlab", Total: 10, Used: 3, Reserved: 2, Kept: 2}}
 	p.resvs = []reservationRow{{Name: "r", State: "ACTIVE", Nodes: "n1", Start: 1, End: 2, NodeCount: 1, Cores: 16, members: []int32{0}}}
 	p.shares = []shareRow{{Account: "ml", RawShares: 1, NormShares: 1, Factor: 0.5, HasFactor: true, HasUsage: true},
 		{Account: "ml", User: "alice", RawShares: 1, NormShares: 1, Factor: 0.5, HasFactor: true, HasUsage: true}}

@@ -49,7 +49,7 @@ type drawnSlurm struct {
 }
 
 func observerFamilies() []family {
-	return slices.Concat(jobFamilies(), nodeFamilies(), guideFamilies(), sourceFamilies(), buildFamilies())
+	return slices.Concat(jobFamilies(), nodeFamilies(), shareFamilies(), guideFamilies(), sourceFamilies(), buildFamilies())
 }
 
 // sourceFamilies are about reading a Slurm; only the role observer has them.
@@ -94,19 +94,29 @@ func fromSlurm(snap *slurm.Snapshot) *picture {
 	for i := range snap.Commands {
 		p.made.commands = append(p.made.commands, commandOf(&snap.Commands[i]))
 	}
+	var held licenceUse
 	for i := range snap.Jobs {
-		r := slurmJob(&snap.Jobs[i])
+		j := &snap.Jobs[i]
+		r := slurmJob(j)
 		p.addJob(&r)
+		if j.Reservation != "" && (r.Base == spec.Running || r.Base == spec.Suspended) {
+			for _, c := range j.Licenses {
+				held.add(j.Reservation, c.Name, c.N)
+			}
+		}
 	}
 	slurmNodes(p, snap)
 	for _, l := range snap.Licenses {
-		p.lics = append(p.lics, licenceRow{l.Name, l.Total, l.Used, l.Reserved})
+		p.lics = append(p.lics, licenceRow{Name: l.Name, Total: l.Total, Used: l.Used})
 	}
 	for _, s := range snap.Shares {
 		p.shares = append(p.shares, shareRow{Account: s.Account, User: s.User, RawShares: s.RawShares, NormShares: s.NormShares, RawUsage: s.RawUsage,
-			NormUsage: s.NormUsage, Factor: s.FairShare, HasFactor: s.HasFairShare, HasUsage: true})
+			NormUsage: s.NormUsage, EffectUsage: s.EffectUsage, Factor: s.FairShare, HasFactor: s.HasFairShare, HasUsage: true})
 	}
-	slurmReservations(p, snap)
+	slurmReservations(p, snap, held)
+	for i := range p.lics {
+		p.lics[i].Reserved = snap.Licenses[i].Reserved // as Slurm counts it
+	}
 	p.sched = slurmSched(&snap.Sched)
 	return p.finish()
 }
@@ -280,7 +290,8 @@ func lastByte(s string) byte {
 	return s[len(s)-1]
 }
 
-func slurmReservations(p *picture, snap *slurm.Snapshot) {
+// slurmReservations adds reservations; of one without a state its times tell.
+func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 	index := map[string]int32{}
 	for i := range p.nodes {
 		index[p.nodes[i].Name] = int32(i)
@@ -288,6 +299,17 @@ func slurmReservations(p *picture, snap *slurm.Snapshot) {
 	for _, r := range snap.Reservations {
 		row := reservationRow{Name: r.Name, State: r.State, Nodes: r.Nodes, Partition: r.Partition, Flags: r.Flags, Users: r.Users, Accounts: r.Accounts,
 			Start: spec.AtUnix(r.Start), End: spec.AtUnix(r.End), NodeCount: r.NodeCount, Cores: r.Cores}
+		if row.State == "" {
+			row.State = "INACTIVE"
+			if row.Start <= p.at && p.at < row.End {
+				row.State = "ACTIVE"
+			}
+		}
+		if row.State == "ACTIVE" {
+			for _, c := range r.Licenses {
+				p.reserve(r.Name, c.Name, c.N, held)
+			}
+		}
 		if names, err := hostlist.Expand(r.Nodes); err == nil {
 			for _, n := range names {
 				if k, ok := index[n]; ok {
@@ -319,7 +341,7 @@ func slurmSched(s *slurm.Sched) schedRow {
 	r.CycleDepth = u(main+"Mean depth cycle") * r.Cycles
 	r.BFTotal = us(bf+"Mean cycle") * spec.Span(r.BFCycles)
 	r.BFDepthTotal = u(bf+"Depth Mean") * r.BFCycles
-	r.BFTryTotal = u(bf+"Depth Mean (try sched)") * r.BFCycles
+	r.BFTryTotal = u(bf+"Depth Mean (try depth)") * r.BFCycles
 	r.BFQueueTotal = u(bf+"Queue length mean") * r.BFCycles
 	r.BFTableTotal = u(bf+"Mean table size") * r.BFCycles
 	r.Exits, r.BFExits = map[string]uint64{}, map[string]uint64{}

@@ -26,16 +26,8 @@ func fromView(v *view.View, live func() map[string]Live, version string, now spe
 	}
 	b.nodes(v.Plan, beats)
 	b.parts()
+	b.licences()
 	b.reservations(max(now, st.At))
-	for _, c := range st.Config.Licenses {
-		used := int64(0)
-		for _, u := range st.Licenses {
-			if u.Name == c.Name {
-				used = u.N
-			}
-		}
-		p.lics = append(p.lics, licenceRow{Name: c.Name, Total: c.N, Used: used})
-	}
 	p.sched = schedOf(v)
 	p.sched.Agents = int64(len(beats))
 	p.shares = sharesOf(st)
@@ -51,6 +43,19 @@ type viewBuilder struct {
 	row   jobRow
 	eff   jobEff
 	named []string // by node index: partitions
+	held  licenceUse
+}
+
+func (b *viewBuilder) licences() {
+	for _, c := range b.st.LicenseTotals() {
+		used := int64(0)
+		for _, u := range b.st.Licenses {
+			if u.Name == c.Name {
+				used = u.N
+			}
+		}
+		b.p.lics = append(b.p.lics, licenceRow{Name: c.Name, Total: c.N, Used: used})
+	}
 }
 
 func (b *viewBuilder) jobs() {
@@ -82,6 +87,11 @@ func (b *viewBuilder) fill(j *state.Job) {
 		r.Nodes = max(int64(j.Spec.Size.MinNodes), 1)
 	}
 	r.CPUs, r.Mem, r.GPUs = t.CPU, t.Mem, t.Get("gres/gpu")
+	if j.State.Active() && j.Alloc != nil && j.Alloc.Reservation != "" {
+		for _, c := range j.Alloc.Licenses {
+			b.held.add(j.Alloc.Reservation, c.Name, c.N)
+		}
+	}
 	if j.State == spec.Pending && r.GPUs > 0 {
 		r.GPUType = b.gpuType(j.Spec)
 	}
@@ -335,6 +345,9 @@ func (b *viewBuilder) reservations(now spec.Instant) {
 		}
 		if active {
 			row.State = "ACTIVE"
+			for _, c := range r.Licenses {
+				b.p.reserve(r.Name, c.Name, c.N, b.held)
+			}
 		}
 		for _, name := range r.Nodes {
 			k, ok := byName[name]

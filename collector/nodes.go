@@ -130,12 +130,12 @@ func nodeFamilies() []family {
 				}
 			}
 		}},
-		{gauge("muster_licenses", "Licences: held by jobs, kept for reservations, or free.", catalogue.None, "licences of the configuration and of jobs", "licences x 3", "license", "state"), func(s *scrape) {
+		{gauge("muster_licenses", "Licences: held by jobs, kept by active reservations beside what their own jobs hold, or free.", catalogue.None, "licences of the configuration and of jobs", "licences x 3", "license", "state"), func(s *scrape) {
 			for i := range s.pic.lics {
 				l := &s.pic.lics[i]
 				s.send(float64(l.Used), l.Name, "used")
-				s.send(float64(l.Reserved), l.Name, "reserved")
-				s.send(float64(max(l.Total-l.Used-l.Reserved, 0)), l.Name, "free")
+				s.send(float64(l.Kept), l.Name, "reserved")
+				s.send(float64(max(l.Total-l.Used-l.Kept, 0)), l.Name, "free")
 			}
 		}},
 	}

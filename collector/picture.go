@@ -427,9 +427,31 @@ type rpcRow struct {
 	Total spec.Span
 }
 
+// licenceRow is one kind of licence. Reserved is what active reservations keep,
+// Kept what of it their own jobs do not hold.
 type licenceRow struct {
-	Name                  string
-	Total, Used, Reserved int64
+	Name                        string
+	Total, Used, Reserved, Kept int64
+}
+
+// licenceUse is what jobs in reservations hold of licences.
+type licenceUse map[[2]string]int64
+
+func (u *licenceUse) add(reservation, licence string, n int64) {
+	if *u == nil {
+		*u = licenceUse{}
+	}
+	(*u)[[2]string{reservation, licence}] += n
+}
+
+// reserve adds what an active reservation keeps of a licence.
+func (p *picture) reserve(reservation, licence string, n int64, held licenceUse) {
+	for i := range p.lics {
+		if l := &p.lics[i]; l.Name == licence {
+			l.Reserved += n
+			l.Kept += max(n-held[[2]string{reservation, licence}], 0)
+		}
+	}
 }
 
 type reservationRow struct {

@@ -403,8 +403,8 @@ func vpensoReservations() []family {
 		name, help string
 		amount     func(l *licenceRow) int64
 	}{{"total", "Licences", func(l *licenceRow) int64 { return l.Total }}, {"used", "Licences that jobs hold", func(l *licenceRow) int64 { return l.Used }},
-		{"free", "Licences that are free", func(l *licenceRow) int64 { return max(l.Total-l.Used-l.Reserved, 0) }},
-		{"reserved", "Licences kept for reservations", func(l *licenceRow) int64 { return l.Reserved }}} {
+		{"free", "Licences that no job holds, as scontrol says it", func(l *licenceRow) int64 { return max(l.Total-l.Used, 0) }},
+		{"reserved", "Licences that active reservations keep, with those that their jobs hold", func(l *licenceRow) int64 { return l.Reserved }}} {
 		out = append(out, family{gauge("slurm_license_"+m.name, m.help, catalogue.None, "licences", "licences", "license"), func(s *scrape) {
 			for i := range s.pic.lics {
 				s.send(float64(m.amount(&s.pic.lics[i])), s.pic.lics[i].Name)

@@ -28,7 +28,11 @@ func observe(ctx context.Context, cfg *conffile.Config, withAccounting bool, log
 	if err != nil {
 		return err
 	}
-	source := slurm.New(slurm.Options{Interval: time.Duration(cfg.Observe.Interval), Timeout: time.Duration(cfg.Observe.Timeout), Bin: cfg.Observe.Bin, Log: log})
+	from := slurm.Options{Interval: time.Duration(cfg.Observe.Interval), Timeout: time.Duration(cfg.Observe.Timeout), Bin: cfg.Observe.Bin, Log: log}
+	if from.REST, err = restOf(&cfg.Observe); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	source := slurm.New(from)
 	mux := http.NewServeMux()
 	collector.MountObserver(mux, collector.Observed{Latest: source.Latest, Now: clock.NewSystem().Now, Version: version})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -54,6 +58,22 @@ func observe(ctx context.Context, cfg *conffile.Config, withAccounting bool, log
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// restOf is the slurmrestd that is asked instead of running commands; nil for
+// none.
+func restOf(o *conffile.Observe) (*slurm.REST, error) {
+	switch {
+	case o.REST == "" && o.RESTUser+o.RESTTokenFile != "":
+		return nil, errors.New("observe.rest_user and observe.rest_token_file are of no use without observe.rest, the address of the slurmrestd")
+	case o.REST == "":
+		return nil, nil
+	case o.Cluster == "":
+		return nil, errors.New("observe.rest needs observe.cluster: slurmrestd does not say what the cluster is called")
+	case o.RESTTokenFile != "" && o.RESTUser == "":
+		return nil, errors.New("observe.rest_token_file needs observe.rest_user: a token is a user's")
+	}
+	return &slurm.REST{URL: o.REST, User: o.RESTUser, TokenFile: o.RESTTokenFile, Cluster: o.Cluster}, nil
 }
 
 // readyToShow is ok once jobs and nodes were read.

@@ -1,8 +1,9 @@
 // Package slurm reads a Slurm that runs beside Muster, through the commands
 // that every release has: squeue and sinfo (or scontrol) as JSON, scontrol's
-// one-line records, sdiag and sshare. One snapshot is taken for each interval,
-// never for a scrape; every command has a time and a size that it may not
-// exceed; what could not be read keeps its last good value with its age.
+// one-line records, sdiag and sshare; or through slurmrestd, where there are no
+// commands. One snapshot is taken for each interval, never for a scrape; every
+// command or answer has a time and a size that it may not exceed; what could
+// not be read keeps its last good value with its age.
 package slurm
 
 import "time"
@@ -29,7 +30,7 @@ type Section struct {
 	Err  error // of the last try
 }
 
-// Command counts the runs of one command.
+// Command counts the runs of one command, or the calls of slurmrestd.
 type Command struct {
 	Name    string
 	Runs    uint64
@@ -49,7 +50,9 @@ type Job struct {
 	TRES, GPUType                 string
 	CPUs, Mem, GPUs, Nodes, Tasks int64 // Tasks: of an array that this record stands for; Mem in MiB
 	Held                          bool
-	Eligible, Started, Ended      int64 // seconds since 1970
+	Reservation                   string
+	Licenses                      []Count // asked for, and held while it runs
+	Eligible, Started, Ended      int64   // seconds since 1970
 }
 
 // Node is a record of sinfo.
@@ -64,11 +67,19 @@ type Node struct {
 	ReasonAt                 int64
 }
 
-// Reservation is a record of scontrol show reservation.
+// Reservation is a record of scontrol show reservation. State is empty where
+// only its times tell.
 type Reservation struct {
 	Name, State, Nodes, Partition, Flags, Users, Accounts string
 	Start, End                                            int64
 	NodeCount, Cores                                      int64
+	Licenses                                              []Count
+}
+
+// Count is so many of a licence.
+type Count struct {
+	Name string
+	N    int64
 }
 
 // License is a record of scontrol show license.
@@ -82,6 +93,7 @@ type Share struct {
 	Account, User              string
 	RawShares                  int64
 	NormShares, NormUsage      float64
+	EffectUsage                float64
 	RawUsage, FairShare        float64
 	HasFairShare, SharesParent bool
 }

@@ -92,6 +92,8 @@ type jobJSON struct {
 	Start    number `json:"start_time"`
 	End      number `json:"end_time"`
 	Tasks    string `json:"array_task_string"`
+	Resv     string `json:"resv_name"`
+	Licenses string `json:"licenses"`
 }
 
 // nodeJSON are the keys of a node that are read.
@@ -183,7 +185,7 @@ func readJobs(r io.Reader) ([]Job, error) {
 // job makes the record that is kept.
 func (j *jobJSON) job() Job {
 	out := Job{Reason: j.Reason, User: j.User, Account: j.Account, QOS: j.QOS, Partition: j.Part, CPUs: int64(j.CPUs), Nodes: int64(j.Nodes),
-		Eligible: int64(j.Eligible), Started: int64(j.Start), Ended: int64(j.End), Tasks: max(tasksOf(j.Tasks), 1)}
+		Eligible: int64(j.Eligible), Started: int64(j.Start), Ended: int64(j.End), Tasks: max(tasksOf(j.Tasks), 1), Reservation: j.Resv, Licenses: countsOf(j.Licenses)}
 	for _, w := range j.State {
 		if baseState(w) && out.State == "" {
 			out.State = w
@@ -246,6 +248,23 @@ func tasksOf(s string) int64 {
 		}
 	}
 	return total
+}
+
+// countsOf reads a list of licences: "matlab:2,ansys". Of alternatives ("a|b")
+// nobody knows which one is held.
+func countsOf(s string) []Count {
+	if s == "" || s == "(null)" || strings.Contains(s, "|") {
+		return nil
+	}
+	var out []Count
+	for _, one := range strings.Split(s, ",") {
+		c := Count{one, 1}
+		if i := strings.LastIndexAny(one, ":="); i >= 0 {
+			c = Count{one[:i], atoi(one[i+1:])}
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 func atoi(s string) int64 {

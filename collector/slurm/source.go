@@ -21,6 +21,7 @@ type Options struct {
 	Timeout  time.Duration // of one command; 0: 20 s
 	MaxBytes int64         // of one command's output; 0: 2 GiB
 	Bin      string        // folder of the commands; empty: PATH
+	REST     *REST         // instead of the commands
 	Log      *slog.Logger
 	Now      func() time.Time // nil: the machine's clock
 }
@@ -31,11 +32,13 @@ type Source struct {
 	last     atomic.Pointer[Snapshot]
 	sections []section
 	commands map[string]*Command
-	newNodes bool // nodes come from scontrol, as in 23.02 and later
+	rest     *client // nil: commands are run
+	newNodes bool    // nodes come from scontrol, as in 23.02 and later
 	named    bool
 }
 
-// section is one thing that is read, and how.
+// section is one thing that is read, and how: by a command, or as a path of
+// slurmrestd.
 type section struct {
 	name string
 	args func(s *Source) []string
@@ -61,7 +64,11 @@ func New(o Options) *Source {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Source{o: o, sections: sections(), commands: map[string]*Command{}}
+	s := &Source{o: o, sections: sections(), commands: map[string]*Command{}}
+	if o.REST != nil {
+		s.rest, s.sections = newClient(*o.REST), restSections()
+	}
+	return s
 }
 
 // into makes the reader of a section: only what was read whole is kept.
@@ -116,7 +123,10 @@ func (s *Source) Refresh(ctx context.Context) {
 	if old := s.last.Load(); old != nil {
 		*next = *old
 	}
-	if !s.named {
+	var away error // nothing can be read
+	if s.rest != nil {
+		away = s.prepare(ctx, next)
+	} else if !s.named {
 		s.name(ctx, next)
 	}
 	was := map[string]Section{}
@@ -127,7 +137,9 @@ func (s *Source) Refresh(ctx context.Context) {
 	for _, sec := range s.sections {
 		now, old := Section{Name: sec.name}, was[sec.name]
 		began := s.o.Now()
-		now.Err = s.run(ctx, sec.args(s), func(r io.Reader) error { return sec.read(next, r) })
+		if now.Err = away; away == nil {
+			now.Err = s.fetch(ctx, sec.args(s), func(r io.Reader) error { return sec.read(next, r) })
+		}
 		now.Took, now.At = s.o.Now().Sub(began), began
 		if now.Err != nil {
 			now.At = old.At
@@ -140,7 +152,7 @@ func (s *Source) Refresh(ctx context.Context) {
 		next.Sections = append(next.Sections, now)
 	}
 	next.Commands = nil
-	for _, name := range [...]string{"scontrol", "sdiag", "sinfo", "squeue", "sshare"} {
+	for _, name := range [...]string{"scontrol", "sdiag", "sinfo", "slurmrestd", "squeue", "sshare"} {
 		if c := s.commands[name]; c != nil {
 			copied := *c
 			copied.Buckets = append([]uint64(nil), c.Buckets...)
@@ -169,6 +181,14 @@ func (s *Source) name(ctx context.Context, snap *Snapshot) {
 	})
 	s.named = err == nil && snap.Cluster != ""
 	s.newNodes = snap.Version >= "23"
+}
+
+// fetch hands over what a command prints, or slurmrestd answers.
+func (s *Source) fetch(ctx context.Context, args []string, read func(r io.Reader) error) error {
+	if s.rest != nil {
+		return s.get(ctx, args[0], read)
+	}
+	return s.run(ctx, args, read)
 }
 
 // run runs one command and hands its output over. Everything that the command

@@ -29,7 +29,7 @@ func commandsIn(t *testing.T, scripts map[string]string) string {
 const (
 	jobsNew = `{"jobs":[{"job_state":["RUNNING","COMPLETING"],"state_reason":"None","user_name":"al\"ice","account":"ml","partition":"gpu","qos":"normal","cpus":{"set":true,"infinite":false,"number":4},
 		"node_count":{"set":true,"number":2},"tres_alloc_str":"cpu=4,mem=1.50G,node=2,gres/gpu=2,gres/gpu:h100=2","hold":false,"eligible_time":{"set":true,"number":100}},
-		{"job_state":["PENDING"],"state_reason":"JobHeldUser","user_name":"bob","account":"ml","partition":"gpu,debug","cpus":{"set":true,"number":1},"hold":true,"array_task_string":"1-9:2,20%3"}],"meta":{}}`
+		{"job_state":["PENDING"],"state_reason":"JobHeldUser","user_name":"bob","account":"ml","partition":"gpu,debug","cpus":{"set":true,"number":1},"hold":true,"array_task_string":"1-9:2,20%3","resv_name":"maint one","licenses":"matlab:2,ansys"}],"meta":{}}`
 	nodesNew = `{"meta":{},"nodes":[{"name":"n1","state":["MIXED","DRAIN"],"reason":"fan","reason_changed_at":{"set":true,"number":7},"partitions":["gpu"],"active_features":["a","b"],
 		"gres":"gpu:h100:8(S:0-1)","gres_used":"gpu:h100:2(IDX:0-1)","cpus":64,"effective_cpus":62,"alloc_cpus":4,"real_memory":1000,"alloc_memory":100,"free_memory":{"set":true,"number":500}}]}`
 	sdiagText = "Server thread count:  3\nAgent queue size:     1\n\nMain schedule statistics (microseconds):\n\tLast cycle:   10\n\tTotal cycles: 2\n\tMean cycle:   5\n\nMain scheduler exit:\n\tEnd of job queue: 2\n" +
@@ -52,7 +52,7 @@ E
 *license) echo 'LicenseName=matlab Total=10 Used=3 Free=7 Reserved=2 Remote=no';;
 esac`,
 		"sdiag":  "cat <<'E'\n" + sdiagText + "\nE",
-		"sshare": "printf 'root|||0.000000|0||1.000000|\n ml|bob|1|0.5|12|0.25|0.75|\n'",
+		"sshare": "printf 'root|||0.000000|0||1.000000|1.000000|\n ml|bob|1|0.5|12|0.25|0.75|0.375|\n'",
 	}
 }
 
@@ -73,11 +73,11 @@ func TestSnapshotOfNewReleases(t *testing.T) {
 		snap.Sched.Numbers["Agent queue size"], snap.Sched.Numbers["Main schedule statistics/Mean cycle"], snap.Sched.Numbers["Main scheduler exit/End of job queue"],
 		snap.Sched.Numbers["Backfilling stats/Last cycle when"], len(snap.Commands), snap.Sched.RPCs, snap.Sched.Users)
 	const want = `east 23.11.4
-[{State:RUNNING Reason:None Flags:[COMPLETING] User:al"ice Account:ml QOS:normal Partition:gpu TRES:cpu=4,mem=1.50G,node=2,gres/gpu=2,gres/gpu:h100=2 GPUType:h100 CPUs:4 Mem:1536 GPUs:2 Nodes:2 Tasks:1 Held:false Eligible:100 Started:0 Ended:0} {State:PENDING Reason:JobHeldUser Flags:[] User:bob Account:ml QOS: Partition:gpu TRES: GPUType: CPUs:1 Mem:0 GPUs:0 Nodes:0 Tasks:6 Held:true Eligible:0 Started:0 Ended:0}]
+[{State:RUNNING Reason:None Flags:[COMPLETING] User:al"ice Account:ml QOS:normal Partition:gpu TRES:cpu=4,mem=1.50G,node=2,gres/gpu=2,gres/gpu:h100=2 GPUType:h100 CPUs:4 Mem:1536 GPUs:2 Nodes:2 Tasks:1 Held:false Reservation: Licenses:[] Eligible:100 Started:0 Ended:0} {State:PENDING Reason:JobHeldUser Flags:[] User:bob Account:ml QOS: Partition:gpu TRES: GPUType: CPUs:1 Mem:0 GPUs:0 Nodes:0 Tasks:6 Held:true Reservation:maint one Licenses:[{Name:matlab N:2} {Name:ansys N:1}] Eligible:0 Started:0 Ended:0}]
 [{Name:n1 State:MIXED Reason:fan Flags:[DRAIN] Partitions:[gpu] Features:a,b GRES:gpu:h100:8(S:0-1) GRESUsed:gpu:h100:2(IDX:0-1) CPUs:64 CPUAlloc:4 CPUIdle:0 CPUsForJobs:62 Mem:1000 MemAlloc:100 MemFree:500 ReasonAt:7}]
 [gpu]
 [{Name:matlab Total:10 Used:3 Reserved:2}]
-{Account:ml User:bob RawShares:1 NormShares:0.5 NormUsage:0.25 RawUsage:12 FairShare:0.75 HasFairShare:true SharesParent:false}
+{Account:ml User:bob RawShares:1 NormShares:0.5 NormUsage:0.25 EffectUsage:0.375 RawUsage:12 FairShare:0.75 HasFairShare:true SharesParent:false}
 maint one
 1 5 2 1795305600 4 [{Name:REQUEST_PING Count:4 Micro:40}] [{Name:root Count:5 Micro:50}]`
 	if got != want {
@@ -134,28 +134,36 @@ func TestArrayTasks(t *testing.T) {
 	}
 }
 
-// TestRealSlurm reads the Slurm that the comparison brings up. It needs PEER,
-// as the benchmarks beside a real Slurm do.
+// TestRealSlurm reads the Slurm whose commands are in PATH, where PEER or
+// MUSTER_SLURM_BIN says that there is one; with MUSTER_SLURM_REST also through
+// that slurmrestd (MUSTER_SLURM_USER, MUSTER_SLURM_TOKEN_FILE), which must say
+// the same. Without slurmdbd there is no fair share to read.
 func TestRealSlurm(t *testing.T) {
-	if os.Getenv("PEER") == "" {
-		t.Skip("SKIPPED: PEER is not set: nothing was read from a real Slurm")
+	bin := os.Getenv("MUSTER_SLURM_BIN")
+	if os.Getenv("PEER") == "" && bin == "" {
+		t.Skip("NOT TESTED: neither PEER nor MUSTER_SLURM_BIN is set: nothing was read from a real Slurm")
 	}
-	if _, err := exec.LookPath("squeue"); err != nil {
-		t.Fatal("PEER is set, and Slurm's commands are not installed")
+	config, err := exec.Command(filepath.Join(bin, "scontrol"), "show", "config").CombinedOutput()
+	if err != nil {
+		t.Skipf("NOT TESTED: no Slurm answers: %v: %s", err, config)
 	}
-	s := New(Options{Log: slog.New(slog.DiscardHandler)})
+	accounts := strings.Contains(string(config), "accounting_storage/slurmdbd")
+	if !accounts {
+		t.Log("NOT TESTED: fair share, this Slurm has no slurmdbd")
+	}
+	s := New(Options{Bin: bin, Log: slog.New(slog.DiscardHandler)})
 	began := time.Now()
 	s.Refresh(context.Background())
 	snap := s.Latest()
 	for _, sec := range snap.Sections {
 		t.Logf("%-12s %8s %v", sec.Name, sec.Took.Round(time.Millisecond), sec.Err)
-		if sec.Err != nil {
+		if sec.Err != nil && (accounts || sec.Name != "fairshare") {
 			t.Errorf("%s: %v", sec.Name, sec.Err)
 		}
 	}
 	t.Logf("cluster %s, Slurm %s: %d jobs, %d nodes, partitions %v, %d shares, %d figures, in %s", snap.Cluster, snap.Version, len(snap.Jobs), len(snap.Nodes),
 		snap.Partitions, len(snap.Shares), len(snap.Sched.Numbers), time.Since(began))
-	if snap.Cluster == "" || len(snap.Nodes) == 0 || len(snap.Partitions) == 0 || len(snap.Shares) == 0 || snap.Sched.Numbers["Backfilling stats/Last depth cycle"] < 0 {
+	if snap.Cluster == "" || len(snap.Nodes) == 0 || len(snap.Partitions) == 0 || accounts && len(snap.Shares) == 0 || snap.Sched.Numbers["Backfilling stats/Last depth cycle"] < 0 {
 		t.Error("something is missing")
 	}
 	for _, n := range snap.Nodes {
@@ -163,7 +171,7 @@ func TestRealSlurm(t *testing.T) {
 			t.Errorf("node %+v", n)
 		}
 	}
-	out, err := exec.Command("squeue", "-h", "-r", "-t", "PD", "-o", "%i").Output()
+	out, err := exec.Command(filepath.Join(bin, "squeue"), "-h", "-r", "-t", "PD", "-o", "%i").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +183,53 @@ func TestRealSlurm(t *testing.T) {
 	}
 	if want := int64(strings.Count(string(out), "\n")); pending < want*9/10-5 || pending > want*11/10+5 { // others may submit meanwhile
 		t.Errorf("%d pending, squeue counts %d", pending, want)
+	}
+	t.Run("slurmrestd", func(t *testing.T) { sameByREST(t, snap) })
+}
+
+// sameByREST reads the same Slurm again through slurmrestd.
+func sameByREST(t *testing.T, want *Snapshot) {
+	url := os.Getenv("MUSTER_SLURM_REST")
+	if url == "" {
+		t.Skip("NOT TESTED: MUSTER_SLURM_REST is not set: nothing was read from a real slurmrestd")
+	}
+	s := New(Options{Log: slog.New(slog.DiscardHandler), REST: &REST{URL: url, User: os.Getenv("MUSTER_SLURM_USER"), TokenFile: os.Getenv("MUSTER_SLURM_TOKEN_FILE"), Cluster: want.Cluster}})
+	s.Refresh(context.Background())
+	got := s.Latest()
+	for _, sec := range got.Sections {
+		if sec.Err != nil {
+			t.Errorf("%s: %v", sec.Name, sec.Err)
+		}
+	}
+	for i := range got.Reservations { // scontrol says the state, slurmrestd the times
+		if got.Reservations[i].State != "" {
+			t.Errorf("a reservation's state is %s", got.Reservations[i].State)
+		}
+		got.Reservations[i].State, got.Reservations[i].Flags = want.Reservations[i].State, want.Reservations[i].Flags
+	}
+	for _, list := range [...][]Node{got.Nodes, want.Nodes} {
+		for i := range list {
+			list[i].MemFree = 0 // it changes
+		}
+	}
+	text := func(s *Snapshot) string {
+		return fmt.Sprintf("%s %s\n%+v\n%+v\n%v\n%+v\n%+v", s.Cluster, s.Version, s.Jobs, s.Nodes, s.Partitions, s.Reservations, s.Licenses)
+	}
+	if text(got) != text(want) {
+		t.Errorf("slurmrestd says\n%s\nthe commands\n%s", text(got), text(want))
+	}
+	for name := range want.Sched.Numbers {
+		if _, ok := got.Sched.Numbers[name]; !ok {
+			t.Logf("only sdiag has %q", name)
+		}
+	}
+	for name, n := range got.Sched.Numbers {
+		if was, ok := want.Sched.Numbers[name]; !ok || strings.HasPrefix(name, "Jobs ") && n != was {
+			t.Errorf("%s is %d, sdiag says %d (%v)", name, n, was, ok)
+		}
+	}
+	if len(got.Sched.RPCs) == 0 || len(got.Sched.Users) == 0 {
+		t.Error("no calls")
 	}
 }
 

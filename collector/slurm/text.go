@@ -75,9 +75,9 @@ func readReservations(r io.Reader) ([]Reservation, error) {
 	var out []Reservation
 	for _, rec := range recs {
 		if name := rec["ReservationName"]; name != "" {
-			out = append(out, Reservation{Name: name, State: rec["State"], Nodes: rec["Nodes"], Partition: unset(rec["PartitionName"]), Flags: rec["Flags"],
+			out = append(out, Reservation{Name: name, State: rec["State"], Nodes: unset(rec["Nodes"]), Partition: unset(rec["PartitionName"]), Flags: rec["Flags"],
 				Users: unset(rec["Users"]), Accounts: unset(rec["Accounts"]), Start: stamp(rec["StartTime"]), End: stamp(rec["EndTime"]),
-				NodeCount: atoi(rec["NodeCnt"]), Cores: atoi(rec["CoreCnt"])})
+				NodeCount: atoi(rec["NodeCnt"]), Cores: atoi(rec["CoreCnt"]), Licenses: countsOf(rec["Licenses"])})
 		}
 	}
 	return out, err
@@ -108,17 +108,17 @@ func readShares(r io.Reader) ([]Share, error) {
 	sc.Buffer(nil, maxLine)
 	for sc.Scan() {
 		col := strings.Split(sc.Text(), "|")
-		if len(col) < 7 {
+		if len(col) < 8 {
 			continue
 		}
 		s := Share{Account: strings.TrimSpace(col[0]), User: strings.TrimSpace(col[1]), RawShares: atoi(col[2]), SharesParent: col[2] == "parent",
-			NormShares: float(col[3]), RawUsage: float(col[4]), NormUsage: float(col[5]), FairShare: float(col[6]), HasFairShare: col[6] != ""}
+			NormShares: float(col[3]), RawUsage: float(col[4]), NormUsage: float(col[5]), FairShare: float(col[6]), HasFairShare: col[6] != "", EffectUsage: float(col[7])}
 		out = append(out, s)
 	}
 	return out, sc.Err()
 }
 
-const shareColumns = "Account,User,RawShares,NormShares,RawUsage,NormUsage,FairShare"
+const shareColumns = "Account,User,RawShares,NormShares,RawUsage,NormUsage,FairShare,EffectvUsage"
 
 func float(s string) float64 {
 	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)

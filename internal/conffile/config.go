@@ -265,8 +265,17 @@ type Observe struct {
 	// Time that one command may take. What it would have shown keeps its last
 	// good value, with its age in muster_source_age_seconds.
 	Timeout spec.Span `yaml:"timeout"`
-	// With --role observer,accounting: the name under which Slurm's accounting
-	// knows the cluster. Empty keeps no history.
+	// Address of a slurmrestd that is asked instead of running commands:
+	// http://host:6820, https://…, or unix:/path of its socket. Needs
+	// observe.cluster; accounting still runs sacct.
+	REST string `yaml:"rest" example:"http://slurm:6820"`
+	// User for slurmrestd (X-SLURM-USER-NAME) who may see all jobs.
+	RESTUser string `yaml:"rest_user" example:"monitor"`
+	// File with that user's token (scontrol token username=… lifespan=…). It is
+	// read again for each snapshot.
+	RESTTokenFile string `yaml:"rest_token_file" kind:"path" example:"/etc/muster/slurm.jwt"`
+	// The name under which Slurm's accounting knows the cluster, for observe.rest
+	// and for --role observer,accounting. Empty keeps no history.
 	Cluster string `yaml:"cluster" example:"peer"`
 	// Time between two readings of Slurm's accounting.
 	AccountingEvery spec.Span `yaml:"accounting_every"`

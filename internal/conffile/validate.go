@@ -58,6 +58,17 @@ var (
 	labelName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// checkREST looks at the address of the slurmrestd that an observer asks.
+func (c *Config) checkREST(v *validator) {
+	path, socket := strings.CutPrefix(c.Observe.REST, "unix:")
+	u, err := url.Parse(c.Observe.REST)
+	switch {
+	case c.Observe.REST == "" || socket && filepath.IsAbs(path):
+	case socket || err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		v.add("observe.rest", "%q is not the address of a slurmrestd: such as http://slurm:6820 or unix:/run/slurmrestd.sock", c.Observe.REST)
+	}
+}
+
 func (c *Config) check(v *validator) {
 	if c.ClusterName != "" && !clusterName.MatchString(c.ClusterName) {
 		v.add("cluster_name", "%q is not a cluster's name: use letters, digits, hyphens and underscores, 63 at most", c.ClusterName)
@@ -80,6 +91,7 @@ func (c *Config) check(v *validator) {
 	between(v, "observe.accounting_every", c.Observe.AccountingEvery, 5*spec.Second, spec.Day, formatSpan)
 	between(v, "observe.history", c.Observe.History, spec.Day, 10*366*spec.Day, formatSpan)
 	between(v, "observe.timeout", c.Observe.Timeout, 1*spec.Second, 10*spec.Minute, formatSpan)
+	c.checkREST(v)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
 	between(v, "telemetry.samples_interval", c.Telemetry.SamplesInterval, spec.Second, spec.Infinite, formatSpan)
 	if every := c.Telemetry.SamplesInterval; every != spec.Infinite && (every%spec.Second != 0 || every > 12*spec.Hour) {

@@ -377,6 +377,17 @@ func (s *State) LicenseTotal(name string) int64 {
 	return n
 }
 
+// LicenseTotals lists every licence with what LicenseTotal says of it: those of
+// the configuration, then resources of other servers.
+func (s *State) LicenseTotals() []spec.Count {
+	out := slices.Clone(s.Config.Licenses)
+	for i := range s.Policy.Resources {
+		r := &s.Policy.Resources[i]
+		out = append(out, spec.Count{Name: resourceKey(r), N: r.Available()})
+	}
+	return out
+}
+
 // countOf sums a list over the types of a name.
 func countOf(list []spec.Count, name string) int64 {
 	var n int64

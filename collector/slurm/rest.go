@@ -1,0 +1,257 @@
+package slurm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// REST is where a slurmrestd answers, instead of the commands.
+type REST struct {
+	URL       string // http://host:6820, https://…, or unix:/path
+	User      string // X-SLURM-USER-NAME
+	TokenFile string // X-SLURM-USER-TOKEN, read again for each snapshot; empty on a socket of one's own
+	Cluster   string // its name: slurmrestd of 22.05 does not say it
+}
+
+var (
+	errNoAPI  = errors.New("slurmrestd offers no /slurm/v0.0.N: it needs one of its openapi plugins (slurmrestd -s)")
+	errStatus = errors.New("slurmrestd refuses")
+	apiPath   = regexp.MustCompile(`/slurm\\?/v0\.0\.(\d+)\\?/jobs`)
+)
+
+// client asks a slurmrestd.
+type client struct {
+	REST
+	base  string
+	http  *http.Client
+	api   string // /slurm/v0.0.38, once found
+	token string
+}
+
+func newClient(o REST) *client {
+	c := &client{REST: o, base: strings.TrimRight(o.URL, "/"), http: &http.Client{}}
+	if path, ok := strings.CutPrefix(o.URL, "unix:"); ok {
+		c.base = "http://slurmrestd"
+		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}
+	}
+	return c
+}
+
+// prepare reads the token, and finds the newest form that slurmrestd speaks.
+func (s *Source) prepare(ctx context.Context, snap *Snapshot) error {
+	c := s.rest
+	if c.TokenFile != "" {
+		data, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return fmt.Errorf("observe.rest_token_file: %w", err)
+		}
+		c.token = strings.TrimPrefix(strings.TrimSpace(string(data)), "SLURM_JWT=") // as scontrol token prints it
+	}
+	if s.named {
+		return nil
+	}
+	newest := 0
+	err := s.get(ctx, "/openapi/v3", func(r io.Reader) error {
+		text, err := io.ReadAll(r)
+		for _, m := range apiPath.FindAllSubmatch(text, -1) {
+			if n, err := strconv.Atoi(string(m[1])); err == nil {
+				newest = max(newest, n)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if newest == 0 {
+		return errNoAPI
+	}
+	c.api = fmt.Sprintf("/slurm/v0.0.%d", newest)
+	snap.Cluster = c.Cluster
+	err = s.get(ctx, c.api+"/ping", func(r io.Reader) error {
+		var answer struct {
+			Meta struct{ Slurm struct{ Release string } }
+		}
+		err := json.NewDecoder(r).Decode(&answer)
+		snap.Version = answer.Meta.Slurm.Release
+		return err
+	})
+	s.named = err == nil
+	return err
+}
+
+// get asks for one path and hands the answer over.
+func (s *Source) get(ctx context.Context, path string, read func(r io.Reader) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, errTime)
+	defer cancel()
+	began := s.o.Now()
+	err := s.rest.get(ctx, path, s.o.MaxBytes, read)
+	s.count("slurmrestd", s.o.Now().Sub(began), err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errTime):
+		return fmt.Errorf("GET %s %w: more than %s", path, errTime, s.o.Timeout)
+	}
+	return fmt.Errorf("GET %s: %w", path, err)
+}
+
+func (c *client) get(ctx context.Context, path string, most int64, read func(r io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	if c.User != "" {
+		req.Header.Set("X-SLURM-USER-NAME", c.User)
+	}
+	if c.token != "" {
+		req.Header.Set("X-SLURM-USER-TOKEN", c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	limited := &io.LimitedReader{R: resp.Body, N: most}
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxComplaint)) // half of it is better than none
+		return fmt.Errorf("%w: %s: %s", errStatus, resp.Status, strings.Join(strings.Fields(string(said)), " "))
+	}
+	err = read(limited)
+	if limited.N <= 0 {
+		return fmt.Errorf("%w: more than %d bytes", errSize, most)
+	}
+	return err
+}
+
+// restSections are what slurmrestd is asked for. Shares are not among them:
+// its older forms have none.
+func restSections() []section {
+	at := func(path string) func(*Source) []string {
+		return func(s *Source) []string { return []string{s.rest.api + path} }
+	}
+	return []section{
+		{"jobs", at("/jobs"), into(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
+		{"nodes", at("/nodes"), into(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
+		{"partitions", at("/partitions"), into(restPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
+		{"reservations", at("/reservations"), into(restReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
+		{"licenses", at("/licenses"), into(restLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
+		{"scheduler", at("/diag"), into(restDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
+	}
+}
+
+// each decodes the elements of a list and adds what keep makes of them.
+func each[J, T any](r io.Reader, key string, keep func(j *J) T) ([]T, error) {
+	var out []T
+	err := list(r, key, func(d *json.Decoder) error {
+		var j J
+		if err := d.Decode(&j); err != nil {
+			return err
+		}
+		out = append(out, keep(&j))
+		return nil
+	})
+	return out, err
+}
+
+func restPartitions(r io.Reader) ([]string, error) {
+	return each(r, "partitions", func(j *struct{ Name string }) string { return j.Name })
+}
+
+func restReservations(r io.Reader) ([]Reservation, error) {
+	type reservation struct {
+		Name, Partition, Users, Accounts, Licenses string
+		Nodes                                      string `json:"node_list"`
+		Flags                                      words
+		Start                                      number `json:"start_time"`
+		End                                        number `json:"end_time"`
+		NodeCount                                  number `json:"node_count"`
+		Cores                                      number `json:"core_count"`
+	}
+	return each(r, "reservations", func(j *reservation) Reservation {
+		return Reservation{Name: j.Name, Nodes: j.Nodes, Partition: j.Partition, Flags: strings.Join(j.Flags, ","), Users: j.Users, Accounts: j.Accounts,
+			Start: int64(j.Start), End: int64(j.End), NodeCount: int64(j.NodeCount), Cores: int64(j.Cores), Licenses: countsOf(j.Licenses)}
+	})
+}
+
+func restLicenses(r io.Reader) ([]License, error) {
+	type license struct {
+		LicenseName           string
+		Total, Used, Reserved number
+	}
+	return each(r, "licenses", func(j *license) License {
+		return License{Name: j.LicenseName, Total: int64(j.Total), Used: int64(j.Used), Reserved: int64(j.Reserved)}
+	})
+}
+
+// restFigures are sdiag's names of the figures of /diag.
+//
+//muster:table one entry for each figure
+func restFigures() map[string]string {
+	const main, bf = "Main schedule statistics/", "Backfilling stats/"
+	return map[string]string{
+		"server_thread_count": "Server thread count", "agent_queue_size": "Agent queue size", "agent_count": "Agent count",
+		"agent_thread_count": "Agent thread count", "dbd_agent_queue_size": "DBD Agent queue size", "jobs_submitted": "Jobs submitted",
+		"jobs_started": "Jobs started", "jobs_completed": "Jobs completed", "jobs_canceled": "Jobs canceled", "jobs_failed": "Jobs failed",
+		"jobs_pending": "Jobs pending", "jobs_running": "Jobs running", "schedule_cycle_per_minute": main + "Cycles per minute",
+		"req_time_start": "Data since", "job_states_ts": "Job states ts", "gettimeofday_latency": "Latency for 1000 calls to gettimeofday()",
+		"schedule_cycle_last": main + "Last cycle", "schedule_cycle_max": main + "Max cycle", "schedule_cycle_total": main + "Total cycles",
+		"schedule_cycle_mean": main + "Mean cycle", "schedule_cycle_mean_depth": main + "Mean depth cycle", "schedule_queue_length": main + "Last queue length",
+		"bf_backfilled_jobs": bf + "Total backfilled jobs (since last slurm start)", "bf_last_backfilled_jobs": bf + "Total backfilled jobs (since last stats cycle start)",
+		"bf_backfilled_het_jobs": bf + "Total backfilled heterogeneous job components", "bf_cycle_counter": bf + "Total cycles",
+		"bf_cycle_last": bf + "Last cycle", "bf_cycle_max": bf + "Max cycle", "bf_cycle_mean": bf + "Mean cycle", "bf_depth_mean": bf + "Depth Mean",
+		"bf_depth_mean_try": bf + "Depth Mean (try depth)", "bf_last_depth": bf + "Last depth cycle", "bf_last_depth_try": bf + "Last depth cycle (try sched)",
+		"bf_queue_len": bf + "Last queue length", "bf_queue_len_mean": bf + "Queue length mean", "bf_table_size": bf + "Last table size",
+		"bf_table_size_mean": bf + "Mean table size", "bf_when_last_cycle": bf + "Last cycle when",
+	}
+}
+
+func restDiag(r io.Reader) (Sched, error) {
+	type call struct {
+		Message string `json:"message_type"`
+		User    string
+		Count   number
+		Total   number `json:"total_time"`
+	}
+	var answer struct{ Statistics map[string]json.RawMessage }
+	if err := json.NewDecoder(r).Decode(&answer); err != nil {
+		return Sched{}, fmt.Errorf("%w: %w", errShape, err)
+	}
+	out := Sched{Numbers: map[string]int64{}}
+	for key, name := range restFigures() {
+		if raw, ok := answer.Statistics[key]; ok {
+			var n number
+			if err := n.UnmarshalJSON(raw); err != nil {
+				return Sched{}, fmt.Errorf("%w: %s: %w", errShape, key, err)
+			}
+			out.Numbers[name] = int64(n)
+		}
+	}
+	if _, ok := out.Numbers["Server thread count"]; !ok {
+		return Sched{}, fmt.Errorf("%w: statistics have no server_thread_count", errShape)
+	}
+	for key, to := range map[string]*[]Calls{"rpcs_by_message_type": &out.RPCs, "rpcs_by_user": &out.Users} {
+		var list []call
+		if raw, ok := answer.Statistics[key]; ok {
+			if err := json.Unmarshal(raw, &list); err != nil {
+				return Sched{}, fmt.Errorf("%w: %s: %w", errShape, key, err)
+			}
+		}
+		for _, c := range list {
+			*to = append(*to, Calls{c.Message + c.User, uint64(max(c.Count, 0)), uint64(max(c.Total, 0))})
+		}
+	}
+	return out, nil
+}
