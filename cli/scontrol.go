@@ -340,8 +340,8 @@ func (c *call) waitStart(args []string) error {
 func (c *call) showLicenses(name string) error {
 	var cfg apiv1.GetConfigReply
 	var jobs apiv1.ListJobsReply
-	var resv apiv1.ListReservationsReply
-	if err := c.askAll(question{methodGetConfig, &apiv1.GetConfigRequest{}, &cfg}, question{methodReservations, &apiv1.ListReservationsRequest{}, &resv},
+	var resv apiv1.ReservationsReply
+	if err := c.askAll(question{methodGetConfig, &apiv1.GetConfigRequest{}, &cfg}, question{methodReservations, &apiv1.ReservationsRequest{}, &resv},
 		question{methodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}}}, &jobs}); err != nil {
 		return err
 	}

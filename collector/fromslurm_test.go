@@ -30,9 +30,9 @@ func TestObserver(t *testing.T) {
 		},
 		Reservations: []slurm.Reservation{{Name: "r", Nodes: "n[1-2]", Start: 1, End: 2}, {Name: "lic", Start: 1, End: 2_000_000, Licenses: []slurm.Count{{Name: "matlab", N: 2}}}},
 		Licenses:     []slurm.License{{Name: "matlab", Total: 10, Used: 3, Reserved: 2}},
-		Sched:        slurm.Sched{Numbers: map[string]int64{"Main schedule statistics/Total cycles": 3, "Main schedule statistics/Mean cycle": 5,
+		Sched: slurm.Sched{Numbers: map[string]int64{"Main schedule statistics/Total cycles": 3, "Main schedule statistics/Mean cycle": 5,
 			"Backfilling stats/Total cycles": 4, "Backfilling stats/Depth Mean (try depth)": 6}},
-		Sections:     []slurm.Section{{Name: "jobs", At: at}, {Name: "nodes", At: at.Add(-time.Minute), Err: errors.New("away")}, {Name: "fairshare", Err: errors.New("never")}},
+		Sections: []slurm.Section{{Name: "jobs", At: at}, {Name: "nodes", At: at.Add(-time.Minute), Err: errors.New("away")}, {Name: "fairshare", Err: errors.New("never")}},
 	}
 	mux := http.NewServeMux()
 	MountObserver(mux, Observed{Latest: func() *slurm.Snapshot { return snap }, Now: func() spec.Instant { return spec.AtUnix(1_000_010) }, Version: "test"})
