@@ -42,6 +42,9 @@ func TestRealSlurm(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "sacctmgr"), "-nP", "show", "cluster", "format=cluster").CombinedOutput(); err != nil || len(out) == 0 {
 		t.Skipf("NOT TESTED against a real Slurm: its accounting (slurmdbd) does not answer: %v: %s", err, out)
 	}
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "squeue"), "-h").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Skipf("NOT TESTED against a real Slurm: it must have no other jobs: %v: %s", err, out)
+	}
 	s := openStore(t)
 	cluster := slurm(t, bin, "sacctmgr", "-nP", "show", "cluster", "format=cluster")
 	cluster, _, _ = strings.Cut(cluster, "\n")
