@@ -424,6 +424,99 @@ func TestNewReleaseLearnsFirstWhatTheOldOneHas(t *testing.T) {
 	}
 }
 
+// A new release whose older one stands still for good reads there what it has,
+// and what the older one was asked by an agent that is gone is not done when it
+// goes on.
+func TestNewReleaseReadsWhatAStoppedOneHas(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	sp, unread := l.job("exec 3< "+gate+"; exit 5"), l.job("echo again >> twice")
+	l.launch(sp)
+	l.begun(sp.Key)
+	old := int(l.client.Hello().PID)
+	if err := unix.Kill(old, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Kill(old, unix.SIGCONT) }()
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.client.Launch(soon, []plan.RunSpec{unread}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	l.client.Close() // its agent dies with that request on its way
+
+	next := l.cfg
+	next.Release, next.Args = "r2", append(next.Args, "--drain-wait", "100ms")
+	c, err := runtime.Start(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	defer func() { end(t, int(c.Hello().PID), syscall.SIGKILL) }()
+	res, err := c.Launch(t.Context(), []plan.RunSpec{sp, unread})
+	if err != nil || res[0].Status != plan.Known || res[1].Status != plan.Accepted {
+		t.Errorf("%+v %v", res, err)
+	}
+	if err := unix.Kill(old, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if l.client, err = runtime.Dial(t.Context(), runtime.Socket(l.cfg.Dir, "r1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.client.Subscribe(t.Context(), l.hear); err != nil {
+		t.Fatal(err)
+	}
+	openGate(t, gate)
+	if x := l.exit(sp.Key); x.Code != 5 {
+		t.Errorf("%+v", x)
+	}
+	runs, err := l.client.List(t.Context())
+	if err != nil || len(runs) != 1 || runs[0].Key != sp.Key {
+		t.Errorf("the older one has %+v %v", runs, err)
+	}
+}
+
+// A release that is taken back to learns first what the one between has.
+func TestADrainIsTakenBackFromANewerRelease(t *testing.T) {
+	l := newLab(t)
+	gates := []string{l.fifo("gate1"), l.fifo("gate2")}
+	first, second := l.job("exec 3< "+gates[0]+"; exit 5"), l.job("exec 3< "+gates[1]+"; exit 6")
+	l.launch(first)
+	l.begun(first.Key)
+	next := l.cfg
+	next.Release = "r2"
+	c, err := runtime.Start(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	defer func() { end(t, int(c.Hello().PID), syscall.SIGKILL) }()
+	if err := c.Subscribe(t.Context(), l.hear); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := c.Launch(t.Context(), []plan.RunSpec{second}); err != nil || res[0].Status != plan.Accepted {
+		t.Fatalf("%+v %v", res, err)
+	}
+	l.begun(second.Key)
+	l.client.Close()
+	l.connect()
+	res, err := l.client.Launch(t.Context(), []plan.RunSpec{second, l.job("true")})
+	if err != nil || res[0].Status != plan.Known || res[1].Status != plan.Accepted {
+		t.Errorf("the older one, taken back: %+v %v", res, err)
+	}
+	res, err = c.Launch(t.Context(), []plan.RunSpec{l.job("true")})
+	if err != nil || res[0].Code != plan.RefusedDraining {
+		t.Errorf("the newer one: %+v %v", res, err)
+	}
+	openGate(t, gates[0])
+	openGate(t, gates[1])
+	for k, code := range map[plan.RunKey]int32{first.Key: 5, second.Key: 6} {
+		if x := l.exit(k); x.Code != code {
+			t.Errorf("%v: %+v", k, x)
+		}
+	}
+}
+
 func TestKeeperBringsTheShepherdBack(t *testing.T) {
 	l := newLab(t)
 	l.client.Close()

@@ -105,6 +105,25 @@ func Open(path string, replay func([]byte) error) (j *Journal, torn int64, err e
 	return j, torn, nil
 }
 
+// Read gives each record to replay, as Open does, of a journal that another
+// process may be writing: nothing is changed, and what is torn is left out.
+func Read(path string, replay func([]byte) error) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	if len(b) < len(magic) {
+		return nil
+	}
+	if string(b[:len(magic)]) != magic {
+		return fmt.Errorf("%w: %s is not a journal of this program", ErrCorrupt, path)
+	}
+	if _, err := scan(b, replay); err != nil {
+		return fmt.Errorf("journal %s: %w", path, err)
+	}
+	return nil
+}
+
 func (j *Journal) fresh() error {
 	if err := j.f.Truncate(0); err != nil {
 		return fmt.Errorf("start journal: %w", err)

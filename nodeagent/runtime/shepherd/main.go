@@ -44,6 +44,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	fs.StringVar(&cfg.Cgroup.Under, "cgroup-under", "", "control group to make the jobs' groups in (default: the shepherd's own)")
 	fs.StringVar(&mode, "cgroup-mode", "", "v2, hybrid, v1 or none (default: the best that works)")
 	fs.IntVar(&cfg.Launchers, "launchers", 0, "processes started at the same time (default: by CPUs)")
+	fs.DurationVar(&cfg.DrainWait, "drain-wait", 0, "how long an older release's shepherd may take to answer (default 10s)")
 	fs.IntVar(&ready, "ready-fd", -1, "file descriptor that gets one byte when the socket is ready")
 	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	if err := fs.Parse(args); err != nil {

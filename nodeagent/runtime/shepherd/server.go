@@ -108,6 +108,9 @@ func (c *conn) handle(m protocol.Message) bool {
 		if !c.decode(m, &q) {
 			return false
 		}
+		if c.hungUp() {
+			return false
+		}
 		results, finish := s.launch(q.Runs)
 		s.wg.Go(func() {
 			finish()
@@ -145,12 +148,28 @@ func (c *conn) handle(m protocol.Message) bool {
 	case protocol.OpDrain:
 		c.reply(m, s.drain(), nil)
 	case protocol.OpResume:
-		c.reply(m, nil, s.resumeLaunches())
+		s.wg.Go(func() { c.reply(m, nil, s.resumeLaunches()) })
 	default:
 		c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest,
 			Text: fmt.Sprintf("operation %d is not known to release %s", m.Op, s.cfg.Release)})
 	}
 	return true
+}
+
+// hungUp tells that the agent is gone. What it asked for last may have been
+// asked of another shepherd since, whose agent came after it.
+func (c *conn) hungUp() bool {
+	raw, err := c.sock.SyscallConn()
+	if err != nil {
+		return true
+	}
+	up := false
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is always told
+		n, err := unix.Poll(p, 0)
+		up = err == nil && n == 0
+	})
+	return err != nil || !up
 }
 
 func (c *conn) decode(m protocol.Message, into any) bool {
@@ -249,7 +268,9 @@ func (c *conn) push(events []plan.Event) {
 }
 
 // resumeLaunches takes a drain back: the agent of this release is here again.
+// The shepherds that came meanwhile are drained first, and asked what they have.
 func (s *Shepherd) resumeLaunches() error {
+	s.takeOver(s.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isGone {

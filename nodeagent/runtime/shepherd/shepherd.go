@@ -37,6 +37,8 @@ type Config struct {
 	// "slurmstepd-<node>: error: ", which many tools look for.
 	Prefix    string
 	Launchers int // processes started at the same time; 0 chooses
+	// DrainWait is how long an older release's shepherd may take to answer. 0: 10 s.
+	DrainWait time.Duration
 	Log       *slog.Logger
 }
 
@@ -52,24 +54,26 @@ const (
 
 // Shepherd is the whole program. mu guards the maps and every run's fields.
 type Shepherd struct {
-	cfg    Config
-	id     string // of the state folder, in marks and group names
-	log    *slog.Logger
-	dir    string
-	root   bool
-	host   *cgroup.Host
-	limits limits
-	hello  plan.Hello
-	jr     *journal.Journal
-	lock   *os.File
-	ln     *net.UnixListener
-	watch  *watcher
-	notes  chan notice
-	queue  chan *run
-	born   chan struct{} // room for one token: there are children to wait for
-	dirty  chan struct{} // room for one token: the journal wants a flush
-	gone   chan struct{} // closed when draining is done
-	wg     sync.WaitGroup
+	cfg        Config
+	id         string // of the state folder, in marks and group names
+	log        *slog.Logger
+	dir        string
+	root       bool
+	host       *cgroup.Host
+	limits     limits
+	hello      plan.Hello
+	jr         *journal.Journal
+	lock       *os.File
+	ln         *net.UnixListener
+	watch      *watcher
+	notes      chan notice
+	queue      chan *run
+	born       chan struct{} // room for one token: there are children to wait for
+	dirty      chan struct{} // room for one token: the journal wants a flush
+	gone       chan struct{} // closed when draining is done
+	wg         sync.WaitGroup
+	inheriting sync.Mutex      // one folder at a time
+	ctx        context.Context // of Run, for what outlives a request
 
 	mu         sync.Mutex
 	runs       map[plan.RunKey]*run
@@ -118,6 +122,9 @@ func Open(cfg Config) (*Shepherd, error) {
 	}
 	if cfg.Launchers <= 0 {
 		cfg.Launchers = min(max(2, runtime.NumCPU()), 8)
+	}
+	if cfg.DrainWait <= 0 {
+		cfg.DrainWait = 10 * time.Second
 	}
 	cfg.Cgroup.CloneInto = spawn.CanCloneIntoGroup()
 	s := &Shepherd{cfg: cfg, id: id, log: cfg.Log, dir: filepath.Join(cfg.Dir, cfg.Release), root: os.Geteuid() == 0,
@@ -246,6 +253,7 @@ func (s *Shepherd) Run(ctx context.Context) error {
 	s.wg.Go(s.watch.run)
 	s.wg.Go(func() { s.writeNotices(ctx) })
 	s.wg.Go(func() { s.keep(ctx) })
+	s.ctx = ctx
 	s.takeOver(ctx) // who already connects waits: a run that an older one has must not be started here too
 	s.wg.Go(s.accept)
 	s.mu.Lock()

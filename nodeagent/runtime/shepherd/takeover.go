@@ -33,11 +33,7 @@ func (s *Shepherd) takeOver(ctx context.Context) {
 		if _, err := os.Stat(filepath.Join(dir, lockName)); err != nil || dir == s.dir {
 			continue
 		}
-		gone, err := s.drainOther(dir, e.Name())
-		if err != nil {
-			s.log.Error("older shepherd", "release", e.Name(), "err", err)
-			continue
-		}
+		gone := s.drainOther(dir, e.Name())
 		inherit := func() {
 			if err := s.inherit(dir, e.Name()); err != nil {
 				s.log.Error("older shepherd's runs could not be taken over", "release", e.Name(), "err", err)
@@ -60,63 +56,113 @@ func (s *Shepherd) takeOver(ctx context.Context) {
 	}
 }
 
-// drainWait bounds how long an older shepherd may take to answer; one that
-// stands still must not keep its node from new work for ever.
-const drainWait = 10 * time.Second
-
-// drainOther drains the shepherd that serves a folder and learns its keys. The
+// drainOther drains the shepherd that serves a folder and learns its keys. One
+// that stands still must not keep its node from new work for ever: after
+// DrainWait its keys are read out of its journal, where every run is written
+// before it is started, and what it says later is learnt when it says it. The
 // channel closes when that shepherd is gone, which may be at once.
-func (s *Shepherd) drainOther(dir, release string) (<-chan struct{}, error) {
+func (s *Shepherd) drainOther(dir, release string) <-chan struct{} {
 	gone := make(chan struct{})
-	sock, err := net.Dial("unix", filepath.Join(dir, SocketName))
-	if err != nil {
+	dialer := net.Dialer{Timeout: s.cfg.DrainWait}
+	sock, err := dialer.Dial("unix", filepath.Join(dir, SocketName))
+	if err != nil && !standsStill(err) {
 		close(gone)
-		return gone, nil
+		return gone
 	}
-	r, err := protocol.NewReader(sock)
-	if err != nil {
-		return nil, err
-	}
-	frame, err := protocol.Encode(protocol.Message{ID: 1, Op: protocol.OpDrain}, nil)
+	var r *protocol.Reader
 	if err == nil {
-		err = sock.SetDeadline(time.Now().Add(drainWait))
+		r, err = s.askToDrain(sock)
 	}
 	if err == nil {
-		_, err = sock.Write(frame)
-	}
-	if err == nil {
-		var m protocol.Message
-		var d protocol.DrainReply
-		if m, err = r.Next(); err == nil {
-			if err = r.Decode(m, &d); err == nil {
-				s.mu.Lock()
-				for _, k := range d.Known {
-					s.foreign[k] = release
-				}
-				s.mu.Unlock()
-				s.log.Info("older shepherd is drained", "release", release, "busy", d.Busy)
-			}
-		}
+		err = s.hearDrained(r, release)
 	}
 	if err != nil {
-		s.log.Info("older shepherd did not answer while being drained", "release", release, "err", err)
+		s.log.Warn("older shepherd does not answer while being drained", "release", release, "err", err)
+		s.learnFromJournal(dir, release)
+	}
+	if r == nil {
+		return gone // never known: its folder is looked at again at the next start
 	}
 	_ = sock.SetDeadline(time.Time{})
 	go func() {
 		defer close(gone)
 		defer func() { _ = sock.Close() }()
-		for {
-			if _, err := r.Next(); err != nil {
-				return
-			}
+		for s.hearDrained(r, release) == nil {
 		}
 	}()
-	return gone, nil
+	return gone
+}
+
+// standsStill tells the error of a socket that has a listener, which takes
+// nobody, from that of one that has none.
+func standsStill(err error) bool {
+	var ne net.Error
+	return errors.Is(err, unix.EAGAIN) || errors.As(err, &ne) && ne.Timeout()
+}
+
+// askToDrain tells an older shepherd to start nothing any more.
+func (s *Shepherd) askToDrain(sock net.Conn) (*protocol.Reader, error) {
+	frame, err := protocol.Encode(protocol.Message{ID: 1, Op: protocol.OpDrain}, nil)
+	if err != nil {
+		return nil, err
+	}
+	r, err := protocol.NewReader(sock)
+	if err != nil {
+		return nil, err
+	}
+	if err := sock.SetDeadline(time.Now().Add(s.cfg.DrainWait)); err != nil {
+		return r, err
+	}
+	_, err = sock.Write(frame)
+	return r, err
+}
+
+// hearDrained waits for the answer and notes the keys in it.
+func (s *Shepherd) hearDrained(r *protocol.Reader, release string) error {
+	m, err := r.Next()
+	if err != nil {
+		return err
+	}
+	var d protocol.DrainReply
+	if err := r.Decode(m, &d); err != nil {
+		return err
+	}
+	s.markForeign(release, d.Known)
+	s.log.Info("older shepherd is drained", "release", release, "busy", d.Busy)
+	return nil
+}
+
+// learnFromJournal reads which runs a living shepherd has written down.
+func (s *Shepherd) learnFromJournal(dir, release string) {
+	h := newHistory()
+	if err := journal.Read(filepath.Join(dir, journalName), h.apply); err != nil {
+		s.log.Error("older shepherd's journal", "release", release, "err", err)
+		return
+	}
+	known := h.acked
+	for k := range h.runs {
+		known = append(known, k)
+	}
+	s.markForeign(release, known)
+}
+
+// markForeign notes keys that another release's shepherd has.
+func (s *Shepherd) markForeign(release string, keys []plan.RunKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range keys {
+		s.foreign[k] = release
+		if s.runs[k] != nil {
+			s.log.Error("a run was started by two shepherds", "run", k.String(), "other", release)
+		}
+	}
 }
 
 // inherit makes a dead shepherd's runs ours: they are written into our journal
 // first, then its folder is removed.
 func (s *Shepherd) inherit(dir, release string) error {
+	s.inheriting.Lock() // a drain that is taken back looks at the same folders again
+	defer s.inheriting.Unlock()
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
