@@ -42,9 +42,8 @@ type keeper struct {
 }
 
 func newKeeper(s *server) *keeper {
-	k := &keeper{archive: s.archive.a, blobs: s.blobs, codec: s.codec, applied: s.machine.AppliedAt, retention: s.cfg.Ledger.Retention,
+	k := &keeper{stored: s.told.needs, archive: s.archive.a, blobs: s.blobs, codec: s.codec, applied: s.machine.AppliedAt, retention: s.cfg.Ledger.Retention,
 		settle: sweepSettle, now: time.Now, log: s.log}
-	k.stored = func() uint64 { last, _ := s.told.get(); return last.GetKeep() }
 	first, _ := k.archive.Bounds()
 	k.unswept = first > 1 // what a sweep forgot is known again after a start
 	return k

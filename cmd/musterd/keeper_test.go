@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/blob"
 	"github.com/musterhpc/muster/ledger/event"
@@ -176,5 +179,64 @@ func TestLogIsWhole(t *testing.T) {
 	s = &server{cfg: s.cfg, cluster: s.cluster, log: s.log}
 	if err := s.openLedger(t.Context()); !errors.Is(err, log.ErrCorrupt) || !strings.Contains(err.Error(), "was acknowledged") {
 		t.Errorf("a log that was lost: %v", err)
+	}
+}
+
+// TestRetentionWaitsForAccounting: the log is compacted behind the archive, and
+// the archive goes only behind what accounting has confirmed. Whatever it says
+// and however long it is away, what it needs next is there.
+func TestRetentionWaitsForAccounting(t *testing.T) {
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		w := newKeeperWorld(t)
+		var told accounted
+		w.stored = told.needs
+		w.retention = 2 * spec.Day
+		says := func(seq, keep uint64, up bool) { told.note(&apiv1.ConfirmRequest{Seq: seq, Keep: keep, Up: up}) }
+		dropped, seq, keep := 0, uint64(0), uint64(1)
+		for range 40 {
+			switch last := w.archive.Stats().LastSeq; rng.IntN(5) {
+			case 0: // it goes on; its last snapshot is somewhere before
+				seq += rng.Uint64N(last - seq + 1)
+				keep += rng.Uint64N(seq + 1 - keep + 1)
+				says(seq, keep, true)
+			case 1: // its store is away
+				says(seq, keep, false)
+			case 2: // nobody has heard of it since the controller's start, or it has none yet
+				if told = (accounted{}); rng.IntN(2) == 0 {
+					says(0, 0, false)
+				}
+			default:
+				w.end(w.job(fmt.Sprint(seed, last)))
+				w.later(time.Duration(rng.IntN(100)) * time.Hour)
+			}
+			before, known := w.archive.Stats().FirstSeq, told.needs()
+			w.look()
+			first := w.archive.Stats().FirstSeq
+			if first != before {
+				dropped++
+			}
+			if first > before && first > known {
+				t.Fatalf("seed %d: accounting needs the history from event %d, the controller had heard %d; it begins with %d now", seed, keep, known, first)
+			}
+			if _, err := (ledgerSource{a: w.archive}).Open(t.Context(), keep); err != nil {
+				t.Fatalf("seed %d: from event %d: %v", seed, keep, err)
+			}
+		}
+		if dropped == 0 && seed == 0 {
+			t.Error("nothing was ever dropped")
+		}
+	}
+}
+
+// TestConfirmedBeyondWhatIsStored: a report that asks for less history than it
+// has stored is not believed.
+func TestConfirmedBeyondWhatIsStored(t *testing.T) {
+	var told accounted
+	for _, c := range []struct{ seq, keep, want uint64 }{{0, 0, 0}, {10, 4, 4}, {10, 11, 11}, {10, 12, 11}, {0, 7, 1}} {
+		told.note(&apiv1.ConfirmRequest{Seq: c.seq, Keep: c.keep})
+		if got := told.needs(); got != c.want {
+			t.Errorf("stored %d, needs %d: %d, want %d", c.seq, c.keep, got, c.want)
+		}
 	}
 }

@@ -126,6 +126,14 @@ func (a *accounted) get() (last *apiv1.ConfirmRequest, up bool) {
 	return a.last, a.last.GetUp() && time.Since(a.at) < 3*reportEvery
 }
 
+// needs is the event from which on accounting needs the history, and never one
+// behind what it has stored; 0 = it has not said.
+func (a *accounted) needs() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return min(a.last.GetKeep(), a.last.GetSeq()+1)
+}
+
 // toldLag is how far an accounting in another process is behind, for /metrics.
 // The age is that of the first event which it has not confirmed, read from the
 // archive; since a controller that starts knows nothing, it is unknown (as old
