@@ -139,7 +139,7 @@ func (s *settings) planNode() plan.Node {
 		p := &s.cluster.Config.Partitions[i]
 		n.Parts[p.Name] = plan.MemoryDefault{PerCPU: p.DefMemPerCPU, PerNode: p.DefMemPerNode, PerGPU: p.DefMemPerGPU}
 	}
-	n.TaskProlog = file.Agent.TaskProlog
+	n.TaskProlog, n.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
 	cpus := s.host.Allowed
 	if cpus == nil {
 		cpus = s.host.Online

@@ -61,12 +61,12 @@ func TestFindNode(t *testing.T) {
 
 func TestPlanNode(t *testing.T) {
 	s := site(t, "n1", map[string]string{
-		"slurm.conf": head + "JobFileAppend=1\nTaskProlog=/etc/slurm/task.sh\nTaskPlugin=task/affinity,task/cgroup\nDefMemPerCPU=300\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n" +
+		"slurm.conf": head + "JobFileAppend=1\nTaskProlog=/etc/slurm/task.sh\nTaskEpilog=/etc/slurm/after.sh\nTaskPlugin=task/affinity,task/cgroup\nDefMemPerCPU=300\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n" +
 			"NodeName=n[1-2] CPUs=2 RealMemory=100\nPartitionName=p Nodes=ALL DefMemPerNode=700\n",
 		"cgroup.conf": "ConstrainCores=yes\nConstrainRAMSpace=yes\nAllowedRAMSpace=110\nMaxRAMPercent=95\nMinRAMSpace=40\n",
 	})
 	n := s.planNode()
-	if !n.Append || !n.Affinity || n.TaskProlog != "/etc/slurm/task.sh" || n.Cluster != "c" || n.Memory != (plan.MemoryDefault{PerCPU: 300}) || n.Parts["p"] != (plan.MemoryDefault{PerNode: 700}) || n.CPUs.Empty() {
+	if !n.Append || !n.Affinity || n.TaskProlog != "/etc/slurm/task.sh" || n.TaskEpilog != "/etc/slurm/after.sh" || n.Cluster != "c" || n.Memory != (plan.MemoryDefault{PerCPU: 300}) || n.Parts["p"] != (plan.MemoryDefault{PerNode: 700}) || n.CPUs.Empty() {
 		t.Errorf("%+v", n)
 	}
 	if want := (plan.Confine{Cores: true, RAM: true, AllowedRAM: 11_000, MaxRAM: 9_500, MinRAM: 40}); n.Confine != want {

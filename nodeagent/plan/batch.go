@@ -26,6 +26,8 @@ type Node struct {
 	// TaskProlog is a program that runs before each batch script, as its user;
 	// empty = none.
 	TaskProlog string
+	// TaskEpilog is a program that runs after each batch script, as its user.
+	TaskEpilog string
 
 	Append   bool // JobFileAppend: what holds without --open-mode
 	Affinity bool // task/affinity: bind to the allocated CPUs
@@ -123,7 +125,7 @@ func Batch(j *Job, n *Node) (RunSpec, []string) {
 		Key: j.Key, JobID: j.ID, UID: j.UID, GID: j.GID, Groups: j.Groups,
 		WorkDir: cmp.Or(io.WorkDir, "/tmp"), Script: j.Script, Argv: j.Spec.Args, Env: environment(user, j, n),
 		Append: io.Append.Or(n.Append), Umask: umask(io.Umask, user), Rlimits: limits,
-		TaskProlog: n.TaskProlog,
+		TaskProlog: n.TaskProlog, TaskEpilog: n.TaskEpilog,
 	}
 	r.Stdin, r.Stdout, r.Stderr = Files(j, n)
 	r.CPUs = bind(j, n)

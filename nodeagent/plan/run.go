@@ -33,6 +33,7 @@ type RunSpec struct {
 	FenceDevices bool     `cbor:"20,keyasint,omitempty"` // refuse to start if other devices cannot be fenced off
 
 	TaskProlog string `cbor:"21,keyasint,omitempty"` // program that the user runs before the script; it can change the environment
+	TaskEpilog string `cbor:"23,keyasint,omitempty"` // program that the user runs after the script, whatever became of it
 
 	Notices []string `cbor:"22,keyasint,omitempty"` // lines for the error output, before anything of the run's own
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 )
 
 // Process is a shepherd that runs.
@@ -48,7 +50,12 @@ func Shepherds(dir string) []Process {
 			out = append(out, Process{PID: pid, Release: release})
 		}
 	}
-	return out
+	// A child that has not executed its program yet looks like its shepherd.
+	all := slices.Clone(out)
+	return slices.DeleteFunc(out, func(p Process) bool {
+		st, err := proc.ReadStat(p.PID)
+		return err != nil || slices.ContainsFunc(all, func(q Process) bool { return q.PID == st.PPID })
+	})
 }
 
 // arguments reads folder and release out of the command line of a shepherd as

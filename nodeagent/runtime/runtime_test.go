@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -472,6 +473,86 @@ func TestBinaryScriptsOfAnySizePass(t *testing.T) {
 
 // The site's TaskProlog runs as the job's user in the job's place, changes its
 // environment and prints into its output; the script is then what it is without.
+// TaskEpilog runs behind the script as its user, with its environment and in
+// its folder, and changes nothing of how the script ended.
+func TestTaskEpilog(t *testing.T) {
+	l := newLab(t)
+	epilog := filepath.Join(l.dir, "taskepilog")
+	if err := os.WriteFile(epilog, []byte("#!/bin/sh\n"+
+		"echo \"$(id -u) $SLURM_SCRIPT_CONTEXT $MINE\" > epilogue\necho oops >&2\n[ -z \"$GATE\" ] || exec sleep 600 < \"$GATE\"\nexit ${FAIL:-0}\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	job := func(script string, more ...string) plan.RunSpec {
+		sp := l.job(script)
+		sp.TaskEpilog, sp.Env = epilog, append(append(sp.Env, "MINE=yes"), more...)
+		return sp
+	}
+	wrote := filepath.Join(l.work, "epilogue")
+	sp := job("echo script; test ! -e epilogue || echo early; exit 3")
+	x, out := l.run(sp)
+	said, err := os.ReadFile(wrote)
+	if want := fmt.Sprintf("%d epilog_task yes\n", sp.UID); err != nil || string(said) != want || x.Code != 3 || out != "script\noops\n" {
+		t.Errorf("%+v: %q %v, output %q", x, said, err, out)
+	}
+	if x, out = l.run(job("kill -9 $$", "FAIL=4")); x.Signal != 9 || !strings.Contains(out, "TaskEpilog "+epilog+": exit code 4") {
+		t.Errorf("a TaskEpilog that fails behind a script that was killed: %+v:\n%s", x, out)
+	}
+	sp = job("exit 2")
+	sp.TaskEpilog = "/nonexistent"
+	if x, out = l.run(sp); x.Code != 2 || !strings.Contains(out, "TaskEpilog /nonexistent: ") {
+		t.Errorf("a TaskEpilog that is not there: %+v:\n%s", x, out)
+	}
+
+	// The shepherd dies while it runs: what became of the script is known, and
+	// the rest is cleared away. Before, the run was not over.
+	gate := l.fifo("gate")
+	sp = job("exit 5", "GATE="+gate)
+	l.launch(sp)
+	openGate(t, gate)
+	runs, err := l.client.List(t.Context())
+	if err != nil || !slices.ContainsFunc(runs, func(o plan.Observed) bool { return o.Key == sp.Key && o.State == plan.Ending }) {
+		t.Errorf("%+v %v", runs, err)
+	}
+	l.killShepherd()
+	l.connect()
+	if x := l.exit(sp.Key); x.Code != 5 || x.Failure != plan.None {
+		t.Errorf("%+v", x)
+	}
+	if left := alive(t, sp.Key); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+
+	// It dies while the script runs, and the next one knows what to run behind it.
+	if err := os.Remove(wrote); err != nil {
+		t.Fatal(err)
+	}
+	gate = l.fifo("gate2")
+	sp = job("exec 3< " + gate + "; exit 6")
+	l.launch(sp)
+	l.begun(sp.Key)
+	l.killShepherd()
+	l.connect()
+	openGate(t, gate)
+	if x := l.exit(sp.Key); tellsExits() && (x.Code != 6 || x.Failure != plan.None) {
+		t.Errorf("%+v", x)
+	}
+	if said, err := os.ReadFile(wrote); tellsExits() && (err != nil || !strings.Contains(string(said), "epilog_task yes")) {
+		t.Errorf("behind an adopted script: %q %v", said, err)
+	}
+
+	// A kill reaches it.
+	gate = l.fifo("gate3")
+	sp = job("exit 0", "GATE="+gate)
+	l.launch(sp)
+	openGate(t, gate)
+	if err := l.client.Kill(t.Context(), sp.Key, plan.ScopeRun); err != nil {
+		t.Fatal(err)
+	}
+	if x := l.exit(sp.Key); x.Code != 0 {
+		t.Errorf("%+v", x)
+	}
+}
+
 func TestTaskProlog(t *testing.T) {
 	l := newLab(t)
 	prolog := filepath.Join(l.dir, "taskprolog")

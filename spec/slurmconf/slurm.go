@@ -50,6 +50,9 @@ type Agent struct {
 	// TaskProlog is the path of a program that runs as the job's user before the
 	// batch script, and can change its environment. Empty = none.
 	TaskProlog string
+	// TaskEpilog is the path of a program that runs as the job's user after the
+	// batch script.
+	TaskEpilog string
 
 	Check Check
 

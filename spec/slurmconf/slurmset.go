@@ -494,13 +494,15 @@ func setMCSParameters(f *File, v value) {
 	}
 }
 
-// setTaskProlog reads the one program that runs before batch scripts.
-func setTaskProlog(f *File, v value) {
-	switch {
-	case off(v):
-	case !path.IsAbs(v.Value):
-		v.fail("must be an absolute path, not %s", short(v.Value))
-	default:
-		f.Agent.TaskProlog = v.Value
+// oneProgram reads the path of a single program.
+func oneProgram(to func(f *File) *string) func(*File, value) {
+	return func(f *File, v value) {
+		switch {
+		case off(v):
+		case !path.IsAbs(v.Value):
+			v.fail("must be an absolute path, not %s", short(v.Value))
+		default:
+			*to(f) = v.Value
+		}
 	}
 }

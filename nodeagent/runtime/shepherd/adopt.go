@@ -67,6 +67,8 @@ func (s *Shepherd) resume(h *history) {
 		case r.exit != nil:
 		case p.boot != s.hello.BootID:
 			s.lose(r, "the node restarted while it ran")
+		case p.ended != nil:
+			s.conclude(r, p.ended)
 		case !p.begun:
 			s.conclude(r, &plan.Exit{Key: k, Code: 1, Failure: plan.NotBegun, Message: "the shepherd died before it began"})
 		default:
@@ -152,6 +154,9 @@ func (s *Shepherd) adopt(r *run) {
 	}
 	s.mu.Lock()
 	r.pidfd = fd
+	if r.TaskEpilog != "" {
+		r.env = environ(r.PID)
+	}
 	s.mu.Unlock()
 	s.log.Info("run adopted", "run", r.Key.String(), "pid", r.PID)
 }
@@ -253,7 +258,7 @@ func (s *Shepherd) adoptedEnded(r *run) {
 	if ws, ok := exitStatus(r.pidfd); ok {
 		x := &plan.Exit{Key: r.Key, Started: true}
 		setStatus(x, ws)
-		s.conclude(r, x)
+		s.afterwards(r, x)
 		return
 	}
 	s.lose(r, "it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) tells its status to nobody else")

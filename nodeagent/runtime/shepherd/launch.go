@@ -111,6 +111,9 @@ func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	if r.Stderr != "" && !filepath.IsAbs(r.Stderr) {
 		r.Stderr = filepath.Join(sp.WorkDir, r.Stderr)
 	}
+	if sp.TaskEpilog != "" {
+		r.TaskEpilog, r.WorkDir = sp.TaskEpilog, sp.WorkDir
+	}
 	if len(sp.Script) > 0 {
 		r.Spool = filepath.Join(s.cfg.Spool, fmt.Sprintf("job%05d", sp.JobID))
 		if s.spools[r.Spool] {
@@ -344,6 +347,9 @@ func searchPath(name string, env []string) []string {
 func (s *Shepherd) started(r *run, c spawn.Child, rec startedRecord) {
 	s.mu.Lock()
 	r.startedRecord = rec
+	if r.TaskEpilog != "" {
+		r.env = r.spec.Env
+	}
 	r.state, r.pidfd, r.spec = plan.Running, c.PIDFD, nil
 	s.pids[c.PID] = r
 	end, over := s.early[c.PID]

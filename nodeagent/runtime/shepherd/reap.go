@@ -34,6 +34,12 @@ func (s *Shepherd) reap() {
 func (s *Shepherd) reaped(pid int, e ended) {
 	s.mu.Lock()
 	r := s.pids[pid]
+	if after := s.after[pid]; after != nil {
+		delete(s.after, pid)
+		after <- e
+		s.mu.Unlock()
+		return
+	}
 	if r == nil {
 		// An orphan, or a leader that was quicker than its registration.
 		if s.spawning > 0 {
@@ -56,7 +62,7 @@ func (s *Shepherd) leaderEnded(r *run, e ended) {
 		PeakRSS: e.usage.Maxrss << 10, MinFaults: e.usage.Minflt, MajFaults: e.usage.Majflt,
 		ReadB: e.usage.Inblock * 512, WriteB: e.usage.Oublock * 512,
 		VolSwitch: e.usage.Nvcsw, InvSwitch: e.usage.Nivcsw}
-	s.conclude(r, x)
+	s.afterwards(r, x)
 }
 
 func setStatus(x *plan.Exit, ws unix.WaitStatus) {

@@ -20,6 +20,7 @@ type record struct {
 	Acked   []plan.RunKey  `cbor:"5,keyasint,omitempty"` // forget the runs, remember the keys
 	Void    []plan.RunKey  `cbor:"6,keyasint,omitempty"` // refused after all: never happened
 	Begun   *plan.RunKey   `cbor:"7,keyasint,omitempty"` // about to be forked: from here on it may have run
+	Ended   *plan.Exit     `cbor:"8,keyasint,omitempty"` // how the script ended; its TaskEpilog follows, then Exit
 }
 
 // launchRecord is what must be known of a run to find and end it again.
@@ -31,6 +32,9 @@ type launchRecord struct {
 	Groups []uint32    `cbor:"5,keyasint,omitempty"`
 	Stderr string      `cbor:"6,keyasint,omitempty"` // absolute
 	Spool  string      `cbor:"7,keyasint,omitempty"` // folder of the script
+	// TaskEpilog runs behind the script, in this folder.
+	TaskEpilog string `cbor:"8,keyasint,omitempty"`
+	WorkDir    string `cbor:"9,keyasint,omitempty"`
 }
 
 // startedRecord names the process.
@@ -66,6 +70,7 @@ type past struct {
 	launch  launchRecord
 	begun   bool
 	started *startedRecord
+	ended   *plan.Exit
 	exit    *plan.Exit
 }
 
@@ -92,6 +97,10 @@ func (h *history) apply(b []byte) error {
 	case r.Started != nil:
 		if p := h.runs[r.Started.RunKey]; p != nil {
 			p.begun, p.started = true, r.Started
+		}
+	case r.Ended != nil:
+		if p := h.runs[r.Ended.Key]; p != nil {
+			p.ended = r.Ended
 		}
 	case r.Exit != nil:
 		if p := h.runs[r.Exit.Key]; p != nil {
@@ -157,6 +166,9 @@ func (s *Shepherd) rewrite() error {
 			}
 			if r.PID != 0 {
 				out = append(out, record{Started: &r.startedRecord})
+			}
+			if r.ended != nil {
+				out = append(out, record{Ended: r.ended})
 			}
 			if r.exit != nil {
 				out = append(out, record{Exit: r.exit})

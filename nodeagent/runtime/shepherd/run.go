@@ -34,6 +34,8 @@ type run struct {
 	timer     *time.Timer
 	peakRSS   int64
 	peakVM    int64
+	env       []string   // of the script, for its TaskEpilog
+	ended     *plan.Exit // how the script ended, while its TaskEpilog runs
 	exit      *plan.Exit
 }
 

@@ -78,7 +78,8 @@ type Shepherd struct {
 	mu         sync.Mutex
 	runs       map[plan.RunKey]*run
 	pids       map[int]*run
-	early      map[int]ended // ended before their start was registered
+	early      map[int]ended      // ended before their start was registered
+	after      map[int]chan ended // TaskEpilogs that run
 	spawning   int
 	launchers  int               // number of the newest launcher
 	busy       map[int]time.Time // launcher -> since when it works
@@ -130,7 +131,7 @@ func Open(cfg Config) (*Shepherd, error) {
 	s := &Shepherd{cfg: cfg, id: id, log: cfg.Log, dir: filepath.Join(cfg.Dir, cfg.Release), root: os.Geteuid() == 0,
 		notes: make(chan notice, 64), queue: make(chan *run, 1<<14), born: make(chan struct{}, 1),
 		dirty: make(chan struct{}, 1), gone: make(chan struct{}),
-		runs: map[plan.RunKey]*run{}, pids: map[int]*run{}, early: map[int]ended{}, ended: newTombstones(tombstoneLimit),
+		runs: map[plan.RunKey]*run{}, pids: map[int]*run{}, early: map[int]ended{}, after: map[int]chan ended{}, ended: newTombstones(tombstoneLimit),
 		foreign: map[plan.RunKey]string{}, busy: map[int]time.Time{}, spools: map[string]bool{}, subs: map[*conn]bool{}, conns: map[*conn]bool{}}
 	if err := s.prepare(); err != nil {
 		s.close()

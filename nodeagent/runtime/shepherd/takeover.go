@@ -237,6 +237,9 @@ func (s *Shepherd) copyHistory(h *history) error {
 		if p.started != nil {
 			err = errors.Join(err, add(record{Started: p.started}))
 		}
+		if p.ended != nil {
+			err = errors.Join(err, add(record{Ended: p.ended}))
+		}
 		if p.exit != nil {
 			err = errors.Join(err, add(record{Exit: p.exit}))
 		}

@@ -1,0 +1,106 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+)
+
+// afterwards completes a run whose first process has ended: where the site has
+// a TaskEpilog that runs before, as the job's user and in what the job holds,
+// so that a kill of the job ends it too. How the script ended is written down
+// first. An epilog that fails changes nothing of that; it is told in the job's
+// output and in the log.
+func (s *Shepherd) afterwards(r *run, x *plan.Exit) {
+	if r.TaskEpilog == "" {
+		s.conclude(r, x)
+		return
+	}
+	x.Start, x.Adopted = r.Start, r.adopted
+	s.mu.Lock()
+	r.state, r.ended = plan.Ending, x
+	s.mu.Unlock()
+	_ = s.save(record{Ended: x})
+	s.wg.Go(func() {
+		if err := s.epilog(r); err != nil {
+			why := fmt.Sprintf("TaskEpilog %s: %v", r.TaskEpilog, err)
+			s.log.Warn("epilog of a task", "run", r.Key.String(), "err", why)
+			s.tell(r, why)
+		}
+		s.conclude(r, x)
+	})
+}
+
+// epilog runs the TaskEpilog of a run to its end.
+func (s *Shepherd) epilog(r *run) error {
+	if r.env == nil {
+		return errors.New("its environment is not known: the script ended while no shepherd was there")
+	}
+	th, err := spawn.NewThread() // ends with this goroutine
+	if err != nil {
+		return err
+	}
+	var files *stdio
+	err = th.As(r.cred(s.root), 0o022, func() (err error) {
+		files, err = openFiles(&plan.RunSpec{WorkDir: r.WorkDir, Stdout: "/dev/null", Stderr: r.Stderr, Append: true}, s.cfg.Prefix)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	entry, err := r.group.Enter()
+	if err != nil {
+		return err
+	}
+	defer entry.Close()
+	env := append(append(make([]string, 0, len(r.env)+2), r.env...), "SLURM_SCRIPT_CONTEXT=epilog_task", markName+"="+s.mark(r.Key))
+	req := &spawn.Request{Paths: []string{r.TaskEpilog}, Argv: []string{r.TaskEpilog}, Env: env, Stdin: files.in, Stdout: files.out,
+		Stderr: files.err, Cred: r.cred(s.root), CgroupFD: entry.CgroupFD, JoinFDs: entry.Joins}
+	s.mu.Lock()
+	s.spawning++
+	s.mu.Unlock()
+	child, err := spawn.Start(req)
+	closeFD(child.PIDFD)
+	ended := s.endOf(child.PID, err == nil)
+	token(s.born)
+	if err != nil {
+		return err
+	}
+	switch ws := (<-ended).status; {
+	case ws.Signaled():
+		return fmt.Errorf("signal %d", ws.Signal())
+	case ws.ExitStatus() != 0:
+		return fmt.Errorf("exit code %d", ws.ExitStatus())
+	}
+	return nil
+}
+
+// endOf is where the end of a child that was just started is told.
+func (s *Shepherd) endOf(pid int, started bool) <-chan ended {
+	out := make(chan ended, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, over := s.early[pid]; over && started {
+		out <- e
+	} else if started {
+		s.after[pid] = out
+	}
+	s.endSpawning()
+	return out
+}
+
+// environ is the environment a living process was started with, less our mark.
+func environ(pid int) []string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil
+	}
+	return without(strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), markName)
+}
