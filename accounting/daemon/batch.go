@@ -16,11 +16,12 @@ const liveTimes = 4
 
 // pauseTimes is how long the writer rests after a small batch, in times of
 // what the batch took: each insert costs the store the same, however small, so
-// a steady trickle of tiny batches would take it whole.
-const pauseTimes = 3
+// a steady trickle of tiny batches would take it whole. Who asks for what is
+// new does not wait for the rest to end.
+const pauseTimes = 9
 
 // pauseMost bounds that rest.
-const pauseMost = spec.Second
+const pauseMost = 2 * spec.Second
 
 // count folds the ledger and cuts it into batches: when a batch is full, or
 // when its first event has waited for the interval, the writer is free and what
