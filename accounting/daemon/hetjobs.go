@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/musterhpc/muster/accounting/query"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
 )
 
 // hetFound is a component of a heterogeneous job that an answer has.
@@ -13,7 +15,7 @@ type hetFound struct{ leader, size uint32 }
 
 // note keeps which components of heterogeneous jobs are in the answer.
 func (a *answer) note(run *acctRun) {
-	if run.row.GetHetJobId() == 0 || len(a.ask.Jobs) == 0 {
+	if run.row.GetHetJobId() == 0 || (len(a.ask.Jobs) == 0 && !a.wholeHet) {
 		return
 	}
 	if a.found == nil {
@@ -22,13 +24,31 @@ func (a *answer) note(run *acctRun) {
 	a.found[run.row.GetJobId()] = hetFound{run.row.GetHetJobId(), run.parts}
 }
 
-// siblings asks for the components that belong to those which were found, by
-// the same conditions, and are not named themselves; nil = none.
+// siblings asks for the components that belong to those which were found and
+// are not named themselves, by the same conditions; where no job was named, by
+// no other than whose they are. Nil = none.
 func (a *answer) siblings(whole apiv1.HetWhole) *query.Acct {
 	if whole == apiv1.HetWhole_HET_WHOLE_NONE {
 		return nil
 	}
 	var more []query.JobRef
+	if len(a.ask.Jobs) == 0 {
+		for _, found := range slices.Sorted(maps.Keys(a.found)) {
+			f := a.found[found]
+			for id := f.leader; id-f.leader < f.size; id++ {
+				ref := query.JobRef{ID: id, Task: spec.NoTask, Het: f.leader}
+				if _, ok := a.found[id]; !ok && !slices.Contains(more, ref) {
+					more = append(more, ref)
+				}
+			}
+		}
+		if len(more) == 0 {
+			return nil
+		}
+		ask := &query.Acct{Jobs: more, Users: a.ask.Users, Allocations: a.ask.Allocations, Duplicates: a.ask.Duplicates}
+		ask.Window(a.scope.Now, 0)
+		return ask
+	}
 	for _, j := range a.ask.Jobs {
 		f, ok := a.found[j.ID]
 		if !ok || (whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (j.Het != 0 || j.ID != f.leader)) {

@@ -90,6 +90,16 @@ func TestHetJobs(t *testing.T) {
 			t.Errorf("%s %v duplicates %v: %s, want %s", c.jobs, c.whole, c.dup, strings.Join(got, " "), c.want)
 		}
 	}
+	// Whoever finds a component by its node finds the whole job with it.
+	for whole, want := range map[apiv1.HetWhole]string{leaders: "1 4", all: "1 2 3 4"} {
+		var got []string
+		for _, row := range r.acct(&apiv1.AcctQuery{AllUsers: true, Start: 1, Nodes: []string{"n1"}, HetWhole: whole, AllocationsOnly: true}) {
+			got = append(got, fmt.Sprint(row.GetJobId()))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("on n1, %v: %s, want %s", whole, strings.Join(got, " "), want)
+		}
+	}
 	if _, err := r.Service().Jobs(t.Context(), &apiv1.AcctQuery{AllUsers: true, Jobs: []string{"1+"}}); err == nil {
 		t.Error("1+ was taken for a number")
 	}

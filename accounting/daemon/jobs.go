@@ -47,7 +47,7 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 	if err != nil {
 		return err
 	}
-	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields())}
+	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields()), wholeHet: q.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL}
 	err = s.eachRun(ctx, scope, ask, a.want, a.run)
 	if more := a.siblings(q.GetHetWhole()); err == nil && more != nil {
 		if err = s.eachRun(ctx, scope, more, a.want, a.run); err == nil {
@@ -122,9 +122,10 @@ type answer struct {
 	behind uint64
 	sent   bool
 
-	runs  []acctRun
-	found map[uint32]hetFound // components of heterogeneous jobs, by number
-	steps map[query.RunKey][]*apiv1.AcctRow
+	wholeHet bool // all components of what is found, whether jobs are named or not
+	runs     []acctRun
+	found    map[uint32]hetFound // components of heterogeneous jobs, by number
+	steps    map[query.RunKey][]*apiv1.AcctRow
 }
 
 // acctRun is a run with what its row does not say.

@@ -20,4 +20,5 @@ func (nothing) Totals(context.Context, [16]byte) (importer.Totals, error) {
 	return importer.Totals{CPU: new(big.Int), GPU: new(big.Int), WaitedFor: new(big.Int)}, nil
 }
 func (nothing) Write(context.Context, *tally.Batch) error { return nil }
+func (nothing) RollUp(context.Context) (bool, error)      { return false, nil }
 func (nothing) Position() tally.Position                  { return tally.Position{} }

@@ -32,6 +32,8 @@ type Store interface {
 type Writer interface {
 	Write(ctx context.Context, b *tally.Batch) error
 	Position() tally.Position
+	// RollUp adds up days that are over; more tells that there are others.
+	RollUp(ctx context.Context) (more bool, err error)
 }
 
 // Totals are sums over runs that ended: exact, in CPU- and GPU-microseconds.
@@ -123,6 +125,7 @@ type run struct {
 	lines *lines
 	cur   *job
 	chunk []*job
+	het   []*job // components of the heterogeneous job that is being read
 	open  map[Key]bool
 	seq   uint64
 }
@@ -157,6 +160,17 @@ func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 		return &r.res, err
 	}
 	return &r.res, nil
+}
+
+// RollUp adds up the days that were imported, so that reports over them are as
+// fast as those of the own cluster. Without it they are as right.
+func RollUp(ctx context.Context, w Writer) error {
+	for {
+		more, err := w.RollUp(ctx)
+		if err != nil || !more {
+			return err
+		}
+	}
 }
 
 func (r *run) complete() {
@@ -239,12 +253,13 @@ func (r *run) scan(in io.Reader, hand func([]*job)) error {
 		}
 		r.res.Lines++
 		r.line(n, cells, line)
-		if len(r.chunk) >= r.Batch {
+		if len(r.chunk) >= r.Batch && len(r.het) == 0 {
 			hand(r.chunk)
 			r.chunk = make([]*job, 0, r.Batch)
 		}
 	}
 	r.shut()
+	r.endHet()
 	if len(r.chunk) > 0 {
 		hand(r.chunk)
 	}
@@ -370,9 +385,28 @@ func (r *run) line(n int, cells []string, line []byte) {
 func (r *run) shut() {
 	if r.cur != nil {
 		r.cur.finish()
+		if len(r.het) > 0 && r.het[0].row.HetJobID != r.cur.row.HetJobID {
+			r.endHet()
+		}
+		if r.cur.row.HetJobID != 0 {
+			r.het = append(r.het, r.cur)
+		}
 		r.chunk = append(r.chunk, r.cur)
 		r.cur = nil
 	}
+}
+
+// endHet tells the components of a heterogeneous job, which stand together, how
+// many there are.
+func (r *run) endHet() {
+	size := uint32(0)
+	for _, j := range r.het {
+		size = max(size, j.row.HetOffset+1)
+	}
+	for _, j := range r.het {
+		j.row.HetSize = size
+	}
+	r.het = r.het[:0]
 }
 
 // store writes what is new of a chunk.

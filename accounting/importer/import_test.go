@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	"github.com/musterhpc/muster/accounting/embedded"
 	"github.com/musterhpc/muster/accounting/importer"
@@ -173,9 +175,109 @@ func TestXDMoD(t *testing.T) {
 	if checked != 276 || fmt.Sprint(others) != "map[normalized_avg_processors:12 submitted_job_count:12 utilization:12]" {
 		t.Errorf("%d figures were compared, left out %v", checked, others)
 	}
+	rolledReports(t, s, "phillips")
 	again, _ := into(t, s, "phillips", traces(t, "xdmod/sacct_phillips.log.gz"), func(c *importer.Config) { c.Columns = strings.Split(phillips, ",") })
 	if again.New != 0 || again.Known != 4285 {
 		t.Errorf("again: %+v", again)
+	}
+}
+
+// rolledReports adds up an imported cluster's days: reports say what they said,
+// and the rollups have what the runs give.
+func rolledReports(t *testing.T, s *clickhouse.Store, cluster string) {
+	t.Helper()
+	ledger := tally.ImportedLedger(cluster)
+	scope := func() query.Scope {
+		pos, err := s.Position(t.Context(), ledger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return query.Scope{Database: "muster", Ledger: ledger, Cluster: cluster, Seq: pos.Seq, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Now: spec.AtUnix(1_800_000_000)}
+	}
+	used := func() (out string) {
+		for _, days := range []spec.Instant{1, 10, 100} {
+			r := query.Report{Start: spec.AtUnix(1_800_000_000).Add(-4000 * spec.Day), End: spec.AtUnix(1_500_000_000).Add(spec.Span(days) * 7 * spec.Day), TRES: "cpu"}
+			q, err := r.Used(scope())
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Query(t.Context(), q, func(scan func(...any) error) error {
+				var account, user, used string
+				var energy int64
+				err := scan(&account, &user, &used, &energy)
+				out += fmt.Sprintln(account, user, used, energy)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	before := used()
+	w, err := s.NewImportWriter(t.Context(), ledger, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := importer.RollUp(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	sc := scope()
+	if sc.Rolled.Build == 0 {
+		t.Fatal("nothing is added up")
+	}
+	if after := used(); after != before || before == "" {
+		t.Errorf("reports said\n%s\nand with rollups\n%s", before, after)
+	}
+	err = s.Query(t.Context(), query.RolledCheck(sc), func(scan func(...any) error) error {
+		var days, quarters, runs []string
+		err := scan(&days, &quarters, &runs)
+		if fmt.Sprint(days) != fmt.Sprint(runs[:len(days)]) || fmt.Sprint(quarters) != fmt.Sprint(runs) || runs[0] == "0" {
+			t.Errorf("days %v, quarters %v, runs %v", days, quarters, runs)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHetDump: components keep the number of their job's leader, their place
+// and how many there are, with their own numbers in the dump or without.
+func TestHetDump(t *testing.T) {
+	s := openStore(t)
+	for name, dump := range map[string]string{
+		"raw": "JobID|JobIDRaw|State|Submit|Start|End|AllocCPUS|User\n" +
+			"12+0|12|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n12+0.batch|12.batch|COMPLETED||2026-01-01T00:01:00|2026-01-01T00:02:00|1|\n" +
+			"12+1|13|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|2|u\n14|14|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|3|u\n" +
+			"15+0|15|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n15+1|16|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n15+2|17|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n",
+		"shown": "JobID|State|Submit|Start|End|AllocCPUS|User\n" +
+			"12+0|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n12+1|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|2|u\n" +
+			"14|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|3|u\n15+0|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n" +
+			"15+1|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n15+2|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n",
+	} {
+		for _, batch := range []int{1, 100} {
+			cluster := fmt.Sprint(name, batch)
+			if _, rejects := into(t, s, cluster, strings.NewReader(dump), func(c *importer.Config) { c.Batch = batch }); len(rejects) > 0 {
+				t.Errorf("%s: %v", cluster, rejects)
+			}
+			var got []string
+			sql := "SELECT concat(toString(job_id), '=', toString(het_job_id), '+', toString(het_offset), '/', toString(het_size)) FROM muster.jobs WHERE ledger = {ledger:UUID} ORDER BY job_id"
+			err := s.Query(t.Context(), query.Query{SQL: sql, Params: []query.Param{{Name: "ledger", Value: uuid.UUID(tally.ImportedLedger(cluster)).String()}}}, func(scan func(...any) error) error {
+				var text string
+				err := scan(&text)
+				got = append(got, text)
+				return err
+			})
+			if want := "12=12+0/2 13=12+1/2 14=0+0/0 15=15+0/3 16=15+1/3 17=15+2/3"; err != nil || strings.Join(got, " ") != want {
+				t.Errorf("%s: %v, %v, want %s", cluster, got, err, want)
+			}
+		}
+	}
+	for _, id := range []string{"12+", "+1", "12+x", "x+1"} {
+		if _, rejects := into(t, s, "bad", strings.NewReader("JobID|State|Submit|Start|End|AllocCPUS|User\n"+id+"|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|1|u\n"), nil); len(rejects) != 1 {
+			t.Errorf("%s: %v", id, rejects)
+		}
 	}
 }
 

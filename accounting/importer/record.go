@@ -140,6 +140,8 @@ type ids struct {
 	tasks     string
 	count     uint64
 	step      string
+	leader    uint32 // of a heterogeneous job; 0 = it is a component of none
+	offset    uint32 // which component
 }
 
 // parseIDs reads JobID and JobIDRaw: 12, 12_3, 12_[1-9%2], 12+1, each with
@@ -164,6 +166,18 @@ func parseIDs(shown, raw string) (ids, bool) {
 		return out, true
 	}
 	shown, _, _ = strings.Cut(shown, ".")
+	if leader, offset, ok := strings.Cut(shown, "+"); ok {
+		l, err := strconv.ParseUint(leader, 10, 32)
+		o, err2 := strconv.ParseUint(offset, 10, 16)
+		if err != nil || err2 != nil {
+			return out, false
+		}
+		out.leader, out.offset = uint32(l), uint32(o)
+		if raw == "" { // their numbers are in a row
+			out.id = out.leader + out.offset
+		}
+		return out, true
+	}
 	array, task, ok := strings.Cut(shown, "_")
 	if !ok {
 		return out, true
@@ -267,6 +281,7 @@ func (r *reader) job(j *job, i ids, raw string) {
 		who = r.text(fUID)
 	}
 	row.UID = uid(i, raw, who, row.Name)
+	row.HetJobID, row.HetOffset = i.leader, i.offset
 	if row.ArrayJobID != 0 {
 		row.ArrayUID = uint64(row.ArrayJobID)
 	}

@@ -211,7 +211,7 @@ func (im *importing) sacct(ctx context.Context, c importer.Config) error {
 	if err != nil {
 		return err
 	}
-	return im.tell(res, time.Since(began))
+	return errors.Join(im.tell(res, time.Since(began)), importer.RollUp(ctx, c.Writer))
 }
 
 // tell prints what an import did, and whether it adds up.
@@ -259,6 +259,9 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 		}
 		if err == nil {
 			err = source.Pull(ctx, c, since, now, sum.Sum)
+		}
+		if err == nil {
+			err = importer.RollUp(ctx, c.Writer)
 		}
 		if err == nil {
 			im.nodes(ctx, &source, c, store, since, now)

@@ -153,6 +153,9 @@ func (o *observed) pull(ctx context.Context, store *clickhouse.Store, w *clickho
 	if err != nil {
 		return w, err
 	}
+	if err := importer.RollUp(ctx, w); err != nil {
+		return w, err
+	}
 	if _, err := source.Nodes(ctx, c, store, since, now); err != nil {
 		return w, fmt.Errorf("the nodes: %w", err)
 	}
