@@ -174,7 +174,7 @@ func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) fam
 	return family{m, func(s *scrape) {
 		eachPart(s, func(p *state.PartTotals) {
 			for i := range p.Sizes {
-				if t := of(&p.Sizes[i]); t.Histogram.Count > 0 {
+				if t := of(p.Sizes[i]); t.Histogram.Count > 0 {
 					s.hist(timesHistogram(t), p.Name, p.Sizes[i].Class.String())
 				}
 			}

@@ -42,13 +42,33 @@ func (d *decision) commit(o *Outcome) error {
 			}
 		}
 	}
-	if err := d.commitPreempts(o.Preempts); err != nil {
+	// A task that starts ends what its array's record claims: those who make room
+	// for the next task come behind that.
+	late := func(pr Preempt) bool {
+		return slices.ContainsFunc(o.Starts[:pr.After], func(s Start) bool { return s.UID == pr.For })
+	}
+	if err := d.commitPreempts(o.Preempts, func(pr Preempt) bool { return !late(pr) }); err != nil {
 		return err
 	}
 	if err := d.commitTurns(o); err != nil {
 		return err
 	}
-	for i := 0; i < len(o.Starts); i++ {
+	if err := d.commitStarts(o, late); err != nil {
+		return err
+	}
+	return d.commitReasons(o.Reasons)
+}
+
+// commitStarts starts what a pass proposes, and tells those to make room who do
+// so for the next task of an array of which one started.
+func (d *decision) commitStarts(o *Outcome, late func(pr Preempt) bool) error {
+	for i := 0; i <= len(o.Starts); i++ {
+		if err := d.commitPreempts(o.Preempts, func(pr Preempt) bool { return pr.After == i && late(pr) }); err != nil {
+			return err
+		}
+		if i == len(o.Starts) {
+			break
+		}
 		if g := o.Starts[i].Group; g > 1 {
 			if err := d.startTogether(o.Starts[i : i+g]); err != nil {
 				return err
@@ -65,7 +85,7 @@ func (d *decision) commit(o *Outcome) error {
 		}
 		d.res.Started++
 	}
-	return d.commitReasons(o.Reasons)
+	return nil
 }
 
 // stillOver tells whether a pending job still can never run for the reason

@@ -277,7 +277,7 @@ func (w *world) judgeReasons(out *scheduler.Outcome) {
 	for _, j := range w.jobs(func(j *state.Job) bool { return j.State == spec.Pending }) {
 		bad := func(why string) {
 			w.rt.Helper()
-			w.rt.Fatalf("job %s waits for %s (%+v): %s\nspec %+v", w.title(j), j.Reason, j.Reason, why, j.Spec)
+			w.rt.Fatalf("job %s waits for %s (%+v): %s\nspec %+v\n%s", w.title(j), j.Reason, j.Reason, why, j.Spec, dump(out, w.head))
 		}
 		r := j.Reason
 		if (j.Hold != spec.NotHeld) != (r.Code == state.HoldReason(j.Hold) && r.Code != spec.ReasonNone) {

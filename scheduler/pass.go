@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/state/pmap"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler/floor"
 	"github.com/musterhpc/muster/scheduler/limits"
@@ -193,7 +194,7 @@ func (p *pass) again() (*Outcome, error) {
 	if opt.ran == nil {
 		opt.ran = p.st
 	}
-	t := trial.On(p.st.Fork(), p.now, event.Actor{}, "schedule")
+	t := trial.On(p.st.Draft(), p.now, event.Actor{}, "schedule")
 	first.Preempts = slices.DeleteFunc(first.Preempts, func(pr Preempt) bool {
 		return slices.ContainsFunc(first.Starts, func(s Start) bool { return s.UID == pr.For })
 	})
@@ -222,15 +223,34 @@ func (p *pass) again() (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range out.Preempts {
+		out.Preempts[i].After += len(first.Starts)
+	}
 	out.Starts = append(first.Starts, out.Starts...)
 	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
-	out.Eligible, out.Ends, out.Queue, out.Depth = first.Eligible, first.Ends, first.Queue, first.Depth+out.Depth
+	out.Eligible = first.with(out.Eligible) // what started may have made others ready
+	out.Ends, out.Queue, out.Depth = first.Ends, first.Queue, first.Depth+out.Depth
 	out.Wake, out.Plan.Seq = min(out.Wake, first.Wake), p.st.Seq
 	return out, nil
 }
 
+// with adds to the jobs that became eligible those of a second list.
+func (o *Outcome) with(more []spec.JobUID) []spec.JobUID {
+	var have state.Set
+	own := new(pmap.Owner)
+	for _, uid := range o.Eligible {
+		have.Set(own, uint64(uid), struct{}{})
+	}
+	for _, uid := range more {
+		if !have.Has(uint64(uid)) {
+			o.Eligible = append(o.Eligible, uid)
+		}
+	}
+	return o.Eligible
+}
+
 func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
-	p := &pass{st: st, t: trial.On(st.Fork(), now, event.Actor{}, "schedule"), cfg: st.Config, now: max(now, st.At), opt: opt, queue: opt.Queue,
+	p := &pass{st: st, t: trial.On(st.Draft(), now, event.Actor{}, "schedule"), cfg: st.Config, now: max(now, st.At), opt: opt, queue: opt.Queue,
 		out: &Outcome{Exit: exitEnd, Wake: spec.FarFuture, Queue: int64(st.Waiting.Len())}, marks: map[spec.JobUID]mark{},
 		multi: map[spec.JobUID]*spec.Reason{}, head: make([]spec.JobUID, len(st.Parts.List)), fifo: make([]spec.Instant, len(st.Parts.List))}
 	if p.queue == nil {
@@ -348,7 +368,8 @@ func (p *pass) run() error {
 			}
 		}
 	}
-	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes)
+	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes, p.queue.line)
+	p.queue.line = p.line
 	p.tellApart(heap)
 	p.restore()
 	if err := p.claims(); err != nil {

@@ -229,7 +229,7 @@ func (p *pass) look(uid spec.JobUID) (done func()) {
 	p.t.Hold(h.job, h.alloc, h.limit, false)
 	delete(p.holds, uid)
 	return func() {
-		if p.marks[uid]&touched == 0 {
+		if j := p.t.Job(uid); j.State == spec.Pending && j.Claim != nil {
 			p.t.Hold(h.job, h.alloc, h.limit, true)
 			p.holds[uid] = h
 		}

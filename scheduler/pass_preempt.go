@@ -22,6 +22,8 @@ type Preempt struct {
 	Priority  uint32 // of the waiting job
 	Victim    preempt.Victim
 	Room      spec.Bitset // the nodes where it is to start; with one of its victims
+	// After is how many of the outcome's starts come before it.
+	After int
 }
 
 // Bounds of the search for victims.
@@ -57,7 +59,7 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 		room = room.Set(int(parts[k].Node.ID))
 	}
 	for i, v := range victims { // none, if what others leave is enough
-		pr := Preempt{For: j.UID, Partition: l.part.Spec.Name, Priority: f.Total, Victim: v}
+		pr := Preempt{For: j.UID, Partition: l.part.Spec.Name, Priority: f.Total, Victim: v, After: len(p.out.Starts)}
 		if i == 0 {
 			pr.Room = room
 		}
@@ -149,8 +151,9 @@ func (p *pass) fewest(l *lot, at spec.Instant, list []preempt.Victim) ([]preempt
 	return victims, parts
 }
 
-// inVain tells that a limit would keep the job from starting even if its
-// victims were gone.
+// inVain tells that the job could not start even if its victims were gone, and
+// those who are ending there already: a limit keeps it from that, or what is
+// free is enough in number only.
 func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []place.Part) bool {
 	t := trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule")
 	for _, v := range victims {
@@ -159,27 +162,44 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 			if t.Emit(&event.JobSuspended{UID: v.UID, Attempt: v.Attempt, Yields: true, Auto: true}) != nil {
 				return true
 			}
-			continue
-		}
-		if t.Emit(&event.JobEnded{UID: v.UID, Attempt: v.Attempt, State: spec.Preempted}) != nil {
+		} else if vanish(t, r) != nil {
 			return true
 		}
-		for i := range r.Alloc.Nodes {
-			if !r.Done.Has(i) && t.Emit(&event.JobNodeDone{UID: v.UID, Attempt: v.Attempt, Node: r.Alloc.Nodes[i].Name}) != nil {
+	}
+	there := slices.Clone(parts)
+	for i := range there {
+		for _, uid := range slices.Clone(t.NodeByID(there[i].Node.ID).Jobs) {
+			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.Soon()) && vanish(t, r) != nil {
 				return true
 			}
 		}
 	}
-	there := slices.Clone(parts)
 	for i := range there {
 		there[i].Node = t.NodeByID(there[i].Node.ID)
 	}
 	alloc := place.Allocate(there, &l.demand, l.part.Spec.BillingWeights)
 	if alloc == nil {
-		return false // other jobs are still ending there
+		return true
 	}
 	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now})
 	return b.After(alloc, l.demand.Limit) != nil
+}
+
+// vanish takes a job and all that it holds out of a state that is thrown away.
+func vanish(t *trial.Trial, r *state.Job) error {
+	if !r.State.Terminal() {
+		if err := t.Emit(&event.JobEnded{UID: r.UID, Attempt: r.Attempt, State: spec.Preempted}); err != nil {
+			return err
+		}
+	}
+	for i := range r.Alloc.Nodes {
+		if !r.Done.Has(i) {
+			if err := t.Emit(&event.JobNodeDone{UID: r.UID, Attempt: r.Attempt, Node: r.Alloc.Nodes[i].Name}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // push tells a victim to end, or to stand still.
@@ -192,11 +212,14 @@ func (d *decision) push(pr *Preempt) error {
 		For: pr.For, Grace: v.Grace, Room: pr.Room})
 }
 
-// commitPreempts tells the victims of a pass to end, but for those that the
-// rules no longer name.
-func (d *decision) commitPreempts(list []Preempt) error {
+// commitPreempts tells some of the victims of a pass to end, but for those that
+// the rules no longer name.
+func (d *decision) commitPreempts(list []Preempt, which func(pr Preempt) bool) error {
 	for i := range list {
 		pr := &list[i]
+		if !which(*pr) {
+			continue
+		}
 		j, part := d.t.Job(pr.For), d.t.Parts.Find(pr.Partition)
 		if j == nil || part == nil || j.State != spec.Pending || j.Hold != spec.NotHeld ||
 			(!preempt.Allowed(d.t.State, d.t.Now, j, part.Spec, pr.Priority, pr.Victim) && !floor.Allowed(d.t.State, d.t.Now, j, pr.Victim)) {

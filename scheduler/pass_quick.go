@@ -40,7 +40,8 @@ func (p *pass) runQuick() error {
 	if q.count == 0 {
 		return nil
 	}
-	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), q.nodes)
+	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), q.nodes, p.queue.line)
+	p.queue.line = p.line
 	p.tellApart(p.queue.lots)
 	p.restoreOn(q)
 	p.holdAll()

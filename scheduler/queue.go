@@ -6,6 +6,7 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/state/pmap"
 	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -26,6 +27,8 @@ type Queue struct {
 	watch state.Set // jobs that time or other jobs make ready, or end
 	fresh state.Set // ready jobs that the ledger does not call eligible yet
 	claim state.Set // ready jobs that others made room for
+
+	line *reserve.Timeline // of the last pass: its memory serves the next one
 }
 
 // waiter is a waiting job that is not held.
@@ -37,7 +40,7 @@ type waiter struct {
 // refresh brings the queue up to date.
 func (q *Queue) refresh(st *state.State, now spec.Instant) {
 	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy || q.st.Parts != st.Parts || now < q.now {
-		*q = Queue{st: &state.State{}, rule: ruleOf(&st.Config.Priority), jobs: make(map[spec.JobUID]*waiter, st.Waiting.Len()),
+		*q = Queue{line: q.line, st: &state.State{}, rule: ruleOf(&st.Config.Priority), jobs: make(map[spec.JobUID]*waiter, st.Waiting.Len()),
 			kins: map[uint64][]*kin{}, own: new(pmap.Owner)}
 	}
 	pmap.Diff(&q.st.Jobs, &st.Jobs, func(key uint64, was *state.Job, _ bool, is *state.Job, _ bool) {

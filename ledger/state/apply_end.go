@@ -39,13 +39,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 			a.OK += int64(count)
 		}
 	})
-	s.Totals.Ended[e.State] += count
-	p := s.part(j.Partition())
-	p.Ended[e.State] += count
-	if wasActive {
-		p.Run.add(env.At.Sub(j.Started))
-		p.size(s.own, SizeOf(&j.Req)).Run.add(env.At.Sub(j.Started))
-	}
+	s.countEnd(j, count, wasActive, env.At)
 	return nil
 }
 

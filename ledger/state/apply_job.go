@@ -337,14 +337,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 			a.Started++
 		}
 	})
-	s.Totals.Started++
-	if e.Backfill {
-		s.Totals.Backfilled++
-	}
-	p := s.part(e.Alloc.Partition)
-	p.Started++
-	p.Wait.add(env.At.Sub(j.Submitted))
-	p.size(s.own, SizeOf(&j.Req)).Wait.add(env.At.Sub(j.Submitted))
+	s.countStart(j, env.At)
 	return nil
 }
 

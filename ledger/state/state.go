@@ -11,6 +11,7 @@ type State struct {
 	own       *pmap.Owner // nil: frozen
 	partsOwn  *pmap.Owner // who may change Totals.Parts in place
 	policyOwn *pmap.Owner // who may change Policy in place
+	draft     bool        // to be thrown away: Totals are not counted
 
 	UUID        [16]byte
 	ClusterName string
@@ -87,6 +88,14 @@ func (s *State) Fork() *State {
 	c := *s
 	c.own = new(pmap.Owner)
 	return &c
+}
+
+// Draft is Fork for a copy that is thrown away, to see what would follow from
+// some events: it counts no Totals.
+func (s *State) Draft() *State {
+	c := s.Fork()
+	c.draft = true
+	return c
 }
 
 // Frozen tells whether the state is an immutable copy.

@@ -26,7 +26,7 @@ type PartTotals struct {
 	Ended     [spec.OutOfMemory + 1]uint64 `cbor:"4,keyasint"`
 	Wait      Histogram                    `cbor:"5,keyasint"`           // start - submit, seconds
 	Run       Histogram                    `cbor:"6,keyasint"`           // end - start, seconds
-	Sizes     []SizeTotals                 `cbor:"7,keyasint,omitempty"` // by class; those that occurred
+	Sizes     []*SizeTotals                `cbor:"7,keyasint,omitempty"` // by class; those that occurred
 
 	sizesOwn *pmap.Owner // who may change Sizes in place
 }
@@ -36,6 +36,8 @@ type SizeTotals struct {
 	Class SizeClass `cbor:"1,keyasint"`
 	Wait  Times     `cbor:"2,keyasint"` // start - submit
 	Run   Times     `cbor:"3,keyasint"` // end - start
+
+	own *pmap.Owner // who may change it in place
 }
 
 // Times counts durations twice: in the fixed buckets of Histogram, and in
@@ -164,16 +166,53 @@ func fineBucket(d spec.Span) int {
 	return 4*octave + within
 }
 
-// size returns the totals of a size class for a change.
+// size returns the totals of a size class for a change. They are large, and a
+// batch of events changes those of a class or two.
 func (p *PartTotals) size(own *pmap.Owner, class SizeClass) *SizeTotals {
 	if p.sizesOwn != own {
 		p.Sizes, p.sizesOwn = slices.Clone(p.Sizes), own
 	}
-	i, ok := slices.BinarySearchFunc(p.Sizes, class, func(t SizeTotals, c SizeClass) int { return int(t.Class) - int(c) })
-	if !ok {
-		p.Sizes = slices.Insert(p.Sizes, i, SizeTotals{Class: class})
+	i, ok := slices.BinarySearchFunc(p.Sizes, class, func(t *SizeTotals, c SizeClass) int { return int(t.Class) - int(c) })
+	switch {
+	case !ok:
+		p.Sizes = slices.Insert(p.Sizes, i, &SizeTotals{Class: class, own: own})
+	case p.Sizes[i].own != own:
+		t := *p.Sizes[i]
+		t.own = own
+		p.Sizes[i] = &t
 	}
-	return &p.Sizes[i]
+	return p.Sizes[i]
+}
+
+// countStart counts an attempt that starts in the totals.
+func (s *State) countStart(j *Job, at spec.Instant) {
+	if s.draft {
+		return
+	}
+	s.Totals.Started++
+	if j.Backfill {
+		s.Totals.Backfilled++
+	}
+	wait := at.Sub(j.Submitted)
+	p := s.part(j.Partition())
+	p.Started++
+	p.Wait.add(wait)
+	p.size(s.own, SizeOf(&j.Req)).Wait.add(wait)
+}
+
+// countEnd counts a verdict on a job, or on so many tasks, in the totals.
+func (s *State) countEnd(j *Job, count uint64, ran bool, at spec.Instant) {
+	if s.draft {
+		return
+	}
+	s.Totals.Ended[j.State] += count
+	p := s.part(j.Partition())
+	p.Ended[j.State] += count
+	if ran {
+		run := at.Sub(j.Started)
+		p.Run.add(run)
+		p.size(s.own, SizeOf(&j.Req)).Run.add(run)
+	}
 }
 
 // part returns the totals of one partition for a change. The list is copied

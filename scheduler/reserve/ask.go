@@ -23,7 +23,7 @@ type Ask struct {
 	each     int64  // tasks of a node in the even form
 	form     *index // of the even form
 	one      *index // of a single task; only if not even
-	reduced  place.Demand
+	reduced  *place.Demand
 	// from is an instant before which no start exists any more.
 	from spec.Instant
 
@@ -52,9 +52,10 @@ func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options, b
 		a.each = tasks
 		return a
 	}
-	a.reduced = d
+	a.reduced = &place.Demand{}
+	*a.reduced = d
 	a.reduced.PerJob = nil
-	a.one = t.index(&a.reduced, 1, bars)
+	a.one = t.index(a.reduced, 1, bars)
 	return a
 }
 

@@ -48,7 +48,7 @@ func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 type index struct {
 	t      *Timeline
 	view   *viewer // nil: nothing is barred
-	demand place.Demand
+	demand *place.Demand
 	tasks  int64
 	needs  map[*place.Shape]*shapeNeed
 	spans  [][]window     // by node: those that end
@@ -109,7 +109,7 @@ func (t *Timeline) index(d *place.Demand, tasks int64, bars Bars) *index {
 	k.bars = bars.Key
 	x := t.indexes[k]
 	if x == nil {
-		x = &index{t: t, view: t.viewer(bars), demand: *d, tasks: tasks, needs: map[*place.Shape]*shapeNeed{}}
+		x = &index{t: t, view: t.viewer(bars), demand: d, tasks: tasks, needs: map[*place.Shape]*shapeNeed{}}
 		t.indexes[k] = x
 	}
 	return x

@@ -27,6 +27,7 @@ type Timeline struct {
 	gpus    int64   // likewise
 	mixed   bool    // some shape counts one resource by several types
 	lanes   []*lane // by node id; nil = not usable
+	store   []lane  // what they point into
 	changed []uint32
 	given   int // promises that were given back
 	indexes map[key]*index
@@ -34,6 +35,8 @@ type Timeline struct {
 	apart   bool                // who is on which node is known: stays
 	near    [][]spec.NodeID     // by node id: those of its block; nil: there are no blocks
 	lists   map[*uint64][]int32 // node sets that were listed before, by where they are stored
+
+	ends []ending // scratch space of New
 
 	// Scratch space of one question.
 	tails   []spec.Instant
@@ -64,29 +67,60 @@ type segment struct {
 // New builds the timeline of the usable nodes among those given: every
 // running job gives its part back when its time limit ends; one that overruns
 // it, or is ending already, after a tick.
-func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset) *Timeline {
+//
+// It takes the memory of an earlier timeline that nobody uses any more, if one
+// is given.
+func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, old *Timeline) *Timeline {
 	size := len(st.NodeIDs)
-	t := &Timeline{st: st, now: now, tick: tick, lanes: make([]*lane, size), stamp: make([]uint32, size), indexes: map[key]*index{}, viewers: map[string]*viewer{},
-		lists: map[*uint64][]int32{}}
+	t := old.renewed(size, min(nodes.Count(), size))
+	t.st, t.now, t.tick = st, now, tick
 	t.shapes.Caps = place.Caps(st)
-	store := make([]lane, 0, min(nodes.Count(), size))
-	var ends []ending
-	picky := false
+	ends, picky := t.ends[:0], false
 	for id := nodes.Next(0); id >= 0 && id < size; id = nodes.Next(id + 1) {
 		n := st.NodeByID(spec.NodeID(id))
 		if n == nil || !n.Usable() {
 			continue
 		}
-		store = append(store, lane{node: n, shape: t.shapes.Of(n)})
-		t.lanes[id] = &store[len(store)-1]
-		t.mixed = t.mixed || t.lanes[id].shape.Mixed()
-		ends = t.fill(t.lanes[id], tick, ends[:0], &picky)
-		t.count(t.lanes[id], 1)
+		t.store = t.store[:len(t.store)+1]
+		l := &t.store[len(t.store)-1]
+		*l = lane{node: n, shape: t.shapes.Of(n), segs: l.segs}
+		t.lanes[id] = l
+		t.mixed = t.mixed || l.shape.Mixed()
+		ends = t.fill(l, ends[:0], &picky)
+		t.count(l, 1)
 	}
+	t.ends = ends
 	if picky || t.pickyBeyond() {
 		t.Apart()
 	}
 	return t
+}
+
+// renewed is an empty timeline with room for so many node ids and lanes, in the
+// memory of one that is no longer used.
+func (t *Timeline) renewed(size, lanes int) *Timeline {
+	n := &Timeline{}
+	if t != nil {
+		n.lanes, n.store, n.stamp, n.changed, n.ends = t.lanes, t.store, t.stamp, t.changed[:0], t.ends
+		n.tails, n.windows, n.cands, n.ranks, n.sweep = t.tails, t.windows, t.cands, t.ranks, t.sweep
+		n.indexes, n.viewers, n.lists = t.indexes, t.viewers, t.lists
+		clear(n.indexes)
+		clear(n.viewers)
+		clear(n.lists)
+	} else {
+		n.indexes, n.viewers, n.lists = map[key]*index{}, map[string]*viewer{}, map[*uint64][]int32{}
+	}
+	if cap(n.lanes) < size {
+		n.lanes, n.stamp = make([]*lane, size), make([]uint32, size)
+	}
+	n.lanes, n.stamp = n.lanes[:size], n.stamp[:size]
+	clear(n.lanes)
+	clear(n.stamp)
+	if cap(n.store) < lanes {
+		n.store = make([]lane, lanes)
+	}
+	n.store = n.store[:0]
+	return n
 }
 
 // count adds what a node can give now to what all can, or takes it away.
@@ -130,7 +164,7 @@ type ending struct {
 }
 
 // fill derives a lane's segments from the jobs on its node.
-func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending, picky *bool) []ending {
+func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
 	n := l.node
 	f := l.shape.Now(n)
 	for _, uid := range n.Jobs {
@@ -159,8 +193,10 @@ func (t *Timeline) fill(l *lane, tick spec.Span, ends []ending, picky *bool) []e
 		}
 		return cmp.Compare(a.uid, b.uid)
 	})
-	l.segs = make([]segment, 1, len(ends)+4)
-	l.segs[0] = segment{from: t.now, free: f}
+	if cap(l.segs) <= len(ends) {
+		l.segs = make([]segment, 0, len(ends)+4)
+	}
+	l.segs = append(l.segs[:0], segment{from: t.now, free: f})
 	for i := range ends {
 		last := &l.segs[len(l.segs)-1]
 		if last.from != ends[i].at {
