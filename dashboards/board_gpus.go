@@ -39,7 +39,7 @@ func gpuUse(of string) []Panel {
 		{Title: "Utilisation of each device over time", Kind: HeatMap, Unit: Percent, Max: 100, Height: 10,
 			Description: "A line for each device. A dark line that the panel below names as held is an allocation that does nothing.",
 			Queries:     []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + of + `})`, Legend: "{{hostname}} {{gpu}}"}}},
-		{Title: "Held but idle", Kind: Table, Unit: Percent, Width: 12,
+		{Title: "Held but idle", Kind: Table, Unit: Percent, Column: "utilisation", Width: 12,
 			Description: "Devices that a job holds and whose utilisation was 0 for ten minutes, or since the job got them, with who holds them.",
 			Queries:     []Query{{Expr: heldIdle(of)}},
 			Links:       []Link{{Job, "job", "slurm_job_id"}, {People, "user", "user"}}, MayBeEmpty: "every device that is held works"},
@@ -64,12 +64,12 @@ func gpuUse(of string) []Panel {
 func gpuLayout(of string) []Panel {
 	const links, held = `muster_gpu_link_info`, `count by (hostname, UUID) (muster_gpu_job_info)`
 	return []Panel{
-		{Title: "NVLink domains", Kind: Table, Unit: Count, Width: 12, MayBeEmpty: "the nodes have no GPU",
+		{Title: "NVLink domains", Kind: Table, Unit: Count, Column: "devices", Width: 12, MayBeEmpty: "the nodes have no GPU",
 			Description: "Devices of each NVLink domain (named by its lowest index) with the best link among them. A node whose domains are smaller than its neighbours' has lost a link or a switch.",
 			Queries:     []Query{{Expr: `count by (hostname, domain, link) (` + links + `{` + of + `})`}}, Links: []Link{{Node, "node", "hostname"}}},
 		bars("Free devices of each NVLink domain", "What a job that needs NVLink between all of its GPUs can get: the longest bar. Many short ones: the fleet is fragmented.", Count,
 			`sort_desc(count by (hostname, domain) (`+links+`{`+of+`} unless on (hostname, UUID) `+held+`))`, "{{hostname}} domain {{domain}}").empty("every device is held"),
-		{Title: "MIG layout", Kind: Table, Unit: Count, Width: 12, Description: "How devices are cut up: instances by device and profile.",
+		{Title: "MIG layout", Kind: Table, Unit: Count, Column: "instances", Width: 12, Description: "How devices are cut up: instances by device and profile.",
 			Queries: []Query{{Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` + of + `,GPU_I_PROFILE!=""})`}}, Links: []Link{{Node, "node", "hostname"}},
 			MayBeEmpty: "no device is cut into MIG instances"},
 		bars("MIG instances held", "Part of the instances of each profile that jobs hold. One profile full while another idles: cut the devices anew.", Ratio,
@@ -80,7 +80,7 @@ func gpuLayout(of string) []Panel {
 
 func gpuHealth(of string) []Panel {
 	return []Panel{
-		{Title: "Driver errors (XID)", Kind: Table, Unit: Count, Width: 12, Description: "The last XID of each device that has one, with the job it struck. 48, 63, 64, 79, 94, 95 are hardware: drain the node. 13, 31, 43 are mostly the program.",
+		{Title: "Driver errors (XID)", Kind: Table, Unit: Count, Column: "XID", Width: 12, Description: "The last XID of each device that has one, with the job it struck. 48, 63, 64, 79, 94, 95 are hardware: drain the node. 13, 31, 43 are mostly the program.",
 			Queries: []Query{{Expr: `DCGM_FI_DEV_XID_ERRORS{` + of + `} > 0`}}, Links: []Link{{Job, "job", "slurm_job_id"}, {Node, "node", "hostname"}}, MayBeEmpty: "no driver error has been seen"},
 		lines("GPU events seen by the agents", "Events by kind over ten minutes: errors, lost devices, throttling.", Count,
 			Query{Expr: `sum by (node, kind) (increase(muster_agent_gpu_events_total{cluster="$cluster",node=~"$node"}[10m]))`, Legend: "{{node}} {{kind}}"}),
@@ -117,7 +117,7 @@ func energy() Board {
 				bars("Energy by node, dashboard's time", "From the devices' energy counters.", Joules, `sum by (hostname) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{cluster=~"$cluster|",hostname=~"$node"}[$__range])) / 1000`, "{{hostname}}"),
 				bars("Energy of runs by account, 7 days", "Energy of the nodes' part that the runs held, and of their devices, as far as it was measured.", Joules, `topk(15, muster_kpi_energy_joules{`+of+`,by="account",window="7d"})`, "{{key}}").
 					linked(People, "account", "key"),
-				bars("Carbon by account, 7 days", "Grams of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.", Count, `topk(15, muster_kpi_carbon_grams{`+of+`,by="account",window="7d"})`, "{{key}}").
+				bars("Carbon by account, 7 days", "Grams of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.", Grams, `topk(15, muster_kpi_carbon_grams{`+of+`,by="account",window="7d"})`, "{{key}}").
 					linked(People, "account", "key").empty("no carbon intensity is set (cost in muster.yaml)"),
 				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, `topk(15, muster_kpi_cost{`+of+`,by="account",window="7d"})`, "{{key}}").
 					linked(People, "account", "key").empty("no prices are set (cost in muster.yaml)"),

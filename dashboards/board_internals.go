@@ -34,8 +34,8 @@ func internals() Board {
 				lines("Time of a disk sync", "Mean time of a group commit: the disk's part of every submission.", Seconds,
 					Query{Expr: `rate(muster_raft_sync_seconds_total` + of + `[$__rate_interval]) / (rate(muster_raft_syncs_total` + of + `[$__rate_interval]) > 0)`, Legend: "mean"}).
 					colored(Green, Step{0.02, Yellow}, Step{0.25, Red}).empty("nothing was written in the interval"),
-				lines("Answers, 95th percentile", "Time the controller took for a call, by method.", Seconds,
-					Query{Expr: `histogram_quantile(0.95, sum by (le, method) (rate(muster_api_request_seconds_bucket` + of + `[$__rate_interval])))`, Legend: "{{method}}"}).empty("nobody asked in the interval"),
+				lines("Answers, 95th percentile", "Time the controller took for a call, by method. Not those that wait by design: agents' GPU samples are acknowledged with the store's next insert.", Seconds,
+					Query{Expr: `histogram_quantile(0.95, sum by (le, method) (rate(muster_api_request_seconds_bucket{cluster="$cluster",method!="Accounting/PutGpuSamples"}[$__rate_interval])))`, Legend: "{{method}}"}).empty("nobody asked in the interval"),
 				lines("Calls and refusals", "Calls a second by method, and those that were refused or failed.", PerSec,
 					Query{Expr: `sum by (method) (rate(muster_api_request_seconds_count` + of + `[$__rate_interval]))`, Legend: "{{method}}"},
 					Query{Expr: `sum(rate(muster_api_errors_total` + of + `[$__rate_interval]))`, Legend: "refused or failed"}).empty("nobody asked in the interval"),
@@ -43,7 +43,7 @@ func internals() Board {
 					rate("muster_ledger_events_total", "events"), rate("muster_ledger_batches_total", "batches")),
 				figure("Failed checks of the state", "Sampled checks of the state's invariants that failed. Above 0 is a bug: keep the ledger and report it.", Count, `muster_controller_invariant_failures_total`+of).colored(Green, Step{1, Red}).wide(6),
 				figure("Agents connected", "Agents with a stream to the controller.", Count, `muster_agents_connected`+of).wide(6).linked(Pipeline, "", ""),
-				{Title: "Release", Kind: Table, Unit: Count, Width: 12, Height: 4, Description: "The release that serves this.", Queries: []Query{is("muster_build_info", "")}},
+				{Title: "Release", Kind: Table, Unit: Count, Column: Hidden, Width: 12, Height: 4, Description: "The release that serves this.", Queries: []Query{is("muster_build_info", "")}},
 			}},
 			{Title: "Process", Panels: []Panel{
 				lines("CPU", "CPUs that the controller uses.", Count, Query{Expr: `rate(process_cpu_seconds_total{job="slurm"}[$__rate_interval])`, Legend: "{{instance}}"}).wide(8),
@@ -69,13 +69,13 @@ func pipeline() Board {
 			{Title: "Now", Panels: []Panel{
 				figure("Targets up", "Targets of Prometheus that answer, by all.", Ratio, `sum(up{job=~"slurm|dcgm"}) / count(up{job=~"slurm|dcgm"})`).colored(Red, Step{0.9, Orange}, Step{1, Green}),
 				figure("Agents connected", "Agents with a stream to the controller, by the nodes there are.", Ratio, `sum(muster_agents_connected`+of+`) / sum(muster_nodes`+of+`)`).colored(Red, Step{0.9, Orange}, Step{1, Green}),
-				figure("Accounting store", "1 while it takes rows.", Count, `muster_accounting_up`+of).colored(Red, Step{1, Green}),
+				figure("Accounting store", "Whether it takes rows.", Count, `muster_accounting_up`+of).upDown().colored(Red, Step{1, Green}),
 				figure("Accounting behind", "Age of the oldest event that is not stored yet.", Seconds, `muster_accounting_lag_seconds`+of).colored(Green, Step{30, Yellow}, Step{300, Red}),
 				figure("Events not stored yet", "The ledger keeps them until the store has them: nothing is lost.", Count, `muster_accounting_lag_events`+of).colored(Green, Step{10000, Yellow}, Step{1000000, Red}),
 				figure("Oldest GPU reading", "Age of the oldest reading among the nodes.", Seconds, `time() - min(muster_agent_last_collection_time_seconds`+of+`)`).colored(Green, Step{60, Yellow}, Step{300, Red}),
 			}},
 			{Title: "Metrics", Panels: []Panel{
-				{Title: "Targets", Kind: States, Unit: Count, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Description: "Whether each target answers.",
+				{Title: "Targets", Kind: States, Unit: Count, UpDown: true, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Description: "Whether each target answers.",
 					Queries: []Query{{Expr: `up{job=~"slurm|dcgm"}`, Legend: "{{job}} {{instance}}"}}},
 				lines("Time of a scrape", "As Prometheus saw it.", Seconds, Query{Expr: `max by (job) (scrape_duration_seconds{job=~"slurm|dcgm"})`, Legend: "{{job}}"}).colored(Green, Step{1, Yellow}, Step{5, Red}),
 				lines("Series of a scrape", "Samples each scrape brought.", Count, Query{Expr: `sum by (job) (scrape_samples_scraped{job=~"slurm|dcgm"})`, Legend: "{{job}}"}),
@@ -89,9 +89,9 @@ func pipeline() Board {
 					Query{Expr: `sum(rate(muster_agent_reports_total` + of + `[$__rate_interval]))`, Legend: "acknowledged"},
 					Query{Expr: `sum(rate(muster_agent_report_errors_total` + of + `[$__rate_interval]))`, Legend: "failed"}),
 				lines("Reports waiting", "Reports that wait to be acknowledged, by node.", Count, Query{Expr: `muster_agent_reports_pending` + of, Legend: "{{node}}"}),
-				{Title: "Process that owns the jobs", Kind: States, Unit: Count, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Description: "Whether the shepherd answers. Jobs go on without it, but nothing new starts.",
+				{Title: "Process that owns the jobs", Kind: States, Unit: Count, UpDown: true, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Description: "Whether the shepherd answers. Jobs go on without it, but nothing new starts.",
 					Queries: []Query{{Expr: `muster_agent_shepherd_up` + of, Legend: "{{node}}"}}},
-				{Title: "Agents' releases and GPU sources", Kind: Table, Unit: Count, Width: 12, Description: "What runs where, and where GPU readings come from.",
+				{Title: "Agents' releases and GPU sources", Kind: Table, Unit: Count, Column: Hidden, Width: 12, Description: "What runs where, and where GPU readings come from.",
 					Queries: []Query{{Expr: `muster_agent_build_info` + of + ` * on (cluster, node) group_left (provider) muster_agent_gpu_provider_info` + of}}, Links: []Link{{Node, "node", "node"}}},
 			}},
 			{Title: "Accounting", Panels: []Panel{
@@ -104,22 +104,24 @@ func pipeline() Board {
 }
 
 func alerts() Board {
+	const firing = `alertstate="firing",cluster=~"$cluster|"`
 	return Board{UID: Alerts, Title: "Muster / Alerts", From: "now-24h", Vars: []Var{clusterVar()},
 		Description: "What fires, since when, and what did. Each alert has a runbook that says what to type.",
 		Rows: []Row{
 			{Title: "Now", Panels: []Panel{
-				figure("Critical", "Critical alerts that fire: somebody is being paged.", Count, `count(ALERTS{alertstate="firing",severity="critical"})`).colored(Green, Step{1, Red}).wide(6).empty("none fires"),
-				figure("Warnings", "Warnings that fire.", Count, `count(ALERTS{alertstate="firing",severity="warning"})`).colored(Green, Step{1, Orange}).wide(6).empty("none fires"),
-				figure("Notices", "Notices that fire, to users among others.", Count, `count(ALERTS{alertstate="firing",severity="info"})`).wide(6).empty("none fires"),
-				figure("About to fire", "Alerts whose condition holds, not yet for long enough.", Count, `count(ALERTS{alertstate="pending"})`).colored(Green, Step{1, Yellow}).wide(6).empty("none is about to fire"),
-				{Title: "Firing", Kind: Table, Unit: Count, Description: "What fires, with all its labels.", Queries: []Query{{Expr: `ALERTS{alertstate="firing"}`}},
-					Links: []Link{{Node, "node", "node"}, {Job, "job", "slurm_job_id"}}, MayBeEmpty: "none fires"},
+				figure("Critical", "Critical alerts that fire: somebody is being paged.", Count, `count(ALERTS{`+firing+`,severity="critical"})`).colored(Green, Step{1, Red}).wide(6).empty("none fires"),
+				figure("Warnings", "Warnings that fire.", Count, `count(ALERTS{`+firing+`,severity="warning"})`).colored(Green, Step{1, Orange}).wide(6).empty("none fires"),
+				figure("Notices", "Notices that fire, to users among others.", Count, `count(ALERTS{`+firing+`,severity="info"})`).wide(6).empty("none fires"),
+				figure("About to fire", "Alerts whose condition holds, not yet for long enough.", Count, `count(ALERTS{alertstate="pending",cluster=~"$cluster|"})`).colored(Green, Step{1, Yellow}).wide(6).empty("none is about to fire"),
+				{Title: "Firing", Kind: Table, Unit: Seconds, Column: "for", Description: "What fires, with all its labels, and for how long its condition has held.",
+					Queries: []Query{{Expr: `time() - ALERTS_FOR_STATE{cluster=~"$cluster|"} and ignoring(alertstate) ALERTS{` + firing + `}`}},
+					Links:   []Link{{Node, "node", "node"}, {Job, "job", "slurm_job_id"}}, MayBeEmpty: "none fires"},
 			}},
 			{Title: "Over time", Panels: []Panel{
 				{Title: "What fired when", Kind: States, Unit: Count, Height: 10, Good: Blue, Steps: []Step{{1, Red}}, Description: "A line for each alert that fired in the dashboard's time.",
-					Queries: []Query{{Expr: `max by (alertname) (ALERTS{alertstate="firing"})`, Legend: "{{alertname}}"}}, MayBeEmpty: "none fired"},
-				bars("Time spent firing", "Samples in which an alert fired, in the dashboard's time: the noisiest first. One that leads for weeks is wrong, or nobody acts on it.", Count,
-					`topk(15, sum by (alertname) (count_over_time(ALERTS{alertstate="firing"}[$__range])))`, "{{alertname}}").wide(24).empty("none fired"),
+					Queries: []Query{{Expr: `max by (alertname) (ALERTS{` + firing + `})`, Legend: "{{alertname}}"}}, MayBeEmpty: "none fired"},
+				bars("Time spent firing", "For how long alerts fired in the dashboard's time, those of several subjects added up: the noisiest first. One that leads for weeks is wrong, or nobody acts on it.", Seconds,
+					`topk(15, 15 * sum by (alertname) (count_over_time(ALERTS{`+firing+`}[$__range:15s])))`, "{{alertname}}").wide(24).empty("none fired"),
 			}},
 		}}
 }

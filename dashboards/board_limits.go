@@ -18,7 +18,7 @@ func limits() Board {
 			{Title: "Limits", Panels: []Panel{
 				bars("Limits by what is used of them", "Limits of QOS and accounts that are used most. At 1 the further jobs wait, whatever idles: `sacctmgr modify` changes one.", Ratio,
 					`topk(20, muster_limit_used_ratio{`+of+`})`, "{{scope}} {{name}} {{limit}}").colored(Green, Step{0.8, Yellow}, Step{1, Red}).top(1).empty("no QOS or account has a group limit"),
-				{Title: "Limits and use", Kind: Table, Unit: Count, Width: 12, Description: "What counts against each limit now, in the limit's unit.", MayBeEmpty: "no QOS or account has a group limit",
+				{Title: "Limits and use", Kind: Table, Unit: Count, Column: "used", Width: 12, Description: "What counts against each limit now, in the limit's unit.", MayBeEmpty: "no QOS or account has a group limit",
 					Queries: []Query{{Expr: `muster_limit_used{` + of + `}`}}},
 				stack("Jobs by QOS", "Live jobs by QOS and state.", Count, Query{Expr: `sum by (qos, state) (muster_qos_jobs{` + of + `})`, Legend: "{{qos}} {{state}}"}).empty("no job lives"),
 				lines("GPUs held by account", "GPUs that each account's jobs hold.", Count, Query{Expr: `muster_account_gpus{` + budget + `}`, Legend: "{{account}}"}).empty("nothing runs"),
@@ -40,7 +40,7 @@ func limits() Board {
 func reservations(of string) []Panel {
 	none := "there is no reservation (scontrol create reservation)"
 	return []Panel{
-		{Title: "Reservations", Kind: Table, Unit: Count, Width: 12, MayBeEmpty: none, Description: "Nodes of each reservation, with its state: active ones hold them now.",
+		{Title: "Reservations", Kind: Table, Unit: Count, Column: "nodes", Width: 12, MayBeEmpty: none, Description: "Nodes of each reservation, with its state: active ones hold them now.",
 			Queries: []Query{{Expr: `muster_reservation_nodes{` + of + `}`}}},
 		bars("Ends in", "Time until each reservation ends. A job that does not fit before the next one begins waits: ReqNodeNotAvail, Reserved for maintenance.", Seconds,
 			`sort(muster_reservation_end_timestamp_seconds{`+of+`} - time())`, "{{reservation}}").wide(6).empty(none),

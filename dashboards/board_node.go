@@ -6,9 +6,9 @@ func node() Board {
 		Description: "The machines: what they are doing, what they have left, and what happened to them.",
 		Rows: []Row{
 			{Title: "State", Panels: []Panel{
-				{Title: "Out of service for", Kind: Table, Unit: Seconds, Width: 12, Queries: []Query{{Expr: `time() - muster_node_drained_since_timestamp_seconds{` + of + `}`}},
+				{Title: "Out of service for", Kind: Table, Unit: Seconds, Column: "for", Width: 12, Queries: []Query{{Expr: `time() - muster_node_drained_since_timestamp_seconds{` + of + `}`}},
 					Description: "Nodes that are drained or down, for how long and why. Back into service: `scontrol update nodename=NODE state=resume`.", MayBeEmpty: "no node is out of service"},
-				{Title: "Agents", Kind: States, Unit: Count, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Queries: []Query{{Expr: `max by (node) (muster_agent_controller_connected{` + of + `})`, Legend: "{{node}}"}},
+				{Title: "Agents", Kind: States, Unit: Count, UpDown: true, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Queries: []Query{{Expr: `max by (node) (muster_agent_controller_connected{` + of + `})`, Legend: "{{node}}"}},
 					Description: "Whether a node's agent has its stream to the controller. A gap is a node whose metrics were not reached at all."},
 				lines("Jobs on the node", "Jobs that run on each node.", Count, Query{Expr: `muster_agent_jobs{` + of + `}`, Legend: "{{node}}"}),
 				lines("Time since the node was started", "Since the node's last boot. A saw tooth is a node that restarts.", Seconds, Query{Expr: `time() - muster_node_boot_time_seconds{` + of + `}`, Legend: "{{node}}"}),

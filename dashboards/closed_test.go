@@ -34,7 +34,7 @@ func known(t testing.TB) *catalogue.Catalogue {
 // (nil: any).
 var prometheusOwn = map[string][]string{
 	"up": {}, "scrape_duration_seconds": {}, "scrape_samples_scraped": {},
-	"ALERTS": {"alertname", "alertstate", "severity", "cluster", "node"},
+	"ALERTS": {"alertname", "alertstate", "severity", "cluster", "node"}, "ALERTS_FOR_STATE": {"alertname", "severity", "cluster", "node"},
 }
 
 // byTarget are labels that the scrape adds to every series; cluster to those
@@ -330,4 +330,17 @@ func TestExpand(t *testing.T) {
 			t.Errorf("%s was taken: %s", bad.Expr, got)
 		}
 	}
+}
+
+// TestTablesAreHeaded: a figure of Prometheus in a table stands under a word
+// that says what it is, and a state panel says up and down.
+func TestTablesAreHeaded(t *testing.T) {
+	queries(t, func(t *testing.T, _ dashboards.Board, p dashboards.Panel, q dashboards.Query) {
+		if p.Kind == dashboards.Table && q.Lang != dashboards.SQL && (p.Column == "" || p.Column == dashboards.ValueColumn) {
+			t.Errorf("the figure of %s has no heading", p.Title)
+		}
+		if strings.Contains(strings.ToLower(p.Description), "1 while") && !p.UpDown {
+			t.Errorf("%s explains 1 and 0 instead of saying up and down", p.Title)
+		}
+	})
 }

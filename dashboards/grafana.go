@@ -3,6 +3,7 @@ package dashboards
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/bargauge"
@@ -127,10 +128,32 @@ func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
 		b.WithTarget(t)
 	}
 	b.Datasource(ds)
+	if p.UpDown {
+		b.Mappings(upDown())
+	}
 	p.thresholds(b)
 	p.links(b)
 	p.draw(b)
 	return b
+}
+
+// upDown writes 1 and 0 as words.
+func upDown() []dashboard.ValueMapping {
+	m := dashboard.NewValueMap()
+	m.Options = map[string]dashboard.ValueMappingResult{"0": {Text: ptr("down"), Index: ptr(int32(0))}, "1": {Text: ptr("up"), Index: ptr(int32(1))}}
+	return []dashboard.ValueMapping{{ValueMap: m}}
+}
+
+// words gives the states of a panel their colours.
+func (p Panel) words(b *dashboard.PanelBuilder) {
+	for _, w := range Words() {
+		if !slices.ContainsFunc(p.Queries, func(q Query) bool {
+			return strings.HasSuffix(q.Legend, "{{state}}") || q.Legend == w.Name || strings.HasSuffix(q.Legend, " "+w.Name)
+		}) {
+			continue
+		}
+		b.OverrideByRegexp("/(^| )"+w.Name+"$/", []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": w.Color}}})
+	}
 }
 
 // thresholds colours by value; without a judgement each series has a colour
@@ -217,8 +240,16 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		b.Type("table").Options(o)
 		for i := range p.Queries {
 			if p.Queries[i].Lang != SQL {
-				hidden := map[string]bool{"Time": true, "__name__": true, "cluster": true, "instance": true, "job": true, "pci_bus_id": true, "device": true, "UUID": true}
-				b.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{"excludeByName": hidden}})
+				hidden, renamed := map[string]bool{"Time": true}, map[string]string{}
+				for _, name := range HiddenLabels() {
+					hidden[name] = true
+				}
+				if p.Column == Hidden {
+					hidden[ValueColumn] = true
+				} else {
+					renamed[ValueColumn] = p.Column
+				}
+				b.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{"excludeByName": hidden, "renameByName": renamed}})
 			}
 		}
 		for _, name := range sortedKeys(p.Units) {
@@ -238,8 +269,9 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		o.Legend, o.Tooltip = legend, tooltip
 		c := timeseries.NewFieldConfig()
 		c.LineWidth, c.ShowPoints, c.FillOpacity = ptr(1.0), ptr(common.VisibilityModeNever), ptr(10.0)
-		if p.Kind == Stack {
-			c.FillOpacity = ptr(60.0)
+		p.words(b)
+		if p.Kind == Stack { // a line would draw what is 0 on top of the rest
+			c.LineWidth, c.FillOpacity = ptr(0.0), ptr(80.0)
 			c.Stacking = &common.StackingConfig{Mode: ptr(common.StackingModeNormal), Group: ptr("A")}
 		}
 		if len(p.Steps) > 0 {

@@ -47,6 +47,7 @@ const (
 	Celsius  Unit = "celsius"
 	Hertz    Unit = "hertz"
 	When     Unit = "dateTimeAsIso"
+	Grams    Unit = "suffix: g CO2e"
 	GPUHours Unit = "suffix: GPU-h"
 	CPUHours Unit = "suffix: CPU-h"
 	GiBHours Unit = "suffix: GiB-h"
@@ -74,6 +75,18 @@ type Query struct {
 	Series bool     // of SQL: rows are points of a time series
 }
 
+// Hidden is the column of a value that is always 1.
+const Hidden = "-"
+
+// ValueColumn is what Prometheus' figures stand under in a table.
+const ValueColumn = "Value"
+
+// HiddenLabels are not shown in tables: they say nothing to people, or the same
+// in each row.
+func HiddenLabels() []string {
+	return []string{"__name__", "cluster", "instance", "job", "pci_bus_id", "device", "UUID", "alertstate", "goversion"}
+}
+
 // Step is the value from which a colour holds.
 type Step struct {
 	From  float64
@@ -87,6 +100,8 @@ type Panel struct {
 	Kind        Kind
 	Unit        Unit
 	Units       map[string]Unit // of a table's columns
+	Column      string          // heading of a table's value; Hidden: only the labels tell
+	UpDown      bool            // 1 is written as up, 0 as down
 	Queries     []Query
 	Width       int // of 24 columns; 0: what suits the kind
 	Height      int // 0: what suits the kind
@@ -125,6 +140,20 @@ const (
 	Red    = "red"
 	Blue   = "blue"
 )
+
+// Word is a state, or the like, with the colour that it has wherever it ends a
+// legend.
+type Word struct{ Name, Color string }
+
+// Words lists the states that have a colour of their own.
+//
+//muster:table one entry for each word
+func Words() []Word {
+	const green, leaf, yellow, sky, blue, orange, red, dark, violet, grey = "#73bf69", "#37872d", "#f2cc0c", "#8ab8ff", "#5794f2", "#ff780a", "#e02f44", "#890f02", "#b877d9", "#8e8ea0"
+	return []Word{{"running", green}, {"completing", leaf}, {"pending", yellow}, {"suspended", violet}, {"allocated", green}, {"mixed", sky}, {"idle", blue},
+		{"draining", yellow}, {"drained", orange}, {"fail", dark}, {"down", red}, {"unknown", grey}, {"unavailable", red}, {"busy", green}, {"no_process", red},
+		{"unobserved", grey}, {"used", green}, {"reserved", violet}, {"free", blue}, {"active", green}, {"inactive", grey}, {"wanted", orange}}
+}
 
 // The dashboards' UIDs, which links use.
 const (
@@ -200,6 +229,8 @@ func sqlSeries(title, about string, u Unit, sql string) Panel {
 func (p Panel) wide(n int) Panel { p.Width = n; return p }
 
 func (p Panel) tall(n int) Panel { p.Height = n; return p }
+
+func (p Panel) upDown() Panel { p.UpDown = true; return p }
 
 func (p Panel) top(m float64) Panel { p.Max = m; return p }
 

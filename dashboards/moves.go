@@ -207,7 +207,7 @@ func movesOfController() []Move {
 		on(Pipeline, "Agents", up("Collections that failed; Time of a collection", Kill), up("Reports", Finish, "acknowledged"), up("Reports waiting", Freeze), down("Process that owns the jobs; Agents' releases and GPU sources", Kill)),
 		on(Pipeline, "Accounting", up("Accounting behind", Cut), up("Where the writer is", Run, "seq")),
 
-		on(Alerts, "Now", up("Critical; Warnings; About to fire; Firing", Break), up("Notices", Hold)),
+		on(Alerts, "Now", up("Critical; Warnings; About to fire", Break), up("Firing", Break, rowsOf), up("Notices", Hold)),
 		on(Alerts, "Over time", up("What fired when; Time spent firing", Break)),
 	)
 }

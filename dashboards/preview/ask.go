@@ -108,7 +108,7 @@ func (s Source) Query(ctx context.Context, scope dashboards.Scope, p dashboards.
 		return Data{}, fmt.Errorf("%w in %s", err, text)
 	}
 	if p.Kind == dashboards.Table {
-		return tableOf(d.Series), nil
+		return tableOf(d.Series, p.Column), nil
 	}
 	return d, nil
 }
@@ -175,29 +175,33 @@ func nameOf(labels map[string]string, legend string) string {
 	return legend
 }
 
-// hiddenLabels are not shown in tables; Grafana's hide the same.
-var hiddenLabels = [...]string{"__name__", "cluster", "instance", "job", "pci_bus_id", "device", "UUID"}
-
-// tableOf makes a row of each series.
-func tableOf(list []Series) Data {
+// tableOf makes a row of each series, with its value under a heading.
+func tableOf(list []Series, heading string) Data {
+	hidden := dashboards.HiddenLabels()
 	columns := map[string]bool{}
 	for _, s := range list {
 		for k, v := range s.Labels {
-			if v != "" && !slices.Contains(hiddenLabels[:], k) {
+			if v != "" && !slices.Contains(hidden, k) {
 				columns[k] = true
 			}
 		}
 	}
-	d := Data{Columns: append(sortedKeys(columns), "Value")}
 	if len(list) == 0 {
 		return Data{}
 	}
+	labels := sortedKeys(columns)
+	d := Data{Columns: labels}
+	if heading != dashboards.Hidden {
+		d.Columns = append(d.Columns, heading)
+	}
 	for _, s := range list {
 		row := make([]any, len(d.Columns))
-		for i, c := range d.Columns {
+		for i, c := range labels {
 			row[i] = s.Labels[c]
 		}
-		row[len(row)-1] = s.Last()
+		if len(row) > len(labels) {
+			row[len(labels)] = s.Last()
+		}
 		d.Rows = append(d.Rows, row)
 	}
 	return d

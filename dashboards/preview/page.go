@@ -56,6 +56,7 @@ type drawn struct {
 	Title, About  string
 	Width, Height int
 	Kind          string
+	Fit           bool   // as high as what is in it
 	Note          string // instead of a picture
 	Bad           bool
 	Big           string // of a stat
@@ -107,9 +108,22 @@ func (p Page) Write(ctx context.Context, w io.Writer) ([]Result, error) {
 		return results, err
 	}
 	return results, t.Execute(w, map[string]any{
-		"Boards": boards, "JS": template.JS(uplotJS), "CSS": template.CSS(uplotCSS), "Vars": p.vars(),
+		"Boards": boards, "Words": words(), "JS": template.JS(uplotJS), "CSS": template.CSS(uplotCSS), "Vars": p.vars(),
 		"From": p.Scope.From.UTC().Format("2006-01-02 15:04:05"), "To": p.Scope.To.UTC().Format("2006-01-02 15:04:05 UTC"),
 	})
+}
+
+// words are the colours of the states, as the page's script reads them.
+func words() template.JS {
+	colors := map[string]string{}
+	for _, w := range dashboards.Words() {
+		colors[w.Name] = w.Color
+	}
+	text, err := json.Marshal(colors)
+	if err != nil { // texts only
+		return "{}"
+	}
+	return template.JS(text)
 }
 
 // vars says which choices the page was made with.
@@ -124,7 +138,8 @@ func (p Page) vars() string {
 // draw makes the picture of a panel.
 func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 	width, height := panel.Size()
-	out := drawn{Title: panel.Title, About: panel.Description, Width: width, Height: height*34 - 8, Kind: string(panel.Kind)}
+	out := drawn{Title: panel.Title, About: panel.Description, Width: width, Height: height*34 - 8, Kind: string(panel.Kind),
+		Fit: panel.Kind != dashboards.Stat && panel.Kind != dashboards.Lines && panel.Kind != dashboards.Stack}
 	switch {
 	case err != nil:
 		out.Note, out.Bad = err.Error(), true
@@ -139,7 +154,7 @@ func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 	switch panel.Kind {
 	case dashboards.Stat:
 		v := d.Series[0].Last()
-		out.Big, out.Color = Text(v, panel.Unit), colorOf(panel, v)
+		out.Big, out.Color = textOf(panel, v), colorOf(panel, v)
 	case dashboards.Bars:
 		out.Bars = barsOf(panel, d.Series)
 	case dashboards.Table:
@@ -150,6 +165,17 @@ func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 		out.Plot = plot(panel, d.Series, p.Scope)
 	}
 	return out
+}
+
+// textOf writes a value of a panel.
+func textOf(p dashboards.Panel, v float64) string {
+	switch {
+	case p.UpDown && v == 1:
+		return "up"
+	case p.UpDown && v == 0:
+		return "down"
+	}
+	return Text(v, p.Unit)
 }
 
 // colorOf gives the colour of a value as the page shows it.
@@ -196,7 +222,7 @@ func cellsOf(p dashboards.Panel, d Data) [][]string {
 		line := make([]string, len(r))
 		for i, v := range r {
 			unit, known := p.Units[d.Columns[i]]
-			if !known && d.Columns[i] == "Value" {
+			if !known && d.Columns[i] == p.Column {
 				unit = p.Unit
 			}
 			switch v := v.(type) {
@@ -226,7 +252,7 @@ func (p Page) strips(panel dashboards.Panel, list []Series) []strip {
 			if math.IsNaN(s.Values[i]) {
 				continue
 			}
-			c := cell{X: 100 * float64(at-p.Scope.From.Unix()) / whole, W: 100*step/whole + 0.05, Text: Text(s.Values[i], panel.Unit)}
+			c := cell{X: 100 * float64(at-p.Scope.From.Unix()) / whole, W: 100*step/whole + 0.05, Text: textOf(panel, s.Values[i])}
 			if panel.Kind == dashboards.States {
 				c.Color = colorOf(panel, s.Values[i])
 			} else {
@@ -258,11 +284,15 @@ func plot(p dashboards.Panel, list []Series, scope dashboards.Scope) template.JS
 		Names    []string     `json:"names"`
 		Values   [][]*float64 `json:"values"`
 		Stack    bool         `json:"stack"`
+		Span     bool         `json:"span"`
 		Unit     string       `json:"unit"`
 		Max      float64      `json:"max"`
 		From, To int64
 		Lines    []map[string]any `json:"lines"`
-	}{Times: times, Stack: p.Kind == dashboards.Stack, Unit: string(p.Unit), Max: p.Max, From: scope.From.Unix(), To: scope.To.Unix()}
+	}{Times: times, Stack: p.Kind == dashboards.Stack, Span: p.Kind == dashboards.Stack || p.Queries[0].Lang == dashboards.SQL, Unit: string(p.Unit), Max: p.Max, From: scope.From.Unix(), To: scope.To.Unix()}
+	if data.Stack && slices.ContainsFunc(list, anything) { // what is nothing all the time is no layer
+		list = slices.DeleteFunc(list, func(s Series) bool { return !anything(s) })
+	}
 	for _, s := range list {
 		column := make([]*float64, len(times))
 		for i, at := range s.Times {
@@ -280,6 +310,11 @@ func plot(p dashboards.Panel, list []Series, scope dashboards.Scope) template.JS
 		return "null"
 	}
 	return template.JS(text)
+}
+
+// anything tells a series that is not 0 all the time.
+func anything(s Series) bool {
+	return slices.ContainsFunc(s.Values, func(v float64) bool { return v != 0 && !math.IsNaN(v) })
 }
 
 // Text writes a value with its unit as people read it.

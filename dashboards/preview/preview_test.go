@@ -31,6 +31,10 @@ func TestPage(t *testing.T) {
 		name := fmt.Sprintf("%q", nasty)
 		name = strings.ReplaceAll(strings.ReplaceAll(name, `\U0001f600`, "\U0001F600"), `\x`, `\u00`)
 		if strings.HasSuffix(r.URL.Path, "query_range") {
+			if r.Form.Get("query") == "zero" {
+				fmt.Fprint(w, `{"data":{"result":[{"metric":{},"values":[[1000,"0"],[1060,"0"]]}]}}`)
+				return
+			}
 			fmt.Fprintf(w, `{"data":{"result":[{"metric":{"node":%s},"values":[[1000,"1"],[1060,"NaN"],[1120,"3"]]}]}}`, name)
 			return
 		}
@@ -50,11 +54,14 @@ func TestPage(t *testing.T) {
 		panel(dashboards.States, q, dashboards.Count), panel(dashboards.Lines, q, dashboards.Count), panel(dashboards.Stack, q, dashboards.Count),
 		panel(dashboards.Table, []dashboards.Query{{Expr: "SELECT 1", Lang: dashboards.SQL}}, dashboards.Count),
 		panel(dashboards.Lines, []dashboards.Query{{Expr: "broken"}}, dashboards.Count),
+		{Title: "figure", Kind: dashboards.Table, Column: "how much", Queries: q}, {Title: "labels", Kind: dashboards.Table, Column: dashboards.Hidden, Queries: q},
+		{Title: "service", Kind: dashboards.States, UpDown: true, Queries: []dashboards.Query{{Expr: "zero", Legend: "x"}}},
+		{Title: "layers", Kind: dashboards.Stack, Queries: []dashboards.Query{{Expr: "zero", Legend: "never there"}, {Expr: "up", Legend: "there"}}},
 	}}}}
 	scope := dashboards.Scope{From: time.Unix(1000, 0), To: time.Unix(1120, 0), Step: time.Minute}
 	var out bytes.Buffer
 	results, err := preview.Page{Boards: []dashboards.Board{board}, Scope: scope, Source: preview.Source{Prometheus: prom.URL, ClickHouse: store.URL, Database: "m"}.Open()}.Write(context.Background(), &out)
-	if err != nil || len(results) != 9 {
+	if err != nil || len(results) != 13 {
 		t.Fatalf("%v %+v", err, results)
 	}
 	for i, r := range results {
@@ -63,12 +70,12 @@ func TestPage(t *testing.T) {
 		}
 	}
 	page := out.String()
-	for _, want := range []string{"50.0 %", "500 ms", "2 KiB", "ada", "parse error", `"names":["\u003c/script\u003e`} {
+	for _, want := range []string{"50.0 %", "500 ms", "2 KiB", "ada", "parse error", `<th>how much</th>`, `title="down"`, `"names":["there"]`, `"running":"#73bf69"`, `"names":["\u003c/script\u003e`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s", want)
 		}
 	}
-	for _, bad := range []string{"</script><b>", "ZgotmplZ", "NaN"} {
+	for _, bad := range []string{"</script><b>", "ZgotmplZ", "NaN", "never there", "<th>-</th>"} {
 		if strings.Contains(page[strings.Index(page, "<body>"):], bad) {
 			t.Errorf("the page has %s", bad)
 		}
