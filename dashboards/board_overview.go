@@ -21,7 +21,7 @@ func overview() Board {
 					Query{Expr: `sum by (partition, state) (muster_partition_memory_bytes{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
 			}},
 			{Title: "Who and what is wrong", Panels: []Panel{
-				bars("CPUs by account", "CPUs of running jobs by account, largest first.", Count, `topk(15, sum by (account) (slurm_account_cpu_count{cluster="$cluster"}))`, "{{account}}").
+				bars("CPUs by account", "CPUs of running jobs by account, largest first.", Count, `topk(15, sum by (account) (slurm_account_cpu_count{cluster="$cluster"}))`, "{{account}}").empty("nothing runs").
 					linked(People, "account", "account"),
 				{Title: "Nodes out of service", Kind: Table, Unit: Seconds, Column: "for", Width: 12, Queries: []Query{{Expr: `time() - muster_node_drained_since_timestamp_seconds{cluster="$cluster"}`}},
 					Description: "Nodes that are drained or down, for how long and why. The oldest is the one that was forgotten: `scontrol show node NODE`.",

@@ -148,7 +148,7 @@ func upDown() []dashboard.ValueMapping {
 func (p Panel) words(b *dashboard.PanelBuilder) {
 	for _, w := range Words() {
 		if !slices.ContainsFunc(p.Queries, func(q Query) bool {
-			return strings.HasSuffix(q.Legend, "{{state}}") || q.Legend == w.Name || strings.HasSuffix(q.Legend, " "+w.Name)
+			return strings.HasSuffix(q.Legend, "{{state}}") || q.Series && strings.Contains(q.Expr, "state") && strings.ToUpper(w.Name) == w.Name || q.Legend == w.Name || strings.HasSuffix(q.Legend, " "+w.Name)
 		}) {
 			continue
 		}

@@ -152,7 +152,8 @@ func Words() []Word {
 	const green, leaf, yellow, sky, blue, orange, red, dark, violet, grey = "#73bf69", "#37872d", "#f2cc0c", "#8ab8ff", "#5794f2", "#ff780a", "#e02f44", "#890f02", "#b877d9", "#8e8ea0"
 	return []Word{{"running", green}, {"completing", leaf}, {"pending", yellow}, {"suspended", violet}, {"allocated", green}, {"mixed", sky}, {"idle", blue},
 		{"draining", yellow}, {"drained", orange}, {"fail", dark}, {"down", red}, {"unknown", grey}, {"unavailable", red}, {"busy", green}, {"no_process", red},
-		{"unobserved", grey}, {"used", green}, {"reserved", violet}, {"free", blue}, {"active", green}, {"inactive", grey}, {"wanted", orange}}
+		{"unobserved", grey}, {"used", yellow}, {"reserved", violet}, {"free", blue}, {"active", green}, {"inactive", grey}, {"wanted", orange},
+		{"COMPLETED", green}, {"FAILED", red}, {"TIMEOUT", orange}, {"CANCELLED", grey}, {"OUT_OF_MEMORY", violet}, {"NODE_FAIL", dark}, {"PREEMPTED", sky}}
 }
 
 // The dashboards' UIDs, which links use.

@@ -145,9 +145,12 @@ func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 		out.Note, out.Bad = err.Error(), true
 		return out
 	case d.Empty():
-		out.Note, out.Bad = panel.MayBeEmpty, panel.MayBeEmpty == ""
-		if out.Bad {
-			out.Note = "no data"
+		switch out.Note = panel.MayBeEmpty; {
+		case out.Note != "":
+		case panel.Queries[0].Lang == dashboards.SQL: // of a time in which nothing happened
+			out.Note = "nothing in this time"
+		default:
+			out.Note, out.Bad = "no data", true
 		}
 		return out
 	}

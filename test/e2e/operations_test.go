@@ -133,6 +133,11 @@ func plain(text string) string {
 	return b.String()
 }
 
+// pageTools are the names that pages type.
+func pageTools() []string {
+	return []string{"muster", "sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "seff"}
+}
+
 // pagesLab is a lab on which pages are executed, with the folder of the commands.
 func pagesLab(t *testing.T, more ...string) (c *cluster, bins string) {
 	t.Helper()
@@ -148,7 +153,7 @@ func pagesLab(t *testing.T, more ...string) (c *cluster, bins string) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"muster", "sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag", "seff"} {
+	for _, name := range pageTools() {
 		if err := os.Symlink(bin("muster"), filepath.Join(bins, name)); err != nil {
 			t.Fatal(err)
 		}
