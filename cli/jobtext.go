@@ -63,6 +63,9 @@ func stateNames(j *apiv1.JobInfo) (long, short string) {
 	if j.GetCompleting() {
 		return "COMPLETING", "CG"
 	}
+	if spec.JobState(j.GetState()) == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog) {
+		return "CONFIGURING", "CF"
+	}
 	s := spec.JobState(j.GetState())
 	return s.String(), s.Compact()
 }

@@ -92,10 +92,7 @@ func jobRecord(v *jobView, r jobRow, details bool) *record {
 		money = append(money, "WCKey="+s.GetWckey())
 	}
 	rec.line(money...)
-	long := spec.JobState(j.GetState()).String()
-	if j.GetCompleting() {
-		long = "COMPLETING"
-	}
+	long, _ := stateNames(j)
 	rec.line("JobState="+long, "Reason="+strings.ReplaceAll(reason(j), " ", "_"), "Dependency="+or(j.GetDependency(), null))
 	rec.line("Requeue="+bit(s.GetRequeue() != apiv1.Tri_TRI_NO), "Restarts="+itoa(j.GetRestarts()), "BatchFlag="+bit(!s.GetShell()), "Reboot="+bit(s.GetReboot()),
 		fmt.Sprintf("ExitCode=%d:%d", j.GetExitCode(), j.GetExitSignal()))

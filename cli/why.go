@@ -233,6 +233,8 @@ func (v *whyView) notWaiting(head string, j *apiv1.JobInfo) string {
 		return fmt.Sprintf("%s does not wait: it has ended (%s) and its nodes %s are being cleaned up.\n", head, s, j.GetNodes())
 	case s == spec.Suspended:
 		return fmt.Sprintf("%s does not wait: it is suspended on %s.\n", head, j.GetNodes())
+	case s == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog):
+		return fmt.Sprintf("%s has its nodes, %s, and waits for the site's PrologSlurmctld to end: since %s.\n", head, j.GetNodes(), span(elapsed(j, v.now)))
 	case s == spec.Running:
 		text := fmt.Sprintf("%s does not wait: it has run for %s on %s", head, span(elapsed(j, v.now)), j.GetNodes())
 		if j.GetTimeLimit() >= 0 {

@@ -80,6 +80,12 @@ type Run struct {
 	Attempt uint32
 }
 
+// PrologOver tells how PrologSlurmctld ended for an attempt.
+type PrologOver struct {
+	Run    Run
+	Failed string // why; empty: it ended well
+}
+
 // NodeSilent tells that a node's agent has not been heard of since LastSeen.
 type NodeSilent struct {
 	Node     string
@@ -195,6 +201,7 @@ func (RegisterNode) command() string      { return "register" }
 func (NodeSilent) command() string        { return "silence" }
 func (NodeHeard) command() string         { return "heard" }
 func (Report) command() string            { return "report" }
+func (PrologOver) command() string        { return "prolog" }
 func (GPUReport) command() string         { return "gpu" }
 func (CheckReport) command() string       { return "check" }
 func (Configure) command() string         { return "configure" }

@@ -61,6 +61,8 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.heard(c)
 	case Report:
 		return d.report(c)
+	case PrologOver:
+		return d.prologOver(c)
 	case CheckReport:
 		return d.checkReport(c)
 	case GPUReport:

@@ -128,6 +128,8 @@ func (d *decision) suspend(c Suspend) error {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	case j.Ending != nil:
 		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
+	case j.Prepares:
+		return spec.Refuse(spec.CodePrologRunning, "")
 	}
 	return d.emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
 }
@@ -205,6 +207,21 @@ func (d *decision) report(c Report) error {
 	}
 	d.res.Stale++
 	return nil
+}
+
+// prologOver: only behind a PrologSlurmctld that ended well are the job's
+// processes started. Behind one that failed the job is queued again, unless it
+// must not be.
+func (d *decision) prologOver(c PrologOver) error {
+	j := d.t.Job(c.Run.UID)
+	if j == nil || j.Attempt != c.Run.Attempt || !j.Prepares || j.Ending != nil {
+		d.res.Stale++
+		return nil
+	}
+	if c.Failed == "" {
+		return d.emit(&event.JobPrepared{UID: j.UID, Attempt: j.Attempt})
+	}
+	return d.end(j, event.EndLaunchFailed, d.mayRequeue(j), spec.NotHeld, c.Failed)
 }
 
 // holdsNode tells whether the attempt still holds a node.

@@ -113,6 +113,21 @@ func launchFailed(s *session, args []string) error {
 	return s.report(scheduler.Report{Node: node, Run: run, LaunchFailed: &scheduler.LaunchFailed{Text: "no such file", Drain: slices.Contains(args[2:], "drain"), Again: slices.Contains(args[2:], "again"), Hold: slices.Contains(args[2:], "hold")}})
 }
 
+// prologOver tells how PrologSlurmctld ended for a job: prologctl JOB [WHY].
+//
+//	$ prologctl 4 exit status 3
+func prologOver(s *session, args []string) error {
+	_, j, err := s.target(args[1])
+	if err != nil {
+		return err
+	}
+	res := s.must(scheduler.PrologOver{Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Failed: strings.Join(args[2:], " ")})
+	if res.Stale > 0 {
+		s.printf("stale\n")
+	}
+	return nil
+}
+
 // batchOver reports that a script has ended while its node is being cleaned:
 // batchover JOB CODE.
 //

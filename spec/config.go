@@ -40,8 +40,19 @@ type Config struct {
 	// are it times a power of two.
 	BlockSizes []uint32   `cbor:"62,keyasint,omitempty"`
 	MCS        *MCSConfig `cbor:"63,keyasint,omitempty"` // nil: jobs have no labels
+	// Ctl are the programs that the controller runs for jobs; nil: none.
+	Ctl *CtlScripts `cbor:"70,keyasint,omitempty"`
 	// TrackWCKey gives a job without a wckey its user's default one.
 	TrackWCKey bool `cbor:"64,keyasint,omitempty"`
+}
+
+// CtlScripts are the programs that the controller runs when a job has got its
+// nodes, before anything of it starts, and when it is over. Empty: none.
+type CtlScripts struct {
+	Prolog        string `cbor:"1,keyasint,omitempty"` // PrologSlurmctld
+	Epilog        string `cbor:"2,keyasint,omitempty"` // EpilogSlurmctld
+	PrologTimeout Span   `cbor:"3,keyasint,omitempty"` // 0 = as long as it takes
+	EpilogTimeout Span   `cbor:"4,keyasint,omitempty"`
 }
 
 // KeyValue is one line of a configuration file.

@@ -34,6 +34,7 @@ const (
 	ReasonQOSNotAllowed      ReasonCode = "QOSNotAllowed"
 	ReasonAccountNotAllowed  ReasonCode = "AccountNotAllowed"
 	ReasonCleaning           ReasonCode = "Cleaning"
+	ReasonProlog             ReasonCode = "Prolog" // PrologSlurmctld runs
 	ReasonReservation        ReasonCode = "Reservation"
 	ReasonDeadLine           ReasonCode = "DeadLine"
 	ReasonNodeFencing        ReasonCode = "NodeFencing" // Muster's own: a silent node is not yet known to be dead

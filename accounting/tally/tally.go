@@ -142,7 +142,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.nodeReturned(env, e)
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.GPUFaulted:
+		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.GPUFaulted:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer
@@ -239,6 +239,8 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.JobEndRequested:
 		return e.UID, e.Attempt, ""
 	case *event.JobSignalled:
+		return e.UID, e.Attempt, ""
+	case *event.JobPrepared:
 		return e.UID, e.Attempt, ""
 	case *event.JobSuspended:
 		return e.UID, e.Attempt, ""

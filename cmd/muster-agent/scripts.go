@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
@@ -79,7 +76,7 @@ func (n *nodeScripts) run(ctx context.Context, patterns []string, timeout spec.S
 		}
 		slices.Sort(files)
 		for _, file := range slices.Backward(files) {
-			if err := runScript(ctx, file, env); err != nil {
+			if err := program.Run(ctx, file, env, nil); err != nil {
 				if errors.Is(context.Cause(ctx), errTooLong) {
 					err = fmt.Errorf("it was ended after %v", time.Duration(timeout))
 				}
@@ -91,43 +88,3 @@ func (n *nodeScripts) run(ctx context.Context, patterns []string, timeout spec.S
 }
 
 var errTooLong = errors.New("too long")
-
-// runScript runs one program with nothing but its environment. Of what it
-// prints the end is part of the error.
-func runScript(ctx context.Context, file string, env []string) error {
-	out := &tail{most: 300}
-	cmd := exec.CommandContext(ctx, file)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil // it left something behind that keeps its output open
-	}
-	if text := out.line(); err != nil && text != "" {
-		return fmt.Errorf("%w: %s", err, text)
-	}
-	return err
-}
-
-// tail keeps the end of what is written.
-type tail struct {
-	most int
-	b    []byte
-}
-
-// Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	t.b = append(t.b, p...)
-	if n := len(t.b) - t.most; n > 0 {
-		t.b = t.b[n:]
-	}
-	return len(p), nil
-}
-
-// line is the last line that is not empty.
-func (t *tail) line() string {
-	text := bytes.TrimSpace(t.b)
-	return strings.ToValidUTF8(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:])), "?")
-}

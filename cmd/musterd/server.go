@@ -181,6 +181,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Directory: newDirectory(s.log), Access: acc, Codec: codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
+		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 1000, GPU: gpuPolicy(s.cfg.GPU)},
 		History:  history(s.archive.a, codec),
 	}

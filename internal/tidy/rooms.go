@@ -85,6 +85,7 @@ var order = []room{
 		why: "carries the API; knows channels and identity, no other adapter"},
 	{path: "internal/conffile", layer: 4, upTo: 3, outside: []string{mYAML}, why: "an adapter knows YAML and no other adapter"},
 	{path: "internal/clock", layer: 4, upTo: 0, why: "an adapter knows the machine's clock and no other adapter"},
+	{path: "internal/program", layer: 4, upTo: 0, why: "an adapter knows processes and no other adapter"},
 	{path: "dashboards", layer: 4, upTo: 3, outside: []string{"github.com/grafana/grafana-foundation-sdk/go"},
 		why: "panels are generated from the catalogue, the KPIs and the queries"},
 	{path: "alerts", layer: 4, upTo: 3, outside: []string{mYAML, "github.com/prometheus/prometheus", "github.com/prometheus/common",

@@ -50,6 +50,7 @@ const (
 	KindStepStarted     Kind = 54
 	KindStepEnded       Kind = 55
 	KindJobsAccruing    Kind = 56
+	KindJobPrepared     Kind = 60
 	KindJobSuspended    Kind = 57
 	KindJobResumed      Kind = 58
 

@@ -208,6 +208,13 @@ type StepEnded struct {
 	Usage   spec.Usage    `cbor:"6,keyasint"`
 }
 
+// JobPrepared tells that the site's PrologSlurmctld for an attempt has ended
+// well: only now are its processes started.
+type JobPrepared struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+}
+
 // JobSuspended stops the processes of a running attempt. It keeps what it
 // holds, but for its CPUs where it yields them, and its time limit stands
 // still. Of an attempt that is suspended already, it says only whether it goes

@@ -126,6 +126,9 @@ func (*StepEnded) Kind() Kind { return KindStepEnded }
 func (*JobsAccruing) Kind() Kind { return KindJobsAccruing }
 
 // Kind implements Event.
+func (*JobPrepared) Kind() Kind { return KindJobPrepared }
+
+// Kind implements Event.
 func (*JobSuspended) Kind() Kind { return KindJobSuspended }
 
 // Kind implements Event.
@@ -187,6 +190,7 @@ func (*JobPurged) sealed()            {}
 func (*StepStarted) sealed()          {}
 func (*StepEnded) sealed()            {}
 func (*JobsAccruing) sealed()         {}
+func (*JobPrepared) sealed()          {}
 func (*JobSuspended) sealed()         {}
 func (*JobResumed) sealed()           {}
 func (*NodeRegistered) sealed()       {}
@@ -285,6 +289,8 @@ func fresh(k Kind) Event {
 		return new(StepEnded)
 	case KindJobsAccruing:
 		return new(JobsAccruing)
+	case KindJobPrepared:
+		return new(JobPrepared)
 	case KindJobSuspended:
 		return new(JobSuspended)
 	case KindJobResumed:
@@ -349,6 +355,7 @@ func Kinds() []Kind {
 		KindStepStarted,
 		KindStepEnded,
 		KindJobsAccruing,
+		KindJobPrepared,
 		KindJobSuspended,
 		KindJobResumed,
 		KindNodeRegistered,
@@ -446,6 +453,8 @@ func (k Kind) String() string {
 		return "StepEnded"
 	case KindJobsAccruing:
 		return "JobsAccruing"
+	case KindJobPrepared:
+		return "JobPrepared"
 	case KindJobSuspended:
 		return "JobSuspended"
 	case KindJobResumed:

@@ -96,6 +96,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyStarted(env, e)
 	case *event.JobEndRequested:
 		err = s.applyEndRequested(env, e)
+	case *event.JobPrepared:
+		err = s.applyPrepared(env, e)
 	case *event.JobSuspended:
 		err = s.applySuspended(env, e)
 	case *event.JobResumed:

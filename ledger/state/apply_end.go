@@ -21,7 +21,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	}
 	count := uint64(j.Count())
 	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
-	j.Ended, j.EndSeq = env.At, env.Seq
+	j.Ended, j.EndSeq, j.Prepares = env.At, env.Seq, false
 	j.unsuspend(env.At)
 	j.Claim, j.Auto = nil, false
 	if !wasActive {
@@ -115,7 +115,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	j.unsuspend(env.At)
 	j.State, j.Hold, j.Reason, j.Begin = spec.Pending, e.Hold, e.Reason, e.Begin
 	j.Submitted, j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, 0, false
-	j.Restarts++
+	j.Restarts, j.Prepares = j.Restarts+1, false
 	if e.Counts {
 		j.Requeues++
 	}
@@ -254,6 +254,19 @@ func (s *State) nodesOf(j *Job) func(yield func(*Node) bool) {
 			}
 		}
 	}
+}
+
+func (s *State) applyPrepared(env *event.Envelope, e *event.JobPrepared) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if !j.Prepares || j.Attempt != e.Attempt {
+		return contradiction("attempt %d of job uid %d is not being prepared (%s)", e.Attempt, e.UID, j.State)
+	}
+	j.Prepares, j.Reason = false, spec.Reason{Code: spec.ReasonNone}
+	s.store(j)
+	return nil
 }
 
 func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {

@@ -319,6 +319,9 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.Paused, j.SuspendedAt, j.Claim, j.Yields, j.Auto, j.Turn = 0, 0, nil, false, false, 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
+	if ctl := s.Config.Ctl; ctl != nil && ctl.Prolog != "" {
+		j.Prepares, j.Reason.Code = true, spec.ReasonProlog
+	}
 	if j.Eligible == 0 {
 		j.Eligible = env.At
 	}

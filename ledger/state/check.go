@@ -324,6 +324,8 @@ func CheckAttempts(s *State) error {
 			return bad("it is suspended since an instant that does not fit its state")
 		case (j.Yields && j.State != spec.Suspended && !j.State.Terminal()) || (j.Auto && j.State != spec.Suspended):
 			return bad("it yields its CPUs, or is to go on by itself, but is not suspended")
+		case j.Prepares && !j.State.Active():
+			return bad("its PrologSlurmctld runs, but it does not")
 		case j.Claim != nil && j.State != spec.Pending:
 			return bad("others make room for it, but it does not wait")
 		case j.Attempt == 0 && (ran || len(j.Steps) > 0 || j.Started != 0):

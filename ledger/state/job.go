@@ -64,6 +64,9 @@ type Job struct {
 	Yields bool         `cbor:"63,keyasint,omitempty"`
 	Auto   bool         `cbor:"64,keyasint,omitempty"`
 	Turn   spec.Instant `cbor:"65,keyasint,omitempty"` // since when it runs, if it was suspended before; 0 = since it started
+	// Prepares tells that PrologSlurmctld has not ended yet: nothing of the
+	// attempt has been started anywhere.
+	Prepares bool `cbor:"70,keyasint,omitempty"`
 	// Het is set in the components of a heterogeneous job.
 	Het *spec.HetPart `cbor:"80,keyasint,omitempty"`
 }

@@ -29,6 +29,7 @@ type worldConfig struct {
 	memory  bool // memory is consumable
 	partQOS string
 	matlab  int64
+	prolog  bool
 }
 
 var (
@@ -70,6 +71,9 @@ func (c *worldConfig) config() *spec.Config {
 	}
 	out.Partitions = []spec.PartitionSpec{{Name: "batch", NodeNames: c.nodes, Default: true},
 		{Name: "gpu", NodeNames: c.nodes[:1], QOS: c.partQOS}}
+	if c.prolog {
+		out.Ctl = &spec.CtlScripts{Prolog: "/prolog"}
+	}
 	return out
 }
 
@@ -334,6 +338,10 @@ func (w *world) request() {
 	if j == nil {
 		return
 	}
+	if j.Prepares && w.coin() {
+		w.put(&event.JobPrepared{UID: j.UID, Attempt: j.Attempt})
+		return
+	}
 	if w.coin() {
 		w.put(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: 10})
 		switch j = w.s.Job(j.UID); {
@@ -391,7 +399,9 @@ func (w *world) node() {
 // configure adds, removes, grows and shrinks nodes, also under running jobs.
 func (w *world) configure() {
 	c := &w.conf
-	switch w.int(0, 5) {
+	switch w.int(0, 6) {
+	case 6:
+		c.prolog = !c.prolog
 	case 0:
 		first := w.int(0, 2)
 		c.nodes = worldNodes[first : first+w.int(1, len(worldNodes)-first)]

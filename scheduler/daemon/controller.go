@@ -31,6 +31,7 @@ type Controller struct {
 	started spec.Instant
 	figures figures
 	recent  *recent // contents that came lately
+	ctl     *ctlScripts
 
 	mu      sync.Mutex // guards changed and the order of published views
 	changed chan struct{}
@@ -53,7 +54,7 @@ type figures struct {
 func New(deps Deps, machine *Machine) *Controller {
 	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	c.hub = newHub(c)
+	c.hub, c.ctl = newHub(c), newCtlScripts(c)
 	c.writer = newWriter(c)
 	c.publish(func(v *view.View) { v.State = machine.Applied() })
 	return c
@@ -82,6 +83,7 @@ func (c *Controller) Run(ctx context.Context, create Create, ready chan<- struct
 	if err == nil {
 		start("passes", c.passes)
 		start("ticks", c.ticks)
+		start("programs of jobs", c.ctl.run)
 		start("watch nodes", c.hub.watch)
 		close(ready)
 		<-ctx.Done()

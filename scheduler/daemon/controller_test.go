@@ -126,6 +126,10 @@ type world struct {
 	c   *Controller
 	log *directLog
 	svc *ClusterService
+
+	deps Deps
+	m    *Machine
+	stop func() // the controller
 }
 
 // start runs a controller for the length of a test, its invariants checked
@@ -135,6 +139,10 @@ func start(t testing.TB) *world { return startWith(t, 1) }
 func startWith(t testing.TB, checkEvery int) *world { return startAt(t, checkEvery, realClock{}) }
 
 func startAt(t testing.TB, checkEvery int, clock Clock) *world {
+	return startDeps(t, testConfig(), func(d *Deps) { d.Clock, d.Settings.CheckEvery = clock, checkEvery })
+}
+
+func startDeps(t testing.TB, conf *spec.Config, change func(*Deps)) *world {
 	codec, err := event.NewCodec()
 	if err != nil {
 		t.Fatal(err)
@@ -142,20 +150,29 @@ func startAt(t testing.TB, checkEvery int, clock Clock) *world {
 	blobs := &memBlobs{m: map[spec.Hash][]byte{}}
 	m := NewMachine(codec, noArchive{}, blobs)
 	w := &world{t: t, log: &directLog{m: m}}
-	deps := Deps{Log: w.log, Archive: noArchive{}, Blobs: blobs, Clock: clock, Directory: noGroups{}, Access: noAccess{}, Codec: codec,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Settings: Settings{Host: "here", Version: "test", CheckEvery: checkEvery},
+	deps := Deps{Log: w.log, Archive: noArchive{}, Blobs: blobs, Clock: realClock{}, Directory: noGroups{}, Access: noAccess{}, Codec: codec,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Settings: Settings{Host: "here", Version: "test", CheckEvery: 1},
 		Identify: func(context.Context) Caller { return Caller{UID: 1000, GID: 1000, User: "alice"} }}
-	w.c = New(deps, m)
+	change(&deps)
+	w.deps, w.m = deps, m
+	w.run(conf)
+	return w
+}
+
+// run starts a controller, the first or another after stop.
+func (w *world) run(conf *spec.Config) {
+	t := w.t
+	w.c = New(w.deps, w.m)
 	w.svc = &ClusterService{C: w.c}
 	ctx, cancel := context.WithCancel(context.Background())
 	done, ready := make(chan error, 1), make(chan struct{})
-	go func() { done <- w.c.Run(ctx, Create{Config: testConfig(), UUID: [16]byte{1}}, ready) }()
+	go func() { done <- w.c.Run(ctx, Create{Config: conf, UUID: [16]byte{1}}, ready) }()
 	select {
 	case <-ready:
 	case err := <-done:
 		t.Fatalf("the controller did not start: %v", err)
 	}
-	t.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the controller ended with: %v", err)
@@ -164,7 +181,7 @@ func startAt(t testing.TB, checkEvery int, clock Clock) *world {
 			t.Errorf("%d invariant failures", n)
 		}
 	})
-	return w
+	t.Cleanup(w.stop)
 }
 
 func (w *world) register(nodes ...string) {

@@ -117,7 +117,13 @@ type Settings struct {
 	GPU scheduler.GPUPolicy
 }
 
-// Deps are the outside of the controller. All fields but Shutdown,
+// Scripts run the programs of the site that belong to jobs on the controller's
+// machine. The error is for the person who reads the log, or why a job waits.
+type Scripts interface {
+	Run(ctx context.Context, program string, timeout spec.Span, env []string) error
+}
+
+// Deps are the outside of the controller. All fields but Shutdown, Scripts,
 // Committed and History are needed.
 type Deps struct {
 	Log       Log
@@ -136,6 +142,8 @@ type Deps struct {
 	// Committed, if set, is told of every durable batch and the state after it,
 	// in order. It must not block.
 	Committed func(st *state.State, events []event.Envelope)
+	// Scripts, if set, runs PrologSlurmctld and EpilogSlurmctld.
+	Scripts Scripts
 	// History, if set, reads the whole history of events.
 	History  History
 	Settings Settings

@@ -26,9 +26,18 @@ func (h *hub) effects(f *flight) {
 		switch e := f.events[i].Event.(type) {
 		case *event.JobStarted:
 			h.launch(f.state, e.UID, "")
+			h.c.ctl.started(f.state, e.UID)
+		case *event.JobPrepared:
+			if h.launch(f.state, e.UID, ""); f.state.Job(e.UID).State == spec.Suspended {
+				h.signal(f.state.Job(e.UID), "")
+			}
 		case *event.JobEndRequested:
+			h.c.ctl.stop(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			h.terminate(f.state, f.state.Job(e.UID), "")
+		case *event.JobRequeued:
+			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt}, e.Exit, e.Exit)
 		case *event.JobEnded:
+			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt}, e.Exit, e.Derived)
 			if j := f.state.Job(e.UID); j != nil && j.HoldsNodes() {
 				h.terminate(f.state, j, "")
 			}
@@ -75,7 +84,7 @@ func runKey(j *state.Job) *apiv1.RunKey {
 // launch orders a job's start on its nodes, or on one of them.
 func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 	j := st.Job(uid)
-	if j == nil || !j.State.Active() || j.Ending != nil {
+	if j == nil || !j.State.Active() || j.Ending != nil || j.Prepares {
 		return
 	}
 	var proto *apiv1.Launch

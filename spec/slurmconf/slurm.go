@@ -24,6 +24,7 @@ type File struct {
 	// What several keys decide together.
 	disableRoot         bool
 	jobComp, jobCompLoc string
+	ctl                 spec.CtlScripts
 	jobCompAt           Setting
 }
 
@@ -273,6 +274,10 @@ func (b *builder) finish() {
 		if *s == 0 {
 			*s = spec.Infinite
 		}
+	}
+	if f.ctl != (spec.CtlScripts{}) {
+		f.ctl.PrologTimeout, f.ctl.EpilogTimeout = f.Agent.PrologTimeout, f.Agent.EpilogTimeout
+		c.Ctl = &f.ctl
 	}
 	if f.jobComp == "jobcomp/filetxt" {
 		if c.JobCompFile = f.jobCompLoc; c.JobCompFile == "" {

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/musterhpc/muster/internal/program"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ctlScripts run PrologSlurmctld and EpilogSlurmctld as SlurmUser, where this
+// process may do that.
+type ctlScripts struct{ user string }
+
+var errTooLong = errors.New("too long")
+
+// Run implements daemon.Scripts.
+func (c ctlScripts) Run(ctx context.Context, file string, timeout spec.Span, env []string) error {
+	as, err := c.identity()
+	if err != nil {
+		return fmt.Errorf("SlurmUser %s: %w", c.user, err)
+	}
+	if timeout > 0 && timeout != spec.Infinite {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(timeout), errTooLong)
+		defer cancel()
+	}
+	err = program.Run(ctx, file, env, as)
+	if err != nil && errors.Is(context.Cause(ctx), errTooLong) {
+		err = fmt.Errorf("it was ended after %v", time.Duration(timeout))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// identity is SlurmUser's; nil: as this process.
+func (c ctlScripts) identity() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 || c.user == "" || c.user == "root" {
+		return nil, nil
+	}
+	u, err := user.Lookup(c.user)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
+}

@@ -1,0 +1,54 @@
+// Package program runs the programs of the site: prologs, epilogs, checks.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Run runs a program with nothing but its environment, as somebody else if as
+// is not nil. It ends, with what it has started, when ctx does. Of what it
+// prints the last line is part of the error.
+func Run(ctx context.Context, file string, env []string, as *syscall.Credential) error {
+	out := &tail{most: 300}
+	cmd := exec.CommandContext(ctx, file)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // it left something behind that keeps its output open
+	}
+	if text := out.line(); err != nil && text != "" {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return err
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	most int
+	b    []byte
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if n := len(t.b) - t.most; n > 0 {
+		t.b = t.b[n:]
+	}
+	return len(p), nil
+}
+
+// line is the last line that is not empty.
+func (t *tail) line() string {
+	text := bytes.TrimSpace(t.b)
+	return strings.ToValidUTF8(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:])), "?")
+}

@@ -1,0 +1,192 @@
+package daemon
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// mostScripts bounds the programs of jobs that run at the same time.
+const mostScripts = 64
+
+// ctlScripts runs PrologSlurmctld when a job has got its nodes and
+// EpilogSlurmctld when its attempt is over.
+//
+// That a prolog has ended well is in the ledger, and nothing of the job starts
+// before. A controller that is stopped ends the prologs that run; the next one
+// runs them again, so that a prolog may run twice for one attempt, and never
+// not. An epilog that a dying controller had not started is not made up for.
+type ctlScripts struct {
+	c     *Controller
+	slots chan struct{}
+
+	mu      sync.Mutex
+	ctx     context.Context // nil until the controller serves
+	prologs map[scheduler.Run]context.CancelFunc
+	envs    map[spec.JobUID][]string // of jobs that hold nodes, for their epilogs
+	wg      sync.WaitGroup           // of prologs
+}
+
+func newCtlScripts(c *Controller) *ctlScripts {
+	return &ctlScripts{c: c, slots: make(chan struct{}, mostScripts), prologs: map[scheduler.Run]context.CancelFunc{}, envs: map[spec.JobUID][]string{}}
+}
+
+// wanted gives the site's programs, nil if there are none.
+func (p *ctlScripts) wanted(st *state.State) *spec.CtlScripts {
+	if p.c.deps.Scripts == nil {
+		return nil
+	}
+	return st.Config.Ctl
+}
+
+// run serves until the context ends: first what an earlier controller left.
+func (p *ctlScripts) run(ctx context.Context) error {
+	p.mu.Lock()
+	p.ctx = ctx
+	p.mu.Unlock()
+	p.c.hub.turn.Lock() // no effect comes between the view and its jobs
+	st := p.c.View().State
+	if p.wanted(st) != nil {
+		st.Active.Range(func(uid uint64, _ struct{}) bool {
+			p.started(st, spec.JobUID(uid))
+			return true
+		})
+	}
+	p.c.hub.turn.Unlock()
+	<-ctx.Done()
+	p.wg.Wait()
+	return nil
+}
+
+// started begins the prolog of a job that has got its nodes.
+func (p *ctlScripts) started(st *state.State, uid spec.JobUID) {
+	ctl, j := p.wanted(st), st.Job(uid)
+	if ctl == nil || j == nil || j.Alloc == nil || j.Ending != nil || !j.State.Active() {
+		return
+	}
+	env := jobEnv(st, j)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx == nil || p.ctx.Err() != nil {
+		return // run takes it up, or the next controller
+	}
+	if ctl.Epilog != "" {
+		p.envs[uid] = env
+	}
+	run := scheduler.Run{UID: uid, Attempt: j.Attempt}
+	if !j.Prepares || p.prologs[run] != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(p.ctx)
+	p.prologs[run] = stop
+	p.wg.Go(func() { p.prolog(ctx, ctl, run, env) })
+}
+
+func (p *ctlScripts) prolog(ctx context.Context, ctl *spec.CtlScripts, run scheduler.Run, env []string) {
+	defer p.stop(run)
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return
+	}
+	over := scheduler.PrologOver{Run: run}
+	if err := p.c.deps.Scripts.Run(ctx, ctl.Prolog, ctl.PrologTimeout, append(env[:len(env):len(env)], "SLURM_SCRIPT_CONTEXT=prolog_slurmctld")); err != nil {
+		over.Failed = "PrologSlurmctld: " + err.Error()
+	}
+	if ctx.Err() != nil {
+		return // it was ended, and says nothing
+	}
+	if over.Failed != "" {
+		p.c.deps.Logger.Error("a job is not started", "job_uid", uint64(run.UID), "why", over.Failed)
+	}
+	rep := p.c.writer.do(ctx, &request{cmd: over, actor: event.Actor{Kind: event.ActorSystem}})
+	if rep.err != nil && ctx.Err() == nil {
+		p.c.deps.Logger.Warn("the end of a PrologSlurmctld could not be recorded; the next start of the controller runs it again", "error", rep.err)
+	}
+}
+
+// stop ends the prolog of an attempt.
+func (p *ctlScripts) stop(run scheduler.Run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if stop := p.prologs[run]; stop != nil {
+		stop()
+		delete(p.prologs, run)
+	}
+}
+
+// ended runs the epilog of a job whose attempt is over. It outlives the
+// controller.
+func (p *ctlScripts) ended(st *state.State, run scheduler.Run, exit, derived spec.ExitStatus) {
+	p.stop(run)
+	p.mu.Lock()
+	env := p.envs[run.UID]
+	delete(p.envs, run.UID)
+	p.mu.Unlock()
+	ctl := p.wanted(st)
+	if ctl == nil || ctl.Epilog == "" || env == nil {
+		return
+	}
+	env = append(env, "SLURM_SCRIPT_CONTEXT=epilog_slurmctld", "SLURM_JOB_EXIT_CODE="+waitStatus(exit), "SLURM_JOB_DERIVED_EC="+waitStatus(derived),
+		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(int(exit.Code))+":"+strconv.Itoa(int(exit.Signal)))
+	go func() {
+		p.slots <- struct{}{}
+		defer func() { <-p.slots }()
+		if err := p.c.deps.Scripts.Run(context.Background(), ctl.Epilog, ctl.EpilogTimeout, env); err != nil {
+			p.c.deps.Logger.Error("EpilogSlurmctld", "job_uid", uint64(run.UID), "error", err)
+		}
+	}()
+}
+
+// waitStatus is an exit as wait() gives it.
+func waitStatus(e spec.ExitStatus) string { return strconv.Itoa(int(e.Code)<<8 | int(e.Signal)) }
+
+// jobEnv is what PrologSlurmctld and EpilogSlurmctld know of a job. There is no
+// PATH in it, as there is none in Slurm's.
+func jobEnv(st *state.State, j *state.Job) []string {
+	js := j.Spec
+	names, cpus := make([]string, len(j.Alloc.Nodes)), make([]int64, len(j.Alloc.Nodes))
+	for i := range j.Alloc.Nodes {
+		names[i], cpus[i] = j.Alloc.Nodes[i].Name, int64(j.Alloc.Nodes[i].CPUs.Count())
+	}
+	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	when := func(t spec.Instant) string {
+		if t == 0 || t == spec.FarFuture {
+			return ""
+		}
+		return strconv.FormatInt(int64(t)/int64(spec.Second), 10)
+	}
+	licenses := make([]string, len(j.Alloc.Licenses))
+	for i, l := range j.Alloc.Licenses {
+		licenses[i] = l.Name + ":" + strconv.FormatInt(l.N, 10)
+	}
+	vars := [][2]string{
+		{"SLURM_CLUSTER_NAME", st.ClusterName}, {"SLURM_JOB_ID", num(uint64(j.ID))}, {"SLURM_JOBID", num(uint64(j.ID))}, {"SLURM_JOB_NAME", js.Name},
+		{"SLURM_JOB_USER", js.User}, {"SLURM_JOB_UID", num(uint64(js.UID))}, {"SLURM_JOB_GROUP", js.Group}, {"SLURM_JOB_GID", num(uint64(js.GID))},
+		{"SLURM_JOB_ACCOUNT", js.Account}, {"SLURM_JOB_PARTITION", j.Alloc.Partition}, {"SLURM_JOB_QOS", js.QOS}, {"SLURM_JOB_RESERVATION", js.Place.Reservation},
+		{"SLURM_JOB_NODELIST", hostlist.Fold(names)}, {"SLURM_JOB_NUM_NODES", num(uint64(len(names)))}, {"SLURM_JOB_CPUS_PER_NODE", format.PerNode(cpus)},
+		{"SLURM_JOB_START_TIME", when(j.Started)}, {"SLURM_JOB_END_TIME", when(j.Deadline())}, {"SLURM_JOB_LICENSES", strings.Join(licenses, ",")},
+		{"SLURM_JOB_WORK_DIR", js.IO.WorkDir}, {"SLURM_JOB_COMMENT", js.Comment}, {"SLURM_JOB_CONSTRAINTS", js.Place.Constraint},
+		{"SLURM_WCKEY", js.WCKey}, {"SLURM_JOB_RESTART_COUNT", num(uint64(j.Restarts))},
+	}
+	if a := st.ArrayOf(j); a != nil {
+		vars = append(vars, [2]string{"SLURM_ARRAY_JOB_ID", num(uint64(a.ID))}, [2]string{"SLURM_ARRAY_TASK_ID", strconv.FormatInt(j.Task, 10)},
+			[2]string{"SLURM_ARRAY_TASK_COUNT", strconv.FormatInt(a.Total, 10)})
+	}
+	var out []string
+	for _, v := range vars {
+		if v[1] != "" {
+			out = append(out, v[0]+"="+v[1])
+		}
+	}
+	return out
+}
