@@ -182,7 +182,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
-		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 1000, GPU: gpuPolicy(s.cfg.GPU)},
+		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
 		History:  history(s.archive.a, codec),
 	}
 	if s.cluster.JobCompFile != "" {

@@ -111,7 +111,8 @@ type Settings struct {
 	Heartbeat spec.Span // of agents; 0 = a third of SlurmdTimeout
 	// MaxBatch bounds the commands of one batch of events.
 	MaxBatch int
-	// CheckEvery runs the invariants on every so many batches; 0 = never.
+	// CheckEvery runs one of the invariants, by turns, on every so many batches;
+	// 1 = all of them on each, 0 = never.
 	CheckEvery int
 	// GPU is what follows from what agents say about their GPUs.
 	GPU scheduler.GPUPolicy

@@ -13,6 +13,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
@@ -308,5 +309,30 @@ func TestStreamsEndAtTheShutdown(t *testing.T) {
 	}
 	if err := <-w.done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestInvariantsByTurns: on a sample of batches one invariant is looked at after
+// the other, so that a breach is found within a round of all of them.
+func TestInvariantsByTurns(t *testing.T) {
+	w := startWith(t, 0)
+	w.stop()
+	broken := state.New()
+	broken.Licenses = []spec.Count{{Name: "matlab", N: 3}} // held by nobody
+	bad := uint64(0)
+	for _, c := range state.Checks() {
+		if c.Check(broken) != nil {
+			bad++
+		}
+	}
+	w.c.deps.Settings.CheckEvery = 7
+	wr := w.c.writer
+	wr.batches = 0
+	for range 7 * len(state.Checks()) {
+		wr.check(broken)
+		wr.checks.Wait()
+	}
+	if got := w.c.figures.invariantFailures.Load(); got != bad || bad == 0 {
+		t.Errorf("%d breaches were found, of %d", got, bad)
 	}
 }
