@@ -269,7 +269,8 @@ func (d *decision) launchFailed(j *state.Job, c Report) error {
 	if !j.State.Active() || j.Ending != nil {
 		return nil
 	}
-	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && d.mayRequeue(j)
+	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue && !j.Spec.Shell
+	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && (force || d.mayRequeue(j))
 	hold := spec.NotHeld
 	if c.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {
 		hold = spec.HeldByAdmin

@@ -47,12 +47,16 @@ type Config struct {
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its
-// nodes, before anything of it starts, and when it is over. Empty: none.
+// nodes, before anything of it starts, and when it is over, empty: none; and what
+// follows when a prolog fails.
 type CtlScripts struct {
 	Prolog        string `cbor:"1,keyasint,omitempty"` // PrologSlurmctld
 	Epilog        string `cbor:"2,keyasint,omitempty"` // EpilogSlurmctld
 	PrologTimeout Span   `cbor:"3,keyasint,omitempty"` // 0 = as long as it takes
 	EpilogTimeout Span   `cbor:"4,keyasint,omitempty"`
+	// ForceRequeue queues a job again whose node's Prolog failed, also one with
+	// --no-requeue (PrologFlags=ForceRequeueOnFail).
+	ForceRequeue bool `cbor:"5,keyasint,omitempty"`
 }
 
 // KeyValue is one line of a configuration file.

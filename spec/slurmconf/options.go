@@ -63,7 +63,7 @@ func prologFlags() []option {
 		{"Alloc", meaningless, "the prolog always runs on every node of a job when it starts"},
 		{"Contain", unsupported, extern},
 		{"DeferBatch", unsupported, "a batch script waits for the prolog of its own node"},
-		{"ForceRequeueOnFail", unsupported, "a job that must not be requeued fails"},
+		{"ForceRequeueOnFail", implemented, ""},
 		{"NoHold", meaningless, whySteps},
 		{"NoInterruptOnFail", unsupported, "a prolog ends with its job"},
 		{"ReportAbortedJob", unsupported, "a job whose prolog failed is requeued, held"},

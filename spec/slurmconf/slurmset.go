@@ -446,7 +446,13 @@ func setPrologFlags(f *File, v value) {
 	if off(v) {
 		return
 	}
-	v.options(prologFlags(), func(string, value) { f.Agent.Serial = true })
+	v.options(prologFlags(), func(name string, _ value) {
+		if name == "ForceRequeueOnFail" {
+			f.ctl.ForceRequeue = true
+		} else {
+			f.Agent.Serial = true
+		}
+	})
 }
 
 func setPrivateData(f *File, v value) {
