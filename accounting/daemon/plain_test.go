@@ -25,6 +25,7 @@ type plain struct {
 	rates []rate
 	runs  []*prun
 	nodes map[string][]pnode // points of change, in order
+	now   int64
 }
 
 // prun is one run of a job; times in microseconds, 0 = not.
@@ -48,6 +49,16 @@ func (r *prun) resumes(at spec.Instant) {
 		r.paused += at.Sub(r.stopped)
 		r.stopped = 0
 	}
+}
+
+// held is until when a run held its resources, without the time that it was
+// suspended; open ones up to now.
+func (r *prun) held(now int64) int64 {
+	until := cmp.Or(r.end, now)
+	if r.stopped != 0 {
+		until = tally.Cut(r.stopped)
+	}
+	return until - int64(r.paused/spec.Microsecond)
 }
 
 type pdone struct {
@@ -220,7 +231,7 @@ func (p *plain) utilization(from, to int64, tres string) map[string]int64 {
 		for _, r := range p.runs {
 			if r.start != 0 {
 				if r.end == 0 || r.end > r.start {
-					alloc += amountOf(r.alloc.TRES) * within(r.start, r.end, a, b)
+					alloc += amountOf(r.alloc.TRES) * within(r.start, r.held(p.now), a, b)
 				}
 				for i := range r.alloc.Nodes {
 					n := &r.alloc.Nodes[i]
@@ -286,6 +297,7 @@ func TestPlainLoops(t *testing.T) {
 			r := newRigIn(t, engine.Socket(), fmt.Sprintf("plain%d", seed), ledger)
 			r.clock.set(now)
 			p := readPlain(t, h.Log)
+			p.now = tally.Cut(now)
 			for _, run := range p.runs {
 				if run.stopped != 0 {
 					still++
@@ -334,7 +346,7 @@ func checkReports(t *testing.T, r *rig, p *plain, from, to int64) {
 					sums[k] = new(big.Int)
 				}
 				if pr.end == 0 || pr.end > pr.start {
-					n := new(big.Int).Mul(big.NewInt(pr.alloc.TRES.Get(tres)), big.NewInt(within(pr.start, pr.end, from, to)))
+					n := new(big.Int).Mul(big.NewInt(pr.alloc.TRES.Get(tres)), big.NewInt(within(pr.start, pr.held(p.now), from, to)))
 					sums[k].Add(sums[k], n)
 				}
 			}

@@ -125,7 +125,7 @@ func (r *Report) Used(s Scope, by ...Key) (Query, error) {
 	}
 	for _, p := range w.rows {
 		parts = append(parts, "SELECT "+keys+", toInt128("+alloc+") * "+p.overlap()+" AS part, "+p.energy()+" AS energy FROM "+
-			b.piece(p, p.ran()+filters, keys+", "+alloc+", start, end, energy_mj, elapsed_us"))
+			b.piece(p, p.ran()+filters, keys+", "+alloc+", "+heldColumns+", energy_mj"))
 	}
 	return b.query("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
 		"\nGROUP BY " + keys + "\nORDER BY " + keys), nil
@@ -165,7 +165,7 @@ func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
 			n = "ifNull(toUnixTimestamp64Micro(start) >= " + p.lo + ", false)"
 		}
 		parts = append(parts, "SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+p.overlap()+" AS part, toInt64("+n+") AS n FROM "+
-			b.piece(p, p.ran()+filters, keys+", alloc_cpus, "+alloc+", start, end"))
+			b.piece(p, p.ran()+filters, keys+", alloc_cpus, "+alloc+", "+heldColumns))
 	}
 	return b.query("SELECT " + keys + ", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
 		"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size"), nil
@@ -219,7 +219,7 @@ func (r *Report) InReservation(s Scope, name string) (Query, error) {
 	if err != nil {
 		return Query{}, err
 	}
-	return b.query("SELECT toString(sum(part))\nFROM " + b.runs("toInt128("+alloc+") * "+overlap+" AS part", ran+" AND reservation = "+b.bind("reservation", "String", name))), nil
+	return b.query("SELECT toString(sum(part))\nFROM " + b.runs("toInt128("+alloc+") * "+piece{lo: "{from:Int64}", hi: "{to:Int64}", now: b.now()}.overlap()+" AS part", ran+" AND reservation = "+b.bind("reservation", "String", name))), nil
 }
 
 // hour is a bucket in microseconds. Planned time is idle time while jobs
@@ -275,7 +275,7 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 	var running, waiting []string
 	for _, p := range w.rows {
 		running = append(running, "SELECT toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), "+p.lo+") AS a, "+
-			"least(ifNull(toUnixTimestamp64Micro(end), "+p.hi+"), "+p.hi+") AS b FROM "+b.piece(p, "isNotNull(start) AND "+p.ran(), alloc+", start, end"))
+			"least("+heldUntil(p.now)+", "+p.hi+") AS b FROM "+b.piece(p, "isNotNull(start) AND "+p.ran(), alloc+", "+heldColumns))
 		waiting = append(waiting, "SELECT toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+p.lo+") AS a, "+
 			"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+p.hi+")), "+p.hi+") AS b FROM "+
 			b.piece(p, "isNotNull(eligible) AND eligible < "+instant(p.hi)+" AND (isNull(end) OR end > "+instant(p.lo)+") AND (isNull(start) OR start > "+instant(p.lo)+")",

@@ -22,6 +22,7 @@ type piece struct {
 	cond   string // which of the runs that are over; "" = all
 	live   bool   // those that are not over too
 	later  bool   // behind others: runs that began before it were counted there
+	now    string // a parameter
 }
 
 // pieces is how a report's window is put together.
@@ -59,7 +60,8 @@ func rolledAmounts() [][2]string {
 // runs that the rollups do not have are taken over the whole window, those that
 // they have only over its ends.
 func (r *Report) pieces(b *builder, unit int64) pieces {
-	all := pieces{rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", live: true}}}
+	now := b.now()
+	all := pieces{rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", live: true, now: now}}}
 	rolled := b.scope.Rolled
 	if rolled.Build == 0 || rolledColumn(r.TRES) == "" || len(r.Jobs) > 0 || len(r.Nodes) > 0 {
 		return all
@@ -77,13 +79,13 @@ func (r *Report) pieces(b *builder, unit int64) pieces {
 	b.bind("rolled_seq", "UInt64", rolled.Seq)
 	const until = "fromUnixTimestamp64Micro({rolled_until:Int64}, 'UTC')"
 	const covered = "end < " + until + " AND seq <= {rolled_seq:UInt64}"
-	out := pieces{inner: true, rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", cond: "(end >= " + until + " OR seq > {rolled_seq:UInt64})", live: true}}}
+	out := pieces{inner: true, rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", cond: "(end >= " + until + " OR seq > {rolled_seq:UInt64})", live: true, now: now}}}
 	if from < lo {
 		out.left = true
-		out.rows = append(out.rows, piece{lo: "{from:Int64}", hi: "{inner_from:Int64}", cond: covered})
+		out.rows = append(out.rows, piece{lo: "{from:Int64}", hi: "{inner_from:Int64}", cond: covered, now: now})
 	}
 	if hi < to && hi < rolled.Until {
-		out.rows = append(out.rows, piece{lo: "{inner_to:Int64}", hi: "{to:Int64}", cond: covered, later: true})
+		out.rows = append(out.rows, piece{lo: "{inner_to:Int64}", hi: "{to:Int64}", cond: covered, later: true, now: now})
 	}
 	return out
 }
@@ -104,9 +106,23 @@ func (p piece) ran() string {
 	return "start < " + instant(p.hi) + " AND (end > " + instant(p.lo) + " OR isNull(end) OR start >= " + instant(p.lo) + ")"
 }
 
+// ended is when a run that is over would have ended if it had never been
+// suspended: what it held while it stood still others could use. Reports count
+// until then; how long it stood is known, and not always when.
+const ended = "(toUnixTimestamp64Micro(end) - suspended_us)"
+
+// heldColumns are those that heldUntil needs.
+const heldColumns = "start, end, state, suspended_us, elapsed_us"
+
+// heldUntil is the same of any run, up to an instant in microseconds. Of one
+// that is suspended now elapsed_us is what it ran.
+func heldUntil(now string) string {
+	return "if(isNull(end) AND state = 'SUSPENDED', ifNull(toUnixTimestamp64Micro(start), 0) + elapsed_us, ifNull(toUnixTimestamp64Micro(end), " + now + ") - suspended_us)"
+}
+
 // overlap is the part of a run within the piece, in microseconds.
 func (p piece) overlap() string {
-	return "greatest(0, least(ifNull(toUnixTimestamp64Micro(end), " + p.hi + "), " + p.hi + ") - greatest(ifNull(toUnixTimestamp64Micro(start), " + p.hi + "), " + p.lo + "))"
+	return "greatest(0, least(" + heldUntil(p.now) + ", " + p.hi + ") - greatest(ifNull(toUnixTimestamp64Micro(start), " + p.hi + "), " + p.lo + "))"
 }
 
 // energy is what a run used within the piece, in millijoules: spread evenly
@@ -174,7 +190,7 @@ func (u RollUp) begin(s Scope) (b *builder, where string) {
 func (u RollUp) Days(s Scope) Query {
 	b, where := u.begin(s)
 	return b.query("INSERT INTO " + b.table("rollup_days") + " (ledger, cluster, build, " + strings.Join(RolledDayColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
-		b.days(b.table("jobs")+" WHERE "+where, "toUnixTimestamp64Micro(end)") + ")")
+		b.days(b.table("jobs")+" WHERE "+where, ended) + ")")
 }
 
 // RolledDayColumns are the columns of rollup_days, but those that say whose
@@ -203,7 +219,7 @@ func (b *builder) days(from, last string) string {
 func (u RollUp) Quarters(s Scope) Query {
 	b, where := u.begin(s)
 	return b.query("INSERT INTO " + b.table("rollup_quarters") + " (ledger, cluster, build, " + strings.Join(RolledQuarterColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
-		b.quarters(b.table("jobs")+" WHERE "+where, "toUnixTimestamp64Micro(end)") + ")")
+		b.quarters(b.table("jobs")+" WHERE "+where, ended) + ")")
 }
 
 // RolledQuarterColumns are the columns of rollup_quarters, but those that say
@@ -246,15 +262,20 @@ func (b *builder) once(name, typ string, value any) string {
 	return "{" + name + ":" + typ + "}"
 }
 
+// now is the scope's instant, in microseconds.
+func (b *builder) now() string {
+	return b.once("now_us", "Int64", int64(b.scope.Now)/int64(spec.Microsecond))
+}
+
 // upToNow is a rollup as people see it: what is added up, and with it what the
 // runs give that are not in it yet, open ones up to now.
 func (b *builder) upToNow(table string, columns []string, add func(from, last string) string, who string) string {
 	list := strings.Join(columns, ", ")
 	rest := b.notRolled()
-	now := b.once("now_us", "Int64", int64(b.scope.Now)/int64(spec.Microsecond))
+	now := b.now()
 	return "  SELECT " + list + "\n  FROM " + b.table(table) + "\n  WHERE ledger = {ledger:UUID} AND build <= {rolled_build:UInt32}" + who +
-		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("jobs")+" WHERE "+stored+" AND "+rest+who, "toUnixTimestamp64Micro(end)") + ")" +
-		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("live")+" FINAL WHERE "+open+who, "ifNull(toUnixTimestamp64Micro(end), "+now+")") + ")"
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("jobs")+" WHERE "+stored+" AND "+rest+who, ended) + ")" +
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("live")+" FINAL WHERE "+open+who, heldUntil(now)) + ")"
 }
 
 // RolledCheck asks for what the rollups have and what the runs give that they
@@ -281,7 +302,7 @@ func RolledCheck(s Scope) Query {
 
 // rolledSums are the sums over runs that the rollups have too.
 func rolledSums() []string {
-	const held = "greatest(0, ifNull(toUnixTimestamp64Micro(end) - toUnixTimestamp64Micro(start), 0))"
+	const held = "greatest(0, ifNull(" + ended + " - toUnixTimestamp64Micro(start), 0))"
 	const waited = "greatest(0, ifNull(toUnixTimestamp64Micro(ifNull(start, end)) - toUnixTimestamp64Micro(eligible), 0)) * count"
 	var out []string
 	for _, c := range rolledAmounts() {
