@@ -84,6 +84,9 @@ type PassOptions struct {
 	// Settled leaves every job that has a promise for later where it is: only
 	// jobs without one, and those whose time has come, are looked at.
 	Settled bool
+	// Breathe, if set, is called every few jobs: whoever runs the pass may let
+	// others go first. It changes nothing of the outcome.
+	Breathe func()
 	// Incremental starts what can start inside the plan that is kept, and
 	// leaves the plan and all reasons as they are. Without a plan to keep it
 	// changes nothing.
@@ -357,6 +360,9 @@ func (p *pass) notYet(j *state.Job) *spec.Reason {
 }
 
 // run looks at jobs in order until nothing can start or be planned.
+// breatheEvery is after how many lots a pass lets others go first.
+const breatheEvery = 8
+
 func (p *pass) run() error {
 	heap := p.queue.begin(p.ctx)
 	var nodes spec.Bitset
@@ -376,7 +382,10 @@ func (p *pass) run() error {
 		return err
 	}
 	var aside lotHeap
-	for len(heap) > 0 {
+	for n := 1; len(heap) > 0; n++ {
+		if p.opt.Breathe != nil && n%breatheEvery == 0 {
+			p.opt.Breathe()
+		}
 		if p.phase == firmly && p.firm <= 0 {
 			p.phase = gaps
 			heap.shortestFirst()

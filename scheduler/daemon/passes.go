@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -225,7 +226,7 @@ func onePass(v *view.View, now spec.Instant, run *planner, quick bool) (out *sch
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	opt := scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: &run.queue}
+	opt := scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: &run.queue, Breathe: runtime.Gosched}
 	if quick {
 		opt.Keep, opt.Incremental = run.kept, true
 	}
