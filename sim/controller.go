@@ -79,10 +79,37 @@ func (c *controller) found() {
 	if p.QOSCap {
 		q.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(p.CPUs)}}
 	}
-	c.do(event.Actor{}, scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: q}}}, nil)
+	policy := []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: q}}
+	c.do(event.Actor{}, scheduler.Policy{Events: append(policy, floorPolicy(p.Floor)...)}, nil)
 	c.w.config = cfg
 	c.do(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
 }
+
+// floorPolicy are the accounts of the users where the first one's is guaranteed
+// some CPUs; nothing where it is not.
+func floorPolicy(cpus int) []event.Event {
+	if cpus == 0 {
+		return nil
+	}
+	assoc := func(id, parent uint32, account, user string) *event.AssociationPut {
+		return &event.AssociationPut{Association: spec.Association{ID: id, Parent: parent, Account: account, User: user, Shares: 1}}
+	}
+	floor := assoc(2, 1, floorAccount, "")
+	floor.Association.Guaranteed = spec.Limits{{Name: "cpu", N: int64(cpus)}}
+	out := []event.Event{&event.AccountPut{Account: spec.Account{Name: "root"}}, &event.AccountPut{Account: spec.Account{Name: floorAccount}}, &event.AccountPut{Account: spec.Account{Name: "a"}},
+		assoc(1, 0, "root", ""), floor, assoc(3, 1, "a", "")}
+	for n := range users {
+		who, in, parent := user(n), "a", uint32(3)
+		if n == 0 {
+			in, parent = floorAccount, 2
+		}
+		out = append(out, &event.UserPut{User: spec.User{Name: who.Name, DefaultAccount: in}}, assoc(uint32(10+n), parent, in, who.Name))
+	}
+	return out
+}
+
+// floorAccount is that of the first user where it is guaranteed something.
+const floorAccount = "gold"
 
 // do decides a command; ack is called when it is durable, with the refusal if
 // it was refused, and never if the controller dies first.

@@ -16,6 +16,10 @@ func (w *World) judge(cmd scheduler.Command, before *state.State, events []event
 		switch e := events[i].Event.(type) {
 		case *event.JobStarted:
 			w.judgeStart(before, e, events[i].At)
+		case *event.JobEndRequested:
+			if e.Cause == event.EndPreempt {
+				w.judgePreempted(before, e)
+			}
 		case *event.JobNodeDone:
 			if n := w.node(e.Node); n != nil && !e.Lost {
 				if p := n.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
@@ -29,6 +33,31 @@ func (w *World) judge(cmd scheduler.Command, before *state.State, events []event
 		w.judgeTime()
 	case scheduler.Cancel:
 		w.judgeCancel(before, c)
+	}
+}
+
+// judgePreempted: where nothing but what is guaranteed preempts, only the account
+// that is guaranteed something pushes others out, and only up to that.
+func (w *World) judgePreempted(before *state.State, e *event.JobEndRequested) {
+	victim, j := before.Job(e.UID), before.Job(e.For)
+	switch {
+	case victim == nil || j == nil || j.State != spec.Pending:
+		w.fail("job uid %d makes room for uid %d, which does not wait", e.UID, e.For)
+		return
+	case w.profile.Preempt > 0:
+		return
+	case w.profile.Floor == 0 || j.Spec.Account != floorAccount || victim.Spec.Account == floorAccount:
+		w.fail("job uid %d of %s makes room for uid %d of %s", e.UID, victim.Spec.Account, e.For, j.Spec.Account)
+	}
+	held := j.Req.CPU
+	before.Active.Range(func(uid uint64, _ struct{}) bool {
+		if o := before.Job(spec.JobUID(uid)); o.Spec.Account == floorAccount && o.Ending == nil && o.Alloc != nil {
+			held += o.Alloc.TRES.CPU
+		}
+		return true
+	})
+	if held > int64(w.profile.Floor) {
+		w.fail("others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed", e.For, held, w.profile.Floor)
 	}
 }
 

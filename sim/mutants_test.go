@@ -52,6 +52,8 @@ func mutants() []mutant {
 			"Attempt: j.Attempt + 1, Alloc", "Attempt: max(j.Attempt, 1), Alloc"},
 		{"the end of one node of several counts as the end of all", "scheduler/decide_job.go",
 			"if !j.Done.Has(i) && j.Alloc.Nodes[i].Name != node {", "if i < 0 {"},
+		{"an account takes back more than it is guaranteed", "scheduler/floor/floor.go",
+			"\t\tmore := n\n", "\t\tmore := int64(0)\n"},
 		{"a partition that is down starts jobs", "scheduler/admit.go",
 			"case p.State == spec.PartitionDown:", "case p.State == spec.PartitionDown && false:"},
 	}

@@ -31,13 +31,20 @@ func (w *World) people() {
 	})
 }
 
+// users is how many there are.
+const users = 3
+
 func user(n int) event.Actor {
 	return event.Actor{Kind: event.ActorUser, UID: uint32(1000 + n), Name: fmt.Sprintf("u%d", n)}
 }
 
 func (w *World) submit() {
-	who := user(w.rng.IntN(3))
+	n := w.rng.IntN(users)
+	who := user(n)
 	js := &spec.JobSpec{Name: fmt.Sprintf("j%d", w.rng.IntN(5)), User: who.Name, UID: who.UID, Account: "a"}
+	if w.profile.Floor > 0 && n == 0 {
+		js.Account = floorAccount
+	}
 	js.Size.Tasks = uint32(1 + w.rng.IntN(w.profile.CPUs))
 	js.Time.Limit = spec.Minute * spec.Span(1+w.rng.IntN(5))
 	if w.rng.IntN(3) == 0 {

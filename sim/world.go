@@ -47,6 +47,7 @@ type Profile struct {
 	Sync              spec.Span // most a batch takes to be durable
 	QOSCap            bool
 	Preempt           int // 1 cancel, 2 requeue, 3 suspend, 4 suspend and take turns, for a partition of a higher tier; 0 = there is none
+	Floor             int // CPUs that are guaranteed to the account of the first user
 }
 
 func drawProfile(r *rand.Rand) Profile {
@@ -63,7 +64,7 @@ func drawProfile(r *rand.Rand) Profile {
 		DrainEvery: every(40, 20*spec.Second, 200*spec.Second), RequeueEvery: every(90, 10*spec.Second, 120*spec.Second),
 		ClockEvery: every(30, 20*spec.Second, 200*spec.Second), ReconfigureEvery: every(40, 20*spec.Second, 200*spec.Second), Duplicate: r.IntN(30),
 		Slow: spec.Millisecond * spec.Span(1+r.IntN(2000)), Sync: spec.Millisecond * spec.Span(1+r.IntN(50)), QOSCap: r.IntN(2) == 0,
-		Preempt: max(r.IntN(9)-4, 0),
+		Preempt: max(r.IntN(9)-4, 0), Floor: max(r.IntN(16)-7, 0),
 	}
 }
 
@@ -180,7 +181,7 @@ func cuts() []func(p *Profile) {
 		func(p *Profile) { p.CrashEvery = 0 }, func(p *Profile) { p.RebootEvery = 0 }, func(p *Profile) { p.SilenceEvery = 0 },
 		func(p *Profile) { p.AgentEvery = 0 }, func(p *Profile) { p.DrainEvery = 0 }, func(p *Profile) { p.RequeueEvery = 0 },
 		func(p *Profile) { p.ClockEvery = 0 }, func(p *Profile) { p.ReconfigureEvery = 0 }, func(p *Profile) { p.Duplicate = 0 },
-		func(p *Profile) { p.QOSCap = false }, func(p *Profile) { p.Preempt = 0 }, func(p *Profile) { p.GPUs = 0 },
+		func(p *Profile) { p.QOSCap = false }, func(p *Profile) { p.Preempt = 0 }, func(p *Profile) { p.Floor = 0 }, func(p *Profile) { p.GPUs = 0 },
 		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
 		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
 	}
