@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,6 +129,12 @@ func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboa
 		if !ok || name == "" {
 			return scope, fmt.Errorf("--var %s: want name=value", v)
 		}
+		if known := variables(); !slices.Contains(known, name) {
+			return scope, fmt.Errorf("--var %s: no dashboard has the variable %s; they have %s", v, name, strings.Join(known, ", "))
+		}
+		if value == "" {
+			return scope, fmt.Errorf("--var %s: has no value; leave it out for all", v)
+		}
 		scope.Vars[name] = append(scope.Vars[name], value)
 	}
 	clusters, err := s.Values(ctx, "muster_nodes", "cluster")
@@ -140,6 +147,11 @@ func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboa
 	if scope.Vars["cluster"] == nil {
 		scope.Vars["cluster"] = clusters[:1]
 	}
+	for _, name := range scope.Vars["cluster"] {
+		if !slices.Contains(clusters, name) {
+			return scope, fmt.Errorf("prometheus at %s has no cluster %s; it has %s", o.prometheus, name, strings.Join(clusters, ", "))
+		}
+	}
 	if scope.Vars["job"] == nil {
 		job, err := s.RunningJob(ctx, scope)
 		if err != nil {
@@ -150,7 +162,44 @@ func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboa
 	return scope, nil
 }
 
+// variables are the names of the variables of all dashboards.
+func variables() []string {
+	var out []string
+	for _, b := range dashboards.All() {
+		for _, v := range b.Vars {
+			out = append(out, v.Name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// chosen are the dashboards to draw.
+func (o dashboardsOptions) chosen() ([]dashboards.Board, error) {
+	all := dashboards.All()
+	if len(o.boards) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, b := range all {
+		names = append(names, b.UID)
+	}
+	for _, uid := range o.boards {
+		if !slices.Contains(names, uid) {
+			return nil, fmt.Errorf("no dashboard is called %s; there are %s", uid, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(b dashboards.Board) bool { return !slices.Contains(o.boards, b.UID) }), nil
+}
+
 func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
+	boards, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	if o.since < time.Minute {
+		return fmt.Errorf("--since %s: want a minute or more", o.since)
+	}
 	s, err := o.source()
 	if err != nil {
 		return err
@@ -161,15 +210,6 @@ func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var boards []dashboards.Board
-	for _, b := range dashboards.All() {
-		if len(o.boards) == 0 || contains(o.boards, b.UID) {
-			boards = append(boards, b)
-		}
-	}
-	if len(boards) == 0 {
-		return fmt.Errorf("no dashboard is called %s", strings.Join(o.boards, ", "))
-	}
 	f, err := os.Create(o.out)
 	if err != nil {
 		return err
@@ -178,14 +218,10 @@ func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	empty, failed := 0, 0
+	empty, failed := 0, tell(out, results)
 	for _, r := range results {
 		if r.Empty {
 			empty++
-		}
-		if r.Err != nil {
-			failed++
-			fmt.Fprintf(out, "%s / %s: %v\n", r.Board, r.Panel, r.Err)
 		}
 	}
 	fmt.Fprintf(out, "wrote %s: %d panels, %d of them without data now, %d failed\n", o.out, len(results), empty, failed)
@@ -195,11 +231,31 @@ func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
 	return nil
 }
 
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
+// tell says what failed, once for all panels with the same cause, and counts
+// them.
+func tell(out io.Writer, results []preview.Result) (failed int) {
+	panels := map[string][]preview.Result{}
+	var causes []string
+	for _, r := range results {
+		if r.Err == nil {
+			continue
+		}
+		failed++
+		cause := r.Err.Error()
+		if inner := errors.Unwrap(r.Err); inner != nil {
+			cause = inner.Error() // without the question
+		}
+		if panels[cause] == nil {
+			causes = append(causes, cause)
+		}
+		panels[cause] = append(panels[cause], r)
+	}
+	for _, cause := range causes {
+		if list := panels[cause]; len(list) > 1 {
+			fmt.Fprintf(out, "%d panels, %s / %s the first: %s\n", len(list), list[0].Board, list[0].Panel, cause)
+		} else {
+			fmt.Fprintf(out, "%s / %s: %v\n", list[0].Board, list[0].Panel, list[0].Err)
 		}
 	}
-	return false
+	return failed
 }
