@@ -75,6 +75,7 @@ type Move struct {
 	Action Action
 	Way    Way
 	Of     string // only series with this in their name, or this column; empty: all
+	Noisy  bool   // others move it too: it must move from where it was farthest the other way
 	Why    string // instead of an action: why a lab cannot move it
 }
 
@@ -87,7 +88,11 @@ func (m Move) String() string {
 	if m.Of != "" {
 		of = " (" + m.Of + ")"
 	}
-	return fmt.Sprintf("%s%s %s", m.Action, of, m.Way)
+	from := ""
+	if m.Noisy {
+		from = ", from its lowest"
+	}
+	return fmt.Sprintf("%s%s %s%s", m.Action, of, m.Way, from)
 }
 
 // on puts moves into a row of a board.
@@ -110,6 +115,14 @@ func down(panels string, a Action, of ...string) Move {
 	return m
 }
 
+// noisy is up for figures that other things move too: a machine's, or what
+// chance decides.
+func noisy(panels string, a Action, of ...string) Move {
+	m := up(panels, a, of...)
+	m.Noisy = true
+	return m
+}
+
 func still(panel, why string) Move { return Move{Panel: panel, Why: why} }
 
 // Moves lists the move of every panel.
@@ -127,7 +140,7 @@ func Moves() []Move {
 
 func movesOfJobs() []Move {
 	return slices.Concat(
-		on(Overview, "Now", down("Nodes in service", Drain), up("Jobs running; GPUs allocated; GPU utilisation of allocated; GPU power", Run), up("Jobs pending", Wait), up("Alerts firing", Break),
+		on(Overview, "Now", down("Nodes in service", Drain), up("Jobs running; GPUs allocated; GPU utilisation of allocated; GPU power", Run), up("Jobs pending", Wait), noisy("Alerts firing", Break),
 			up("Wait P95, last day; GPU occupancy, last day", Finish), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
 		on(Overview, "Jobs and nodes", up("Jobs", Run, "running"), up("Nodes", Drain, "drained"), up("GPUs", Run, "allocated"), up("GPUs given out and used", Run, "used"), up("CPUs; Memory", Run, "allocated")),
 		on(Overview, "Who and what is wrong", up("CPUs by account", Run), up("Nodes out of service", Drain)),
@@ -178,7 +191,7 @@ func movesOfPeople() []Move {
 func movesOfMachines() []Move {
 	return slices.Concat(
 		on(Node, "State", up("Out of service for", Drain), down("Agents", Kill), up("Jobs on the node", Run), still("Time since the node was started", "a lab's nodes are one machine that is not rebooted")),
-		on(Node, "CPU, memory, disk", up("CPU busy; Load; Memory held by jobs", Run), up("CPU time by kind", Run, "user"), down("Memory left; Scratch disk left", Run)),
+		on(Node, "CPU, memory, disk", up("Memory held by jobs", Run), down("CPU busy; Load; Memory left; Scratch disk left", Kill), down("CPU time by kind", Kill)),
 		on(Node, "GPUs", up("Utilisation; Power", Run)),
 		on(Node, "History (from the accounting store)", up("What happened to the nodes", Drain), up("Runs on the nodes", Finish)),
 
@@ -195,20 +208,20 @@ const rowsOf = "rows"
 
 func movesOfController() []Move {
 	return slices.Concat(
-		on(Internals, "Scheduler", up("Jobs tried in the last pass; Pending records; Jobs with a predicted start", Wait), up("Last pass; Longest pass", Hammer), up("Passes a second", Run),
-			up("Time of a pass; Time spent in passes", Hammer), up("Depth and queue", Wait, "in the queue"), up("Starts: by backfill, dropped", Finish, "backfilled")),
-		on(Internals, "Writer and ledger", up("Commands", Hammer, "refused"), up("Commands waiting; Time to durability; Calls and refusals; Events and batches", Hammer), down("Ledger's disk", Hammer, "free"),
-			up("Time of a disk sync; Answers, 95th percentile", Hammer), still("Failed checks of the state", "only a bug of Muster moves it"), down("Agents connected", Kill), down("Release", End)),
-		on(Internals, "Process", up("CPU; Memory; Open files", Hammer)),
+		on(Internals, "Scheduler", up("Jobs tried in the last pass; Pending records; Jobs with a predicted start", Wait), down("Last pass; Longest pass; Time of a pass", End), noisy("Passes a second", Run),
+			up("Time spent in passes", Hammer), up("Depth and queue", Wait, "in the queue"), up("Starts: by backfill, dropped", Finish, "backfilled")),
+		on(Internals, "Writer and ledger", up("Commands", Hammer, "refused"), up("Commands waiting; Calls and refusals; Events and batches", Hammer), down("Time to durability", End), down("Ledger's disk", End, "free"),
+			noisy("Time of a disk sync; Answers, 95th percentile", Hammer), still("Failed checks of the state", "only a bug of Muster moves it"), down("Agents connected", Kill), down("Release", End)),
+		on(Internals, "Process", up("CPU", Hammer), down("Memory; Open files", End)),
 		on(Internals, "History (from the accounting store)", up("Events by kind", Run), up("Who asked for what", Run, "events")),
 
-		on(Pipeline, "Now", down("Targets up; Agents connected", Kill), down("Accounting store", Cut), up("Accounting behind; Events not stored yet", Cut), up("Oldest GPU reading", Slow)),
-		on(Pipeline, "Metrics", down("Targets", Kill), up("Time of a scrape", Freeze), up("Series of a scrape", Run, "dcgm"), still("Jobs without series of their own", "needs more than 1024 jobs on one node")),
-		on(Pipeline, "Agents", up("Collections that failed; Time of a collection", Kill), up("Reports", Finish, "acknowledged"), up("Reports waiting", Freeze), down("Process that owns the jobs; Agents' releases and GPU sources", Kill)),
+		on(Pipeline, "Now", down("Targets up; Agents connected", Kill), down("Accounting store", Cut), up("Accounting behind; Events not stored yet", Cut), noisy("Oldest GPU reading", Slow)),
+		on(Pipeline, "Metrics", down("Targets", Kill), noisy("Time of a scrape", Freeze), up("Series of a scrape", Run, "dcgm"), still("Jobs without series of their own", "needs more than 1024 jobs on one node")),
+		on(Pipeline, "Agents", up("Collections that failed", Kill), noisy("Time of a collection", Kill), up("Reports", Finish, "acknowledged"), up("Reports waiting", Freeze), down("Process that owns the jobs; Agents' releases and GPU sources", Kill)),
 		on(Pipeline, "Accounting", up("Accounting behind", Cut), up("Where the writer is", Run, "seq")),
 
-		on(Alerts, "Now", up("Critical; Warnings; About to fire", Break), up("Firing", Break, rowsOf), up("Notices", Hold)),
-		on(Alerts, "Over time", up("What fired when; Time spent firing", Break)),
+		on(Alerts, "Now", noisy("Critical; Warnings; About to fire", Break), noisy("Firing", Break, rowsOf), noisy("Notices", Hold)),
+		on(Alerts, "Over time", noisy("What fired when; Time spent firing", Break)),
 	)
 }
 

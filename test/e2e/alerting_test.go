@@ -206,8 +206,8 @@ func (w *watched) daemon(path string, args ...string) {
 func (w *watched) eventually(what string, ok func() bool) {
 	w.cluster.t.Helper()
 	for began := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			w.cluster.t.Fatalf("not within a minute: %s", what)
+		if time.Since(began) > 3*time.Minute {
+			w.cluster.t.Fatalf("not within three minutes: %s", what)
 		}
 	}
 }

@@ -95,10 +95,10 @@ func (c *cluster) page(t *testing.T, path, bins string) {
 		})
 		patience := time.Second
 		if asks(command) {
-			patience = 20 * time.Second
+			patience = 90 * time.Second
 		}
 		if strings.Contains(command, "-o State,Timelimit") { // a limit is a minute at least
-			patience = 2 * time.Minute
+			patience = 4 * time.Minute
 		}
 		want, names := pattern(s.want, words)
 		var got string
