@@ -152,6 +152,7 @@ func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 		default:
 			out.Note, out.Bad = "no data", true
 		}
+		out.Fit = panel.Kind != dashboards.Stat
 		return out
 	}
 	switch panel.Kind {

@@ -101,7 +101,7 @@ func (m *mover) do(t *testing.T, a dashboards.Action, act func()) {
 	began := time.Now()
 	act()
 	all := len(watching)
-	for len(watching) > 0 && time.Since(began) < 3*time.Minute {
+	for len(watching) > 0 && time.Since(began) < 8*time.Minute {
 		time.Sleep(500 * time.Millisecond)
 		var left []*watch
 		for _, w := range watching {
