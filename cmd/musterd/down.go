@@ -238,10 +238,7 @@ func stop(ctx context.Context, pid int) error {
 		return err
 	}
 	for {
-		if err := syscall.Kill(pid, 0); err != nil {
-			return nil
-		}
-		if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(data), ") Z ") {
+		if !held(pid) {
 			return nil
 		}
 		select {

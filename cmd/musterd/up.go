@@ -276,6 +276,11 @@ func ending(pid int) bool {
 	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); !errors.Is(err, fs.ErrNotExist) && !killed(pid) {
 		return false
 	}
+	return held(pid)
+}
+
+// held tells that a process has threads left, which hold its files.
+func held(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false

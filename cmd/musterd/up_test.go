@@ -160,6 +160,14 @@ func TestEndingIsOverWithTheLastThread(t *testing.T) {
 	if !ending(pid) {
 		t.Error("its other threads still run")
 	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := stop(soon, pid); err == nil {
+		t.Error("muster down takes it for stopped")
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
