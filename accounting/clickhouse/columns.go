@@ -16,7 +16,8 @@ import (
 type column[R any] struct {
 	name   string
 	values func(rows []R) any
-	encode encoder[R] // the same straight into a block
+	encode encoder[R]          // the same straight into a block
+	blank  func(rows []R) bool // every value is what the table puts where nothing is said; nil = not known
 }
 
 func col[R, V any](name string, get func(*R) V) column[R] {
@@ -26,13 +27,13 @@ func col[R, V any](name string, get func(*R) V) column[R] {
 			out[i] = get(&rows[i])
 		}
 		return out
-	}, encoderOf(get)}
+	}, encoderOf(get), blankOf(get)}
 }
 
 // timeCol is an instant that is always known.
 func timeCol[R any](name string, get func(*R) tally.Micros) column[R] {
 	c := col(name, func(r *R) time.Time { return time.UnixMicro(get(r)) })
-	c.encode = encoder[R]{wireTime, each(get, (*stream).i64)}
+	c.encode, c.blank = encoder[R]{wireTime, each(get, (*stream).i64)}, blankOf(get)
 	return c
 }
 
@@ -54,7 +55,7 @@ func nullTime[R any](name string, get func(*R) tally.Micros) column[R] {
 		for i := range rows {
 			s.i64(get(&rows[i]))
 		}
-	}}}
+	}}, blankOf(get)}
 }
 
 // source is whose rows they are.
@@ -200,7 +201,7 @@ func jobColumns(s source) []column[tally.JobRow] {
 				}
 				s.i64(n)
 			}
-		}}}
+		}}, blankOf(at)}
 	}
 	num := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 	whole := runOf(s, func(r *R) *tally.JobRow { return r }, timeCol("end", func(r *R) int64 { return r.End }))

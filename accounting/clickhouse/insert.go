@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
@@ -13,15 +14,16 @@ type insert struct {
 	s     *Store
 	table string
 	types map[string]string // column -> wire type
-	hook  func(step string) error
+	says  map[string]bool   // columns with a default of their own: they are always sent
 }
 
 func newInsert(s *Store, table string) insert {
-	ins := insert{s: s, table: table, types: map[string]string{}}
+	ins := insert{s: s, table: table, types: map[string]string{}, says: map[string]bool{}}
 	for _, t := range schema() {
 		if t.name == table {
 			for _, c := range t.columns {
 				ins.types[c.name] = wireType(c.plain())
+				ins.says[c.name] = strings.Contains(c.typ, " DEFAULT ")
 			}
 		}
 	}
@@ -42,23 +44,22 @@ func send[R any](ctx context.Context, ins insert, token string, cols []column[R]
 	if ins.s.opts.Layout.Cluster != "" {
 		settings["distributed_foreground_insert"] = 1
 	}
-	names, types := make([]string, len(cols)), make([]ch.ColumnNameAndType, len(cols))
-	for i := range cols {
-		names[i] = quoteName(cols[i].name)
-		types[i] = ch.ColumnNameAndType{Name: cols[i].name, Type: ins.types[cols[i].name]}
-	}
-	into := "INSERT INTO " + ins.s.table(ins.table) + " (" + strings.Join(names, ", ") + ")"
 	if ins.s.direct && encodable(ins, cols) {
-		if err := post(ctx, ins, settings, into, cols, rows); err != nil {
+		cols = slices.DeleteFunc(slices.Clone(cols), func(c column[R]) bool { return c.blank != nil && !ins.says[c.name] && c.blank(rows) })
+		if err := post(ctx, ins, settings, into(ins, cols), cols, rows); err != nil {
 			return fmt.Errorf("insert %d rows into %s: %w", len(rows), ins.table, err)
 		}
 		return nil
+	}
+	types := make([]ch.ColumnNameAndType, len(cols))
+	for i := range cols {
+		types[i] = ch.ColumnNameAndType{Name: cols[i].name, Type: ins.types[cols[i].name]}
 	}
 	opts := []ch.QueryOption{ch.WithSettings(settings)}
 	if ins.s.http {
 		opts = append(opts, ch.WithColumnNamesAndTypes(types))
 	}
-	batch, err := ins.s.conn.PrepareBatch(ch.Context(ctx, opts...), into)
+	batch, err := ins.s.conn.PrepareBatch(ch.Context(ctx, opts...), into(ins, cols))
 	if err != nil {
 		return fmt.Errorf("insert into %s: %w", ins.table, err)
 	}
@@ -72,4 +73,13 @@ func send[R any](ctx context.Context, ins insert, token string, cols []column[R]
 		return fmt.Errorf("insert %d rows into %s: %w", len(rows), ins.table, err)
 	}
 	return nil
+}
+
+// into is the statement that takes these columns.
+func into[R any](ins insert, cols []column[R]) string {
+	names := make([]string, len(cols))
+	for i := range cols {
+		names[i] = quoteName(cols[i].name)
+	}
+	return "INSERT INTO " + ins.s.table(ins.table) + " (" + strings.Join(names, ", ") + ")"
 }

@@ -199,6 +199,54 @@ func maps64[R any](get func(*R) map[string]int64) func(*stream, []R) {
 	}
 }
 
+// blankOf tells of columns that say nothing in any row: many are of use on few
+// sites. Such a column is not sent; what the table puts in its place is the same.
+func blankOf[R, V any](get func(*R) V) func([]R) bool {
+	switch get := any(get).(type) {
+	case func(*R) string:
+		return never(get, func(v string) bool { return v != "" })
+	case func(*R) uint64:
+		return never(get, func(v uint64) bool { return v != 0 })
+	case func(*R) int64:
+		return never(get, func(v int64) bool { return v != 0 })
+	case func(*R) uint32:
+		return never(get, func(v uint32) bool { return v != 0 })
+	case func(*R) int32:
+		return never(get, func(v int32) bool { return v != 0 })
+	case func(*R) bool:
+		return never(get, func(v bool) bool { return v })
+	case func(*R) *int64:
+		return never(get, func(v *int64) bool { return v != nil })
+	case func(*R) *uint32:
+		return never(get, func(v *uint32) bool { return v != nil })
+	case func(*R) []string:
+		return never(get, func(v []string) bool { return len(v) > 0 })
+	case func(*R) []int64:
+		return never(get, func(v []int64) bool { return len(v) > 0 })
+	case func(*R) []int32:
+		return never(get, func(v []int32) bool { return len(v) > 0 })
+	case func(*R) []uint32:
+		return never(get, func(v []uint32) bool { return len(v) > 0 })
+	case func(*R) []time.Time:
+		return never(get, func(v []time.Time) bool { return len(v) > 0 })
+	case func(*R) map[string]int64:
+		return never(get, func(v map[string]int64) bool { return len(v) > 0 })
+	}
+	return nil
+}
+
+// never tells that no row says something.
+func never[R, V any](get func(*R) V, says func(V) bool) func([]R) bool {
+	return func(rows []R) bool {
+		for i := range rows {
+			if says(get(&rows[i])) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
 // encodable tells that every column is written as the table has it.
 func encodable[R any](ins insert, cols []column[R]) bool {
 	return !slices.ContainsFunc(cols, func(c column[R]) bool { return c.encode.put == nil || c.encode.wire != ins.types[c.name] })
