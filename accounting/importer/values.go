@@ -33,11 +33,12 @@ func (c *clocks) instant(s string) (int64, error) {
 	if none(s) {
 		return 0, nil
 	}
-	if sec, err := strconv.ParseInt(s, 10, 64); err == nil { // SLURM_TIME_FORMAT=%s
-		return checkTime(sec)
-	}
 	if len(s) < 19 || (s[10] != 'T' && s[10] != ' ') || s[13] != ':' || s[16] != ':' {
-		return 0, errValue
+		sec, err := strconv.ParseInt(s, 10, 64) // SLURM_TIME_FORMAT=%s
+		if err != nil {
+			return 0, errValue
+		}
+		return checkTime(sec)
 	}
 	if c.loc == time.UTC && len(s) == 19 {
 		if s[:10] != c.day {
