@@ -82,7 +82,7 @@ func dashboardsCommand() *command {
 
 func importCommand() *command {
 	return &command{name: "import", summary: "bring the history of another cluster into the accounting store", usage: []string{"sacct --file DUMP --cluster NAME [OPTION...]", "slurm --cluster NAME [OPTION...]"},
-		about:   "Reads a dump of sacct, or a live Slurm through its sacct, once or as a service. Reading the same again adds nothing. sacct, sreport, muster kpi and muster report show the cluster with -M NAME. `muster import --help` lists the options.",
+		about:   "Reads a dump of sacct, or a live Slurm through its commands or its slurmrestd (--slurmrestd ADDRESS), once or as a service. Reading the same again adds nothing. sacct, sreport, muster kpi and muster report show the cluster with -M NAME. `muster import --help` lists the options.",
 		example: []example{{"muster import sacct --file dump.gz --cluster old", "reads a dump"}, {"muster import slurm --cluster peer --every 1m", "follows a live Slurm"}}, program: []string{"musterd", "import"}}
 }
 

@@ -92,7 +92,8 @@ type Config struct {
 	Cluster   string // where the dump has a column Cluster, lines of others are rejected; empty = all are taken
 	Rejected  func(Reject)
 	Now       spec.Instant
-	Batch     int // runs that are stored at once; 0 = 100,000
+	From      spec.Instant // what the store's position says until the dump is read to its end; 0 = Now
+	Batch     int          // runs that are stored at once; 0 = 100,000
 }
 
 // Result is what an import did.
@@ -204,22 +205,26 @@ func plainText(in io.Reader) (io.Reader, error) {
 // read takes the dump line by line.
 func (r *run) read(in io.Reader) error {
 	// Storing a batch and reading the next overlap.
-	work, done := make(chan []*job), make(chan error, 1)
+	type part struct {
+		jobs []*job
+		last bool
+	}
+	work, done := make(chan part), make(chan error, 1)
 	go func() {
 		var err error
-		for chunk := range work {
+		for p := range work {
 			if err == nil {
-				err = r.store(chunk)
+				err = r.store(p.jobs, p.last)
 			}
 		}
 		done <- err
 	}()
-	err := r.scan(in, func(chunk []*job) { work <- chunk })
+	err := r.scan(in, func(chunk []*job, last bool) { work <- part{chunk, last} })
 	close(work)
 	return errors.Join(err, <-done)
 }
 
-func (r *run) scan(in io.Reader, hand func([]*job)) error {
+func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool)) error {
 	s := bufio.NewScanner(in)
 	s.Buffer(make([]byte, 1<<20), maxLine)
 	cells := []string{}
@@ -254,17 +259,17 @@ func (r *run) scan(in io.Reader, hand func([]*job)) error {
 		r.res.Lines++
 		r.line(n, cells, line)
 		if len(r.chunk) >= r.Batch && len(r.het) == 0 {
-			hand(r.chunk)
+			hand(r.chunk, false)
 			r.chunk = make([]*job, 0, r.Batch)
 		}
 	}
 	r.shut()
 	r.endHet()
-	if len(r.chunk) > 0 {
-		hand(r.chunk)
-	}
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("read the dump after line %d: %w", r.res.Lines, err)
+	}
+	if len(r.chunk) > 0 {
+		hand(r.chunk, true)
 	}
 	return nil
 }
@@ -409,8 +414,8 @@ func (r *run) endHet() {
 	r.het = r.het[:0]
 }
 
-// store writes what is new of a chunk.
-func (r *run) store(chunk []*job) error {
+// store writes what is new of a chunk, the last or one before it.
+func (r *run) store(chunk []*job, last bool) error {
 	var from, to tally.Micros
 	for _, j := range chunk {
 		if j.over {
@@ -434,7 +439,11 @@ func (r *run) store(chunk []*job) error {
 		}
 		r.res.Last = max(r.res.Last, to)
 	}
-	b := &tally.Batch{First: r.seq + 1, At: r.Now, Jobs: make([]tally.JobRow, 0, len(chunk)), Nodes: make([]tally.NodeRow, 0, len(chunk))}
+	at := r.Now
+	if r.From != 0 && !last {
+		at = r.From
+	}
+	b := &tally.Batch{First: r.seq + 1, At: at, Jobs: make([]tally.JobRow, 0, len(chunk)), Nodes: make([]tally.NodeRow, 0, len(chunk))}
 	for _, j := range chunk {
 		r.put(b, j, known)
 	}

@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+func uuidOf(ledger [16]byte) string { return uuid.UUID(ledger).String() }
+
 // openStore runs an engine for one test, or skips.
 func openStore(t testing.TB) *clickhouse.Store {
 	t.Helper()
@@ -263,7 +265,7 @@ func TestHetDump(t *testing.T) {
 			}
 			var got []string
 			sql := "SELECT concat(toString(job_id), '=', toString(het_job_id), '+', toString(het_offset), '/', toString(het_size)) FROM muster.jobs WHERE ledger = {ledger:UUID} ORDER BY job_id"
-			err := s.Query(t.Context(), query.Query{SQL: sql, Params: []query.Param{{Name: "ledger", Value: uuid.UUID(tally.ImportedLedger(cluster)).String()}}}, func(scan func(...any) error) error {
+			err := s.Query(t.Context(), query.Query{SQL: sql, Params: []query.Param{{Name: "ledger", Value: uuidOf(tally.ImportedLedger(cluster))}}}, func(scan func(...any) error) error {
 				var text string
 				err := scan(&text)
 				got = append(got, text)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/musterhpc/muster/spec"
@@ -20,6 +21,7 @@ import (
 type Slurm struct {
 	Bin     string // the folder of sacct; empty = where the shell finds it
 	Cluster string // as Slurm calls it
+	REST    *REST  // where it is asked instead of sacct; nil = sacct
 	// Step is how much of the past one sacct is asked for: 7 days without it.
 	Step time.Duration
 	// Overlap is what is read again: records reach slurmdbd late. 10 minutes
@@ -71,9 +73,12 @@ func (s *Slurm) columns(ctx context.Context) ([]string, error) {
 // and tells of each. A run that began in one stretch and ended in another is
 // stored once.
 func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each func(*Result)) error {
-	list, err := s.columns(ctx)
-	if err != nil {
-		return err
+	var list []string
+	if s.REST == nil {
+		var err error
+		if list, err = s.columns(ctx); err != nil {
+			return err
+		}
 	}
 	step := s.Step
 	if step <= 0 {
@@ -87,6 +92,9 @@ func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each
 		}
 		// The position says up to when everything was read.
 		c.Now = spec.Instant(to.UnixNano())
+		if c.From = c.Writer.Position().At; c.From == 0 {
+			c.From = spec.Instant(from.UnixNano())
+		}
 		res, err := s.stretch(ctx, c, list, from, to)
 		if err != nil {
 			return err
@@ -106,6 +114,12 @@ func (s *Slurm) Since(last spec.Instant) time.Time {
 }
 
 func (s *Slurm) stretch(ctx context.Context, c Config, columns []string, from, to time.Time) (*Result, error) {
+	if s.REST != nil {
+		in, out := io.Pipe()
+		go func() { out.CloseWithError(s.REST.lines(ctx, s.Cluster, from, to, out)) }()
+		defer in.Close()
+		return Import(ctx, c, in)
+	}
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
 	args := []string{"--allusers", "--parsable2", "--duplicates", "--format=" + strings.Join(columns, ","), "--starttime=" + at(from), "--endtime=" + at(to)}
 	if s.Cluster != "" {
@@ -121,12 +135,35 @@ func (s *Slurm) stretch(ctx context.Context, c Config, columns []string, from, t
 	if err := cmd.Start(); err != nil {
 		return nil, errText(err, nil)
 	}
-	res, err := Import(ctx, c, out)
-	_, drained := io.Copy(io.Discard, out) // so that it can end
-	if werr := cmd.Wait(); werr != nil {
-		return res, errors.Join(errText(werr, said.Bytes()), err)
+	end := sync.OnceValue(func() error {
+		_, drained := io.Copy(io.Discard, out) // so that it can end
+		if err := cmd.Wait(); err != nil {
+			return errText(err, said.Bytes())
+		}
+		return drained
+	})
+	res, err := Import(ctx, c, &untilEnd{out, end})
+	if werr := end(); werr != nil && !errors.Is(err, werr) {
+		err = errors.Join(err, werr)
 	}
-	return res, errors.Join(err, drained)
+	return res, err
+}
+
+// untilEnd reads what a command prints. It ends only where the command ended
+// well: what stops in the middle is not all there was.
+type untilEnd struct {
+	from io.Reader
+	end  func() error
+}
+
+func (u *untilEnd) Read(b []byte) (int, error) {
+	n, err := u.from.Read(b)
+	if errors.Is(err, io.EOF) {
+		if bad := u.end(); bad != nil {
+			return n, bad
+		}
+	}
+	return n, err
 }
 
 // Said is what Slurm's own arithmetic says of a stretch of time.
@@ -138,6 +175,9 @@ type Said struct {
 // Ended adds up what sacct says of the runs that started and ended within
 // [from, to), with Slurm's figures for how long they ran.
 func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
+	if s.REST != nil {
+		return s.REST.ended(ctx, s.Cluster, from, to)
+	}
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
 	args := []string{"--allusers", "--allocations", "--parsable2", "--noheader", "--duplicates", "--format=State,Start,End,ElapsedRaw,AllocCPUS,NodeList",
 		"--starttime=" + at(from), "--endtime=" + at(to)}

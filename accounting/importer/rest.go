@@ -1,0 +1,249 @@
+package importer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// REST is a slurmrestd, which has a Slurm's accounting where its commands do
+// not run. Its answers become the lines that sacct prints, so that both ways
+// lead to the same rows.
+type REST struct {
+	Address string // http://host:6820, https://host:6820, unix:/run/slurmrestd.sock
+	User    string // whose token it is
+	Token   string // a token of Slurm's auth/jwt; a socket needs none
+
+	once   sync.Once
+	client *http.Client
+	base   string
+	path   string          // of the jobs, in the newest version it has
+	takes  map[string]bool // what can be asked for there
+}
+
+// maxDocument bounds what a slurmrestd says about itself.
+const maxDocument = 64 << 20
+
+// ErrREST tells that a slurmrestd does not answer as one.
+var ErrREST = errors.New("this is no slurmrestd with slurmdbd's jobs")
+
+func (r *REST) connect() {
+	r.client, r.base = &http.Client{}, strings.TrimSuffix(r.Address, "/")
+	if path, ok := strings.CutPrefix(r.Address, "unix:"); ok {
+		r.base = "http://slurmrestd"
+		r.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}
+	}
+}
+
+// get asks for a page, which the caller closes.
+func (r *REST) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	r.once.Do(r.connect)
+	to := r.base + path
+	if len(query) > 0 {
+		to += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask slurmrestd: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	if r.Token != "" {
+		req.Header.Set("X-SLURM-USER-TOKEN", r.Token)
+	}
+	if r.User != "" {
+		req.Header.Set("X-SLURM-USER-NAME", r.User)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask slurmrestd: %w", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return nil, fmt.Errorf("ask slurmrestd: %w", err)
+	}
+	var said struct{ Errors []restError }
+	if json.Unmarshal(text, &said) == nil && len(said.Errors) > 0 {
+		return nil, said.Errors[0].problem()
+	}
+	return nil, fmt.Errorf("slurmrestd refuses: %s %s", resp.Status, strings.TrimSpace(string(text[:min(len(text), 200)])))
+}
+
+// restError is one of the errors of an answer.
+type restError struct {
+	Number      int64 `json:"error_number"`
+	Error       string
+	Description string
+}
+
+func (e restError) problem() error {
+	text := e.Error
+	if e.Description != "" && e.Description != text {
+		text = strings.TrimPrefix(text+": "+e.Description, ": ")
+	}
+	return fmt.Errorf("slurmrestd says: %s (%d)", text, e.Number)
+}
+
+// discover finds the newest version that has slurmdbd's jobs.
+func (r *REST) discover(ctx context.Context) error {
+	if r.path != "" {
+		return nil
+	}
+	body, err := r.get(ctx, "/openapi/v3", nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	var doc struct {
+		Paths map[string]struct {
+			Get struct{ Parameters []struct{ Name string } }
+		}
+	}
+	if err := json.NewDecoder(io.LimitReader(body, maxDocument)).Decode(&doc); err != nil {
+		return fmt.Errorf("%w: %w", ErrREST, err)
+	}
+	newest := -1
+	for path, what := range doc.Paths {
+		rest, ok := strings.CutPrefix(path, "/slurmdb/v0.0.")
+		version, ok2 := strings.CutSuffix(strings.TrimSuffix(rest, "/"), "/jobs")
+		n, err := strconv.Atoi(version)
+		if !ok || !ok2 || err != nil || n <= newest {
+			continue
+		}
+		newest, r.path, r.takes = n, path, map[string]bool{}
+		for _, p := range what.Get.Parameters {
+			r.takes[p.Name] = true
+		}
+	}
+	if newest < 0 {
+		return ErrREST
+	}
+	return nil
+}
+
+// jobs asks for the jobs of a stretch of time and gives each.
+func (r *REST) jobs(ctx context.Context, cluster string, from, to time.Time, each func(*restJob) error) error {
+	if err := r.discover(ctx); err != nil {
+		return err
+	}
+	at := func(t time.Time) string { return "uts" + strconv.FormatInt(t.Unix(), 10) }
+	q := url.Values{"start_time": {at(from)}, "end_time": {at(to)}}
+	if cluster != "" {
+		q.Set("cluster", cluster)
+	}
+	for _, flag := range [...]string{"show_duplicates", "disable_truncate_usage_time"} {
+		if r.takes[flag] {
+			q.Set(flag, "true")
+		}
+	}
+	body, err := r.get(ctx, r.path, q)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	d := json.NewDecoder(body)
+	if err := expect(d, '{'); err != nil {
+		return err
+	}
+	found := false
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("read slurmrestd's answer: %w", err)
+		}
+		switch name {
+		case "jobs":
+			found = true
+			err = eachOf(d, each)
+		case "errors":
+			err = eachOf(d, func(e *restError) error { return e.problem() })
+		default:
+			var skip json.RawMessage
+			err = d.Decode(&skip)
+		}
+		if err != nil {
+			return fmt.Errorf("read slurmrestd's answer: %w", err)
+		}
+	}
+	if err := expect(d, '}'); err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%w: its answer has no jobs", ErrREST)
+	}
+	return nil
+}
+
+// expect takes a bracket.
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	if err != nil {
+		return fmt.Errorf("read slurmrestd's answer: %w", err)
+	}
+	if got != want {
+		return fmt.Errorf("%w: %v stands where %v must", ErrREST, got, want)
+	}
+	return nil
+}
+
+// eachOf takes a list one by one, so that a long one is never there whole.
+func eachOf[T any](d *json.Decoder, each func(*T) error) error {
+	if got, err := d.Token(); err != nil || got == nil {
+		return err // null
+	}
+	for d.More() {
+		v := new(T)
+		if err := d.Decode(v); err != nil {
+			return err
+		}
+		if err := each(v); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+// ended adds up what slurmdbd says of the runs that started and ended within
+// [from, to).
+func (r *REST) ended(ctx context.Context, cluster string, from, to time.Time) (sum Said, err error) {
+	err = r.jobs(ctx, cluster, from, to, func(j *restJob) error {
+		end := time.Unix(j.Time.End.n, 0)
+		if over, _ := stateKnown(string(j.State.Current)); !over || j.Time.Start.n <= 0 || j.Time.End.n <= 0 || none(j.Nodes) || end.Before(from) || !end.Before(to) {
+			return nil
+		}
+		sum.Runs++
+		for _, t := range j.TRES.Allocated {
+			if t.Type == "cpu" {
+				sum.CPUSeconds += t.Count.n * j.Time.Elapsed.n
+			}
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// lines writes jobs as sacct prints them, with a head.
+func (r *REST) lines(ctx context.Context, cluster string, from, to time.Time, out io.Writer) error {
+	if _, err := io.WriteString(out, strings.Join(restColumns(), "|")+"\n"); err != nil {
+		return err
+	}
+	return r.jobs(ctx, cluster, from, to, func(j *restJob) error {
+		_, err := io.WriteString(out, j.lines())
+		return err
+	})
+}
