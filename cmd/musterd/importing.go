@@ -245,12 +245,18 @@ func (im *importing) tell(r *importer.Result, took time.Duration) error {
 	return nil
 }
 
+// source is how the Slurm is asked.
+func (im *importing) source() importer.Slurm {
+	out := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
+	if im.rest != "" {
+		out.REST = &importer.REST{Address: im.rest, User: im.restUser, Token: os.Getenv("SLURM_JWT")}
+	}
+	return out
+}
+
 // slurm reads a live Slurm, once or again and again.
 func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickhouse.Store, w *clickhouse.Writer) error {
-	source := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
-	if im.rest != "" {
-		source.REST = &importer.REST{Address: im.rest, User: im.restUser, Token: os.Getenv("SLURM_JWT")}
-	}
+	source := im.source()
 	since := source.Since(w.Position().At)
 	if w.Position().Seq == 0 {
 		since = time.Now().AddDate(-1, 0, 0)
