@@ -96,7 +96,7 @@ engine:
 	deploy/engine/fetch.sh
 
 e2e: build engine ## test the real programs together (RUN='TestA|TestB' for some)
-	$(GO) test -count=1 -timeout 30m $(if $(RUN),-run '^($(RUN))$$') ./test/...
+	$(GO) test -count=1 -timeout 30m -parallel 5 $(if $(RUN),-run '^($(RUN))$$') ./test/...
 
 grafana: ## hold the dashboards to Grafana's own library and types (needs npm for the second)
 	test/grafana/check.sh

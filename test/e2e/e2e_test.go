@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,11 +31,20 @@ func bin(name string) string {
 	return filepath.Join(wd, "..", "..", "bin", name)
 }
 
+// ports is where the next lab looks for its ports: tests that run at the same
+// time must not find the same ones.
+var ports struct {
+	sync.Mutex
+	next int
+}
+
 // freePorts finds a start of twenty ports that are free together.
 func freePorts(t *testing.T) int {
 	t.Helper()
+	ports.Lock()
+	defer ports.Unlock()
 next:
-	for start := 21000 + os.Getpid()%20000; start < 60000; start += 40 {
+	for start := max(21000+os.Getpid()%20000, ports.next); start < 60000; start += 40 {
 		for p := start; p < start+20; p++ {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
 			if err != nil {
@@ -42,6 +52,7 @@ next:
 			}
 			l.Close()
 		}
+		ports.next = start + 40
 		return start
 	}
 	t.Fatal("no free ports")
@@ -209,6 +220,7 @@ func TestRefusalsAreClear(t *testing.T) {
 }
 
 func TestOutputExitAndTimeLimit(t *testing.T) {
+	t.Parallel() // it waits for a minute to be over
 	c := start(t, "KillWait=2")
 	id := c.must("sbatch", "--parsable", "-o", "out-%j.txt", "--wrap", "echo $SLURM_JOB_ID on $SLURM_JOB_NODELIST; echo err >&2")
 	c.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")

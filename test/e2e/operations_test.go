@@ -165,6 +165,7 @@ func pagesLab(t *testing.T, more ...string) (c *cluster, bins string) {
 // that waits for a time limit and the one whose GPUs are shared on labs of their
 // own, meanwhile.
 func TestOperationsPages(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	pages, err := filepath.Glob("../../docs/operations/*.md")
 	if err != nil || len(pages) != 12 {
 		t.Fatalf("%d pages, %v", len(pages), err)

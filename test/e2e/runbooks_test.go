@@ -24,6 +24,7 @@ func ours(command string) bool {
 // TestRunbooks types every command of the alerts' runbooks in a lab: those of
 // Muster are taken and answer, those of others are at least shell.
 func TestRunbooks(t *testing.T) {
+	t.Parallel()
 	books, err := filepath.Glob("../../alerts/runbooks/Muster*.md")
 	if err != nil || len(books) < 50 {
 		t.Fatalf("%d runbooks, %v", len(books), err)
