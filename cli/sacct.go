@@ -119,7 +119,7 @@ func runSacct(c *call) error {
 		return c.errorf("Unrecognized option: %s", c.args[0])
 	}
 	if c.opts.On("helpformat") {
-		return c.write(fieldHelp())
+		return c.write(fieldHelp(acctFields(), func(f acctField) string { return f.name }))
 	}
 	if c.opts.On("completion") {
 		return fail(1, "Slurm job completion is disabled")
@@ -343,16 +343,16 @@ func (c *call) acctColumns() ([]acctColumn, error) {
 }
 
 // fieldHelp is --helpformat: the names in four columns.
-func fieldHelp() []byte {
+func fieldHelp[F any](fields []F, name func(F) string) []byte {
 	var b []byte
-	for i, f := range acctFields() {
+	for i, f := range fields {
 		switch {
 		case i > 0 && i%4 == 0:
 			b = append(b, '\n')
 		case i > 0:
 			b = append(b, ' ')
 		}
-		b = append(b, fmt.Sprintf("%-19s", f.name)...)
+		b = append(b, fmt.Sprintf("%-19s", name(f))...)
 	}
 	return append(b, '\n')
 }

@@ -70,7 +70,7 @@ func runSstat(c *call) error {
 		return err
 	}
 	if c.opts.On("helpformat") {
-		return c.write(sstatHelp())
+		return c.write(fieldHelp(sstatFields(), func(f sstatField) string { return f.name }))
 	}
 	var asked []string
 	for _, text := range append([]string{c.opts.Text("jobs")}, c.args...) {

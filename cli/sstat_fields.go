@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -206,19 +205,4 @@ func livePids(_ *acctView, s *liveStep) string {
 		}
 	}
 	return strings.Join(parts, ",")
-}
-
-// sstatHelp lists the columns.
-func sstatHelp() []byte {
-	var b []byte
-	for i, f := range sstatFields() {
-		switch {
-		case i > 0 && i%4 == 0:
-			b = append(b, '\n')
-		case i > 0:
-			b = append(b, ' ')
-		}
-		b = append(b, fmt.Sprintf("%-19s", f.name)...)
-	}
-	return append(b, '\n')
 }
