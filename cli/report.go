@@ -17,7 +17,7 @@ func reportCommand() *command {
 	return &command{
 		name: "report", mixed: true,
 		summary: "tell how well a job, a user, an account or the site used what it held, and what to change",
-		usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] fairshare"},
+		usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] idle", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] fairshare"},
 		about: `A job's report shows CPU, memory and GPUs node by node, energy, cost, and why it waited. Advice rests on the newest
 20 runs of the same name by the same user, and says on how many; what it would save is the wait of others' runs that
 asked for no more, where there are ten of them. What was not measured is said to be so, never shown as zero.
@@ -25,6 +25,8 @@ asked for no more, where there are ten of them. What was not measured is said to
 waste lists runs whose peak memory stayed below a part of what they held, on every node. Do not compute that from
 sacct's text: MaxRSS stands on step rows and ReqMem on the job's, in units of their own (K, M, G), so that
 awk '$3 != 0 && ($3/$2) < 0.5' compares 900K with 1G as 900 with 1.
+
+idle lists who held GPUs longest without using them: without a process, or with one that did nothing. Jobs that run count up to now.
 
 fairshare shows day by day what part of the shares and of the (decayed) use each association had, and its factor.
 
@@ -35,13 +37,13 @@ chargeback's lines add up to the whole, to the last digit: costs are rounded by 
 			{Long: "end", Short: "E", Arg: "TIME", Help: "the window's end, now without the option"},
 			{Long: "memory-below", Arg: "PERCENT", Help: "waste: the part that a peak stayed below, 50% without the option"},
 			{Long: "lines", Short: "l", Arg: "N", Help: "lines of a table, 20 without the option"},
-			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, budget, chargeback and fairshare: only these accounts"},
-			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste, chargeback and fairshare: only these users"},
+			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, idle, budget, chargeback and fairshare: only these accounts"},
+			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste, idle, chargeback and fairshare: only these users"},
 			{Long: "clusters", Short: "M", Arg: "NAME", Help: "this cluster, or one that was imported"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "html", Help: "print a page for a browser"},
-			{Long: "csv", Help: "waste, budget, chargeback and fairshare: print CSV"},
+			{Long: "csv", Help: "waste, idle, budget, chargeback and fairshare: print CSV"},
 			{Long: "mail", Arg: "ADDRESS,...", Help: "send it there instead of printing it, as text and HTML; run it from cron for a schedule"},
 			{Long: "from", Arg: "ADDRESS", Help: "the sender of mail, muster@HOST without the option"},
 			{Long: "smtp", Arg: "HOST:PORT", Help: "send mail there; without the option sendmail does"},
@@ -50,6 +52,7 @@ chargeback's lines add up to the whole, to the last digit: costs are rounded by 
 			{"muster report 22", "shows how well job 22 used what it held"},
 			{"muster report user alice --window 30d --mail alice@example.org", "mails a month's report"},
 			{"muster report waste --memory-below 50%", "lists the runs that held twice the memory that they needed, or more"},
+			{"muster report idle -S 2026-10-01 -E 2026-11-01 -l 20", "lists the 20 users that wasted most GPU time in October"},
 			{"muster report chargeback -S 2026-10-01 -E 2026-11-01 --csv", "writes October's bill"},
 		},
 		run: runReport,
@@ -74,10 +77,10 @@ func runReport(c *call) error {
 	if len(c.args) > 0 {
 		what = c.args[0]
 	}
-	takes := map[string][2]int{"user": {0, 1}, "account": {1, 1}, "site": {}, "waste": {}, "budget": {}, "chargeback": {}, "fairshare": {}}
+	takes := map[string][2]int{"user": {0, 1}, "account": {1, 1}, "site": {}, "waste": {}, "idle": {}, "budget": {}, "chargeback": {}, "fairshare": {}}
 	n, known := takes[what]
 	if known && (len(c.args)-1 < n[0] || len(c.args)-1 > n[1]) || !known && (len(c.args) != 1 || !validJob(what)) {
-		return &opt.UsageError{Command: "muster report", Text: "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, budget, chargeback or fairshare"}
+		return &opt.UsageError{Command: "muster report", Text: "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback or fairshare"}
 	}
 	var err error
 	switch what {
@@ -93,6 +96,8 @@ func runReport(c *call) error {
 		err = r.site()
 	case "waste":
 		err = r.waste()
+	case "idle":
+		err = r.plainTable("idle", "GPUs held and not used, "+r.span(), 1, "Nobody held a GPU without using it.")
 	case "budget":
 		err = r.budget()
 	case "chargeback":
@@ -165,7 +170,7 @@ func (r *reporting) print() error {
 		return r.structured(r.opts.On("json"), r.tree)
 	case r.opts.On("csv"):
 		if r.table == nil {
-			return r.errorf("--csv is for waste, budget, chargeback and fairshare; --json prints this report as data")
+			return r.errorf("--csv is for waste, idle, budget, chargeback and fairshare; --json prints this report as data")
 		}
 		text, err := csvText(r.table)
 		if err != nil {

@@ -86,3 +86,18 @@ func (r *report) waste(ctx context.Context) error {
 		return nil
 	})
 }
+
+// idle is muster report idle: who held GPUs longest without using them.
+func (r *report) idle(ctx context.Context) error {
+	r.columns([3]string{"User", "text"}, [3]string{"Idle", "float", string(kpi.GPUHours)}, [3]string{"NoProcess", "float", string(kpi.GPUHours)},
+		[3]string{"Held", "float", string(kpi.GPUHours)}, [3]string{"Idle/held", "float", string(kpi.Ratio)})
+	return r.query(ctx, r.ask.Idle(r.scope, r.lines()), func(scan func(...any) error) error {
+		var user string
+		var idle, absent, held float64
+		if err := scan(&user, &idle, &absent, &held); err != nil {
+			return err
+		}
+		r.row(user, idle/3600, absent/3600, held/3600, idle/held)
+		return nil
+	})
+}

@@ -28,7 +28,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	if err := s.D.mayReport(ctx, scope); err != nil {
 		return nil, err
 	}
-	r, err := s.newReport(q, scope, slices.Contains([]string{"kpi", "budget", "efficiency", "waste"}, name))
+	r, err := s.newReport(q, scope, slices.Contains([]string{"kpi", "budget", "efficiency", "waste", "idle"}, name))
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +64,8 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.efficiency(ctx)
 	case "waste":
 		err = r.waste(ctx)
+	case "idle":
+		err = r.idle(ctx)
 	case "fairshare":
 		err = r.fairshare(ctx)
 	case "budget":
@@ -84,7 +86,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 func Reports() []string {
 	return []string{"cluster AccountUtilizationByQOS", "cluster AccountUtilizationByUser", "cluster UserUtilizationByAccount",
 		"cluster UserUtilizationByWckey", "cluster Utilization", "cluster WCKeyUtilizationByUser", "job SizesByAccount",
-		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "budget", "chargeback", "fairshare"}
+		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "idle", "budget", "chargeback", "fairshare"}
 }
 
 // report is one report being made.

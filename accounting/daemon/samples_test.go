@@ -10,7 +10,9 @@ import (
 
 	"github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -133,5 +135,73 @@ func TestGpuSamples(t *testing.T) {
 	}
 	if st := s.Status(); st.SamplesStored != 12 || st.SamplesRefused != 3 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestIdleGPUs: what is over counts as the ledger has it, what the window cuts
+// or still runs as it was sampled in the window.
+func TestIdleGPUs(t *testing.T) {
+	h := tallytest.New(t, spec.AtUnix(t0))
+	h.Nodes(1, 64, 512_000, 8)
+	h.Put(&event.AccountPut{Account: spec.Account{Name: "root"}})
+	var uids []uint64
+	var starts []int64
+	for i, user := range []string{"alice", "bob", "carol", "dora"} {
+		uid := h.Submit(tallytest.Ask{Name: "x", User: user, UID: uint32(1001 + i), Account: "root", QOS: "normal", CPUs: 4, Mem: 4000, GPUs: 1})
+		h.Wait(spec.Minute)
+		uids, starts = append(uids, uint64(uid)), append(starts, int64(h.Now)/int64(spec.Second))
+		h.Start(uid, "n1")
+		h.Wait(spec.Minute)
+		gpu := spec.GPUUsage{UUID: "GPU-n1-0", Has: true, NoProcess: 20 * spec.Second, Idle: 10 * spec.Second, Busy: 30 * spec.Second}
+		if user == "bob" {
+			gpu.NoProcess, gpu.Idle, gpu.Busy = 0, 0, spec.Minute
+		}
+		if i < 3 {
+			h.Finish(uid, spec.Usage{HasRSS: true, PeakRSS: 1, GPUs: []spec.GPUUsage{gpu}})
+		}
+	}
+	ledger := newLedger(t)
+	ledger.add(t, h.Log, 25)
+	r := newRig(t, startEngine(t).Socket(), ledger)
+	r.cfg.SampleInterval = 20 * spec.Millisecond
+	r.clock.set(h.Now.Add(spec.Minute))
+	r.start()
+	r.stored(uint64(len(h.Log)))
+	series := []*apiv1.GpuSeries{}
+	for i, user := range []string{"alice", "bob", "carol", "dora"} {
+		// Nothing is done in the first half of each; alice's and bob's ledger says otherwise.
+		series = append(series, samplesOf("GPU-n1-0", uids[i], uint32(i+1), user, "root", starts[i], 0, 0, 0, 50, 50, 50))
+	}
+	if _, err := r.Service().PutGpuSamples(t.Context(), &apiv1.PutGpuSamplesRequest{Node: "n1", Seconds: 10, Series: series}); err != nil {
+		t.Fatal(err)
+	}
+	lines := func(q *apiv1.ReportQuery) (out string) {
+		q.Report, q.Top = "idle", 20
+		rep, err := r.Service().Report(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rep.GetRows() {
+			c := row.GetCells()
+			out += fmt.Sprintf("%s %.0f %.0f %.0f\n", c[0].GetText(), c[1].GetFloat()*3600, c[2].GetFloat()*3600, c[3].GetFloat()*3600)
+		}
+		return out
+	}
+	at := func(s int64) int64 { return s * int64(spec.Second) }
+	for name, c := range map[string]struct {
+		q    *apiv1.ReportQuery
+		want string
+	}{
+		"everything":             {&apiv1.ReportQuery{Start: 1, End: int64(h.Now)}, "alice 30 20 60\ncarol 30 20 60\ndora 30 30 60\n"},
+		"cut at the beginning":   {&apiv1.ReportQuery{Start: at(starts[0] + 20), End: int64(h.Now)}, "carol 30 20 60\ndora 30 30 60\nalice 10 10 40\n"},
+		"cut at the end":         {&apiv1.ReportQuery{Start: 1, End: at(starts[1] + 40)}, "alice 30 20 60\nbob 30 30 40\n"},
+		"inside of one":          {&apiv1.ReportQuery{Start: at(starts[1] + 10), End: at(starts[1] + 40)}, "bob 20 20 30\n"},
+		"some users":             {&apiv1.ReportQuery{Start: 1, End: int64(h.Now), Users: []string{"dora", "bob"}}, "dora 30 30 60\n"},
+		"before all":             {&apiv1.ReportQuery{Start: 1, End: 2}, ""},
+		"an account without use": {&apiv1.ReportQuery{Start: 1, End: int64(h.Now), Accounts: []string{"ml"}}, ""},
+	} {
+		if got := lines(c.q); got != c.want {
+			t.Errorf("%s:\n%swant\n%s", name, got, c.want)
+		}
 	}
 }

@@ -165,7 +165,21 @@ func (b *gpuBench) fill(ctx context.Context, store *clickhouse.Store, p *progres
 		}
 	}
 	p.say("merging")
-	return store.Exec(ctx, "OPTIMIZE TABLE "+table+" FINAL SETTINGS optimize_throw_if_noop = 0")
+	if err := store.Exec(ctx, "OPTIMIZE TABLE "+table+" FINAL SETTINGS optimize_throw_if_noop = 0"); err != nil {
+		return err
+	}
+	return b.summarise(ctx, store)
+}
+
+// summarise stores what the ledger says of the jobs that the samples are of:
+// those that are over, with what each of their devices did in all.
+func (b *gpuBench) summarise(ctx context.Context, store *clickhouse.Store) error {
+	db := "`" + store.Database() + "`."
+	return store.Exec(ctx, "INSERT INTO "+db+"job_gpus (ledger, seq, cluster, uid, restarts, job_id, who, device, from, to, end_gap_us, measured, no_process_us, idle_us, rest_us)\n"+
+		"SELECT ledger, 0, cluster, uid, 0, job_id, concat(user, '\\x1f', account, '\\x1f', partition, '\\x1f', 'normal'), concat(gpu_uuid, '\\x1f', node, '\\x1f', toString(gpu_index), '\\x1fh100'),\n"+
+		"  toDateTime64(min(at), 6, 'UTC') AS from, toDateTime64(max(at), 6, 'UTC') + toIntervalSecond(any(seconds)) AS to, 0, true,\n"+
+		"  1000000 * toInt64(sumIf(seconds, processes = 0)), 1000000 * toInt64(sumIf(seconds, processes > 0 AND util = 0)), 0\n"+
+		"FROM "+db+"gpu_samples WHERE uid != 0 GROUP BY ledger, cluster, uid, job_id, user, account, partition, node, gpu_uuid, gpu_index")
 }
 
 // sampleEvery is the time between two samples.
@@ -331,7 +345,7 @@ func (b *gpuBench) ask(ctx context.Context, store *clickhouse.Store, res *gpuRes
 		ask  query.Query
 	}{
 		{"utilisation over time of a job, 60 points", query.GPUHistory(sc, uid, 1, from, to, max(10, (last-first)/60))},
-		{"the 20 users with most idle GPU hours, 30 d", query.IdleGPUs(sc, end.Add(-30*spec.Day), end, 20)},
+		{"the 20 users with most idle GPU hours, 30 d", (&query.Report{Start: end.Add(-30 * spec.Day), End: end}).Idle(sc, 20)},
 	} {
 		p.say("%s", q.name)
 		out := gpuAskedResult{Name: q.name}
