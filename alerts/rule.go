@@ -85,7 +85,7 @@ func Recordings() []Recording {
 		{Group: "muster-recording", Record: "muster:nodes:in_service_ratio", Help: "Share of the nodes that can run jobs.",
 			Expr: `sum by (cluster) (muster_nodes{state=~"idle|mixed|allocated"}) / (sum by (cluster) (muster_nodes) > 0)`},
 		{Group: "muster-recording", Record: "muster:gpus:allocated_ratio", Help: "Share of the GPUs that jobs hold.",
-			Expr: `sum by (cluster) (muster_gpus{state="allocated"}) / (sum by (cluster) (muster_gpus) > 0)`},
+			Expr: `sum by (cluster) (muster_gpus{state=~"allocated|shared"}) / (sum by (cluster) (muster_gpus) > 0)`},
 		{Group: "muster-recording", Record: "muster:job_wait_seconds:mean1h", Help: "Mean wait of the jobs that started in the last hour, by partition.",
 			Expr: `sum by (cluster, partition) (increase(muster_job_wait_seconds_sum[1h])) / (sum by (cluster, partition) (increase(muster_job_wait_seconds_count[1h])) > 0)`},
 		{Group: "muster-recording", Record: "muster:job_wait_seconds:p95_worst1d", Help: "The hourly wait P95 that 5 % of the last day exceeded, by partition.",

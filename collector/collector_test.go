@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -323,5 +324,19 @@ func TestWarningsEnd(t *testing.T) {
 		if got := w.current(w.At.Add(after)); got != want {
 			t.Errorf("after %v: %v", after, got)
 		}
+	}
+}
+
+// TestSharedGPUsAreNotIdle: a GPU of which a job has a part is neither idle nor
+// allocated whole.
+func TestSharedGPUsAreNotIdle(t *testing.T) {
+	n := &state.Node{GPUs: []spec.GPU{{Type: "h100"}, {Type: "h100"}, {Type: "a100"}, {Type: "h100"}}, UsedGPU: spec.Bitset{1}, UsedShare: []int64{0, 3, 0, 0}}
+	got := gresOf(n)
+	if want := []gresRow{{"gpu", "h100", 3, 1, 1}, {"gpu", "a100", 1, 0, 0}}; !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	types, shared := gpuStates([]nodeRow{{GRES: got}, {GRES: got, Flags: nodeDown}})
+	if h, want := *types["h100"], (capacity{allocated: 2, idle: 1, out: 1, total: 4}); h != want || shared["h100"] != 2 {
+		t.Errorf("%+v and %d shared, want %+v and 2", h, shared["h100"], want)
 	}
 }

@@ -212,6 +212,10 @@ func gresOf(n *state.Node) []gresRow {
 			used = 1
 		}
 		out = addGRES(out, "gpu", n.GPUs[i].Type, 1, used)
+		if n.ShareUsed(i) > 0 {
+			at := slices.IndexFunc(out, func(g gresRow) bool { return g.Name == "gpu" && g.Type == n.GPUs[i].Type })
+			out[at].Shared++
+		}
 	}
 	for _, c := range n.GRES {
 		out = addGRES(out, c.Name, c.Type, c.N, 0)
@@ -264,7 +268,7 @@ func addGRES(list []gresRow, name, typ string, total, used int64) []gresRow {
 			return list
 		}
 	}
-	return append(list, gresRow{name, typ, total, used})
+	return append(list, gresRow{Name: name, Type: typ, Total: total, Used: used})
 }
 
 func (b *viewBuilder) parts() {

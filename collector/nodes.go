@@ -103,7 +103,7 @@ func nodeFamilies() []family {
 			func(s *scrape) { sum(s, 1<<20, nodeMem) }},
 		{gauge("muster_partition_gpus", "GPUs of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.None, src, "partitions x 3", "partition", "state"),
 			func(s *scrape) { sum(s, 1, nodeGPUs) }},
-		{gauge("muster_gpus", "GPUs of the cluster by type: allocated to jobs, idle, or of nodes out of service.", catalogue.None, src, "GPU types x 3", "type", "state"), gpusByType},
+		{gauge("muster_gpus", "GPUs of the cluster by type: allocated to jobs, shared by jobs that have parts of them, idle, or of nodes out of service.", catalogue.None, src, "GPU types x 4", "type", "state"), gpusByType},
 		{gauge("muster_partition_largest_idle_gpus", "GPUs that the partition's emptiest node could give one job now: large total, small largest means fragmentation.", catalogue.None, src, "partitions", "partition"),
 			func(s *scrape) { largest(s, 1, nodeGPUs) }},
 		{gauge("muster_partition_largest_idle_cpus", "CPUs that the partition's emptiest node could give one job now.", catalogue.None, src, "partitions", "partition"),
@@ -193,16 +193,25 @@ func startable(s *scrape) {
 }
 
 func gpusByType(s *scrape) {
-	types := map[string]*capacity{}
-	for i := range s.pic.nodes {
-		n := &s.pic.nodes[i]
+	types, shared := gpuStates(s.pic.nodes)
+	for _, t := range sortedKeys(types) {
+		types[t].send(s, 1, t)
+		s.send(float64(shared[t]), t, "shared")
+	}
+}
+
+// gpuStates counts GPUs by type; one of which jobs have parts is shared, and
+// neither allocated nor idle.
+func gpuStates(nodes []nodeRow) (types map[string]*capacity, shared map[string]int64) {
+	types, shared = map[string]*capacity{}, map[string]int64{}
+	for i := range nodes {
+		n := &nodes[i]
 		for _, g := range n.GRES {
 			if g.Name == "gpu" {
-				entry(types, g.Type).add(n.usable(), g.Used, g.Total)
+				entry(types, g.Type).add(n.usable(), g.Used, g.Total-g.Shared)
+				shared[g.Type] += g.Shared
 			}
 		}
 	}
-	for _, t := range sortedKeys(types) {
-		types[t].send(s, 1, t)
-	}
+	return types, shared
 }

@@ -342,6 +342,7 @@ type warnedRow struct {
 type gresRow struct {
 	Name, Type  string
 	Total, Used int64
+	Shared      int64 // GPUs of which jobs have parts
 }
 
 // usable tells whether new jobs may start on the node.

@@ -13,7 +13,7 @@ func overview() Board {
 				stack("GPUs", "GPUs by what they are given to. Unavailable ones belong to nodes that are down or drained.", Count,
 					Query{Expr: `sum by (state) (muster_gpus{cluster="$cluster"})`, Legend: "{{state}}"}).linked(GPUs, "", ""),
 				lines("GPUs given out and used", "Allocated is the share of the GPUs that jobs hold; used is how busy all devices are. A wide gap is money that idles: open the GPU dashboard.", Ratio,
-					Query{Expr: `sum(muster_gpus{cluster="$cluster",state="allocated"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`, Legend: "allocated"},
+					Query{Expr: `sum(muster_gpus{cluster="$cluster",state=~"allocated|shared"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`, Legend: "allocated"},
 					Query{Expr: `avg(DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|"}) / 100`, Legend: "used"}).top(1).linked(GPUs, "", ""),
 				stack("CPUs", "CPUs by partition and what they are given to.", Count,
 					Query{Expr: `sum by (partition, state) (muster_partition_cpus{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
@@ -45,7 +45,7 @@ func overviewNow() []Panel {
 		figure("Jobs running", "Jobs that run now; tasks of arrays count each.", Count, `sum(muster_jobs{cluster="$cluster",state="running"})`).linked(Queue, "", ""),
 		figure("Jobs pending", "Jobs that wait now. Why: the queue dashboard, or `muster why JOB`.", Count, `sum(muster_jobs{cluster="$cluster",state="pending"})`).linked(Queue, "", ""),
 		figure("GPUs allocated", "Share of the GPUs that jobs hold.", Ratio,
-			`sum(muster_gpus{cluster="$cluster",state="allocated"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`).top(1).linked(GPUs, "", ""),
+			`sum(muster_gpus{cluster="$cluster",state=~"allocated|shared"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`).top(1).linked(GPUs, "", ""),
 		figure("GPU utilisation of allocated", "Mean utilisation of the GPUs that jobs hold. Low means held but not used.", Ratio,
 			`avg(DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|",slurm_job_id!=""}) / 100`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", "").
 			empty("no job holds a GPU"),

@@ -112,8 +112,37 @@ type Usage struct {
 	GPUs []GPUUsage `cbor:"12,keyasint,omitempty"`
 }
 
-// GPUUsage is one device's part of a Usage. Allocated time is the sum of the
-// three states, always.
+// GPUMethod says how figures of a device became those of one attempt.
+type GPUMethod uint8
+
+// The methods; the values are stored.
+const (
+	// GPUCounted: the attempt had the device alone, all is the device's own.
+	GPUCounted GPUMethod = iota
+	// GPUBySlices: a MIG instance has counters of its own, but for energy: that is
+	// the device's by compute slices, of seven.
+	GPUBySlices
+	// GPUByShare: several attempts had parts of the device, and nobody can tell
+	// whose work it did: times, integrals and energy are the device's while the
+	// attempt had its part, times that part. Peaks and errors are nobody's.
+	GPUByShare
+)
+
+// String names the method.
+func (m GPUMethod) String() string {
+	switch m {
+	case GPUCounted:
+		return "counted"
+	case GPUBySlices:
+		return "by slices"
+	case GPUByShare:
+		return "by share"
+	}
+	return "unknown"
+}
+
+// GPUUsage is one device's part of a Usage. Allocated time, of a part times
+// the part, is the sum of the three states, always.
 type GPUUsage struct {
 	UUID      string `cbor:"1,keyasint"`
 	NoProcess Span   `cbor:"2,keyasint,omitempty"`
@@ -128,6 +157,9 @@ type GPUUsage struct {
 	Throttled Span   `cbor:"11,keyasint,omitempty"`
 	XIDs      int64  `cbor:"12,keyasint,omitempty"`
 	Has       bool   `cbor:"13,keyasint,omitempty"` // measured at all
+
+	Method GPUMethod `cbor:"60,keyasint,omitempty"`
+	Share  int64     `cbor:"61,keyasint,omitempty"` // thousandths of the device, of GPUByShare
 }
 
 // Add sums two parts of one attempt: times and energies add, peaks take the

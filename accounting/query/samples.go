@@ -55,7 +55,7 @@ func (r *Report) Idle(s Scope, limit int) Query {
 	const first = "(from < " + windowFrom + " AND to > " + windowFrom + ")"
 	const last = "(from < " + windowTo + " AND to > " + windowTo + ")"
 	const running = open + " AND alloc_gpus > 0 AND isNotNull(start) AND assumeNotNull(start) < " + windowTo
-	over := "SELECT user, sum(no_process_us + idle_us) / 1e6 AS idle, sum(no_process_us) / 1e6 AS absent, sum(toUnixTimestamp64Micro(to) - toUnixTimestamp64Micro(from)) / 1e6 AS held\n  FROM " +
+	over := "SELECT user, sum(no_process_us + idle_us) / 1e6 AS idle, sum(no_process_us) / 1e6 AS absent, sum(no_process_us + idle_us + busy_us) / 1e6 AS held\n  FROM " +
 		gpus + "\n  WHERE " + stored + " AND measured AND " + within + filters + "\n  GROUP BY user"
 	begun := "(SELECT toDateTime(max(to), 'UTC') FROM " + gpus + " WHERE " + stored + " AND " + first + ")"
 	left := "(SELECT if(count() = 0, toDateTime('2106-01-01', 'UTC'), toDateTime(min(since), 'UTC')) FROM (SELECT from AS since FROM " + gpus + " WHERE " + stored + " AND " + last +

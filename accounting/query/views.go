@@ -108,7 +108,7 @@ lost: the node was lost, so nothing was measured
 from, to, end: since when, when it was given back, when the run was over
 gpu_uuid, gpu_index, gpu_type: the device
 measured: whether anything was measured
-no_process_us, idle_us, busy_us: time without a process, with one that did nothing, with one that worked, in microseconds
+no_process_us, idle_us, busy_us: time without a process, with one that did nothing, with one that worked, in microseconds; of a run that had a part of the device, as all that follows, times that part
 util_us, sm_us, tensor_us: integrals of utilisation, SM and tensor activity, in microseconds
 peak_mem: largest memory in bytes
 mem_mib_s: memory over time, MiB times seconds

@@ -177,13 +177,21 @@ func (t *Tally) shares(j *job, seq uint64) {
 			n.Used = used(d.Usage)
 		}
 		t.out.Nodes = append(t.out.Nodes, n)
-		for _, g := range a.GPUs {
+		held := func(uuid string, index uint32, typ string) GPURow {
 			row := GPURow{Seq: seq, UID: n.UID, Restarts: j.Restarts, Attempt: j.Attempt, JobID: n.JobID, User: n.User, Account: n.Account,
-				Partition: n.Partition, QOS: n.QOS, Node: a.Name, UUID: g.UUID, Index: g.Index, Type: g.Type, From: n.From, To: n.To, End: n.End}
+				Partition: n.Partition, QOS: n.QOS, Node: a.Name, UUID: uuid, Index: index, Type: typ, From: n.From, To: n.To, End: n.End}
 			if !d.Lost {
 				row.measure(d.Usage.GPUs)
 			}
-			t.out.GPUs = append(t.out.GPUs, row)
+			return row
+		}
+		for _, g := range a.GPUs {
+			t.out.GPUs = append(t.out.GPUs, held(g.UUID, g.Index, g.Type))
+		}
+		for _, g := range a.Shares { // a part has a row where it was measured
+			if row := held(g.UUID, g.Index, g.Type); row.Measured {
+				t.out.GPUs = append(t.out.GPUs, row)
+			}
 		}
 	}
 }

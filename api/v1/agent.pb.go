@@ -1373,6 +1373,8 @@ type GpuUsage struct {
 	Throttled     int64                  `protobuf:"varint,11,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	Xids          int64                  `protobuf:"varint,12,opt,name=xids,proto3" json:"xids,omitempty"`
 	Has           bool                   `protobuf:"varint,13,opt,name=has,proto3" json:"has,omitempty"`
+	Method        uint32                 `protobuf:"varint,60,opt,name=method,proto3" json:"method,omitempty"` // spec.GPUMethod
+	Share         int64                  `protobuf:"varint,61,opt,name=share,proto3" json:"share,omitempty"`   // thousandths, of a part
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1498,6 +1500,20 @@ func (x *GpuUsage) GetHas() bool {
 		return x.Has
 	}
 	return false
+}
+
+func (x *GpuUsage) GetMethod() uint32 {
+	if x != nil {
+		return x.Method
+	}
+	return 0
+}
+
+func (x *GpuUsage) GetShare() int64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
 }
 
 // ControllerMessage is what the controller says to an agent.
@@ -3518,7 +3534,7 @@ const file_agent_proto_rawDesc = "" +
 	" \x01(\x03R\amemMibS\x12\x1d\n" +
 	"\n" +
 	"oom_killed\x18\v \x01(\bR\toomKilled\x12'\n" +
-	"\x04gpus\x18\f \x03(\v2\x13.muster.v1.GpuUsageR\x04gpus\"\xc8\x02\n" +
+	"\x04gpus\x18\f \x03(\v2\x13.muster.v1.GpuUsageR\x04gpus\"\xf6\x02\n" +
 	"\bGpuUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x1d\n" +
 	"\n" +
@@ -3534,7 +3550,9 @@ const file_agent_proto_rawDesc = "" +
 	" \x01(\x03R\benergyMj\x12\x1c\n" +
 	"\tthrottled\x18\v \x01(\x03R\tthrottled\x12\x12\n" +
 	"\x04xids\x18\f \x01(\x03R\x04xids\x12\x10\n" +
-	"\x03has\x18\r \x01(\bR\x03has\"\x82\x02\n" +
+	"\x03has\x18\r \x01(\bR\x03has\x12\x16\n" +
+	"\x06method\x18< \x01(\rR\x06method\x12\x14\n" +
+	"\x05share\x18= \x01(\x03R\x05share\"\x82\x02\n" +
 	"\x11ControllerMessage\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.muster.v1.WelcomeH\x00R\awelcome\x12+\n" +
 	"\x06orders\x18\x02 \x01(\v2\x11.muster.v1.OrdersH\x00R\x06orders\x12(\n" +

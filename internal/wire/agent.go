@@ -38,7 +38,7 @@ func Usage(u *spec.Usage) *apiv1.Usage {
 		g := &u.GPUs[i]
 		out.Gpus = append(out.Gpus, &apiv1.GpuUsage{Uuid: g.UUID, NoProcess: int64(g.NoProcess), Idle: int64(g.Idle), Busy: int64(g.Busy),
 			UtilNs: int64(g.UtilNS), SmNs: int64(g.SMNS), TensorNs: int64(g.TensorNS), PeakMem: g.PeakMem, MemMibS: g.MemMiBS,
-			EnergyMj: g.EnergyMJ, Throttled: int64(g.Throttled), Xids: g.XIDs, Has: g.Has})
+			EnergyMj: g.EnergyMJ, Throttled: int64(g.Throttled), Xids: g.XIDs, Has: g.Has, Method: uint32(g.Method), Share: g.Share})
 	}
 	return out
 }
@@ -51,7 +51,8 @@ func ToUsage(u *apiv1.Usage) spec.Usage {
 	for _, g := range u.GetGpus() {
 		out.GPUs = append(out.GPUs, spec.GPUUsage{UUID: g.GetUuid(), NoProcess: spec.Span(g.GetNoProcess()), Idle: spec.Span(g.GetIdle()),
 			Busy: spec.Span(g.GetBusy()), UtilNS: spec.Span(g.GetUtilNs()), SMNS: spec.Span(g.GetSmNs()), TensorNS: spec.Span(g.GetTensorNs()),
-			PeakMem: g.GetPeakMem(), MemMiBS: g.GetMemMibS(), EnergyMJ: g.GetEnergyMj(), Throttled: spec.Span(g.GetThrottled()), XIDs: g.GetXids(), Has: g.GetHas()})
+			PeakMem: g.GetPeakMem(), MemMiBS: g.GetMemMibS(), EnergyMJ: g.GetEnergyMj(), Throttled: spec.Span(g.GetThrottled()), XIDs: g.GetXids(), Has: g.GetHas(),
+			Method: spec.GPUMethod(g.GetMethod()), Share: g.GetShare()})
 	}
 	return out
 }

@@ -106,17 +106,18 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 	var out []spec.GPUUsage
 	for _, k := range c.accountsOf(r) {
 		a, err := c.book.End(k, end)
-		if err != nil || a.Share < whole {
-			continue // the run never began to hold it, or shared it: what the device did is not what the run did
+		if err != nil {
+			continue // the run never began to hold it
 		}
-		out = append(out, gpuUsage(&a))
+		out = append(out, c.gpuUsage(&a))
 	}
 	return out
 }
 
 // gpuUsage writes an account as a fact. Unobserved time is no process; see
-// the package's comment.
-func gpuUsage(a *attrib.Account) spec.GPUUsage {
+// the package's comment. Of a device that the run had a part of, it has that
+// part: the energy is divided in the book.
+func (c *Core) gpuUsage(a *attrib.Account) spec.GPUUsage {
 	u := spec.GPUUsage{
 		UUID: a.GPU, NoProcess: spec.Span(a.NoProcess + a.Unobserved), Idle: spec.Span(a.Idle), Busy: spec.Span(a.Busy),
 		UtilNS: spec.Span(a.Util.Whole), SMNS: spec.Span(a.SM.Whole), TensorNS: spec.Span(a.Tensor.Whole),
@@ -126,8 +127,21 @@ func gpuUsage(a *attrib.Account) spec.GPUUsage {
 	for _, x := range a.XIDs {
 		u.XIDs += x.Count
 	}
+	switch {
+	case a.Share < whole:
+		u.Method, u.Share, u.PeakMem, u.XIDs = spec.GPUByShare, a.Share, 0, 0
+		for _, t := range [...]*spec.Span{&u.NoProcess, &u.Idle, &u.Busy, &u.UtilNS, &u.SMNS, &u.TensorNS, &u.Throttled} {
+			*t = spec.Span(partOf(int64(*t), a.Share))
+		}
+		u.MemMiBS = partOf(u.MemMiBS, a.Share)
+	case c.units[a.GPU].profile != "":
+		u.Method = spec.GPUBySlices
+	}
 	return u
 }
+
+// partOf is some thousandths of a number, rounded down, without overflow.
+func partOf(n, share int64) int64 { return n/whole*share + n%whole*share/whole }
 
 // Jobs lists what holds the node, for metrics.
 func (c *Core) Jobs() []JobOnNode {

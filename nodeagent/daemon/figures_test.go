@@ -124,7 +124,8 @@ func TestGPUUsageAddsUp(t *testing.T) {
 		book := attrib.NewBook(10 * spec.Second)
 		at := spec.AtUnix(1000)
 		k := attrib.Key{Job: 1, Attempt: 1, GPU: "G"}
-		if err := book.Start(k, at, 0); err != nil {
+		share := rapid.SampledFrom([]int64{0, 1, 333, 500, 999}).Draw(t, "share")
+		if err := book.Start(k, at, share); err != nil {
 			t.Fatal(err)
 		}
 		begin := at
@@ -138,9 +139,17 @@ func TestGPUUsageAddsUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := gpuUsage(&a)
-		if u.NoProcess+u.Idle+u.Busy != end.Sub(begin) || u.Throttled > end.Sub(begin) || u.NoProcess < 0 {
-			t.Fatalf("%+v of %d", u, end.Sub(begin))
+		u := (&Core{}).gpuUsage(&a)
+		held, off := end.Sub(begin), spec.Span(0)
+		if share > 0 {
+			// A part of each state, each rounded down.
+			held, off = spec.Span(partOf(int64(held), share)), 3
+		}
+		if sum := u.NoProcess + u.Idle + u.Busy; sum > held || sum < held-off || u.Throttled > held || u.NoProcess < 0 {
+			t.Fatalf("%+v of %d", u, held)
+		}
+		if (u.Method == spec.GPUByShare) != (share > 0) || u.Share != share {
+			t.Fatalf("%s, %d thousandths, want %d", u.Method, u.Share, share)
 		}
 	})
 }

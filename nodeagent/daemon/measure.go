@@ -70,7 +70,7 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 			MajFaults: u.MajFaults, MemMiBS: r.memory.whole, OOMKilled: u.OOMKills > 0}
 		for _, a := range c.book.Accounts() {
 			if a.Key.Job == r.uid() && a.Key.Attempt == u.Key.Attempt && u.Key.Step == plan.StepBatch {
-				now.GPUs = append(now.GPUs, gpuUsage(&a))
+				now.GPUs = append(now.GPUs, c.gpuUsage(&a))
 			}
 		}
 		out = append(out, &apiv1.Measurement{Run: wireKey(u.Key), At: int64(at), Usage: wire.Usage(&now), Rss: u.RSS, Vm: u.VM, PeakVm: u.PeakVM,

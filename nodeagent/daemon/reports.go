@@ -48,7 +48,7 @@ func (c *Core) exited(e *plan.Exit) {
 func (c *Core) measure(r *run) {
 	r.phase, r.since = measuring, c.clock()
 	c.fx.Jobs = true
-	if c.gpus && r.from != 0 && len(r.facts.GPUs) > 0 {
+	if c.gpus && r.from != 0 && len(r.facts.GPUs)+len(r.facts.Shares) > 0 {
 		c.fx.Collect = true
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
 )
 
 // A job with a part of a GPU sees that GPU and no other, and finds in its
@@ -82,5 +83,44 @@ func TestPartOfAnUnknownGPU(t *testing.T) {
 	})
 	if len(fx.Launch) > 0 {
 		t.Errorf("it is launched: %+v", fx.Launch)
+	}
+}
+
+// What a job with a part of a GPU used is in its report: the device's times,
+// integrals and energy while it had the part, times the part, and how that
+// came about.
+func TestUsageOfAPart(t *testing.T) {
+	b := newBench(t)
+	b.core.SetDevices([]device.Device{{UUID: "GPU-1"}, {UUID: "GPU-2", MIG: []device.MIG{{UUID: "MIG-1", Profile: "3g.40gb", Slices: 3}}}})
+	b.welcome()
+	part := func(l *apiv1.Launch) { l.Here.Shares = []*apiv1.GpuShare{{Uuid: "GPU-1", Name: "shard", N: 1, Of: 4}} }
+	b.run(key(1), part)
+	b.run(key(2), func(l *apiv1.Launch) { l.Here.Gpus = []*apiv1.GpuRef{{Uuid: "MIG-1"}} })
+	read := func(energy, util int64) {
+		b.core.Collected(&Reading{Listed: true, Processes: []device.Process{{PID: 1, UUID: "GPU-1"}}, Sample: device.Sample{At: b.now, Readings: []device.Reading{
+			{UUID: "GPU-1", Values: []device.Value{{Field: device.TotalEnergy, N: energy}, {Field: device.GPUUtil, N: util}, {Field: device.FBUsed, N: 1000}}},
+			{UUID: "GPU-2", Values: []device.Value{{Field: device.TotalEnergy, N: energy}}}, {UUID: "MIG-1", Values: []device.Value{{Field: device.GraphicsActive, N: 500_000}}}}}})
+	}
+	read(1000, 0)
+	b.now = b.now.Add(8 * spec.Second)
+	read(9000, 50)
+	ended := func(k plan.RunKey) *apiv1.GpuUsage {
+		t.Helper()
+		b.exit(k)
+		read(9000, 50)
+		for _, q := range b.core.outbox.queue {
+			if g := q.report.GetNodeDone().GetUsage().GetGpus(); q.run == k && len(g) == 1 {
+				return g[0]
+			}
+		}
+		t.Fatalf("no usage of %s", k)
+		return nil
+	}
+	if g := ended(key(1)); spec.GPUMethod(g.GetMethod()) != spec.GPUByShare || g.GetShare() != 250 || g.GetBusy() != int64(2*spec.Second) || g.GetUtilNs() != int64(spec.Second) ||
+		g.GetEnergyMj() != 2000 || g.GetPeakMem() != 0 || g.GetMemMibS() != 2000 || !g.GetHas() {
+		t.Errorf("a quarter: %v", g)
+	}
+	if g := ended(key(2)); spec.GPUMethod(g.GetMethod()) != spec.GPUBySlices || g.GetShare() != 0 || g.GetEnergyMj() != 9000*3/7-1000*3/7 {
+		t.Errorf("an instance: %v", g)
 	}
 }
