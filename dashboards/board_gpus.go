@@ -20,6 +20,12 @@ func gpus() Board {
 			{Title: "Layout", Panels: gpuLayout(of)},
 			{Title: "Health", Panels: gpuHealth(of)},
 			{Title: "History (from the accounting store)", Panels: []Panel{
+				sqlSeries("GPU-hours held and not used, from the samples", "By user: time in which a job held a device alone and there was no process on it, or none that did anything. Runs that go on are in it.", GPUHours,
+					`SELECT $__timeInterval(at) AS time, user, sumIf(seconds, ifNull(util, engine) = 0 OR processes = 0) / 3600 AS idle FROM gpu_samples WHERE $__timeFilter(at) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) AND user != '' GROUP BY time, user HAVING idle > 0 ORDER BY time`).
+					wide(12).empty("every device that was held worked"),
+				sqlTable("Users by idle GPU time", "Who held devices longest without using them, by the runs that ended in the dashboard's time; `muster report idle` counts those that go on too.",
+					`SELECT user, sum(no_process_us + idle_us) / 1e6 AS idle, sum(no_process_us) / 1e6 AS no_process, sum(no_process_us + idle_us + busy_us) / 1e6 AS held, idle / nullIf(held, 0) AS part FROM job_gpus WHERE $__timeFilter(to) AND measured AND cluster = ${cluster:singlequote} GROUP BY user ORDER BY idle DESC LIMIT 20`).
+					units(map[string]Unit{"idle": Seconds, "no_process": Seconds, "held": Seconds, "part": Ratio}).linked(People, "user", "user").wide(12),
 				sqlTable("Devices by idle time", "Devices by the time they were held without work, of runs that ended in the dashboard's time. One device far ahead of its neighbours may be broken rather than unused.",
 					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, count() AS runs, sum(busy_us) / 1e6 AS busy, sum(idle_us + no_process_us) / 1e6 AS held_idle, sum(util_us) / nullIf(sum(no_process_us + idle_us + busy_us), 0) AS utilisation, sum(energy_mj) / 1000 AS energy, sum(xids) AS xids FROM job_gpus WHERE $__timeFilter(to) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY held_idle DESC LIMIT 50`).
 					units(map[string]Unit{"busy": Seconds, "held_idle": Seconds, "utilisation": Ratio, "energy": Joules}).linked(Node, "node", "node"),

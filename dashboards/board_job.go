@@ -56,6 +56,9 @@ func job() Board {
 				sqlTable("Devices", "Which GPUs it held and what was seen on them.",
 					`SELECT node, gpu_index AS gpu, gpu_type AS type, util_us / greatest(no_process_us + idle_us + busy_us, 1) AS utilisation, no_process_us / 1e6 AS no_process, idle_us / 1e6 AS idle, busy_us / 1e6 AS busy, peak_mem AS peak_memory, energy_mj / 1000 AS energy, xids FROM job_gpus`+sql+`ORDER BY node, gpu`).
 					units(map[string]Unit{"utilisation": Ratio, "no_process": Seconds, "idle": Seconds, "busy": Seconds, "peak_memory": Bytes, "energy": Joules}).wide(12).empty("no run with a GPU is over"),
+				sqlSeries("GPU utilisation, from the samples", "Utilisation of each device, or activity of each MIG instance, as the accounting store has it: also of jobs that are over, for as long as samples are kept.", Percent,
+					`SELECT $__timeInterval(at) AS time, concat(node, ' ', toString(gpu_index), if(profile = '', '', concat(' ', profile))) AS gpu, avg(ifNull(util, engine / 10)) AS util FROM gpu_samples WHERE $__timeFilter(at) AND cluster = ${cluster:singlequote} AND job_id = toUInt32OrZero(${job:singlequote}) GROUP BY time, gpu ORDER BY time`).
+					unstacked().top(100).wide(24).empty("the job held no GPU alone in the dashboard's time"),
 				sqlTable("Events", "What the ledger says about the job, newest first.",
 					`SELECT at, kind, actor, host, command FROM events WHERE cluster = ${cluster:singlequote} AND uid IN (SELECT uid FROM jobs`+sql+`) AND uid != 0 ORDER BY seq DESC LIMIT 100`).
 					units(map[string]Unit{"at": When}).empty("no run of the job is over"),

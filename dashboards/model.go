@@ -226,6 +226,9 @@ func sqlSeries(title, about string, u Unit, sql string) Panel {
 	return Panel{Title: title, Description: about, Kind: Stack, Unit: u, Queries: []Query{{Expr: sql, Lang: SQL, Series: true}}}
 }
 
+// unstacked draws a line for each series beside the others.
+func (p Panel) unstacked() Panel { p.Kind = Lines; return p }
+
 // wide, tall, colored, linked, empty and units change a panel.
 func (p Panel) wide(n int) Panel { p.Width = n; return p }
 

@@ -156,7 +156,7 @@ func movesOfJobs() []Move {
 			still("Killed for lack of memory", "needs nodes that hold jobs to their memory (ConstrainRAMSpace); the runbook of OOM storms says how to see it")),
 		on(Job, "CPU and memory, node by node", up("CPUs in use", Run, "used"), up("Memory", Run, "held"), up("Disk read and written", Run, "written"), up("Processes", Run)),
 		on(Job, "GPUs", up("Utilisation of each GPU over time; Multiprocessors and tensor cores; GPU memory; Power; Temperature; PCIe and NVLink", Run), up("What was seen on the GPUs", Run, "busy")),
-		on(Job, "History (from the accounting store)", up("Why it waited", Wait), up("Steps; Nodes; Devices; Events", Finish)),
+		on(Job, "History (from the accounting store)", up("Why it waited", Wait), up("Steps; Nodes; Devices; Events", Finish), up("GPU utilisation, from the samples", Run)),
 	)
 }
 
@@ -199,7 +199,7 @@ func movesOfMachines() []Move {
 		on(GPUs, "Use", up("Utilisation of each device over time; Multiprocessors and tensor cores; Memory in use; PCIe and NVLink", Run), up("Held but idle", Hold, rowsOf), up("By type and state", Run, "allocated"), up("What is seen on held devices", Run, "busy")),
 		on(GPUs, "Layout", down("NVLink domains; MIG layout", Kill), down("Free devices of each NVLink domain", Run), up("MIG instances held", Run)),
 		on(GPUs, "Health", up("Driver errors (XID); GPU events seen by the agents; Memory errors; NVLink and PCIe errors", Break), up("Temperature", Run), up("Clocks held down", Break, "heat")),
-		on(GPUs, "History (from the accounting store)", up("Devices by idle time", Hold, "held_idle")),
+		on(GPUs, "History (from the accounting store)", up("GPU-hours held and not used, from the samples", Hold), up("Users by idle GPU time", Hold, "idle"), up("Devices by idle time", Hold, "held_idle")),
 	)
 }
 
