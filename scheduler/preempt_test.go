@@ -69,7 +69,7 @@ func TestPreemption(t *testing.T) {
 
 // preemption looks at one world and counts those who were preempted.
 func preemption(rt *rapid.T) int {
-	w := newWorld(rt, worldKind{odd: true, partitions: true, preempt: true, backfill: true})
+	w := newWorld(rt, worldKind{odd: true, partitions: true, preempt: true, backfill: true, limits: rapid.Bool().Draw(rt, "limits")})
 	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 		w.step()
 	}
