@@ -67,12 +67,12 @@ func (s *kept) Terminate(ctx context.Context, t plan.Terminate) error {
 	return translate(s.keeper.Terminate(ctx, t))
 }
 
-// Usage implements daemon.Shepherd.
 // usagePatience is how long the shepherd may take over what jobs have used. It
 // answers in milliseconds; one that stands still must not stop the figures of
 // the machine, which the same loop reads.
 const usagePatience = 5 * time.Second
 
+// Usage implements daemon.Shepherd.
 func (s *kept) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, usagePatience)
 	defer cancel()
