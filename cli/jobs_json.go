@@ -86,6 +86,9 @@ func jobStates(j *apiv1.JobInfo) tree.List {
 	if j.GetCompleting() {
 		out = append(out, "COMPLETING")
 	}
+	if j.GetConfiguring() {
+		out = append(out, "CONFIGURING")
+	}
 	return out
 }
 

@@ -63,7 +63,7 @@ func stateNames(j *apiv1.JobInfo) (long, short string) {
 	if j.GetCompleting() {
 		return "COMPLETING", "CG"
 	}
-	if spec.JobState(j.GetState()) == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog) {
+	if j.GetConfiguring() || spec.JobState(j.GetState()) == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog) {
 		return "CONFIGURING", "CF"
 	}
 	s := spec.JobState(j.GetState())
@@ -214,6 +214,17 @@ func starIfZero(n uint32) string {
 	return itoa(n)
 }
 
+// onlyConfiguring tells whether a list of states has those whose nodes boot,
+// and not all that run.
+func onlyConfiguring(list string) bool {
+	cf, running := false, false
+	for _, word := range splitList(strings.ToUpper(list)) {
+		cf = cf || word == "CF" || word == "CONFIGURING"
+		running = running || word == "R" || word == "RUNNING" || word == "ALL"
+	}
+	return cf && !running
+}
+
 // parseStates reads names of job states for a filter.
 func parseStates(list string) (states []uint32, completing, all bool, bad string) {
 	for _, word := range splitList(list) {
@@ -222,7 +233,9 @@ func parseStates(list string) (states []uint32, completing, all bool, bad string
 			all = true
 		case "COMPLETING", "CG":
 			completing = true
-		case "CONFIGURING", "CF", "EXPEDITING", "RESIZING", "RS", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
+		case "CONFIGURING", "CF":
+			states = append(states, uint32(spec.Running)) // who asks leaves out the others: see onlyConfiguring
+		case "EXPEDITING", "RESIZING", "RS", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
 			"RESV_DEL_HOLD", "RD", "REVOKED", "RV", "SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
 			states = append(states, 0) // a state that no job of this release is ever in
 		default:

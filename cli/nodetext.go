@@ -39,7 +39,7 @@ func (s nodeState) words() (long, short string) {
 		return "inval", "inval"
 	case s.has("MAINTENANCE") && s.base == "IDLE" && !s.out():
 		return "maint", "maint"
-	case s.has("REBOOT_REQUESTED"), s.has("REBOOT_ISSUED"):
+	case s.has("REBOOT_ISSUED"):
 		return "reboot", "boot"
 	case s.has("DRAIN") && s.busy():
 		return "draining", "drng"
@@ -73,8 +73,8 @@ func (s nodeState) words() (long, short string) {
 
 // suffix is the mark behind the name.
 func (s nodeState) suffix() string {
-	for _, m := range [...][2]string{{"NOT_RESPONDING", "*"}, {"POWERED_DOWN", "~"}, {"POWERING_UP", "#"}, {"POWER_DOWN", "!"}, {"POWERING_DOWN", "%"},
-		{"MAINTENANCE", "$"}, {"REBOOT_REQUESTED", "@"}, {"REBOOT_ISSUED", "^"}} {
+	for _, m := range [...][2]string{{"MAINTENANCE", "$"}, {"REBOOT_ISSUED", "^"}, {"REBOOT_REQUESTED", "@"}, {"POWERING_UP", "#"}, {"POWERING_DOWN", "%"},
+		{"POWERED_DOWN", "~"}, {"POWER_DOWN", "!"}, {"NOT_RESPONDING", "*"}} {
 		if long, _ := s.words(); s.has(m[0]) && long != "maint" {
 			return m[1]
 		}
@@ -88,7 +88,8 @@ func (s nodeState) suffix() string {
 // rank orders states as Slurm's numbers do: flags weigh more than the base.
 func (s nodeState) rank() int {
 	n := slices.Index([]string{"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"}, s.base)
-	for i, f := range [...]string{"DRAIN", "COMPLETING", "NOT_RESPONDING", "POWER_DOWN", "FAIL", "MAINTENANCE", "REBOOT_REQUESTED", "PLANNED", "INVALID_REG"} {
+	for i, f := range [...]string{"DRAIN", "COMPLETING", "NOT_RESPONDING", "POWERED_DOWN", "FAIL", "MAINTENANCE", "REBOOT_REQUESTED", "PLANNED", "INVALID_REG", "POWER_DOWN", "POWERING_DOWN", "POWERING_UP",
+		"REBOOT_ISSUED", "CLOUD"} {
 		if s.has(f) {
 			n += 16 << i
 		}
@@ -114,6 +115,14 @@ func (s nodeState) matches(word string) bool {
 		return s.has("NOT_RESPONDING")
 	case "planned", "plnd":
 		return s.has("PLANNED")
+	case "cloud", "powering_up", "powering_down", "powered_down":
+		return s.has(strings.ToUpper(word))
+	case "power_down", "pow_dn":
+		return s.has("POWER_DOWN") || s.has("POWERING_DOWN") || s.has("POWERED_DOWN")
+	case "power_up", "pow_up":
+		return s.has("POWER_UP") || s.has("POWERING_UP")
+	case "reboot", "boot":
+		return s.has("REBOOT_REQUESTED") || s.has("REBOOT_ISSUED")
 	}
 	return word == long || word == short
 }

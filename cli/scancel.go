@@ -121,6 +121,9 @@ func (c *call) cancelFilter(f *apiv1.JobFilter) error {
 		if bad != "" || all || slices.Contains(states, 0) || slices.ContainsFunc(states, func(s uint32) bool { return spec.JobState(s).Terminal() }) {
 			return c.errorf("Invalid job state %s", or(bad, o.Text("state")))
 		}
+		if onlyConfiguring(o.Text("state")) {
+			return c.errorf("Invalid job state %s: jobs whose nodes boot are cancelled with RUNNING, or by their ids", o.Text("state"))
+		}
 		f.States, f.Completing = states, completing
 	}
 	if len(f.Jobs)+len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.Qos)+len(f.Reservations)+len(f.Users)+len(f.Nodes)+len(f.States) == 0 && !o.On("wckey") {

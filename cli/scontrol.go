@@ -22,7 +22,8 @@ func scontrolCommand() *command {
 		usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]"},
 		about: `Commands and what they act on may be shortened: scontrol sho part.
 
-Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodename=n[1-3] state=drain reason="fan".`,
+Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodename=n[1-3] state=drain reason="fan". States of nodes:
+drain, down, fail, resume, power_up, power_down, power_down_asap, power_down_force, cancel_reboot.`,
 		verbs: []verb{
 			{"show", "job [ID]", "jobs, with -d also what they hold on each node"},
 			{"show", "node [NAMES]", "nodes"},
@@ -43,6 +44,9 @@ Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodena
 			{"resume", "JOB...", "let suspended jobs go on: at once, or when nobody else has their CPUs"},
 			{"requeuehold", "JOB...", "the same, held"},
 			{"update", "KEY=VALUE...", "change a job (jobid=), nodes (nodename=) or a reservation (reservationname=)"},
+			{"power", "up|down [asap|force] NODES", "power nodes up or down: down when no job is on them, asap also starts none there, force ends them"},
+			{"reboot", "[ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL", "reboot nodes when no job is on them; ASAP starts none there before"},
+			{"cancel_reboot", "NODES", "call reboots off that have not begun"},
 			{"wait_job", "JOB", "wait until a job runs; exit code 1 if it ends before"},
 			{"create", "reservation KEY=VALUE...", "reserve nodes: users= or accounts=, nodes= or nodecnt=, starttime=, duration=, flags="},
 			{"delete", "reservation=NAME", "end a reservation"},
@@ -84,10 +88,10 @@ Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodena
 
 // laterVerbs are Slurm's verbs that this release refuses by name.
 func laterVerbs() map[string]string {
-	const steps, power = "job steps are still to come", "nodes are not rebooted or powered"
+	const steps = "job steps are still to come"
 	return map[string]string{
-		"abort": "stop the controller with shutdown", "cancel_reboot": power, "completing": "use squeue -t CG", "fsdampeningfactor": "fair share is still to come", "getaddrs": "use show node",
-		"listjobs": steps, "listpids": steps, "liststeps": steps, "notify": steps, "pidinfo": steps, "power": power, "reboot": power,
+		"abort": "stop the controller with shutdown", "completing": "use squeue -t CG", "fsdampeningfactor": "fair share is still to come", "getaddrs": "use show node",
+		"listjobs": steps, "listpids": steps, "liststeps": steps, "notify": steps, "pidinfo": steps,
 		"schedloglevel": "the daemons' log is set in muster.yaml",
 		"setdebug":      "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml", "takeover": "controllers elect their leader themselves",
 		"top": "use update priority=", "write": "the controller does not give scripts back yet",
@@ -138,6 +142,12 @@ func (c *call) verb(name string, args []string) error {
 		return c.control(apiv1.ControlJobsRequest_REQUEUE_HOLD, args, false)
 	case "update":
 		return c.update(args)
+	case "power":
+		return c.power(args)
+	case "reboot":
+		return c.reboot(args)
+	case "cancel_reboot":
+		return c.cancelReboot(args)
 	case "wait_job":
 		return c.waitStart(args)
 	case "token":

@@ -141,8 +141,15 @@ func (c *call) updateNodes(names string, values map[string]string, keys []string
 	if slices.Contains([]string{"drain", "down", "fail"}, state) && reason == "" {
 		return fail(1, "You must specify a reason when DOWNING or DRAINING a node. Request denied")
 	}
+	if strings.HasPrefix(state, "reboot") {
+		return c.errorf("state=%s is not set with update: use scontrol reboot", state)
+	}
+	return c.changeNodes(&apiv1.UpdateNodeRequest{Nodes: names, State: state, Reason: reason})
+}
+
+func (c *call) changeNodes(req *apiv1.UpdateNodeRequest) error {
 	var rep apiv1.UpdateNodeReply
-	if err := c.ask(methodUpdateNode, &apiv1.UpdateNodeRequest{Nodes: names, State: state, Reason: reason}, &rep); err != nil {
+	if err := c.ask(methodUpdateNode, req, &rep); err != nil {
 		return nodeStateLine(err)
 	}
 	if len(rep.GetUnknown()) > 0 {

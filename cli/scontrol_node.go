@@ -73,6 +73,9 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 	}
 	rec.line("RealMemory="+itoa(n.GetMem()), "AllocMem="+itoa(n.GetMemAlloc()), "FreeMem="+free, "Sockets="+itoa(n.GetSockets()), "Boards="+itoa(max(n.GetBoards(), 1)))
 	rec.line("State="+or(n.GetState(), "UNKNOWN"), "ThreadsPerCore="+itoa(n.GetThreadsPerCore()), "TmpDisk="+itoa(n.GetTmpDisk()), "Weight="+itoa(n.GetWeight()), "Owner=N/A", "MCS_label=N/A")
+	if n.GetNextState() != "" {
+		rec.line("NextState=" + n.GetNextState())
+	}
 	if len(n.GetPartitions()) > 0 {
 		rec.line("Partitions=" + strings.Join(n.GetPartitions(), ",") + " ")
 	}
@@ -190,7 +193,22 @@ func partitionRecord(p *apiv1.PartitionInfo) *record {
 	if p.GetBillingWeights() != "" {
 		rec.line("TRESBillingWeights=" + p.GetBillingWeights())
 	}
+	if p.GetSuspendTime() != 0 || p.GetSuspendTimeout() != 0 || p.GetResumeTimeout() != 0 || p.GetPowerDownOnIdle() {
+		rec.line("ResumeTimeout="+global(p.GetResumeTimeout()), "SuspendTimeout="+global(p.GetSuspendTimeout()), "SuspendTime="+global(p.GetSuspendTime()),
+			"PowerDownOnIdle="+yesNo(p.GetPowerDownOnIdle()))
+	}
 	return rec
+}
+
+// global writes a partition's own time in seconds, or that it has none.
+func global(ns int64) string {
+	switch {
+	case ns == 0:
+		return "GLOBAL"
+	case ns < 0:
+		return "INFINITE"
+	}
+	return itoa(ns / second)
 }
 
 // nodeStateLine words a refusal to change nodes as Slurm does.

@@ -33,7 +33,8 @@ func sinfoCommand() *command {
 		about: `Nodes of a partition that look the same in the columns that are shown share a line. Behind -o stand
 %[.][width]letter, behind -O name[:[.][width][suffix]]; "." pads on the left.
 
-Marks behind a state: * not responding, - planned for a job, $ maintenance, @ reboot asked for, ^ rebooting.`,
+Marks behind a state: * not responding, - planned for a job, $ maintenance, @ reboot asked for, ^ rebooting, ! to be powered down, % being
+powered down, ~ powered down, # being powered up.`,
 		more: func() string {
 			var letters, names []string
 			for _, f := range nodeFields() {

@@ -268,6 +268,9 @@ func (c *call) stateFilter(q *jobQuery) error {
 		return fail(1, c.cmd.name+": error: Invalid job state specified: "+bad, c.cmd.name+": error: Valid job states include: "+stateWords())
 	}
 	f.AllStates, f.Completing = all, completing
+	if onlyConfiguring(o.Text("states")) {
+		q.keep = append(q.keep, func(r jobRow, _ int64) bool { return r.state() != spec.Running || r.GetConfiguring() })
+	}
 	impossible := false
 	for _, s := range states {
 		if s == 0 {

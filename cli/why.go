@@ -231,6 +231,15 @@ func (v *whyView) notWaiting(head string, j *apiv1.JobInfo) string {
 	switch {
 	case j.GetCompleting():
 		return fmt.Sprintf("%s does not wait: it has ended (%s) and its nodes %s are being cleaned up.\n", head, s, j.GetNodes())
+	case j.GetConfiguring():
+		text := fmt.Sprintf("%s has its nodes, %s, and waits for %s to boot: it was given them %s ago, and begins when all are up", head, j.GetNodes(), j.GetBooting(),
+			span(v.now-j.GetStart()))
+		if by := j.GetBootBy(); by != 0 {
+			text += fmt.Sprintf(". What is not up by %s (ResumeTimeout) is set aside, and the job is queued again", v.time(by))
+		} else {
+			text += ". ResumeProgram has not been told yet (ResumeRate)"
+		}
+		return text + ".\n"
 	case s == spec.Suspended:
 		return fmt.Sprintf("%s does not wait: it is suspended on %s.\n", head, j.GetNodes())
 	case s == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog):

@@ -68,6 +68,34 @@ type UpdateNode struct {
 	Reason string
 }
 
+// PowerHow is what somebody wants of a node's power.
+type PowerHow uint8
+
+// The wishes of scontrol update state=power_up, power_down, …
+const (
+	PowerUp        PowerHow = iota + 1
+	PowerDown               // once no job is on it
+	PowerDownASAP           // likewise, and no job is started on it
+	PowerDownForce          // now: its jobs end
+)
+
+// PowerNodes powers nodes up or down.
+type PowerNodes struct {
+	Nodes []string
+	How   PowerHow
+}
+
+// RebootNodes asks for nodes to be rebooted.
+type RebootNodes struct {
+	Nodes  []string
+	ASAP   bool                 // no job is started on them before
+	Next   event.NodeAdminState // what they are to be afterwards; 0 = as before
+	Reason string
+}
+
+// CancelReboots calls reboots off that have not begun.
+type CancelReboots struct{ Nodes []string }
+
 // RegisterNode is an agent presenting its inventory.
 type RegisterNode struct {
 	Node      string
@@ -197,6 +225,9 @@ func (Suspend) command() string           { return "suspend" }
 func (Resume) command() string            { return "resume" }
 func (UpdateJob) command() string         { return "update job" }
 func (UpdateNode) command() string        { return "update node" }
+func (PowerNodes) command() string        { return "power" }
+func (RebootNodes) command() string       { return "reboot" }
+func (CancelReboots) command() string     { return "cancel reboot" }
 func (RegisterNode) command() string      { return "register" }
 func (NodeSilent) command() string        { return "silence" }
 func (NodeHeard) command() string         { return "heard" }

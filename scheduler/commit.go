@@ -22,6 +22,9 @@ func (d *decision) begin(s *Start) (spec.JobUID, error) {
 			return 0, err
 		}
 	}
+	if err := d.wake(s.Alloc); err != nil {
+		return 0, err
+	}
 	return j.UID, d.emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: s.Alloc, Limit: s.Limit, Backfill: s.Backfill, Priority: s.Priority})
 }
 

@@ -53,6 +53,12 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.updateJob(c)
 	case UpdateNode:
 		return d.updateNode(c)
+	case PowerNodes:
+		return d.powerNodes(c)
+	case RebootNodes:
+		return d.rebootNodes(c)
+	case CancelReboots:
+		return d.cancelReboots(c)
 	case RegisterNode:
 		return d.register(c)
 	case NodeSilent:
@@ -91,7 +97,10 @@ func (d *decision) emit(ev event.Event) error {
 	if err := d.t.Emit(ev); err != nil {
 		return err
 	}
-	return d.tellSiblings(ev)
+	if err := d.tellSiblings(ev); err != nil {
+		return err
+	}
+	return d.neverRan(ev)
 }
 
 // nextID is the next number to show: numbers in use are skipped and the

@@ -130,6 +130,8 @@ func (d *decision) suspend(c Suspend) error {
 		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
 	case j.Prepares:
 		return spec.Refuse(spec.CodePrologRunning, "")
+	case j.Configuring():
+		return spec.Refuse(spec.CodeJobNotRunning, "its nodes are booting")
 	}
 	return d.emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
 }
@@ -320,7 +322,7 @@ func requeuedAs(cause event.EndCause) (spec.JobState, bool) {
 		return spec.NodeFailed, true
 	case event.EndPreempt:
 		return spec.Preempted, false
-	case event.EndLaunchFailed: // nothing of it ran, so nothing has failed
+	case event.EndLaunchFailed, event.EndBoot: // nothing of it ran, so nothing has failed
 		return spec.Pending, true
 	}
 	return spec.Pending, false
@@ -378,6 +380,8 @@ func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {
 		return spec.NodeFailed, spec.ReasonNodeDown
 	case event.EndLaunchFailed:
 		return spec.Failed, spec.ReasonLaunchFailure
+	case event.EndBoot:
+		return spec.BootFailed, spec.ReasonNodeDown
 	case event.EndDeadline:
 		return spec.DeadlineMissed, spec.ReasonDeadLine
 	case event.EndOutOfMemory:

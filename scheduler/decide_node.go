@@ -42,8 +42,11 @@ func (d *decision) register(c RegisterNode) error {
 	if n == nil || n.Removed {
 		return spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%s is not in the configuration", c.Node))
 	}
-	rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID
-	wasDown := n.Admin == event.NodeDown
+	rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID && !n.Asleep()
+	wasDown, before := n.Admin == event.NodeDown, ""
+	if n.Inv != nil {
+		before = n.Inv.BootID
+	}
 	if err := d.heard(NodeHeard{Node: c.Node}); err != nil {
 		return err
 	}
@@ -55,6 +58,14 @@ func (d *decision) register(c RegisterNode) error {
 	}
 	if rebooted {
 		if err := d.loseJobs(c.Node, "node "+c.Node+" rebooted"); err != nil {
+			return err
+		}
+	}
+	if err := d.cameBack(d.t.Node(c.Node), &c.Inventory, before); err != nil {
+		return err
+	}
+	if n.Asleep() && n.Power != event.PoweringDown {
+		if err := d.cameUp(c.Node); err != nil {
 			return err
 		}
 	}
@@ -96,7 +107,7 @@ func invalid(ns *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
 
 func (d *decision) silent(c NodeSilent) error {
 	n := d.t.Node(c.Node)
-	if n == nil || n.Lost || n.Inv == nil {
+	if n == nil || n.Lost || n.Inv == nil || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
 		return nil
 	}
 	return d.emit(&event.NodeLost{Node: c.Node, LastSeen: c.LastSeen})
@@ -123,7 +134,9 @@ func (d *decision) loseJobs(node, why string) error {
 			if err := d.end(j, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
 				return err
 			}
-			j = d.t.Job(uid)
+			if j = d.t.Job(uid); !j.HoldsNodes() || !holdsNode(j, node) {
+				continue // it had not begun
+			}
 		}
 		if err := d.nodeDone(j, node, &NodeDone{}, true); err != nil {
 			return err
@@ -134,7 +147,7 @@ func (d *decision) loseJobs(node, why string) error {
 
 // tick lets time pass.
 func (d *decision) tick() error {
-	for _, step := range [...]func() error{d.tickRunning, d.tickUsage, d.tickAccrual, d.tickFences, d.tickReservations, d.tickPurge} {
+	for _, step := range [...]func() error{d.tickRunning, d.tickUsage, d.tickAccrual, d.tickFences, d.tickPower, d.tickReboots, d.tickReservations, d.tickPurge} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -154,7 +167,8 @@ func (d *decision) tickRunning() error {
 		}
 		end := j.Deadline()
 		switch by := j.Spec.Time.Deadline; {
-		case end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:
+		case j.Configuring() && (by == 0 || by > d.t.Now): // its time has not begun
+		case !j.Configuring() && end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:
 			due = append(due, d.ending(j, event.EndTimeLimit))
 		case by != 0 && by <= d.t.Now:
 			due = append(due, d.ending(j, event.EndDeadline))
@@ -167,7 +181,16 @@ func (d *decision) tickRunning() error {
 		}
 		return true
 	})
+	return d.emitEnds(due)
+}
+
+// emitEnds emits what was found due, but for ends of attempts that an end
+// before it has brought about already.
+func (d *decision) emitEnds(due []event.Event) error {
 	for _, ev := range due {
+		if e, ok := ev.(*event.JobEndRequested); ok && (!d.t.Job(e.UID).State.Active() || d.t.Job(e.UID).Attempt != e.Attempt) {
+			continue
+		}
 		if err := d.emit(ev); err != nil {
 			return err
 		}

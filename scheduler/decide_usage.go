@@ -87,12 +87,7 @@ func (d *decision) endExhausted() error {
 		}
 		return true
 	})
-	for _, ev := range due {
-		if err := d.emit(ev); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.emitEnds(due)
 }
 
 // accrues tells whether count more jobs may age, in the first of their

@@ -2,8 +2,10 @@ package scheduler_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // events lists what the last command brought about.
@@ -20,7 +22,7 @@ func events(s *session, _ []string) error {
 
 func (s *session) detail(ev event.Event) string {
 	causes := map[event.EndCause]string{event.EndCancel: "cancel", event.EndTimeLimit: "time limit", event.EndRequeue: "requeue", event.EndNodeLost: "node lost",
-		event.EndLaunchFailed: "launch failed", event.EndDeadline: "deadline", event.EndPreempt: "preempt"}
+		event.EndLaunchFailed: "launch failed", event.EndDeadline: "deadline", event.EndPreempt: "preempt", event.EndBoot: "boot"}
 	switch e := ev.(type) {
 	case *event.JobEndRequested:
 		return fmt.Sprintf(" %s %s", s.title(s.head.Job(e.UID)), causes[e.Cause])
@@ -34,6 +36,12 @@ func (s *session) detail(ev event.Event) string {
 		return fmt.Sprintf(" %d", len(e.UIDs))
 	case *event.NodeStateSet:
 		return fmt.Sprintf(" %s %s", e.Node, e.Reason)
+	case *event.NodePowered:
+		to := [...]string{event.PowerOn: "on", event.PowerDownWish: "wished down", event.PowerDownASAP: "down asap", event.PoweringDown: "going down", event.PoweredDown: "down",
+			event.PowerUpWish: "wished up", event.PoweringUp: "coming up"}[e.To]
+		return strings.TrimRight(fmt.Sprintf(" %s %s %s", hostlist.Fold(e.Nodes), to, e.Why), " ")
+	case *event.NodeReboot:
+		return fmt.Sprintf(" %s %d", e.Node, e.Phase)
 	case *event.ReasonsChanged:
 		return fmt.Sprintf(" of %d", len(e.Jobs))
 	}

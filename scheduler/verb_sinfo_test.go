@@ -24,12 +24,23 @@ func sinfo(s *session, _ []string) error {
 }
 
 func nodeState(n *state.Node) string {
+	mark := map[event.PowerState]string{event.PowerDownWish: "!", event.PowerDownASAP: "!!", event.PoweringDown: "%", event.PoweredDown: "~",
+		event.PowerUpWish: "##", event.PoweringUp: "#"}[n.Power]
+	if r := n.Reboot; r != nil && r.Issued {
+		mark += "^"
+	} else if r != nil {
+		mark += "@"
+	}
+	return plainState(n) + mark
+}
+
+func plainState(n *state.Node) string {
 	base := "idle"
 	if len(n.Jobs) > 0 {
 		base = "busy"
 	}
 	switch {
-	case n.Inv == nil:
+	case n.Inv == nil && !n.Asleep():
 		return "unknown"
 	case n.Invalid != "":
 		return "invalid"

@@ -34,8 +34,11 @@ func squeue(s *session, args []string) error {
 			where += reasonNumbers(s, j.Reason)
 		}
 		st := j.State.Compact()
-		if j.Completing() {
+		switch {
+		case j.Completing():
 			st = "CG"
+		case j.Configuring():
+			st = "CF"
 		}
 		rows = append(rows, []string{s.title(j), strings.Join(partitions(j), ","), j.Spec.Name, j.Spec.User, st, clock(runTime(s, j)), fmt.Sprint(nodes), where})
 	}

@@ -44,6 +44,10 @@ type Config struct {
 	Ctl *CtlScripts `cbor:"70,keyasint,omitempty"`
 	// TrackWCKey gives a job without a wckey its user's default one.
 	TrackWCKey bool `cbor:"64,keyasint,omitempty"`
+	// Power is nil where nothing is said about it.
+	Power *PowerConfig `cbor:"65,keyasint,omitempty"`
+	// RebootProgram is what the agents reboot their nodes with, or empty.
+	RebootProgram string `cbor:"66,keyasint,omitempty"`
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its
@@ -133,6 +137,11 @@ type PartitionSpec struct {
 	ExclusiveUser     bool           `cbor:"35,keyasint,omitempty"`
 	Alternate         string         `cbor:"36,keyasint,omitempty"`
 	ExclusiveTopo     bool           `cbor:"60,keyasint,omitempty"`
+	// Power saving: 0 = as the cluster, Infinite = never. See PowerConfig.
+	SuspendTime     Span `cbor:"61,keyasint,omitempty"`
+	SuspendTimeout  Span `cbor:"62,keyasint,omitempty"`
+	ResumeTimeout   Span `cbor:"63,keyasint,omitempty"`
+	PowerDownOnIdle bool `cbor:"64,keyasint,omitempty"` // as soon as a node is idle
 }
 
 // Sharers is how many jobs may be on a CPU of the partition at once, given

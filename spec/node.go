@@ -23,6 +23,7 @@ type NodeSpec struct {
 	GRES           []GRESSpec `cbor:"17,keyasint,omitempty"`
 	State          string     `cbor:"18,keyasint,omitempty"` // initial: "", DOWN, DRAIN, FUTURE, CLOUD, FAIL
 	Reason         string     `cbor:"19,keyasint,omitempty"`
+	SuspendTime    Span       `cbor:"20,keyasint,omitempty"` // 0 = as its partitions, Infinite = never
 }
 
 // GRESSpec is a kind of generic resource that a node declares.

@@ -163,7 +163,11 @@ func (p *plain) node(s *state.State, name string, at int64) {
 	now := pnode{at: at}
 	if n := s.Node(name); n != nil && !n.Removed {
 		now.class, now.cpus = "down", n.CPUs
-		if n.Usable() {
+		off := n.Power == event.PoweringDown || n.Power == event.PoweredDown
+		switch {
+		case off && n.Admin == event.NodeResume && n.Invalid == "" && !n.Lost && (n.Reboot == nil || !(n.Reboot.ASAP || n.Reboot.Issued)):
+			now.class = "planned"
+		case n.Usable() && !off:
 			now.class = "up"
 		}
 		now.gpu = 2

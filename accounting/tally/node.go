@@ -26,6 +26,8 @@ type node struct {
 	GPUs    []string             `cbor:"11,keyasint,omitempty"` // types of the devices it registered, never more than configured
 	Parts   []string             `cbor:"12,keyasint,omitempty"`
 	Gone    bool                 `cbor:"13,keyasint,omitempty"` // not configured any more; a job may still hold it
+	Power   event.PowerState     `cbor:"14,keyasint,omitempty"`
+	Reboots bool                 `cbor:"15,keyasint,omitempty"` // it takes no jobs for that
 }
 
 // config follows a new configuration: nodes that are new, changed or gone.
@@ -57,6 +59,8 @@ func (t *Tally) config(env *event.Envelope, e *event.ConfigAdopted) error {
 				n.Admin = event.NodeDrain
 			case "FAIL":
 				n.Admin = event.NodeFail
+			case "CLOUD":
+				n.Power = event.PoweredDown
 			}
 			t.nodes[ns.Name] = n
 		}
@@ -161,6 +165,31 @@ func (t *Tally) nodeReturned(env *event.Envelope, e *event.NodeReturned) error {
 	return nil
 }
 
+// powered follows what is done about the power of nodes. One that is powered
+// down is out of service on purpose; nobody waits for it to answer.
+func (t *Tally) powered(env *event.Envelope, e *event.NodePowered) {
+	for _, name := range e.Nodes {
+		n := t.node(name)
+		if n == nil {
+			continue
+		}
+		n.Power = e.To
+		if e.To == event.PoweredDown {
+			if n.Lost = false; n.Reason == notResponding {
+				n.Reason, n.By, n.ByUID = "", "", 0
+			}
+		}
+		t.state(n, env, false)
+	}
+}
+
+func (t *Tally) reboot(env *event.Envelope, e *event.NodeReboot) {
+	if n := t.node(e.Node); n != nil {
+		n.Reboots = e.Phase != event.RebootOver && (n.Reboots || e.ASAP || e.Phase == event.RebootIssued)
+		t.state(n, env, false)
+	}
+}
+
 // state makes a row of a node as it is now.
 func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
 	if t.quiet || n.Gone {
@@ -179,7 +208,8 @@ func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
 // show names the node's state and its class in reports.
 func (n *node) show() (name, class string) {
 	switch {
-	case n.Config == "FUTURE" || n.Config == "CLOUD":
+	case n.Power >= event.PoweredDown: // whether anybody has seen it or not
+	case n.Config == "FUTURE":
 		if !n.Known {
 			return n.Config, ClassPlanned
 		}
@@ -195,8 +225,16 @@ func (n *node) show() (name, class string) {
 		return "NOT_RESPONDING", ClassDown
 	case n.Admin == event.NodeFail:
 		return "FAIL", ClassDown
-	case n.Admin == event.NodeDrain:
+	case n.Admin == event.NodeDrain, n.Power == event.PowerDownASAP:
 		return "DRAIN", ClassDown
+	case n.Reboots:
+		return "REBOOT", ClassDown
+	case n.Power == event.PoweringDown:
+		return "POWERING_DOWN", ClassPlanned
+	case n.Power == event.PoweredDown:
+		return "POWERED_DOWN", ClassPlanned
+	case n.Power == event.PowerUpWish, n.Power == event.PoweringUp:
+		return "POWERING_UP", ClassUp
 	}
 	return "UP", ClassUp
 }

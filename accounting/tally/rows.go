@@ -310,7 +310,7 @@ type GPURow struct {
 const (
 	ClassUp      = "up"
 	ClassDown    = "down"
-	ClassPlanned = "planned" // out of service on purpose: FUTURE and CLOUD nodes
+	ClassPlanned = "planned" // out of service on purpose: FUTURE nodes, and those that are powered down
 	ClassGone    = "gone"    // not, or no longer, in the cluster
 )
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // ErrContradiction tells an event that does not fit what was counted so far:
@@ -140,9 +141,13 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.nodeLost(env, e)
 	case *event.NodeReturned:
 		return t.nodeReturned(env, e)
+	case *event.NodePowered:
+		t.powered(env, e)
+	case *event.NodeReboot:
+		t.reboot(env, e)
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.GPUFaulted:
+		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobReady, *event.GPUFaulted:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer
@@ -246,6 +251,8 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 		return e.UID, e.Attempt, ""
 	case *event.JobResumed:
 		return e.UID, e.Attempt, ""
+	case *event.JobReady:
+		return e.UID, e.Attempt, ""
 	case *event.JobEnded:
 		return e.UID, e.Attempt, ""
 	case *event.JobNodeDone:
@@ -263,6 +270,10 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.NodeLost:
 		return 0, 0, e.Node
 	case *event.NodeReturned:
+		return 0, 0, e.Node
+	case *event.NodePowered:
+		return 0, 0, hostlist.Fold(e.Nodes)
+	case *event.NodeReboot:
 		return 0, 0, e.Node
 	case *event.GPUFaulted:
 		return e.Fault.Job, e.Fault.Attempt, e.Node

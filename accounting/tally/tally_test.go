@@ -329,7 +329,8 @@ func TestFollowsState(t *testing.T) {
 			} else if gone {
 				continue
 			}
-			if n.Usable() != (r.Class == tally.ClassUp) || r.Reason != n.Reason || r.CPUs != n.CPUs || (n.Inv != nil && r.GPUs != int64(len(n.GPUs))) {
+			asleep := n.Power == event.PoweringDown || n.Power == event.PoweredDown
+			if (n.Usable() && !asleep) != (r.Class == tally.ClassUp) || (n.Usable() && asleep && r.Class != tally.ClassPlanned) || r.Reason != n.Reason || r.CPUs != n.CPUs || (n.Inv != nil && r.GPUs != int64(len(n.GPUs))) {
 				t.Fatalf("node %s: usable %v, reason %q, %d GPUs; row %+v", name, n.Usable(), n.Reason, len(n.GPUs), r)
 			}
 		}

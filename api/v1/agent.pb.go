@@ -1870,6 +1870,7 @@ type Order struct {
 	//	*Order_Terminate
 	//	*Order_Signal
 	//	*Order_Limit
+	//	*Order_Reboot
 	Kind          isOrder_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1957,6 +1958,15 @@ func (x *Order) GetLimit() *ChangeLimit {
 	return nil
 }
 
+func (x *Order) GetReboot() *Reboot {
+	if x != nil {
+		if x, ok := x.Kind.(*Order_Reboot); ok {
+			return x.Reboot
+		}
+	}
+	return nil
+}
+
 type isOrder_Kind interface {
 	isOrder_Kind()
 }
@@ -1977,6 +1987,10 @@ type Order_Limit struct {
 	Limit *ChangeLimit `protobuf:"bytes,5,opt,name=limit,proto3,oneof"`
 }
 
+type Order_Reboot struct {
+	Reboot *Reboot `protobuf:"bytes,20,opt,name=reboot,proto3,oneof"` // of the node: without a run
+}
+
 func (*Order_Launch) isOrder_Kind() {}
 
 func (*Order_Terminate) isOrder_Kind() {}
@@ -1984,6 +1998,64 @@ func (*Order_Terminate) isOrder_Kind() {}
 func (*Order_Signal) isOrder_Kind() {}
 
 func (*Order_Limit) isOrder_Kind() {}
+
+func (*Order_Reboot) isOrder_Kind() {}
+
+// Reboot tells an agent to reboot its node. Seq tells one from the next: what
+// was carried out already is not done again.
+type Reboot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reboot) Reset() {
+	*x = Reboot{}
+	mi := &file_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reboot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reboot) ProtoMessage() {}
+
+func (x *Reboot) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
+func (*Reboot) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Reboot) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Reboot) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
 
 type Launch struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -2005,7 +2077,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2090,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2104,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -2130,7 +2202,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2215,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2229,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -2227,7 +2299,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2312,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2326,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -2289,7 +2361,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2374,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2388,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -2349,7 +2421,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2434,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2448,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -2398,7 +2470,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2483,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2497,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -2453,7 +2525,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2538,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2552,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -2515,7 +2587,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2600,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2614,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -2617,7 +2689,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2702,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2716,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -2663,7 +2735,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2748,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2762,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2711,7 +2783,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2796,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2810,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -2769,7 +2841,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +2854,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2868,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -2844,7 +2916,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2929,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +2943,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -2890,7 +2962,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +2975,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +2989,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -2942,7 +3014,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3027,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3041,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -3017,7 +3089,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3102,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3116,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -3066,7 +3138,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3151,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3165,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -3120,7 +3192,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3133,7 +3205,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3219,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -3174,7 +3246,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3259,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3273,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -3221,7 +3293,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3306,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3320,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -3281,7 +3353,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3366,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +3380,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -3372,7 +3444,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3457,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3471,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -3576,14 +3648,18 @@ const file_agent_proto_rawDesc = "" +
 	"\vcgroup_conf\x18\x03 \x01(\tR\n" +
 	"cgroupConf\"2\n" +
 	"\x06Orders\x12(\n" +
-	"\x06orders\x18\x01 \x03(\v2\x10.muster.v1.OrderR\x06orders\"\xf7\x01\n" +
+	"\x06orders\x18\x01 \x03(\v2\x10.muster.v1.OrderR\x06orders\"\xa4\x02\n" +
 	"\x05Order\x12#\n" +
 	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x12+\n" +
 	"\x06launch\x18\x02 \x01(\v2\x11.muster.v1.LaunchH\x00R\x06launch\x124\n" +
 	"\tterminate\x18\x03 \x01(\v2\x14.muster.v1.TerminateH\x00R\tterminate\x12.\n" +
 	"\x06signal\x18\x04 \x01(\v2\x14.muster.v1.SignalRunH\x00R\x06signal\x12.\n" +
-	"\x05limit\x18\x05 \x01(\v2\x16.muster.v1.ChangeLimitH\x00R\x05limitB\x06\n" +
-	"\x04kind\"\x82\x03\n" +
+	"\x05limit\x18\x05 \x01(\v2\x16.muster.v1.ChangeLimitH\x00R\x05limit\x12+\n" +
+	"\x06reboot\x18\x14 \x01(\v2\x11.muster.v1.RebootH\x00R\x06rebootB\x06\n" +
+	"\x04kind\"2\n" +
+	"\x06Reboot\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x82\x03\n" +
 	"\x06Launch\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12 \n" +
@@ -3699,7 +3775,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),      // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),        // 1: muster.v1.EnrolReply
@@ -3723,93 +3799,95 @@ var file_agent_proto_goTypes = []any{
 	(*NodeConfig)(nil),        // 19: muster.v1.NodeConfig
 	(*Orders)(nil),            // 20: muster.v1.Orders
 	(*Order)(nil),             // 21: muster.v1.Order
-	(*Launch)(nil),            // 22: muster.v1.Launch
-	(*HetComponent)(nil),      // 23: muster.v1.HetComponent
-	(*Terminate)(nil),         // 24: muster.v1.Terminate
-	(*SignalRun)(nil),         // 25: muster.v1.SignalRun
-	(*ChangeLimit)(nil),       // 26: muster.v1.ChangeLimit
-	(*Measure)(nil),           // 27: muster.v1.Measure
-	(*Measured)(nil),          // 28: muster.v1.Measured
-	(*Measurement)(nil),       // 29: muster.v1.Measurement
-	(*ReportAck)(nil),         // 30: muster.v1.ReportAck
-	(*Goodbye)(nil),           // 31: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),  // 32: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),       // 33: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),    // 34: muster.v1.ContentRequest
-	(*ContentReply)(nil),      // 35: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),    // 36: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),       // 37: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),        // 38: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),      // 39: muster.v1.ConfirmReply
-	(*StepUsageRequest)(nil),  // 40: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),    // 41: muster.v1.StepUsageReply
-	(*JobSteps)(nil),          // 42: muster.v1.JobSteps
-	(*StepMeasured)(nil),      // 43: muster.v1.StepMeasured
-	(*GpuInfo)(nil),           // 44: muster.v1.GpuInfo
-	(*Count)(nil),             // 45: muster.v1.Count
-	(*GpuFault)(nil),          // 46: muster.v1.GpuFault
-	(*ConfigEntry)(nil),       // 47: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 48: muster.v1.JobInfo
-	(*NodeAlloc)(nil),         // 49: muster.v1.NodeAlloc
-	(*NamedCount)(nil),        // 50: muster.v1.NamedCount
-	(*Error)(nil),             // 51: muster.v1.Error
-	(*Tres)(nil),              // 52: muster.v1.Tres
+	(*Reboot)(nil),            // 22: muster.v1.Reboot
+	(*Launch)(nil),            // 23: muster.v1.Launch
+	(*HetComponent)(nil),      // 24: muster.v1.HetComponent
+	(*Terminate)(nil),         // 25: muster.v1.Terminate
+	(*SignalRun)(nil),         // 26: muster.v1.SignalRun
+	(*ChangeLimit)(nil),       // 27: muster.v1.ChangeLimit
+	(*Measure)(nil),           // 28: muster.v1.Measure
+	(*Measured)(nil),          // 29: muster.v1.Measured
+	(*Measurement)(nil),       // 30: muster.v1.Measurement
+	(*ReportAck)(nil),         // 31: muster.v1.ReportAck
+	(*Goodbye)(nil),           // 32: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),  // 33: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),       // 34: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),    // 35: muster.v1.ContentRequest
+	(*ContentReply)(nil),      // 36: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),    // 37: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),       // 38: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),        // 39: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),      // 40: muster.v1.ConfirmReply
+	(*StepUsageRequest)(nil),  // 41: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),    // 42: muster.v1.StepUsageReply
+	(*JobSteps)(nil),          // 43: muster.v1.JobSteps
+	(*StepMeasured)(nil),      // 44: muster.v1.StepMeasured
+	(*GpuInfo)(nil),           // 45: muster.v1.GpuInfo
+	(*Count)(nil),             // 46: muster.v1.Count
+	(*GpuFault)(nil),          // 47: muster.v1.GpuFault
+	(*ConfigEntry)(nil),       // 48: muster.v1.ConfigEntry
+	(*JobInfo)(nil),           // 49: muster.v1.JobInfo
+	(*NodeAlloc)(nil),         // 50: muster.v1.NodeAlloc
+	(*NamedCount)(nil),        // 51: muster.v1.NamedCount
+	(*Error)(nil),             // 52: muster.v1.Error
+	(*Tres)(nil),              // 53: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
 	6,  // 1: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	8,  // 2: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	28, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	29, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
 	5,  // 4: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
 	7,  // 5: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	44, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	45, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	45, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	46, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	9,  // 8: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	7,  // 9: muster.v1.Report.run:type_name -> muster.v1.RunKey
 	11, // 10: muster.v1.Report.launched:type_name -> muster.v1.Launched
 	12, // 11: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
 	13, // 12: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
 	14, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	46, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	47, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	10, // 15: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
 	15, // 16: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
 	13, // 17: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
 	16, // 18: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
 	18, // 19: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
 	20, // 20: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	30, // 21: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	31, // 22: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	27, // 23: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	31, // 21: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	32, // 22: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	28, // 23: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
 	7,  // 24: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
 	19, // 25: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	47, // 26: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	45, // 27: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	48, // 26: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	46, // 27: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
 	21, // 28: muster.v1.Orders.orders:type_name -> muster.v1.Order
 	7,  // 29: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	22, // 30: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	24, // 31: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	25, // 32: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	26, // 33: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	48, // 34: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	49, // 35: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	23, // 36: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	7,  // 37: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	29, // 38: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	7,  // 39: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	15, // 40: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	37, // 41: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	38, // 42: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	50, // 43: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	42, // 44: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	51, // 45: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	52, // 46: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	43, // 47: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	29, // 48: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	23, // 30: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	25, // 31: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	26, // 32: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	27, // 33: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	22, // 34: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	49, // 35: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	50, // 36: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	24, // 37: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	7,  // 38: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	30, // 39: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	7,  // 40: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	15, // 41: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	38, // 42: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	39, // 43: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	51, // 44: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	43, // 45: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	52, // 46: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	53, // 47: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	44, // 48: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	30, // 49: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -3847,6 +3925,7 @@ func file_agent_proto_init() {
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
 		(*Order_Limit)(nil),
+		(*Order_Reboot)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3854,7 +3933,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

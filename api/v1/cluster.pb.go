@@ -372,6 +372,12 @@ type NodeInfo struct {
 	Reservation    string                 `protobuf:"bytes,60,opt,name=reservation,proto3" json:"reservation,omitempty"`              // that holds it now
 	Maintenance    bool                   `protobuf:"varint,61,opt,name=maintenance,proto3" json:"maintenance,omitempty"`             // and is for maintenance
 	GpuFaults      []*GpuFault            `protobuf:"bytes,70,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"` // the last of each kind and device
+	Power          uint32                 `protobuf:"varint,80,opt,name=power,proto3" json:"power,omitempty"`                         // event.PowerState; 0 = never touched
+	PowerAt        int64                  `protobuf:"varint,81,opt,name=power_at,json=powerAt,proto3" json:"power_at,omitempty"`      // since when
+	Cloud          bool                   `protobuf:"varint,82,opt,name=cloud,proto3" json:"cloud,omitempty"`                         // State=CLOUD
+	Reboot         uint32                 `protobuf:"varint,83,opt,name=reboot,proto3" json:"reboot,omitempty"`                       // 0 = none, 1 = asked for, 2 = under way
+	RebootAsap     bool                   `protobuf:"varint,84,opt,name=reboot_asap,json=rebootAsap,proto3" json:"reboot_asap,omitempty"`
+	NextState      string                 `protobuf:"bytes,85,opt,name=next_state,json=nextState,proto3" json:"next_state,omitempty"` // after the reboot
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -737,6 +743,48 @@ func (x *NodeInfo) GetGpuFaults() []*GpuFault {
 	return nil
 }
 
+func (x *NodeInfo) GetPower() uint32 {
+	if x != nil {
+		return x.Power
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetPowerAt() int64 {
+	if x != nil {
+		return x.PowerAt
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetCloud() bool {
+	if x != nil {
+		return x.Cloud
+	}
+	return false
+}
+
+func (x *NodeInfo) GetReboot() uint32 {
+	if x != nil {
+		return x.Reboot
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetRebootAsap() bool {
+	if x != nil {
+		return x.RebootAsap
+	}
+	return false
+}
+
+func (x *NodeInfo) GetNextState() string {
+	if x != nil {
+		return x.NextState
+	}
+	return ""
+}
+
 type PartitionInfo struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -774,6 +822,10 @@ type PartitionInfo struct {
 	MaxCpusPerNode    int64                  `protobuf:"varint,33,opt,name=max_cpus_per_node,json=maxCpusPerNode,proto3" json:"max_cpus_per_node,omitempty"`
 	ExclusiveUser     bool                   `protobuf:"varint,34,opt,name=exclusive_user,json=exclusiveUser,proto3" json:"exclusive_user,omitempty"`
 	BillingWeights    string                 `protobuf:"bytes,35,opt,name=billing_weights,json=billingWeights,proto3" json:"billing_weights,omitempty"`
+	SuspendTime       int64                  `protobuf:"varint,50,opt,name=suspend_time,json=suspendTime,proto3" json:"suspend_time,omitempty"` // nanoseconds; 0 = as the cluster, -1 = never
+	SuspendTimeout    int64                  `protobuf:"varint,51,opt,name=suspend_timeout,json=suspendTimeout,proto3" json:"suspend_timeout,omitempty"`
+	ResumeTimeout     int64                  `protobuf:"varint,52,opt,name=resume_timeout,json=resumeTimeout,proto3" json:"resume_timeout,omitempty"`
+	PowerDownOnIdle   bool                   `protobuf:"varint,53,opt,name=power_down_on_idle,json=powerDownOnIdle,proto3" json:"power_down_on_idle,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1055,6 +1107,34 @@ func (x *PartitionInfo) GetBillingWeights() string {
 	return ""
 }
 
+func (x *PartitionInfo) GetSuspendTime() int64 {
+	if x != nil {
+		return x.SuspendTime
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetSuspendTimeout() int64 {
+	if x != nil {
+		return x.SuspendTimeout
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetResumeTimeout() int64 {
+	if x != nil {
+		return x.ResumeTimeout
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetPowerDownOnIdle() bool {
+	if x != nil {
+		return x.PowerDownOnIdle
+	}
+	return false
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
@@ -1274,8 +1354,9 @@ func (x *ListPartitionsReply) GetUnknown() []string {
 type UpdateNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         string                 `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"` // hostlist
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // drain, resume, undrain, down, fail, idle
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // drain, resume, undrain, down, fail, idle, power_up, power_down, power_down_asap, power_down_force, reboot, reboot_asap, cancel_reboot
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	NextState     string                 `protobuf:"bytes,20,opt,name=next_state,json=nextState,proto3" json:"next_state,omitempty"` // after a reboot: resume, down
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1329,6 +1410,13 @@ func (x *UpdateNodeRequest) GetState() string {
 func (x *UpdateNodeRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *UpdateNodeRequest) GetNextState() string {
+	if x != nil {
+		return x.NextState
 	}
 	return ""
 }
@@ -4114,8 +4202,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
 	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
 	"\vshares_used\x18\x13 \x01(\x03R\n" +
-	"sharesUsed\"\xe8\n" +
-	"\n" +
+	"sharesUsed\"\x87\f\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -4175,7 +4262,16 @@ const file_cluster_proto_rawDesc = "" +
 	"\vreservation\x18< \x01(\tR\vreservation\x12 \n" +
 	"\vmaintenance\x18= \x01(\bR\vmaintenance\x122\n" +
 	"\n" +
-	"gpu_faults\x18F \x03(\v2\x13.muster.v1.GpuFaultR\tgpuFaults\"\x8a\t\n" +
+	"gpu_faults\x18F \x03(\v2\x13.muster.v1.GpuFaultR\tgpuFaults\x12\x14\n" +
+	"\x05power\x18P \x01(\rR\x05power\x12\x19\n" +
+	"\bpower_at\x18Q \x01(\x03R\apowerAt\x12\x14\n" +
+	"\x05cloud\x18R \x01(\bR\x05cloud\x12\x16\n" +
+	"\x06reboot\x18S \x01(\rR\x06reboot\x12\x1f\n" +
+	"\vreboot_asap\x18T \x01(\bR\n" +
+	"rebootAsap\x12\x1d\n" +
+	"\n" +
+	"next_state\x18U \x01(\tR\tnextState\"\xaa\n" +
+	"\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -4217,7 +4313,11 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04tres\x18  \x01(\v2\x0f.muster.v1.TresR\x04tres\x12)\n" +
 	"\x11max_cpus_per_node\x18! \x01(\x03R\x0emaxCpusPerNode\x12%\n" +
 	"\x0eexclusive_user\x18\" \x01(\bR\rexclusiveUser\x12'\n" +
-	"\x0fbilling_weights\x18# \x01(\tR\x0ebillingWeights\"(\n" +
+	"\x0fbilling_weights\x18# \x01(\tR\x0ebillingWeights\x12!\n" +
+	"\fsuspend_time\x182 \x01(\x03R\vsuspendTime\x12'\n" +
+	"\x0fsuspend_timeout\x183 \x01(\x03R\x0esuspendTimeout\x12%\n" +
+	"\x0eresume_timeout\x184 \x01(\x03R\rresumeTimeout\x12+\n" +
+	"\x12power_down_on_idle\x185 \x01(\bR\x0fpowerDownOnIdle\"(\n" +
 	"\x10ListNodesRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"g\n" +
 	"\x0eListNodesReply\x12)\n" +
@@ -4233,11 +4333,13 @@ const file_cluster_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x18.muster.v1.PartitionInfoR\n" +
 	"partitions\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x18\n" +
-	"\aunknown\x18\x03 \x03(\tR\aunknown\"W\n" +
+	"\aunknown\x18\x03 \x03(\tR\aunknown\"v\n" +
 	"\x11UpdateNodeRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"+\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"next_state\x18\x14 \x01(\tR\tnextState\"+\n" +
 	"\x0fUpdateNodeReply\x12\x18\n" +
 	"\aunknown\x18\x01 \x03(\tR\aunknown\"M\n" +
 	"\vConfigEntry\x12\x10\n" +

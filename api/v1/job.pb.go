@@ -2018,6 +2018,9 @@ type JobInfo struct {
 	HetJobId        uint32                 `protobuf:"varint,130,opt,name=het_job_id,json=hetJobId,proto3" json:"het_job_id,omitempty"`       // of the leader of its heterogeneous job; 0 = it is of none
 	HetOffset       uint32                 `protobuf:"varint,131,opt,name=het_offset,json=hetOffset,proto3" json:"het_offset,omitempty"`      // 0 = the leader
 	HetSize         uint32                 `protobuf:"varint,132,opt,name=het_size,json=hetSize,proto3" json:"het_size,omitempty"`            // components
+	Configuring     bool                   `protobuf:"varint,140,opt,name=configuring,proto3" json:"configuring,omitempty"`                   // it waits for its nodes to boot
+	Booting         string                 `protobuf:"bytes,141,opt,name=booting,proto3" json:"booting,omitempty"`                            // those that are not up, folded
+	BootBy          int64                  `protobuf:"varint,142,opt,name=boot_by,json=bootBy,proto3" json:"boot_by,omitempty"`               // when they are given up, if known
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2435,6 +2438,27 @@ func (x *JobInfo) GetHetOffset() uint32 {
 func (x *JobInfo) GetHetSize() uint32 {
 	if x != nil {
 		return x.HetSize
+	}
+	return 0
+}
+
+func (x *JobInfo) GetConfiguring() bool {
+	if x != nil {
+		return x.Configuring
+	}
+	return false
+}
+
+func (x *JobInfo) GetBooting() string {
+	if x != nil {
+		return x.Booting
+	}
+	return ""
+}
+
+func (x *JobInfo) GetBootBy() int64 {
+	if x != nil {
+		return x.BootBy
 	}
 	return 0
 }
@@ -3859,7 +3883,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04gres\x18\x05 \x03(\v2\x10.muster.v1.CountR\x04gres\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12+\n" +
-	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xb3\r\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\x8b\x0e\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3933,7 +3957,10 @@ const file_job_proto_rawDesc = "" +
 	"het_job_id\x18\x82\x01 \x01(\rR\bhetJobId\x12\x1e\n" +
 	"\n" +
 	"het_offset\x18\x83\x01 \x01(\rR\thetOffset\x12\x1a\n" +
-	"\bhet_size\x18\x84\x01 \x01(\rR\ahetSize\"\xc6\x01\n" +
+	"\bhet_size\x18\x84\x01 \x01(\rR\ahetSize\x12!\n" +
+	"\vconfiguring\x18\x8c\x01 \x01(\bR\vconfiguring\x12\x19\n" +
+	"\abooting\x18\x8d\x01 \x01(\tR\abooting\x12\x18\n" +
+	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\"\xc6\x01\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +

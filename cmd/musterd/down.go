@@ -26,6 +26,9 @@ const partWait = 5 * time.Second
 func (l *local) down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
 	defer cancel()
+	if l.picked != nil {
+		return l.downNodes(ctx)
+	}
 	over := false
 	if l.jobs {
 		if l.running("musterd", "musterd") != 0 {
@@ -42,17 +45,48 @@ func (l *local) down() error {
 		return err
 	}
 	for _, name := range append(names, "accounting", "musterd") {
-		if pid := l.running(name, programOf(name)); pid != 0 {
-			if err := stop(ctx, pid); err != nil {
-				return fmt.Errorf("%s (pid %d): %w", name, pid, err)
-			}
-			fmt.Fprintf(l.out, "%s stopped\n", name)
-		}
-		if err := os.Remove(l.pidFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := l.stop(ctx, name); err != nil {
 			return err
 		}
 	}
-	return l.endShepherds(ctx, over)
+	nodes, err := os.ReadDir(filepath.Dir(l.agentDir("any")))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, n := range nodes {
+		if err := l.endShepherds(ctx, n.Name(), over); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// downNodes stops the agents of some nodes with all that is theirs, as if the
+// machines were powered off: with --jobs also processes that still run.
+func (l *local) downNodes(ctx context.Context) error {
+	for _, node := range l.picked {
+		if err := l.stop(ctx, "agent-"+node); err != nil {
+			return err
+		}
+		if err := l.endShepherds(ctx, node, l.jobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends a daemon that up has started, if it runs.
+func (l *local) stop(ctx context.Context, name string) error {
+	if pid := l.running(name, programOf(name)); pid != 0 {
+		if err := stop(ctx, pid); err != nil {
+			return fmt.Errorf("%s (pid %d): %w", name, pid, err)
+		}
+		fmt.Fprintf(l.out, "%s stopped\n", name)
+	}
+	if err := os.Remove(l.pidFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // agents names the agents that up has started here, by their pid files, as up
@@ -71,31 +105,22 @@ func (l *local) agents() ([]string, error) {
 	return out, nil
 }
 
-// endShepherds ends every shepherd in the state folder that has nothing left,
-// of whatever release it is and whichever program it was started from. over
-// tells that no job of this cluster is left.
-func (l *local) endShepherds(ctx context.Context, over bool) error {
-	nodes, err := os.ReadDir(filepath.Dir(l.agentDir("any")))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+// endShepherds ends every shepherd of a node in the state folder that has
+// nothing left, of whatever release it is and whichever program it was started
+// from. over tells that no job of this cluster is left there.
+func (l *local) endShepherds(ctx context.Context, node string, over bool) error {
+	dir := filepath.Join(l.agentDir(node), "shepherd")
+	releases, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, n := range nodes {
-		dir := filepath.Join(l.agentDir(n.Name()), "shepherd")
-		releases, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		kept := map[string]bool{}
-		for _, r := range releases {
-			kept[r.Name()] = l.drainShepherd(ctx, n.Name(), runtime.Socket(dir, r.Name()), over)
-		}
-		for _, p := range runtime.Shepherds(dir) {
-			if !kept[p.Release] {
-				l.endSilent(ctx, n.Name(), p, over)
-			}
+	kept := map[string]bool{}
+	for _, r := range releases {
+		kept[r.Name()] = l.drainShepherd(ctx, node, runtime.Socket(dir, r.Name()), over)
+	}
+	for _, p := range runtime.Shepherds(dir) {
+		if !kept[p.Release] {
+			l.endSilent(ctx, node, p, over)
 		}
 	}
 	return nil

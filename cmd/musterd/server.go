@@ -184,6 +184,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
 		History:  history(s.archive.a, codec),
+		Programs: &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
 		s.jobComp = newJobComp(s.cluster.JobCompFile, filepath.Join(s.cfg.StateDir, "jobcomp.json"), s.log)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,19 +24,22 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed/client"
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 const upUsage = `muster up starts a cluster on this machine: the controller with accounting,
-and an agent for each node that slurm.conf places here. What already runs is
-left alone.
+and an agent for each node that slurm.conf places here, but for those of
+State=CLOUD, which ResumeProgram powers up. What already runs is left alone.
+With --nodes only the agents of these nodes are started, or stopped.
 
 Usage:
-  muster up [--dir DIR | --config FILE] [--apart]
-  muster down [--dir DIR | --config FILE] [--jobs]
+  muster up [--dir DIR | --config FILE] [--apart] [--nodes LIST]
+  muster down [--dir DIR | --config FILE] [--jobs] [--nodes LIST]
 
 Examples:
   muster up --dir lab
   muster down --dir lab --jobs      # cancel the jobs first
+  muster up --dir lab --nodes n2    # what the ResumeProgram of a lab does
 
 Options:
 `
@@ -49,7 +53,9 @@ type local struct {
 	out     io.Writer
 	wait    time.Duration
 	jobs    bool
-	apart   bool // accounting in a process of its own
+	apart   bool     // accounting in a process of its own
+	only    string   // a host list: the agents of these nodes
+	picked  []string // those nodes
 
 	again map[string]func() error // starts a daemon that was found running, should it end while it is waited for
 }
@@ -67,6 +73,7 @@ func upCommand(verb string, args []string, out, errOut io.Writer) int {
 	} else {
 		fl.BoolVar(&l.jobs, "jobs", false, "cancel all jobs and wait for their end first")
 	}
+	fl.StringVar(&l.only, "nodes", "", "only the agents of these nodes, a host `list`")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	if err := fl.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster %s: %v\n", verb, err)
@@ -104,12 +111,37 @@ func (l *local) load() (err error) {
 	if l.cluster, _, err = readCluster(l.cfg); err != nil {
 		return err
 	}
-	l.host, err = os.Hostname()
-	return err
+	if l.host, err = os.Hostname(); err != nil || l.only == "" {
+		return err
+	}
+	if l.picked, err = hostlist.Expand(l.only); err != nil {
+		return err
+	}
+	here := l.here()
+	for _, name := range l.picked {
+		if !slices.Contains(here, name) {
+			return fmt.Errorf("--nodes: slurm.conf places no node %s on this machine", name)
+		}
+	}
+	return nil
 }
 
-// nodes lists the nodes that live on this machine.
+// nodes lists the nodes on this machine whose agents up starts.
 func (l *local) nodes() []string {
+	if l.picked != nil {
+		return l.picked
+	}
+	var out []string
+	for _, name := range l.here() {
+		if i := slices.IndexFunc(l.cluster.Nodes, func(n spec.NodeSpec) bool { return n.Name == name }); l.cluster.Nodes[i].State != "CLOUD" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// here lists the nodes that live on this machine.
+func (l *local) here() []string {
 	var out []string
 	short, _, _ := strings.Cut(l.host, ".")
 	for i := range l.cluster.Nodes {
@@ -201,8 +233,10 @@ func (l *local) up() error {
 	if err != nil {
 		return err
 	}
-	if err := l.startServers(self); err != nil {
-		return err
+	if l.picked == nil {
+		if err := l.startServers(self); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
 	defer cancel()
@@ -211,18 +245,23 @@ func (l *local) up() error {
 	}); err != nil {
 		return err
 	}
-	fmt.Fprintf(l.out, "controller  up: socket %s, API %s, metrics http://%s/metrics\n", l.cfg.Socket, l.cfg.Listen.GRPC, shown(l.cfg.Listen.Metrics))
-	nodes := l.nodes()
-	for i, node := range nodes {
-		if err := l.startAgent(ctx, filepath.Dir(self), node, i); err != nil {
+	if l.picked == nil {
+		fmt.Fprintf(l.out, "controller  up: socket %s, API %s, metrics http://%s/metrics\n", l.cfg.Socket, l.cfg.Listen.GRPC, shown(l.cfg.Listen.Metrics))
+	}
+	nodes, here := l.nodes(), l.here()
+	for _, node := range nodes {
+		if err := l.startAgent(ctx, filepath.Dir(self), node, slices.Index(here, node)); err != nil {
 			return fmt.Errorf("agent of %s: %w", node, err)
 		}
 	}
-	for i, node := range nodes {
+	for _, node := range nodes {
 		if err := l.until(ctx, "agent-"+node, func(ctx context.Context) error { return l.registered(ctx, node) }); err != nil {
 			return err
 		}
-		fmt.Fprintf(l.out, "node %-6s up: metrics http://%s/metrics\n", node, shown(l.agentMetrics(i)))
+		fmt.Fprintf(l.out, "node %-6s up: metrics http://%s/metrics\n", node, shown(l.agentMetrics(slices.Index(here, node))))
+	}
+	if l.picked != nil {
+		return nil
 	}
 	return l.awaitAccounting(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
@@ -114,6 +115,11 @@ func (s *Shower) allocation(j *state.Job, out *apiv1.JobInfo) {
 		out.End = int64(at)
 	}
 	out.Paused, out.SuspendedAt = int64(j.Paused), int64(j.SuspendedAt)
+	if out.Configuring = j.Configuring(); out.Configuring {
+		s.boot(j, out)
+	} else if j.Ready != 0 {
+		out.Start = int64(j.Ready) // its time began when its nodes were there
+	}
 	if !s.detail {
 		return
 	}
@@ -121,6 +127,18 @@ func (s *Shower) allocation(j *state.Job, out *apiv1.JobInfo) {
 		n := NodeAlloc(&a.Nodes[i])
 		n.Done = j.Done.Has(i)
 		out.Allocation = append(out.Allocation, n)
+	}
+}
+
+// boot writes what a job waits for that has its nodes, but not up.
+func (s *Shower) boot(j *state.Job, out *apiv1.JobInfo) {
+	names := s.v.State.Booting(j)
+	out.Booting, out.End = hostlist.Fold(names), 0
+	for _, name := range names {
+		n := s.v.State.Node(name)
+		if by := n.PowerAt.Add(scheduler.PowerTimes(s.v.State, n).UpIn); n.Power == event.PoweringUp && (out.BootBy == 0 || int64(by) < out.BootBy) {
+			out.BootBy = int64(by)
+		}
 	}
 }
 

@@ -30,6 +30,20 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: TRES(n.Spec.NodeTRES()), AllocTres: TRES(n.InUse()),
 		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), Planned: planned,
 	}
+	out.Power, out.PowerAt, out.Cloud = uint32(n.Power), int64(n.PowerAt), ns.State == "CLOUD"
+	if r := n.Reboot; r != nil {
+		out.Reboot, out.RebootAsap = 1, r.ASAP
+		if r.Issued {
+			out.Reboot = 2
+		}
+		switch r.Next {
+		case event.NodeResume:
+			out.NextState = "RESUME"
+		case event.NodeDown:
+			out.NextState = "DOWN"
+		case event.NodeDrain, event.NodeFail:
+		}
+	}
 	if n.Reason != "" {
 		out.ReasonUser = actorName(n.ReasonBy)
 	} else if n.Invalid != "" {
@@ -160,20 +174,26 @@ func FaultsOf(st *state.State, j *state.Job) []*apiv1.GpuFault {
 func NodeState(n *apiv1.NodeInfo) string {
 	admin := event.NodeAdminState(n.GetAdmin())
 	base := "IDLE"
+	power := event.PowerState(n.GetPower())
+	asleep := power >= event.PoweringDown
 	switch {
 	case admin == event.NodeDown || n.GetLost():
 		base = "DOWN"
-	case !n.GetRegistered():
+	case !n.GetRegistered() && !asleep:
 		base = "UNKNOWN"
 	case n.GetJobsRunning() > 0 && n.GetCpusAlloc() >= n.GetCpus():
 		base = "ALLOCATED"
 	case n.GetJobsRunning() > 0:
 		base = "MIXED"
 	}
+	idle := base == "IDLE"
+	if n.GetCloud() {
+		base += "+CLOUD"
+	}
 	if n.GetJobsCompleting() > 0 {
 		base += "+COMPLETING"
 	}
-	if admin == event.NodeDrain || n.GetInvalid() != "" {
+	if admin == event.NodeDrain || n.GetInvalid() != "" || power == event.PowerDownASAP || (n.GetReboot() == 1 && n.GetRebootAsap()) {
 		base += "+DRAIN"
 	}
 	if admin == event.NodeFail {
@@ -182,16 +202,19 @@ func NodeState(n *apiv1.NodeInfo) string {
 	if n.GetInvalid() != "" {
 		base += "+INVALID_REG"
 	}
-	if n.GetLost() || !n.GetRegistered() {
+	if n.GetLost() || (!n.GetRegistered() && !asleep) || power == event.PoweringUp {
 		base += "+NOT_RESPONDING"
 	}
+	base += [...]string{event.PowerDownWish: "+POWER_DOWN", event.PowerDownASAP: "+POWER_DOWN", event.PoweringDown: "+POWERING_DOWN", event.PoweredDown: "+POWERED_DOWN",
+		event.PowerUpWish: "+POWERED_DOWN+POWER_UP", event.PoweringUp: "+POWERING_UP"}[min(power, event.PoweringUp)]
+	base += [...]string{"", "+REBOOT_REQUESTED", "+REBOOT_ISSUED"}[min(n.GetReboot(), 2)]
 	switch {
 	case n.GetMaintenance():
 		return base + "+MAINTENANCE"
 	case n.GetReservation() != "":
 		return base + "+RESERVED"
 	}
-	if n.GetPlanned() && base == "IDLE" {
+	if n.GetPlanned() && idle && n.GetJobsCompleting() == 0 && !strings.Contains(base, "DRAIN") {
 		base += "+PLANNED"
 	}
 	return base
@@ -208,6 +231,7 @@ func Partition(st *state.State, p *state.Partition) *apiv1.PartitionInfo {
 		DefMemPerCpu: ps.DefMemPerCPU, DefMemPerNode: ps.DefMemPerNode, MaxMemPerCpu: ps.MaxMemPerCPU, MaxMemPerNode: ps.MaxMemPerNode,
 		OverSubscribe: ps.OverSubscribe, Hidden: ps.Hidden, RootOnly: ps.RootOnly, DisableRootJobs: ps.DisableRootJobs, ReqResv: ps.ReqResv,
 		Lln: ps.LLN, PreemptMode: ps.PreemptMode, GraceTime: int64(ps.GraceTime), MaxCpusPerNode: ps.MaxCPUsPerNode, ExclusiveUser: ps.ExclusiveUser,
+		SuspendTime: Span(ps.SuspendTime), SuspendTimeout: int64(ps.SuspendTimeout), ResumeTimeout: int64(ps.ResumeTimeout), PowerDownOnIdle: ps.PowerDownOnIdle,
 	}
 	var t spec.TRES
 	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {

@@ -53,12 +53,15 @@ const (
 	KindJobPrepared     Kind = 60
 	KindJobSuspended    Kind = 57
 	KindJobResumed      Kind = 58
+	KindJobReady        Kind = 59
 
 	KindNodeRegistered Kind = 70
 	KindNodeStateSet   Kind = 71
 	KindNodeLost       Kind = 72
 	KindNodeReturned   Kind = 73
 	KindGPUFaulted     Kind = 76
+	KindNodePowered    Kind = 77
+	KindNodeReboot     Kind = 78
 )
 
 // Event is one fact. The types of this package are all there are: the

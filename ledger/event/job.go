@@ -95,8 +95,12 @@ const (
 	EndOutOfMemory
 )
 
-// EndLeader: the leader of the heterogeneous job is over.
-const EndLeader EndCause = 20
+// EndLeader: the leader of the heterogeneous job is over. EndBoot: a node that
+// was powered up for the job did not come up.
+const (
+	EndLeader EndCause = 20
+	EndBoot   EndCause = 21
+)
 
 // JobEndRequested decides that an attempt must end: its processes get the
 // signals of that cause. The first such decision rules the verdict; only one
@@ -230,6 +234,13 @@ type JobSuspended struct {
 
 // JobResumed lets a suspended attempt go on.
 type JobResumed struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+}
+
+// JobReady tells that the nodes that were powered up for an attempt are all
+// there: only now are its processes started, and its time limit begins.
+type JobReady struct {
 	UID     spec.JobUID `cbor:"1,keyasint"`
 	Attempt uint32      `cbor:"2,keyasint"`
 }

@@ -135,6 +135,9 @@ func (*JobSuspended) Kind() Kind { return KindJobSuspended }
 func (*JobResumed) Kind() Kind { return KindJobResumed }
 
 // Kind implements Event.
+func (*JobReady) Kind() Kind { return KindJobReady }
+
+// Kind implements Event.
 func (*NodeRegistered) Kind() Kind { return KindNodeRegistered }
 
 // Kind implements Event.
@@ -148,6 +151,12 @@ func (*NodeReturned) Kind() Kind { return KindNodeReturned }
 
 // Kind implements Event.
 func (*GPUFaulted) Kind() Kind { return KindGPUFaulted }
+
+// Kind implements Event.
+func (*NodePowered) Kind() Kind { return KindNodePowered }
+
+// Kind implements Event.
+func (*NodeReboot) Kind() Kind { return KindNodeReboot }
 
 func (*ClusterCreated) sealed()       {}
 func (*ClusterVersionRaised) sealed() {}
@@ -193,11 +202,14 @@ func (*JobsAccruing) sealed()         {}
 func (*JobPrepared) sealed()          {}
 func (*JobSuspended) sealed()         {}
 func (*JobResumed) sealed()           {}
+func (*JobReady) sealed()             {}
 func (*NodeRegistered) sealed()       {}
 func (*NodeStateSet) sealed()         {}
 func (*NodeLost) sealed()             {}
 func (*NodeReturned) sealed()         {}
 func (*GPUFaulted) sealed()           {}
+func (*NodePowered) sealed()          {}
+func (*NodeReboot) sealed()           {}
 
 // New returns an empty event of a kind, or nil for a kind of a newer release.
 func New(k Kind) Event { return fresh(k) }
@@ -295,6 +307,8 @@ func fresh(k Kind) Event {
 		return new(JobSuspended)
 	case KindJobResumed:
 		return new(JobResumed)
+	case KindJobReady:
+		return new(JobReady)
 	case KindNodeRegistered:
 		return new(NodeRegistered)
 	case KindNodeStateSet:
@@ -305,6 +319,10 @@ func fresh(k Kind) Event {
 		return new(NodeReturned)
 	case KindGPUFaulted:
 		return new(GPUFaulted)
+	case KindNodePowered:
+		return new(NodePowered)
+	case KindNodeReboot:
+		return new(NodeReboot)
 	}
 	return nil
 }
@@ -358,11 +376,14 @@ func Kinds() []Kind {
 		KindJobPrepared,
 		KindJobSuspended,
 		KindJobResumed,
+		KindJobReady,
 		KindNodeRegistered,
 		KindNodeStateSet,
 		KindNodeLost,
 		KindNodeReturned,
 		KindGPUFaulted,
+		KindNodePowered,
+		KindNodeReboot,
 	}
 }
 
@@ -459,6 +480,8 @@ func (k Kind) String() string {
 		return "JobSuspended"
 	case KindJobResumed:
 		return "JobResumed"
+	case KindJobReady:
+		return "JobReady"
 	case KindNodeRegistered:
 		return "NodeRegistered"
 	case KindNodeStateSet:
@@ -469,6 +492,10 @@ func (k Kind) String() string {
 		return "NodeReturned"
 	case KindGPUFaulted:
 		return "GPUFaulted"
+	case KindNodePowered:
+		return "NodePowered"
+	case KindNodeReboot:
+		return "NodeReboot"
 	}
 	return "unknown"
 }

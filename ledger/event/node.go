@@ -48,3 +48,47 @@ type GPUFaulted struct {
 	Node  string        `cbor:"1,keyasint"`
 	Fault spec.GPUFault `cbor:"2,keyasint"`
 }
+
+// PowerState is what a node is on its way to being, as far as its power goes.
+type PowerState uint8
+
+// The states; the values are stored. A node whose power was never touched is
+// on, and has none of them.
+const (
+	PowerOn       PowerState = iota + 1 // its agent is there, or should be
+	PowerDownWish                       // to be powered down once no job is on it
+	PowerDownASAP                       // likewise, and no job is started on it
+	PoweringDown                        // SuspendProgram was told to
+	PoweredDown
+	PowerUpWish // to be powered up: a job was given the node, or somebody asked
+	PoweringUp  // ResumeProgram was told to
+)
+
+// NodePowered moves nodes from one state of their power to the next. With
+// PoweringDown and PoweringUp the site's program is run once for all of them.
+type NodePowered struct {
+	Nodes []string   `cbor:"1,keyasint"`
+	To    PowerState `cbor:"2,keyasint"`
+	Why   string     `cbor:"3,keyasint,omitempty"` // idle, asked for, a job, …
+	// Failed tells that the nodes did not come up in time.
+	Failed bool `cbor:"4,keyasint,omitempty"`
+}
+
+// RebootPhase is how far the reboot of a node is.
+type RebootPhase uint8
+
+// The phases; the values are stored.
+const (
+	RebootWanted RebootPhase = iota + 1 // once no job is on it
+	RebootIssued                        // its agent was told to
+	RebootOver                          // it came back, was given up or called off
+)
+
+// NodeReboot is a step in a node's reboot.
+type NodeReboot struct {
+	Node   string         `cbor:"1,keyasint"`
+	Phase  RebootPhase    `cbor:"2,keyasint"`
+	ASAP   bool           `cbor:"3,keyasint,omitempty"` // no job is started on it before
+	Next   NodeAdminState `cbor:"4,keyasint,omitempty"` // what it is to be afterwards; 0 = as before
+	Reason string         `cbor:"5,keyasint,omitempty"`
+}

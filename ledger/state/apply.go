@@ -102,6 +102,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applySuspended(env, e)
 	case *event.JobResumed:
 		err = s.applyResumed(env, e)
+	case *event.JobReady:
+		err = s.applyReady(env, e)
 	case *event.JobSignalled:
 		err = s.applySignalled(env, e)
 	case *event.JobEnded:
@@ -124,6 +126,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyNodeLost(env, e)
 	case *event.NodeReturned:
 		err = s.applyNodeReturned(e)
+	case *event.NodePowered:
+		err = s.applyPowered(env, e)
+	case *event.NodeReboot:
+		err = s.applyReboot(env, e)
 	case *event.GPUFaulted:
 		err = s.applyGPUFaulted(e)
 	default:

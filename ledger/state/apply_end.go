@@ -120,7 +120,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		j.Requeues++
 	}
 	j.Exit, j.Ending, j.Ended, j.EndSeq = e.Exit, nil, env.At, 0
-	j.Alloc, j.Done, j.Yields, j.Auto = nil, nil, false, false
+	j.Alloc, j.Done, j.Yields, j.Auto, j.Boots, j.Ready = nil, nil, false, false, false, 0
 	s.store(j)
 	s.Totals.Requeued++
 	return nil

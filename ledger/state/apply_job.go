@@ -317,6 +317,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
 	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
 	j.Paused, j.SuspendedAt, j.Claim, j.Yields, j.Auto, j.Turn = 0, 0, nil, false, false, 0
+	j.Boots, j.Ready = s.boots(e.Alloc), 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if ctl := s.Config.Ctl; ctl != nil && ctl.Prolog != "" {
@@ -399,6 +400,9 @@ func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
 	old := s.NodeByID(a.ID)
 	if old == nil || old.Spec.Name != a.Name {
 		return contradiction("job uid %d is allocated on unknown node %s", j.UID, a.Name)
+	}
+	if old.Power == event.PoweredDown {
+		return contradiction("job uid %d is allocated on node %s, which is powered down and was not asked to come up", j.UID, a.Name)
 	}
 	n := *old
 	i, twice := slices.BinarySearch(n.Jobs, j.UID)

@@ -19,6 +19,9 @@ func newNode(id spec.NodeID, ns *spec.NodeSpec) *Node {
 	case "FAIL":
 		n.Admin = event.NodeFail
 	}
+	if ns.State == "CLOUD" {
+		n.Power = event.PoweredDown // until somebody needs it
+	}
 	n.capacity()
 	return n
 }
@@ -40,8 +43,11 @@ func (n *Node) capacity() {
 			n.GRES = append(n.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
 		}
 	}
-	if n.Inv != nil {
+	switch {
+	case n.Inv != nil:
 		n.GPUs = n.Inv.GPUs[:min(int64(len(n.Inv.GPUs)), declared)]
+	case n.Spec.State == "CLOUD":
+		n.GPUs = n.expected()
 	}
 	n.Shares = n.Spec.SharesOf(n.GPUs)
 }
@@ -260,6 +266,9 @@ func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) er
 	n := *old
 	inv := e.Inventory
 	n.Inv, n.Registered, n.Invalid = &inv, env.At, e.Invalid
+	if old.Asleep() {
+		s.renameGPUs(old, &n, env)
+	}
 	n.Lost, n.LostAt = false, 0
 	if n.Reason == notResponding {
 		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0

@@ -32,6 +32,7 @@ func Checks() []NamedCheck {
 		{"S2.registry", "node names and ids belong together, and partitions name configured nodes", CheckRegistry},
 		{"S2.licences", "licences held are those of the jobs that run", CheckLicences},
 		{"S2.reservations", "reservations are in order, each with a time and with nodes of the registry", CheckReservations},
+		{"S19.power", "a node that is powered down has no job, and one that is being powered up only jobs that wait for it", CheckPower},
 		{"S3.gangs", "an allocation is whole: its nodes are distinct and its vector is their sum", CheckGangs},
 		{"S4.attempts", "a job's attempt, times and verdict fit its state", CheckAttempts},
 		{"S6.usage", "the counters that limits are checked against equal a recount from scratch", CheckUsage},

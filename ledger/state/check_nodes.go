@@ -3,6 +3,7 @@ package state
 import (
 	"slices"
 
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -315,6 +316,20 @@ func CheckApart(s *State) error {
 				case apart&spec.ApartMCS != 0 && a.Spec.MCSLabel != b.Spec.MCSLabel:
 					err = broken("node %s has %s and %s with different MCS labels, one of which keeps it to its own", n.Spec.Name, s.label(a), s.label(b))
 				}
+			}
+		}
+		return err == nil
+	})
+	return err
+}
+
+// CheckPower is S19: nothing runs where there is no power.
+func CheckPower(s *State) error {
+	var err error
+	s.Nodes.Range(func(_ uint64, n *Node) bool {
+		if n.Power >= event.PoweredDown {
+			if why := s.needsPower(n, n.Power); why != "" {
+				err = broken("node %s is powered to %d, but %s", n.Spec.Name, n.Power, why)
 			}
 		}
 		return err == nil

@@ -64,6 +64,10 @@ type Job struct {
 	Yields bool         `cbor:"63,keyasint,omitempty"`
 	Auto   bool         `cbor:"64,keyasint,omitempty"`
 	Turn   spec.Instant `cbor:"65,keyasint,omitempty"` // since when it runs, if it was suspended before; 0 = since it started
+	// Boots tells that nodes were powered up for the attempt; Ready is when they
+	// were all there.
+	Boots bool         `cbor:"66,keyasint,omitempty"`
+	Ready spec.Instant `cbor:"67,keyasint,omitempty"`
 	// Prepares tells that PrologSlurmctld has not ended yet: nothing of the
 	// attempt has been started anywhere.
 	Prepares bool `cbor:"70,keyasint,omitempty"`
@@ -145,7 +149,11 @@ type Array struct {
 func (j *Job) IsArrayRecord() bool { return len(j.Tasks) > 0 }
 
 // RunsSince is since when a running attempt was not suspended.
-func (j *Job) RunsSince() spec.Instant { return max(j.Started, j.Turn) }
+func (j *Job) RunsSince() spec.Instant { return max(j.Started, j.Turn, j.Ready) }
+
+// Configuring tells an attempt that waits for its nodes to boot: nothing of it
+// has been started anywhere.
+func (j *Job) Configuring() bool { return j.State.Active() && j.Boots && j.Ready == 0 }
 
 // Count is the number of jobs that limits count this record as.
 func (j *Job) Count() int64 {
@@ -177,7 +185,8 @@ func (j *Job) HoldsNodes() bool {
 }
 
 // Deadline is when the time limit of a running job ends; FarFuture if never.
-// While a job is suspended its limit stands still.
+// While a job is suspended its limit stands still; it begins when the nodes are
+// there, until when this is a guess.
 func (j *Job) Deadline() spec.Instant {
 	switch {
 	case !j.State.Active():
@@ -185,7 +194,7 @@ func (j *Job) Deadline() spec.Instant {
 	case j.State == spec.Suspended || j.Limit == spec.Infinite:
 		return spec.FarFuture // nobody knows
 	}
-	return j.Started.Add(j.Limit + j.Paused)
+	return max(j.Started, j.Ready).Add(j.Limit + j.Paused)
 }
 
 // Components are those of a heterogeneous job that are still known, in order,

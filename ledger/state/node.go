@@ -48,15 +48,43 @@ type Node struct {
 	// Faults of its GPUs: the last of each kind, GPU and number, oldest first;
 	// at most MaxGPUFaults. Count is how often since the node is known.
 	Faults []spec.GPUFault `cbor:"23,keyasint,omitempty"`
+
+	// Power is what was last done about its power, 0 if nothing ever was, and
+	// PowerAt when. DownAt and UpAt are when the site's programs were last run
+	// for it.
+	Power   event.PowerState `cbor:"24,keyasint,omitempty"`
+	PowerAt spec.Instant     `cbor:"25,keyasint,omitempty"`
+	DownAt  spec.Instant     `cbor:"26,keyasint,omitempty"`
+	UpAt    spec.Instant     `cbor:"27,keyasint,omitempty"`
+	Reboot  *Reboot          `cbor:"28,keyasint,omitempty"` // nil: none is asked for
+}
+
+// Reboot is a reboot that was asked for or is under way.
+type Reboot struct {
+	Issued bool                 `cbor:"1,keyasint,omitempty"`
+	At     spec.Instant         `cbor:"2,keyasint"`
+	ASAP   bool                 `cbor:"3,keyasint,omitempty"`
+	Next   event.NodeAdminState `cbor:"4,keyasint,omitempty"` // 0: as before
+	Reason string               `cbor:"5,keyasint,omitempty"`
 }
 
 // Usable tells whether new jobs may start on the node.
 func (n *Node) Usable() bool {
-	return n.Inv != nil && n.Admin == event.NodeResume && !n.Lost && n.Invalid == "" && !n.Removed
+	if n.Admin != event.NodeResume || n.Invalid != "" || n.Removed || (n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP)) {
+		return false
+	}
+	switch n.Power {
+	case event.PowerDownASAP, event.PoweringDown:
+		return false
+	case event.PoweredDown, event.PowerUpWish, event.PoweringUp:
+		return true // a job that is given it waits for it to boot
+	}
+	return n.Inv != nil && !n.Lost
 }
 
-// Responding tells whether the agent is known to be there.
-func (n *Node) Responding() bool { return n.Inv != nil && !n.Lost }
+// Asleep tells a node whose agent is not expected to answer: it is powered
+// down, or on the way there or back.
+func (n *Node) Asleep() bool { return n.Power >= event.PoweringDown }
 
 // FreeCPUs is the number of CPUs nobody holds.
 func (n *Node) FreeCPUs() int64 { return n.CPUs - int64(n.UsedCPU.Count()) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -233,6 +234,14 @@ func (w *words) node() event.Event {
 			st = event.NodeAdminState(w.number(w.arg(1)))
 		}
 		return &event.NodeStateSet{Node: w.arg(0), State: st, Reason: w.kv["reason"]}
+	case "power":
+		names := []string{"", "on", "wish-down", "asap", "going-down", "down", "wish-up", "coming-up"}
+		return &event.NodePowered{Nodes: strings.Split(w.arg(0), ","), To: event.PowerState(slices.Index(names, w.arg(1))), Failed: w.has("failed")}
+	case "ready":
+		return &event.JobReady{UID: w.uid(), Attempt: w.attempt()}
+	case "reboot":
+		phases := []string{"", "wanted", "issued", "over"}
+		return &event.NodeReboot{Node: w.arg(0), Phase: event.RebootPhase(slices.Index(phases, w.arg(1))), ASAP: w.has("asap"), Reason: w.kv["reason"]}
 	case "lost":
 		return &event.NodeLost{Node: w.arg(0), LastSeen: 5}
 	case "returned":

@@ -99,6 +99,9 @@ func showJob(s *State, j *Job, out *strings.Builder) {
 	if j.State != spec.Pending && j.Alloc != nil {
 		fmt.Fprintf(out, ", on %s (done %v), limit %d s", strings.Join(j.Alloc.NodeNames(), ","), j.Done.Members(), j.Limit.Seconds())
 	}
+	if j.Configuring() {
+		out.WriteString(", configuring")
+	}
 	if j.Ending != nil {
 		fmt.Fprintf(out, ", ending %d since event %d", j.Ending.Cause, j.Ending.Seq)
 	}
@@ -133,6 +136,12 @@ func showNode(n *Node, out *strings.Builder) {
 		if f.is {
 			out.WriteString(", " + f.name)
 		}
+	}
+	if n.Power != 0 {
+		fmt.Fprintf(out, ", power %d", n.Power)
+	}
+	if n.Reboot != nil {
+		fmt.Fprintf(out, ", reboot %+v", *n.Reboot)
 	}
 	if n.Reason != "" {
 		fmt.Fprintf(out, ", because %q", n.Reason)

@@ -16,6 +16,10 @@ type Totals struct {
 	Ended      [spec.OutOfMemory + 1]uint64 `cbor:"5,keyasint"`           // by final state
 	Parts      []PartTotals                 `cbor:"6,keyasint,omitempty"` // by name; replaced on write
 	GPUFaults  []FaultTotals                `cbor:"7,keyasint,omitempty"` // by kind and class; replaced on write
+	// How often nodes were powered down and up, and did not come up in time.
+	PoweredDown uint64 `cbor:"8,keyasint,omitempty"`
+	PoweredUp   uint64 `cbor:"9,keyasint,omitempty"`
+	BootFailed  uint64 `cbor:"10,keyasint,omitempty"`
 }
 
 // PartTotals are the totals of one partition.

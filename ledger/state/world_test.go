@@ -189,6 +189,11 @@ func (w *world) start() {
 	if free := w.conf.matlab - countOf(w.s.Licenses, "matlab"); free > 0 && w.coin() {
 		a.Licenses = []spec.Count{{Name: "matlab", N: int64(w.int(1, int(free)))}}
 	}
+	for i := range a.Nodes {
+		if w.s.NodeByID(a.Nodes[i].ID).Power == event.PoweredDown {
+			w.put(&event.NodePowered{Nodes: []string{a.Nodes[i].Name}, To: event.PowerUpWish})
+		}
+	}
 	w.put(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: a, Limit: spec.Hour, Backfill: w.coin()})
 }
 
@@ -384,15 +389,34 @@ func (w *world) register(name string) {
 
 func (w *world) node() {
 	name := w.someNode().Spec.Name
-	switch w.int(0, 3) {
+	switch w.int(0, 5) {
 	case 0:
 		w.register(name)
+	case 4:
+		w.power(w.s.Node(name))
+	case 5:
+		if j := w.some(func(j *Job) bool { return j.Configuring() && !w.s.boots(j.Alloc) }); j != nil {
+			w.put(&event.JobReady{UID: j.UID, Attempt: j.Attempt})
+		}
 	case 1:
 		w.put(&event.NodeStateSet{Node: name, State: event.NodeAdminState(w.int(1, 4)), Reason: "why"})
 	case 2:
 		w.put(&event.NodeLost{Node: name, LastSeen: w.s.At})
 	default:
 		w.put(&event.NodeReturned{Node: name})
+	}
+}
+
+// power moves a node to any state of its power that its jobs allow, and its
+// reboot to any phase.
+func (w *world) power(n *Node) {
+	to := event.PowerState(w.int(int(event.PowerOn), int(event.PoweringUp)))
+	if to < event.PoweredDown || w.s.needsPower(n, to) == "" {
+		w.put(&event.NodePowered{Nodes: []string{n.Spec.Name}, To: to, Failed: w.coin()})
+	}
+	phase := event.RebootPhase(w.int(int(event.RebootWanted), int(event.RebootOver)))
+	if phase == event.RebootWanted || n.Reboot != nil {
+		w.put(&event.NodeReboot{Node: n.Spec.Name, Phase: phase, ASAP: w.coin(), Next: event.NodeDown, Reason: "new kernel"})
 	}
 }
 

@@ -259,6 +259,9 @@ func (a *Agent) carryOut(ctx context.Context) {
 		if fx.Save {
 			a.save()
 		}
+		if fx.Reboot && a.deps.Reboot != nil {
+			a.deps.Reboot()
+		}
 		if fx.Register != "" {
 			a.log.Warn("the GPUs of this node have changed", "what", fx.Register)
 			if a.session != nil {

@@ -119,6 +119,7 @@ type Core struct {
 	faults   faults
 	checked  bool   // the node's health has been looked at
 	unwell   string // what was wrong with it
+	reboot   uint64 // the last reboot that was ordered
 	recent   recent
 
 	devices map[string]device.Device // by UUID, instances too

@@ -239,6 +239,7 @@ type Deps struct {
 	Spool       Spool
 	Check       Checker // nil: nobody looks at the node's health
 	Scripts     Scripts // may be nil
+	Reboot      func()  // reboots the node and does not wait; may be nil
 	Samples     Samples // may be nil
 	Clock       Clock
 	// Jitter gives a number below n, for the waits between connections.

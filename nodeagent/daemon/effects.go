@@ -25,6 +25,7 @@ type Effects struct {
 	Acked     int              // reports acknowledged
 	Leave     string           // end the connection, and why
 	Register  string           // connect again at once, to register what has changed, and what that is
+	Reboot    bool             // the node is to be rebooted
 	// Samples are readings to be kept, each a series of its own. What is not
 	// kept is not asked for again.
 	Samples []*apiv1.GpuSeries

@@ -34,10 +34,21 @@ func (c *Core) Orders(list []*apiv1.Order) {
 			c.signal(k, kind.Signal)
 		case *apiv1.Order_Limit:
 			// The controller watches time limits; nothing here depends on them.
+		case *apiv1.Order_Reboot:
+			c.orderReboot(kind.Reboot)
 		default:
 			c.log.Warn("an order of a kind that this release does not know was left out", "run", k.String())
 		}
 	}
+}
+
+// orderReboot takes the order to reboot the node, each only once.
+func (c *Core) orderReboot(r *apiv1.Reboot) {
+	if r.GetSeq() <= c.reboot {
+		return
+	}
+	c.reboot, c.fx.Reboot = r.GetSeq(), true
+	c.log.Warn("the node is to be rebooted", "reason", r.GetReason())
 }
 
 // launch takes a run on, once. A run that is here already only learns whose it

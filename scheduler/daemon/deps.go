@@ -125,7 +125,7 @@ type Scripts interface {
 }
 
 // Deps are the outside of the controller. All fields but Shutdown, Scripts,
-// Committed and History are needed.
+// Committed, Programs and History are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -145,6 +145,8 @@ type Deps struct {
 	Committed func(st *state.State, events []event.Envelope)
 	// Scripts, if set, runs PrologSlurmctld and EpilogSlurmctld.
 	Scripts Scripts
+	// Programs, if set, runs what powers nodes down and up.
+	Programs Programs
 	// History, if set, reads the whole history of events.
 	History  History
 	Settings Settings

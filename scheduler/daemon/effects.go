@@ -31,6 +31,14 @@ func (h *hub) effects(f *flight) {
 			if h.launch(f.state, e.UID, ""); f.state.Job(e.UID).State == spec.Suspended {
 				h.signal(f.state.Job(e.UID), "")
 			}
+		case *event.JobReady:
+			h.ready(f.state, f.state.Job(e.UID))
+		case *event.NodePowered:
+			h.power(f.state, e)
+		case *event.NodeReboot:
+			if e.Phase == event.RebootIssued {
+				h.reboot(f.state.Node(e.Node))
+			}
 		case *event.JobEndRequested:
 			h.c.ctl.stop(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			h.terminate(f.state, f.state.Job(e.UID), "")
@@ -58,6 +66,9 @@ func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
 	if n == nil {
 		return nil
 	}
+	if n.Reboot != nil && n.Reboot.Issued {
+		h.reboot(n)
+	}
 	var desired []*apiv1.RunKey
 	for _, uid := range n.Jobs {
 		j := v.State.Job(uid)
@@ -84,7 +95,7 @@ func runKey(j *state.Job) *apiv1.RunKey {
 // launch orders a job's start on its nodes, or on one of them.
 func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 	j := st.Job(uid)
-	if j == nil || !j.State.Active() || j.Ending != nil || j.Prepares {
+	if j == nil || !j.State.Active() || j.Ending != nil || j.Prepares || waitsForBoot(st, j) {
 		return
 	}
 	var proto *apiv1.Launch

@@ -255,7 +255,7 @@ func (h *hub) silent(now spec.Instant) []scheduler.NodeSilent {
 	h.mu.Unlock()
 	var out []scheduler.NodeSilent
 	h.c.View().State.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if n.Inv == nil || n.Lost {
+		if n.Inv == nil || n.Lost || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
 			return true
 		}
 		if seen := max(h.nodeLive(n.Spec.Name).LastSeen, grace); now.Sub(seen) > h.timeout() {

@@ -75,7 +75,29 @@ func nodeState(word string) (event.NodeAdminState, bool) {
 	return 0, false
 }
 
-// UpdateNode drains, resumes or sets nodes down.
+// powerCommand is the command of a state= that is about the power of nodes or
+// their reboot; nil for another.
+func powerCommand(req *apiv1.UpdateNodeRequest, names []string) scheduler.Command {
+	word := strings.ToLower(req.GetState())
+	switch word {
+	case "power_up":
+		return scheduler.PowerNodes{Nodes: names, How: scheduler.PowerUp}
+	case "power_down":
+		return scheduler.PowerNodes{Nodes: names, How: scheduler.PowerDown}
+	case "power_down_asap":
+		return scheduler.PowerNodes{Nodes: names, How: scheduler.PowerDownASAP}
+	case "power_down_force":
+		return scheduler.PowerNodes{Nodes: names, How: scheduler.PowerDownForce}
+	case "cancel_reboot":
+		return scheduler.CancelReboots{Nodes: names}
+	case "reboot", "reboot_asap":
+		next, _ := nodeState(req.GetNextState())
+		return scheduler.RebootNodes{Nodes: names, ASAP: word == "reboot_asap", Next: next, Reason: req.GetReason()}
+	}
+	return nil
+}
+
+// UpdateNode drains, resumes or sets nodes down, and changes their power.
 func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRequest) (*apiv1.UpdateNodeReply, error) {
 	who, actor, err := s.caller(ctx)
 	if err != nil {
@@ -83,10 +105,6 @@ func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRe
 	}
 	if !s.admin(who) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
-	}
-	to, ok := nodeState(req.GetState())
-	if !ok {
-		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
 	}
 	names, err := hostlist.Expand(req.GetNodes())
 	if err != nil {
@@ -97,6 +115,13 @@ func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRe
 		if st.Node(name) == nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
+	}
+	if cmd := powerCommand(req, names); cmd != nil {
+		return &apiv1.UpdateNodeReply{}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+	}
+	to, ok := nodeState(req.GetState())
+	if !ok {
+		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
 	}
 	for _, name := range names {
 		cmd := scheduler.UpdateNode{Node: name, State: to, Reason: req.GetReason()}

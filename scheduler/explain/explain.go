@@ -146,8 +146,14 @@ func reservedBy(st *state.State, n *state.Node, from, to spec.Instant) string {
 // verdict says why a node cannot take its share of the job now.
 func verdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.Node) Verdict {
 	switch {
-	case n.Inv == nil:
+	case n.Inv == nil && !n.Asleep():
 		return Verdict{Why: "state:not registered"}
+	case n.Power == event.PoweringDown:
+		return Verdict{Why: "state:being powered down"}
+	case n.Power == event.PowerDownASAP:
+		return Verdict{Why: "state:to be powered down"}
+	case n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP):
+		return Verdict{Why: "state:to be rebooted, or rebooting"}
 	case n.Admin == event.NodeDown:
 		return Verdict{Why: "state:down"}
 	case n.Admin == event.NodeFail:

@@ -52,7 +52,7 @@ type Options struct {
 
 // Pick chooses nodes for a demand, or returns nil when the candidates cannot
 // give it. If one node can take all tasks, the best fitting is taken: lowest
-// weight, then least left over. Otherwise nodes of the lowest weight and then
+// weight, then one that is up, then least left over. Otherwise nodes of the lowest weight and then
 // those that take most tasks come first, so that few are used; where that
 // order finds none, weight does not count.
 func Pick(d *Demand, cands []Candidate, opt Options) []Part {
@@ -216,6 +216,9 @@ func byFit(d *Demand, opt Options) func(a, b *Candidate) int {
 		}
 		if c := cmp.Compare(a.Node.Spec.Weight, b.Node.Spec.Weight); c != 0 {
 			return c
+		}
+		if a.Node.Asleep() != b.Node.Asleep() {
+			return last(a.Node.Asleep())
 		}
 		if single && (a.fit >= d.Tasks) != (b.fit >= d.Tasks) {
 			return last(b.fit >= d.Tasks)

@@ -184,8 +184,8 @@ func (r rank) before(q rank) bool {
 	return r.order < q.order || (r.order == q.order && r.id < q.id)
 }
 
-// order is place.Demand's order of nodes in one number: weight, then (with
-// LLN) the emptiest, then GPUs kept for those who want them, then the fullest.
+// order is place.Demand's order of nodes in one number: weight, those that are
+// up, then (with LLN) the emptiest, then GPUs kept for those who want them, then the fullest.
 func (t *Timeline) order(a *Ask, l *lane, at spec.Instant) uint64 {
 	f := &l.segs[0].free
 	if at != t.now {
@@ -195,10 +195,14 @@ func (t *Timeline) order(a *Ask, l *lane, at spec.Instant) uint64 {
 	if l.shape.GPUs > 0 && !a.wantsGPU {
 		gpu |= 1 << 15
 	}
-	if a.options.LLN {
-		return uint64(l.node.Spec.Weight)<<32 | (1<<16-1-cpu)<<16 | gpu
+	first := uint64(l.node.Spec.Weight) << 33
+	if l.node.Asleep() {
+		first |= 1 << 32
 	}
-	return uint64(l.node.Spec.Weight)<<32 | gpu<<16 | cpu
+	if a.options.LLN {
+		return first | (1<<16-1-cpu)<<16 | gpu
+	}
+	return first | gpu<<16 | cpu
 }
 
 // least brings the first k of a list to its front, in any order.

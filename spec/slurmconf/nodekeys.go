@@ -58,6 +58,7 @@ func nodeKeys() []key[nodeDraft] {
 		{"Sockets", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.Sockets })},
 		{"SocketsPerBoard", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.socketsPerBoard })},
 		{"State", implemented, "", "", setNodeState},
+		{"SuspendTime", implemented, "", "", idleTime(func(d *nodeDraft) *spec.Span { return &d.SuspendTime }, spec.Infinite)},
 		{"ThreadsPerCore", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.ThreadsPerCore })},
 		{"TmpDisk", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.TmpDisk })},
 		{"Topology", unsupported, "", "nodes are chosen without regard to switches", nil},
@@ -76,9 +77,6 @@ func setNodeState(d *nodeDraft, v value) {
 			d.State = ""
 		case "FAILING":
 			d.State = "FAIL"
-		case "CLOUD":
-			v.warn("not supported: %s; the node is expected to run its agent", whyPower)
-			d.State = s
 		case "EXTERNAL":
 			v.fail("EXTERNAL nodes are not supported: every node runs an agent")
 		default:

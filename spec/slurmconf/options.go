@@ -96,11 +96,13 @@ func controllerParams() []option {
 	const (
 		rpc  = "gRPC has its own limits"
 		conf = "agents get what they need from the controller"
+		dial = "agents dial the controller, wherever they are"
+		tick = "power is looked at every second"
 	)
 	return []option{
 		{"allow_user_triggers", unsupported, whyTrigger},
-		{"cloud_dns", unsupported, whyPower},
-		{"cloud_reg_addrs", unsupported, whyPower},
+		{"cloud_dns", meaningless, dial},
+		{"cloud_reg_addrs", meaningless, dial},
 		{"conmgr_connect_timeout", meaningless, rpc},
 		{"conmgr_max_connections", meaningless, rpc},
 		{"conmgr_quiesce_timeout", meaningless, rpc},
@@ -116,15 +118,15 @@ func controllerParams() []option {
 		{"enable_job_state_cache", meaningless, "reads never wait for the writer"},
 		{"enable_rpc_queue", meaningless, rpc},
 		{"enable_stepmgr", unsupported, whySteps},
-		{"idle_on_node_suspend", unsupported, whyPower},
+		{"idle_on_node_suspend", implemented, ""},
 		{"max_dbd_msg_action", meaningless, "the ledger is the buffer while accounting is away"},
-		{"max_powered_nodes", unsupported, whyPower},
+		{"max_powered_nodes", unsupported, "any number of nodes may be up"},
 		{"no_quick_restart", meaningless, "a second controller cannot take the data folder of the first"},
 		{"node_reg_mem_percent", unsupported, "a node with less memory than configured is drained"},
-		{"power_save_interval", meaningless, whyPower},
-		{"power_save_min_interval", meaningless, whyPower},
+		{"power_save_interval", meaningless, tick},
+		{"power_save_min_interval", meaningless, tick},
 		{"preempt_send_user_signal", unsupported, "preempted jobs get SIGCONT and SIGTERM"},
-		{"reboot_from_controller", unsupported, "nodes are not rebooted"},
+		{"reboot_from_controller", unsupported, "the agent of a node runs RebootProgram"},
 		{"reconfig_on_restart", meaningless, "a start reads the configuration"},
 		{"rl_bucket_size", unsupported, "calls are not limited per user"},
 		{"rl_enable", unsupported, "calls are not limited per user"},
@@ -145,7 +147,7 @@ func agentParams() []option {
 		{"contain_spank", unsupported, "SPANK plugins are not loaded"},
 		{"l3cache_as_socket", unsupported, why},
 		{"numa_node_as_socket", unsupported, why},
-		{"shutdown_on_reboot", unsupported, "nodes are not rebooted"},
+		{"shutdown_on_reboot", unsupported, "an agent that was told to reboot its node goes on until it is ended"},
 	}
 }
 
@@ -227,7 +229,7 @@ func schedulerParams() []option {
 		{"default_queue_depth", meaningless, "every job is looked at"},
 		{"defer", meaningless, passes},
 		{"defer_batch", meaningless, passes},
-		{"delay_boot", unsupported, "nodes are not rebooted"},
+		{"delay_boot", unsupported, "nodes are not rebooted for a job's features"},
 		{"disable_hetjob_steps", unsupported, whySteps},
 		{"disable_job_shrink", unsupported, "jobs keep their size"},
 		{"disable_user_top", meaningless, "users cannot reorder their jobs"},
@@ -254,10 +256,10 @@ func schedulerParams() []option {
 		{"preempt_strict_order", unsupported, "it is strict_order of PreemptParameters"},
 		{"preempt_youngest_first", unsupported, "it is youngest_first of PreemptParameters"},
 		{"reduce_completing_frag", unsupported, "freed nodes are used at once"},
-		{"requeue_on_resume_failure", unsupported, whyPower},
+		{"requeue_on_resume_failure", meaningless, "a job whose node does not come up is queued again in any case: nothing of it ran"},
 		{"requeue_setup_env_fail", unsupported, "a job that cannot start fails"},
-		{"salloc_wait_nodes", unsupported, "nodes are not booted for a job"},
-		{"sbatch_wait_nodes", unsupported, "nodes are not booted for a job"},
+		{"salloc_wait_nodes", meaningless, "a job begins when all its nodes are up"},
+		{"sbatch_wait_nodes", meaningless, "a job begins when all its nodes are up"},
 		{"sched_interval", implemented, ""},
 		{"sched_max_job_start", meaningless, passes},
 		{"sched_min_interval", meaningless, passes},

@@ -59,7 +59,7 @@ func partKeys() []key[partDraft] {
 		{"Nodes", implemented, "", "", func(d *partDraft, v value) { d.nodes, d.nodesAt = v.Value, v.Setting }},
 		{"OverSubscribe", implemented, "", "", oversubscribe},
 		{"OverTimeLimit", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.OverTimeLimit }, spec.Minute)},
-		{"PowerDownOnIdle", unsupported, "NO|0|false", whyPower, nil},
+		{"PowerDownOnIdle", implemented, "", "", truth(func(d *partDraft) *bool { return &d.PowerDownOnIdle })},
 		{"PreemptMode", implemented, "", "", func(d *partDraft, v value) {
 			if w, ok := v.word("OFF|CANCEL|REQUEUE|SUSPEND|GANG"); ok {
 				d.PreemptMode = w
@@ -78,7 +78,7 @@ func partKeys() []key[partDraft] {
 		}},
 		{"QOS", implemented, "", "", text(func(d *partDraft) *string { return &d.QOS })},
 		{"ReqResv", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ReqResv })},
-		{"ResumeTimeout", unsupported, "", whyPower, nil},
+		{"ResumeTimeout", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.ResumeTimeout }, spec.Second)},
 		{"RootOnly", implemented, "", "", truth(func(d *partDraft) *bool { return &d.RootOnly })},
 		{"SelectTypeParameters", unsupported, "NONE", "SelectTypeParameters of the cluster apply", nil},
 		{"Shared", implemented, "", "", func(d *partDraft, v value) {
@@ -97,8 +97,8 @@ func partKeys() []key[partDraft] {
 				d.State = spec.PartitionInactive
 			}
 		}},
-		{"SuspendTime", unsupported, "-1|INFINITE|NONE", whyPower, nil},
-		{"SuspendTimeout", unsupported, "", whyPower, nil},
+		{"SuspendTime", implemented, "", "", idleTime(func(d *partDraft) *spec.Span { return &d.SuspendTime }, spec.Infinite)},
+		{"SuspendTimeout", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.SuspendTimeout }, spec.Second)},
 		{"Topology", unsupported, "", "nodes are chosen without regard to switches", nil},
 		{"TRESBillingWeights", implemented, "", "", func(d *partDraft, v value) { d.BillingWeights = v.weights(true, false) }},
 		{"TRESWeights", meaningless, "", "Slurm replaced it by TRESBillingWeights", nil},

@@ -26,6 +26,7 @@ type File struct {
 	jobComp, jobCompLoc string
 	ctl                 spec.CtlScripts
 	jobCompAt           Setting
+	power               powerDraft
 }
 
 // Control is what concerns the controller's own place.
@@ -84,7 +85,8 @@ func (f *File) Value(key string) (string, bool) {
 // problems hold an Error.
 func Read(fsys fs.FS, name string) (*File, Problems) {
 	var ps Problems
-	f := &File{Name: name, Config: defaults(), Agent: Agent{SampleEvery: 30 * spec.Second}}
+	f := &File{Name: name, Config: defaults(), Agent: Agent{SampleEvery: 30 * spec.Second},
+		power: powerDraft{PowerConfig: spec.PowerConfig{DownRate: 60, UpRate: 300}}}
 	b := builder{file: f, problems: &ps, top: newTable("the main part of the file", topKeys()),
 		node: newTable("a NodeName record", nodeKeys()), part: newTable("a PartitionName record", partKeys()),
 		set: newTable("a NodeSet record", setKeys()), down: newTable("a DownNodes record", downKeys())}
@@ -244,6 +246,7 @@ func (b *builder) finish() {
 	whole := Setting{File: f.Name}
 	names := b.buildNodes()
 	b.buildPartitions(names)
+	b.finishPower(names)
 	if len(*b.problems) > 0 && b.problems.missing(f.Name) {
 		return
 	}

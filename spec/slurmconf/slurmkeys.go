@@ -16,7 +16,6 @@ const (
 	whyLogs    = "daemons log to standard error; the level is in muster.yaml"
 	whyDirs    = "the daemons' folders are in muster.yaml"
 	whyStreams = "agents keep one stream to the controller; there is nothing to tune"
-	whyPower   = "nodes are not powered down and up"
 	whySteps   = "it concerns srun's own steps, which this release does not start"
 	whyBurst   = "there are no burst buffers"
 	whyEnergy  = "energy comes from the GPU library and is always collected"
@@ -227,14 +226,14 @@ func topKeys() []key[File] {
 		{"PropagatePrioProcess", unsupported, "0", "jobs start with the node's own nice value", nil},
 		{"PropagateResourceLimits", unsupported, "ALL", "all soft limits of the submitter are passed on", nil},
 		{"PropagateResourceLimitsExcept", unsupported, "NONE", "all soft limits of the submitter are passed on", nil},
-		{"RebootProgram", unsupported, "none|(null)", "nodes are not rebooted", nil},
+		{"RebootProgram", implemented, "", "", program(func(f *File) *string { return &f.Config.RebootProgram })},
 		{"ReconfigFlags", unsupported, "none", "a changed file replaces what scontrol changed before", nil},
 		{"RequeueExit", unsupported, "none", "exit codes do not requeue jobs", nil},
 		{"RequeueExitHold", unsupported, "none", "exit codes do not requeue jobs", nil},
-		{"ResumeFailProgram", unsupported, "none|(null)", whyPower, nil},
-		{"ResumeProgram", unsupported, "none|(null)", whyPower, nil},
-		{"ResumeRate", meaningless, "", whyPower, nil},
-		{"ResumeTimeout", meaningless, "", whyPower, nil},
+		{"ResumeFailProgram", implemented, "", "", powerful(program(func(f *File) *string { return &f.power.ResumeFail }))},
+		{"ResumeProgram", implemented, "", "", powerful(program(func(f *File) *string { return &f.power.Resume }))},
+		{"ResumeRate", implemented, "", "", powerful(number(func(f *File) *uint32 { return &f.power.UpRate }, 0, 1<<16, noUnlimited))},
+		{"ResumeTimeout", implemented, "", "", powerful(span(func(f *File) *spec.Span { return &f.power.UpIn }, spec.Second))},
 		{"ResvEpilog", unsupported, "none|(null)", whyTrigger, nil},
 		{"ResvOverRun", unsupported, "0", "jobs end with their reservation", nil},
 		{"ResvProlog", unsupported, "none|(null)", whyTrigger, nil},
@@ -259,7 +258,9 @@ func topKeys() []key[File] {
 		{"SlurmctldDebug", meaningless, "", whyLogs, nil},
 		{"SlurmctldHost", implemented, "", "", setControlHost},
 		{"SlurmctldLogFile", meaningless, "", whyLogs, nil},
-		{"SlurmctldParameters", implemented, "", "", func(_ *File, v value) { v.options(controllerParams(), nil) }},
+		{"SlurmctldParameters", implemented, "", "", func(f *File, v value) {
+			v.options(controllerParams(), func(name string, _ value) { f.power.IdleOnDown = f.power.IdleOnDown || name == "idle_on_node_suspend" })
+		}},
 		{"SlurmctldPidFile", meaningless, "", whyPid, nil},
 		{"SlurmctldPlugstack", unsupported, "none|(null)", "there are no plugins to load", nil},
 		{"SlurmctldPort", implemented, "", "", setPort(func(f *File) *uint32 { return &f.Control.Port })},
@@ -284,13 +285,16 @@ func topKeys() []key[File] {
 		{"SrunPortRange", meaningless, "0-0", "srun listens on no port; agents are dialled", nil},
 		{"SrunProlog", unsupported, "none|(null)", whySteps, nil},
 		{"StateSaveLocation", meaningless, "", whyDirs, nil},
-		{"SuspendExcNodes", meaningless, "", whyPower, nil},
-		{"SuspendExcParts", meaningless, "", whyPower, nil},
-		{"SuspendExcStates", meaningless, "", whyPower, nil},
-		{"SuspendProgram", unsupported, "none|(null)", whyPower, nil},
-		{"SuspendRate", meaningless, "", whyPower, nil},
-		{"SuspendTime", unsupported, "-1|0|INFINITE|NONE", whyPower, nil},
-		{"SuspendTimeout", meaningless, "", whyPower, nil},
+		{"SuspendExcNodes", implemented, "", "", powerful(setKeepNodes)},
+		{"SuspendExcParts", implemented, "", "", powerful(func(f *File, v value) { f.power.KeepParts, f.power.partsAt = v.items(), v.Setting })},
+		{"SuspendExcStates", implemented, "", "", powerful(setKeepStates)},
+		{"SuspendProgram", implemented, "", "", powerful(program(func(f *File) *string { return &f.power.Suspend }))},
+		{"SuspendRate", implemented, "", "", powerful(number(func(f *File) *uint32 { return &f.power.DownRate }, 0, 1<<16, noUnlimited))},
+		{"SuspendTime", implemented, "", "", powerful(func(f *File, v value) {
+			f.power.suspendAt = v.Setting
+			idleTime(func(f *File) *spec.Span { return &f.power.IdleAfter }, 0)(f, v)
+		})},
+		{"SuspendTimeout", implemented, "", "", powerful(span(func(f *File) *spec.Span { return &f.power.DownIn }, spec.Second))},
 		{"SwitchParameters", unsupported, "", "no network is set up for jobs", nil},
 		{"SwitchType", unsupported, "none|switch/none", "no network is set up for jobs", nil},
 		{"TCPTimeout", meaningless, "", whyStreams, nil},

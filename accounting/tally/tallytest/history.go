@@ -176,6 +176,11 @@ func (h *History) Start(uid spec.JobUID, nodes ...string) bool {
 			alloc.TRES = alloc.TRES.With(typed, alloc.TRES.Get(typed)+1)
 		}
 	}
+	for i := range alloc.Nodes {
+		if n := h.State.Node(alloc.Nodes[i].Name); n.Power == event.PoweredDown {
+			h.Put(&event.NodePowered{Nodes: []string{n.Spec.Name}, To: event.PowerUpWish})
+		}
+	}
 	h.Put(&event.JobStarted{UID: uid, Attempt: j.Attempt + 1, Alloc: alloc, Limit: j.Spec.Time.Limit, Priority: 100})
 	return true
 }

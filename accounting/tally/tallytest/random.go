@@ -223,7 +223,16 @@ func (w *world) node() {
 	if w.State.Node(name) == nil {
 		return
 	}
-	switch w.int(0, 3) {
+	n := w.State.Node(name)
+	switch w.int(0, 5) {
+	case 4:
+		if to := event.PowerState(w.int(int(event.PowerOn), int(event.PoweringUp))); to < event.PoweredDown || len(n.Jobs) == 0 {
+			w.Put(&event.NodePowered{Nodes: []string{name}, To: to})
+		}
+	case 5:
+		if phase := event.RebootPhase(w.int(int(event.RebootWanted), int(event.RebootOver))); phase == event.RebootWanted || n.Reboot != nil {
+			w.Put(&event.NodeReboot{Node: name, Phase: phase, ASAP: w.coin()})
+		}
 	case 0:
 		w.Put(&event.NodeStateSet{Node: name, State: event.NodeAdminState(w.int(1, 4)), Reason: "why"})
 	case 1:

@@ -1,0 +1,182 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// expected are the devices that a node of the cloud will have, before it was
+// ever up: as many as are configured, under names that are replaced by the
+// real ones when it registers.
+func (n *Node) expected() []spec.GPU {
+	var out []spec.GPU
+	for _, g := range n.Spec.GRES {
+		for range min(g.N, maxExpected) {
+			if g.Name == "gpu" {
+				out = append(out, spec.GPU{Index: uint32(len(out)), UUID: fmt.Sprintf("expected/%s/%d", n.Spec.Name, len(out)), Type: g.Type})
+			}
+		}
+	}
+	return out
+}
+
+// maxExpected bounds the devices of a node that nobody has seen.
+const maxExpected = 1024
+
+// renameGPUs lets the jobs that wait for a node to boot hold the devices that
+// it came up with, position by position, where those are others: a machine of
+// the cloud is not the same one each time. What it has no place for any more
+// is held under a name that nothing has.
+func (s *State) renameGPUs(old, n *Node, env *event.Envelope) {
+	n.capacity()
+	have := make(map[string]bool, len(n.GPUs))
+	for i := range n.GPUs {
+		have[n.GPUs[i].UUID] = true
+	}
+	if len(have) < len(n.GPUs) || !slices.ContainsFunc(old.GPUs, func(g spec.GPU) bool { return !have[g.UUID] }) {
+		return // the same ones, or names that mean nothing
+	}
+	to := func(uuid string, index uint32) (string, uint32) {
+		if i := old.gpuAt(uuid); i >= 0 && i < len(n.GPUs) {
+			return n.GPUs[i].UUID, n.GPUs[i].Index
+		}
+		return "gone/" + uuid, index
+	}
+	for _, uid := range n.Jobs {
+		j, err := s.edit(uid, env)
+		at := j.Alloc.Index(n.ID)
+		if err != nil || at < 0 {
+			continue
+		}
+		alloc := *j.Alloc
+		alloc.Nodes = slices.Clone(alloc.Nodes)
+		a := &alloc.Nodes[at]
+		a.GPUs, a.Shares = slices.Clone(a.GPUs), slices.Clone(a.Shares)
+		for i := range a.GPUs {
+			a.GPUs[i].UUID, a.GPUs[i].Index = to(a.GPUs[i].UUID, a.GPUs[i].Index)
+		}
+		for i := range a.Shares {
+			a.Shares[i].UUID, a.Shares[i].Index = to(a.Shares[i].UUID, a.Shares[i].Index)
+		}
+		j.Alloc = &alloc
+		s.store(j)
+	}
+}
+
+// Missing tells whether a job holds devices of a node that it does not have.
+func (n *Node) Missing(a *spec.NodeAlloc) bool {
+	return slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool {
+		i := n.gpuAt(g.UUID)
+		return i < 0 || n.GPUs[i].Type != g.Type
+	}) || slices.ContainsFunc(a.Shares, func(g spec.GPUShare) bool { return n.gpuAt(g.UUID) < 0 })
+}
+
+// Booting names the nodes of an allocation that are not up; nil if all are.
+func (s *State) Booting(j *Job) []string {
+	var out []string
+	for i := range j.Alloc.Nodes {
+		if n := s.NodeByID(j.Alloc.Nodes[i].ID); n != nil && n.Asleep() && !j.Done.Has(i) {
+			out = append(out, n.Spec.Name)
+		}
+	}
+	return out
+}
+
+// boots tells whether an allocation has nodes that are not up.
+func (s *State) boots(a *spec.Allocation) bool {
+	return slices.ContainsFunc(a.Nodes, func(a spec.NodeAlloc) bool {
+		n := s.NodeByID(a.ID)
+		return n != nil && n.Asleep()
+	})
+}
+
+func (s *State) applyReady(env *event.Envelope, e *event.JobReady) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if !j.Configuring() || j.Attempt != e.Attempt {
+		return contradiction("attempt %d of job uid %d does not wait for nodes to boot (%s, attempt %d)", e.Attempt, e.UID, j.State, j.Attempt)
+	}
+	if names := s.Booting(j); names != nil {
+		return contradiction("attempt %d of job uid %d cannot begin: node %s is not up", e.Attempt, e.UID, names[0])
+	}
+	j.Ready = env.At
+	s.store(j)
+	return nil
+}
+
+func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
+	if e.To < event.PowerOn || e.To > event.PoweringUp {
+		return contradiction("nodes %v are powered to %d, which means nothing", e.Nodes, e.To)
+	}
+	for _, name := range e.Nodes {
+		old := s.Node(name)
+		if old == nil {
+			return contradiction("node %s is not configured", name)
+		}
+		if e.To >= event.PoweredDown {
+			if why := s.needsPower(old, e.To); why != "" {
+				return contradiction("node %s is powered to %d, but %s", name, e.To, why)
+			}
+		}
+		n := *old
+		n.Power, n.PowerAt = e.To, env.At
+		switch e.To {
+		case event.PoweringDown:
+			n.DownAt = env.At
+			s.Totals.PoweredDown++
+		case event.PoweringUp:
+			n.UpAt = env.At
+			s.Totals.PoweredUp++
+		case event.PoweredDown:
+			n.Lost, n.LostAt = false, 0 // nobody expects it to answer
+			if n.Reason == notResponding {
+				n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
+			}
+			if e.Failed {
+				s.Totals.BootFailed++
+			}
+		case event.PowerOn, event.PowerDownWish, event.PowerDownASAP, event.PowerUpWish:
+		}
+		s.putNode(&n)
+	}
+	return nil
+}
+
+func (s *State) applyReboot(env *event.Envelope, e *event.NodeReboot) error {
+	old := s.Node(e.Node)
+	if old == nil {
+		return contradiction("node %s is not configured", e.Node)
+	}
+	n := *old
+	switch {
+	case e.Phase == event.RebootWanted:
+		n.Reboot = &Reboot{At: env.At, ASAP: e.ASAP, Next: e.Next, Reason: e.Reason}
+	case e.Phase == event.RebootIssued && old.Reboot != nil:
+		r := *old.Reboot
+		r.Issued, r.At = true, env.At
+		n.Reboot = &r
+	case e.Phase == event.RebootOver && old.Reboot != nil:
+		n.Reboot, n.PowerAt = nil, env.At
+	default:
+		return contradiction("the reboot of node %s cannot go to phase %d", e.Node, e.Phase)
+	}
+	s.putNode(&n)
+	return nil
+}
+
+// needsPower says which job makes it impossible that a node is in a state of
+// those in which its agent is not there; empty if none does.
+func (s *State) needsPower(n *Node, to event.PowerState) string {
+	for _, uid := range n.Jobs {
+		j := s.Job(uid)
+		if to == event.PoweredDown || (j.State.Active() && !j.Configuring()) {
+			return fmt.Sprintf("job uid %d is on it", uid)
+		}
+	}
+	return ""
+}

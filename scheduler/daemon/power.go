@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Programs run the site's programs that power nodes down and up. A program is
+// started once for each durable step and never again: a controller that dies
+// between the two leaves it to ResumeTimeout to find that nothing came up.
+type Programs interface {
+	// Start starts a program with the nodes as its argument and does not wait.
+	// resume, if not nil, is what SLURM_RESUME_FILE holds.
+	Start(program, nodes string, resume []byte)
+}
+
+// waitsForBoot tells whether a job, or a component of its heterogeneous job,
+// waits for nodes to boot.
+func waitsForBoot(st *state.State, j *state.Job) bool {
+	if j.Configuring() {
+		return true
+	}
+	for _, c := range st.Components(j) {
+		if c.Configuring() {
+			return true
+		}
+	}
+	return false
+}
+
+// ready starts a job whose nodes are all up, with its other components.
+func (h *hub) ready(st *state.State, j *state.Job) {
+	if j == nil || waitsForBoot(st, j) {
+		return
+	}
+	all := st.Components(j)
+	if all == nil {
+		all = []*state.Job{j}
+	}
+	for _, c := range all {
+		h.launch(st, c.UID, "")
+		if c.State == spec.Suspended {
+			h.signal(c, "")
+		}
+	}
+}
+
+// power runs what is to be run for a step in the power of nodes.
+func (h *hub) power(st *state.State, e *event.NodePowered) {
+	p := st.Config.Power
+	run := h.c.deps.Programs
+	nodes := hostlist.Fold(e.Nodes)
+	if p == nil || run == nil {
+		return
+	}
+	switch {
+	case e.Failed:
+		h.c.deps.Logger.Warn("nodes did not come up", "nodes", nodes)
+		if p.ResumeFail != "" {
+			run.Start(p.ResumeFail, nodes, nil)
+		}
+	case e.To == event.PoweringDown && p.Suspend != "":
+		run.Start(p.Suspend, nodes, nil)
+	case e.To == event.PoweringUp && p.Resume != "":
+		// An agent that is there in spite of all shows that by connecting again.
+		for _, name := range e.Nodes {
+			if conn := h.conn(name); conn != nil {
+				conn.goodbye("the node is being powered up: register again")
+			}
+		}
+		run.Start(p.Resume, nodes, resumeFile(st, e.Nodes))
+	}
+}
+
+// resumeJob is a job of SLURM_RESUME_FILE.
+type resumeJob struct {
+	Extra         *string `json:"extra"`
+	JobID         uint32  `json:"job_id"`
+	Features      *string `json:"features"`
+	NodesAlloc    string  `json:"nodes_alloc"`
+	NodesResume   string  `json:"nodes_resume"`
+	OverSubscribe string  `json:"oversubscribe"`
+	Partition     string  `json:"partition"`
+	Reservation   *string `json:"reservation"`
+}
+
+// resumeFile says for which jobs nodes are powered up.
+func resumeFile(st *state.State, nodes []string) []byte {
+	out := struct {
+		All  string      `json:"all_nodes_resume"`
+		Jobs []resumeJob `json:"jobs"`
+	}{hostlist.Fold(nodes), []resumeJob{}}
+	wanted, seen := map[string]bool{}, map[spec.JobUID]bool{}
+	for _, name := range nodes {
+		wanted[name] = true
+	}
+	text := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	for _, name := range nodes {
+		n := st.Node(name)
+		if n == nil {
+			continue
+		}
+		for _, uid := range n.Jobs {
+			j := st.Job(uid)
+			if seen[uid] {
+				continue
+			}
+			seen[uid] = true
+			var resume []string
+			for _, a := range j.Alloc.NodeNames() {
+				if wanted[a] {
+					resume = append(resume, a)
+				}
+			}
+			over := "OK"
+			if j.Alloc.Whole {
+				over = "NO"
+			}
+			out.Jobs = append(out.Jobs, resumeJob{JobID: uint32(j.ID), Features: text(j.Spec.Place.Constraint), NodesAlloc: hostlist.Fold(j.Alloc.NodeNames()),
+				NodesResume: hostlist.Fold(resume), OverSubscribe: over, Partition: j.Alloc.Partition, Reservation: text(j.Alloc.Reservation)})
+		}
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		panic(fmt.Sprintf("what nodes are resumed for: %v", err)) // strings and numbers only
+	}
+	return b
+}
+
+// reboot tells a node's agent to reboot it.
+func (h *hub) reboot(n *state.Node) {
+	if n == nil || n.Reboot == nil {
+		return
+	}
+	if conn := h.conn(n.Spec.Name); conn != nil {
+		conn.order(&apiv1.Order{Kind: &apiv1.Order_Reboot{Reboot: &apiv1.Reboot{Seq: uint64(n.Reboot.At), Reason: n.Reboot.Reason}}})
+	}
+}

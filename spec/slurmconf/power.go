@@ -1,0 +1,135 @@
+package slurmconf
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// powerDraft is what slurm.conf says about power, before the nodes and the
+// partitions that it names are known.
+type powerDraft struct {
+	spec.PowerConfig
+	given                      bool
+	keepAt, partsAt, suspendAt Setting
+}
+
+// program stores the path of a program of the site's.
+func program(to func(*File) *string) func(*File, value) {
+	return func(f *File, v value) {
+		if v.isOff("none|(null)") {
+			return
+		}
+		if !path.IsAbs(v.Value) {
+			v.fail("%s is not an absolute path", short(v.Value))
+			return
+		}
+		*to(f) = v.Value
+	}
+}
+
+// powerful marks that a key of power saving was given.
+func powerful(set func(*File, value)) func(*File, value) {
+	return func(f *File, v value) {
+		f.power.given = true
+		set(f, v)
+	}
+}
+
+// idleTime reads SuspendTime: seconds, or a word or -1 for never.
+func idleTime[T any](to func(*T) *spec.Span, never spec.Span) func(*T, value) {
+	return func(d *T, v value) {
+		if v.isOff("-1|INFINITE|UNLIMITED|NONE") {
+			*to(d) = never
+			return
+		}
+		if n, ok := v.integer(0, 1<<31); ok {
+			*to(d) = spec.Seconds(n)
+		}
+	}
+}
+
+// setKeepNodes reads SuspendExcNodes=nid[1-9]:4,login1.
+func setKeepNodes(f *File, v value) {
+	f.power.Keep, f.power.keepAt = nil, v.Setting
+	depth, from := 0, 0
+	for i := 0; i <= len(v.Value); i++ {
+		switch {
+		case i < len(v.Value) && v.Value[i] == '[':
+			depth++
+		case i < len(v.Value) && v.Value[i] == ']':
+			depth--
+		case i == len(v.Value) || (v.Value[i] == ',' && depth == 0):
+			keep(f, v, v.Value[from:i])
+			from = i + 1
+		}
+	}
+}
+
+func keep(f *File, v value, item string) {
+	expr, most, counted := strings.Cut(item, ":")
+	k := spec.KeepUp{}
+	if counted {
+		inner := v
+		inner.Value = most
+		n, ok := inner.integer(1, 1<<31)
+		if !ok {
+			return
+		}
+		k.N = n
+	}
+	var err error
+	if k.Nodes, err = hostlist.Expand(expr); err != nil || len(k.Nodes) == 0 {
+		v.fail("%s is no list of nodes", short(expr))
+		return
+	}
+	f.power.Keep = append(f.power.Keep, k)
+}
+
+// setKeepStates reads SuspendExcStates.
+func setKeepStates(f *File, v value) {
+	f.power.KeepStates = nil
+	for _, w := range v.items() {
+		inner := v
+		inner.Value = w
+		if s, ok := inner.word("CLOUD|DOWN|DRAIN|DYNAMIC_FUTURE|DYNAMIC_NORM|FAIL|INVALID_REG|MAINTENANCE|NOT_RESPONDING|PERFCTRS|PLANNED|RESERVED"); ok {
+			switch s {
+			case "CLOUD", "DOWN", "DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "RESERVED", "MAINTENANCE":
+				f.power.KeepStates = append(f.power.KeepStates, s)
+			default:
+				inner.warn("%s is not supported: no node is kept up for it", s)
+			}
+		}
+	}
+}
+
+// finishPower checks what power saving needs, and adopts it.
+func (b *builder) finishPower(names map[string]int) {
+	f := b.file
+	p := &f.power
+	if !p.given {
+		return
+	}
+	for _, k := range p.Keep {
+		var unknown []string
+		for _, name := range k.Nodes {
+			if _, ok := names[name]; !ok {
+				unknown = append(unknown, name)
+			}
+		}
+		b.unknownNodes(p.keepAt, unknown)
+	}
+	for _, name := range p.KeepParts {
+		if !slices.ContainsFunc(f.Config.Partitions, func(s spec.PartitionSpec) bool { return s.Name == name }) {
+			b.problems.add(p.partsAt, Error, "there is no partition %s", short(name))
+		}
+	}
+	if p.IdleAfter > 0 && !p.On() {
+		b.problems.add(p.suspendAt, Warning, "has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down")
+	}
+	c := p.PowerConfig
+	f.Config.Power = &c
+}
