@@ -38,10 +38,8 @@ func (d *decision) powerNodes(c PowerNodes) error {
 				}
 			}
 		}
-		if len(to[next]) > 0 {
-			if err := d.emit(&event.NodePowered{Nodes: to[next], To: next, Why: "asked for"}); err != nil {
-				return err
-			}
+		if err := d.setPower(&event.NodePowered{Nodes: to[next], To: next, Why: "asked for"}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -197,14 +195,27 @@ func (d *decision) tickPower() error {
 		{Nodes: t.failed, To: event.PoweredDown, Why: resumeTimeout, Failed: true}, {Nodes: t.off, To: event.PoweredDown, Why: "SuspendTimeout"},
 		{Nodes: ups, To: event.PoweringUp}, {Nodes: downs, To: event.PoweringDown, Why: "asked for"}, {Nodes: idle, To: event.PoweringDown, Why: "idle"},
 	} {
-		if len(ev.Nodes) == 0 {
-			continue
-		}
-		if err := d.emit(ev); err != nil {
+		if err := d.setPower(ev); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// setPower moves nodes on, if there are any. What is powered down need not be
+// rebooted any more.
+func (d *decision) setPower(ev *event.NodePowered) error {
+	for _, name := range ev.Nodes {
+		if ev.To == event.PoweringDown && d.t.Node(name).Reboot != nil {
+			if err := d.emit(&event.NodeReboot{Node: name, Phase: event.RebootOver, Reason: "powered down"}); err != nil {
+				return err
+			}
+		}
+	}
+	if len(ev.Nodes) == 0 {
+		return nil
+	}
+	return d.emit(ev)
 }
 
 // resumeTimeout is the reason of a node that did not come up.

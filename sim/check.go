@@ -99,6 +99,10 @@ func (w *World) finalChecks() {
 	if !w.settled() {
 		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
 			if (!j.State.Terminal() && !hopeless(st, j, 0)) || j.HoldsNodes() {
+				st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+					w.note("%s: admin %d, power %d, reboot %v, lost %v, jobs %v", n.Spec.Name, n.Admin, n.Power, n.Reboot, n.Lost, n.Jobs)
+					return true
+				})
 				w.fail("job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v", j.UID, j.State, j.Reason.Code, j.Attempt, j.HoldsNodes())
 			}
 			return w.err == nil

@@ -58,10 +58,17 @@ func (c *controller) found() {
 	cfg.Enforce.Limits = true
 	for i := range p.Nodes {
 		ns := spec.NodeSpec{Name: nodeName(i), CPUs: int64(p.CPUs), Mem: 1000}
+		if p.Power && i > 0 {
+			ns.State = "CLOUD"
+		}
 		if p.GPUs > 0 {
 			ns.GRES = []spec.GRESSpec{{Name: "gpu", N: int64(p.GPUs)}}
 		}
 		cfg.Nodes = append(cfg.Nodes, ns)
+	}
+	if p.Power {
+		cfg.Power = &spec.PowerConfig{Suspend: "off", Resume: "on", IdleAfter: 30 * spec.Second, DownIn: 10 * spec.Second, UpIn: spec.Minute, DownRate: 60, UpRate: 30}
+		cfg.RebootProgram = "reboot"
 	}
 	names := make([]string, p.Nodes)
 	for i := range names {
@@ -259,7 +266,7 @@ func (c *controller) clockwork() {
 	tick = func() {
 		c.do(event.Actor{}, scheduler.Tick{}, nil)
 		for _, n := range c.w.nodes {
-			if seen := c.heard[n.name]; c.up && c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
+			if seen := c.heard[n.name]; c.up && !c.st.Node(n.name).Asleep() && c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
 				c.do(event.Actor{}, scheduler.NodeSilent{Node: n.name, LastSeen: seen}, nil)
 			}
 		}
@@ -300,8 +307,16 @@ func (c *controller) options() scheduler.PassOptions {
 func (c *controller) effects(b *batch) {
 	for i := range b.events {
 		switch e := b.events[i].Event.(type) {
-		case *event.JobStarted:
-			c.order(b.after.Job(e.UID), "")
+		case *event.JobStarted, *event.JobReady:
+			c.order(b.after.Job(startedIn(e)), "")
+		case *event.NodePowered:
+			for _, name := range e.Nodes {
+				c.w.node(name).powered(e.To)
+			}
+		case *event.NodeReboot:
+			if n := c.w.node(e.Node); e.Phase == event.RebootIssued {
+				c.w.after(c.w.upTo(5*spec.Second), n.reboot)
+			}
 		case *event.JobEndRequested:
 			c.order(b.after.Job(e.UID), "")
 		case *event.JobEnded:
@@ -310,6 +325,14 @@ func (c *controller) effects(b *batch) {
 			}
 		}
 	}
+}
+
+// startedIn is the job of an event that may let it begin.
+func startedIn(ev event.Event) spec.JobUID {
+	if e, ok := ev.(*event.JobReady); ok {
+		return e.UID
+	}
+	return ev.(*event.JobStarted).UID
 }
 
 // durable tells the truth which attempts a batch on the disk has begun, also
@@ -328,6 +351,9 @@ func (c *controller) order(j *state.Job, only string) {
 		return
 	}
 	ending := !j.State.Active() || j.Ending != nil
+	if !ending && j.Configuring() {
+		return // its nodes are not up
+	}
 	for i := range j.Alloc.Nodes {
 		name := j.Alloc.Nodes[i].Name
 		if j.Done.Has(i) || (only != "" && name != only) {

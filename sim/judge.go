@@ -14,6 +14,8 @@ import (
 func (w *World) judge(cmd scheduler.Command, before *state.State, events []event.Envelope) {
 	for i := range events {
 		switch e := events[i].Event.(type) {
+		case *event.NodePowered:
+			w.judgePower(before, e, events[i].At)
 		case *event.JobStarted:
 			w.judgeStart(before, e, events[i].At)
 		case *event.JobEndRequested:
@@ -61,6 +63,24 @@ func (w *World) judgePreempted(before *state.State, e *event.JobEndRequested) {
 	}
 }
 
+// judgePower: the site's programs are run once for each step, in time, and
+// never for a node that somebody needs.
+func (w *World) judgePower(before *state.State, e *event.NodePowered, at spec.Instant) {
+	for _, name := range e.Nodes {
+		was, is := before.Node(name), w.ctl.st.Node(name)
+		switch {
+		case e.To == was.Power && (e.To == event.PoweringDown || e.To == event.PoweringUp):
+			w.fail("%s is powered to %d once more", name, e.To)
+		case e.To == event.PoweringUp && was.Power != event.PowerUpWish:
+			w.fail("%s is powered up, which was %d", name, was.Power)
+		case e.To == event.PoweringDown && e.Why == "idle" && (len(was.Jobs) > 0 || at.Sub(was.BusyAt) < 30*spec.Second):
+			w.fail("%s is powered down as idle, and is not", name)
+		case e.To == event.PoweredDown && len(is.Jobs) > 0:
+			w.fail("%s is powered down with jobs %v", name, is.Jobs)
+		}
+	}
+}
+
 // judgeCancel: a job that runs is told to end when it is cancelled, and does
 // not run again.
 func (w *World) judgeCancel(before *state.State, c scheduler.Cancel) {
@@ -90,7 +110,8 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 	}
 	for i := range e.Alloc.Nodes {
 		n := before.Node(e.Alloc.Nodes[i].Name)
-		if n == nil || n.Inv == nil || n.Admin != event.NodeResume || n.Lost {
+		if n == nil || (n.Inv == nil && !n.Asleep()) || n.Admin != event.NodeResume || n.Lost || n.Power == event.PowerDownASAP || n.Power == event.PoweringDown ||
+			(n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Issued)) {
 			w.fail("job uid %d starts on %s, which is not in service", e.UID, e.Alloc.Nodes[i].Name)
 		}
 	}
@@ -171,7 +192,7 @@ func (w *World) judgeTime() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		j := st.Job(spec.JobUID(uid))
-		if j.State == spec.Running && j.Ending == nil && j.Limit != spec.Infinite && st.At > j.Started.Add(j.Limit+j.Paused+spec.Second) && w.ctl.now() <= st.At {
+		if j.State == spec.Running && !j.Configuring() && j.Ending == nil && j.Limit != spec.Infinite && st.At > max(j.Started, j.Ready).Add(j.Limit+j.Paused+spec.Second) && w.ctl.now() <= st.At {
 			w.fail("job uid %d runs beyond its time limit", j.UID)
 		}
 		return w.err == nil

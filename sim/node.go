@@ -211,12 +211,48 @@ func (n *node) resend() {
 	}
 }
 
+// powered is the site's program, which switches the machine off or on, in its
+// own time. Now and then a machine does not come up.
+func (n *node) powered(to event.PowerState) {
+	switch to {
+	case event.PoweringDown:
+		n.w.after(n.w.upTo(8*spec.Second), func() {
+			if s := n.w.ctl.st.Node(n.name); n.w.ctl.up && s != nil && s.Power == event.PoweringDown {
+				n.dies()
+			}
+		})
+	case event.PoweringUp:
+		if n.w.ctl.up {
+			n.connected = false // the controller cuts it off, should it be there
+			n.session++
+		}
+		if !n.w.calm && n.w.rng.IntN(100) < n.w.profile.BootFails {
+			n.w.note("%s does not come up", n.name)
+			return
+		}
+		n.w.after(n.w.upTo(50*spec.Second), func() { n.dead = false; n.connectSoon() })
+	case event.PowerOn, event.PowerDownWish, event.PowerDownASAP, event.PoweredDown, event.PowerUpWish:
+	}
+}
+
 // reboot kills everything on the machine; a new boot id proves it.
 func (n *node) reboot() {
 	if n.dead {
 		return
 	}
 	n.w.note("%s reboots", n.name)
+	n.dies()
+	n.w.after(n.w.upTo(90*spec.Second), func() {
+		if s := n.w.ctl.st.Node(n.name); s != nil && s.Asleep() {
+			return // it was switched off meanwhile
+		}
+		n.dead = false
+		n.connectSoon()
+	})
+}
+
+// dies ends all that lives on the machine, which is off then.
+func (n *node) dies() {
 	for _, r := range n.w.truth.order {
 		if p := n.journal[r]; p != nil && p.alive {
 			n.w.truth.ends(n.w, n.name, r)
@@ -226,8 +262,4 @@ func (n *node) reboot() {
 	n.session++
 	n.connected, n.dead = false, true
 	n.journal = map[run]*process{}
-	n.w.after(n.w.upTo(90*spec.Second), func() {
-		n.dead = false
-		n.connectSoon()
-	})
 }

@@ -132,6 +132,25 @@ func (w *World) faults() {
 	})
 }
 
+// powers lets operators power nodes up and down, and reboot them.
+func (w *World) powers() {
+	w.every(w.profile.PowerEvery, func() {
+		if !w.profile.Power {
+			return
+		}
+		names := []string{w.nodes[w.rng.IntN(len(w.nodes))].name}
+		var cmd scheduler.Command = scheduler.PowerNodes{Nodes: names, How: scheduler.PowerHow(1 + w.rng.IntN(4))}
+		switch w.rng.IntN(6) {
+		case 0:
+			cmd = scheduler.RebootNodes{Nodes: names, ASAP: w.rng.IntN(2) == 0}
+		case 1:
+			cmd = scheduler.CancelReboots{Nodes: names}
+		}
+		w.note("%T %s %+v", cmd, names[0], cmd)
+		w.ctl.do(root(), cmd, nil)
+	})
+}
+
 // operators set the clock and change the configuration under the jobs.
 func (w *World) operators() {
 	p := w.profile
@@ -167,7 +186,7 @@ func (w *World) heal() {
 	w.calm = true
 	for _, n := range w.nodes {
 		n.cut = false
-		if !n.connected {
+		if !n.connected && !n.dead {
 			n.connectSoon()
 		}
 	}
@@ -178,8 +197,12 @@ func (w *World) heal() {
 			w.ctl.do(root, scheduler.Configure{Config: w.config}, func(scheduler.Result, error) { w.changed = false })
 		}
 		for _, n := range w.nodes {
-			if s := w.ctl.st.Node(n.name); w.ctl.up && s != nil && s.Admin != event.NodeResume {
+			s := w.ctl.st.Node(n.name)
+			if w.ctl.up && s != nil && s.Admin != event.NodeResume {
 				w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeResume}, nil)
+			}
+			if w.ctl.up && s != nil && s.Power == event.PowerDownASAP {
+				w.ctl.do(root, scheduler.PowerNodes{Nodes: []string{n.name}, How: scheduler.PowerUp}, nil)
 			}
 		}
 		for uid := spec.JobUID(1); uid < w.ctl.st.NextUID; uid++ {

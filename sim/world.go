@@ -46,8 +46,11 @@ type Profile struct {
 	Slow              spec.Span // most a message takes
 	Sync              spec.Span // most a batch takes to be durable
 	QOSCap            bool
-	Preempt           int // 1 cancel, 2 requeue, 3 suspend, 4 suspend and take turns, for a partition of a higher tier; 0 = there is none
-	Floor             int // CPUs that are guaranteed to the account of the first user
+	Preempt           int       // 1 cancel, 2 requeue, 3 suspend, 4 suspend and take turns, for a partition of a higher tier; 0 = there is none
+	Floor             int       // CPUs that are guaranteed to the account of the first user
+	Power             bool      // idle nodes are powered down, and up for a job
+	PowerEvery        spec.Span // by the administrator, and reboots
+	BootFails         int       // percent of nodes told to come up that do not
 }
 
 func drawProfile(r *rand.Rand) Profile {
@@ -65,6 +68,7 @@ func drawProfile(r *rand.Rand) Profile {
 		ClockEvery: every(30, 20*spec.Second, 200*spec.Second), ReconfigureEvery: every(40, 20*spec.Second, 200*spec.Second), Duplicate: r.IntN(30),
 		Slow: spec.Millisecond * spec.Span(1+r.IntN(2000)), Sync: spec.Millisecond * spec.Span(1+r.IntN(50)), QOSCap: r.IntN(2) == 0,
 		Preempt: max(r.IntN(9)-4, 0), Floor: max(r.IntN(16)-7, 0),
+		Power: r.IntN(3) == 0, PowerEvery: every(60, 20*spec.Second, 120*spec.Second), BootFails: r.IntN(30),
 	}
 }
 
@@ -182,6 +186,7 @@ func cuts() []func(p *Profile) {
 		func(p *Profile) { p.AgentEvery = 0 }, func(p *Profile) { p.DrainEvery = 0 }, func(p *Profile) { p.RequeueEvery = 0 },
 		func(p *Profile) { p.ClockEvery = 0 }, func(p *Profile) { p.ReconfigureEvery = 0 }, func(p *Profile) { p.Duplicate = 0 },
 		func(p *Profile) { p.QOSCap = false }, func(p *Profile) { p.Preempt = 0 }, func(p *Profile) { p.Floor = 0 }, func(p *Profile) { p.GPUs = 0 },
+		func(p *Profile) { p.Power = false }, func(p *Profile) { p.PowerEvery = 0 }, func(p *Profile) { p.BootFails = 0 },
 		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
 		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
 	}
@@ -200,12 +205,15 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	for i := range w.profile.Nodes {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
-	for _, n := range w.nodes {
-		n.connectSoon()
+	for i, n := range w.nodes {
+		if n.dead = w.profile.Power && i > 0; !n.dead {
+			n.connectSoon()
+		}
 	}
 	w.people()
 	w.faults()
 	w.operators()
+	w.powers()
 	w.ctl.clockwork()
 	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
 	w.runUntil(w.now.Add(storm))
