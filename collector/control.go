@@ -50,7 +50,7 @@ func ledgerFamilies() []family {
 		one(counter("muster_controller_invariant_failures_total", "Sampled checks of the state's invariants that failed: always 0 unless there is a bug.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.InvariantFailures) }),
 		one(gauge("muster_controller_command_queue", "Commands waiting for the writer.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.QueueLen) }),
 		one(gauge("muster_agents_connected", "Node agents with a stream to this controller.", catalogue.None, "the controller's connections", "1"), func(s *scrape) float64 { return float64(s.src.Agents()) }),
-		{gauge("muster_agents", "Nodes by what the controller hears of their agents: in touch, silent, or never registered.", catalogue.None, "node records", "3", "state"), agents},
+		{gauge("muster_agents", "Nodes by what the controller hears of their agents: in touch, silent, never registered, or not expected because the node is powered down or on the way there or back (asleep).", catalogue.None, "node records", "4", "state"), agents},
 	}
 }
 
@@ -63,9 +63,11 @@ func buildFamilies() []family {
 
 // agents counts the nodes by whether their agent is heard.
 func agents(s *scrape) {
-	var up, silent, never float64
+	var up, silent, never, asleep float64
 	s.v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
 		switch {
+		case n.Asleep():
+			asleep++
 		case n.Inv == nil:
 			never++
 		case n.Lost:
@@ -78,6 +80,7 @@ func agents(s *scrape) {
 	s.send(up, "connected")
 	s.send(silent, "silent")
 	s.send(never, "unregistered")
+	s.send(asleep, "asleep")
 }
 
 // raftFamilies show the replicated log below the ledger.

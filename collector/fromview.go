@@ -79,6 +79,9 @@ func (b *viewBuilder) fill(j *state.Job) {
 	if j.State == spec.Pending && j.Restarts > 0 {
 		r.Flags |= jobRequeued
 	}
+	if j.Configuring() {
+		r.Flags |= jobConfiguring | jobPowerUp
+	}
 	t := &j.Req
 	if j.Alloc != nil && (holds || j.State.Terminal()) {
 		t = &j.Alloc.TRES
@@ -114,6 +117,8 @@ func endOf(c event.EndCause) spec.JobState {
 		return spec.NodeFailed
 	case event.EndLaunchFailed:
 		return spec.Failed
+	case event.EndBoot:
+		return spec.BootFailed
 	case event.EndDeadline:
 		return spec.DeadlineMissed
 	case event.EndOutOfMemory:
@@ -170,7 +175,7 @@ func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
 	switch {
 	case n.Lost || n.Admin == event.NodeDown:
 		f = nodeDown
-	case n.Inv == nil:
+	case n.Inv == nil && !n.Asleep():
 		f = nodeUnknown
 	case len(n.Jobs) > 0 && n.FreeCPUs() <= 0:
 		f = nodeAlloc
@@ -182,7 +187,7 @@ func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
 			f |= nodePlanned
 		}
 	}
-	if n.Admin == event.NodeDrain || n.Invalid != "" {
+	if n.Admin == event.NodeDrain || n.Invalid != "" || n.Power == event.PowerDownASAP || (n.Reboot != nil && n.Reboot.ASAP && !n.Reboot.Issued) {
 		f |= nodeDrain
 	}
 	if n.Admin == event.NodeFail {
@@ -191,14 +196,32 @@ func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
 	if n.Invalid != "" {
 		f |= nodeInvalid
 	}
-	if n.Lost || n.Inv == nil {
+	if n.Lost || (n.Inv == nil && !n.Asleep()) {
 		f |= nodeNoResp
 	}
+	f |= powerFlags(n)
 	for _, uid := range n.Jobs {
 		if j := st.Job(uid); j != nil && (j.State.Terminal() || j.Ending != nil) {
 			f |= nodeCompleting
 			break
 		}
+	}
+	return f
+}
+
+// powerFlags are the flags of a node's power and reboot.
+func powerFlags(n *state.Node) nodeFlags {
+	f := [...]nodeFlags{event.PowerDownWish: nodePowerDown, event.PowerDownASAP: nodePowerDown, event.PoweringDown: nodePoweringDown,
+		event.PoweredDown: nodePoweredDown, event.PowerUpWish: nodePoweredDown | nodePowerUp, event.PoweringUp: nodePoweringUp}[n.Power]
+	if n.Spec.State == "CLOUD" {
+		f |= nodeCloud
+	}
+	switch {
+	case n.Reboot == nil:
+	case n.Reboot.Issued:
+		f |= nodeRebootIssued
+	default:
+		f |= nodeRebootRequested
 	}
 	return f
 }

@@ -139,6 +139,12 @@ func ledgerJobFamilies() []family {
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Backfilled)) }},
 		{counter("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Requeued)) }},
+		{counter("muster_node_power_total", "Nodes that SuspendProgram (down) and ResumeProgram (up) were run for since the cluster was created, and those that did not come up in time (failed).", catalogue.None, totals, "3", "step"), func(s *scrape) {
+			t := &s.v.State.Totals
+			s.send(float64(t.PoweredDown), "down")
+			s.send(float64(t.PoweredUp), "up")
+			s.send(float64(t.BootFailed), "failed")
+		}},
 		{counter("muster_gpu_faults_total", "Things that happened to GPUs since the cluster was created: kinds are xid, lost, returned, thermal, ecc, mig_changed and idle.", catalogue.None, totals, "7 kinds, xid x 6 classes", "kind", "class"), func(s *scrape) {
 			for _, f := range s.v.State.Totals.GPUFaults {
 				s.send(float64(f.Count), f.Kind.String(), f.Class)

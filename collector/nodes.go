@@ -8,7 +8,7 @@ import (
 )
 
 func nodeStates() []string {
-	return []string{"allocated", "mixed", "idle", "draining", "drained", "fail", "down", "unknown"}
+	return []string{"allocated", "mixed", "idle", "draining", "drained", "fail", "down", "unknown", "powered_down"}
 }
 
 // capacity sums what a set of nodes offers.
@@ -75,12 +75,12 @@ func largest(s *scrape, scale float64, amount func(n *nodeRow) (used, total int6
 func nodeFamilies() []family {
 	const src = "node records"
 	return []family{
-		{gauge("muster_nodes", "Nodes by state.", catalogue.None, src, "8 states", "state"), func(s *scrape) {
+		{gauge("muster_nodes", "Nodes by state.", catalogue.None, src, "9 states", "state"), func(s *scrape) {
 			for _, st := range nodeStates() {
 				s.send(float64(countNodes(s, st)), st)
 			}
 		}},
-		{gauge("muster_partition_nodes", "Nodes of a partition by state.", catalogue.None, src, "partitions x states that occur (at most 8)", "partition", "state"), partitionNodes},
+		{gauge("muster_partition_nodes", "Nodes of a partition by state.", catalogue.None, src, "partitions x states that occur (at most 9)", "partition", "state"), partitionNodes},
 		{gauge("muster_node_drained_since_timestamp_seconds", "When a node was drained or set down, for each node that is.", catalogue.Seconds, src, "nodes out of service", "node", "reason"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {

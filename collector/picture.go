@@ -364,6 +364,8 @@ func (n *nodeRow) state() string {
 			return "draining"
 		}
 		return "drained"
+	case f&(nodePoweredDown|nodePoweringDown) != 0 && !n.Busy:
+		return "powered_down"
 	case f&nodeAlloc != 0:
 		return "allocated"
 	case f&nodeMixed != 0:
