@@ -49,12 +49,17 @@ func (l *local) down() error {
 			return err
 		}
 	}
+	return l.endShepherds(ctx, over)
+}
+
+// endShepherds is endShepherdsOf for every node in the state folder.
+func (l *local) endShepherds(ctx context.Context, over bool) error {
 	nodes, err := os.ReadDir(filepath.Dir(l.agentDir("any")))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, n := range nodes {
-		if err := l.endShepherds(ctx, n.Name(), over); err != nil {
+		if err := l.endShepherdsOf(ctx, n.Name(), over); err != nil {
 			return err
 		}
 	}
@@ -68,7 +73,7 @@ func (l *local) downNodes(ctx context.Context) error {
 		if err := l.stop(ctx, "agent-"+node); err != nil {
 			return err
 		}
-		if err := l.endShepherds(ctx, node, l.jobs); err != nil {
+		if err := l.endShepherdsOf(ctx, node, l.jobs); err != nil {
 			return err
 		}
 	}
@@ -105,10 +110,10 @@ func (l *local) agents() ([]string, error) {
 	return out, nil
 }
 
-// endShepherds ends every shepherd of a node in the state folder that has
+// endShepherdsOf ends every shepherd of a node in the state folder that has
 // nothing left, of whatever release it is and whichever program it was started
 // from. over tells that no job of this cluster is left there.
-func (l *local) endShepherds(ctx context.Context, node string, over bool) error {
+func (l *local) endShepherdsOf(ctx context.Context, node string, over bool) error {
 	dir := filepath.Join(l.agentDir(node), "shepherd")
 	releases, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
