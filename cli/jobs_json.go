@@ -206,7 +206,7 @@ func (c *call) jobTree(j *apiv1.JobInfo) tree.Object {
 		{Key: "minimum_tmp_disk_per_node", Value: number(s.GetTmpDisk(), true, false)}, {Key: "preempt_time", Value: moment(j.GetPreemptedAt())},
 		{Key: "preemptable_time", Value: moment(0)}, {Key: "pre_sus_time", Value: moment(0)}, {Key: "hold", Value: j.GetHold() != 0},
 		{Key: "priority", Value: number(int64(j.GetPriority()), true, false)}, {Key: "priority_by_partition", Value: tree.List{}}, {Key: "profile", Value: tree.List{"NOT_SET"}},
-		{Key: "qos", Value: s.GetQos()}, {Key: "reboot", Value: s.GetReboot()}, {Key: "required_nodes", Value: s.GetNodes()}, {Key: "required_switches", Value: s.GetSwitches()},
+		{Key: "qos", Value: qosOf(j)}, {Key: "reboot", Value: s.GetReboot()}, {Key: "required_nodes", Value: s.GetNodes()}, {Key: "required_switches", Value: s.GetSwitches()},
 		{Key: "requeue", Value: s.GetRequeue() != apiv1.Tri_TRI_NO}, {Key: "resize_time", Value: moment(0)}, {Key: "restart_cnt", Value: j.GetRestarts()},
 		{Key: "resv_name", Value: s.GetReservation()}, {Key: "scheduled_nodes", Value: j.GetPlannedNodes()}, {Key: "segment_size", Value: 0}, {Key: "selinux_context", Value: ""},
 		{Key: "shared", Value: sharedTree(j)}, {Key: "sockets_per_board", Value: 0}, {Key: "sockets_per_node", Value: number(0, false, false)},

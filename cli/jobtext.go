@@ -266,3 +266,6 @@ func licencesText(s *apiv1.JobSpec) string {
 	}
 	return text
 }
+
+// qosOf is the QOS that a job runs in, or all that it may run in.
+func qosOf(j *apiv1.JobInfo) string { return or(j.GetQos(), j.GetSpec().GetQos()) }

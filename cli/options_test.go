@@ -55,7 +55,7 @@ func samples() map[string]map[string]sample {
 			"nodefile": s("NODEFILE"), "nodelist": s("n[1-2]"), "nodes": s("2-4"), "ntasks": s("3"), "ntasks-per-core": s("1"), "ntasks-per-gpu": s("1"), "ntasks-per-node": s("2"),
 			"ntasks-per-socket": s("1"), "open-mode": s("append"), "output": s("o"), "oversubscribe": s(""), "parsable": s(""), "partition": s("gpu,debug"), "prefer": s("f"), "priority": s("5"),
 			"propagate": s("CORE"), "qos": s("q"), "quiet": s(""), "reboot": s(""), "requeue": s(""), "reservation": s("r"), "signal": s("B:USR1@30"), "switches": s("1@10"), "test-only": s(""),
-			"threads-per-core": s("1"), "time": s("30"), "time-min": s("10"), "tmp": s("1G"), "tres-per-task": s("cpu=2,gres/gpu=1"), "wait": s(""), "wckey": s("w"), "wrap": s("other"),
+			"threads-per-core": s("1"), "overcommit": s(""), "use-min-nodes": s(""), "thread-spec": s("2"), "time": s("30"), "time-min": s("10"), "tmp": s("1G"), "tres-per-task": s("cpu=2,gres/gpu=1"), "wait": s(""), "wckey": s("w"), "wrap": s("other"),
 		},
 		"squeue": {
 			"account": s("ml"), "array": s(""), "clusters": s("peer"), "expand-patterns": with("", "-O stdout"), "format": s("%i"), "Format": s("JobID"), "helpformat": s(""), "helpstate": s(""),

@@ -528,11 +528,11 @@ func applyGPUFreq(r *jobRequest, v opt.Value) error {
 // applyHint reads --hint: one thread of each core, or all of them.
 func applyHint(r *jobRequest, v opt.Value) error {
 	switch v.Text {
-	case "nomultithread":
+	case "nomultithread", "compute_bound":
 		r.spec.ThreadsPerCore = 1
 	case "multithread":
-	case "compute_bound", "memory_bound":
-		return fail(1, "sbatch: error: --hint="+v.Text+" is not implemented in this release: processes are not bound to sockets")
+	case "memory_bound":
+		return fail(1, r.name+": error: --hint=memory_bound is not implemented in this release: processes are not bound to sockets")
 	default:
 		return r.badOption("hint")
 	}

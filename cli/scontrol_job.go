@@ -87,7 +87,7 @@ func jobRecord(v *jobView, r jobRow, details bool) *record {
 		rec.line("HetJobIdSet=" + hetSet(j))
 	}
 	rec.line(fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=%s", j.GetUser(), j.GetUserId(), j.GetGroup(), j.GetGroupId(), or(s.GetMcsLabel(), "N/A")))
-	money := []string{"Priority=" + itoa(priority(j)), "Nice=" + itoa(s.GetNice()), "Account=" + or(s.GetAccount(), null), "QOS=" + or(s.GetQos(), null)}
+	money := []string{"Priority=" + itoa(priority(j)), "Nice=" + itoa(s.GetNice()), "Account=" + or(s.GetAccount(), null), "QOS=" + or(qosOf(j), null)}
 	if s.GetWckey() != "" {
 		money = append(money, "WCKey="+s.GetWckey())
 	}

@@ -164,7 +164,7 @@ func jobFields() []jobField {
 		f("p", "Priority", "PRIORITY", func(j *apiv1.JobInfo) string { return fraction(j.GetPriority()) }),
 		f("Q", "PriorityLong", "PRIORITY", func(j *apiv1.JobInfo) string { return itoa(j.GetPriority()) }),
 		none("Profile", "PROFILE", na),
-		f("q", "QOS", "QOS", func(j *apiv1.JobInfo) string { return or(j.GetSpec().GetQos(), null) }),
+		f("q", "QOS", "QOS", func(j *apiv1.JobInfo) string { return or(qosOf(j), null) }),
 		f("r", "Reason", "REASON", reason),
 		f("R", "ReasonList", "NODELIST(REASON)", nodesOrReason),
 		f("", "Reboot", "REBOOT", func(j *apiv1.JobInfo) string { return bit(j.GetSpec().GetReboot()) }),

@@ -29,8 +29,8 @@ func whyCommand() *command {
 }
 
 func runWhy(c *call) error {
-	if len(c.args) != 1 || !validJob(c.args[0]) {
-		return &opt.UsageError{Command: "muster why", Text: "name one job: 12 or 36_7"}
+	if len(c.args) != 1 || !validTarget(c.args[0]) {
+		return &opt.UsageError{Command: "muster why", Text: "name one job: 12, 36_7, or 12+1 of a heterogeneous job"}
 	}
 	every := int64(2)
 	if text := c.opts.Text("watch"); text != "" {
@@ -430,4 +430,14 @@ func (v *whyView) adviceLines(rep *apiv1.WhyReply) []string {
 		table = append(table, []string{tableRow + a.GetChange(), what})
 	}
 	return splitTable(table)
+}
+
+// validTarget tells what can name one job, components of heterogeneous jobs
+// included: 12, 36_7, 12+1.
+func validTarget(id string) bool {
+	whole, part, ok := strings.Cut(id, "+")
+	if !ok {
+		return validJob(id)
+	}
+	return digitsOf(whole) == len(whole) && validJob(whole) && part != "" && digitsOf(part) == len(part)
 }

@@ -219,7 +219,7 @@ func (v *whyView) becauseLimit(rep *apiv1.WhyReply) []string {
 	case spec.ReasonInvalidAccount, spec.ReasonAccountNotAllowed:
 		return []string{"Account " + or(j.GetSpec().GetAccount(), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update account=."}
 	case spec.ReasonInvalidQOS, spec.ReasonQOSNotAllowed:
-		return []string{"QOS " + or(j.GetSpec().GetQos(), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update qos=."}
+		return []string{"QOS " + or(qosOf(j), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update qos=."}
 	case spec.ReasonCleaning:
 		return []string{"Its earlier run is still being cleaned up on its nodes."}
 	case spec.ReasonReservation:

@@ -70,7 +70,7 @@ func (b *viewBuilder) jobs() {
 func (b *viewBuilder) fill(j *state.Job) {
 	r := &b.row
 	*r = jobRow{Base: j.State, Held: j.Hold != spec.NotHeld && j.State == spec.Pending, Partition: j.Partition(), Account: j.Spec.Account, User: j.Spec.User,
-		QOS: j.Spec.QOS, Reason: string(j.Reason.Code), Count: j.Count(), Eligible: j.Eligible}
+		QOS: j.QOS(), Reason: string(j.Reason.Code), Count: j.Count(), Eligible: j.Eligible}
 	holds := j.HoldsNodes()
 	r.Completing = holds && (j.State.Terminal() || j.Ending != nil)
 	if j.Ending != nil && j.State.Active() {

@@ -80,7 +80,7 @@ func demandOf(st *state.State, p *state.Partition, js *spec.JobSpec, b *limits.B
 	if js.Place.Constraint != "" {
 		nodesOfCounts(&d, js.Place.Constraint)
 	}
-	if d.MaxNodes > d.MinNodes {
+	if d.MaxNodes > d.MinNodes && !d.Overcommit {
 		fewestNodes(st, p, &d)
 	}
 	return d

@@ -38,6 +38,7 @@ func (d *decision) checkBounds(js *spec.JobSpec) error {
 		{int64(s.SocketsPerNode), maxPerTask, spec.CodeNodeConfigUnavailable, "sockets per node"},
 		{int64(s.CoresPerSocket), maxPerTask, spec.CodeNodeConfigUnavailable, "cores per socket"},
 		{int64(s.CoreSpec), maxPerTask, spec.CodeCPUCountInvalid, "cores for the system"},
+		{int64(s.ThreadSpec), maxPerTask, spec.CodeCPUCountInvalid, "threads for the system"},
 		{int64(js.Place.Segment), maxNodes, spec.CodeNodeCountInvalid, "nodes in a segment"},
 		{int64(s.CPUsPerTask), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per task"},
 		{int64(s.CPUsPerGPU), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per GPU"},

@@ -132,6 +132,10 @@ func (d *decision) current(s *Start) bool {
 	if j.IsArrayRecord() != (s.Task != spec.NoTask) || (s.Task != spec.NoTask && !j.Tasks.Has(s.Task)) {
 		return false
 	}
+	if s.Alloc.QOS != "" && !slices.Contains(j.Spec.QOSes, s.Alloc.QOS) || (s.Alloc.QOS == "" && len(j.Spec.QOSes) > 0) {
+		return false
+	}
+	j = inQOS(j, s.Alloc.QOS)
 	part := d.t.Parts.Find(s.Alloc.Partition)
 	if part == nil || !slices.Contains(j.Spec.Partitions, part.Spec.Name) || closed(d.t.State, part.Spec, j) != nil {
 		return false

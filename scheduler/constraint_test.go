@@ -49,7 +49,7 @@ func (w *world) judgeChoice(before *state.State, j *state.Job, s *scheduler.Star
 		if i > 0 && j.Spec.Place.Contiguous && s.Alloc.Nodes[i-1].ID+1 != n.ID {
 			w.rt.Fatalf("job %d wants neighbours and gets %v", j.ID, s.Alloc.NodeNames())
 		}
-		if t := int64(n.Spec.ThreadsPerCore); j.Spec.Size.ThreadsPerCore == 1 && before.Config.Sched.Cores &&
+		if t := int64(n.Spec.ThreadsPerCore); j.Spec.Size.ThreadsPerCore == 1 && !j.Spec.Size.Overcommit && before.Config.Sched.Cores &&
 			int64(s.Alloc.Nodes[i].CPUs.Count()) < t*int64(s.Alloc.Nodes[i].Tasks)*max(int64(j.Spec.Size.CPUsPerTask), 1) {
 			w.rt.Fatalf("job %d uses one thread of each core and gets %d CPUs for %d tasks", j.ID, s.Alloc.Nodes[i].CPUs.Count(), s.Alloc.Nodes[i].Tasks)
 		}

@@ -39,17 +39,6 @@ func (d *decision) submit(asked *spec.JobSpec) error {
 	return nil
 }
 
-// withinLimits checks the limits that refuse a submission, in each partition.
-func (d *decision) withinLimits(js *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
-	for _, name := range js.Partitions {
-		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: d.t.Parts.Find(name).Spec, Assoc: assoc, Now: d.t.Now})
-		if r := b.Submit(count, req, js.Time.Limit); r != nil {
-			return &spec.Error{Kind: spec.CodePolicyViolation, Prefix: string(r.Code), Reason: r}
-		}
-	}
-	return nil
-}
-
 // firstReason sets why a job waits from its first moment, and whether it is
 // eligible at once.
 func (d *decision) firstReason(ev *event.JobSubmitted) {
@@ -143,7 +132,7 @@ func (d *decision) checkReservation(js *spec.JobSpec) error {
 		if r == nil {
 			return spec.Refuse(spec.CodeInvalidReservation, name)
 		}
-		if !resv.Admits(d.t.State, r, js) {
+		if !slices.ContainsFunc(qosOf(js), func(qos string) bool { return resv.Admits(d.t.State, r, js.InQOS(qos)) }) {
 			return spec.Refuse(spec.CodeReservationDenied, name)
 		}
 	}
@@ -209,43 +198,6 @@ func (d *decision) resolveWCKey(js *spec.JobSpec) error {
 	}
 	return nil
 }
-
-// resolveQOS fills in the default QOS and, where QOS are enforced, checks that
-// the association may use it: one of its list or the nearest list above it.
-// Where there is no list at all, only the QOS normal is allowed.
-func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
-	pol := d.t.Policy
-	var allowed []string
-	for _, a := range pol.Chain(assoc) {
-		if js.QOS == "" {
-			js.QOS = a.DefaultQOS
-		}
-		if len(allowed) == 0 {
-			allowed = a.QOS
-		}
-	}
-	if len(allowed) == 0 {
-		allowed = []string{defaultQOS}
-	}
-	if js.QOS == "" && len(allowed) == 1 {
-		js.QOS = allowed[0]
-	}
-	if js.QOS == "" {
-		js.QOS = defaultQOS
-	}
-	switch {
-	case pol.FindQOS(js.QOS) == nil && js.QOS == defaultQOS:
-		js.QOS = "" // a cluster without any QOS
-	case pol.FindQOS(js.QOS) == nil, d.t.Config.Enforce.QOS && !slices.Contains(allowed, js.QOS):
-		return spec.Refuse(spec.CodeInvalidQOS, "")
-	}
-	if q := pol.FindQOS(js.QOS); q != nil && q.HasFlag("RequiresReservation") && js.Place.Reservation == "" {
-		return spec.Refuse(spec.CodeInvalidQOS, "QOS "+js.QOS+" is for jobs in a reservation")
-	}
-	return nil
-}
-
-const defaultQOS = "normal"
 
 func (d *decision) checkArray(js *spec.JobSpec) error {
 	a := js.Queue.Array
@@ -347,7 +299,7 @@ func (d *decision) checkFit(js *spec.JobSpec, assoc uint32) (spec.TRES, error) {
 		if i == 0 {
 			req = leastOf(&dem, p.Spec, js)
 		}
-		if b := barred(d.t.State, p, js, &dem); b != nil && (b.always || enforce == "ALL" || enforce == "ANY") {
+		if b := d.barredInAll(p, js, &dem); b != nil && (b.always || enforce == "ALL" || enforce == "ANY") {
 			bars = append(bars, &spec.Error{Kind: b.code, Reason: &b.reason})
 			continue
 		}

@@ -77,7 +77,7 @@ func updatedReason(js *spec.JobSpec) spec.Reason {
 // another QOS, account or partition, else only what it alone may exceed.
 func (d *decision) stillAllowed(js *spec.JobSpec, j *state.Job, assoc uint32, req spec.TRES) error {
 	count := int64(0)
-	if js.QOS != j.Spec.QOS || assoc != j.Assoc || !slices.Equal(js.Partitions, j.Spec.Partitions) {
+	if js.QOS != j.Spec.QOS || !slices.Equal(js.QOSes, j.Spec.QOSes) || assoc != j.Assoc || !slices.Equal(js.Partitions, j.Spec.Partitions) {
 		count = j.Count()
 	}
 	return d.withinLimits(js, assoc, req, count)
@@ -133,7 +133,7 @@ func (d *decision) change(js *spec.JobSpec, j *state.Job, kv spec.KeyValue, admi
 	case "partition":
 		js.Partitions = strings.Split(v, ",")
 	case "qos":
-		js.QOS = v
+		js.QOS, js.QOSes = v, nil
 	case "account":
 		js.Account = v
 	case "nice":

@@ -81,7 +81,7 @@ func (d *decision) endExhausted() error {
 		if j.State != spec.Running || j.Ending != nil || part == nil {
 			return true
 		}
-		b := limits.Find(d.t.State, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now})
+		b := limits.Find(d.t.State, limits.Subject{Job: j.Spec.InQOS(j.QOS()), Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now})
 		if r := b.Exhausted(j.Alloc.TRES); r != nil {
 			due = append(due, &event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: event.EndTimeLimit, Detail: r.String() + " of " + r.Subject})
 		}

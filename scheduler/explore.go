@@ -48,11 +48,13 @@ func (x *Explorer) Start(js *spec.JobSpec, until spec.Instant) (spec.Instant, []
 		if part == nil {
 			continue
 		}
-		slot, r := x.in(part, js, min(until, at-1))
-		if r != nil {
-			reason = r
-		} else if slot.Start < at {
-			at, nodes = slot.Start, partNodes(slot.Parts)
+		for _, qos := range qosOf(js) {
+			slot, r := x.in(part, js.InQOS(qos), min(until, at-1))
+			if r != nil {
+				reason = r
+			} else if slot.Start < at {
+				at, nodes = slot.Start, partNodes(slot.Parts)
+			}
 		}
 	}
 	if at == spec.FarFuture {
@@ -168,11 +170,16 @@ func (x *Explorer) Rank(js *spec.JobSpec) int {
 	best := func(j *state.Job) uint64 {
 		out := ^uint64(0)
 		for _, name := range j.Spec.Partitions {
-			if part := x.p.st.Parts.Find(name); part != nil {
-				b := limits.Find(x.p.st, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc})
-				d := demandOf(x.p.st, part, j.Spec, &b)
+			part := x.p.st.Parts.Find(name)
+			if part == nil {
+				continue
+			}
+			for _, qos := range qosOf(j.Spec) {
 				c := *j
-				c.Req = leastOf(&d, part.Spec, j.Spec)
+				c.Spec = j.Spec.InQOS(qos)
+				b := limits.Find(x.p.st, limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: j.Assoc})
+				d := demandOf(x.p.st, part, c.Spec, &b)
+				c.Req = leastOf(&d, part.Spec, c.Spec)
 				out = min(out, rankOf(x.p.ctx.Standing(&c, part.Spec), x.p.ctx.Of(&c, part.Spec).Total))
 			}
 		}
@@ -205,7 +212,8 @@ func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int {
 	ahead := map[spec.JobUID]bool{}
 	me := memberOf(w.job, p.queue.rule)
 	for _, own := range w.kin.lots {
-		rank := rankOf(p.ctx.Standing(w.job, own.part.Spec), p.ctx.Of(w.job, own.part.Spec).Total)
+		job := own.as(w.job)
+		rank := rankOf(p.ctx.Standing(job, own.part.Spec), p.ctx.Of(job, own.part.Spec).Total)
 		for _, l := range p.queue.lots {
 			if l.pi != own.pi || l.empty() {
 				continue

@@ -38,8 +38,8 @@ func (d *decision) submitHet(list []*spec.JobSpec) error {
 		if err == nil {
 			err = d.withinLimits(js, assoc, req, int64(len(list)))
 		}
-		if err == nil && len(js.Partitions) > 1 {
-			err = spec.Refuse(spec.CodeDisabled, "several partitions for a component of a heterogeneous job are not implemented in this release")
+		if err == nil && js.Choices() {
+			err = spec.Refuse(spec.CodeDisabled, "several partitions or QOS for a component of a heterogeneous job are not implemented in this release")
 		}
 		if err != nil {
 			return component(err, i)

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -44,6 +45,7 @@ func (w *world) submitHet() {
 		if len(js.Partitions) > 1 {
 			js.Partitions = js.Partitions[:1]
 		}
+		js.QOS, _, _ = strings.Cut(js.QOS, ",")
 		list = append(list, js)
 	}
 	w.queueing(list[0])

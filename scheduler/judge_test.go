@@ -33,6 +33,9 @@ func (w *world) judgeStarts(before *state.State, out *scheduler.Outcome) {
 		case !slices.Contains(j.Spec.Partitions, s.Alloc.Partition):
 			w.rt.Fatalf("job %d starts in partition %s, of %v", s.UID, s.Alloc.Partition, j.Spec.Partitions)
 		}
+		if several := strings.Split(j.Spec.QOSText(), ","); (len(several) > 1) != (s.Alloc.QOS != "") || (s.Alloc.QOS != "" && !slices.Contains(several, s.Alloc.QOS)) {
+			w.rt.Fatalf("job %d starts in QOS %q, of %v", s.UID, s.Alloc.QOS, several)
+		}
 		seen[key] = true
 		w.judgeAlloc(before, j, s)
 		w.judgeReservations(before, j, s)
@@ -55,7 +58,11 @@ func (w *world) judgeAlloc(before *state.State, j *state.Job, s *scheduler.Start
 		}
 		tasks += int64(a.Tasks)
 		sz := &j.Spec.Size
-		if cpus := int64(a.CPUs.Count()); cpus < int64(a.Tasks)*max(int64(sz.CPUsPerTask), 1) || cpus == 0 {
+		alone := int64(a.Tasks) // tasks with CPUs of their own
+		if sz.Overcommit {
+			alone = min(alone, 1)
+		}
+		if cpus := int64(a.CPUs.Count()); cpus < alone*max(int64(sz.CPUsPerTask), 1) || cpus == 0 {
 			w.rt.Fatalf("job %d has %d CPUs for %d tasks on %s", j.ID, cpus, a.Tasks, a.Name)
 		}
 		for _, c := range sz.PerNode {
@@ -123,6 +130,14 @@ func countGPUs(a *spec.NodeAlloc, typ string) int {
 	return n
 }
 
+// ranIn is the QOS in which a job was started.
+func ranIn(j *state.Job) string {
+	if j.Alloc.QOS != "" {
+		return j.Alloc.QOS
+	}
+	return j.Spec.QOS
+}
+
 // sum is what a set of running jobs holds.
 type sum struct {
 	jobs  int64
@@ -166,7 +181,7 @@ func (w *world) judgeLimits() {
 	w.rt.Helper()
 	inQOS := func(j *state.Job, name string) bool {
 		p := w.head.Parts.Find(j.Alloc.Partition)
-		return j.Spec.QOS == name || p.Spec.QOS == name
+		return ranIn(j) == name || p.Spec.QOS == name
 	}
 	for i := range w.head.Policy.QOS {
 		q := &w.head.Policy.QOS[i]
@@ -177,7 +192,7 @@ func (w *world) judgeLimits() {
 		for _, user := range []string{"alice", "bob", "carol"} {
 			// The job's own QOS may hide the limit of the partition's
 			// (OverPartQOS), so only jobs bound by this QOS alone are counted.
-			u := w.sum(func(j *state.Job) bool { return inQOS(j, q.Name) && j.Spec.User == user && j.Spec.QOS != "loose" })
+			u := w.sum(func(j *state.Job) bool { return inQOS(j, q.Name) && j.Spec.User == user && ranIn(j) != "loose" })
 			w.within(q.Name+" MaxJobsPU", q.MaxJobsPerUser, u.jobs)
 			w.withinTRES(q.Name+" MaxTRESPU", q.MaxTRESPerUser, u)
 		}

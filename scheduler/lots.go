@@ -22,8 +22,9 @@ import (
 // lot is a set of such jobs, in the order in which they come.
 type lot struct {
 	part *state.Partition
-	pi   int // of the partition
-	nth  int // which of the job's partitions it is
+	pi   int    // of the partition
+	nth  int    // which of the job's partitions it is, and of its QOS in each
+	qos  string // that its jobs would start in, of several; else empty
 	// The least that a request needs, where it is the same in each of its
 	// partitions: it has one; else 0.
 	cpus, size int64
@@ -113,6 +114,7 @@ func (l *lot) find(m *member) int {
 }
 
 func (l *lot) add(m member) {
+	m.job = l.as(m.job)
 	i := l.find(&m)
 	if i < len(l.members) && l.members[i].uid == m.uid {
 		l.members[i] = m // it was here before
@@ -137,12 +139,26 @@ func (l *lot) remove(m *member) {
 	}
 }
 
+// as is a job as it is in this lot: one that may start in several QOS is in a
+// lot for each.
+func (l *lot) as(j *state.Job) *state.Job { return inQOS(j, l.qos) }
+
+// inQOS is a waiting job as it is in one of its QOS.
+func inQOS(j *state.Job, name string) *state.Job {
+	if name == "" || j.Spec.QOS == name {
+		return j
+	}
+	out := *j
+	out.Spec = j.Spec.InQOS(name)
+	return &out
+}
+
 func (l *lot) empty() bool { return l.gone == len(l.members) }
 
 // begin prepares a lot for a pass.
 func (l *lot) begin(ctx *order.Context) {
 	l.pos, l.ready, l.ask, l.noReserve, l.length = -1, false, nil, false, 0
-	l.fixed = ctx.Fixed(l.kin.like, l.part.Spec)
+	l.fixed = ctx.Fixed(l.as(l.kin.like), l.part.Spec)
 	l.next(ctx)
 }
 
@@ -163,7 +179,7 @@ func (l *lot) current() *member { return &l.members[l.pos] }
 
 // before is the order in which a pass looks at lots: tier and priority of
 // their current members, then those members' own order. Of one job the
-// partition that it named first comes first.
+// partition that it named first comes first, and in it the best QOS.
 func (l *lot) before(o *lot) bool {
 	a, b := l.current(), o.current()
 	switch {
@@ -180,7 +196,7 @@ func (l *lot) before(o *lot) bool {
 // rankOf makes one number of standing and priority; the lower, the earlier.
 func rankOf(standing, priority uint32) uint64 { return ^(uint64(standing)<<32 | uint64(priority)) }
 
-// kin are the lots of one request, one for each of its partitions.
+// kin are the lots of one request, one for each of its partitions and QOS.
 type kin struct {
 	like *state.Job
 	hash uint64
@@ -225,7 +241,7 @@ func sameAsk(a, b *state.Job) bool {
 	if x == y {
 		return true
 	}
-	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.Queue.SiteFactor == y.Queue.SiteFactor && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS &&
+	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.Queue.SiteFactor == y.Queue.SiteFactor && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS && slices.Equal(x.QOSes, y.QOSes) && x.Group == y.Group &&
 		x.Account == y.Account && x.MCSLabel == y.MCSLabel && slices.Equal(x.Partitions, y.Partitions) && x.AnyLicense == y.AnyLicense && slices.Equal(x.Licenses, y.Licenses)
 }
 
@@ -238,6 +254,7 @@ func sameSize(a, b *spec.Size) bool {
 		a.CPUsPerTask == b.CPUsPerTask && a.CPUsPerGPU == b.CPUsPerGPU && a.TasksPerGPU == b.TasksPerGPU && a.MinCPUsPerNode == b.MinCPUsPerNode &&
 		a.MemPerNode == b.MemPerNode && a.MemPerCPU == b.MemPerCPU && a.MemPerGPU == b.MemPerGPU && a.AllMem == b.AllMem && a.TmpDisk == b.TmpDisk &&
 		a.TasksPerSocket == b.TasksPerSocket && a.TasksPerCore == b.TasksPerCore && a.ThreadsPerCore == b.ThreadsPerCore && a.CoreSpec == b.CoreSpec &&
+		a.ThreadSpec == b.ThreadSpec && a.Overcommit == b.Overcommit && a.FewestNodes == b.FewestNodes &&
 		slices.Equal(a.PerNode, b.PerNode) && slices.Equal(a.PerTask, b.PerTask) && slices.Equal(a.PerJob, b.PerJob) && slices.Equal(a.PerSocket, b.PerSocket) && a.SocketsPerNode == b.SocketsPerNode && a.CoresPerSocket == b.CoresPerSocket
 }
 

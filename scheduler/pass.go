@@ -457,7 +457,7 @@ const (
 func (p *pass) try(l *lot, m *member) (next, *spec.Reason, error) {
 	j := m.job
 	if p.marks[m.uid]&touched != 0 {
-		if j = p.t.Job(m.uid); j.State != spec.Pending {
+		if j = l.as(p.t.Job(m.uid)); j.State != spec.Pending {
 			return nextMember, nil, nil // it started, or started in another partition
 		}
 	}
@@ -591,7 +591,7 @@ func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
 	if err != nil {
 		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
 	}
-	if q := p.st.Policy.FindQOS(j.Spec.QOS); q != nil {
+	if q := p.st.Policy.FindQOS(j.QOS()); q != nil {
 		l.noReserve = q.HasFlag("NoReserve")
 		if r := p.overused(q, j); r != nil {
 			return r
@@ -634,7 +634,7 @@ func (p *pass) nextTask(j *state.Job) (int64, *spec.Reason) {
 // start allocates, checks the limits that need exact numbers, and folds the
 // start into the pass's own state.
 func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit spec.Span) (*spec.Reason, error) {
-	j := p.t.Job(m.uid)
+	j := l.as(p.t.Job(m.uid))
 	alloc, r := p.allocate(p.t.State, l, j, parts, &l.bound)
 	if r != nil {
 		return r, nil
@@ -664,6 +664,7 @@ func (p *pass) allocate(st *state.State, l *lot, j *state.Job, parts []place.Par
 	if alloc == nil {
 		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}
 	}
+	alloc.QOS = l.qos
 	if v := p.views[l]; v != nil {
 		alloc.Reservation = v.Inside(p.st, nodeIDs(alloc), p.now)
 	}

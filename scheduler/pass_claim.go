@@ -46,7 +46,7 @@ func (p *pass) claimants() []claimant {
 	p.queue.claim.Range(func(uid uint64, _ struct{}) bool {
 		w := p.queue.jobs[spec.JobUID(uid)]
 		for _, l := range w.kin.lots {
-			if c := (claimant{l: l, m: memberOf(w.job, p.queue.rule)}); c.m.uid != p.stop && p.ready(&c) {
+			if c := (claimant{l: l, m: memberOf(l.as(w.job), p.queue.rule)}); c.m.uid != p.stop && p.ready(&c) {
 				list = append(list, c)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 type Preempt struct {
 	For       spec.JobUID
 	Partition string // where the waiting job is to start
+	QOS       string // in which it is to start, of several; else empty
 	Priority  uint32 // of the waiting job
 	Victim    preempt.Victim
 	Room      spec.Bitset // the nodes where it is to start; with one of its victims
@@ -59,7 +60,7 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 		room = room.Set(int(parts[k].Node.ID))
 	}
 	for i, v := range victims { // none, if what others leave is enough
-		pr := Preempt{For: j.UID, Partition: l.part.Spec.Name, Priority: f.Total, Victim: v, After: len(p.out.Starts)}
+		pr := Preempt{For: j.UID, Partition: l.part.Spec.Name, QOS: l.qos, Priority: f.Total, Victim: v, After: len(p.out.Starts)}
 		if i == 0 {
 			pr.Room = room
 		}
@@ -222,7 +223,7 @@ func (d *decision) commitPreempts(list []Preempt, which func(pr Preempt) bool) e
 		}
 		j, part := d.t.Job(pr.For), d.t.Parts.Find(pr.Partition)
 		if j == nil || part == nil || j.State != spec.Pending || j.Hold != spec.NotHeld ||
-			(!preempt.Allowed(d.t.State, d.t.Now, j, part.Spec, pr.Priority, pr.Victim) && !floor.Allowed(d.t.State, d.t.Now, j, pr.Victim)) {
+			(!preempt.Allowed(d.t.State, d.t.Now, inQOS(j, pr.QOS), part.Spec, pr.Priority, pr.Victim) && !floor.Allowed(d.t.State, d.t.Now, j, pr.Victim)) {
 			d.res.Stale++
 			continue
 		}

@@ -117,7 +117,7 @@ func (p *pass) tryNow(q *quick, l *lot) (bool, error) {
 	}
 	j := m.job
 	if p.marks[m.uid]&touched != 0 {
-		if j = p.t.Job(m.uid); j.State != spec.Pending {
+		if j = l.as(p.t.Job(m.uid)); j.State != spec.Pending {
 			return l.next(p.ctx), nil
 		}
 	}

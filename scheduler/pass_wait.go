@@ -257,8 +257,8 @@ func nodeName(n *state.Node, id int) string {
 	return n.Spec.Name
 }
 
-// refuse notes why a job waits. Of a job in several partitions the reason
-// stands that is nearest to a start: resources before limits and the like, and
+// refuse notes why a job waits. Of a job in several partitions or QOS the
+// reason stands that is nearest to a start: resources before limits and the like, and
 // those before what keeps it out of a partition altogether.
 func (p *pass) refuse(j *state.Job, r *spec.Reason) {
 	for _, c := range p.st.Components(j) {
@@ -269,7 +269,7 @@ func (p *pass) refuse(j *state.Job, r *spec.Reason) {
 	if j.Het != nil {
 		return
 	}
-	if len(j.Spec.Partitions) == 1 {
+	if !j.Spec.Choices() {
 		p.reason(j, r)
 		return
 	}
@@ -289,7 +289,7 @@ func (p *pass) reason(j *state.Job, r *spec.Reason) {
 // of them already, only the odd ones are looked at.
 func (p *pass) refuseAll(l *lot, r *spec.Reason) {
 	rest := l.members[l.pos:]
-	if len(l.kin.like.Spec.Partitions) > 1 {
+	if l.kin.like.Spec.Choices() {
 		for i := range rest {
 			if rest[i].job != nil {
 				p.refuse(rest[i].job, r)

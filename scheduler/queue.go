@@ -138,22 +138,35 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 		}
 	}
 	k := &kin{like: j, hash: h}
-	for nth, name := range j.Spec.Partitions {
+	nth := 0
+	for _, name := range j.Spec.Partitions {
 		i := slices.IndexFunc(st.Parts.List, func(p state.Partition) bool { return p.Spec.Name == name })
 		if i < 0 {
 			k.gone++
 			continue
 		}
-		l := &lot{part: &st.Parts.List[i], pi: i, nth: nth, kin: k}
-		if len(j.Spec.Partitions) == 1 && l.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 {
-			l.cpus, l.size = j.Req.CPU, j.Req.Node
+		for _, qos := range qosOf(j.Spec) {
+			l := &lot{part: &st.Parts.List[i], pi: i, nth: nth, qos: qos, kin: k}
+			if len(j.Spec.Partitions) == 1 && l.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 {
+				l.cpus, l.size = j.Req.CPU, j.Req.Node
+			}
+			k.lots = append(k.lots, l)
+			q.lots = append(q.lots, l)
+			nth++
 		}
-		k.lots = append(k.lots, l)
-		q.lots = append(q.lots, l)
 	}
 	q.kins[h] = append(q.kins[h], k)
 	q.last = k
 	return k
+}
+
+// qosOf are the QOS that a job has a lot for in each of its partitions; an
+// empty name stands for the only one.
+func qosOf(js *spec.JobSpec) []string {
+	if len(js.QOSes) == 0 {
+		return []string{""}
+	}
+	return js.QOSes
 }
 
 // begin prepares all lots that have members for a pass.

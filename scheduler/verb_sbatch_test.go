@@ -213,6 +213,14 @@ func (s *session) queueOption(js *spec.JobSpec, o option) error {
 		js.Size.PerSocket = counts(v, "gpu")
 	case "core-spec":
 		js.Size.CoreSpec = num(v)
+	case "group": // as which it is submitted
+		js.Group = v
+	case "thread-spec":
+		js.Size.ThreadSpec = num(v)
+	case "overcommit":
+		js.Size.Overcommit = true
+	case "use-min-nodes":
+		js.Size.FewestNodes = true
 	case "segment":
 		js.Place.Segment = num(v)
 	case "spread-segments":

@@ -10,16 +10,16 @@ import (
 )
 
 // squeue lists jobs: the pending, then the running; with -a also those with a
-// verdict. --numbers adds the numbers of the reason.
+// verdict. --numbers adds the numbers of the reason, --qos the QOS.
 //
 //	$ squeue
 //	JOBID PART NAME USER ST TIME NODES NODELIST(REASON)
 //	    2 gpu  b    bob  PD 0:00:00  1 (Priority)
 //	    1 gpu  a    bob  R  0:01:00  1 n1
 func squeue(s *session, args []string) error {
-	all, numbers := false, false
+	all, numbers, qos := false, false, false
 	for _, a := range args[1:] {
-		all, numbers = all || a == "-a", numbers || a == "--numbers"
+		all, numbers, qos = all || a == "-a", numbers || a == "--numbers", qos || a == "--qos"
 	}
 	rows := [][]string{{"JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "NODELIST(REASON)"}}
 	for _, j := range s.jobs(func(j *state.Job) bool { return all || !j.State.Terminal() || j.Completing() }) {
@@ -32,6 +32,13 @@ func squeue(s *session, args []string) error {
 		}
 		if numbers {
 			where += reasonNumbers(s, j.Reason)
+		}
+		if qos {
+			name := j.QOS()
+			if j.State == spec.Pending {
+				name = j.Spec.QOSText()
+			}
+			where += " in " + name
 		}
 		st := j.State.Compact()
 		switch {

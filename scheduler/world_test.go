@@ -245,7 +245,7 @@ func (w *world) request() *spec.JobSpec {
 		js.Place.Reservation = pick(w, "of reservations", "r1", "r2", "r3")
 	}
 	if w.kind.limits {
-		js.QOS = pick(w, "qos", "normal", "tight", "loose")
+		js.QOS = pick(w, "qos", "normal", "tight", "loose", "tight,loose", "loose,tight")
 	}
 	if w.kind.partitions {
 		js.Partitions = pick(w, "partitions", nil, []string{"p"}, []string{"q"}, []string{"q", "p"}, []string{"p", "q"})
@@ -254,7 +254,9 @@ func (w *world) request() *spec.JobSpec {
 }
 
 func (w *world) oddities(js *spec.JobSpec) {
-	switch w.n("oddity", 0, 12) {
+	switch w.n("oddity", 0, 13) {
+	case 13:
+		js.Size.Overcommit = true
 	case 0:
 		js.Licenses = []spec.Count{{Name: "lic", N: int64(w.n("licences", 1, 3))}}
 	case 1:

@@ -15,6 +15,8 @@ type Allocation struct {
 	// once; 0 = the job has them for itself.
 	Share uint32 `cbor:"40,keyasint,omitempty"`
 	Apart Apart  `cbor:"41,keyasint,omitempty"` // whom it keeps off its nodes
+	// QOS is the one that the job runs in, where it may in several; else empty.
+	QOS string `cbor:"42,keyasint,omitempty"`
 }
 
 // Apart is a set of those whom a job keeps off its nodes.

@@ -1,5 +1,7 @@
 package spec
 
+import "strings"
+
 // JobSpec is a job as it was asked for. It never changes after submission;
 // an update writes a new JobSpec. All tasks of an array share one.
 //
@@ -36,10 +38,43 @@ type JobSpec struct {
 	MCSLabel string `cbor:"60,keyasint,omitempty"`
 	// AnyLicense: one of Licenses is enough, the first that is free.
 	AnyLicense bool `cbor:"61,keyasint,omitempty"`
+	// QOSes are all in which it may run, QOS being the first of them; nil where it
+	// is the only one.
+	QOSes []string `cbor:"62,keyasint,omitempty"`
 	// GPUBind and GPUFreq are --gpu-bind and --gpu-freq as they were written; see
 	// ParseGPUBind and ParseGPUFreq.
 	GPUBind string `cbor:"70,keyasint,omitempty"`
 	GPUFreq string `cbor:"71,keyasint,omitempty"`
+}
+
+// InQOS is the job as it is in one of its QOS; an empty name is the one that it
+// is in.
+func (j *JobSpec) InQOS(name string) *JobSpec {
+	if name == "" || name == j.QOS {
+		return j
+	}
+	out := *j
+	out.QOS = name
+	return &out
+}
+
+// SetQOS gives the job one QOS, or several of which the first is the best.
+func (j *JobSpec) SetQOS(names []string) {
+	j.QOS, j.QOSes = names[0], nil
+	if len(names) > 1 {
+		j.QOSes = names
+	}
+}
+
+// Choices tells a job that may start in several partitions or QOS.
+func (j *JobSpec) Choices() bool { return len(j.Partitions) > 1 || len(j.QOSes) > 0 }
+
+// QOSText is the QOS of the job, all of them with commas.
+func (j *JobSpec) QOSText() string {
+	if len(j.QOSes) == 0 {
+		return j.QOS
+	}
+	return strings.Join(j.QOSes, ",")
 }
 
 // HetPart makes a job one component of a heterogeneous job: of several with
@@ -82,6 +117,9 @@ type Size struct {
 	CoreSpec       uint32  `cbor:"21,keyasint,omitempty"`
 	SocketsPerNode uint32  `cbor:"60,keyasint,omitempty"` // at least so many sockets on each node
 	CoresPerSocket uint32  `cbor:"61,keyasint,omitempty"` // with at least so many cores on each
+	ThreadSpec     uint32  `cbor:"62,keyasint,omitempty"` // as CoreSpec, but threads
+	Overcommit     bool    `cbor:"63,keyasint,omitempty"` // CPUs are counted as if each node had one task
+	FewestNodes    bool    `cbor:"64,keyasint,omitempty"` // of a range of nodes, as few as will do
 }
 
 // Count is an amount of a GRES or licence: Name "gpu", optional Type "h100".

@@ -41,12 +41,20 @@ func (j *job) partition() string {
 	return strings.Join(j.spec.Partitions, ",")
 }
 
+// qos is in which QOS the run is, or all in which it may be.
+func (j *job) qos() string {
+	if j.Alloc != nil && j.Alloc.QOS != "" {
+		return j.Alloc.QOS
+	}
+	return j.spec.QOSText()
+}
+
 // row is the run as it is now.
 func (j *job) row(seq uint64) JobRow {
 	s := j.spec
 	r := JobRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID), ArrayUID: uint64(j.Array), ArrayJobID: uint32(j.ArrayID),
 		ArrayTask: j.Task, ArrayTasks: j.TaskSet.String(), Count: j.count(), Name: s.Name, User: s.User, UserID: s.UID, Group: s.Group, GroupID: s.GID,
-		Account: s.Account, Assoc: j.Assoc, Partition: j.partition(), QOS: s.QOS, WCKey: s.WCKey, Comment: s.Comment,
+		Account: s.Account, Assoc: j.Assoc, Partition: j.partition(), QOS: j.qos(), WCKey: s.WCKey, Comment: s.Comment,
 		State: j.State.String(), Exit: j.Exit, Derived: j.Derived, Reason: j.Waited, EndReason: j.Reason.String(),
 		Submit: Cut(j.Submit), Eligible: Cut(j.Eligible), Start: Cut(j.Start), End: Cut(j.End), Limit: limit(s.Time.Limit),
 		Req: amounts(j.Req), ReqMem: j.Req.Mem, ReqNodes: max(s.Size.MinNodes, uint32(j.Req.Node)), Tasks: s.Size.Tasks,
@@ -171,7 +179,7 @@ func (t *Tally) shares(j *job, seq uint64) {
 	for i := range j.Alloc.Nodes {
 		a, d := &j.Alloc.Nodes[i], &j.Done[i]
 		n := NodeRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), User: s.User, Account: s.Account,
-			Partition: j.Alloc.Partition, QOS: s.QOS, Node: a.Name, From: Cut(j.Start), To: Cut(d.At), End: Cut(j.End),
+			Partition: j.Alloc.Partition, QOS: j.qos(), Node: a.Name, From: Cut(j.Start), To: Cut(d.At), End: Cut(j.End),
 			CPUs: int64(a.CPUs.Count()), Mem: a.Mem, GPUs: int64(len(a.GPUs)), Tasks: a.Tasks, Lost: d.Lost}
 		if !d.Lost {
 			n.Used = used(d.Usage)

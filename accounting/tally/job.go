@@ -163,7 +163,7 @@ func (t *Tally) reason(j *job, env *event.Envelope, r spec.Reason) {
 		return
 	}
 	t.out.Reasons = append(t.out.Reasons, ReasonRow{Seq: env.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
-		Count: j.count(), User: j.spec.User, Account: j.spec.Account, Partition: j.partition(), QOS: j.spec.QOS, At: Cut(env.At),
+		Count: j.count(), User: j.spec.User, Account: j.spec.Account, Partition: j.partition(), QOS: j.qos(), At: Cut(env.At),
 		Code: string(r.Code), TRES: r.TRES, Limit: r.Limit, InUse: r.Used, Asked: r.Asked, Subject: r.Subject,
 		Blocker: uint64(r.Blocker), Detail: r.Detail})
 }

@@ -420,7 +420,7 @@ type JobSpec struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Account          string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	Qos              string                 `protobuf:"bytes,3,opt,name=qos,proto3" json:"qos,omitempty"`
+	Qos              string                 `protobuf:"bytes,3,opt,name=qos,proto3" json:"qos,omitempty"` // several with commas
 	Partitions       []string               `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	Wckey            string                 `protobuf:"bytes,5,opt,name=wckey,proto3" json:"wckey,omitempty"`
 	Comment          string                 `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
@@ -495,8 +495,11 @@ type JobSpec struct {
 	SocketsPerNode   uint32                 `protobuf:"varint,133,opt,name=sockets_per_node,json=socketsPerNode,proto3" json:"sockets_per_node,omitempty"`
 	CoresPerSocket   uint32                 `protobuf:"varint,134,opt,name=cores_per_socket,json=coresPerSocket,proto3" json:"cores_per_socket,omitempty"`
 	AnyLicense       bool                   `protobuf:"varint,135,opt,name=any_license,json=anyLicense,proto3" json:"any_license,omitempty"` // one of licenses is enough
-	GpuBind          string                 `protobuf:"bytes,140,opt,name=gpu_bind,json=gpuBind,proto3" json:"gpu_bind,omitempty"`           // --gpu-bind, as written
-	GpuFreq          string                 `protobuf:"bytes,141,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`           // --gpu-freq, as written
+	Overcommit       bool                   `protobuf:"varint,136,opt,name=overcommit,proto3" json:"overcommit,omitempty"`                   // CPUs as if each node had one task
+	UseMinNodes      bool                   `protobuf:"varint,137,opt,name=use_min_nodes,json=useMinNodes,proto3" json:"use_min_nodes,omitempty"`
+	ThreadSpec       uint32                 `protobuf:"varint,138,opt,name=thread_spec,json=threadSpec,proto3" json:"thread_spec,omitempty"`
+	GpuBind          string                 `protobuf:"bytes,140,opt,name=gpu_bind,json=gpuBind,proto3" json:"gpu_bind,omitempty"` // --gpu-bind, as written
+	GpuFreq          string                 `protobuf:"bytes,141,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"` // --gpu-freq, as written
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1070,6 +1073,27 @@ func (x *JobSpec) GetAnyLicense() bool {
 		return x.AnyLicense
 	}
 	return false
+}
+
+func (x *JobSpec) GetOvercommit() bool {
+	if x != nil {
+		return x.Overcommit
+	}
+	return false
+}
+
+func (x *JobSpec) GetUseMinNodes() bool {
+	if x != nil {
+		return x.UseMinNodes
+	}
+	return false
+}
+
+func (x *JobSpec) GetThreadSpec() uint32 {
+	if x != nil {
+		return x.ThreadSpec
+	}
+	return 0
 }
 
 func (x *JobSpec) GetGpuBind() string {
@@ -2021,6 +2045,7 @@ type JobInfo struct {
 	Configuring     bool                   `protobuf:"varint,140,opt,name=configuring,proto3" json:"configuring,omitempty"`                   // it waits for its nodes to boot
 	Booting         string                 `protobuf:"bytes,141,opt,name=booting,proto3" json:"booting,omitempty"`                            // those that are not up, folded
 	BootBy          int64                  `protobuf:"varint,142,opt,name=boot_by,json=bootBy,proto3" json:"boot_by,omitempty"`               // when they are given up, if known
+	Qos             string                 `protobuf:"bytes,133,opt,name=qos,proto3" json:"qos,omitempty"`                                    // in which it runs, or all that it may run in with commas
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2461,6 +2486,13 @@ func (x *JobInfo) GetBootBy() int64 {
 		return x.BootBy
 	}
 	return 0
+}
+
+func (x *JobInfo) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
 }
 
 type StepInfo struct {
@@ -3711,7 +3743,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xd5\x13\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xbd\x14\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -3808,7 +3840,13 @@ const file_job_proto_rawDesc = "" +
 	"\x10sockets_per_node\x18\x85\x01 \x01(\rR\x0esocketsPerNode\x12)\n" +
 	"\x10cores_per_socket\x18\x86\x01 \x01(\rR\x0ecoresPerSocket\x12 \n" +
 	"\vany_license\x18\x87\x01 \x01(\bR\n" +
-	"anyLicense\x12\x1a\n" +
+	"anyLicense\x12\x1f\n" +
+	"\n" +
+	"overcommit\x18\x88\x01 \x01(\bR\n" +
+	"overcommit\x12#\n" +
+	"\ruse_min_nodes\x18\x89\x01 \x01(\bR\vuseMinNodes\x12 \n" +
+	"\vthread_spec\x18\x8a\x01 \x01(\rR\n" +
+	"threadSpec\x12\x1a\n" +
 	"\bgpu_bind\x18\x8c\x01 \x01(\tR\agpuBind\x12\x1a\n" +
 	"\bgpu_freq\x18\x8d\x01 \x01(\tR\agpuFreq\"2\n" +
 	"\x04Blob\x12\x12\n" +
@@ -3883,7 +3921,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04gres\x18\x05 \x03(\v2\x10.muster.v1.CountR\x04gres\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12+\n" +
-	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\x8b\x0e\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\x9e\x0e\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3960,7 +3998,8 @@ const file_job_proto_rawDesc = "" +
 	"\bhet_size\x18\x84\x01 \x01(\rR\ahetSize\x12!\n" +
 	"\vconfiguring\x18\x8c\x01 \x01(\bR\vconfiguring\x12\x19\n" +
 	"\abooting\x18\x8d\x01 \x01(\tR\abooting\x12\x18\n" +
-	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\"\xc6\x01\n" +
+	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\x12\x11\n" +
+	"\x03qos\x18\x85\x01 \x01(\tR\x03qos\"\xc6\x01\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +

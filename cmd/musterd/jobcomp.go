@@ -210,7 +210,7 @@ func jobCompLine(st *state.State, j *state.Job) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "JobId=%d UserId=%s(%d) GroupId=%s(%d) Name=%s JobState=%s Partition=%s TimeLimit=%s StartTime=%s EndTime=%s NodeList=%s NodeCnt=%d ProcCnt=%d WorkDir=%s ReservationName= Tres=%s Account=%s QOS=%s WcKey=%s Cluster=%s SubmitTime=%s EligibleTime=%s DerivedExitCode=%d:%d ExitCode=%d:%d \n",
 		j.ID, js.User, js.UID, js.Group, js.GID, js.Name, j.State, j.Partition(), limit, clockTime(j.Started), clockTime(j.Ended), nodes, count, cpus,
-		js.IO.WorkDir, tres, js.Account, js.QOS, js.WCKey, st.ClusterName, clockTime(j.Submitted), clockTime(j.Eligible),
+		js.IO.WorkDir, tres, js.Account, j.QOS(), js.WCKey, st.ClusterName, clockTime(j.Submitted), clockTime(j.Eligible),
 		j.Derived.Code, j.Derived.Signal, j.Exit.Code, j.Exit.Signal)
 	return b.String()
 }

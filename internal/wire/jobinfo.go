@@ -38,7 +38,7 @@ func (s *Shower) Job(j *state.Job) *apiv1.JobInfo {
 		State: uint32(j.State), Completing: j.Completing() || (j.State.Active() && j.Ending != nil),
 		Reason: Reason(j.Reason), Hold: uint32(j.Hold), Attempt: j.Attempt, Restarts: j.Restarts,
 		Submit: int64(j.Submitted), Eligible: int64(j.Eligible), Start: int64(j.Started), End: int64(j.Ended),
-		Partition: strings.Join(js.Partitions, ","), ReqTres: TRES(j.Req), NumNodes: uint32(j.Req.Node), NumCpus: uint32(j.Req.CPU),
+		Partition: strings.Join(js.Partitions, ","), Qos: js.QOSText(), ReqTres: TRES(j.Req), NumNodes: uint32(j.Req.Node), NumCpus: uint32(j.Req.CPU),
 		ExitCode: j.Exit.Code, ExitSignal: j.Exit.Signal, DerivedCode: j.Derived.Code, DerivedSignal: j.Derived.Signal,
 		EndedBy: j.EndedBy, Changed: j.Changed, Backfilled: j.Backfill, TimeLimit: s.limit(j), Priority: s.priority(j),
 		NumTasks: s.tasks(j), LastSchedEval: int64(s.v.Pass.LastAt),
@@ -109,6 +109,7 @@ func (s *Shower) allocation(j *state.Job, out *apiv1.JobInfo) {
 		return
 	}
 	a := j.Alloc
+	out.Qos = j.QOS()
 	out.Partition, out.Nodes, out.BatchHost = a.Partition, hostlist.Fold(a.NodeNames()), a.Nodes[0].Name
 	out.NumNodes, out.NumCpus, out.AllocTres = uint32(len(a.Nodes)), uint32(a.TRES.CPU), TRES(a.TRES)
 	if at := j.Deadline(); j.State.Active() && at != spec.FarFuture {

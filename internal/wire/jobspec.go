@@ -12,7 +12,7 @@ import (
 func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
 	s, t, p, q := &j.Size, &j.Time, &j.Place, &j.Queue
 	out := &apiv1.JobSpec{
-		Name: j.Name, Account: j.Account, Qos: j.QOS, Partitions: j.Partitions, Wckey: j.WCKey, Comment: j.Comment,
+		Name: j.Name, Account: j.Account, Qos: j.QOSText(), Partitions: j.Partitions, Wckey: j.WCKey, Comment: j.Comment,
 		MinNodes: s.MinNodes, MaxNodes: s.MaxNodes, Tasks: s.Tasks, TasksPerNode: s.TasksPerNode,
 		TasksPerSocket: s.TasksPerSocket, TasksPerCore: s.TasksPerCore, TasksPerGpu: s.TasksPerGPU,
 		CpusPerTask: s.CPUsPerTask, CpusPerGpu: s.CPUsPerGPU, MinCpusPerNode: s.MinCPUsPerNode,
@@ -24,8 +24,8 @@ func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
 		Nodes: p.Nodes, Exclude: p.Exclude, Constraint: p.Constraint, Prefer: p.Prefer, Sharing: uint32(p.Sharing),
 		Contiguous: p.Contiguous, Spread: p.Spread, Reservation: p.Reservation, Switches: p.Switches,
 		SwitchWait: int64(p.SwitchWait), Distribution: p.Distribution, Segment: p.Segment, SpreadSegments: p.ApartSegments, McsLabel: j.MCSLabel, AnyLicense: j.AnyLicense,
+		SocketsPerNode: s.SocketsPerNode, CoresPerSocket: s.CoresPerSocket, Overcommit: s.Overcommit, UseMinNodes: s.FewestNodes, ThreadSpec: s.ThreadSpec,
 		GpuBind: j.GPUBind, GpuFreq: j.GPUFreq,
-		SocketsPerNode: s.SocketsPerNode, CoresPerSocket: s.CoresPerSocket,
 		Hold: q.Hold != spec.NotHeld, Nice: q.Nice, Priority: q.Priority, Requeue: apiv1.Tri(q.Requeue),
 		Dependency: q.Dependency.String(), KillOnInvalidDep: apiv1.Tri(q.KillInvalid), MailTypes: q.MailTypes,
 		MailUser: q.MailUser, Immediate: q.ImmediateOnly, Reboot: q.Reboot,
@@ -58,7 +58,7 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 			MemPerNode: m.GetMemPerNode(), MemPerCPU: m.GetMemPerCpu(), MemPerGPU: m.GetMemPerGpu(), AllMem: m.GetAllMem(),
 			PerNode: ToCounts(m.GetPerNode()), PerJob: ToCounts(m.GetPerJob()), PerTask: ToCounts(m.GetPerTask()),
 			PerSocket: ToCounts(m.GetPerSocket()), TmpDisk: m.GetTmpDisk(), ThreadsPerCore: m.GetThreadsPerCore(), CoreSpec: m.GetCoreSpec(),
-			SocketsPerNode: m.GetSocketsPerNode(), CoresPerSocket: m.GetCoresPerSocket(),
+			SocketsPerNode: m.GetSocketsPerNode(), CoresPerSocket: m.GetCoresPerSocket(), Overcommit: m.GetOvercommit(), FewestNodes: m.GetUseMinNodes(), ThreadSpec: m.GetThreadSpec(),
 		},
 		Time: spec.TimeAsk{Limit: ToSpan(m.GetTimeLimit()), Min: spec.Span(m.GetTimeMin()), Begin: spec.Instant(m.GetBegin()),
 			Deadline: spec.Instant(m.GetDeadline()), Signal: m.GetSignal(), SignalBefore: spec.Span(m.GetSignalBefore()),
@@ -101,7 +101,7 @@ func checkWords(m *apiv1.JobSpec) error {
 	if _, err := spec.ParseGPUFreq(m.GetGpuFreq()); m.GetGpuFreq() != "" && err != nil {
 		return spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	if m.GetSharing() > uint32(spec.ExclusiveTopo) {
+	if m.GetSharing() > uint32(spec.Oversubscribe) {
 		return spec.Refuse(spec.CodeBadRequest, "an unknown kind of sharing")
 	}
 	for _, s := range append([]string{m.GetName(), m.GetAccount(), m.GetQos(), m.GetWorkDir(), m.GetStdin(), m.GetStdout(), m.GetStderr(), m.GetCommand()}, m.GetArgs()...) {

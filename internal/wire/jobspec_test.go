@@ -68,3 +68,13 @@ func TestWordsThatMeanNothingAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A submission arrives as it was sent, whatever kind of sharing it asks for.
+func TestEveryKindOfSharingArrives(t *testing.T) {
+	for kind := spec.ShareDefault; kind <= spec.Oversubscribe; kind++ {
+		js, err := ToJobSpec(&apiv1.JobSpec{Sharing: uint32(kind)})
+		if err != nil || js.Place.Sharing != kind {
+			t.Errorf("kind %d: %+v, %v", kind, js, err)
+		}
+	}
+}

@@ -233,6 +233,9 @@ func (w *writer) spec(m *apiv1.JobSpec) {
 	w.number(133, uint64(m.GetSocketsPerNode()))
 	w.number(134, uint64(m.GetCoresPerSocket()))
 	w.flag(135, m.GetAnyLicense())
+	w.flag(136, m.GetOvercommit())
+	w.flag(137, m.GetUseMinNodes())
+	w.number(138, uint64(m.GetThreadSpec()))
 	w.text(140, m.GetGpuBind())
 	w.text(141, m.GetGpuFreq())
 }

@@ -68,14 +68,16 @@ func newRecounter(s *State) *recounter {
 // subjects lists whom a job is counted for.
 func (r *recounter) subjects(j *Job) []subject {
 	var out []subject
-	names := []string{j.Spec.QOS}
-	part := ""
+	own, part := j.Spec.QOS, ""
 	if j.Alloc != nil {
-		part = j.Alloc.Partition
+		if part = j.Alloc.Partition; j.Alloc.QOS != "" {
+			own = j.Alloc.QOS
+		}
 	} else if len(j.Spec.Partitions) > 0 {
 		part = j.Spec.Partitions[0]
 	}
-	if p := r.parts[part]; p != nil && p.QOS != "" && p.QOS != j.Spec.QOS {
+	names := []string{own}
+	if p := r.parts[part]; p != nil && p.QOS != "" && p.QOS != own {
 		names = append(names, p.QOS)
 	}
 	for _, name := range names {

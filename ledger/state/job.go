@@ -174,6 +174,15 @@ func (j *Job) Partition() string {
 	return j.Spec.Partitions[0]
 }
 
+// QOS is the one that the job runs in or, while it waits, the best that it may
+// run in.
+func (j *Job) QOS() string {
+	if j.Alloc != nil && j.State != spec.Pending && j.Alloc.QOS != "" {
+		return j.Alloc.QOS
+	}
+	return j.Spec.QOS
+}
+
 // Completing tells a job with a verdict whose nodes are not all done.
 func (j *Job) Completing() bool {
 	return j.State.Terminal() && j.Alloc != nil && j.Done.Count() < len(j.Alloc.Nodes)

@@ -54,11 +54,11 @@ func (s *State) SpentOf(kind UsageKind, qos, subject uint32) *Spent {
 // spentKeys appends what a job's use is charged to: its QOS, that of its
 // partition where it is another, and its associations up to the root.
 func (s *State) spentKeys(keys []uint64, j *Job) []uint64 {
-	own := s.Policy.FindQOS(j.Spec.QOS)
+	own := s.Policy.FindQOS(j.QOS())
 	if own != nil {
 		keys = append(keys, UsageKey(UsageQOS, own.ID, 0))
 	}
-	if p := s.Parts.Find(j.Partition()); p != nil && p.Spec.QOS != j.Spec.QOS {
+	if p := s.Parts.Find(j.Partition()); p != nil && p.Spec.QOS != j.QOS() {
 		if q := s.Policy.FindQOS(p.Spec.QOS); q != nil {
 			keys = append(keys, UsageKey(UsageQOS, q.ID, 0))
 		}
@@ -87,7 +87,7 @@ func (s *State) spend(j *Job, until spec.Instant) {
 	if s.Aging.PerSecond != 0 {
 		faded = secs.Scale(fixed.Pow(s.Aging.PerSecond, ran.Seconds()))
 	}
-	factor := s.Policy.FindQOS(j.Spec.QOS).Factor()
+	factor := s.Policy.FindQOS(j.QOS()).Factor()
 	var buf [24]uint64
 	for _, key := range s.spentKeys(buf[:0], j) {
 		wall := faded

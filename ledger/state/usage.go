@@ -165,8 +165,8 @@ func (s *State) usageKeys(keys []uint64, j *Job) []uint64 {
 		return keys
 	}
 	account := s.Policy.AccountAssoc(j.Spec.Account)
-	keys = s.qosKeys(keys, j.Spec.QOS, j.Spec.UID, account)
-	if p := s.Parts.Find(j.Partition()); p != nil && p.Spec.QOS != "" && p.Spec.QOS != j.Spec.QOS {
+	keys = s.qosKeys(keys, j.QOS(), j.Spec.UID, account)
+	if p := s.Parts.Find(j.Partition()); p != nil && p.Spec.QOS != "" && p.Spec.QOS != j.QOS() {
 		keys = s.qosKeys(keys, p.Spec.QOS, j.Spec.UID, account)
 	}
 	for id, depth := j.Assoc, 0; id != 0 && depth < maxChain; depth++ {

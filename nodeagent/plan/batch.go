@@ -221,6 +221,9 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		GPUsPerSocket: gpuCount(size.PerSocket), GPUBind: js.GPUBind, GPUFreq: js.GPUFreq, TRESPerTask: perTask(size),
 		ExportEnv: lookup(user, "SLURM_EXPORT_ENV"),
 	}
+	if size.Overcommit {
+		f.Asked.Overcommit = "1"
+	}
 	return f
 }
 

@@ -124,12 +124,12 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 	}
 }
 
-// partOf is what a job has of one of its nodes, less what --core-spec leaves to
-// the system there.
+// partOf is what a job has of one of its nodes, less what --core-spec or
+// --thread-spec leaves to the system there.
 func partOf(st *state.State, j *state.Job, i int) *spec.NodeAlloc {
 	a := &j.Alloc.Nodes[i]
 	n := st.NodeByID(a.ID)
-	if n == nil || j.Spec.Size.CoreSpec == 0 {
+	if n == nil || j.Spec.Size.CoreSpec+j.Spec.Size.ThreadSpec == 0 {
 		return a
 	}
 	part := *a
@@ -144,7 +144,7 @@ func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) 
 	js := j.Spec
 	v := &view.View{State: st}
 	out := &apiv1.Launch{Job: wire.NewShower(v, h.c.deps.Clock.Now(), true).Job(j), Groups: js.Groups}
-	out.Job.Allocation = nil
+	out.Job.Allocation, out.Job.Spec.Qos = nil, j.QOS()
 	cpus, tasks := make([]int64, len(j.Alloc.Nodes)), make([]int64, len(j.Alloc.Nodes))
 	for i := range j.Alloc.Nodes {
 		a := partOf(st, j, i)

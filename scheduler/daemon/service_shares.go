@@ -90,7 +90,7 @@ func jobPriority(p *spec.PriorityConfig, ranks *order.Context, j *state.Job, par
 		}
 		return weighted(n) / float64(weight)
 	}
-	out := &apiv1.JobPriority{JobId: uint32(j.ID), Partition: part.Name, User: j.Spec.User, Account: j.Spec.Account, Qos: j.Spec.QOS, Priority: f.Total, Direct: f.Direct,
+	out := &apiv1.JobPriority{JobId: uint32(j.ID), Partition: part.Name, User: j.Spec.User, Account: j.Spec.Account, Qos: j.QOS(), Priority: f.Total, Direct: f.Direct,
 		Site: f.Site, Nice: f.Nice, Age: weighted(f.Age), Assoc: weighted(f.Assoc), FairShare: weighted(f.FairShare), JobSize: weighted(f.JobSize),
 		PartitionPart: weighted(f.Partition), QosPart: weighted(f.QOS), AgeNorm: norm(f.Age, p.Age), AssocNorm: norm(f.Assoc, p.Assoc), FairShareNorm: norm(f.FairShare, p.FairShare),
 		JobSizeNorm: norm(f.JobSize, p.JobSize), PartitionNorm: norm(f.Partition, p.Partition), QosNorm: norm(f.QOS, p.QOS)}

@@ -158,7 +158,7 @@ func (s *selection) match(j *state.Job) bool {
 		!among(f.GetAccounts(), j.Spec.Account),
 		!among(f.GetNames(), j.Spec.Name),
 		!among(f.GetReservations(), j.Spec.Place.Reservation),
-		!among(f.GetQos(), j.Spec.QOS):
+		!among(f.GetQos(), j.QOS()):
 		return false
 	}
 	if len(f.GetPartitions()) > 0 {

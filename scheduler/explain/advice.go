@@ -31,7 +31,7 @@ type change struct {
 // advise looks for requests that would start earlier in the job's place: for
 // each kind of change the largest request that starts now, or else whether
 // half of it starts earlier. Where the change costs the job its place in the
-// queue, or the job waits in several partitions, a whole pass confirms it.
+// queue, or the job waits in several partitions or QOS, a whole pass confirms it.
 func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
 	opt := scheduler.PassOptions{Plan: v.Plan}
 	if j.Het != nil {
@@ -110,7 +110,7 @@ func (a *advisor) test(c change, v int64, until spec.Instant) {
 	if r != nil || (a.planned != 0 && start.Add(spec.Minute) > a.planned) {
 		return
 	}
-	if len(js.Partitions) > 1 || !a.x.Sure() || a.x.Rank(js) > 0 {
+	if js.Choices() || !a.x.Sure() || a.x.Rank(js) > 0 {
 		js.Queue.Array = a.j.Spec.Queue.Array
 		sure, ok := scheduler.Confirm(a.v.State, a.now, a.j.UID, js, a.opt)
 		if !ok || (a.planned != 0 && sure.Add(spec.Minute) > a.planned) {

@@ -125,7 +125,7 @@ func (c *Context) Fixed(j *state.Job, part *spec.PartitionSpec) Factors {
 	}
 	f.JobSize = c.size(j, part, p)
 	f.Partition = weigh(p.Partition, jobFactor(part), whole(c.maxPart, c.flags.rawPart))
-	if q := c.st.Policy.FindQOS(j.Spec.QOS); q != nil {
+	if q := c.st.Policy.FindQOS(j.QOS()); q != nil {
 		f.QOS = weigh(p.QOS, int64(q.Priority), whole(c.maxQOS, c.flags.rawQOS))
 	}
 	if a := c.st.Policy.Assoc(j.Assoc); a != nil {
@@ -269,7 +269,7 @@ const maxLevel = 1<<16 - 1
 // preempt comes before whom that may hit, then the partition's tier. In front of
 // all is what is guaranteed.
 func (c *Context) Standing(j *state.Job, part *spec.PartitionSpec) uint32 {
-	standing := min(c.levels[j.Spec.QOS], 1<<15-1)<<16 | min(Tier(part), 1<<16-1)
+	standing := min(c.levels[j.QOS()], 1<<15-1)<<16 | min(Tier(part), 1<<16-1)
 	if c.First != nil && c.First(j) {
 		standing |= 1 << 31
 	}

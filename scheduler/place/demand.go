@@ -33,6 +33,8 @@ type Demand struct {
 	PerSocket    int64 // tasks for each socket of a node; 0 = no bound
 	SocketGPUs   int64 // GPUs near each of some sockets, where they can be had so; they are in PerNode too
 	CoreSpec     int64 // cores of each node that the tasks leave to the system; the job is exclusive
+	ThreadSpec   int64 // the same in CPUs
+	Overcommit   bool  // the tasks of a node share the CPUs of one
 	Exclusive    bool
 	Cores        bool      // whole cores only
 	Memory       bool      // memory is counted
@@ -78,8 +80,8 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 		CPUsPerGPU: int64(sz.CPUsPerGPU), MinCPUs: int64(sz.MinCPUsPerNode),
 		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
 		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
-		PerSocket: int64(sz.TasksPerSocket), CoreSpec: int64(sz.CoreSpec),
-		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec > 0 || part.OverSubscribe == "EXCLUSIVE",
+		PerSocket: int64(sz.TasksPerSocket), CoreSpec: int64(sz.CoreSpec), ThreadSpec: int64(sz.ThreadSpec), Overcommit: sz.Overcommit,
+		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec+sz.ThreadSpec > 0 || part.OverSubscribe == "EXCLUSIVE",
 		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
 	}
 	d.Tenant, d.Share = TenantIn(cfg, part, j)
@@ -169,7 +171,10 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 	if d.Tasks == 0 {
 		d.Tasks = max(d.MinNodes, 1) * max(d.TasksPerNode, 1)
 		if len(d.PerJob) == 0 && d.MaxNodes > max(d.MinNodes, 1) {
-			d.Stretch, d.MaxNodes = d.MaxNodes, max(d.MinNodes, 1)
+			if !j.Size.FewestNodes {
+				d.Stretch = d.MaxNodes
+			}
+			d.MaxNodes = max(d.MinNodes, 1)
 		}
 	}
 	d.Tasks = max(d.Tasks, named)
@@ -266,7 +271,11 @@ func (d *Demand) Even() (tasks int64, ok bool) {
 // a pending job is counted as. Typed GRES count under both names.
 func (d *Demand) Least(weights []spec.Weight) spec.TRES {
 	nodes := d.MinNodes
-	t := spec.TRES{Node: nodes, CPU: max(d.Tasks*d.CPUsPerTask, d.MinCPUs*nodes, nodes)}
+	cpus := d.Tasks * d.CPUsPerTask
+	if d.Overcommit {
+		cpus = nodes * d.CPUsPerTask
+	}
+	t := spec.TRES{Node: nodes, CPU: max(cpus, d.MinCPUs*nodes, nodes)}
 	for _, c := range d.PerNode {
 		t = addGRES(t, c, nodes)
 	}

@@ -18,7 +18,7 @@ func (d *Demand) amounts(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
 		cpus, gpu = s.CPUs, s.GPUs
 	} else {
 		gpu = gpus(d.PerNode) + tasks*gpus(d.PerTask) + more
-		cpus = max(tasks*d.CPUsPerTask, d.MinCPUs, gpu*d.CPUsPerGPU, 1)
+		cpus = max(d.ofTasks(tasks), d.MinCPUs, gpu*d.CPUsPerGPU, 1)
 		cpus = d.onCores(s, cpus, tasks)
 	}
 	switch {
@@ -34,6 +34,15 @@ func (d *Demand) amounts(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
 	return cpus, mem, gpu
 }
 
+// ofTasks are the CPUs of a number of tasks on one node: those of each, or where
+// they share them those of one.
+func (d *Demand) ofTasks(tasks int64) int64 {
+	if d.Overcommit {
+		tasks = min(tasks, 1)
+	}
+	return tasks * d.CPUsPerTask
+}
+
 // onCores rounds CPUs up to whole cores, where these are what is given, of
 // which only some threads may be used, and as many as the tasks need that
 // share a core with few others or none.
@@ -47,8 +56,9 @@ func (d *Demand) onCores(s *Shape, cpus, tasks int64) int64 {
 	}
 	cores := ceil(cpus, use)
 	switch {
-	case d.PerCore == 1:
+	case d.PerCore == 1 && !d.Overcommit:
 		cores = max(cores, tasks*ceil(d.CPUsPerTask, use))
+	case d.Overcommit:
 	case d.PerCore > 1:
 		cores = max(cores, ceil(tasks, d.PerCore))
 	}
@@ -63,7 +73,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		solo = gpus(d.PerJob)
 	}
 	cpus, mem, gpu := d.amounts(s, tasks, solo)
-	asked := d.onCores(s, max(tasks*d.CPUsPerTask, d.MinCPUs), tasks)
+	asked, most := d.onCores(s, max(d.ofTasks(tasks), d.MinCPUs), tasks), max(s.CPUs-d.CoreSpec*s.Threads-d.ThreadSpec, 0)
 	switch {
 	case d.Threads > s.Threads:
 		return Lack{"threads", s.Threads, d.Threads}
@@ -71,8 +81,8 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		return Lack{"cpu", f.CPU, cpus}
 	case d.PerSocket > 0 && tasks > d.PerSocket*s.Sockets:
 		return Lack{"ntasks-per-socket", d.PerSocket * s.Sockets, tasks}
-	case asked > s.CPUs-d.CoreSpec*s.Threads:
-		return Lack{"cpu", max(s.CPUs-d.CoreSpec*s.Threads, 0), asked} // an exclusive job is bound by the node's size alone
+	case asked > most:
+		return Lack{"cpu", most, asked} // an exclusive job is bound by the node's size alone
 	case cpus > s.CPUs:
 		return Lack{"cpu", s.CPUs, cpus}
 	case d.Memory && mem > f.Mem:

@@ -78,9 +78,9 @@ func nearSockets(n *state.Node, taken []spec.GPURef, c spec.Count, each int64) [
 }
 
 // ForTasks are the CPUs of a job on a node that its tasks run on: all but those
-// of the last cores that --core-spec leaves to the system.
+// that --core-spec or --thread-spec leaves to the system, the last.
 func ForTasks(n *state.Node, cpus spec.Bitset, js *spec.JobSpec) spec.Bitset {
-	spare := int64(js.Size.CoreSpec) * max(n.Spec.ThreadsPerCore, 1)
+	spare := int64(js.Size.CoreSpec)*max(n.Spec.ThreadsPerCore, 1) + int64(js.Size.ThreadSpec)
 	if spare == 0 {
 		return cpus
 	}

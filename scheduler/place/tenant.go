@@ -40,7 +40,7 @@ func TenantIn(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) (t Te
 	if want == spec.ExclusiveTopo || part.ExclusiveTopo {
 		t.Apart |= spec.ApartTopo
 	}
-	if n := part.Sharers(want); n > 1 && j.Size.CoreSpec == 0 && cfg.Sched.Turns(part) == 0 {
+	if n := part.Sharers(want); n > 1 && j.Size.CoreSpec+j.Size.ThreadSpec == 0 && cfg.Sched.Turns(part) == 0 {
 		t.Class, share = part.Name, int64(n)
 	}
 	return t, share

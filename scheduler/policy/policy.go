@@ -281,7 +281,7 @@ func qosUser(st *state.State, qos string) string {
 			return "the Preempt list of QOS " + st.Policy.QOS[i].Name
 		}
 	}
-	if n := liveJobs(st, func(j *state.Job) bool { return j.Spec.QOS == qos }); n > 0 {
+	if n := liveJobs(st, func(j *state.Job) bool { return j.Spec.QOS == qos || slices.Contains(j.Spec.QOSes, qos) }); n > 0 {
 		return fmt.Sprintf("%d jobs", n)
 	}
 	return ""

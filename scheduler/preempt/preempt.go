@@ -120,7 +120,7 @@ func (r *Rules) look(j *state.Job) (run, bool) {
 // ranked finds the rank of a job that runs and how it is preempted.
 func (r *Rules) ranked(j *state.Job) run {
 	c := &r.st.Config.Sched
-	x := run{job: j, words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.Spec.QOS)}
+	x := run{job: j, words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.QOS())}
 	if p := r.st.Parts.Find(j.Alloc.Partition); p != nil {
 		x.part, x.tier = p.Spec, order.Tier(p.Spec)
 	}
@@ -195,7 +195,7 @@ func (r *Rules) Any(j *state.Job, part *spec.PartitionSpec) bool {
 	if r == nil {
 		return false
 	}
-	q := r.st.Policy.FindQOS(j.Spec.QOS)
+	q := r.st.Policy.FindQOS(j.QOS())
 	return slices.ContainsFunc(r.runs, func(x run) bool { return r.outranks(q, part, &x) || x.takesTurns(part) })
 }
 
@@ -250,7 +250,7 @@ func (r *Rules) outranks(q *spec.QOS, part *spec.PartitionSpec, x *run) bool {
 func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32) ([]Victim, spec.Instant) {
 	var out []Victim
 	next := spec.FarFuture
-	q := r.st.Policy.FindQOS(j.Spec.QOS)
+	q := r.st.Policy.FindQOS(j.QOS())
 	for i := range r.runs {
 		x := &r.runs[i]
 		if !r.outranks(q, part, x) && x.takesTurns(part) && !r.crowded(x) {

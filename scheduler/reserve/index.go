@@ -14,7 +14,8 @@ type key struct {
 	tasks, cpusPerTask, cpusPerGPU, minCPUs int64
 	perNode, perCPU, perGPU, tmp            int64
 	threads, perCore, perSocket, coreSpec   int64
-	exclusive                               bool
+	threadSpec                              int64
+	exclusive, overcommit                   bool
 	bars                                    string
 	tenant                                  place.Tenant // only where the timeline is apart
 	gres                                    string
@@ -23,7 +24,7 @@ type key struct {
 func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 	k := key{tasks: tasks, cpusPerTask: d.CPUsPerTask, cpusPerGPU: d.CPUsPerGPU, minCPUs: d.MinCPUs,
 		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive,
-		threads: d.Threads, perCore: d.PerCore, perSocket: d.PerSocket, coreSpec: d.CoreSpec}
+		threads: d.Threads, perCore: d.PerCore, perSocket: d.PerSocket, coreSpec: d.CoreSpec, threadSpec: d.ThreadSpec, overcommit: d.Overcommit}
 	if len(t.shapes.Caps) > 0 {
 		k.partition = d.Partition
 	}

@@ -1,0 +1,133 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// A job may name several QOS. It has to be allowed in each of them, is counted
+// in the one of the highest priority while it waits, and starts in whichever
+// lets it start first; from then on that one is its QOS.
+
+const defaultQOS = "normal"
+
+// resolveQOS fills in the default QOS and, where QOS are enforced, checks that
+// the association may use it: one of its list or the nearest list above it.
+// Where there is no list at all, only the QOS normal is allowed.
+func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
+	pol := d.t.Policy
+	var allowed []string
+	for _, a := range pol.Chain(assoc) {
+		if js.QOS == "" {
+			js.QOS = a.DefaultQOS
+		}
+		if len(allowed) == 0 {
+			allowed = a.QOS
+		}
+	}
+	if len(allowed) == 0 {
+		allowed = []string{defaultQOS}
+	}
+	if js.QOS == "" && len(allowed) == 1 {
+		js.QOS = allowed[0]
+	}
+	if js.QOS == "" {
+		js.QOS = defaultQOS
+	}
+	names := d.namedQOS(js)
+	for _, name := range names {
+		switch {
+		case pol.FindQOS(name) == nil && name == defaultQOS && len(names) == 1:
+			names = []string{""} // a cluster without any QOS
+		case pol.FindQOS(name) == nil, d.t.Config.Enforce.QOS && !slices.Contains(allowed, name):
+			e := spec.Refuse(spec.CodeInvalidQOS, "")
+			if len(names) > 1 {
+				e.Detail = name
+			}
+			return e
+		}
+		if q := pol.FindQOS(name); q != nil && q.HasFlag("RequiresReservation") && js.Place.Reservation == "" {
+			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is for jobs in a reservation")
+		}
+	}
+	js.SetQOS(names)
+	return nil
+}
+
+// namedQOS are the QOS of a job, the highest priority first, then as they were
+// named.
+func (d *decision) namedQOS(js *spec.JobSpec) []string {
+	names := js.QOSes
+	if names == nil {
+		names = strings.Split(js.QOS, ",")
+	}
+	var out []string
+	for _, name := range names {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return cmp.Compare(d.qosPriority(b), d.qosPriority(a)) })
+	return out
+}
+
+func (d *decision) qosPriority(name string) uint32 {
+	if q := d.t.Policy.FindQOS(name); q != nil {
+		return q.Priority
+	}
+	return 0
+}
+
+// barredInAll says what keeps a job out of a partition in each of its QOS, or
+// nil.
+func (d *decision) barredInAll(p *state.Partition, js *spec.JobSpec, dem *place.Demand) *bar {
+	var first *bar
+	for _, qos := range qosOf(js) {
+		b := barred(d.t.State, p, js.InQOS(qos), dem)
+		if b == nil {
+			return nil
+		}
+		if first == nil {
+			first = b
+		}
+	}
+	return first
+}
+
+// withinLimits checks the limits that refuse a submission, in each partition.
+// Of several QOS those drop out that would refuse the job; it is refused if all
+// would.
+func (d *decision) withinLimits(js *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
+	var first error
+	var takes []string
+	for _, qos := range qosOf(js) {
+		if err := d.withinLimitsOf(js.InQOS(qos), assoc, req, count); err == nil {
+			takes = append(takes, qos)
+		} else if first == nil {
+			first = err
+		}
+	}
+	if len(takes) == 0 {
+		return first
+	}
+	if len(js.QOSes) > 0 {
+		js.SetQOS(takes)
+	}
+	return nil
+}
+
+func (d *decision) withinLimitsOf(js *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
+	for _, name := range js.Partitions {
+		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: d.t.Parts.Find(name).Spec, Assoc: assoc, Now: d.t.Now})
+		if r := b.Submit(count, req, js.Time.Limit); r != nil {
+			return &spec.Error{Kind: spec.CodePolicyViolation, Prefix: string(r.Code), Reason: r}
+		}
+	}
+	return nil
+}
