@@ -382,7 +382,7 @@ func (b *viewBuilder) reservations(now spec.Instant) {
 				continue
 			}
 			row.members = append(row.members, k)
-			if active {
+			if active && r.Cores == nil {
 				b.p.nodes[k].Flags |= nodeResv
 				if r.Flags.Has(spec.ResvMaint) {
 					b.p.nodes[k].Flags |= nodeMaint

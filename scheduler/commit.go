@@ -149,7 +149,7 @@ func (d *decision) current(s *Start) bool {
 	for i := range s.Alloc.Nodes {
 		a := &s.Alloc.Nodes[i]
 		n := d.t.NodeByID(a.ID)
-		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || !place.Welcome(d.t.State, n, &tenant, near) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) {
+		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || !place.Welcome(d.t.State, n, &tenant, near) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) || !d.besideCores(n, s.Alloc, a, s.Limit) {
 			return false
 		}
 	}
@@ -174,7 +174,7 @@ func (d *decision) dependencyHolds(j *state.Job, task int64) bool {
 // node's part of an allocation.
 func (d *decision) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc) bool {
 	for i := range caps {
-		if caps[i].Partition != alloc.Partition || alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
+		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition || alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
 			continue
 		}
 		left := caps[i].CPUs - int64(a.CPUs.Count())
@@ -189,6 +189,51 @@ func (d *decision) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocat
 		}
 	}
 	return true
+}
+
+// besideCores tells whether one node's part of an allocation leaves reservations
+// of cores theirs: its own has enough for all jobs in it, and the others have
+// theirs whenever one of them begins or is on while the job may run.
+func (d *decision) besideCores(n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc, limit spec.Span) bool {
+	if len(d.t.Reservations) == 0 {
+		return true
+	}
+	cpus := int64(a.CPUs.Count())
+	if own := d.t.Reservation(alloc.Reservation); own != nil && own.Cores != nil {
+		return cpus+d.heldOn(n, own, d.t.Now) <= resv.CPUs(own, n)
+	}
+	end := d.t.Now.Add(limit)
+	for i := range d.t.Reservations {
+		r := &d.t.Reservations[i]
+		if r.CoresOf(n.Spec.Name) == 0 {
+			continue
+		}
+		for _, w := range resv.Windows(r, d.t.Now) {
+			at := max(w.From, d.t.Now)
+			if kept, _ := resv.Others(d.t.State, n, "", at, at+1); at < end && cpus+kept+d.heldOn(n, nil, at) > n.CPUs {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// heldOn is how many CPUs of a node those jobs may hold at an instant that are in
+// a reservation of cores, or with nil in none.
+func (d *decision) heldOn(n *state.Node, in *spec.Reservation, at spec.Instant) int64 {
+	var sum int64
+	for _, uid := range n.Jobs {
+		j := d.t.Job(uid)
+		r := d.t.Reservation(j.Alloc.Reservation)
+		if r != nil && r.Cores == nil {
+			r = nil
+		}
+		k := j.Alloc.Index(n.ID)
+		if lasts := max(j.Deadline(), d.t.Now+1) > at; r == in && lasts && k >= 0 && !j.Done.Has(k) && !j.Yields {
+			sum += int64(j.Alloc.Nodes[k].CPUs.Count())
+		}
+	}
+	return sum
 }
 
 // available tells whether a node can still give a part of an allocation.

@@ -143,7 +143,9 @@ type resvAsk struct {
 	nodes      string    // Nodes=, perhaps ALL
 	startGiven bool
 	endGiven   bool
-	choose     bool // nodes have to be chosen
+	choose     bool     // nodes have to be chosen
+	cores      []uint32 // CoreCnt: all together, or of each of Nodes
+	cpus       int64    // TRES=cpu: the same in CPUs
 }
 
 // readReservation applies keys and values.
@@ -175,11 +177,11 @@ func (d *decision) readResvKey(a *resvAsk, kv spec.KeyValue) (err error) {
 	case "nodes":
 		a.nodes = v
 	case "nodecnt", "nodecount":
-		n, bad := strconv.ParseUint(v, 10, 20)
-		if bad != nil || n == 0 {
-			return spec.Refuse(spec.CodeNodeCountInvalid, v)
-		}
-		r.Want, a.choose = uint32(n), true
+		err = a.nodeCount(v)
+	case "corecnt", "corecount":
+		err = a.coreCount(v)
+	case "tres":
+		err = d.resvTRES(a, v)
 	case "partitionname", "partition":
 		if d.t.Parts.Find(v) == nil {
 			return spec.Refuse(spec.CodeInvalidPartition, v)
@@ -203,8 +205,8 @@ func (d *decision) readResvKey(a *resvAsk, kv spec.KeyValue) (err error) {
 		r.Comment = v
 	case "licenses":
 		r.Licenses, err = d.resvLicences(v)
-	case "corecnt", "tres", "trespernode", "burstbuffer", "maxstartdelay", "watts", "skip":
-		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: whole nodes are reserved, by Nodes or NodeCnt")
+	case "trespernode", "burstbuffer", "maxstartdelay", "watts", "skip":
+		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: nodes, cores and licences are reserved")
 	default:
 		return spec.Refuse(spec.CodeBadRequest, "unknown option "+kv.Key+" of a reservation")
 	}
@@ -402,6 +404,9 @@ func (d *decision) settleResvNodes(a *resvAsk) error {
 		}
 		return nil
 	}
+	if a.cores != nil || a.cpus > 0 || r.Cores != nil {
+		return d.settleResvCores(a)
+	}
 	switch {
 	case a.nodes != "":
 		if err := d.namedResvNodes(a); err != nil {
@@ -435,6 +440,20 @@ func (d *decision) settleResvNodes(a *resvAsk) error {
 // partition that was named, or of the cluster. Their jobs must end before,
 // unless they are to be ignored.
 func (d *decision) namedResvNodes(a *resvAsk) error {
+	r, before := a.r, a.r.Nodes
+	if err := d.listResvNodes(a); err != nil {
+		return err
+	}
+	for _, name := range r.Nodes {
+		if !slices.Contains(before, name) && d.busyInto(r, d.t.Node(name)) {
+			return spec.Refuse(spec.CodeNodesBusy, name+": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later")
+		}
+	}
+	return nil
+}
+
+// listResvNodes sets the nodes of a reservation to those that were named.
+func (d *decision) listResvNodes(a *resvAsk) error {
 	r := a.r
 	var names []string
 	r.Flags = r.Flags&^spec.ResvAllNodes | spec.ResvSpecNodes
@@ -458,11 +477,6 @@ func (d *decision) namedResvNodes(a *resvAsk) error {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
-		}
-	}
-	for _, name := range names {
-		if !slices.Contains(r.Nodes, name) && d.busyInto(r, d.t.Node(name)) {
-			return spec.Refuse(spec.CodeNodesBusy, name+": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later")
 		}
 	}
 	r.Nodes, r.Want = names, 0
@@ -490,16 +504,18 @@ func (d *decision) resvConflict(r *spec.Reservation, node string) string {
 	mine := resv.Windows(r, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name == r.Name || o.Flags&share != 0 || !slices.Contains(o.Nodes, node) {
-			continue
-		}
-		for _, w := range resv.Windows(o, d.t.Now) {
-			if slices.ContainsFunc(mine, func(m reserve.Window) bool { return m.From < w.To && w.From < m.To }) {
-				return o.Name
-			}
+		if o.Name != r.Name && o.Flags&share == 0 && slices.Contains(o.Nodes, node) && meets(mine, resv.Windows(o, d.t.Now)) {
+			return o.Name
 		}
 	}
 	return ""
+}
+
+// meets tells whether two lists of windows have an instant in common.
+func meets(a, b []reserve.Window) bool {
+	return slices.ContainsFunc(a, func(m reserve.Window) bool {
+		return slices.ContainsFunc(b, func(w reserve.Window) bool { return m.From < w.To && w.From < m.To })
+	})
 }
 
 // chooseResvNodes picks nodes in service that no job and no other reservation
@@ -507,6 +523,21 @@ func (d *decision) resvConflict(r *spec.Reservation, node string) string {
 // nodes it has already; nil if there are not enough.
 func (d *decision) chooseResvNodes(r *spec.Reservation, want int, keep []string) []string {
 	out := slices.Clone(keep)
+	for _, n := range d.resvNodes(r) {
+		if len(out) < want && !slices.Contains(out, n.Spec.Name) && !d.busyInto(r, n) && d.resvConflict(r, n.Spec.Name) == "" {
+			out = append(out, n.Spec.Name)
+		}
+	}
+	if len(out) < want {
+		return nil
+	}
+	slices.SortFunc(out, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
+	return out
+}
+
+// resvNodes are the nodes in service that a reservation may be given: those of
+// its partition with its features, the lowest weight and the idle ones first.
+func (d *decision) resvNodes(r *spec.Reservation) []*state.Node {
 	match := anyNode
 	if r.Features != "" {
 		m, err := parseConstraint(r.Features)
@@ -521,8 +552,7 @@ func (d *decision) chooseResvNodes(r *spec.Reservation, want int, keep []string)
 	}
 	var list []*state.Node
 	d.t.Nodes.Range(func(id uint64, n *state.Node) bool {
-		if n.Usable() && (part == nil || part.Nodes.Has(int(id))) && match(n.Spec.Features) && !slices.Contains(out, n.Spec.Name) &&
-			!d.busyInto(r, n) && d.resvConflict(r, n.Spec.Name) == "" {
+		if n.Usable() && (part == nil || part.Nodes.Has(int(id))) && match(n.Spec.Features) {
 			list = append(list, n)
 		}
 		return true
@@ -533,16 +563,7 @@ func (d *decision) chooseResvNodes(r *spec.Reservation, want int, keep []string)
 		}
 		return min(len(a.Jobs), 1) - min(len(b.Jobs), 1)
 	})
-	for _, n := range list {
-		if len(out) < want {
-			out = append(out, n.Spec.Name)
-		}
-	}
-	if len(out) < want {
-		return nil
-	}
-	slices.SortFunc(out, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
-	return out
+	return list
 }
 
 // tickReservations lets reservations end, come again, be purged when nobody

@@ -102,6 +102,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	if view.Only != nil {
 		nodes.set = nodes.set.And(view.Only)
 	}
+	d.Inside = view.Cores()
 	opt := nodes.options(p.cfg, part.Spec, js, p.tree)
 	if nodes.switches != nil && !p.waitedForSwitches(&job) {
 		opt.OneOf = cross(opt.OneOf, nodes.switches)

@@ -39,6 +39,7 @@ func (w *world) judgeStarts(before *state.State, out *scheduler.Outcome) {
 		seen[key] = true
 		w.judgeAlloc(before, j, s)
 		w.judgeReservations(before, j, s)
+		w.judgeCores(before, out, i)
 		w.judgeChoice(before, j, s)
 	}
 }

@@ -35,7 +35,9 @@ func (p *pass) wholeBlocks() bool {
 }
 
 // roomy tells whether all nodes together may have room for a job of a lot.
-func (p *pass) roomy(l *lot) bool { return l.demand.Share > 0 || p.line.Room(&l.least) }
+func (p *pass) roomy(l *lot) bool {
+	return l.demand.Share > 0 || l.demand.Inside != "" || p.line.Room(&l.least)
+}
 
 // checkSharing refuses what cannot be kept apart here, and labels the job.
 func (d *decision) checkSharing(js *spec.JobSpec) error {

@@ -4,6 +4,7 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -42,6 +43,7 @@ func (p *pass) runQuick() error {
 	}
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), q.nodes, p.queue.line)
 	p.queue.line = p.line
+	resv.Keep(p.st, p.line, p.now)
 	p.tellApart(p.queue.lots)
 	p.restoreOn(q)
 	p.holdAll()

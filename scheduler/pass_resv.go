@@ -17,7 +17,7 @@ func (p *pass) reservations(l *lot, j *state.Job, nodes *nodeSet) *spec.Reason {
 	if r != nil {
 		return r
 	}
-	p.views[l] = &v
+	p.views[l], l.demand.Inside = &v, v.Cores()
 	if v.Only != nil {
 		nodes.set = nodes.set.And(v.Only)
 	}
@@ -30,10 +30,14 @@ func (p *pass) reservations(l *lot, j *state.Job, nodes *nodeSet) *spec.Reason {
 // openOtherwise tells whether a job could start up to an instant if nobody had
 // reserved anything.
 func (p *pass) openOtherwise(l *lot, nodes nodeSet, until spec.Instant) bool {
-	if v := p.views[l]; v == nil || len(v.Bars.List) == 0 {
+	v, line := p.views[l], p.line
+	switch {
+	case v == nil || (len(v.Bars.List) == 0 && !v.Cored):
 		return false
+	case v.Cored && until == spec.FarFuture: // the timeline has their cores taken out
+		line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes.set, nil)
 	}
-	_, ok := p.line.Earliest(p.line.Ask(l.demand, nodes.set, nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree), reserve.Bars{}), until, nil)
+	_, ok := line.Earliest(line.Ask(l.demand, nodes.set, nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree), reserve.Bars{}), until, nil)
 	return ok
 }
 

@@ -126,7 +126,9 @@ func (p *pass) occupy(j *state.Job) {
 		a := &j.Alloc.Nodes[i]
 		if n := p.st.NodeByID(a.ID); !j.Done.Has(i) && n != nil && p.line.Usable(a.ID) {
 			use := p.line.OnCPUs(a, j.Alloc)
-			use.CPU = int64(a.CPUs.AndNot(n.UsedCPU).Count())
+			if j.Alloc.Reservation == "" || use.CPU > 0 { // else a reservation has them
+				use.CPU = int64(a.CPUs.AndNot(n.UsedCPU).Count())
+			}
 			p.line.Promise([]place.Part{{Node: n, Need: place.Need{Use: use}}}, p.now, left, j.UID)
 		}
 	}

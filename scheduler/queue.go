@@ -147,7 +147,7 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 		}
 		for _, qos := range qosOf(j.Spec) {
 			l := &lot{part: &st.Parts.List[i], pi: i, nth: nth, qos: qos, kin: k}
-			if len(j.Spec.Partitions) == 1 && l.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 {
+			if len(j.Spec.Partitions) == 1 && l.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 && j.Spec.Place.Reservation == "" {
 				l.cpus, l.size = j.Req.CPU, j.Req.Node
 			}
 			k.lots = append(k.lots, l)

@@ -24,9 +24,90 @@ func (w *world) reserve() {
 		if w.chance("named", 2) {
 			nodes = spec.KeyValue{Key: "nodes", Value: pick(w, "nodes", append(w.names(), "ALL")...)}
 		}
+		if w.chance("cores", 3) {
+			w.reserveCores(name)
+			return
+		}
 		w.decide(scheduler.CreateReservation{Name: name, Set: []spec.KeyValue{nodes, {Key: "users", Value: pick(w, "users", "alice", "bob", "-carol")},
 			{Key: "starttime", Value: fmt.Sprintf("now+0:%d:00", w.n("in", 0, 50))}, {Key: "duration", Value: fmt.Sprint(w.n("length", 1, 90))},
 			{Key: "flags", Value: pick(w, "flags", "", "MAINT", "FLEX", "MAGNETIC", "OVERLAP,IGNORE_JOBS", "DAILY,IGNORE_JOBS", "HOURLY", "PURGE_COMP", "REPLACE", "REPLACE_DOWN,NO_HOLD_JOBS_AFTER_END", "TIME_FLOAT")}}})
+	}
+}
+
+// reserveCores reserves cores, and not whole nodes.
+func (w *world) reserveCores(name string) {
+	set := []spec.KeyValue{{Key: "corecnt", Value: fmt.Sprint(w.n("corecnt", 1, 4))}, {Key: "users", Value: pick(w, "users", "alice", "bob", "-carol")},
+		{Key: "starttime", Value: fmt.Sprintf("now+0:%d:00", w.n("in", 0, 50))}, {Key: "duration", Value: fmt.Sprint(w.n("length", 1, 90))},
+		{Key: "flags", Value: pick(w, "flags", "", "", "DAILY", "HOURLY", "PURGE_COMP", "TIME_FLOAT", "STATIC_ALLOC")}}
+	switch w.n("where", 0, 3) {
+	case 0:
+		set = append(set, spec.KeyValue{Key: "nodes", Value: pick(w, "nodes", w.names()...)})
+	case 1:
+		set = append(set, spec.KeyValue{Key: "nodecnt", Value: fmt.Sprint(w.n("nodecnt", 1, 2))})
+	case 2:
+		set[0] = spec.KeyValue{Key: "tres", Value: fmt.Sprintf("cpu=%d", w.n("cpus", 1, 6))}
+	}
+	w.decide(scheduler.CreateReservation{Name: name, Set: set})
+}
+
+// judgeCores: jobs in a reservation of cores have no more CPUs of a node than it
+// keeps there; the others leave it these whenever it is on.
+func (w *world) judgeCores(before *state.State, out *scheduler.Outcome, i int) {
+	w.rt.Helper()
+	s := &out.Starts[i]
+	of := func(a *spec.Allocation, node string) int64 {
+		if k := slices.IndexFunc(a.Nodes, func(n spec.NodeAlloc) bool { return n.Name == node }); k >= 0 {
+			return int64(a.Nodes[k].CPUs.Count())
+		}
+		return 0
+	}
+	inside := func(a *spec.Allocation) string {
+		if r := before.Reservation(a.Reservation); r != nil && r.Cores != nil {
+			return r.Name
+		}
+		return ""
+	}
+	// sum is what jobs hold of a node at an instant, inside a reservation or in none.
+	sum := func(node, who string, at spec.Instant) int64 {
+		var n int64
+		for _, j := range w.jobsOf(before, func(j *state.Job) bool { return j.HoldsNodes() }) {
+			if k := j.Alloc.Index(before.NodeIDs[node]); k >= 0 && !j.Done.Has(k) && !j.Yields && inside(j.Alloc) == who && max(j.Deadline(), w.now+1) > at {
+				n += of(j.Alloc, node)
+			}
+		}
+		for k := range out.Starts[:i+1] {
+			if o := &out.Starts[k]; inside(o.Alloc) == who && w.now.Add(o.Limit) > at {
+				n += of(o.Alloc, node)
+			}
+		}
+		return n
+	}
+	for k := range s.Alloc.Nodes {
+		node := s.Alloc.Nodes[k].Name
+		cfg := before.Node(node)
+		if own := inside(s.Alloc); own != "" {
+			r := before.Reservation(own)
+			if n := sum(node, own, w.now); n > r.CoresOf(node)*max(cfg.Spec.ThreadsPerCore, 1) {
+				w.rt.Fatalf("jobs in reservation %s have %d CPUs of %s; it keeps %d cores", own, n, node, r.CoresOf(node))
+			}
+			continue
+		}
+		for q := range before.Reservations {
+			r := &before.Reservations[q]
+			start, length := r.Start, r.End.Sub(r.Start)
+			if r.Flags.Has(spec.ResvTimeFloat) {
+				start, length = w.now.Add(r.Ahead), 365*spec.Day
+			}
+			for n := 0; n < 3 && start != spec.FarFuture; n, start = n+1, r.Next(start) {
+				at := max(start, w.now)
+				if at >= start.Add(length) || at >= w.now.Add(s.Limit) || r.CoresOf(node) == 0 {
+					continue
+				}
+				if held, kept := sum(node, "", at), r.CoresOf(node)*max(cfg.Spec.ThreadsPerCore, 1); held+kept > cfg.CPUs {
+					w.rt.Fatalf("job %d starts on %s: others hold %d of its %d CPUs when reservation %s keeps %d", s.UID, node, held, cfg.CPUs, r.Name, kept)
+				}
+			}
+		}
 	}
 }
 
@@ -50,6 +131,9 @@ func (w *world) judgeReservations(before *state.State, j *state.Job, s *schedule
 		}
 		for k := range before.Reservations {
 			r := &before.Reservations[k]
+			if r.Cores != nil {
+				continue // see judgeCores
+			}
 			mine := r == own || (own != nil && own.Flags.Has(spec.ResvMaint)) || (own == nil || own.Flags.Has(spec.ResvMagnetic)) && r.Flags.Has(spec.ResvMagnetic) && !strings.Contains(strings.Join(r.Users, ","), "-"+j.Spec.User)
 			start, end := r.Start, r.End
 			if r.Flags.Has(spec.ResvTimeFloat) {

@@ -211,9 +211,11 @@ func words(line string) []string {
 }
 
 // jobs lists the records in the order of a table: pending first, then by uid.
-func (s *session) jobs(keep func(j *state.Job) bool) []*state.Job {
+func (s *session) jobs(keep func(j *state.Job) bool) []*state.Job { return s.jobsOf(s.head, keep) }
+
+func (s *session) jobsOf(st *state.State, keep func(j *state.Job) bool) []*state.Job {
 	var out []*state.Job
-	s.head.Jobs.Range(func(_ uint64, j *state.Job) bool {
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
 		if keep(j) {
 			out = append(out, j)
 		}

@@ -26,6 +26,9 @@ type Reservation struct {
 	Comment  string          `cbor:"17,keyasint,omitempty"`
 	TRES     TRES            `cbor:"18,keyasint"` // what its nodes have
 	Licenses []Count         `cbor:"60,keyasint,omitempty"`
+	// Cores are how many cores of each of its Nodes it keeps, in their order; the
+	// rest of the node is everybody's. Nil: it keeps whole nodes.
+	Cores []uint32 `cbor:"61,keyasint,omitempty"`
 }
 
 // ReservationFlag is a set of flags.
@@ -87,6 +90,14 @@ func (f ReservationFlag) String() string {
 		}
 	}
 	return strings.Join(out, ",")
+}
+
+// CoresOf is how many cores of a node it keeps where it keeps no whole nodes.
+func (r *Reservation) CoresOf(node string) int64 {
+	if i := slices.Index(r.Nodes, node); i >= 0 && i < len(r.Cores) {
+		return int64(r.Cores[i])
+	}
+	return 0
 }
 
 // Repeats tells a reservation that comes again.

@@ -16,7 +16,11 @@ func Reservation(st *state.State, r *spec.Reservation, now spec.Instant) *apiv1.
 		out.Start, out.End, out.Active = int64(now.Add(r.Ahead)), int64(now.Add(r.Ahead+r.End.Sub(r.Start))), false
 	}
 	for _, name := range r.Nodes {
-		if n := st.Node(name); n != nil {
+		n := st.Node(name)
+		switch {
+		case r.Cores != nil:
+			out.Cores += r.CoresOf(name)
+		case n != nil:
 			out.Cores += n.Spec.CPUs / max(n.Spec.ThreadsPerCore, 1)
 		}
 	}

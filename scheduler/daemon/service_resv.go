@@ -63,7 +63,7 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 	holds := map[string]*spec.Reservation{}
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
-		if !resv.Active(r, now) {
+		if !resv.Active(r, now) || r.Cores != nil { // of cores: the nodes are everybody's
 			continue
 		}
 		for _, name := range r.Nodes {

@@ -84,6 +84,7 @@ func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 			case !must.Empty() && int64(must.Count()) >= d.MaxNodes && !must.Has(id):
 				g.Why = "request:not in --nodelist"
 			default:
+				d.Inside = held.Cores()
 				g = verdict(st, &d, &shapes, n)
 				if g.Why == "fits" {
 					g.Why = kept(st, &held, &d, n, now, near)
@@ -120,10 +121,36 @@ func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now 
 			return "reservation:in reservation " + by
 		}
 		return "reservation:reservation " + held.Own.Name + " is not on"
+	case held.Cores() == "" && len(st.Reservations) > 0 && coresKept(st, d, n, now) != "":
+		return "reservation:cores kept by reservation " + coresKept(st, d, n, now)
 	case !place.Welcome(st, n, &d.Tenant, near):
 		return "apart:taken by jobs that do not share it with this one"
 	}
 	return "fits"
+}
+
+// coresKept names the reservation whose cores a node lacks for the job, with how
+// many CPUs are kept; empty if there are enough.
+func coresKept(st *state.State, d *place.Demand, n *state.Node, now spec.Instant) string {
+	cpus, who := resv.Others(st, n, "", now, now.Add(d.Limit))
+	if cpus == 0 {
+		return ""
+	}
+	shapes := place.Shapes{Caps: place.Caps(st)}
+	s := shapes.Of(n)
+	f := s.NowIn(st, n)
+	inside := int64(0)
+	for _, uid := range n.Jobs {
+		if j := st.Job(uid); s.Inside(j.Alloc) {
+			inside += int64(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs.Count())
+		}
+	}
+	f.CPU -= max(cpus-inside, 0)
+	lack := d.Lacks(s, &f)
+	if lack.What != "cpu" {
+		return ""
+	}
+	return fmt.Sprintf("%s (%d CPUs of %d)", who, cpus, n.CPUs)
 }
 
 // reservedBy names the reservation that holds a node first in a span of time.
@@ -131,7 +158,7 @@ func reservedBy(st *state.State, n *state.Node, from, to spec.Instant) string {
 	name, first := "", spec.FarFuture
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
-		if !resv.Nodes(st, r).Has(int(n.ID)) {
+		if r.Cores != nil || !resv.Nodes(st, r).Has(int(n.ID)) {
 			continue
 		}
 		for _, w := range resv.Windows(r, from) {

@@ -41,8 +41,9 @@ type Demand struct {
 	Limit        spec.Span // time limit asked for, in this partition
 	Bill         BillMode
 	Tenant       Tenant
-	Share        int64 // jobs on each of its CPUs, itself included; 0 = it has them for itself
-	Emptiest     bool  // parts of devices are taken of the emptiest one (LL_SHARED_GRES)
+	Share        int64  // jobs on each of its CPUs, itself included; 0 = it has them for itself
+	Inside       string // the reservation whose cores it runs on; empty: it is in none, or in one of whole nodes
+	Emptiest     bool   // parts of devices are taken of the emptiest one (LL_SHARED_GRES)
 }
 
 // BillMode is how the weights of TRES make one figure.

@@ -77,7 +77,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 	switch {
 	case d.Threads > s.Threads:
 		return Lack{"threads", s.Threads, d.Threads}
-	case cpus > f.CPU && d.Share == 0:
+	case cpus > f.CPU && d.ofNode():
 		return Lack{"cpu", f.CPU, cpus}
 	case d.PerSocket > 0 && tasks > d.PerSocket*s.Sockets:
 		return Lack{"ntasks-per-socket", d.PerSocket * s.Sockets, tasks}
@@ -246,7 +246,7 @@ func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
 // demand that is not exclusive: one that shares them has no more than the node,
 // and none has more than its partition may use there.
 func (d *Demand) hasCPUs(s *Shape, f *Free, cpus int64) bool {
-	if cpus > s.CPUs || (d.Share == 0 && cpus > f.CPU) {
+	if cpus > s.CPUs || (d.ofNode() && cpus > f.CPU) {
 		return false
 	}
 	for i := range s.Kinds {
@@ -272,8 +272,15 @@ type Need struct {
 // caps tells the counter that bounds the CPUs of a demand, beside those of the
 // node.
 func (k *Kind) caps(d *Demand) bool {
+	if k.Resv {
+		return k.Name == d.Inside
+	}
 	return k.Cap && k.Name == d.Partition && k.Share == (d.Share > 0)
 }
+
+// ofNode tells whether the CPUs of a demand are counted against the node's: they
+// are not shared, and no reservation has them already.
+func (d *Demand) ofNode() bool { return d.Share == 0 && d.Inside == "" }
 
 // Need computes what a node of a shape gives to a number of tasks with its
 // part of the GRES asked for the job as a whole. Untyped requests for a
@@ -312,7 +319,7 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 		return n, false
 	}
 	n.Use, n.Mem, n.CPUs, n.Tenant = Free{CPU: cpus, GPU: gpu}, mem, cpus, &d.Tenant
-	if d.Share > 0 {
+	if !d.ofNode() {
 		n.Use.CPU = 0
 	}
 	if d.Memory {

@@ -38,6 +38,8 @@ type Kind struct {
 	// Share: Name is a partition whose jobs share CPUs, N how many they may have
 	// together, each CPU counted as often as there may be jobs on it. Cap is true.
 	Share bool
+	// Resv: Name is a reservation of cores, N how many CPUs it has. Cap is true.
+	Resv bool
 	// Dev is 1 + the position of the device that this Kind is, 0 for none. Type
 	// is then the device's, Part what it can be held in parts of (or empty), N
 	// the number of these parts (or 1), and Name is empty.
@@ -54,9 +56,13 @@ type Cap struct {
 	Nodes     spec.Bitset
 	CPUs      int64 // of each node; 0 = all
 	Share     int64 // jobs on each CPU; 0: the CPUs are not shared
+	// Resv: Partition is a reservation of cores instead, which has some cores of
+	// each node.
+	Resv *spec.Reservation
 }
 
-// Caps lists the partitions with MaxCPUsPerNode and those that share CPUs.
+// Caps lists the partitions with MaxCPUsPerNode and those that share CPUs, and
+// the reservations of cores.
 func Caps(st *state.State) []Cap {
 	var out []Cap
 	for i := range st.Parts.List {
@@ -65,8 +71,21 @@ func Caps(st *state.State) []Cap {
 			out = append(out, Cap{Partition: p.Spec.Name, Nodes: p.Nodes, CPUs: p.Spec.MaxCPUsPerNode})
 		}
 		if n := p.Spec.Sharers(spec.Oversubscribe); n > 1 {
-			out = append(out, Cap{p.Spec.Name, p.Nodes, p.Spec.MaxCPUsPerNode, int64(n)})
+			out = append(out, Cap{Partition: p.Spec.Name, Nodes: p.Nodes, CPUs: p.Spec.MaxCPUsPerNode, Share: int64(n)})
 		}
+	}
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		if r.Cores == nil {
+			continue
+		}
+		c := Cap{Partition: r.Name, Resv: r}
+		for _, name := range r.Nodes {
+			if id, ok := st.NodeIDs[name]; ok {
+				c.Nodes = c.Nodes.Set(int(id))
+			}
+		}
+		out = append(out, c)
 	}
 	return out
 }
@@ -230,6 +249,9 @@ func (s *Shapes) intern(n *state.Node) *Shape {
 	for i := range s.Caps {
 		if c := &s.Caps[i]; c.Nodes.Has(int(n.ID)) {
 			k := Kind{Name: c.Partition, N: c.CPUs, Cap: true, Share: c.Share > 0}
+			if c.Resv != nil {
+				k.N, k.Resv = c.Resv.CoresOf(n.Spec.Name)*b.Threads, true
+			}
 			if k.Share {
 				k.N = b.CPUs * c.Share
 				if c.CPUs > 0 {
@@ -331,7 +353,7 @@ func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
 func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free {
 	f := Free{CPU: int64(a.CPUs.Count()), Mem: a.Mem, GPU: int64(len(a.GPUs))}
 	cpus := f.CPU
-	if of.Share > 0 {
+	if of.Share > 0 || b.Inside(of) {
 		f.CPU = 0
 	}
 	if len(b.Kinds) == 0 {
@@ -341,7 +363,7 @@ func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
 		switch {
-		case k.Cap && k.Name == of.Partition && k.Share == (of.Share > 0):
+		case k.Cap && k.of(of):
 			f.More[i] = cpus
 		case k.Cap:
 		case k.Dev > 0:
@@ -401,10 +423,24 @@ func (b *Shape) OnCPUs(f Free) Free {
 // TakeCap counts CPUs that a job of a partition holds on the node.
 func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.Cap && k.Name == of.Partition && k.Share == (of.Share > 0) {
+		if k := &b.Kinds[i]; k.Cap && k.of(of) {
 			f.More[i] -= cpus
 		}
 	}
+}
+
+// of tells whether a job of an allocation counts against a counter of CPUs.
+func (k *Kind) of(a *spec.Allocation) bool {
+	if k.Resv {
+		return k.Name == a.Reservation
+	}
+	return k.Name == a.Partition && k.Share == (a.Share > 0)
+}
+
+// Inside tells whether an allocation is of the cores of a reservation that keeps
+// cores of the node: it counts against these, and not against the node's CPUs.
+func (b *Shape) Inside(a *spec.Allocation) bool {
+	return a.Reservation != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Resv && k.Name == a.Reservation })
 }
 
 // Clone copies the amounts.

@@ -10,7 +10,7 @@ import (
 
 // key names what makes two demands need the same of a node.
 type key struct {
-	partition                               string
+	partition, inside                       string
 	tasks, cpusPerTask, cpusPerGPU, minCPUs int64
 	perNode, perCPU, perGPU, tmp            int64
 	threads, perCore, perSocket, coreSpec   int64
@@ -24,7 +24,7 @@ type key struct {
 func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 	k := key{tasks: tasks, cpusPerTask: d.CPUsPerTask, cpusPerGPU: d.CPUsPerGPU, minCPUs: d.MinCPUs,
 		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive,
-		threads: d.Threads, perCore: d.PerCore, perSocket: d.PerSocket, coreSpec: d.CoreSpec, threadSpec: d.ThreadSpec, overcommit: d.Overcommit}
+		threads: d.Threads, perCore: d.PerCore, perSocket: d.PerSocket, coreSpec: d.CoreSpec, threadSpec: d.ThreadSpec, overcommit: d.Overcommit, inside: d.Inside}
 	if len(t.shapes.Caps) > 0 {
 		k.partition = d.Partition
 	}

@@ -181,6 +181,9 @@ func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
 			cpus = 0
 		}
 		l.shape.TakeCap(&f, j.Alloc, cpus)
+		if l.shape.Inside(j.Alloc) {
+			f.CPU += cpus // which the reservation has: see Keep
+		}
 		*picky = *picky || j.Alloc.Apart != 0 || j.Alloc.Share > 0
 		end := t.until(j)
 		if end != spec.FarFuture {
@@ -276,6 +279,33 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 		t.count(l, 1)
 		t.changed = append(t.changed, uint32(id))
 		t.enter(&parts[i], start, end, uid)
+	}
+}
+
+// Keep takes CPUs of a node that a reservation keeps out of the timeline in some
+// windows of time. What jobs of the reservation hold of them is part of it; a job
+// that outlasts it holds its CPUs until it ends.
+func (t *Timeline) Keep(n *state.Node, resv string, cpus int64, windows []Window) {
+	take := func(cpus int64, from, to spec.Instant, uid spec.JobUID) {
+		limit := spec.Infinite
+		if to != spec.FarFuture {
+			limit = to.Sub(max(from, t.now))
+		}
+		t.Promise([]place.Part{{Node: n, Need: place.Need{Use: place.Free{CPU: cpus}}}}, from, limit, uid)
+	}
+	over := t.now // until then it lasts now
+	for _, w := range windows {
+		take(cpus, w.From, w.To, 0)
+		if w.From <= t.now {
+			over = max(over, w.To)
+		}
+	}
+	for _, uid := range n.Jobs {
+		j := t.st.Job(uid)
+		i := j.Alloc.Index(n.ID)
+		if until := t.until(j); i >= 0 && !j.Done.Has(i) && !j.Yields && j.Alloc.Reservation == resv && until > over {
+			take(int64(j.Alloc.Nodes[i].CPUs.Count()), over, until, uid)
+		}
 	}
 }
 

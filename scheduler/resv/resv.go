@@ -64,6 +64,7 @@ type View struct {
 	Own   *spec.Reservation // that it asked for and may use
 	Only  spec.Bitset       // nodes it may use; nil: any
 	Maint bool              // one of the bars is for maintenance
+	Cored bool                // others keep cores
 	magic []*spec.Reservation
 }
 
@@ -89,6 +90,10 @@ func For(st *state.State, js *spec.JobSpec, now spec.Instant) (View, *spec.Reaso
 		}
 		if v.Own != nil && v.Own.Flags.Has(spec.ResvMaint) {
 			continue // maintenance comes before every other
+		}
+		if r.Cores != nil {
+			v.Cored = true // it bars nobody from a node: see Keep
+			continue
 		}
 		v.Bars.List = append(v.Bars.List, reserve.Bar{Nodes: Nodes(st, r), Windows: Windows(r, now)})
 		v.Maint = v.Maint || r.Flags.Has(spec.ResvMaint)
@@ -126,6 +131,57 @@ func (v *View) own(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Re
 		v.Only = Nodes(st, v.Own)
 	}
 	return nil
+}
+
+// Cores names the reservation whose cores the job runs on, if it keeps cores and
+// not whole nodes.
+func (v *View) Cores() string {
+	if v.Own == nil || v.Own.Cores == nil {
+		return ""
+	}
+	return v.Own.Name
+}
+
+// CPUs is how many CPUs of a node a reservation keeps that keeps cores.
+func CPUs(r *spec.Reservation, n *state.Node) int64 {
+	return r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1)
+}
+
+// Others is how many CPUs of a node reservations of cores keep from a job at some
+// time in [from, to), apart from the one that it is in, and which of them keeps
+// the most.
+func Others(st *state.State, n *state.Node, own string, from, to spec.Instant) (sum int64, who string) {
+	most := int64(0)
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		cpus := CPUs(r, n)
+		if cpus == 0 || r.Name == own || !slices.ContainsFunc(Windows(r, from), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
+			continue
+		}
+		if sum += cpus; cpus > most {
+			most, who = cpus, r.Name
+		}
+	}
+	return sum, who
+}
+
+// Keep takes the CPUs that reservations of cores keep out of a timeline, while
+// they last. Jobs in such a reservation are counted against its own counter, so
+// that their CPUs are in it already; those that outlast it are added.
+func Keep(st *state.State, t *reserve.Timeline, now spec.Instant) {
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		for _, name := range r.Nodes {
+			n := st.Node(name)
+			cpus := int64(0)
+			if n != nil && t.Usable(n.ID) {
+				cpus = CPUs(r, n)
+			}
+			if cpus > 0 {
+				t.Keep(n, r.Name, cpus, Windows(r, now))
+			}
+		}
+	}
 }
 
 // outside is the time between windows, before and after them.
