@@ -37,6 +37,7 @@ type modelSpan struct {
 	cpu, mem, gpu int64
 	user          uint32
 	apart         spec.Apart
+	nobody        bool // a reservation of cores
 }
 
 func newModel(st *state.State, now spec.Instant) *model {
@@ -56,12 +57,19 @@ func newModel(st *state.State, now spec.Instant) *model {
 			if j.HoldsNodes() {
 				for i := range j.Alloc.Nodes {
 					if a := &j.Alloc.Nodes[i]; a.ID == n.ID && !j.Done.Has(i) {
-						mn.taken = append(mn.taken, modelSpan{0, j.Started.Add(j.Limit), int64(a.CPUs.Count()), a.Mem, int64(len(a.GPUs)), j.Spec.UID, j.Alloc.Apart})
+						mn.taken = append(mn.taken, modelSpan{0, j.Started.Add(j.Limit), int64(a.CPUs.Count()), a.Mem, int64(len(a.GPUs)), j.Spec.UID, j.Alloc.Apart, false})
 					}
 				}
 			}
 			return true
 		})
+		for i := range st.Reservations {
+			r := &st.Reservations[i]
+			length, ever := r.End.Sub(r.Start), r.Repeats()
+			for start := r.Start; start == r.Start || (ever && start < now.Add(50*spec.Day)); start = r.Next(start) {
+				mn.taken = append(mn.taken, modelSpan{from: start, to: start.Add(length), cpu: r.CoresOf(n.Spec.Name) * n.Spec.ThreadsPerCore, nobody: true})
+			}
+		}
 		m.nodes = append(m.nodes, mn)
 		return true
 	})
@@ -98,7 +106,7 @@ func (m *model) alone(n *modelNode, need modelSpan, at spec.Instant, limit spec.
 	for _, o := range m.nodes {
 		for _, s := range o.taken {
 			apart := s.apart | need.apart
-			meets := s.from < at.Add(limit) && at < s.to
+			meets := s.from < at.Add(limit) && at < s.to && !s.nobody
 			if meets && o == n && apart&spec.ApartUser != 0 && s.user != need.user {
 				return false
 			}
@@ -262,6 +270,9 @@ func TestPlannedStartsAreEarliest(t *testing.T) {
 		near := rapid.Bool().Draw(rt, "blocks")
 		w := newWorld(rt, worldKind{fifo: true, backfill: true, depth: 1000, blocks: near, apart: near})
 		for range rapid.IntRange(3, 6).Draw(rt, "rounds") {
+			for range rapid.IntRange(0, 2).Draw(rt, "reservations") {
+				w.keepCores()
+			}
 			for range rapid.IntRange(4, 12).Draw(rt, "jobs") {
 				w.submit(w.request())
 			}
@@ -274,6 +285,14 @@ func TestPlannedStartsAreEarliest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// keepCores reserves cores for somebody who never comes.
+func (w *world) keepCores() {
+	w.user = "root"
+	w.decide(scheduler.CreateReservation{Set: []spec.KeyValue{{Key: "corecnt", Value: fmt.Sprint(w.n("corecnt", 1, 4))}, {Key: "users", Value: "dave"},
+		{Key: "starttime", Value: fmt.Sprintf("now+%d:%d:00", w.n("hours", 0, 3), w.n("minutes", 0, 50))}, {Key: "duration", Value: fmt.Sprint(w.n("length", 1, 90))},
+		{Key: "flags", Value: pick(w, "flags", "", "", "DAILY", "WEEKLY")}}})
 }
 
 // compare runs a pass and the model side by side, and counts the starts.
