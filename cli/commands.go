@@ -5,6 +5,7 @@ package cli
 func commands() []entry {
 	return []entry{
 		{"sbatch", sbatchCommand},
+		{"srun", srunCommand},
 		{"squeue", squeueCommand},
 		{"sinfo", sinfoCommand},
 		{"scancel", scancelCommand},
@@ -44,7 +45,7 @@ func commands() []entry {
 // notYet says why a command of Slurm is not in this release, or "".
 func notYet(name string) string {
 	switch name {
-	case "srun", "salloc", "sattach", "sbcast":
+	case "salloc", "sattach", "sbcast":
 		return "job steps and allocations without a batch script are still to come"
 	case "strigger", "scrontab", "sgather", "smail":
 		return "it is still to come"

@@ -29,7 +29,7 @@ type sample struct {
 // usual are the lines to which options are added.
 func usual() map[string]string {
 	return map[string]string{
-		"sbatch": "sbatch --wrap hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
+		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
@@ -45,7 +45,7 @@ func samples() map[string]map[string]sample {
 	s := func(arg string) sample { return sample{arg: arg} }
 	with := func(arg, more string) sample { return sample{arg: arg, with: more} }
 	on := func(line, arg string) sample { return sample{arg: arg, line: line} }
-	return map[string]map[string]sample{
+	out := map[string]map[string]sample{
 		"sbatch": {
 			"account": s("physics"), "array": s("0-9%2"), "begin": s("now+1hour"), "chdir": s("/tmp"), "clusters": with("peer", "--parsable"), "comment": s("hi"), "constraint": s("a&b"),
 			"contiguous": s(""), "cores-per-socket": s("4"), "extra-node-info": s("2:4"), "segment": s("2"), "sockets-per-node": s("2"), "spread-segments": s(""), "hint": s("nomultithread"), "spread-job": s(""), "core-spec": s("2"), "cpus-per-gpu": s("2"), "cpus-per-task": s("2"), "deadline": s("now+2hours"), "dependency": s("afterok:1"), "error": s("e"),
@@ -114,6 +114,13 @@ func samples() map[string]map[string]sample {
 			"cpus": on("muster simulate --swf DIR/log", "9"), "gpus": s("4"), "policy": s("fcfs"), "exact": s(""), "out": s("/nowhere/schedule"), "json": s(""), "yaml": s(""),
 		},
 	}
+	out["srun"] = map[string]sample{"clusters": s("other"), "test-only": on("srun hostname", "")}
+	for _, o := range srunOptions() {
+		if x, ok := out["sbatch"][o.Long]; ok && o.Always == "" && out["srun"][o.Long] == (sample{}) {
+			out["srun"][o.Long] = x
+		}
+	}
+	return out
 }
 
 // everything is a world in which each option has something to act on.
@@ -330,7 +337,7 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"srun", "sattach", "strigger"} {
+	for _, name := range []string{"salloc", "sattach", "strigger"} {
 		if notYet(name) == "" || find(name) != nil {
 			t.Errorf("%s", name)
 		}

@@ -73,13 +73,12 @@ func runSbatch(c *call) error {
 	if err := c.ask(methodSubmit, req, &rep); err != nil {
 		return c.submitFailed(err, req.GetTestOnly())
 	}
+	if req.GetTestOnly() {
+		c.sayTested(&rep)
+		return nil
+	}
 	for line := range strings.Lines(rep.GetMessage()) {
 		fmt.Fprintf(c.Stderr, "%s: %s\n", c.cmd.name, strings.TrimRight(line, "\n"))
-	}
-	if req.GetTestOnly() {
-		fmt.Fprintf(c.Stderr, "%s: Job %d to start at %s using %d processors on nodes %s in partition %s\n", c.cmd.name, rep.GetJobId(),
-			c.time(rep.GetPlannedStart()), rep.GetPlannedCpus(), rep.GetPlannedNodes(), rep.GetPlannedPartition())
-		return nil
 	}
 	if err := c.announce(rep.GetJobId()); err != nil || !c.opts.On("wait") {
 		return err

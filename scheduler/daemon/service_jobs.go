@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -191,7 +192,15 @@ func (s *ClusterService) testOnly(js *spec.JobSpec, rest []*spec.JobSpec, actor 
 	st := s.C.View().State
 	a, err := scheduler.TestOnly(st, js, s.C.deps.Clock.Now(), actor, rest...)
 	if errors.Is(err, scheduler.ErrNoStart) {
-		return nil, &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &a.Reason}
+		e := &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &a.Reason}
+		if a.Reason.Code != "" {
+			e.Detail += " (" + a.Reason.String()
+			if a.Reason.Limit != 0 || a.Reason.Asked != 0 {
+				e.Detail += fmt.Sprintf(": %s %d, asked %d", a.Reason.TRES, a.Reason.Limit, a.Reason.Asked)
+			}
+			e.Detail += ")"
+		}
+		return nil, e
 	}
 	if err != nil {
 		return nil, err
