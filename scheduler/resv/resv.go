@@ -64,7 +64,7 @@ type View struct {
 	Own   *spec.Reservation // that it asked for and may use
 	Only  spec.Bitset       // nodes it may use; nil: any
 	Maint bool              // one of the bars is for maintenance
-	Cored bool                // others keep cores
+	Cored bool              // others keep cores
 	magic []*spec.Reservation
 }
 
