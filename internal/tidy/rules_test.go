@@ -96,6 +96,18 @@ func TestSizeLimits(t *testing.T) {
 	}
 }
 
+// TestLargeFile: what is too large to be a source is named.
+func TestLargeFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "program"), make([]byte, 5<<20), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	breaches, err := tidy.Text(dir)
+	if err != nil || len(breaches) != 1 || breaches[0].Path != "program" || !strings.Contains(breaches[0].Text, "5 MiB") {
+		t.Errorf("got %v, %v", breaches, err)
+	}
+}
+
 // TestForbiddenText: the words are put together here so that this file passes.
 func TestForbiddenText(t *testing.T) {
 	slash := "/"

@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// largestText is the size in bytes up to which a file is read as text.
-const largestText = 4 << 20
+// largestFile is the size in bytes that no tracked file may exceed: a clone
+// keeps a program that was built in the wrong place for ever.
+const largestFile = 1 << 20
 
 // wording is a pattern that must not stand in any file of the repository.
 type wording struct {
@@ -50,7 +51,11 @@ func Text(root string) ([]Breach, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !info.Mode().IsRegular() || info.Size() > largestText {
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		if info.Size() > largestFile {
+			out = append(out, Breach{"text", filepath.ToSlash(name), 0, fmt.Sprintf("has %d MiB: programs and data do not belong in the tree", info.Size()>>20)})
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(root, name))
