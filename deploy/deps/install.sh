@@ -15,7 +15,7 @@ make    make                build  runs the targets
 gcc     gcc                 build  the GPU libraries are loaded through C, and the race detector needs it
 /usr/include/stdlib.h libc6-dev build headers for the same
 git     git                 build  versions and clean checks
-npm     npm                 test   the dashboards are held to Grafana's types
+npm     npm                 test   the dashboards are held to the types of Grafana
 /etc/ssl/certs/ca-certificates.crt ca-certificates build HTTPS of go and npm
 curl    curl                build  fetches the ClickHouse engine library; the tour asks the metrics
 diff    diffutils           test   comparisons of generated files
