@@ -210,7 +210,7 @@ func (d *decision) besideCores(n *state.Node, alloc *spec.Allocation, a *spec.No
 		}
 		for _, w := range resv.Windows(r, d.t.Now) {
 			at := max(w.From, d.t.Now)
-			if kept, _ := resv.Others(d.t.State, n, "", at, at+1); at < end && cpus+kept+d.heldOn(n, nil, at) > n.CPUs {
+			if kept, _ := resv.Others(d.t.State, n, d.t.Now, at, at+1); at < end && cpus+kept+d.heldOn(n, nil, at) > n.CPUs {
 				return false
 			}
 		}
@@ -229,7 +229,11 @@ func (d *decision) heldOn(n *state.Node, in *spec.Reservation, at spec.Instant) 
 			r = nil
 		}
 		k := j.Alloc.Index(n.ID)
-		if lasts := max(j.Deadline(), d.t.Now+1) > at; r == in && lasts && k >= 0 && !j.Done.Has(k) && !j.Yields {
+		lasts := max(j.Deadline(), d.t.Now+1) > at
+		if j.Completing() || j.Ending != nil {
+			lasts = at <= d.t.Now
+		}
+		if r == in && lasts && k >= 0 && !j.Done.Has(k) && !j.Yields {
 			sum += int64(j.Alloc.Nodes[k].CPUs.Count())
 		}
 	}

@@ -71,7 +71,7 @@ func (w *world) judgeCores(before *state.State, out *scheduler.Outcome, i int) {
 	sum := func(node, who string, at spec.Instant) int64 {
 		var n int64
 		for _, j := range w.jobsOf(before, func(j *state.Job) bool { return j.HoldsNodes() }) {
-			if k := j.Alloc.Index(before.NodeIDs[node]); k >= 0 && !j.Done.Has(k) && !j.Yields && inside(j.Alloc) == who && max(j.Deadline(), w.now+1) > at {
+			if k := j.Alloc.Index(before.NodeIDs[node]); k >= 0 && !j.Done.Has(k) && !j.Yields && inside(j.Alloc) == who && (max(j.Deadline(), w.now+1) > at && !j.Completing() && j.Ending == nil || at <= w.now) {
 				n += of(j.Alloc, node)
 			}
 		}

@@ -40,14 +40,14 @@ type Config struct {
 	// are it times a power of two.
 	BlockSizes []uint32   `cbor:"62,keyasint,omitempty"`
 	MCS        *MCSConfig `cbor:"63,keyasint,omitempty"` // nil: jobs have no labels
-	// Ctl are the programs that the controller runs for jobs; nil: none.
-	Ctl *CtlScripts `cbor:"70,keyasint,omitempty"`
 	// TrackWCKey gives a job without a wckey its user's default one.
 	TrackWCKey bool `cbor:"64,keyasint,omitempty"`
 	// Power is nil where nothing is said about it.
 	Power *PowerConfig `cbor:"65,keyasint,omitempty"`
 	// RebootProgram is what the agents reboot their nodes with, or empty.
 	RebootProgram string `cbor:"66,keyasint,omitempty"`
+	// Ctl are the programs that the controller runs for jobs; nil: none.
+	Ctl *CtlScripts `cbor:"70,keyasint,omitempty"`
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its

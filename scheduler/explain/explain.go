@@ -132,7 +132,7 @@ func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now 
 // coresKept names the reservation whose cores a node lacks for the job, with how
 // many CPUs are kept; empty if there are enough.
 func coresKept(st *state.State, d *place.Demand, n *state.Node, now spec.Instant) string {
-	cpus, who := resv.Others(st, n, "", now, now.Add(d.Limit))
+	cpus, who := resv.Others(st, n, now, now, now.Add(d.Limit))
 	if cpus == 0 {
 		return ""
 	}

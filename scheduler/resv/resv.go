@@ -147,15 +147,14 @@ func CPUs(r *spec.Reservation, n *state.Node) int64 {
 	return r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1)
 }
 
-// Others is how many CPUs of a node reservations of cores keep from a job at some
-// time in [from, to), apart from the one that it is in, and which of them keeps
-// the most.
-func Others(st *state.State, n *state.Node, own string, from, to spec.Instant) (sum int64, who string) {
+// Others is how many CPUs of a node reservations of cores keep, as it looks now,
+// at some time in [from, to), and which of them keeps the most.
+func Others(st *state.State, n *state.Node, now, from, to spec.Instant) (sum int64, who string) {
 	most := int64(0)
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
 		cpus := CPUs(r, n)
-		if cpus == 0 || r.Name == own || !slices.ContainsFunc(Windows(r, from), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
+		if cpus == 0 || !slices.ContainsFunc(Windows(r, now), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
 			continue
 		}
 		if sum += cpus; cpus > most {
