@@ -3,6 +3,7 @@
 package nvml_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -149,6 +150,22 @@ func TestUnavailable(t *testing.T) {
 	_, err = nvml.Open(t.Context(), nvml.Config{Library: double(t)})
 	if !errors.Is(err, gpu.ErrUnavailable) || !strings.Contains(err.Error(), "driver is not loaded") {
 		t.Errorf("no driver: %v", err)
+	}
+	noLibrary := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	if err := os.WriteFile(noLibrary, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = nvml.Open(t.Context(), nvml.Config{Library: noLibrary}); err == nil || errors.Is(err, gpu.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be loaded") {
+		t.Errorf("a library that cannot be loaded: %v", err)
+	}
+	for _, denied := range []string{"denied", "closed"} { // everything, or each device
+		t.Setenv("DOUBLE", denied)
+		choice, err := gpu.Choose(t.Context(), []gpu.Candidate{{Name: "nvml", Open: func(ctx context.Context) (gpu.Provider, error) {
+			return nvml.Open(ctx, nvml.Config{Library: double(t)})
+		}}})
+		if err != nil || choice.Provider != nil || len(choice.Failures) != 1 || !strings.Contains(choice.Reason, "this node has no GPU (nvml failed: ") || !strings.Contains(choice.Reason, "may not use the devices: run the agent as root") {
+			t.Errorf("%s: %+v, %v", denied, choice, err)
+		}
 	}
 }
 

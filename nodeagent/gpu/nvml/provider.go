@@ -68,11 +68,14 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	switch ret := lib.Init(); ret {
 	case nvml.SUCCESS:
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		if _, err := os.Stat(cfg.Library); err == nil {
+			return nil, fmt.Errorf("%s cannot be loaded: it is no library for this machine, or this user may not read it", cfg.Library)
+		}
 		return nil, fmt.Errorf("libnvidia-ml.so.1 is not installed: %w", gpu.ErrUnavailable)
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return nil, fmt.Errorf("the NVIDIA driver is not loaded: %w", gpu.ErrUnavailable)
 	default:
-		return nil, fmt.Errorf("starting NVML: %w", ret)
+		return nil, fmt.Errorf("starting NVML: %w", because(ret))
 	}
 	p := &Provider{sys: cfg.Sys, library: cfg.Library, lib: lib, lastXID: map[string]int64{}}
 	p.readers = slices.DeleteFunc(readers(), func(r reader) bool { return !has(lib, r.symbol) })
@@ -81,6 +84,15 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	}
 	p.listen()
 	return p, nil
+}
+
+// because is an answer of the driver as an error, with the cure where somebody
+// on this machine has it.
+func because(ret nvml.Return) error {
+	if ret == nvml.ERROR_NO_PERMISSION {
+		return fmt.Errorf("this user may not use the devices: run the agent as root, or let its group read and write /dev/nvidia*: %w", ret)
+	}
+	return ret
 }
 
 // has tells whether the loaded library knows a function.
@@ -301,7 +313,7 @@ func (p *Provider) list() ([]device.Device, error) {
 	for i := 0; i < count; i++ {
 		h, ret := p.lib.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
-			failed = errors.Join(failed, fmt.Errorf("GPU %d of %d: %w", i, count, ret))
+			failed = errors.Join(failed, fmt.Errorf("GPU %d of %d: %w", i, count, because(ret)))
 			continue
 		}
 		uuid, ret := h.GetUUID()

@@ -1,6 +1,6 @@
 /* A stand-in for the driver library: two devices joined by four NVLinks, with
  * the ABI of the header that go-nvml ships. The environment says what is wrong
- * with them: DOUBLE holds words (nodriver, nodevice, lost1, mig0, lockonly,
+ * with them: DOUBLE holds words (nodriver, denied, closed, nodevice, lost1, mig0, lockonly,
  * nopermission, clockless), DOUBLE_XIDS error numbers for device 0, and DOUBLE_CLOCKS names
  * files that hold the clocks that were set, as a device holds them when the
  * process that set them is gone. With -DOLD it lacks what old drivers lack. */
@@ -23,12 +23,18 @@ static nvmlReturn_t answer(nvmlDevice_t d) {
 }
 #define GIVE(d, out, value) do { *(out) = (value); return answer(d); } while (0)
 
-nvmlReturn_t nvmlInit_v2(void) { xids_given = 0; return word("nodriver") ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS; }
+nvmlReturn_t nvmlInit_v2(void) {
+	xids_given = 0;
+	return word("nodriver") ? NVML_ERROR_DRIVER_NOT_LOADED : word("denied") ? NVML_ERROR_NO_PERMISSION : NVML_SUCCESS;
+}
 nvmlReturn_t nvmlShutdown(void) { return NVML_SUCCESS; }
 const char *nvmlErrorString(nvmlReturn_t r) { return r == NVML_ERROR_GPU_IS_LOST ? "GPU is lost" : "some error"; }
 nvmlReturn_t nvmlSystemGetDriverVersion(char *v, unsigned int n) { snprintf(v, n, "570.01"); return NVML_SUCCESS; }
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *n) { *n = word("nodevice") ? 0 : 2; return NVML_SUCCESS; }
-nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int i, nvmlDevice_t *d) { d->handle = &dev[i]; return NVML_SUCCESS; }
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int i, nvmlDevice_t *d) {
+	d->handle = &dev[i];
+	return word("closed") ? NVML_ERROR_NO_PERMISSION : NVML_SUCCESS;
+}
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *u, unsigned int n) {
 	if (d.handle->mig) snprintf(u, n, "MIG-00000000-0000-0000-0000-00000000000%d", d.handle->mig);
 	else snprintf(u, n, "GPU-00000000-0000-0000-0000-00000000000%d", d.handle->index);
