@@ -185,7 +185,7 @@ func (t *Tally) powered(env *event.Envelope, e *event.NodePowered) {
 
 func (t *Tally) reboot(env *event.Envelope, e *event.NodeReboot) {
 	if n := t.node(e.Node); n != nil {
-		n.Reboots = e.Phase != event.RebootOver && (n.Reboots || e.ASAP || e.Phase == event.RebootIssued)
+		n.Reboots = e.Phase == event.RebootIssued || e.Phase == event.RebootWanted && e.ASAP // asked anew: as asked last
 		t.state(n, env, false)
 	}
 }
@@ -221,7 +221,7 @@ func (n *node) show() (name, class string) {
 		return "INVAL", ClassDown
 	case n.Admin == event.NodeDown:
 		return "DOWN", ClassDown
-	case n.Lost:
+	case n.Lost && n.Power < event.PoweredDown: // one that is powered up is not expected to answer yet
 		return "NOT_RESPONDING", ClassDown
 	case n.Admin == event.NodeFail:
 		return "FAIL", ClassDown
