@@ -50,12 +50,22 @@ func (d *doors) submit(_ context.Context, req *apiv1.SubmitRequest) (*apiv1.Subm
 	return rep, nil
 }
 
+// set changes what the controller does while clients may still be there.
+func (d *doors) set(change func(d *doors)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
 func (d *doors) handle(ctx context.Context, call *serve.Call) error {
 	var rep proto.Message
+	d.mu.Lock()
+	old, hangs := d.old, d.hangs
+	d.mu.Unlock()
 	switch {
-	case d.hangs:
+	case hangs:
 		return status.New(status.Internal, "a panic")
-	case call.Method == "/muster.v1.Shell/Sbatch" && !d.old:
+	case call.Method == "/muster.v1.Shell/Sbatch" && !old:
 		var in apiv1.TypedCommand
 		if err := proto.Unmarshal(call.Payload, &in); err != nil {
 			return err
@@ -278,9 +288,9 @@ func TestSmallSbatchFindsTheController(t *testing.T) {
 // that breaks.
 func TestSmallSbatchOldController(t *testing.T) {
 	s := newSmall(t)
-	s.old = true
+	s.set(func(d *doors) { d.old = true })
 	s.same("-H job.sh", false)
-	s.hangs = true
+	s.set(func(d *doors) { d.hangs = true })
 	s.env = append(s.env, "SLURM_EXIT_ERROR=3")
 	r := s.run("muster-sbatch", "job.sh")
 	if r.code != 3 || !strings.Contains(r.errOut, "sbatch: error: Batch job submission failed: ") || !strings.Contains(r.errOut, unknownOutcome) || r.out != "" {

@@ -88,7 +88,11 @@ func (r *report) waste(ctx context.Context) error {
 }
 
 // idle is muster report idle: who held GPUs longest without using them.
+// GPUs and their samples know of the other choices nothing.
 func (r *report) idle(ctx context.Context) error {
+	if a := &r.ask; len(a.QOS)+len(a.WCKeys)+len(a.Jobs)+len(a.Nodes) > 0 {
+		return spec.Refuse(spec.CodeBadRequest, "the report of idle GPUs is for accounts, users and partitions: leave the QOS, wckeys, jobs and nodes out")
+	}
 	r.columns([3]string{"User", "text"}, [3]string{"Idle", "float", string(kpi.GPUHours)}, [3]string{"NoProcess", "float", string(kpi.GPUHours)},
 		[3]string{"Held", "float", string(kpi.GPUHours)}, [3]string{"Idle/held", "float", string(kpi.Ratio)})
 	return r.query(ctx, r.ask.Idle(r.scope, r.lines()), func(scan func(...any) error) error {

@@ -61,6 +61,7 @@ func TestUsageByKeys(t *testing.T) {
 		r.start()
 		r.stored(uint64(len(h.Log)))
 		p := readPlain(t, h.Log)
+		p.now = tally.Cut(now)
 		from, to := tally.Cut(h.Log[0].At), tally.Cut(now)
 		ask := func(name string) *apiv1.ReportQuery {
 			return &apiv1.ReportQuery{Report: name, Start: from * 1000, End: to * 1000, Grouping: []int64{2, 3}}
@@ -71,7 +72,7 @@ func TestUsageByKeys(t *testing.T) {
 				if pr.start != 0 && pr.start < to && (pr.end == 0 || pr.end > from) {
 					n := int64(0)
 					if pr.end == 0 || pr.end > pr.start {
-						n = pr.alloc.TRES.CPU * within(pr.start, pr.end, from, to)
+						n = pr.alloc.TRES.CPU * within(pr.start, pr.held(p.now), from, to)
 					}
 					for _, k := range key(pr) {
 						used[k] += n
@@ -114,7 +115,7 @@ func TestUsageByKeys(t *testing.T) {
 					k := pr.spec.Account + "/"
 					want[k] += 0
 					if in(pr.alloc.TRES.CPU) && (pr.end == 0 || pr.end > pr.start) {
-						want[k] += pr.alloc.TRES.CPU * within(pr.start, pr.end, from, to)
+						want[k] += pr.alloc.TRES.CPU * within(pr.start, pr.held(p.now), from, to)
 					}
 				}
 			}

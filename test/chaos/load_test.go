@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -100,6 +101,17 @@ func TestTwoAttemptsAtOnceAreNoted(t *testing.T) {
 	_ = first.Wait() // killed
 }
 
+// gone waits until nothing of a process group is left: what was killed with its
+// leader may still be on its way out, and hold the lock, when that is reaped.
+func (a *attempts) gone(group int) {
+	a.t.Helper()
+	for began := time.Now(); !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			a.t.Fatalf("something of process group %d is left", group)
+		}
+	}
+}
+
 func TestAKilledAttemptDoesNotCountAsRunning(t *testing.T) {
 	a := newAttempts(t)
 	first := a.start("60", "SLURM_ARRAY_JOB_ID=7", "SLURM_ARRAY_TASK_ID=2", "SLURM_JOB_ID=9")
@@ -108,6 +120,7 @@ func TestAKilledAttemptDoesNotCountAsRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = first.Wait() // killed
+	a.gone(first.Process.Pid)
 	second := a.start("0", "SLURM_ARRAY_JOB_ID=7", "SLURM_ARRAY_TASK_ID=2", "SLURM_JOB_ID=9", "SLURM_RESTART_COUNT=1")
 	if err := second.Wait(); err != nil {
 		t.Fatal(err)
