@@ -3,11 +3,13 @@ package logtest
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"sync"
 )
 
-// ErrPower is what every operation returns after the power is gone.
+// ErrPower is what every operation returns after the power is gone, but those that read: raft panics where it cannot read
+// what it has committed, and that is no business of a process that is gone.
 var ErrPower = errors.New("the simulated machine has no power")
 
 const sector = 512
@@ -22,6 +24,7 @@ type Disk struct {
 	off      bool
 	live     map[string]*inode
 	durable  map[string]*inode
+	gone     map[string]*inode // what was live at the last power cut
 	locks    map[string]bool
 	capacity uint64
 	fuse     int // operations until the power goes, when positive
@@ -111,9 +114,18 @@ func (d *Disk) cut() {
 			after[n] = f
 		}
 	}
+	// What is left is new: a process that is dead and does not know it yet may
+	// read the files as they were, to the end.
+	left := map[*inode]*inode{}
 	for _, n := range sorted(after) {
-		after[n].lose(d.rng)
+		f := after[n]
+		if left[f] == nil {
+			left[f] = &inode{data: f.data, platter: slices.Clone(f.platter), dirty: f.dirty}
+			left[f].lose(d.rng)
+		}
+		after[n] = left[f]
 	}
+	d.gone = d.live
 	d.live, d.durable = after, map[string]*inode{}
 	for n, f := range after {
 		d.durable[n] = f

@@ -80,11 +80,15 @@ func (v *diskFS) Create(path string, size int64) (log.File, error) {
 }
 
 func (v *diskFS) Open(path string, write bool) (log.File, error) {
-	if err := v.enter(); err != nil {
-		return nil, err
-	}
+	v.d.mu.Lock()
 	defer v.d.mu.Unlock()
 	f := v.d.live[path]
+	switch {
+	case !write && v.boot == v.d.boot-1:
+		f = v.d.gone[path]
+	case v.d.off || v.boot != v.d.boot:
+		return nil, ErrPower
+	}
 	if f == nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
 	}
@@ -177,9 +181,7 @@ type diskFile struct {
 }
 
 func (f *diskFile) ReadAt(p []byte, off int64) (int, error) {
-	if err := f.v.enter(); err != nil {
-		return 0, err
-	}
+	f.v.d.mu.Lock()
 	defer f.v.d.mu.Unlock()
 	if off >= int64(len(f.f.data)) {
 		return 0, io.EOF
