@@ -210,7 +210,7 @@ func movesOfController() []Move {
 	return slices.Concat(
 		on(Internals, "Scheduler", up("Jobs tried in the last pass; Pending records; Jobs with a predicted start", Wait), down("Last pass; Longest pass; Time of a pass", End), noisy("Passes a second", Run),
 			up("Time spent in passes", Hammer), up("Depth and queue", Wait, "in the queue"), up("Starts: by backfill, dropped", Finish, "backfilled")),
-		on(Internals, "Writer and ledger", up("Commands", Hammer, "refused"), up("Commands waiting; Calls and refusals; Events and batches", Hammer), down("Time to durability", End), down("Ledger's disk", End, "free"),
+		on(Internals, "Writer and ledger", up("Commands", Hammer, "refused"), up("Calls and refusals; Events and batches", Hammer), down("Commands waiting", End, rowsOf), down("Time to durability", End), down("Ledger's disk", End, "free"),
 			noisy("Time of a disk sync; Answers, 95th percentile", Hammer), still("Failed checks of the state", "only a bug of Muster moves it"), down("Agents connected", Kill), down("Release", End)),
 		on(Internals, "Process", up("CPU", Hammer), down("Memory; Open files", End)),
 		on(Internals, "History (from the accounting store)", up("Events by kind", Run), up("Who asked for what", Run, "events")),

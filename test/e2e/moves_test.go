@@ -254,7 +254,7 @@ func (m *mover) hammer() {
 				return
 			default:
 			}
-			m.watched.run("bench", "submit", "--socket", m.file("run/muster.sock"), "--config", m.file("muster.yaml"), "--clients", "128", "--jobs", "6000", "--unique", "--fill=false", "-q")
+			m.watched.run("bench", "submit", "--socket", m.file("run/muster.sock"), "--config", m.file("muster.yaml"), "--clients", "128", "--jobs", "2000", "--unique", "--fill=false", "-q")
 		}
 	})
 	all.Go(func() {
