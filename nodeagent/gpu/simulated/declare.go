@@ -182,7 +182,7 @@ func instances(lines []Declared) ([]Declared, error) {
 	return out, nil
 }
 
-// profileOf reads "3g.20gb".
+// profileOf reads the name of a MIG profile, "3g.20gb": its slices and gigabytes.
 func profileOf(p string) (g int, gb int64, ok bool) {
 	n, err := fmt.Sscanf(p, "%dg.%dgb", &g, &gb)
 	return g, gb, err == nil && n == 2 && g >= 1 && g <= 7 && gb >= 1 && p == fmt.Sprintf("%dg.%dgb", g, gb)
@@ -230,18 +230,9 @@ func trailingNumber(path string) int {
 	return device.Unknown
 }
 
-// sizes reads a profile of a MIG instance: slices and gigabytes.
-func sizes(profile string) (slices, gb int64, ok bool) {
-	s, m, found := strings.Cut(profile, "g.")
-	m, unit := strings.CutSuffix(m, "gb")
-	slices, err := strconv.ParseInt(s, 10, 64)
-	gb, bad := strconv.ParseInt(m, 10, 64)
-	return slices, gb, found && unit && err == nil && bad == nil && slices > 0 && gb > 0
-}
-
 // IsProfile tells a gres type that names MIG instances: 1g.10gb.
 func IsProfile(gresType string) bool {
-	_, _, ok := sizes(gresType)
+	_, _, ok := profileOf(gresType)
 	return ok
 }
 
@@ -250,16 +241,17 @@ func IsProfile(gresType string) bool {
 func Partitioned(profiles []string) []Declared {
 	const wide, large = 7, 80
 	var out []Declared
-	var used, mem int64
+	var used int
+	var mem int64
 	for _, p := range profiles {
-		s, gb, ok := sizes(p)
+		g, gb, ok := profileOf(p)
 		if !ok {
 			continue
 		}
-		if len(out) == 0 || used+s > wide || mem+gb > large {
+		if len(out) == 0 || used+g > wide || mem+gb > large {
 			out, used, mem = append(out, Declared{Type: "h100", Count: 1}), 0, 0
 		}
-		used, mem = used+s, mem+gb
+		used, mem = used+g, mem+gb
 		last := &out[len(out)-1]
 		last.MIG = append(last.MIG, p)
 	}
