@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/musterhpc/muster/internal/slurmrest"
 )
 
 // REST is a slurmrestd, which has a Slurm's accounting where its commands do
@@ -24,8 +25,7 @@ type REST struct {
 	Token   string // a token of Slurm's auth/jwt; a socket needs none
 
 	once   sync.Once
-	client *http.Client
-	base   string
+	client *slurmrest.Client
 	path   string          // of the jobs, in the newest version it has
 	takes  map[string]bool // what can be asked for there
 }
@@ -36,35 +36,13 @@ const maxDocument = 64 << 20
 // ErrREST tells that a slurmrestd does not answer as one.
 var ErrREST = errors.New("this is no slurmrestd with slurmdbd's jobs")
 
-func (r *REST) connect() {
-	r.client, r.base = &http.Client{}, strings.TrimSuffix(r.Address, "/")
-	if path, ok := strings.CutPrefix(r.Address, "unix:"); ok {
-		r.base = "http://slurmrestd"
-		r.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		}}
-	}
-}
-
 // get asks for a page, which the caller closes.
 func (r *REST) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	r.once.Do(r.connect)
-	to := r.base + path
+	r.once.Do(func() { r.client = slurmrest.New(r.Address, r.User) })
 	if len(query) > 0 {
-		to += "?" + query.Encode()
+		path += "?" + query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
-	if err != nil {
-		return nil, fmt.Errorf("ask slurmrestd: %w", err)
-	}
-	req.Header.Set("Accept", "application/json")
-	if r.Token != "" {
-		req.Header.Set("X-SLURM-USER-TOKEN", r.Token)
-	}
-	if r.User != "" {
-		req.Header.Set("X-SLURM-USER-NAME", r.User)
-	}
-	resp, err := r.client.Do(req)
+	resp, err := r.client.Get(ctx, path, r.Token)
 	if err != nil {
 		return nil, fmt.Errorf("ask slurmrestd: %w", err)
 	}

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/musterhpc/muster/internal/slurmrest"
 )
 
 // REST is where a slurmrestd answers, instead of the commands.
@@ -31,21 +32,9 @@ var (
 // client asks a slurmrestd.
 type client struct {
 	REST
-	base  string
-	http  *http.Client
+	ask   *slurmrest.Client
 	api   string // /slurm/v0.0.38, once found
 	token string
-}
-
-func newClient(o REST) *client {
-	c := &client{REST: o, base: strings.TrimRight(o.URL, "/"), http: &http.Client{}}
-	if path, ok := strings.CutPrefix(o.URL, "unix:"); ok {
-		c.base = "http://slurmrestd"
-		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		}}
-	}
-	return c
 }
 
 // prepare reads the token, and finds the newest form that slurmrestd speaks.
@@ -56,7 +45,7 @@ func (s *Source) prepare(ctx context.Context, snap *Snapshot) error {
 		if err != nil {
 			return fmt.Errorf("observe.rest_token_file: %w", err)
 		}
-		c.token = strings.TrimPrefix(strings.TrimSpace(string(data)), "SLURM_JWT=") // as scontrol token prints it
+		c.token = string(data)
 	}
 	if s.named {
 		return nil
@@ -108,18 +97,7 @@ func (s *Source) get(ctx context.Context, path string, read func(r io.Reader) er
 }
 
 func (c *client) get(ctx context.Context, path string, most int64, read func(r io.Reader) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "application/json")
-	if c.User != "" {
-		req.Header.Set("X-SLURM-USER-NAME", c.User)
-	}
-	if c.token != "" {
-		req.Header.Set("X-SLURM-USER-TOKEN", c.token)
-	}
-	resp, err := c.http.Do(req)
+	resp, err := c.ask.Get(ctx, path, c.token)
 	if err != nil {
 		return err
 	}

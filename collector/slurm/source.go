@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/musterhpc/muster/internal/slurmrest"
 )
 
 // Options of a Source.
@@ -66,7 +68,7 @@ func New(o Options) *Source {
 	}
 	s := &Source{o: o, sections: sections(), commands: map[string]*Command{}}
 	if o.REST != nil {
-		s.rest, s.sections = newClient(*o.REST), restSections()
+		s.rest, s.sections = &client{REST: *o.REST, ask: slurmrest.New(o.REST.URL, o.REST.User)}, restSections()
 	}
 	return s
 }
