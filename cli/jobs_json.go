@@ -86,7 +86,7 @@ func jobStates(j *apiv1.JobInfo) tree.List {
 	if j.GetCompleting() {
 		out = append(out, "COMPLETING")
 	}
-	if j.GetConfiguring() {
+	if configuring(j) {
 		out = append(out, "CONFIGURING")
 	}
 	return out

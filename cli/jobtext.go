@@ -58,12 +58,18 @@ func (v *jobView) id(r jobRow) string {
 	return base + "_" + strconv.FormatInt(r.taskID(), 10)
 }
 
+// configuring tells a job that has its nodes and has not begun: they boot, or
+// the site's PrologSlurmctld runs.
+func configuring(j *apiv1.JobInfo) bool {
+	return j.GetConfiguring() || spec.JobState(j.GetState()) == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog)
+}
+
 // stateNames are the long and the short name that squeue shows.
 func stateNames(j *apiv1.JobInfo) (long, short string) {
 	if j.GetCompleting() {
 		return "COMPLETING", "CG"
 	}
-	if j.GetConfiguring() || spec.JobState(j.GetState()) == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog) {
+	if configuring(j) {
 		return "CONFIGURING", "CF"
 	}
 	s := spec.JobState(j.GetState())
@@ -214,7 +220,7 @@ func starIfZero(n uint32) string {
 	return itoa(n)
 }
 
-// onlyConfiguring tells whether a list of states has those whose nodes boot,
+// onlyConfiguring tells whether a list of states has jobs that are configuring,
 // and not all that run.
 func onlyConfiguring(list string) bool {
 	cf, running := false, false

@@ -269,7 +269,7 @@ func (c *call) stateFilter(q *jobQuery) error {
 	}
 	f.AllStates, f.Completing = all, completing
 	if onlyConfiguring(o.Text("states")) {
-		q.keep = append(q.keep, func(r jobRow, _ int64) bool { return r.state() != spec.Running || r.GetConfiguring() })
+		q.keep = append(q.keep, func(r jobRow, _ int64) bool { return r.state() != spec.Running || configuring(r.JobInfo) })
 	}
 	impossible := false
 	for _, s := range states {
