@@ -54,8 +54,7 @@ type local struct {
 	wait    time.Duration
 	jobs    bool
 	apart   bool     // accounting in a process of its own
-	only    string   // a host list: the agents of these nodes
-	picked  []string // those nodes
+	picked  []string // only the agents of these nodes; nil: all that is the cluster's
 
 	again map[string]func() error // starts a daemon that was found running, should it end while it is waited for
 }
@@ -73,7 +72,7 @@ func upCommand(verb string, args []string, out, errOut io.Writer) int {
 	} else {
 		fl.BoolVar(&l.jobs, "jobs", false, "cancel all jobs and wait for their end first")
 	}
-	fl.StringVar(&l.only, "nodes", "", "only the agents of these nodes, a host `list`")
+	nodes := fl.String("nodes", "", "only the agents of these nodes, a host `list`")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	if err := fl.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster %s: %v\n", verb, err)
@@ -85,6 +84,12 @@ func upCommand(verb string, args []string, out, errOut io.Writer) int {
 	}
 	if *dir != "" {
 		l.config = filepath.Join(*dir, "muster.yaml")
+	}
+	if fl.Changed("nodes") {
+		if err := l.pick(*nodes); err != nil {
+			fmt.Fprintf(errOut, "muster %s: --nodes: %v\n", verb, err)
+			return 2
+		}
 	}
 	err := l.load()
 	if err == nil && verb == "up" {
@@ -99,6 +104,21 @@ func upCommand(verb string, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
+// pick takes the nodes of --nodes. A list without a name is a variable of a
+// script that was not set; it must not mean the whole cluster.
+func (l *local) pick(list string) (err error) {
+	if l.picked, err = hostlist.Expand(list); err != nil {
+		return err
+	}
+	if len(l.picked) == 0 {
+		return errors.New("names no node")
+	}
+	if l.apart {
+		return errors.New("starts no accounting, so that --apart has no meaning")
+	}
+	return nil
+}
+
 func (l *local) load() (err error) {
 	if l.config, err = filepath.Abs(l.config); err != nil {
 		return err
@@ -111,10 +131,7 @@ func (l *local) load() (err error) {
 	if l.cluster, _, err = readCluster(l.cfg); err != nil {
 		return err
 	}
-	if l.host, err = os.Hostname(); err != nil || l.only == "" {
-		return err
-	}
-	if l.picked, err = hostlist.Expand(l.only); err != nil {
+	if l.host, err = os.Hostname(); err != nil {
 		return err
 	}
 	here := l.here()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,6 +58,33 @@ func pidOf(t *testing.T, l *local) int {
 		t.Fatal(err)
 	}
 	return pid
+}
+
+// The nodes of --nodes are those of the list; a list that names none, as an
+// unset variable gives it, is not the whole cluster.
+func TestUpNodes(t *testing.T) {
+	for _, c := range []struct {
+		verb, want string
+		args       []string
+	}{
+		{"down", "--nodes: names no node", []string{"--nodes", ""}},
+		{"down", "--nodes: names no node", []string{"--jobs", "--nodes="}},
+		{"up", "--nodes: names no node", []string{"--nodes", ""}},
+		{"up", "--nodes: ", []string{"--nodes", "n[1"}},
+		{"up", "--apart has no meaning", []string{"--nodes", "n1", "--apart"}},
+		{"down", "`muster init` makes it", []string{"--nodes", "n1"}},
+		{"down", "`muster init` makes it", nil},
+	} {
+		var out, errOut strings.Builder
+		rc := upCommand(c.verb, append(c.args, "--dir", t.TempDir()), &out, &errOut)
+		if rc == 0 || !strings.Contains(errOut.String(), c.want) {
+			t.Errorf("%s %q: %d %s%s, want %s", c.verb, c.args, rc, &out, &errOut, c.want)
+		}
+	}
+	l := &local{}
+	if err := l.pick("n[1-2],n4"); err != nil || !slices.Equal(l.nodes(), []string{"n1", "n2", "n4"}) {
+		t.Errorf("%v: %v", l.nodes(), err)
+	}
 }
 
 // A daemon that was killed a moment ago is not taken for one that runs, however

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -160,6 +161,9 @@ func (s *Source) Refresh(ctx context.Context) {
 			copied.Buckets = append([]uint64(nil), c.Buckets...)
 			next.Commands = append(next.Commands, copied)
 		}
+	}
+	if !slices.ContainsFunc(next.Sections, func(sec Section) bool { return sec.Err == nil }) {
+		s.named = false // what comes back may be another release
 	}
 	if ctx.Err() == nil {
 		s.last.Store(next)

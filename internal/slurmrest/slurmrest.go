@@ -20,6 +20,7 @@ type Client struct {
 // user is whose token is sent, where the token does not say it.
 func New(address, user string) *Client {
 	c := &Client{base: strings.TrimRight(address, "/"), user: user}
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for nobody else
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		c.base = "http://slurmrestd"
 		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -50,3 +50,20 @@ func TestGet(t *testing.T) {
 		t.Error("a request that was cancelled was answered")
 	}
 }
+
+// A token is for the slurmrestd that was named: where it sends one elsewhere,
+// the answer is that, and nobody else is asked.
+func TestNoRedirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("somebody else was asked") }))
+	defer other.Close()
+	named := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	defer named.Close()
+	resp, err := New(named.URL, "eve").Get(t.Context(), "/a", "t.o.k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusFound {
+		t.Error(resp.Status)
+	}
+}

@@ -172,7 +172,7 @@ func jobEnv(st *state.State, j *state.Job) []string {
 	vars := [][2]string{
 		{"SLURM_CLUSTER_NAME", st.ClusterName}, {"SLURM_JOB_ID", num(uint64(j.ID))}, {"SLURM_JOBID", num(uint64(j.ID))}, {"SLURM_JOB_NAME", js.Name},
 		{"SLURM_JOB_USER", js.User}, {"SLURM_JOB_UID", num(uint64(js.UID))}, {"SLURM_JOB_GROUP", js.Group}, {"SLURM_JOB_GID", num(uint64(js.GID))},
-		{"SLURM_JOB_ACCOUNT", js.Account}, {"SLURM_JOB_PARTITION", j.Alloc.Partition}, {"SLURM_JOB_QOS", js.QOS}, {"SLURM_JOB_RESERVATION", js.Place.Reservation},
+		{"SLURM_JOB_ACCOUNT", js.Account}, {"SLURM_JOB_PARTITION", j.Alloc.Partition}, {"SLURM_JOB_QOS", j.QOS()}, {"SLURM_JOB_RESERVATION", js.Place.Reservation},
 		{"SLURM_JOB_NODELIST", hostlist.Fold(names)}, {"SLURM_JOB_NUM_NODES", num(uint64(len(names)))}, {"SLURM_JOB_CPUS_PER_NODE", format.PerNode(cpus)},
 		{"SLURM_JOB_START_TIME", when(j.Started)}, {"SLURM_JOB_END_TIME", when(j.Deadline())}, {"SLURM_JOB_LICENSES", strings.Join(licenses, ",")},
 		{"SLURM_JOB_WORK_DIR", js.IO.WorkDir}, {"SLURM_JOB_COMMENT", js.Comment}, {"SLURM_JOB_CONSTRAINTS", js.Place.Constraint},

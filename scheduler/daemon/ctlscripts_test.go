@@ -5,12 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
@@ -147,5 +149,13 @@ func TestPrologSlurmctldFails(t *testing.T) {
 	w.over("epilog")
 	if j := w.c.View().State.JobByID(id); j.State != spec.Cancelled || j.Prepares {
 		t.Errorf("%+v", j)
+	}
+}
+
+// Of several QOS the programs are told the one that the job runs in.
+func TestScriptsAreToldTheQOS(t *testing.T) {
+	j := &state.Job{Spec: &spec.JobSpec{QOS: "fast", QOSes: []string{"fast", "spare"}}, State: spec.Running, Alloc: &spec.Allocation{QOS: "spare"}}
+	if env := jobEnv(state.New(), j); !slices.Contains(env, "SLURM_JOB_QOS=spare") {
+		t.Error(env)
 	}
 }
