@@ -393,6 +393,7 @@ type Inventory struct {
 	Gres           []*Count               `protobuf:"bytes,16,rep,name=gres,proto3" json:"gres,omitempty"`
 	MetricsAddr    string                 `protobuf:"bytes,17,opt,name=metrics_addr,json=metricsAddr,proto3" json:"metrics_addr,omitempty"`
 	Degraded       string                 `protobuf:"bytes,18,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	Socket         string                 `protobuf:"bytes,19,opt,name=socket,proto3" json:"socket,omitempty"` // of the agent, for programs on its machine; empty: it starts no steps
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -551,6 +552,13 @@ func (x *Inventory) GetMetricsAddr() string {
 func (x *Inventory) GetDegraded() string {
 	if x != nil {
 		return x.Degraded
+	}
+	return ""
+}
+
+func (x *Inventory) GetSocket() string {
+	if x != nil {
+		return x.Socket
 	}
 	return ""
 }
@@ -1067,14 +1075,17 @@ func (x *LaunchFailed) GetHold() bool {
 // a report of a batch script it comes before NodeDone, where an epilog keeps
 // the node for a while.
 type RunEnded struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Started       int64                  `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
-	Ended         int64                  `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	ExitSignal    int32                  `protobuf:"varint,4,opt,name=exit_signal,json=exitSignal,proto3" json:"exit_signal,omitempty"`
-	Unknown       bool                   `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"` // nobody saw the exit
-	Oom           bool                   `protobuf:"varint,6,opt,name=oom,proto3" json:"oom,omitempty"`
-	Detail        string                 `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Started    int64                  `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
+	Ended      int64                  `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	ExitCode   int32                  `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	ExitSignal int32                  `protobuf:"varint,4,opt,name=exit_signal,json=exitSignal,proto3" json:"exit_signal,omitempty"`
+	Unknown    bool                   `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"` // nobody saw the exit
+	Oom        bool                   `protobuf:"varint,6,opt,name=oom,proto3" json:"oom,omitempty"`
+	Detail     string                 `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Of a step's part: what it used here, once nothing of it is left. The exit is
+	// the highest of its tasks'.
+	Usage         *Usage `protobuf:"bytes,20,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1158,6 +1169,13 @@ func (x *RunEnded) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *RunEnded) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
 }
 
 // NodeDone tells that nothing of the attempt is left on the node. It carries
@@ -2071,6 +2089,7 @@ type Launch struct {
 	CpusPerNode   string          `protobuf:"bytes,9,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"`
 	TasksPerNode  string          `protobuf:"bytes,10,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
 	Components    []*HetComponent `protobuf:"bytes,30,rep,name=components,proto3" json:"components,omitempty"` // of a heterogeneous job, all, to its leader
+	Step          *StepLaunch     `protobuf:"bytes,40,opt,name=step,proto3" json:"step,omitempty"`             // this is a numbered step, not the job's own start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2180,6 +2199,13 @@ func (x *Launch) GetTasksPerNode() string {
 func (x *Launch) GetComponents() []*HetComponent {
 	if x != nil {
 		return x.Components
+	}
+	return nil
+}
+
+func (x *Launch) GetStep() *StepLaunch {
+	if x != nil {
+		return x.Step
 	}
 	return nil
 }
@@ -3499,7 +3525,8 @@ var File_agent_proto protoreflect.FileDescriptor
 
 const file_agent_proto_rawDesc = "" +
 	"\n" +
-	"\vagent.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\"J\n" +
+	"\vagent.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\n" +
+	"step.proto\"J\n" +
 	"\fEnrolRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x10\n" +
@@ -3520,7 +3547,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
 	"\tinventory\x18\x02 \x01(\v2\x14.muster.v1.InventoryR\tinventory\x12+\n" +
 	"\arunning\x18\x03 \x03(\v2\x11.muster.v1.RunKeyR\arunning\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\x9b\x04\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\"\xb3\x04\n" +
 	"\tInventory\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x1b\n" +
 	"\tbooted_at\x18\x02 \x01(\x03R\bbootedAt\x12#\n" +
@@ -3540,7 +3567,8 @@ const file_agent_proto_rawDesc = "" +
 	"\x04gpus\x18\x0f \x03(\v2\x12.muster.v1.GpuInfoR\x04gpus\x12$\n" +
 	"\x04gres\x18\x10 \x03(\v2\x10.muster.v1.CountR\x04gres\x12!\n" +
 	"\fmetrics_addr\x18\x11 \x01(\tR\vmetricsAddr\x12\x1a\n" +
-	"\bdegraded\x18\x12 \x01(\tR\bdegraded\"[\n" +
+	"\bdegraded\x18\x12 \x01(\tR\bdegraded\x12\x16\n" +
+	"\x06socket\x18\x13 \x01(\tR\x06socket\"[\n" +
 	"\tHeartbeat\x12\x1d\n" +
 	"\n" +
 	"load_milli\x18\x01 \x01(\x03R\tloadMilli\x12\x19\n" +
@@ -3573,7 +3601,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x1d\n" +
 	"\n" +
 	"drain_node\x18\x03 \x01(\bR\tdrainNode\x12\x12\n" +
-	"\x04hold\x18\x04 \x01(\bR\x04hold\"\xbc\x01\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\"\xe4\x01\n" +
 	"\bRunEnded\x12\x18\n" +
 	"\astarted\x18\x01 \x01(\x03R\astarted\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\x03R\x05ended\x12\x1b\n" +
@@ -3582,7 +3610,8 @@ const file_agent_proto_rawDesc = "" +
 	"exitSignal\x12\x18\n" +
 	"\aunknown\x18\x05 \x01(\bR\aunknown\x12\x10\n" +
 	"\x03oom\x18\x06 \x01(\bR\x03oom\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"s\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x12&\n" +
+	"\x05usage\x18\x14 \x01(\v2\x10.muster.v1.UsageR\x05usage\"s\n" +
 	"\bNodeDone\x12&\n" +
 	"\x05usage\x18\x01 \x01(\v2\x10.muster.v1.UsageR\x05usage\x12)\n" +
 	"\x05batch\x18\x02 \x01(\v2\x13.muster.v1.RunEndedR\x05batch\x12\x14\n" +
@@ -3659,7 +3688,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04kind\"2\n" +
 	"\x06Reboot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x82\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xad\x03\n" +
 	"\x06Launch\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12 \n" +
@@ -3677,7 +3706,8 @@ const file_agent_proto_rawDesc = "" +
 	" \x01(\tR\ftasksPerNode\x127\n" +
 	"\n" +
 	"components\x18\x1e \x03(\v2\x17.muster.v1.HetComponentR\n" +
-	"components\"\xe8\x01\n" +
+	"components\x12)\n" +
+	"\x04step\x18( \x01(\v2\x15.muster.v1.StepLaunchR\x04step\"\xe8\x01\n" +
 	"\fHetComponent\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x14\n" +
@@ -3828,9 +3858,10 @@ var file_agent_proto_goTypes = []any{
 	(*ConfigEntry)(nil),       // 48: muster.v1.ConfigEntry
 	(*JobInfo)(nil),           // 49: muster.v1.JobInfo
 	(*NodeAlloc)(nil),         // 50: muster.v1.NodeAlloc
-	(*NamedCount)(nil),        // 51: muster.v1.NamedCount
-	(*Error)(nil),             // 52: muster.v1.Error
-	(*Tres)(nil),              // 53: muster.v1.Tres
+	(*StepLaunch)(nil),        // 51: muster.v1.StepLaunch
+	(*NamedCount)(nil),        // 52: muster.v1.NamedCount
+	(*Error)(nil),             // 53: muster.v1.Error
+	(*Tres)(nil),              // 54: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
@@ -3849,45 +3880,47 @@ var file_agent_proto_depIdxs = []int32{
 	14, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
 	47, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	10, // 15: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	15, // 16: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	13, // 17: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	16, // 18: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	18, // 19: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	20, // 20: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	31, // 21: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	32, // 22: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	28, // 23: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	7,  // 24: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	19, // 25: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	48, // 26: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	46, // 27: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	21, // 28: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	7,  // 29: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	23, // 30: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	25, // 31: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	26, // 32: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	27, // 33: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	22, // 34: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	49, // 35: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	50, // 36: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	24, // 37: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	7,  // 38: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	30, // 39: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	7,  // 40: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	15, // 41: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	38, // 42: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	39, // 43: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	51, // 44: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	43, // 45: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	52, // 46: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	53, // 47: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	44, // 48: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	30, // 49: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	15, // 16: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	15, // 17: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	13, // 18: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	16, // 19: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	18, // 20: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	20, // 21: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	31, // 22: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	32, // 23: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	28, // 24: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	7,  // 25: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	19, // 26: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	48, // 27: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	46, // 28: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	21, // 29: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	7,  // 30: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	23, // 31: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	25, // 32: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	26, // 33: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	27, // 34: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	22, // 35: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	49, // 36: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	50, // 37: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	24, // 38: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	51, // 39: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	7,  // 40: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	30, // 41: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	7,  // 42: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	15, // 43: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	38, // 44: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	39, // 45: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	52, // 46: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	43, // 47: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	53, // 48: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	54, // 49: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	44, // 50: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	30, // 51: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -3899,6 +3932,7 @@ func file_agent_proto_init() {
 	}
 	file_job_proto_init_once()
 	file_cluster_proto_init_once()
+	file_step_proto_init_once()
 	file_agent_proto_msgTypes[3].OneofWrappers = []any{
 		(*AgentMessage_Registration)(nil),
 		(*AgentMessage_Heartbeat)(nil),

@@ -500,6 +500,7 @@ type JobSpec struct {
 	ThreadSpec       uint32                 `protobuf:"varint,138,opt,name=thread_spec,json=threadSpec,proto3" json:"thread_spec,omitempty"`
 	GpuBind          string                 `protobuf:"bytes,140,opt,name=gpu_bind,json=gpuBind,proto3" json:"gpu_bind,omitempty"` // --gpu-bind, as written
 	GpuFreq          string                 `protobuf:"bytes,141,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"` // --gpu-freq, as written
+	Attended         bool                   `protobuf:"varint,142,opt,name=attended,proto3" json:"attended,omitempty"`             // it ends with the srun or salloc that made it
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1108,6 +1109,13 @@ func (x *JobSpec) GetGpuFreq() string {
 		return x.GpuFreq
 	}
 	return ""
+}
+
+func (x *JobSpec) GetAttended() bool {
+	if x != nil {
+		return x.Attended
+	}
+	return false
 }
 
 // Blob is content: given whole, or by the hash of what was sent before.
@@ -2505,6 +2513,12 @@ type StepInfo struct {
 	Start         int64                  `protobuf:"varint,6,opt,name=start,proto3" json:"start,omitempty"`
 	End           int64                  `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
 	State         uint32                 `protobuf:"varint,8,opt,name=state,proto3" json:"state,omitempty"`
+	Distribution  string                 `protobuf:"bytes,9,opt,name=distribution,proto3" json:"distribution,omitempty"`
+	Overlap       bool                   `protobuf:"varint,10,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	TimeLimit     int64                  `protobuf:"varint,11,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"` // nanoseconds; 0 = the job's
+	Cpus          uint32                 `protobuf:"varint,12,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	ExitCode      int32                  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	ExitSignal    int32                  `protobuf:"varint,14,opt,name=exit_signal,json=exitSignal,proto3" json:"exit_signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2593,6 +2607,48 @@ func (x *StepInfo) GetEnd() int64 {
 func (x *StepInfo) GetState() uint32 {
 	if x != nil {
 		return x.State
+	}
+	return 0
+}
+
+func (x *StepInfo) GetDistribution() string {
+	if x != nil {
+		return x.Distribution
+	}
+	return ""
+}
+
+func (x *StepInfo) GetOverlap() bool {
+	if x != nil {
+		return x.Overlap
+	}
+	return false
+}
+
+func (x *StepInfo) GetTimeLimit() int64 {
+	if x != nil {
+		return x.TimeLimit
+	}
+	return 0
+}
+
+func (x *StepInfo) GetCpus() uint32 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *StepInfo) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *StepInfo) GetExitSignal() int32 {
+	if x != nil {
+		return x.ExitSignal
 	}
 	return 0
 }
@@ -3663,6 +3719,7 @@ type WatchJobRequest struct {
 	Uid           uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	JobId         uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	UntilEnd      bool                   `protobuf:"varint,3,opt,name=until_end,json=untilEnd,proto3" json:"until_end,omitempty"` // only the final state is sent
+	Attend        bool                   `protobuf:"varint,4,opt,name=attend,proto3" json:"attend,omitempty"`                     // as the job's srun or salloc: the job ends when nobody attends it any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3720,6 +3777,13 @@ func (x *WatchJobRequest) GetUntilEnd() bool {
 	return false
 }
 
+func (x *WatchJobRequest) GetAttend() bool {
+	if x != nil {
+		return x.Attend
+	}
+	return false
+}
+
 var File_job_proto protoreflect.FileDescriptor
 
 const file_job_proto_rawDesc = "" +
@@ -3743,7 +3807,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xbd\x14\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xda\x14\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -3848,7 +3912,8 @@ const file_job_proto_rawDesc = "" +
 	"\vthread_spec\x18\x8a\x01 \x01(\rR\n" +
 	"threadSpec\x12\x1a\n" +
 	"\bgpu_bind\x18\x8c\x01 \x01(\tR\agpuBind\x12\x1a\n" +
-	"\bgpu_freq\x18\x8d\x01 \x01(\tR\agpuFreq\"2\n" +
+	"\bgpu_freq\x18\x8d\x01 \x01(\tR\agpuFreq\x12\x1b\n" +
+	"\battended\x18\x8e\x01 \x01(\bR\battended\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xea\x01\n" +
@@ -3999,7 +4064,7 @@ const file_job_proto_rawDesc = "" +
 	"\vconfiguring\x18\x8c\x01 \x01(\bR\vconfiguring\x12\x19\n" +
 	"\abooting\x18\x8d\x01 \x01(\tR\abooting\x12\x18\n" +
 	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\x12\x11\n" +
-	"\x03qos\x18\x85\x01 \x01(\tR\x03qos\"\xc6\x01\n" +
+	"\x03qos\x18\x85\x01 \x01(\tR\x03qos\"\xf5\x02\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -4008,7 +4073,16 @@ const file_job_proto_rawDesc = "" +
 	"\x04tres\x18\x05 \x01(\v2\x0f.muster.v1.TresR\x04tres\x12\x14\n" +
 	"\x05start\x18\x06 \x01(\x03R\x05start\x12\x10\n" +
 	"\x03end\x18\a \x01(\x03R\x03end\x12\x14\n" +
-	"\x05state\x18\b \x01(\rR\x05state\"\xaa\x02\n" +
+	"\x05state\x18\b \x01(\rR\x05state\x12\"\n" +
+	"\fdistribution\x18\t \x01(\tR\fdistribution\x12\x18\n" +
+	"\aoverlap\x18\n" +
+	" \x01(\bR\aoverlap\x12\x1d\n" +
+	"\n" +
+	"time_limit\x18\v \x01(\x03R\ttimeLimit\x12\x12\n" +
+	"\x04cpus\x18\f \x01(\rR\x04cpus\x12\x1b\n" +
+	"\texit_code\x18\r \x01(\x05R\bexitCode\x12\x1f\n" +
+	"\vexit_signal\x18\x0e \x01(\x05R\n" +
+	"exitSignal\"\xaa\x02\n" +
 	"\tJobFilter\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12\x14\n" +
 	"\x05users\x18\x02 \x03(\tR\x05users\x12\x1a\n" +
@@ -4117,11 +4191,12 @@ const file_job_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\v2\x11.muster.v1.ReasonR\x06reason\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x1a\n" +
-	"\brestarts\x18\x04 \x01(\rR\brestarts\"W\n" +
+	"\brestarts\x18\x04 \x01(\rR\brestarts\"o\n" +
 	"\x0fWatchJobRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x1b\n" +
-	"\tuntil_end\x18\x03 \x01(\bR\buntilEnd*-\n" +
+	"\tuntil_end\x18\x03 \x01(\bR\buntilEnd\x12\x16\n" +
+	"\x06attend\x18\x04 \x01(\bR\x06attend*-\n" +
 	"\x03Tri\x12\r\n" +
 	"\tTRI_UNSET\x10\x00\x12\n" +
 	"\n" +

@@ -28,7 +28,8 @@ var File_service_proto protoreflect.FileDescriptor
 
 const file_service_proto_rawDesc = "" +
 	"\n" +
-	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\x10accounting.proto2\xd7\x0e\n" +
+	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
+	"step.proto\x1a\x10accounting.proto2\x8f\x10\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -58,13 +59,19 @@ const file_service_proto_rawDesc = "" +
 	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12H\n" +
 	"\tStepUsage\x12\x1b.muster.v1.StepUsageRequest\x1a\x19.muster.v1.StepUsageReply\"\x03\x90\x02\x01\x12U\n" +
 	"\x10ListReservations\x12\x1e.muster.v1.ReservationsRequest\x1a\x1c.muster.v1.ReservationsReply\"\x03\x90\x02\x01\x12T\n" +
-	"\x11ChangeReservation\x12\x1c.muster.v1.ReservationChange\x1a!.muster.v1.ReservationChangeReply2B\n" +
+	"\x11ChangeReservation\x12\x1c.muster.v1.ReservationChange\x1a!.muster.v1.ReservationChangeReply\x12;\n" +
+	"\aRunStep\x12\x19.muster.v1.RunStepRequest\x1a\x13.muster.v1.StepNews0\x01\x12=\n" +
+	"\aEndStep\x12\x19.muster.v1.EndStepRequest\x1a\x17.muster.v1.EndStepReply\x12:\n" +
+	"\x06EndJob\x12\x18.muster.v1.EndJobRequest\x1a\x16.muster.v1.EndJobReply2B\n" +
 	"\x05Shell\x129\n" +
 	"\x06Sbatch\x12\x17.muster.v1.TypedCommand\x1a\x16.muster.v1.TypedAnswer2\xc0\x01\n" +
 	"\x06Agents\x127\n" +
 	"\x05Enrol\x12\x17.muster.v1.EnrolRequest\x1a\x15.muster.v1.EnrolReply\x127\n" +
 	"\x05Renew\x12\x17.muster.v1.RenewRequest\x1a\x15.muster.v1.EnrolReply\x12D\n" +
-	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\xca\x01\n" +
+	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\x88\x01\n" +
+	"\x05Steps\x12>\n" +
+	"\x06Attach\x12\x1c.muster.v1.StepAttachRequest\x1a\x14.muster.v1.StepFrame0\x01\x12?\n" +
+	"\x05Input\x12\x1b.muster.v1.StepInputRequest\x1a\x19.muster.v1.StepInputReply2\xca\x01\n" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
 	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
@@ -110,64 +117,74 @@ var file_service_proto_goTypes = []any{
 	(*v1.StepUsageRequest)(nil),        // 21: muster.v1.StepUsageRequest
 	(*v1.ReservationsRequest)(nil),     // 22: muster.v1.ReservationsRequest
 	(*v1.ReservationChange)(nil),       // 23: muster.v1.ReservationChange
-	(*v1.TypedCommand)(nil),            // 24: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),            // 25: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 26: muster.v1.RenewRequest
-	(*v1.AgentMessage)(nil),            // 27: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 28: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 29: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 30: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 31: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 32: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 33: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),         // 34: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),             // 35: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 36: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 37: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),    // 38: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),         // 39: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),             // 40: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 41: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 42: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 43: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 44: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 45: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 46: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 47: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 48: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 49: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 50: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 51: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 52: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 53: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 54: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 55: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 56: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 57: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 58: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 59: muster.v1.CreateTokenReply
-	(*v1.CreateUserTokenReply)(nil),    // 60: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 61: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),          // 62: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),       // 63: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 64: muster.v1.ReservationChangeReply
-	(*v1.TypedAnswer)(nil),             // 65: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 66: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 67: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 68: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 69: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 70: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 71: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 72: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 73: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 74: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 75: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 76: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 77: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),      // 78: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),         // 79: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),             // 80: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 81: muster.v1.AccountingStatusReply
+	(*v1.RunStepRequest)(nil),          // 24: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),          // 25: muster.v1.EndStepRequest
+	(*v1.EndJobRequest)(nil),           // 26: muster.v1.EndJobRequest
+	(*v1.TypedCommand)(nil),            // 27: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),            // 28: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 29: muster.v1.RenewRequest
+	(*v1.AgentMessage)(nil),            // 30: muster.v1.AgentMessage
+	(*v1.StepAttachRequest)(nil),       // 31: muster.v1.StepAttachRequest
+	(*v1.StepInputRequest)(nil),        // 32: muster.v1.StepInputRequest
+	(*v1.SubscribeRequest)(nil),        // 33: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 34: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 35: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 36: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 37: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 38: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),         // 39: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),             // 40: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 41: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 42: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),    // 43: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),         // 44: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),             // 45: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 46: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 47: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 48: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 49: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 50: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 51: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 52: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 53: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 54: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 55: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 56: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 57: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 58: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 59: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 60: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 61: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 62: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 63: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 64: muster.v1.CreateTokenReply
+	(*v1.CreateUserTokenReply)(nil),    // 65: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 66: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),          // 67: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),       // 68: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 69: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                // 70: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),            // 71: muster.v1.EndStepReply
+	(*v1.EndJobReply)(nil),             // 72: muster.v1.EndJobReply
+	(*v1.TypedAnswer)(nil),             // 73: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),              // 74: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 75: muster.v1.ControllerMessage
+	(*v1.StepFrame)(nil),               // 76: muster.v1.StepFrame
+	(*v1.StepInputReply)(nil),          // 77: muster.v1.StepInputReply
+	(*v1.LedgerBatch)(nil),             // 78: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 79: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 80: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 81: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 82: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 83: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 84: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 85: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 86: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 87: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),      // 88: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),         // 89: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),             // 90: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 91: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -196,72 +213,82 @@ var file_service_proto_depIdxs = []int32{
 	21, // 23: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
 	22, // 24: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
 	23, // 25: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	24, // 26: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	25, // 27: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	26, // 28: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	27, // 29: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	28, // 30: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	29, // 31: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	30, // 32: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	31, // 33: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	31, // 34: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	32, // 35: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	33, // 36: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	34, // 37: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	35, // 38: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	36, // 39: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	37, // 40: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	38, // 41: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	39, // 42: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	40, // 43: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	41, // 44: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	42, // 45: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	42, // 46: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	43, // 47: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	43, // 48: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	44, // 49: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	45, // 50: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	45, // 51: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	46, // 52: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	47, // 53: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	48, // 54: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	49, // 55: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	50, // 56: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	51, // 57: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	52, // 58: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	53, // 59: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	54, // 60: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	55, // 61: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	56, // 62: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	57, // 63: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	58, // 64: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	59, // 65: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	60, // 66: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	61, // 67: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	62, // 68: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	63, // 69: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	64, // 70: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	65, // 71: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	66, // 72: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	66, // 73: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	67, // 74: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	68, // 75: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	69, // 76: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	70, // 77: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	71, // 78: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	71, // 79: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	72, // 80: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	73, // 81: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	74, // 82: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	75, // 83: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	76, // 84: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	77, // 85: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	78, // 86: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	79, // 87: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	80, // 88: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	81, // 89: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	45, // [45:90] is the sub-list for method output_type
-	0,  // [0:45] is the sub-list for method input_type
+	24, // 26: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	25, // 27: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	26, // 28: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	27, // 29: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	28, // 30: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	29, // 31: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	30, // 32: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	31, // 33: muster.v1.Steps.Attach:input_type -> muster.v1.StepAttachRequest
+	32, // 34: muster.v1.Steps.Input:input_type -> muster.v1.StepInputRequest
+	33, // 35: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	34, // 36: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	35, // 37: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	36, // 38: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	36, // 39: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	37, // 40: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	38, // 41: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	39, // 42: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	40, // 43: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	41, // 44: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	42, // 45: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	43, // 46: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	44, // 47: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	45, // 48: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	46, // 49: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	47, // 50: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	47, // 51: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	48, // 52: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	48, // 53: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	49, // 54: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	50, // 55: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	50, // 56: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	51, // 57: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	52, // 58: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	53, // 59: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	54, // 60: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	55, // 61: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	56, // 62: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	57, // 63: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	58, // 64: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	59, // 65: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	60, // 66: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	61, // 67: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	62, // 68: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	63, // 69: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	64, // 70: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	65, // 71: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	66, // 72: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	67, // 73: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	68, // 74: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	69, // 75: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	70, // 76: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	71, // 77: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	72, // 78: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	73, // 79: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	74, // 80: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	74, // 81: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	75, // 82: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	76, // 83: muster.v1.Steps.Attach:output_type -> muster.v1.StepFrame
+	77, // 84: muster.v1.Steps.Input:output_type -> muster.v1.StepInputReply
+	78, // 85: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	79, // 86: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	80, // 87: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	81, // 88: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	81, // 89: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	82, // 90: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	83, // 91: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	84, // 92: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	85, // 93: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	86, // 94: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	87, // 95: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	88, // 96: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	89, // 97: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	90, // 98: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	91, // 99: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	50, // [50:100] is the sub-list for method output_type
+	0,  // [0:50] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -280,7 +307,7 @@ func file_service_proto_init() {
 			NumEnums:      0,
 			NumMessages:   0,
 			NumExtensions: 0,
-			NumServices:   5,
+			NumServices:   6,
 		},
 		GoTypes:           file_service_proto_goTypes,
 		DependencyIndexes: file_service_proto_depIdxs,

@@ -49,6 +49,9 @@ const (
 	Cluster_StepUsage_FullMethodName         = "/muster.v1.Cluster/StepUsage"
 	Cluster_ListReservations_FullMethodName  = "/muster.v1.Cluster/ListReservations"
 	Cluster_ChangeReservation_FullMethodName = "/muster.v1.Cluster/ChangeReservation"
+	Cluster_RunStep_FullMethodName           = "/muster.v1.Cluster/RunStep"
+	Cluster_EndStep_FullMethodName           = "/muster.v1.Cluster/EndStep"
+	Cluster_EndJob_FullMethodName            = "/muster.v1.Cluster/EndJob"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -88,6 +91,11 @@ type ClusterClient interface {
 	StepUsage(ctx context.Context, in *v1.StepUsageRequest, opts ...grpc.CallOption) (*v1.StepUsageReply, error)
 	ListReservations(ctx context.Context, in *v1.ReservationsRequest, opts ...grpc.CallOption) (*v1.ReservationsReply, error)
 	ChangeReservation(ctx context.Context, in *v1.ReservationChange, opts ...grpc.CallOption) (*v1.ReservationChangeReply, error)
+	// RunStep starts a step when the job has what it asks for, and tells its end.
+	RunStep(ctx context.Context, in *v1.RunStepRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StepNews], error)
+	EndStep(ctx context.Context, in *v1.EndStepRequest, opts ...grpc.CallOption) (*v1.EndStepReply, error)
+	// EndJob ends a job of srun or salloc.
+	EndJob(ctx context.Context, in *v1.EndJobRequest, opts ...grpc.CallOption) (*v1.EndJobReply, error)
 }
 
 type clusterClient struct {
@@ -379,6 +387,45 @@ func (c *clusterClient) ChangeReservation(ctx context.Context, in *v1.Reservatio
 	return out, nil
 }
 
+func (c *clusterClient) RunStep(ctx context.Context, in *v1.RunStepRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StepNews], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[3], Cluster_RunStep_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.RunStepRequest, v1.StepNews]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_RunStepClient = grpc.ServerStreamingClient[v1.StepNews]
+
+func (c *clusterClient) EndStep(ctx context.Context, in *v1.EndStepRequest, opts ...grpc.CallOption) (*v1.EndStepReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.EndStepReply)
+	err := c.cc.Invoke(ctx, Cluster_EndStep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) EndJob(ctx context.Context, in *v1.EndJobRequest, opts ...grpc.CallOption) (*v1.EndJobReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.EndJobReply)
+	err := c.cc.Invoke(ctx, Cluster_EndJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
@@ -416,6 +463,11 @@ type ClusterServer interface {
 	StepUsage(context.Context, *v1.StepUsageRequest) (*v1.StepUsageReply, error)
 	ListReservations(context.Context, *v1.ReservationsRequest) (*v1.ReservationsReply, error)
 	ChangeReservation(context.Context, *v1.ReservationChange) (*v1.ReservationChangeReply, error)
+	// RunStep starts a step when the job has what it asks for, and tells its end.
+	RunStep(*v1.RunStepRequest, grpc.ServerStreamingServer[v1.StepNews]) error
+	EndStep(context.Context, *v1.EndStepRequest) (*v1.EndStepReply, error)
+	// EndJob ends a job of srun or salloc.
+	EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error)
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -503,6 +555,15 @@ func (UnimplementedClusterServer) ListReservations(context.Context, *v1.Reservat
 }
 func (UnimplementedClusterServer) ChangeReservation(context.Context, *v1.ReservationChange) (*v1.ReservationChangeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeReservation not implemented")
+}
+func (UnimplementedClusterServer) RunStep(*v1.RunStepRequest, grpc.ServerStreamingServer[v1.StepNews]) error {
+	return status.Error(codes.Unimplemented, "method RunStep not implemented")
+}
+func (UnimplementedClusterServer) EndStep(context.Context, *v1.EndStepRequest) (*v1.EndStepReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndStep not implemented")
+}
+func (UnimplementedClusterServer) EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndJob not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -968,6 +1029,53 @@ func _Cluster_ChangeReservation_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_RunStep_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.RunStepRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClusterServer).RunStep(m, &grpc.GenericServerStream[v1.RunStepRequest, v1.StepNews]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_RunStepServer = grpc.ServerStreamingServer[v1.StepNews]
+
+func _Cluster_EndStep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.EndStepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).EndStep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_EndStep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).EndStep(ctx, req.(*v1.EndStepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_EndJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.EndJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).EndJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_EndJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).EndJob(ctx, req.(*v1.EndJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1067,6 +1175,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ChangeReservation",
 			Handler:    _Cluster_ChangeReservation_Handler,
 		},
+		{
+			MethodName: "EndStep",
+			Handler:    _Cluster_EndStep_Handler,
+		},
+		{
+			MethodName: "EndJob",
+			Handler:    _Cluster_EndJob_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -1083,6 +1199,11 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchJob",
 			Handler:       _Cluster_WatchJob_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "RunStep",
+			Handler:       _Cluster_RunStep_Handler,
 			ServerStreams: true,
 		},
 	},
@@ -1369,6 +1490,160 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Agents_Connect_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+	},
+	Metadata: "service.proto",
+}
+
+const (
+	Steps_Attach_FullMethodName = "/muster.v1.Steps/Attach"
+	Steps_Input_FullMethodName  = "/muster.v1.Steps/Input"
+)
+
+// StepsClient is the client API for Steps service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Steps is what the agents serve to srun and sattach, on a socket of their own
+// machine and by TLS: input and output of the steps that run there. Who calls
+// shows the controller's credential for the step. A step's output is one stream,
+// its input single calls, since the framed protocol has no streams of requests.
+type StepsClient interface {
+	Attach(ctx context.Context, in *v1.StepAttachRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StepFrame], error)
+	Input(ctx context.Context, in *v1.StepInputRequest, opts ...grpc.CallOption) (*v1.StepInputReply, error)
+}
+
+type stepsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewStepsClient(cc grpc.ClientConnInterface) StepsClient {
+	return &stepsClient{cc}
+}
+
+func (c *stepsClient) Attach(ctx context.Context, in *v1.StepAttachRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StepFrame], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Steps_ServiceDesc.Streams[0], Steps_Attach_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.StepAttachRequest, v1.StepFrame]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Steps_AttachClient = grpc.ServerStreamingClient[v1.StepFrame]
+
+func (c *stepsClient) Input(ctx context.Context, in *v1.StepInputRequest, opts ...grpc.CallOption) (*v1.StepInputReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.StepInputReply)
+	err := c.cc.Invoke(ctx, Steps_Input_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// StepsServer is the server API for Steps service.
+// All implementations must embed UnimplementedStepsServer
+// for forward compatibility.
+//
+// Steps is what the agents serve to srun and sattach, on a socket of their own
+// machine and by TLS: input and output of the steps that run there. Who calls
+// shows the controller's credential for the step. A step's output is one stream,
+// its input single calls, since the framed protocol has no streams of requests.
+type StepsServer interface {
+	Attach(*v1.StepAttachRequest, grpc.ServerStreamingServer[v1.StepFrame]) error
+	Input(context.Context, *v1.StepInputRequest) (*v1.StepInputReply, error)
+	mustEmbedUnimplementedStepsServer()
+}
+
+// UnimplementedStepsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedStepsServer struct{}
+
+func (UnimplementedStepsServer) Attach(*v1.StepAttachRequest, grpc.ServerStreamingServer[v1.StepFrame]) error {
+	return status.Error(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedStepsServer) Input(context.Context, *v1.StepInputRequest) (*v1.StepInputReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Input not implemented")
+}
+func (UnimplementedStepsServer) mustEmbedUnimplementedStepsServer() {}
+func (UnimplementedStepsServer) testEmbeddedByValue()               {}
+
+// UnsafeStepsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to StepsServer will
+// result in compilation errors.
+type UnsafeStepsServer interface {
+	mustEmbedUnimplementedStepsServer()
+}
+
+func RegisterStepsServer(s grpc.ServiceRegistrar, srv StepsServer) {
+	// If the following call panics, it indicates UnimplementedStepsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Steps_ServiceDesc, srv)
+}
+
+func _Steps_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.StepAttachRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(StepsServer).Attach(m, &grpc.GenericServerStream[v1.StepAttachRequest, v1.StepFrame]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Steps_AttachServer = grpc.ServerStreamingServer[v1.StepFrame]
+
+func _Steps_Input_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.StepInputRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StepsServer).Input(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Steps_Input_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StepsServer).Input(ctx, req.(*v1.StepInputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Steps_ServiceDesc is the grpc.ServiceDesc for Steps service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Steps_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "muster.v1.Steps",
+	HandlerType: (*StepsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Input",
+			Handler:    _Steps_Input_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Attach",
+			Handler:       _Steps_Attach_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "service.proto",
