@@ -45,6 +45,8 @@ type JobSpec struct {
 	// ParseGPUBind and ParseGPUFreq.
 	GPUBind string `cbor:"70,keyasint,omitempty"`
 	GPUFreq string `cbor:"71,keyasint,omitempty"`
+	// Attended: it ends with the srun or salloc that made it.
+	Attended bool `cbor:"72,keyasint,omitempty"`
 }
 
 // InQOS is the job as it is in one of its QOS; an empty name is the one that it

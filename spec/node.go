@@ -87,6 +87,7 @@ type Inventory struct {
 	GRES           []Count `cbor:"16,keyasint,omitempty"` // other generic resources
 	MetricsAddr    string  `cbor:"17,keyasint,omitempty"` // host:port of /metrics
 	Degraded       string  `cbor:"18,keyasint,omitempty"` // what the agent cannot do here, or empty
+	Socket         string  `cbor:"19,keyasint,omitempty"` // of the agent's API on its own machine; empty: it starts no steps
 }
 
 // JobCPUs is the number of CPUs for jobs: all but the last CoreSpecCount

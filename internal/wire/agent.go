@@ -10,7 +10,7 @@ import (
 func Inventory(i *spec.Inventory) *apiv1.Inventory {
 	out := &apiv1.Inventory{BootId: i.BootID, BootedAt: int64(i.BootedAt), AgentStarted: int64(i.AgentStarted), AgentVersion: i.AgentVersion,
 		Hostname: i.Hostname, Addr: i.Addr, Os: i.OS, Arch: i.Arch, Cpus: i.CPUs, Sockets: i.Sockets, CoresPerSocket: i.CoresPerSocket,
-		ThreadsPerCore: i.ThreadsPerCore, Mem: i.Mem, TmpDisk: i.TmpDisk, Gres: Counts(i.GRES), MetricsAddr: i.MetricsAddr, Degraded: i.Degraded}
+		ThreadsPerCore: i.ThreadsPerCore, Mem: i.Mem, TmpDisk: i.TmpDisk, Gres: Counts(i.GRES), MetricsAddr: i.MetricsAddr, Degraded: i.Degraded, Socket: i.Socket}
 	for k := range i.GPUs {
 		out.Gpus = append(out.Gpus, GPU(&i.GPUs[k]))
 	}
@@ -22,7 +22,7 @@ func ToInventory(i *apiv1.Inventory) spec.Inventory {
 	out := spec.Inventory{BootID: i.GetBootId(), BootedAt: spec.Instant(i.GetBootedAt()), AgentStarted: spec.Instant(i.GetAgentStarted()),
 		AgentVersion: i.GetAgentVersion(), Hostname: i.GetHostname(), Addr: i.GetAddr(), OS: i.GetOs(), Arch: i.GetArch(), CPUs: i.GetCpus(),
 		Sockets: i.GetSockets(), CoresPerSocket: i.GetCoresPerSocket(), ThreadsPerCore: i.GetThreadsPerCore(), Mem: i.GetMem(),
-		TmpDisk: i.GetTmpDisk(), GRES: ToCounts(i.GetGres()), MetricsAddr: i.GetMetricsAddr(), Degraded: i.GetDegraded()}
+		TmpDisk: i.GetTmpDisk(), GRES: ToCounts(i.GetGres()), MetricsAddr: i.GetMetricsAddr(), Degraded: i.GetDegraded(), Socket: i.GetSocket()}
 	for _, g := range i.GetGpus() {
 		out.GPUs = append(out.GPUs, ToGPU(g))
 	}

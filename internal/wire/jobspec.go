@@ -25,7 +25,7 @@ func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
 		Contiguous: p.Contiguous, Spread: p.Spread, Reservation: p.Reservation, Switches: p.Switches,
 		SwitchWait: int64(p.SwitchWait), Distribution: p.Distribution, Segment: p.Segment, SpreadSegments: p.ApartSegments, McsLabel: j.MCSLabel, AnyLicense: j.AnyLicense,
 		SocketsPerNode: s.SocketsPerNode, CoresPerSocket: s.CoresPerSocket, Overcommit: s.Overcommit, UseMinNodes: s.FewestNodes, ThreadSpec: s.ThreadSpec,
-		GpuBind: j.GPUBind, GpuFreq: j.GPUFreq,
+		GpuBind: j.GPUBind, GpuFreq: j.GPUFreq, Attended: j.Attended,
 		Hold: q.Hold != spec.NotHeld, Nice: q.Nice, Priority: q.Priority, Requeue: apiv1.Tri(q.Requeue),
 		Dependency: q.Dependency.String(), KillOnInvalidDep: apiv1.Tri(q.KillInvalid), MailTypes: q.MailTypes,
 		MailUser: q.MailUser, Immediate: q.ImmediateOnly, Reboot: q.Reboot,
@@ -73,7 +73,7 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 		IO: spec.JobIO{WorkDir: m.GetWorkDir(), Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(),
 			Append: spec.Tri(m.GetAppend()), Umask: m.GetUmask(), Rlimits: ToCounts(m.GetRlimits())},
 		Licenses: ToCounts(m.GetLicenses()), AnyLicense: m.GetAnyLicense(), Args: m.GetArgs(), Command: m.GetCommand(), Line: m.GetSubmitLine(),
-		Host: m.GetSubmitHost(), Shell: m.GetShell(), GPUBind: m.GetGpuBind(), GPUFreq: m.GetGpuFreq(),
+		Host: m.GetSubmitHost(), Shell: m.GetShell(), GPUBind: m.GetGpuBind(), GPUFreq: m.GetGpuFreq(), Attended: m.GetAttended(),
 	}
 	if m.GetHold() {
 		j.Queue.Hold = spec.HeldByUser

@@ -238,4 +238,5 @@ func (w *writer) spec(m *apiv1.JobSpec) {
 	w.number(138, uint64(m.GetThreadSpec()))
 	w.text(140, m.GetGpuBind())
 	w.text(141, m.GetGpuFreq())
+	w.flag(142, m.GetAttended())
 }
