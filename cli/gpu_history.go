@@ -110,31 +110,47 @@ func (c *call) gpuHistoryText(rep *apiv1.GpuHistoryReply) string {
 
 // line draws the points: a blank where there is no sample.
 func (f *overTime) line(points []*apiv1.GpuPoint, width int, steps []rune, empty rune) (text string, mean, most float64, ok bool) {
-	n := 0
+	values := make([]*float64, width)
 	for _, p := range points {
-		if v := f.get(p); v != nil {
+		if int(p.GetAt()) < width {
+			values[p.GetAt()] = f.get(p)
+		}
+	}
+	out, mean, most, ok := drawn(values, f.most, steps)
+	if !ok {
+		return "", 0, 0, false
+	}
+	for _, p := range points {
+		if p.Occupied != nil && p.GetOccupied() == 0 && int(p.GetAt()) < width && f.get(p) != nil {
+			out[p.GetAt()] = empty
+		}
+	}
+	return string(out), mean, most, true
+}
+
+// drawn draws values as a line, a blank where there is none, with their mean and
+// the largest. full is the whole height; 0 = the largest.
+func drawn(values []*float64, full float64, steps []rune) (out []rune, mean, most float64, ok bool) {
+	n := 0
+	for _, v := range values {
+		if v != nil {
 			mean, most, n = mean+*v, max(most, *v), n+1
 		}
 	}
 	if n == 0 {
-		return "", 0, 0, false
+		return nil, 0, 0, false
 	}
-	full := f.most
 	if full == 0 {
 		full = max(most, 1)
 	}
-	out := []rune(strings.Repeat(" ", width))
-	for _, p := range points {
-		v := f.get(p)
-		switch {
-		case v == nil || int(p.GetAt()) >= width:
-		case p.Occupied != nil && p.GetOccupied() == 0:
-			out[p.GetAt()] = empty
-		default:
-			out[p.GetAt()] = steps[min(max(int(*v/full*float64(len(steps))), 0), len(steps)-1)]
+	for _, v := range values {
+		if v == nil {
+			out = append(out, ' ')
+			continue
 		}
+		out = append(out, steps[min(max(int(*v/full*float64(len(steps))), 0), len(steps)-1)])
 	}
-	return string(out), mean / float64(n), most, true
+	return out, mean / float64(n), most, true
 }
 
 // local is an instant as people here read it.

@@ -20,7 +20,8 @@ func reportCommand() *command {
 		usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] idle", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] fairshare"},
 		about: `A job's report shows CPU, memory and GPUs node by node, energy, cost, and why it waited. Advice rests on the newest
 20 runs of the same name by the same user, and says on how many; what it would save is the wait of others' runs that
-asked for no more, where there are ten of them. What was not measured is said to be so, never shown as zero.
+asked for no more, where there are ten of them. What was not measured is said to be so, never shown as zero. CPU and
+memory over time are sampled every JobAcctGatherFrequency, also of a job that runs.
 
 waste lists runs whose peak memory stayed below a part of what they held, on every node. Do not compute that from
 sacct's text: MaxRSS stands on step rows and ReqMem on the job's, in units of their own (K, M, G), so that

@@ -78,6 +78,7 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 	}
 	r.page.parts = append(r.page.parts, waits)
 	r.useParts(rep, running)
+	r.overTime(rep)
 	r.advice(rep.GetAdvice(), false)
 }
 
@@ -133,6 +134,45 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 		}
 		r.page.parts = append(r.page.parts, p)
 	}
+}
+
+// overTime shows what was sampled of CPU and memory, node by node, in parts of
+// what the run held there.
+func (r *reporting) overTime(rep *apiv1.JobReportReply) {
+	width := 0
+	for _, u := range rep.GetUsage() {
+		for _, p := range u.GetPoints() {
+			width = max(width, int(p.GetAt())+1)
+		}
+	}
+	if width == 0 {
+		return
+	}
+	held := map[string]*apiv1.JobReportNode{}
+	for _, n := range rep.GetNodes() {
+		held[n.GetNode()] = n
+	}
+	steps, _ := r.levels()
+	p := part{heading: fmt.Sprintf("Over time, from %s, %s a column", r.clock().time(rep.GetUsageFrom()), format.Duration(rep.GetUsageStep()/second)),
+		head: []string{"Node", "What", "", "Mean", "Most"}, texts: 3, drawn: true}
+	for _, u := range rep.GetUsage() {
+		cpus, rss := make([]*float64, width), make([]*float64, width)
+		for _, x := range u.GetPoints() {
+			bytes := float64(x.GetRss())
+			cpus[x.GetAt()], rss[x.GetAt()] = x.Cpus, &bytes
+		}
+		n := held[u.GetNode()]
+		if line, mean, most, ok := drawn(cpus, float64(n.GetCpus()), steps); ok {
+			p.rows = append(p.rows, []string{u.GetNode(), "CPUs", "[" + string(line) + "]", fmt.Sprintf("%.1f", mean), fmt.Sprintf("%.1f", most)})
+		}
+		if line, mean, most, ok := drawn(rss, float64(n.GetMemMib())*(1<<20), steps); ok {
+			p.rows = append(p.rows, []string{u.GetNode(), "Memory", "[" + string(line) + "]", gibText(int64(mean)), gibText(int64(most))})
+		}
+	}
+	if more := rep.GetUsageMore(); more > 0 {
+		p.list = append(p.list, fmt.Sprintf("%d more nodes are not shown: muster sql 'SELECT … FROM usage_samples' has them.", more))
+	}
+	r.page.parts = append(r.page.parts, p)
 }
 
 // useBars are CPU, memory and, if there are any, GPUs of some nodes together:
@@ -247,6 +287,14 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 		nodes = append(nodes, tree.Object{{Key: "node", Value: n.GetNode()}, {Key: "cpus", Value: n.GetCpus()}, {Key: "memory_bytes", Value: n.GetMemMib() << 20},
 			{Key: "held_seconds", Value: sec(n.GetHeld())}, {Key: "lost", Value: n.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: known(n.PeakRss)}, {Key: "gpus", Value: gpus}})
 	}
+	usage := tree.List{}
+	for _, u := range rep.GetUsage() {
+		points := tree.List{}
+		for _, p := range u.GetPoints() {
+			points = append(points, tree.Object{{Key: "at", Value: (rep.GetUsageFrom() + int64(p.GetAt())*rep.GetUsageStep()) / second}, {Key: "cpus", Value: known(p.Cpus)}, {Key: "memory_bytes", Value: p.GetRss()}})
+		}
+		usage = append(usage, tree.Object{{Key: "node", Value: u.GetNode()}, {Key: "samples", Value: int64(u.GetSamples())}, {Key: "points", Value: points}})
+	}
 	for _, p := range rep.GetPeriods() {
 		waits = append(waits, tree.Object{{Key: "reason", Value: reasonTree(p.GetReason())}, {Key: "from", Value: p.GetFrom() / second}, {Key: "to", Value: p.GetTo() / second}})
 	}
@@ -254,5 +302,6 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 		{Key: "account", Value: run.GetAccount()}, {Key: "partition", Value: run.GetPartition()}, {Key: "state", Value: run.GetState()}, {Key: "submit", Value: run.GetSubmit() / second},
 		{Key: "start", Value: run.GetStart() / second}, {Key: "end", Value: run.GetEnd() / second}, {Key: "elapsed_seconds", Value: sec(run.GetElapsed())},
 		{Key: "held", Value: tresText(run.GetAllocTres())}, {Key: "cost", Value: known(rep.Cost)}, {Key: "currency", Value: rep.GetCurrency()},
-		{Key: "energy_joules", Value: known(rep.EnergyJoules)}, {Key: "carbon_grams", Value: known(rep.CarbonGrams)}, {Key: "nodes", Value: nodes}, {Key: "waits", Value: waits}}
+		{Key: "energy_joules", Value: known(rep.EnergyJoules)}, {Key: "carbon_grams", Value: known(rep.CarbonGrams)}, {Key: "nodes", Value: nodes},
+		{Key: "over_time_step_seconds", Value: rep.GetUsageStep() / second}, {Key: "over_time", Value: usage}, {Key: "waits", Value: waits}}
 }

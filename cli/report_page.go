@@ -22,6 +22,7 @@ type part struct {
 	head    []string // of a table
 	rows    [][]string
 	texts   int      // how many of its columns, from the left, are texts
+	drawn   bool     // lines of the table are drawn: every character is as wide as any other
 	list    []string // sentences
 	none    string   // said where everything else is empty
 }
@@ -90,7 +91,7 @@ func (p *page) text() string {
 
 const pageStyle = `body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#1d2733}h1{font-size:1.4em}h2{font-size:1.1em;margin-bottom:.3em}
 table{border-collapse:collapse}td,th{padding:.15em .8em .15em 0;text-align:left;vertical-align:top}.n{text-align:right;font-variant-numeric:tabular-nums}
-.bar{background:#e3e8ee;width:14em;height:.8em;display:inline-block;border-radius:3px;overflow:hidden}.bar i{background:#2f7ebc;height:100%;display:block}.in{margin-left:1.5em}`
+.bar{background:#e3e8ee;width:14em;height:.8em;display:inline-block;border-radius:3px;overflow:hidden}.bar i{background:#2f7ebc;height:100%;display:block}.in{margin-left:1.5em}.m td{font-family:monospace;white-space:pre}`
 
 // html writes a page that needs nothing else.
 func (p *page) html() string {
@@ -129,7 +130,7 @@ func (p *page) html() string {
 			b.WriteString("</table>\n")
 		}
 		if len(t.rows) > 0 {
-			b.WriteString("<table>")
+			b.WriteString(map[bool]string{true: `<table class="m">`, false: "<table>"}[t.drawn])
 			for k, row := range append([][]string{t.head}, t.rows...) {
 				cell := "td"
 				if k == 0 {

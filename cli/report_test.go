@@ -24,6 +24,7 @@ import (
 // reported sets the answers that muster report reads.
 func (w *world) reported() {
 	peak, sm, cost, joules := int64(1500)<<20, int64(900)*second, 6.0, 1.08e7
+	idle, busy := 0.4, 4.0
 	w.reply[methodAcctJobReport] = func(req proto.Message) (proto.Message, error) {
 		if req.(*apiv1.JobReportQuery).GetJob() == "404" {
 			return &apiv1.JobReportReply{}, nil
@@ -38,8 +39,10 @@ func (w *world) reported() {
 					{Uuid: "GPU-b", Index: 1, Type: "h100", Measured: true, Held: 3600 * second, NoProcess: 3600 * second},
 					{Uuid: "GPU-c", Index: 2, Held: 3600 * second}}},
 				{Node: "n2", Cpus: 4, MemMib: 8000, Held: 3600 * second, Lost: true}},
-			Periods: []*apiv1.ReasonPeriod{{Reason: &apiv1.Reason{Code: "Resources", Tres: "gres/gpu", Asked: 2, Used: 16, Limit: 16}, From: begin, To: begin + 3600*second}},
-			Advice:  []*apiv1.UsageAdvice{{Kind: "memory", Change: "--mem=2G", Text: "the last 4 runs used at most 1.5 GiB", Runs: 4, Gain: 60 * second, Peers: 11, JobName: "train"}}}, nil
+			Periods:   []*apiv1.ReasonPeriod{{Reason: &apiv1.Reason{Code: "Resources", Tres: "gres/gpu", Asked: 2, Used: 16, Limit: 16}, From: begin, To: begin + 3600*second}},
+			UsageFrom: begin + 3600*second, UsageStep: 60 * second, UsageMore: 3, Usage: []*apiv1.UsageHistory{{Node: "n1", Samples: 7,
+				Points: []*apiv1.UsagePoint{{Rss: 1000 << 20}, {At: 1, Cpus: &idle, Rss: 4000 << 20}, {At: 3, Cpus: &busy, Rss: 8000 << 20}}}},
+			Advice: []*apiv1.UsageAdvice{{Kind: "memory", Change: "--mem=2G", Text: "the last 4 runs used at most 1.5 GiB", Runs: 4, Gain: 60 * second, Peers: 11, JobName: "train"}}}, nil
 	}
 	w.reply[methodAcctAdvise] = func(proto.Message) (proto.Message, error) {
 		return &apiv1.AdviceReply{Advice: []*apiv1.UsageAdvice{{Kind: "cpus", Text: "the last 3 runs slept", JobName: "idle"}}}, nil
@@ -98,6 +101,12 @@ Use
     CPU     [         not measured         ]      -   of 4 CPUs
     Memory  [         not measured         ]      -
 
+Over time, from 2026-09-21T15:13:20, 00:01:00 a column
+  Node  What                Mean      Most
+  n1    CPUs    [ _ #]       2.2       4.0
+  n1    Memory  [.= #]  4.23 GiB  7.81 GiB
+  - 3 more nodes are not shown: muster sql 'SELECT … FROM usage_samples' has them.
+
 Advice
   - --mem=2G: the last 4 runs used at most 1.5 GiB
 `
@@ -107,7 +116,7 @@ Advice
 		t.Errorf("exit %d, %s\n%s", code, errs, out)
 	}
 	out, _, code = run("muster", "report", "12", "--html")
-	if code != 0 || strings.Contains(out, "<b>train") || !strings.Contains(out, "&lt;b&gt;train") || !strings.Contains(out, "width:18.8%") || !strings.Contains(out, "not measured") {
+	if code != 0 || strings.Contains(out, "<b>train") || !strings.Contains(out, "&lt;b&gt;train") || !strings.Contains(out, "width:18.8%") || !strings.Contains(out, "not measured") || !strings.Contains(out, `<table class="m">`) {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	out, _, _ = run("muster", "report", "12", "--json")
@@ -120,10 +129,17 @@ Advice
 				Util *float64 `json:"utilisation_seconds"`
 			}
 		}
-		Advice []struct{ Change string }
+		Advice   []struct{ Change string }
+		OverTime []struct {
+			Points []struct {
+				At, Bytes int64
+				CPUs      *float64
+			}
+		} `json:"over_time"`
 	}
 	if err := json.Unmarshal([]byte(out), &doc); err != nil || doc.Cost != 6 || doc.Carbon != nil || len(doc.Nodes) != 2 || *doc.Nodes[0].CPU != 10800 || doc.Nodes[1].CPU != nil ||
-		*doc.Nodes[0].GPUs[1].Util != 0 || doc.Nodes[0].GPUs[2].Util != nil || doc.Advice[0].Change != "--mem=2G" {
+		*doc.Nodes[0].GPUs[1].Util != 0 || doc.Nodes[0].GPUs[2].Util != nil || doc.Advice[0].Change != "--mem=2G" ||
+		len(doc.OverTime) != 1 || doc.OverTime[0].Points[0].CPUs != nil || *doc.OverTime[0].Points[2].CPUs != 4 || doc.OverTime[0].Points[2].At != 1_790_003_780 {
 		t.Errorf("%v: %+v\n%s", err, doc, out)
 	}
 	for _, bad := range [][]string{{"report"}, {"report", "x"}, {"report", "user", "a", "b"}, {"report", "account"}, {"report", "site", "x"}, {"report", "404"}, {"report", "12", "--csv"},

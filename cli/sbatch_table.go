@@ -32,7 +32,7 @@ func jobOptions() []jobOption {
 	)
 	return []jobOption{
 		yes("account", "A", "<account>", "SBATCH_ACCOUNT", "charge this account", textTo(func(s *apiv1.JobSpec) *string { return &s.Account })),
-		no("acctg-freq", "", "<datatype>=<interval>", "SBATCH_ACCTG_FREQ", "usage is accumulated at the source, not sampled by job"),
+		no("acctg-freq", "", "<datatype>=<interval>", "SBATCH_ACCTG_FREQ", "usage is accumulated at the source; JobAcctGatherFrequency says how often it is sampled as well"),
 		yes("array", "a", "<indexes>", "SBATCH_ARRAY_INX", "submit an array: 0-15, 1,3,7, 0-31:4, 0-99%10", applyArray),
 		no("batch", "", "<list>", "SBATCH_BATCH", "the batch script runs on the job's first node"),
 		no("bb", "", "<spec>", "", noBB),

@@ -146,11 +146,11 @@ func accountingFamilies() []family {
 			lag(func(l AccountingLag, s *scrape) float64 { return float64(s.v.State.Seq - min(l.Seq, s.v.State.Seq)) })},
 		{gauge("muster_accounting_lag_seconds", "Age of the oldest event that is not in the accounting store yet; 0 when none is missing.", catalogue.Seconds, src, "1"),
 			lag(func(l AccountingLag, _ *scrape) float64 { return l.Seconds })},
-		{counter("muster_accounting_gpu_samples_stored_total", "Readings of GPUs that this process has stored.", catalogue.None, samples, "1"),
+		{counter("muster_accounting_gpu_samples_stored_total", "Readings of GPUs and jobs that this process has stored.", catalogue.None, samples, "1"),
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesStored) })},
-		{counter("muster_accounting_gpu_samples_refused_total", "Readings of GPUs that the store did not take, or for which there was no room: the agents keep them and try again, and count what they lose.",
+		{counter("muster_accounting_gpu_samples_refused_total", "Readings of GPUs and jobs that the store did not take, or for which there was no room: the agents keep them and try again, and count what they lose.",
 			catalogue.None, samples, "1"), lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesRefused) })},
-		{gauge("muster_accounting_gpu_samples_waiting", "Readings of GPUs that wait for the next insert.", catalogue.None, samples, "1"),
+		{gauge("muster_accounting_gpu_samples_waiting", "Readings of GPUs and jobs that wait for the next insert.", catalogue.None, samples, "1"),
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesWaiting) })},
 	}
 }

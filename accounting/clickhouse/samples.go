@@ -91,18 +91,50 @@ func measured[V uint8 | uint16 | uint32 | uint64](i int, name string, most int64
 	}}
 }
 
-// KeepSamples says how long readings are kept; Infinite keeps them for ever.
-// What is older goes when the engine next merges, at the latest after some
-// hours, a day at a time.
+// PutUsage stores readings of what runs use. It returns when they are on the
+// disk.
+func (s *Store) PutUsage(ctx context.Context, ledger [16]byte, cluster string, rows []tally.UsageSample) error {
+	type row = tally.UsageSample
+	id := uuid.UUID(ledger)
+	cols := []column[row]{
+		col("ledger", func(*row) uuid.UUID { return id }), col("cluster", func(*row) string { return cluster }),
+		col("uid", func(r *row) uint64 { return r.UID }), col("attempt", func(r *row) uint32 { return r.Attempt }),
+		col("node", func(r *row) string { return r.Node }), col("step", func(r *row) int32 { return r.Step }),
+		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }), col("job_id", func(r *row) uint32 { return r.JobID }),
+		col("user", func(r *row) string { return r.User }), col("account", func(r *row) string { return r.Account }),
+		col("partition", func(r *row) string { return r.Partition }), col("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
+		col("cpu", func(r *row) *uint32 {
+			if r.CPU < 0 {
+				return nil
+			}
+			n := uint32(min(r.CPU, math.MaxUint32))
+			return &n
+		}), col("rss_kib", func(r *row) uint64 { return uint64(max(r.RSS, 0)) }),
+	}
+	return send(ctx, newInsert(s, usageTable), "", cols, rows)
+}
+
+// KeepSamples says how long readings of GPUs and runs are kept; Infinite keeps
+// them for ever. What is older goes when the engine next merges, at the latest
+// after some hours, a day at a time.
 func (s *Store) KeepSamples(ctx context.Context, span spec.Span) error {
-	name, on := s.table(samplesTable), ""
+	for _, table := range []string{samplesTable, usageTable} {
+		if err := s.keepTable(ctx, table, span); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) keepTable(ctx context.Context, table string, span spec.Span) error {
+	name, on := s.table(table), ""
 	if s.opts.Layout.Cluster != "" {
-		name, on = s.table(samplesTable+localSuffix), " ON CLUSTER "+quoteName(s.opts.Layout.Cluster)
+		name, on = s.table(table+localSuffix), " ON CLUSTER "+quoteName(s.opts.Layout.Cluster)
 	}
 	local := strings.TrimPrefix(name, quoteName(s.db)+".")
 	var have string
 	if err := s.conn.QueryRow(ctx, "SELECT any(create_table_query) FROM system.tables WHERE database = "+quoteText(s.db)+" AND name = "+quoteText(local)).Scan(&have); err != nil {
-		return fmt.Errorf("read how long GPU readings are kept: %w", err)
+		return fmt.Errorf("read how long %s are kept: %w", table, err)
 	}
 	seconds := int64(span / spec.Second)
 	want := fmt.Sprintf("TTL at + toIntervalSecond(%d)", seconds)
@@ -114,7 +146,7 @@ func (s *Store) KeepSamples(ctx context.Context, span spec.Span) error {
 		sql = "ALTER TABLE " + name + on + " REMOVE TTL"
 	}
 	if err := s.conn.Exec(ctx, sql); err != nil {
-		return fmt.Errorf("set how long GPU readings are kept: %w", err)
+		return fmt.Errorf("set how long %s are kept: %w", table, err)
 	}
 	return nil
 }

@@ -15,14 +15,21 @@ import (
 // TestSampleView: the view of samples shows every column of the table but
 // those that say whose ledger it is.
 func TestSampleView(t *testing.T) {
+	for _, def := range []tableDef{samplesDef(), usageDef()} {
+		checkSampleView(t, def)
+	}
+}
+
+func checkSampleView(t *testing.T, def tableDef) {
+	t.Helper()
 	var table, view []string
-	for _, c := range samplesDef().columns {
+	for _, c := range def.columns {
 		if c.name != "ledger" && c.name != "cluster" {
 			table = append(table, c.name)
 		}
 	}
 	for _, v := range query.Views() {
-		if v.Name == samplesTable {
+		if v.Name == def.name {
 			for _, c := range v.Columns {
 				view = append(view, c.Name)
 			}
@@ -38,6 +45,50 @@ func TestSampleView(t *testing.T) {
 	}
 	if len(view) != len(table) {
 		t.Errorf("table %v, view %v", table, view)
+	}
+}
+
+// TestUsageSamples: what runs use over time is stored as it was read, NULL where
+// nothing is known, one row where it was sent twice, and small: a day of a
+// node's eight jobs of many kinds.
+func TestUsageSamples(t *testing.T) {
+	ctx := context.Background()
+	s := openStore(t, startEngine(t).Socket(), "usg")
+	const t0, jobs, readings = 1_795_003_200, 8, 2880
+	var rows []tally.UsageSample
+	noise := uint64(1)
+	for job := range int64(jobs) {
+		for i := range int64(readings) {
+			noise = noise*6364136223846793005 + 1442695040888963407
+			wave := int64(noise >> 40 % 512)
+			r := tally.UsageSample{At: t0 + 30*i, Node: "n1", UID: uint64(100 + job), Attempt: 1, JobID: uint32(100 + job), Step: -5, User: "alice", Account: "ml", Partition: "cpu", Seconds: 30,
+				CPU: 1000*job + wave, RSS: 1<<20*job + 4*i + wave}
+			if i == 0 {
+				r.CPU = tally.NotMeasured
+			}
+			rows = append(rows, r)
+		}
+	}
+	for range 2 {
+		if err := s.PutUsage(ctx, tallytest.LedgerID, "peer", rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Exec(ctx, "OPTIMIZE TABLE usg.usage_samples FINAL"); err != nil {
+		t.Fatal(err)
+	}
+	var cpu, rss int64
+	for _, r := range rows {
+		cpu, rss = cpu+max(r.CPU, 0), rss+r.RSS
+	}
+	if got, want := one[string](t, s, "SELECT concat(toString(count()), ' ', toString(count(cpu)), ' ', toString(sum(cpu)), ' ', toString(sum(rss_kib))) FROM usg.usage_samples"),
+		fmt.Sprint(len(rows), len(rows)-jobs, cpu, rss); got != want {
+		t.Errorf("stored %s, want %s", got, want)
+	}
+	each := one[float64](t, s, "SELECT sum(data_compressed_bytes) / sum(rows) FROM system.parts WHERE database = 'usg' AND table = 'usage_samples' AND active")
+	t.Logf("%.2f bytes a sample", each)
+	if each > 8 {
+		t.Errorf("a sample takes %.2f bytes", each)
 	}
 }
 
@@ -86,7 +137,7 @@ func TestSamples(t *testing.T) {
 		t.Errorf("%v\n%s\n%s", err, strings.Join(text, "|"), want)
 	}
 	ttl := func() string {
-		return one[string](t, s, "SELECT extract(create_table_query, 'TTL [^)]*') FROM system.tables WHERE database = 'smp' AND name = 'gpu_samples'")
+		return one[string](t, s, "SELECT if(uniqExact(extract(create_table_query, 'TTL [^)]*') AS x) = 1, any(x), 'they differ') FROM system.tables WHERE database = 'smp' AND endsWith(name, '_samples')")
 	}
 	for _, tc := range []struct {
 		keep spec.Span

@@ -52,8 +52,10 @@ type Store interface {
 	// Raw asks a question read-only and within limits, and gives the answer in
 	// one of the engine's formats.
 	Raw(ctx context.Context, q query.Query, format string, lim query.Limits) (io.ReadCloser, error)
-	// PutSamples stores readings of GPUs; KeepSamples says for how long.
+	// PutSamples and PutUsage store readings of GPUs and of runs; KeepSamples says
+	// for how long.
 	PutSamples(ctx context.Context, ledger [16]byte, cluster string, rows []tally.GPUSample) error
+	PutUsage(ctx context.Context, ledger [16]byte, cluster string, rows []tally.UsageSample) error
 	KeepSamples(ctx context.Context, span spec.Span) error
 	// Backup copies the store under a name; Restore replaces it by the copy,
 	// while nobody writes.
@@ -122,7 +124,7 @@ type Config struct {
 
 	// MayPut refuses a caller who is not the agent of a node; nil = everyone may.
 	MayPut func(ctx context.Context, node string) error
-	// SampleKeep is how long samples of GPUs are kept; 90 days. SampleInterval is
+	// SampleKeep is how long samples of GPUs and runs are kept; 90 days. SampleInterval is
 	// how long those that come wait for others; 5 s.
 	SampleKeep, SampleInterval spec.Span
 

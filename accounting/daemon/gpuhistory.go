@@ -45,20 +45,10 @@ func (s Service) gpuPoints(ctx context.Context, scope query.Scope, points uint32
 	if run.GetEnd() != 0 {
 		to = spec.Instant(run.GetEnd())
 	}
-	var n uint64
-	var first, last, every int64
-	err := s.D.cfg.Store.Query(ctx, query.SampleSpan(scope, run.GetUid(), run.GetAttempt(), from, to), func(scan func(...any) error) error {
-		return scan(&n, &first, &last, &every)
-	})
-	if err != nil || n == 0 {
+	from, step, err := s.sampled(ctx, query.SampleSpan(scope, run.GetUid(), run.GetAttempt(), from, to), points)
+	if err != nil || step == 0 {
 		return err
 	}
-	if points == 0 {
-		points = historyPoints
-	}
-	points = min(points, historyMost)
-	from = spec.AtUnix(first)
-	step := max(every, 1, (last-first+int64(points))/int64(points))
 	out.From, out.Step = int64(from), step*int64(spec.Second)
 	var g *apiv1.GpuHistory
 	return s.D.cfg.Store.Query(ctx, query.GPUHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
@@ -75,6 +65,22 @@ func (s Service) gpuPoints(ctx context.Context, scope query.Scope, points uint32
 		g.Points = append(g.Points, p)
 		return nil
 	})
+}
+
+// sampled is since when there are samples, and the seconds that a point of so
+// many stands for; 0 = there are none.
+func (s Service) sampled(ctx context.Context, span query.Query, points uint32) (from spec.Instant, step int64, err error) {
+	var n uint64
+	var first, last, every int64
+	err = s.D.cfg.Store.Query(ctx, span, func(scan func(...any) error) error { return scan(&n, &first, &last, &every) })
+	if err != nil || n == 0 {
+		return 0, 0, err
+	}
+	if points == 0 {
+		points = historyPoints
+	}
+	points = min(points, historyMost)
+	return spec.AtUnix(first), max(every, 1, (last-first+int64(points))/int64(points)), nil
 }
 
 // gpuTotals fills in what the ledger says of the devices; one that was never

@@ -5,6 +5,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/query"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
 )
 
 // JobReport tells how well a job's last run used what it held, why it waited,
@@ -27,6 +28,9 @@ func (s Service) JobReport(ctx context.Context, q *apiv1.JobReportQuery) (*apiv1
 		return nil, s.D.away(err)
 	}
 	if err := s.runCost(ctx, scope, run, out); err != nil {
+		return nil, s.D.away(err)
+	}
+	if err := s.runUsage(ctx, scope, out); err != nil {
 		return nil, s.D.away(err)
 	}
 	out.Advice, err = s.advise(ctx, scope, out.Run.GetUser(), out.Run.GetName())
@@ -73,6 +77,46 @@ func (s Service) runNodes(ctx context.Context, scope query.Scope, run query.RunK
 		}
 		return err
 	})
+}
+
+// usageNodes is how many nodes are shown over time.
+const usageNodes = 16
+
+// runUsage fills in what a run used over time, where it was sampled.
+func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.JobReportReply) error {
+	run := out.Run
+	if run.GetStart() == 0 {
+		return nil
+	}
+	from, to := spec.Instant(run.GetStart()), spec.Instant(out.GetNow())
+	if run.GetEnd() != 0 {
+		to = spec.Instant(run.GetEnd())
+	}
+	from, step, err := s.sampled(ctx, query.UsageSpan(scope, run.GetUid(), run.GetAttempt(), from, to), historyPoints)
+	if err != nil || step == 0 {
+		return err
+	}
+	out.UsageFrom, out.UsageStep = int64(from), step*int64(spec.Second)
+	var now *apiv1.UsageHistory
+	err = s.D.cfg.Store.Query(ctx, query.UsageHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
+		var node string
+		var n uint64
+		p := &apiv1.UsagePoint{}
+		if err := scan(&node, &p.At, &n, &p.Cpus, &p.Rss); err != nil {
+			return err
+		}
+		if now == nil || now.GetNode() != node {
+			now = &apiv1.UsageHistory{Node: node}
+			out.Usage = append(out.Usage, now)
+		}
+		now.Samples += n
+		now.Points = append(now.Points, p)
+		return nil
+	})
+	if more := len(out.GetUsage()) - usageNodes; more > 0 {
+		out.Usage, out.UsageMore = out.GetUsage()[:usageNodes], uint32(more)
+	}
+	return err
 }
 
 // runCost fills in what a run cost.

@@ -10,16 +10,25 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Samples of GPUs take a way of their own into the store: the ledger neither
+// Samples of GPUs and of what runs use take a way of their own into the store: the ledger neither
 // holds nor orders them, and a store that is away loses some of them at the
 // agents, which count what they lose. An agent is answered when its samples
 // are on the disk, so that nothing is lost that was taken; one insert is made
 // of all that came within SampleInterval.
 
+// SampleRows are readings of GPUs and of runs.
+type SampleRows struct {
+	GPUs  []tally.GPUSample
+	Usage []tally.UsageSample
+}
+
+// Len is the number of readings.
+func (r *SampleRows) Len() int { return len(r.GPUs) + len(r.Usage) }
+
 // samples gathers what agents send.
 type samples struct {
 	mu    sync.Mutex
-	rows  []tally.GPUSample
+	rows  SampleRows
 	batch *sampleBatch // what rows go into
 	full  chan struct{}
 	last  map[string]sampleMark // by node
@@ -34,9 +43,10 @@ type sampleBatch struct {
 // sampleMark is what a node sent last: an agent whose answer was lost sends the
 // same again.
 type sampleMark struct {
-	uuid string
-	at   int64
-	rows int
+	uuid          string
+	uid           uint64
+	at, usedAt    int64
+	rows, useRows int
 }
 
 // Bounds of samples: what waits for the store, what one call brings, and what
@@ -47,20 +57,20 @@ const (
 	samplesOneWrite = 100_000
 )
 
-// PutGpuSamples takes what an agent has read of its GPUs.
+// PutGpuSamples takes what an agent has read of its GPUs and of its runs.
 func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequest) (*apiv1.PutGpuSamplesReply, error) {
 	if s.D.cfg.MayPut != nil {
 		if err := s.D.cfg.MayPut(ctx, req.GetNode()); err != nil {
 			return nil, err
 		}
 	}
-	rows, err := SampleRows(req)
-	if err != nil || len(rows) == 0 {
+	rows, err := ReadSamples(req)
+	if err != nil || rows.Len() == 0 {
 		return &apiv1.PutGpuSamplesReply{}, err
 	}
 	batch, err := s.D.samples.add(req.GetNode(), rows)
 	if err != nil {
-		s.D.figures.samplesRefused.Add(uint64(len(rows)))
+		s.D.figures.samplesRefused.Add(uint64(rows.Len()))
 		return nil, err
 	}
 	if batch != nil {
@@ -74,27 +84,52 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 		}
 		s.D.samples.stored(req.GetNode(), rows)
 	}
-	return &apiv1.PutGpuSamplesReply{Stored: uint32(len(rows))}, nil
+	return &apiv1.PutGpuSamplesReply{Stored: uint32(rows.Len())}, nil
 }
 
-// SampleRows reads a message. What is malformed is refused as a whole.
-func SampleRows(req *apiv1.PutGpuSamplesRequest) ([]tally.GPUSample, error) {
-	bad := func(format string, args ...any) error {
-		return spec.Refuse(spec.CodeBadRequest, "GPU samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...))
+// ReadSamples reads a message. What is malformed is refused as a whole.
+func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
+	if req.GetNode() == "" || req.GetSeconds() == 0 && len(req.GetSeries()) > 0 || req.GetUsageSeconds() == 0 && len(req.GetUsage()) > 0 {
+		return out, badSamples(req, "a node and an interval are expected")
 	}
-	if req.GetNode() == "" || req.GetSeconds() == 0 {
-		return nil, bad("a node and an interval are expected")
+	if out.GPUs, err = readGPUs(req); err == nil {
+		out.Usage, err = readUsage(req, samplesOneCall-len(out.GPUs))
 	}
-	var out []tally.GPUSample
+	return out, err
+}
+
+func badSamples(req *apiv1.PutGpuSamplesRequest, format string, args ...any) error {
+	return spec.Refuse(spec.CodeBadRequest, "samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...))
+}
+
+// readUsage reads what runs used, at most so many readings.
+func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSample, err error) {
+	for _, u := range req.GetUsage() {
+		if len(u.GetCpu()) != len(u.GetAt()) || len(u.GetRss()) != len(u.GetAt()) {
+			return nil, badSamples(req, "%d times, %d and %d figures of job %d", len(u.GetAt()), len(u.GetCpu()), len(u.GetRss()), u.GetJobId())
+		}
+		if len(out)+len(u.GetAt()) > most {
+			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
+		}
+		for k, at := range u.GetAt() {
+			out = append(out, tally.UsageSample{At: at, Node: req.GetNode(), UID: u.GetUid(), Attempt: u.GetAttempt(), JobID: u.GetJobId(), Step: u.GetStep(),
+				User: u.GetUser(), Account: u.GetAccount(), Partition: u.GetPartition(), Seconds: req.GetUsageSeconds(), CPU: u.GetCpu()[k], RSS: u.GetRss()[k]})
+		}
+	}
+	return out, nil
+}
+
+// readGPUs reads what GPUs did.
+func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error) {
 	for _, g := range req.GetSeries() {
 		lists := sampleLists(g)
 		for i, list := range lists {
 			if len(list) != 0 && len(list) != len(g.GetAt()) {
-				return nil, bad("%d times and %d figures in list %d", len(g.GetAt()), len(list), i)
+				return nil, badSamples(req, "%d times and %d figures in list %d", len(g.GetAt()), len(list), i)
 			}
 		}
 		if len(out)+len(g.GetAt()) > samplesOneCall {
-			return nil, bad("more than %d readings in one call", samplesOneCall)
+			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
 		}
 		for k, at := range g.GetAt() {
 			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: g.GetUuid(), Index: g.GetIndex(), Profile: g.GetProfile(), UID: g.GetUid(),
@@ -118,20 +153,20 @@ func sampleLists(g *apiv1.GpuSeries) [tally.SampleFields][]int64 {
 }
 
 // add puts rows into the next insert; nil = the store has them already.
-func (s *samples) add(node string, rows []tally.GPUSample) (*sampleBatch, error) {
+func (s *samples) add(node string, rows SampleRows) (*sampleBatch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last[node] == markOf(rows) {
 		return nil, nil
 	}
-	if len(s.rows)+len(rows) > samplesMost {
-		return nil, spec.Refuse(spec.CodeDatabaseUnreachable, fmt.Sprintf("%d GPU samples wait for the accounting store already: send these again later", len(s.rows)))
+	if s.rows.Len()+rows.Len() > samplesMost {
+		return nil, spec.Refuse(spec.CodeDatabaseUnreachable, fmt.Sprintf("%d samples wait for the accounting store already: send these again later", s.rows.Len()))
 	}
 	if s.batch == nil {
 		s.batch = &sampleBatch{done: make(chan struct{})}
 	}
-	s.rows = append(s.rows, rows...)
-	if len(s.rows) >= samplesOneWrite {
+	s.rows.GPUs, s.rows.Usage = append(s.rows.GPUs, rows.GPUs...), append(s.rows.Usage, rows.Usage...)
+	if s.rows.Len() >= samplesOneWrite {
 		select {
 		case s.full <- struct{}{}:
 		default:
@@ -140,12 +175,18 @@ func (s *samples) add(node string, rows []tally.GPUSample) (*sampleBatch, error)
 	return s.batch, nil
 }
 
-func markOf(rows []tally.GPUSample) sampleMark {
-	end := &rows[len(rows)-1]
-	return sampleMark{end.UUID, end.At, len(rows)}
+func markOf(rows SampleRows) sampleMark {
+	m := sampleMark{rows: len(rows.GPUs), useRows: len(rows.Usage)}
+	if m.rows > 0 {
+		m.uuid, m.at = rows.GPUs[m.rows-1].UUID, rows.GPUs[m.rows-1].At
+	}
+	if m.useRows > 0 {
+		m.uid, m.usedAt = rows.Usage[m.useRows-1].UID, rows.Usage[m.useRows-1].At
+	}
+	return m
 }
 
-func (s *samples) stored(node string, rows []tally.GPUSample) {
+func (s *samples) stored(node string, rows SampleRows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
@@ -155,18 +196,18 @@ func (s *samples) stored(node string, rows []tally.GPUSample) {
 }
 
 // take begins an insert of all that waits.
-func (s *samples) take() ([]tally.GPUSample, *sampleBatch) {
+func (s *samples) take() (SampleRows, *sampleBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rows, batch := s.rows, s.batch
-	s.rows, s.batch = nil, nil
+	s.rows, s.batch = SampleRows{}, nil
 	return rows, batch
 }
 
 func (s *samples) waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.rows)
+	return s.rows.Len()
 }
 
 // keepSamples stores samples until the context ends. Before the first insert
@@ -187,7 +228,7 @@ func (d *Daemon) keepSamples(ctx context.Context) {
 		}
 		if !kept && d.ready() {
 			if err := d.cfg.Store.KeepSamples(ctx, d.cfg.SampleKeep); err != nil {
-				d.cfg.Log.Warn("how long GPU samples are kept cannot be set", "error", err)
+				d.cfg.Log.Warn("how long samples are kept cannot be set", "error", err)
 			}
 			kept = true
 		}
@@ -197,22 +238,25 @@ func (d *Daemon) keepSamples(ctx context.Context) {
 		}
 		err := d.putSamples(ctx, rows)
 		if err != nil {
-			d.figures.samplesRefused.Add(uint64(len(rows)))
+			d.figures.samplesRefused.Add(uint64(rows.Len()))
 		} else {
-			d.figures.samplesStored.Add(uint64(len(rows)))
+			d.figures.samplesStored.Add(uint64(rows.Len()))
 		}
 		batch.end(err)
 	}
 }
 
-func (d *Daemon) putSamples(ctx context.Context, rows []tally.GPUSample) error {
+func (d *Daemon) putSamples(ctx context.Context, rows SampleRows) error {
 	if !d.ready() {
 		return errNotReady
 	}
 	d.mu.Lock()
 	ledger, cluster := d.ledger, d.cluster
 	d.mu.Unlock()
-	return d.cfg.Store.PutSamples(ctx, ledger, cluster, rows)
+	if err := d.cfg.Store.PutSamples(ctx, ledger, cluster, rows.GPUs); err != nil {
+		return err
+	}
+	return d.cfg.Store.PutUsage(ctx, ledger, cluster, rows.Usage)
 }
 
 // ready tells that the ingester has prepared the store.

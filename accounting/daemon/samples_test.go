@@ -42,6 +42,12 @@ func (s *fullStore) PutSamples(ctx context.Context, ledger [16]byte, cluster str
 	return s.Store.PutSamples(ctx, ledger, cluster, rows)
 }
 
+func (s *fullStore) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.puts
+}
+
 func (s *fullStore) set(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,6 +123,7 @@ func TestGpuSamples(t *testing.T) {
 		}
 	}
 	s.who = daemon.Caller{Admin: true}
+	s.usageOverTime(t, store, over)
 	// What is no sample is refused whole.
 	bad := samplesOf("GPU-x", 0, 0, "", "", 1, 1, 2)
 	bad.Util = bad.GetUtil()[:1]
@@ -133,8 +140,63 @@ func TestGpuSamples(t *testing.T) {
 	if err := put("n1", more); err != nil {
 		t.Error(err)
 	}
-	if st := s.Status(); st.SamplesStored != 12 || st.SamplesRefused != 3 {
+	if st := s.Status(); st.SamplesStored != 21 || st.SamplesRefused != 3 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// usageOverTime: what a run used of CPU and memory is stored once, shown to
+// those who may see it, and drawn in the run's report; steps that run at a time
+// add up, and what is not known is not drawn as zero.
+func (s *sqlRig) usageOverTime(t *testing.T, store *fullStore, run *apiv1.AcctRow) {
+	t.Helper()
+	at := run.GetStart() / int64(spec.Second)
+	series := func(step int32, cpu, rss []int64) *apiv1.UsageSeries {
+		u := &apiv1.UsageSeries{Uid: run.GetUid(), Attempt: run.GetAttempt(), Step: step, JobId: run.GetJobId(), User: "alice", Account: "vision", Partition: "gpu", Cpu: cpu, Rss: rss}
+		for i := range cpu {
+			u.At = append(u.At, at+10*int64(i))
+		}
+		return u
+	}
+	put := func(list ...*apiv1.UsageSeries) error {
+		_, err := s.Service().PutGpuSamples(t.Context(), &apiv1.PutGpuSamplesRequest{Node: "n1", UsageSeconds: 10, Usage: list})
+		return err
+	}
+	all := []*apiv1.UsageSeries{series(-5, []int64{-1, 250, 1000, 2000, 500, 500}, []int64{1, 2048, 4096, 1024, 1024, 1024}), series(0, []int64{-1, 1000, 1000}, []int64{1, 1024, 1024})}
+	before := store.count()
+	for range 2 { // the answer was lost once
+		if err := put(all...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := store.count() - before; n != 1 {
+		t.Errorf("stored in %d inserts", n)
+	}
+	for user, want := range map[string]string{"root": "9", "alice": "9", "carol": "9", "bob": "0"} {
+		got, err := s.ask(user, "SELECT count() FROM usage_samples")
+		if err != nil || !strings.Contains(got, "\n"+want+"\n") {
+			t.Errorf("%s sees %q of usage, want %s: %v", user, got, want, err)
+		}
+	}
+	s.who = daemon.Caller{Admin: true}
+	rep, err := s.Service().JobReport(t.Context(), &apiv1.JobReportQuery{Job: fmt.Sprint(run.GetJobId())})
+	if err != nil || len(rep.GetUsage()) != 1 {
+		t.Fatalf("%v %v", rep, err)
+	}
+	got := fmt.Sprintf("%s %d of %d s:", rep.GetUsage()[0].GetNode(), rep.GetUsage()[0].GetSamples(), rep.GetUsageStep()/int64(spec.Second))
+	for _, p := range rep.GetUsage()[0].GetPoints() {
+		cpus := "-"
+		if p.Cpus != nil {
+			cpus = fmt.Sprint(p.GetCpus())
+		}
+		got += fmt.Sprintf(" %d=%s/%d", p.GetAt(), cpus, p.GetRss()>>10)
+	}
+	if want := "n1 9 of 10 s: 0=-/2 1=1.25/3072 2=2/5120 3=2/1024 4=0.5/1024 5=0.5/1024"; got != want {
+		t.Errorf("over time %q, want %q", got, want)
+	}
+	all[0].Rss = all[0].GetRss()[:2]
+	if err := put(all...); spec.CodeOf(err) != spec.CodeBadRequest {
+		t.Errorf("lists of two lengths: %v", err)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestSQLWhoSeesWhat(t *testing.T) {
 	for _, v := range query.Views() {
 		for _, format := range []string{"table", "csv", "json", "parquet"} {
 			got, err := s.askIn("root", "SELECT * FROM "+v.Name, format)
-			nothing := []string{"associations", "gpu_samples", "qos_history", "reservations", "fairshare"} // in this history
+			nothing := []string{"associations", "gpu_samples", "usage_samples", "qos_history", "reservations", "fairshare"} // in this history
 			if empty := slices.Contains(nothing, v.Name) && format == "json"; err != nil || (got == "" && !empty) || (format == "parquet") != strings.HasPrefix(got, "PAR1") {
 				t.Errorf("%s as %s: %v, %d bytes", v.Name, format, err, len(got))
 			}

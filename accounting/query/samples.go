@@ -21,9 +21,29 @@ func (b *builder) theSamples(uid uint64, attempt uint32, from, to spec.Instant) 
 // SampleSpan asks between which times a job's GPUs were sampled, and how often:
 // samples, first and last (Unix seconds), seconds between two.
 func SampleSpan(s Scope, uid uint64, attempt uint32, from, to spec.Instant) Query {
+	return sampleSpan(s, "gpu_samples", uid, attempt, from, to)
+}
+
+// UsageSpan asks the same of what a job used of CPU and memory.
+func UsageSpan(s Scope, uid uint64, attempt uint32, from, to spec.Instant) Query {
+	return sampleSpan(s, "usage_samples", uid, attempt, from, to)
+}
+
+func sampleSpan(s Scope, table string, uid uint64, attempt uint32, from, to spec.Instant) Query {
 	b := begin(s)
-	return b.query("SELECT count(), toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))), toInt64(max(seconds))\nFROM " + b.table("gpu_samples") +
+	return b.query("SELECT count(), toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))), toInt64(max(seconds))\nFROM " + b.table(table) +
 		"\nWHERE " + b.theSamples(uid, attempt, from, to))
+}
+
+// UsageHistory asks what a job used on each node in each stretch of some
+// seconds since an instant: node, slot, samples, cpus (mean; NULL where nothing
+// is known), rss (bytes, most). What the steps of a job used at a time adds up.
+func UsageHistory(s Scope, uid uint64, attempt uint32, from, to spec.Instant, seconds int64) Query {
+	b := begin(s)
+	where := b.theSamples(uid, attempt, from, to)
+	return b.query("SELECT node, slot, sum(n), sum(cpus) / 1000, toInt64(sum(rss) * 1024)\nFROM (SELECT node, step, toUInt32(intDiv(toInt64(toUnixTimestamp(at)) - {from:Int64}, " +
+		b.bind("step", "Int64", seconds) + ")) AS slot, count() AS n, avg(cpu) AS cpus, max(rss_kib) AS rss\n  FROM " + b.table("usage_samples") +
+		"\n  WHERE " + where + "\n  GROUP BY node, step, slot)\nGROUP BY node, slot\nORDER BY node, slot")
 }
 
 // GPUHistory asks what the GPUs of a job did in each stretch of some seconds

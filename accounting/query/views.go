@@ -135,6 +135,17 @@ pcie_tx_mb, pcie_rx_mb, nvlink_tx_mb, nvlink_rx_mb: sent and received in MB a se
 xid: number of the last error of the driver; 0 = none
 processes: on the device
 `)},
+		{Name: "usage_samples", About: "what each run used of CPU and memory on each node, every JobAcctGatherFrequency; a reading that was sent twice may be there twice for some minutes",
+			tables: []string{"usage_samples"}, who: mine, Columns: viewColumns(
+				`at: when
+node: name of the node
+uid, attempt, job_id: which start of which job
+step: number of the step; -5 = the batch script
+user, account, partition: whose that is
+seconds: to the next reading
+cpu: CPUs in use since the reading before, in thousandths; NULL = not known
+rss_kib: memory resident in KiB
+`)},
 		{Name: "pending_reasons", About: "why a run waits from an instant on, until its next reason, its start or its end", tables: []string{"pending_reasons"}, who: mine, Columns: viewColumns(
 			`uid, restarts, job_id, count: which run, and how many jobs it stands for
 ` + owner + `at: since when
@@ -297,7 +308,7 @@ func (w View) sql(b *builder, v Viewer) string {
 		switch table {
 		case "live":
 			rows, final = open, " FINAL"
-		case "gpu_samples":
+		case "gpu_samples", "usage_samples":
 			rows = readings
 		}
 		if !v.Admin && w.who != "" {

@@ -59,3 +59,17 @@ func SampleColumns() [SampleFields]SampleField {
 		{"processes", 16, "processes on the device"},
 	}
 }
+
+// UsageSample is one reading of what a run uses on a node: as little an event
+// of the ledger as GPUSample.
+type UsageSample struct {
+	At                       int64 // Unix seconds
+	Node                     string
+	UID                      uint64
+	Attempt, JobID           uint32
+	Step                     int32
+	User, Account, Partition string
+	Seconds                  uint32 // to the next reading
+	CPU                      int64  // in use since the reading before, in thousandths; NotMeasured
+	RSS                      int64  // KiB resident
+}

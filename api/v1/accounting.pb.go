@@ -2055,10 +2055,15 @@ type JobReportReply struct {
 	Now     int64                  `protobuf:"varint,7,opt,name=now,proto3" json:"now,omitempty"`
 	// What it cost; unset where there are no prices, no intensity or no
 	// measurement.
-	Cost          *float64 `protobuf:"fixed64,8,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
-	Currency      string   `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
-	EnergyJoules  *float64 `protobuf:"fixed64,10,opt,name=energy_joules,json=energyJoules,proto3,oneof" json:"energy_joules,omitempty"` // of nodes and devices, as far as it was measured
-	CarbonGrams   *float64 `protobuf:"fixed64,11,opt,name=carbon_grams,json=carbonGrams,proto3,oneof" json:"carbon_grams,omitempty"`
+	Cost         *float64 `protobuf:"fixed64,8,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
+	Currency     string   `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
+	EnergyJoules *float64 `protobuf:"fixed64,10,opt,name=energy_joules,json=energyJoules,proto3,oneof" json:"energy_joules,omitempty"` // of nodes and devices, as far as it was measured
+	CarbonGrams  *float64 `protobuf:"fixed64,11,opt,name=carbon_grams,json=carbonGrams,proto3,oneof" json:"carbon_grams,omitempty"`
+	// What it used over time, where that was sampled.
+	UsageFrom     int64           `protobuf:"varint,12,opt,name=usage_from,json=usageFrom,proto3" json:"usage_from,omitempty"` // of the first point
+	UsageStep     int64           `protobuf:"varint,13,opt,name=usage_step,json=usageStep,proto3" json:"usage_step,omitempty"` // ns that a point stands for
+	Usage         []*UsageHistory `protobuf:"bytes,14,rep,name=usage,proto3" json:"usage,omitempty"`
+	UsageMore     uint32          `protobuf:"varint,15,opt,name=usage_more,json=usageMore,proto3" json:"usage_more,omitempty"` // nodes that are not listed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2172,6 +2177,159 @@ func (x *JobReportReply) GetCarbonGrams() float64 {
 	return 0
 }
 
+func (x *JobReportReply) GetUsageFrom() int64 {
+	if x != nil {
+		return x.UsageFrom
+	}
+	return 0
+}
+
+func (x *JobReportReply) GetUsageStep() int64 {
+	if x != nil {
+		return x.UsageStep
+	}
+	return 0
+}
+
+func (x *JobReportReply) GetUsage() []*UsageHistory {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *JobReportReply) GetUsageMore() uint32 {
+	if x != nil {
+		return x.UsageMore
+	}
+	return 0
+}
+
+// UsageHistory is what a run used on one node.
+type UsageHistory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Samples       uint64                 `protobuf:"varint,2,opt,name=samples,proto3" json:"samples,omitempty"`
+	Points        []*UsagePoint          `protobuf:"bytes,3,rep,name=points,proto3" json:"points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageHistory) Reset() {
+	*x = UsageHistory{}
+	mi := &file_accounting_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageHistory) ProtoMessage() {}
+
+func (x *UsageHistory) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageHistory.ProtoReflect.Descriptor instead.
+func (*UsageHistory) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UsageHistory) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *UsageHistory) GetSamples() uint64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *UsageHistory) GetPoints() []*UsagePoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+type UsagePoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            uint32                 `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`            // number of the step, from 0
+	Cpus          *float64               `protobuf:"fixed64,2,opt,name=cpus,proto3,oneof" json:"cpus,omitempty"` // in use, mean
+	Rss           int64                  `protobuf:"varint,3,opt,name=rss,proto3" json:"rss,omitempty"`          // bytes, most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsagePoint) Reset() {
+	*x = UsagePoint{}
+	mi := &file_accounting_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsagePoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsagePoint) ProtoMessage() {}
+
+func (x *UsagePoint) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsagePoint.ProtoReflect.Descriptor instead.
+func (*UsagePoint) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *UsagePoint) GetAt() uint32 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *UsagePoint) GetCpus() float64 {
+	if x != nil && x.Cpus != nil {
+		return *x.Cpus
+	}
+	return 0
+}
+
+func (x *UsagePoint) GetRss() int64 {
+	if x != nil {
+		return x.Rss
+	}
+	return 0
+}
+
 // JobReportNode is what a run held and used on one node.
 type JobReportNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2190,7 +2348,7 @@ type JobReportNode struct {
 
 func (x *JobReportNode) Reset() {
 	*x = JobReportNode{}
-	mi := &file_accounting_proto_msgTypes[19]
+	mi := &file_accounting_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2361,7 @@ func (*JobReportNode) ProtoMessage() {}
 
 func (x *JobReportNode) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[19]
+	mi := &file_accounting_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2375,7 @@ func (x *JobReportNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobReportNode.ProtoReflect.Descriptor instead.
 func (*JobReportNode) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{19}
+	return file_accounting_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobReportNode) GetNode() string {
@@ -2302,7 +2460,7 @@ type JobReportGpu struct {
 
 func (x *JobReportGpu) Reset() {
 	*x = JobReportGpu{}
-	mi := &file_accounting_proto_msgTypes[20]
+	mi := &file_accounting_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2473,7 @@ func (*JobReportGpu) ProtoMessage() {}
 
 func (x *JobReportGpu) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[20]
+	mi := &file_accounting_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2487,7 @@ func (x *JobReportGpu) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobReportGpu.ProtoReflect.Descriptor instead.
 func (*JobReportGpu) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{20}
+	return file_accounting_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobReportGpu) GetUuid() string {
@@ -2425,7 +2583,7 @@ type UsageAdvice struct {
 
 func (x *UsageAdvice) Reset() {
 	*x = UsageAdvice{}
-	mi := &file_accounting_proto_msgTypes[21]
+	mi := &file_accounting_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2438,7 +2596,7 @@ func (*UsageAdvice) ProtoMessage() {}
 
 func (x *UsageAdvice) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[21]
+	mi := &file_accounting_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2610,7 @@ func (x *UsageAdvice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UsageAdvice.ProtoReflect.Descriptor instead.
 func (*UsageAdvice) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{21}
+	return file_accounting_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UsageAdvice) GetKind() string {
@@ -2518,7 +2676,7 @@ type AdviceQuery struct {
 
 func (x *AdviceQuery) Reset() {
 	*x = AdviceQuery{}
-	mi := &file_accounting_proto_msgTypes[22]
+	mi := &file_accounting_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2689,7 @@ func (*AdviceQuery) ProtoMessage() {}
 
 func (x *AdviceQuery) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[22]
+	mi := &file_accounting_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2703,7 @@ func (x *AdviceQuery) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdviceQuery.ProtoReflect.Descriptor instead.
 func (*AdviceQuery) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{22}
+	return file_accounting_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AdviceQuery) GetUser() string {
@@ -2586,7 +2744,7 @@ type AdviceReply struct {
 
 func (x *AdviceReply) Reset() {
 	*x = AdviceReply{}
-	mi := &file_accounting_proto_msgTypes[23]
+	mi := &file_accounting_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2757,7 @@ func (*AdviceReply) ProtoMessage() {}
 
 func (x *AdviceReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[23]
+	mi := &file_accounting_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2771,7 @@ func (x *AdviceReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdviceReply.ProtoReflect.Descriptor instead.
 func (*AdviceReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{23}
+	return file_accounting_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AdviceReply) GetAdvice() []*UsageAdvice {
@@ -2638,7 +2796,7 @@ type AccountingStatusRequest struct {
 
 func (x *AccountingStatusRequest) Reset() {
 	*x = AccountingStatusRequest{}
-	mi := &file_accounting_proto_msgTypes[24]
+	mi := &file_accounting_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2809,7 @@ func (*AccountingStatusRequest) ProtoMessage() {}
 
 func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[24]
+	mi := &file_accounting_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2823,7 @@ func (x *AccountingStatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingStatusRequest.ProtoReflect.Descriptor instead.
 func (*AccountingStatusRequest) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{24}
+	return file_accounting_proto_rawDescGZIP(), []int{26}
 }
 
 type AccountingStatusReply struct {
@@ -2682,7 +2840,7 @@ type AccountingStatusReply struct {
 
 func (x *AccountingStatusReply) Reset() {
 	*x = AccountingStatusReply{}
-	mi := &file_accounting_proto_msgTypes[25]
+	mi := &file_accounting_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2853,7 @@ func (*AccountingStatusReply) ProtoMessage() {}
 
 func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[25]
+	mi := &file_accounting_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2867,7 @@ func (x *AccountingStatusReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingStatusReply.ProtoReflect.Descriptor instead.
 func (*AccountingStatusReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{25}
+	return file_accounting_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AccountingStatusReply) GetSeq() uint64 {
@@ -2754,20 +2912,23 @@ func (x *AccountingStatusReply) GetError() string {
 	return ""
 }
 
-// PutGpuSamplesRequest is what an agent has read of its node's GPUs. It is
-// answered when the store has it: what is not answered may be sent again.
+// PutGpuSamplesRequest is what an agent has read of its node's GPUs, and of the
+// jobs on it. It is answered when the store has it: what is not answered may be
+// sent again.
 type PutGpuSamplesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Seconds       uint32                 `protobuf:"varint,2,opt,name=seconds,proto3" json:"seconds,omitempty"` // between two readings
+	Seconds       uint32                 `protobuf:"varint,2,opt,name=seconds,proto3" json:"seconds,omitempty"` // between two readings of a GPU
 	Series        []*GpuSeries           `protobuf:"bytes,3,rep,name=series,proto3" json:"series,omitempty"`
+	UsageSeconds  uint32                 `protobuf:"varint,4,opt,name=usage_seconds,json=usageSeconds,proto3" json:"usage_seconds,omitempty"` // between two readings of a job
+	Usage         []*UsageSeries         `protobuf:"bytes,5,rep,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutGpuSamplesRequest) Reset() {
 	*x = PutGpuSamplesRequest{}
-	mi := &file_accounting_proto_msgTypes[26]
+	mi := &file_accounting_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2941,7 @@ func (*PutGpuSamplesRequest) ProtoMessage() {}
 
 func (x *PutGpuSamplesRequest) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[26]
+	mi := &file_accounting_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2955,7 @@ func (x *PutGpuSamplesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutGpuSamplesRequest.ProtoReflect.Descriptor instead.
 func (*PutGpuSamplesRequest) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{26}
+	return file_accounting_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PutGpuSamplesRequest) GetNode() string {
@@ -2818,6 +2979,20 @@ func (x *PutGpuSamplesRequest) GetSeries() []*GpuSeries {
 	return nil
 }
 
+func (x *PutGpuSamplesRequest) GetUsageSeconds() uint32 {
+	if x != nil {
+		return x.UsageSeconds
+	}
+	return 0
+}
+
+func (x *PutGpuSamplesRequest) GetUsage() []*UsageSeries {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 type PutGpuSamplesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stored        uint32                 `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"` // readings
@@ -2827,7 +3002,7 @@ type PutGpuSamplesReply struct {
 
 func (x *PutGpuSamplesReply) Reset() {
 	*x = PutGpuSamplesReply{}
-	mi := &file_accounting_proto_msgTypes[27]
+	mi := &file_accounting_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +3015,7 @@ func (*PutGpuSamplesReply) ProtoMessage() {}
 
 func (x *PutGpuSamplesReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[27]
+	mi := &file_accounting_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3029,7 @@ func (x *PutGpuSamplesReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutGpuSamplesReply.ProtoReflect.Descriptor instead.
 func (*PutGpuSamplesReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{27}
+	return file_accounting_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PutGpuSamplesReply) GetStored() uint32 {
@@ -2862,6 +3037,126 @@ func (x *PutGpuSamplesReply) GetStored() uint32 {
 		return x.Stored
 	}
 	return 0
+}
+
+// UsageSeries is a stretch of readings of one run on one node: the batch
+// script, or a step. Each list has one figure for each time.
+type UsageSeries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Step          int32                  `protobuf:"zigzag32,3,opt,name=step,proto3" json:"step,omitempty"`
+	JobId         uint32                 `protobuf:"varint,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	Account       string                 `protobuf:"bytes,6,opt,name=account,proto3" json:"account,omitempty"`
+	Partition     string                 `protobuf:"bytes,7,opt,name=partition,proto3" json:"partition,omitempty"`
+	At            []int64                `protobuf:"varint,8,rep,packed,name=at,proto3" json:"at,omitempty"`      // Unix seconds
+	Cpu           []int64                `protobuf:"zigzag64,9,rep,packed,name=cpu,proto3" json:"cpu,omitempty"`  // CPUs in use since the reading before, in thousandths; -1 = not known
+	Rss           []int64                `protobuf:"zigzag64,10,rep,packed,name=rss,proto3" json:"rss,omitempty"` // KiB resident
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageSeries) Reset() {
+	*x = UsageSeries{}
+	mi := &file_accounting_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageSeries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageSeries) ProtoMessage() {}
+
+func (x *UsageSeries) ProtoReflect() protoreflect.Message {
+	file_accounting_proto_init_once()
+	mi := &file_accounting_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageSeries.ProtoReflect.Descriptor instead.
+func (*UsageSeries) Descriptor() ([]byte, []int) {
+	file_accounting_proto_init_once()
+	return file_accounting_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *UsageSeries) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *UsageSeries) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *UsageSeries) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *UsageSeries) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *UsageSeries) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UsageSeries) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *UsageSeries) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *UsageSeries) GetAt() []int64 {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *UsageSeries) GetCpu() []int64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return nil
+}
+
+func (x *UsageSeries) GetRss() []int64 {
+	if x != nil {
+		return x.Rss
+	}
+	return nil
 }
 
 // GpuSeries is a stretch of readings of one device or MIG instance in the hands
@@ -2906,7 +3201,7 @@ type GpuSeries struct {
 
 func (x *GpuSeries) Reset() {
 	*x = GpuSeries{}
-	mi := &file_accounting_proto_msgTypes[28]
+	mi := &file_accounting_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +3214,7 @@ func (*GpuSeries) ProtoMessage() {}
 
 func (x *GpuSeries) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[28]
+	mi := &file_accounting_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +3228,7 @@ func (x *GpuSeries) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuSeries.ProtoReflect.Descriptor instead.
 func (*GpuSeries) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{28}
+	return file_accounting_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GpuSeries) GetUuid() string {
@@ -3165,7 +3460,7 @@ type GpuHistoryQuery struct {
 
 func (x *GpuHistoryQuery) Reset() {
 	*x = GpuHistoryQuery{}
-	mi := &file_accounting_proto_msgTypes[29]
+	mi := &file_accounting_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3473,7 @@ func (*GpuHistoryQuery) ProtoMessage() {}
 
 func (x *GpuHistoryQuery) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[29]
+	mi := &file_accounting_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3487,7 @@ func (x *GpuHistoryQuery) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuHistoryQuery.ProtoReflect.Descriptor instead.
 func (*GpuHistoryQuery) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{29}
+	return file_accounting_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GpuHistoryQuery) GetJob() string {
@@ -3231,7 +3526,7 @@ type GpuHistoryReply struct {
 
 func (x *GpuHistoryReply) Reset() {
 	*x = GpuHistoryReply{}
-	mi := &file_accounting_proto_msgTypes[30]
+	mi := &file_accounting_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3539,7 @@ func (*GpuHistoryReply) ProtoMessage() {}
 
 func (x *GpuHistoryReply) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[30]
+	mi := &file_accounting_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3553,7 @@ func (x *GpuHistoryReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuHistoryReply.ProtoReflect.Descriptor instead.
 func (*GpuHistoryReply) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{30}
+	return file_accounting_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GpuHistoryReply) GetRun() *AcctRow {
@@ -3327,7 +3622,7 @@ type GpuHistory struct {
 
 func (x *GpuHistory) Reset() {
 	*x = GpuHistory{}
-	mi := &file_accounting_proto_msgTypes[31]
+	mi := &file_accounting_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3635,7 @@ func (*GpuHistory) ProtoMessage() {}
 
 func (x *GpuHistory) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[31]
+	mi := &file_accounting_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3649,7 @@ func (x *GpuHistory) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuHistory.ProtoReflect.Descriptor instead.
 func (*GpuHistory) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{31}
+	return file_accounting_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GpuHistory) GetNode() string {
@@ -3422,7 +3717,7 @@ type GpuPoint struct {
 
 func (x *GpuPoint) Reset() {
 	*x = GpuPoint{}
-	mi := &file_accounting_proto_msgTypes[32]
+	mi := &file_accounting_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3730,7 @@ func (*GpuPoint) ProtoMessage() {}
 
 func (x *GpuPoint) ProtoReflect() protoreflect.Message {
 	file_accounting_proto_init_once()
-	mi := &file_accounting_proto_msgTypes[32]
+	mi := &file_accounting_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3744,7 @@ func (x *GpuPoint) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuPoint.ProtoReflect.Descriptor instead.
 func (*GpuPoint) Descriptor() ([]byte, []int) {
 	file_accounting_proto_init_once()
-	return file_accounting_proto_rawDescGZIP(), []int{32}
+	return file_accounting_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GpuPoint) GetAt() uint32 {
@@ -3706,7 +4001,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\x0eJobReportQuery\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x17\n" +
 	"\amin_seq\x18\x02 \x01(\x04R\x06minSeq\x12\x18\n" +
-	"\acluster\x18\x03 \x01(\tR\acluster\"\xc0\x03\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\"\xcc\x04\n" +
 	"\x0eJobReportReply\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.muster.v1.AcctRowR\x03run\x12.\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x18.muster.v1.JobReportNodeR\x05nodes\x121\n" +
@@ -3719,10 +4014,27 @@ const file_accounting_proto_rawDesc = "" +
 	"\bcurrency\x18\t \x01(\tR\bcurrency\x12(\n" +
 	"\renergy_joules\x18\n" +
 	" \x01(\x01H\x01R\fenergyJoules\x88\x01\x01\x12&\n" +
-	"\fcarbon_grams\x18\v \x01(\x01H\x02R\vcarbonGrams\x88\x01\x01B\a\n" +
+	"\fcarbon_grams\x18\v \x01(\x01H\x02R\vcarbonGrams\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"usage_from\x18\f \x01(\x03R\tusageFrom\x12\x1d\n" +
+	"\n" +
+	"usage_step\x18\r \x01(\x03R\tusageStep\x12-\n" +
+	"\x05usage\x18\x0e \x03(\v2\x17.muster.v1.UsageHistoryR\x05usage\x12\x1d\n" +
+	"\n" +
+	"usage_more\x18\x0f \x01(\rR\tusageMoreB\a\n" +
 	"\x05_costB\x10\n" +
 	"\x0e_energy_joulesB\x0f\n" +
-	"\r_carbon_grams\"\x89\x02\n" +
+	"\r_carbon_grams\"k\n" +
+	"\fUsageHistory\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\asamples\x18\x02 \x01(\x04R\asamples\x12-\n" +
+	"\x06points\x18\x03 \x03(\v2\x15.muster.v1.UsagePointR\x06points\"P\n" +
+	"\n" +
+	"UsagePoint\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\rR\x02at\x12\x17\n" +
+	"\x04cpus\x18\x02 \x01(\x01H\x00R\x04cpus\x88\x01\x01\x12\x10\n" +
+	"\x03rss\x18\x03 \x01(\x03R\x03rssB\a\n" +
+	"\x05_cpus\"\x89\x02\n" +
 	"\rJobReportNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x17\n" +
@@ -3774,13 +4086,27 @@ const file_accounting_proto_rawDesc = "" +
 	"\x03lag\x18\x03 \x01(\x03R\x03lag\x12\x14\n" +
 	"\x05store\x18\x04 \x01(\tR\x05store\x12\x0e\n" +
 	"\x02up\x18\x05 \x01(\bR\x02up\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"r\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xc5\x01\n" +
 	"\x14PutGpuSamplesRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\rR\aseconds\x12,\n" +
-	"\x06series\x18\x03 \x03(\v2\x14.muster.v1.GpuSeriesR\x06series\",\n" +
+	"\x06series\x18\x03 \x03(\v2\x14.muster.v1.GpuSeriesR\x06series\x12#\n" +
+	"\rusage_seconds\x18\x04 \x01(\rR\fusageSeconds\x12,\n" +
+	"\x05usage\x18\x05 \x03(\v2\x16.muster.v1.UsageSeriesR\x05usage\",\n" +
 	"\x12PutGpuSamplesReply\x12\x16\n" +
-	"\x06stored\x18\x01 \x01(\rR\x06stored\"\xf4\x05\n" +
+	"\x06stored\x18\x01 \x01(\rR\x06stored\"\xe4\x01\n" +
+	"\vUsageSeries\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x11R\x04step\x12\x15\n" +
+	"\x06job_id\x18\x04 \x01(\rR\x05jobId\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x12\x18\n" +
+	"\aaccount\x18\x06 \x01(\tR\aaccount\x12\x1c\n" +
+	"\tpartition\x18\a \x01(\tR\tpartition\x12\x0e\n" +
+	"\x02at\x18\b \x03(\x03R\x02at\x12\x10\n" +
+	"\x03cpu\x18\t \x03(\x12R\x03cpu\x12\x10\n" +
+	"\x03rss\x18\n" +
+	" \x03(\x12R\x03rss\"\xf4\x05\n" +
 	"\tGpuSeries\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x18\n" +
@@ -3870,7 +4196,7 @@ func file_accounting_proto_rawDescGZIP() []byte {
 }
 
 var file_accounting_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_accounting_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_accounting_proto_goTypes = []any{
 	(HetWhole)(0),                   // 0: muster.v1.HetWhole
 	(*AcctQuery)(nil),               // 1: muster.v1.AcctQuery
@@ -3892,53 +4218,59 @@ var file_accounting_proto_goTypes = []any{
 	(*ReasonsReply)(nil),            // 17: muster.v1.ReasonsReply
 	(*JobReportQuery)(nil),          // 18: muster.v1.JobReportQuery
 	(*JobReportReply)(nil),          // 19: muster.v1.JobReportReply
-	(*JobReportNode)(nil),           // 20: muster.v1.JobReportNode
-	(*JobReportGpu)(nil),            // 21: muster.v1.JobReportGpu
-	(*UsageAdvice)(nil),             // 22: muster.v1.UsageAdvice
-	(*AdviceQuery)(nil),             // 23: muster.v1.AdviceQuery
-	(*AdviceReply)(nil),             // 24: muster.v1.AdviceReply
-	(*AccountingStatusRequest)(nil), // 25: muster.v1.AccountingStatusRequest
-	(*AccountingStatusReply)(nil),   // 26: muster.v1.AccountingStatusReply
-	(*PutGpuSamplesRequest)(nil),    // 27: muster.v1.PutGpuSamplesRequest
-	(*PutGpuSamplesReply)(nil),      // 28: muster.v1.PutGpuSamplesReply
-	(*GpuSeries)(nil),               // 29: muster.v1.GpuSeries
-	(*GpuHistoryQuery)(nil),         // 30: muster.v1.GpuHistoryQuery
-	(*GpuHistoryReply)(nil),         // 31: muster.v1.GpuHistoryReply
-	(*GpuHistory)(nil),              // 32: muster.v1.GpuHistory
-	(*GpuPoint)(nil),                // 33: muster.v1.GpuPoint
-	(*Tres)(nil),                    // 34: muster.v1.Tres
-	(*Usage)(nil),                   // 35: muster.v1.Usage
-	(*ReasonPeriod)(nil),            // 36: muster.v1.ReasonPeriod
+	(*UsageHistory)(nil),            // 20: muster.v1.UsageHistory
+	(*UsagePoint)(nil),              // 21: muster.v1.UsagePoint
+	(*JobReportNode)(nil),           // 22: muster.v1.JobReportNode
+	(*JobReportGpu)(nil),            // 23: muster.v1.JobReportGpu
+	(*UsageAdvice)(nil),             // 24: muster.v1.UsageAdvice
+	(*AdviceQuery)(nil),             // 25: muster.v1.AdviceQuery
+	(*AdviceReply)(nil),             // 26: muster.v1.AdviceReply
+	(*AccountingStatusRequest)(nil), // 27: muster.v1.AccountingStatusRequest
+	(*AccountingStatusReply)(nil),   // 28: muster.v1.AccountingStatusReply
+	(*PutGpuSamplesRequest)(nil),    // 29: muster.v1.PutGpuSamplesRequest
+	(*PutGpuSamplesReply)(nil),      // 30: muster.v1.PutGpuSamplesReply
+	(*UsageSeries)(nil),             // 31: muster.v1.UsageSeries
+	(*GpuSeries)(nil),               // 32: muster.v1.GpuSeries
+	(*GpuHistoryQuery)(nil),         // 33: muster.v1.GpuHistoryQuery
+	(*GpuHistoryReply)(nil),         // 34: muster.v1.GpuHistoryReply
+	(*GpuHistory)(nil),              // 35: muster.v1.GpuHistory
+	(*GpuPoint)(nil),                // 36: muster.v1.GpuPoint
+	(*Tres)(nil),                    // 37: muster.v1.Tres
+	(*Usage)(nil),                   // 38: muster.v1.Usage
+	(*ReasonPeriod)(nil),            // 39: muster.v1.ReasonPeriod
 }
 var file_accounting_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.AcctQuery.het_whole:type_name -> muster.v1.HetWhole
 	3,  // 1: muster.v1.AcctReply.rows:type_name -> muster.v1.AcctRow
-	34, // 2: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
-	34, // 3: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
-	35, // 4: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
+	37, // 2: muster.v1.AcctRow.req_tres:type_name -> muster.v1.Tres
+	37, // 3: muster.v1.AcctRow.alloc_tres:type_name -> muster.v1.Tres
+	38, // 4: muster.v1.AcctRow.usage:type_name -> muster.v1.Usage
 	6,  // 5: muster.v1.AcctScriptReply.scripts:type_name -> muster.v1.AcctScript
 	3,  // 6: muster.v1.AcctScript.row:type_name -> muster.v1.AcctRow
 	13, // 7: muster.v1.ReportReply.columns:type_name -> muster.v1.ReportColumn
 	14, // 8: muster.v1.ReportReply.rows:type_name -> muster.v1.ReportRow
 	15, // 9: muster.v1.ReportRow.cells:type_name -> muster.v1.Cell
 	3,  // 10: muster.v1.ReasonsReply.run:type_name -> muster.v1.AcctRow
-	36, // 11: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
+	39, // 11: muster.v1.ReasonsReply.periods:type_name -> muster.v1.ReasonPeriod
 	3,  // 12: muster.v1.JobReportReply.run:type_name -> muster.v1.AcctRow
-	20, // 13: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
-	36, // 14: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
-	22, // 15: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
-	21, // 16: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
-	22, // 17: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
-	29, // 18: muster.v1.PutGpuSamplesRequest.series:type_name -> muster.v1.GpuSeries
-	3,  // 19: muster.v1.GpuHistoryReply.run:type_name -> muster.v1.AcctRow
-	32, // 20: muster.v1.GpuHistoryReply.gpus:type_name -> muster.v1.GpuHistory
-	33, // 21: muster.v1.GpuHistory.points:type_name -> muster.v1.GpuPoint
-	21, // 22: muster.v1.GpuHistory.total:type_name -> muster.v1.JobReportGpu
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	22, // 13: muster.v1.JobReportReply.nodes:type_name -> muster.v1.JobReportNode
+	39, // 14: muster.v1.JobReportReply.periods:type_name -> muster.v1.ReasonPeriod
+	24, // 15: muster.v1.JobReportReply.advice:type_name -> muster.v1.UsageAdvice
+	20, // 16: muster.v1.JobReportReply.usage:type_name -> muster.v1.UsageHistory
+	21, // 17: muster.v1.UsageHistory.points:type_name -> muster.v1.UsagePoint
+	23, // 18: muster.v1.JobReportNode.gpus:type_name -> muster.v1.JobReportGpu
+	24, // 19: muster.v1.AdviceReply.advice:type_name -> muster.v1.UsageAdvice
+	32, // 20: muster.v1.PutGpuSamplesRequest.series:type_name -> muster.v1.GpuSeries
+	31, // 21: muster.v1.PutGpuSamplesRequest.usage:type_name -> muster.v1.UsageSeries
+	3,  // 22: muster.v1.GpuHistoryReply.run:type_name -> muster.v1.AcctRow
+	35, // 23: muster.v1.GpuHistoryReply.gpus:type_name -> muster.v1.GpuHistory
+	36, // 24: muster.v1.GpuHistory.points:type_name -> muster.v1.GpuPoint
+	23, // 25: muster.v1.GpuHistory.total:type_name -> muster.v1.JobReportGpu
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 // file_accounting_proto_init_once builds the descriptors at their first use.
@@ -3957,16 +4289,17 @@ func file_accounting_proto_init() {
 		(*Cell_Null)(nil),
 	}
 	file_accounting_proto_msgTypes[18].OneofWrappers = []any{}
-	file_accounting_proto_msgTypes[19].OneofWrappers = []any{}
 	file_accounting_proto_msgTypes[20].OneofWrappers = []any{}
-	file_accounting_proto_msgTypes[32].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[21].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[22].OneofWrappers = []any{}
+	file_accounting_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_accounting_proto_rawDesc), len(file_accounting_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

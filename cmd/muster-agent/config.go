@@ -162,7 +162,7 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	scripts := newNodeScripts(&s.cluster.File.Agent)
 	c := daemon.Config{
 		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Interval: s.cfg.Telemetry.Interval,
-		SampleEvery: sampleEvery(&s.cfg.Telemetry), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
+		SampleEvery: sampleEvery(&s.cfg.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
 		GPUFreq:         s.cluster.File.Agent.GPUFreq,
@@ -188,8 +188,20 @@ func sampleEvery(t *conffile.Telemetry) spec.Span {
 	if t.SamplesInterval == spec.Infinite {
 		return 0
 	}
-	return max(t.SamplesInterval, (t.Interval+spec.Second-1)/spec.Second*spec.Second)
+	return max(t.SamplesInterval, wholeSeconds(t.Interval))
 }
+
+// usageEvery is the time between two samples of jobs, as JobAcctGatherFrequency
+// says: not less than that between two collections.
+func (s *settings) usageEvery() spec.Span {
+	every := s.cluster.File.Agent.SampleEvery
+	if every <= 0 {
+		return 0
+	}
+	return max(every, wholeSeconds(s.cfg.Telemetry.Interval))
+}
+
+func wholeSeconds(d spec.Span) spec.Span { return (d + spec.Second - 1) / spec.Second * spec.Second }
 
 // inventory is what the node registers of the machine. With config_overrides
 // a node keeps its declared size where the machine is smaller.

@@ -292,12 +292,12 @@ func addSamples(req *apiv1.PutGpuSamplesRequest, s *device.Sample, procs []devic
 
 // putSamples hands in what was gathered, as the service takes it.
 func putSamples(req *apiv1.PutGpuSamplesRequest, put func([]counted.GPUSample) error) error {
-	rows, err := acctd.SampleRows(req)
-	if err != nil || len(rows) == 0 {
+	rows, err := acctd.ReadSamples(req)
+	if err != nil || rows.Len() == 0 {
 		return err
 	}
 	req.Series = nil
-	return put(rows)
+	return put(rows.GPUs)
 }
 
 // mix spreads the bits of a number.

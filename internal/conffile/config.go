@@ -186,7 +186,7 @@ type Accounting struct {
 	BatchRows int64 `yaml:"batch_rows"`
 	// Longest time a finished job waits to be inserted.
 	BatchInterval spec.Span `yaml:"batch_interval"`
-	// How long samples of GPUs are kept, or forever. They go a day at a time.
+	// How long samples of GPUs, and of what jobs use of CPU and memory, are kept, or forever. They go a day at a time.
 	SamplesKeep spec.Span `yaml:"samples_keep"`
 	// How long rows of accounting are kept, table by table, or infinite. A month
 	// goes as a whole once all of it is older, with a record of its sums; what

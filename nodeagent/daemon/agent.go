@@ -244,8 +244,8 @@ func (a *Agent) carryOut(ctx context.Context) {
 			a.assign()
 			a.keepClocks()
 		}
-		if len(fx.Samples) > 0 && a.deps.Samples != nil {
-			if lost := a.samples.put(fx.Samples); lost > 0 {
+		if len(fx.Samples)+len(fx.Usage) > 0 && a.deps.Samples != nil {
+			if lost := a.samples.put(fx.Samples, fx.Usage); lost > 0 {
 				a.deps.Telemetry.SamplesLost(lost)
 			}
 			a.deps.Telemetry.SetSamplesPending(a.samples.waiting())

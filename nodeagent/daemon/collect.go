@@ -132,7 +132,10 @@ func (a *Agent) readUsage(ctx context.Context) {
 		}
 	}
 	a.deps.Telemetry.SetUsage(usage)
-	a.inbox.put(func() { a.core.Usage(at, list) })
+	a.inbox.put(func() {
+		a.core.Usage(at, list)
+		a.core.sampledUsage(at, list)
+	})
 }
 
 // assign tells simulated GPUs who holds them.

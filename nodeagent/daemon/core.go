@@ -43,9 +43,10 @@ type run struct {
 	from   spec.Instant    // start on this node
 	exit   *plan.Exit      // nil for a held part
 	memory memoryUse
-	unborn bool // its prolog ran, and nothing else of it
-	over   bool // being killed for its memory
-	stuck  bool // it was said that it cannot be killed
+	usedAt cpuMark // at its last sample
+	unborn bool    // its prolog ran, and nothing else of it
+	over   bool    // being killed for its memory
+	stuck  bool    // it was said that it cannot be killed
 }
 
 // facts are whose run it is: what metrics and the spool need of the order.
@@ -129,6 +130,7 @@ type Core struct {
 	known      []device.Device      // the inventory
 	units      map[string]unitFacts // devices and instances, by UUID
 	sampleSlot int64                // of the clock, in which the last sample was taken
+	usageSlot  int64                // the same of the runs
 
 	fx Effects
 }

@@ -217,6 +217,9 @@ type Config struct {
 	// SampleEvery is the time between two samples of the GPUs that are kept; 0 or
 	// Infinite keeps none.
 	SampleEvery spec.Span
+	// UsageEvery is the time between two samples of the CPU and memory of each
+	// run that are kept; 0 keeps none.
+	UsageEvery spec.Span
 	// Location is the time zone of lines written for people.
 	Location *time.Location
 	// Account is a user's home and shell, for jobs that bring no environment;

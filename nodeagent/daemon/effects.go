@@ -29,6 +29,7 @@ type Effects struct {
 	// Samples are readings to be kept, each a series of its own. What is not
 	// kept is not asked for again.
 	Samples []*apiv1.GpuSeries
+	Usage   []*apiv1.UsageSeries
 }
 
 // Script is a run of the node's prolog or epilog.

@@ -142,21 +142,21 @@ type sampleQueue struct {
 
 type sampleBatchOf struct {
 	series  []*apiv1.GpuSeries
+	usage   []*apiv1.UsageSeries
 	rows    int
 	sending bool
 }
 
 // put adds samples of one reading each and gives how many were lost for them.
-func (q *sampleQueue) put(list []*apiv1.GpuSeries) (lost int) {
+func (q *sampleQueue) put(gpus []*apiv1.GpuSeries, usage []*apiv1.UsageSeries) (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, g := range list {
-		b := q.last()
-		if b == nil || b.sending || b.rows >= sampleBatch {
-			b = &sampleBatchOf{}
-			q.batches = append(q.batches, b)
-		}
-		b.add(g)
+	for _, g := range gpus {
+		q.open().add(g)
+		q.rows++
+	}
+	for _, u := range usage {
+		q.open().addUsage(u)
 		q.rows++
 	}
 	for i := 0; q.rows > samplesMost && i < len(q.batches); {
@@ -172,11 +172,14 @@ func (q *sampleQueue) put(list []*apiv1.GpuSeries) (lost int) {
 	return lost
 }
 
-func (q *sampleQueue) last() *sampleBatchOf {
-	if len(q.batches) == 0 {
-		return nil
+// open is the batch that the next sample goes into.
+func (q *sampleQueue) open() *sampleBatchOf {
+	if n := len(q.batches); n > 0 && !q.batches[n-1].sending && q.batches[n-1].rows < sampleBatch {
+		return q.batches[n-1]
 	}
-	return q.batches[len(q.batches)-1]
+	b := &sampleBatchOf{}
+	q.batches = append(q.batches, b)
+	return b
 }
 
 // add puts one reading behind those of the same device and holder.
@@ -253,9 +256,9 @@ func (a *Agent) shipper(ctx context.Context) {
 		a.deps.Telemetry.SetSamplesPending(a.samples.waiting())
 		if failed := err != nil; failed != failing {
 			if failing = failed; failed {
-				a.log.Warn("GPU samples wait: the accounting does not take them", "error", err)
+				a.log.Warn("samples of GPUs and jobs wait: the accounting does not take them", "error", err)
 			} else {
-				a.log.Info("GPU samples are stored again")
+				a.log.Info("samples of GPUs and jobs are stored again")
 			}
 		}
 		if err == nil {
@@ -277,7 +280,8 @@ func (a *Agent) ship(ctx context.Context, b *sampleBatchOf) error {
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
-		done <- a.deps.Samples.Put(ctx, &apiv1.PutGpuSamplesRequest{Node: a.cfg.Node.Name, Seconds: uint32(a.cfg.SampleEvery / spec.Second), Series: b.series})
+		done <- a.deps.Samples.Put(ctx, &apiv1.PutGpuSamplesRequest{Node: a.cfg.Node.Name, Seconds: uint32(a.cfg.SampleEvery / spec.Second), Series: b.series,
+			UsageSeconds: uint32(a.cfg.UsageEvery / spec.Second), Usage: b.usage})
 	}()
 	select {
 	case err := <-done:
@@ -288,7 +292,7 @@ func (a *Agent) ship(ctx context.Context, b *sampleBatchOf) error {
 	}
 }
 
-// Samples takes samples of GPUs to where they are kept.
+// Samples takes samples of GPUs and jobs to where they are kept.
 type Samples interface {
 	// Put returns when they are stored. It may be called again with the same
 	// ones; it ends with the context.

@@ -91,14 +91,14 @@ func TestSamplesWaitWithinBounds(t *testing.T) {
 	fill := func(n int) {
 		for range n {
 			at++
-			lost += q.put([]*apiv1.GpuSeries{oneSample("GPU-0", at), oneSample("GPU-1", at)})
+			lost += q.put([]*apiv1.GpuSeries{oneSample("GPU-0", at)}, []*apiv1.UsageSeries{{Uid: 7, At: []int64{at}, Cpu: []int64{at}, Rss: []int64{at}}})
 		}
 	}
 	fill(100)
 	flying := q.take()
 	fill(samplesMost)
-	if flying.rows != 200 || len(flying.series) != 2 || len(flying.series[0].GetAt()) != 100 {
-		t.Errorf("the batch on its way has changed: %d rows, %d series", flying.rows, len(flying.series))
+	if flying.rows != 200 || len(flying.series) != 1 || len(flying.series[0].GetAt()) != 100 || len(flying.usage) != 1 || len(flying.usage[0].GetAt()) != 100 {
+		t.Errorf("the batch on its way has changed: %d rows, %d series of GPUs, %d of jobs", flying.rows, len(flying.series), len(flying.usage))
 	}
 	if q.waiting() > samplesMost || q.waiting() < samplesMost-2*sampleBatch || lost+q.waiting() != 2*int(at) {
 		t.Errorf("%d wait, %d are lost of %d", q.waiting(), lost, 2*at)
@@ -109,6 +109,12 @@ func TestSamplesWaitWithinBounds(t *testing.T) {
 		for _, s := range b.series {
 			if len(s.GetUtil()) != len(s.GetAt()) || len(s.GetProcesses()) != len(s.GetAt()) {
 				t.Fatalf("%d times, %d figures", len(s.GetAt()), len(s.GetUtil()))
+			}
+			seen -= len(s.GetAt())
+		}
+		for _, s := range b.usage {
+			if len(s.GetCpu()) != len(s.GetAt()) || len(s.GetRss()) != len(s.GetAt()) {
+				t.Fatalf("%d times, %d and %d figures", len(s.GetAt()), len(s.GetCpu()), len(s.GetRss()))
 			}
 			seen -= len(s.GetAt())
 		}
