@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -182,7 +183,7 @@ func (d *decision) cancelHet(c Cancel, j *state.Job) error {
 }
 
 // requeueHet queues all components again: those that run end first, as the
-// leader does, and those that are over are queued at once.
+// leader does, and those that are over are queued with it.
 func (d *decision) requeueHet(c Requeue, j *state.Job) error {
 	all := d.t.Components(j)
 	if len(all) < int(j.Het.Size) {
@@ -193,17 +194,7 @@ func (d *decision) requeueHet(c Requeue, j *state.Job) error {
 			return spec.Refuse(spec.CodeJobNotAlterable, "a component of it is still completing")
 		}
 	}
-	if err := d.dispatch(c); err != nil {
-		return err
-	}
-	for _, o := range all[1:] {
-		if o = d.t.Job(o.UID); o.State.Terminal() {
-			if err := d.queueAgain(o, spec.Pending, c.Hold, false); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return d.dispatch(c) // tellSiblings tells the others
 }
 
 // mayRequeue tells whether a job may be run again on its own account: a batch
@@ -221,7 +212,7 @@ func (d *decision) tellSiblings(ev event.Event) error {
 		if leader := d.t.Job(leaderOf(j)); j.Het.Follows() && e.State == spec.NodeFailed && leader != nil && leader.State.Active() && leader.Ending == nil {
 			return d.end(leader, event.EndNodeLost, false, spec.NotHeld, e.Reason.Detail) // which tells the others
 		}
-		if leader := d.t.Job(leaderOf(j)); j.Het.Follows() && leader != nil && leader.State == spec.Pending {
+		if leader := d.t.Job(leaderOf(j)); j.Het.Follows() && leader != nil && leader.State == spec.Pending && !j.HoldsNodes() {
 			return d.emit(&event.JobEnded{UID: leader.UID, Attempt: leader.Attempt, State: e.State, Reason: e.Reason, By: e.By})
 		}
 		if !j.Het.Leads() {
@@ -239,6 +230,15 @@ func (d *decision) tellSiblings(ev event.Event) error {
 				return err
 			}
 		}
+	case *event.JobRequeued:
+		if err := d.waitTogether(e.UID); err != nil {
+			return err
+		}
+		return d.holdTogether(e.UID)
+	case *event.JobNodeDone:
+		return d.waitTogether(e.UID)
+	case *event.JobUpdated:
+		return d.holdTogether(e.UID)
 	case *event.JobEndRequested:
 		j := d.t.Job(e.UID)
 		if j.Het == nil || (!j.Het.Leads() && !e.Requeue) {
@@ -250,6 +250,42 @@ func (d *decision) tellSiblings(ev event.Event) error {
 			}
 			if err := d.emit(&event.JobEndRequested{UID: c.UID, Attempt: c.Attempt, Cause: e.Cause, By: e.By, Requeue: e.Requeue, Hold: e.Hold,
 				Detail: e.Detail, Grace: e.Grace}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// waitTogether queues components again that are over, one of which may have been cancelled alone, where their leader
+// waits: it starts with all of them. One that still has nodes is queued when it has given them back.
+func (d *decision) waitTogether(uid spec.JobUID) error {
+	j := d.t.Job(uid)
+	if leader := d.t.Job(leaderOf(j)); j.Het == nil || leader == nil || leader.State != spec.Pending {
+		return nil
+	}
+	for _, c := range d.t.Components(j) {
+		if c = d.t.Job(c.UID); !c.State.Terminal() || c.HoldsNodes() {
+			continue // or was queued with one before it
+		}
+		if err := d.queueAgain(c, spec.Pending, spec.NotHeld, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdTogether holds all waiting components of a heterogeneous job if one of them is held, as the strictest hold
+// says: one may have been queued again too often, or end for another reason than the others did.
+func (d *decision) holdTogether(uid spec.JobUID) error {
+	waiting := slices.DeleteFunc(d.t.Components(d.t.Job(uid)), func(c *state.Job) bool { return c.State != spec.Pending })
+	by := spec.NotHeld
+	for _, c := range waiting {
+		by = max(by, c.Hold)
+	}
+	for _, c := range waiting {
+		if c.Hold < by {
+			if err := d.emit(&event.JobHeld{UID: c.UID, By: by}); err != nil {
 				return err
 			}
 		}

@@ -351,14 +351,25 @@ func (w *world) firstOf(keep func(j *state.Job) bool) *state.Job {
 	return nil
 }
 
+// comesBefore tells whether the pass looks at a before b in a partition of both. A component of a heterogeneous job
+// is looked at when its leader is, in whatever partition that waits.
 func (w *world) comesBefore(ctx *order.Context, a, b *state.Job) bool {
 	for _, name := range b.Spec.Partitions {
-		p := w.head.Parts.Find(name)
 		if !slices.Contains(a.Spec.Partitions, name) {
 			continue
 		}
-		x, y := ctx.Of(a, p.Spec).Total, ctx.Of(b, p.Spec).Total
-		if x > y || (x == y && w.older(a, b)) {
+		in, first := name, a
+		if a.Het != nil {
+			first = w.head.Job(a.Het.Leader)
+			in = first.Spec.Partitions[0]
+		}
+		p, q := w.head.Parts.Find(in).Spec, w.head.Parts.Find(name).Spec
+		switch x, y := ctx.Of(first, p).Total, ctx.Of(b, q).Total; {
+		case order.Tier(p) != order.Tier(q):
+			if order.Tier(p) > order.Tier(q) {
+				return true
+			}
+		case x > y || (x == y && w.older(first, b)):
 			return true
 		}
 	}

@@ -435,7 +435,7 @@ func (w *world) control() {
 	case 4:
 		key := pick(w, "key", "timelimit", "numtasks", "nice", "dependency", "arraytaskthrottle", "priority", "comment")
 		limit := j.Limit
-		w.decide(scheduler.UpdateJob{Target: w.targetOf(j), Admin: true, Changes: []spec.KeyValue{{Key: key, Value: pick(w, "value", "1", "2", "15", "afterany:1")}}})
+		w.decide(scheduler.UpdateJob{Target: w.targetOf(j), Admin: true, Changes: []spec.KeyValue{{Key: key, Value: pick(w, "value", "0", "1", "2", "15", "afterany:1")}}})
 		if now := w.head.Job(j.UID); now.State.Active() && now.Limit > limit {
 			w.longer = map[run]bool{}
 			for _, a := range w.jobs(func(a *state.Job) bool { return a.State.Active() }) {

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -400,9 +402,7 @@ func TestNewReleaseLearnsFirstWhatTheOldOneHas(t *testing.T) {
 	l.launch(sp)
 	l.begun(sp.Key)
 	old := int(l.client.Hello().PID)
-	if err := unix.Kill(old, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	standStill(t, old)
 	defer func() { _ = unix.Kill(old, unix.SIGCONT) }()
 	goOn := time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(old, unix.SIGCONT) })
 	defer goOn.Stop()
@@ -424,6 +424,33 @@ func TestNewReleaseLearnsFirstWhatTheOldOneHas(t *testing.T) {
 	}
 }
 
+// standStill stops a process and waits until all of its threads have stopped:
+// a signal tells it to, and returns before they have.
+func standStill(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(20 * time.Second); ; {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("the threads of process %d: %v", pid, err)
+		}
+		runs := slices.ContainsFunc(threads, func(file string) bool {
+			b, err := os.ReadFile(file)
+			return err == nil && !bytes.Contains(b, []byte(") T "))
+		})
+		if !runs {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("process %d does not stop", pid)
+		}
+		//muster:sleep a stopped process tells its parent only
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // A new release whose older one stands still for good reads there what it has,
 // and what the older one was asked by an agent that is gone is not done when it
 // goes on.
@@ -434,9 +461,7 @@ func TestNewReleaseReadsWhatAStoppedOneHas(t *testing.T) {
 	l.launch(sp)
 	l.begun(sp.Key)
 	old := int(l.client.Hello().PID)
-	if err := unix.Kill(old, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	standStill(t, old)
 	defer func() { _ = unix.Kill(old, unix.SIGCONT) }()
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -71,6 +71,52 @@ func TestTheScriptSeesWhatSlurmGives(t *testing.T) {
 	}
 }
 
+// The file of a script serves the next one of the same user, and of nobody
+// else, unless its owner did anything to it.
+func TestAScriptsFileServesTheSameUserAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only root may write to a file of another")
+	}
+	l := newLab(t)
+	file := func(uid uint32, script string) string { // and when it was made: numbers are used again
+		t.Helper()
+		sp := l.job(script + "\nstat -c '%i %w %u-%a-%h' \"$0\"; echo end")
+		sp.UID, sp.GID = uid, uid
+		_, out := l.run(sp)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		want := fmt.Sprintf(" %d-500-1", uid)
+		if len(lines) != 2 || lines[1] != "end" || !strings.HasSuffix(lines[0], want) {
+			t.Fatalf("%q, want %s in the first of two lines", out, want)
+		}
+		if strings.Contains(lines[0], " - ") {
+			t.Skip("this filesystem does not tell when a file was made")
+		}
+		return lines[0]
+	}
+	const user, other = 65534, 65533
+	first := file(user, "# a longer script than the next\n"+strings.Repeat("# filling\n", 1000))
+	if again := file(user, ":"); again != first {
+		t.Errorf("the next script of the user is %s, not %s", again, first)
+	}
+	if next := file(other, ":"); next == first {
+		t.Errorf("the script of another user is the file %s of the first", next)
+	}
+	kept := filepath.Join(l.work, "kept")
+	for _, meddle := range []string{"chmod 777 \"$0\"; ls -l \"$0\" >/dev/null; chmod 500 \"$0\"", "ln \"$0\" " + kept + "; rm " + kept, "touch \"$0\""} {
+		was := file(user, meddle)
+		if next := file(user, ":"); next == was {
+			t.Errorf("after %s the file %s serves again", meddle, next)
+		}
+	}
+	sp := l.job("ln \"$0\" " + kept)
+	sp.UID, sp.GID = user, user
+	l.run(sp)
+	file(user, "# not for the link")
+	if b, err := os.ReadFile(kept); err != nil || strings.Contains(string(b), "not for the link") {
+		t.Errorf("the link of a script that is over shows the next one, or %v:\n%s", err, b)
+	}
+}
+
 func TestCommandsAreSearchedInTheirPath(t *testing.T) {
 	l := newLab(t)
 	sp := l.job("")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -18,26 +19,36 @@ const scriptName = "slurm_script"
 
 // spool writes the script for its user, and for nobody else to read. The
 // folder stays root's, so that nothing of one user can be left in it for the
-// next, and it is kept for the next script: making one costs more than the
-// fork. The file is always a new one.
+// next. Folder and file are kept for the next script of the same user (making
+// them costs more than the fork); for another's the file is always a new one.
 func (s *Shepherd) spool(r *run) error {
+	path := filepath.Join(r.Spool, scriptName)
+	if was := s.spare(r); was != nil {
+		if err := unix.Rename(was.folder, r.Spool); err != nil {
+			_ = os.RemoveAll(was.folder)
+		} else if was.mark.Uid == r.UID && was.mark.Gid == r.GID && rewrite(path, r, &was.mark) == nil {
+			return nil
+		} else if err := unix.Unlink(path); err == nil || errors.Is(err, unix.ENOENT) {
+			return s.newScript(r, path)
+		}
+	}
 	if err := s.spoolFolder(r.Spool); err != nil {
 		return err
 	}
-	path := filepath.Join(r.Spool, scriptName)
+	return s.newScript(r, path)
+}
+
+// newScript writes the script into a new file.
+func (s *Shepherd) newScript(r *run, path string) error {
 	fd, err := retry(func() (int, error) {
-		return unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o500)
+		return unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, scriptMode)
 	})
 	if err != nil {
 		return &os.PathError{Op: "store script", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	for b := r.spec.Script; len(b) > 0; {
-		n, err := retry(func() (int, error) { return unix.Write(fd, b) })
-		if err != nil {
-			return &os.PathError{Op: "store script", Path: path, Err: err}
-		}
-		b = b[n:]
+	if err := writeScript(fd, r.spec.Script); err != nil {
+		return &os.PathError{Op: "store script", Path: path, Err: err}
 	}
 	if !s.root {
 		return nil
@@ -45,23 +56,89 @@ func (s *Shepherd) spool(r *run) error {
 	if err := unix.Fchown(fd, int(r.UID), int(r.GID)); err != nil {
 		return &os.PathError{Op: "give script to its user", Path: path, Err: err}
 	}
+	return unix.Fstat(fd, (*unix.Stat_t)(&r.script))
+}
+
+// rewrite writes the script into the file of an earlier one of the same user,
+// unless anything was done to that since.
+func rewrite(path string, r *run, was *scriptMark) error {
+	fd, err := retry(func() (int, error) {
+		return unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if !was.of(func(st *unix.Stat_t) error { return unix.Fstat(fd, st) }) {
+		return unix.ESTALE
+	}
+	if err := writeScript(fd, r.spec.Script); err != nil {
+		return err
+	}
+	// Not to no length and up again: filesystems write such a file to the disk
+	// when it is closed.
+	if size := int64(len(r.spec.Script)); size < was.Size {
+		if err := unix.Ftruncate(fd, size); err != nil {
+			return err
+		}
+	}
+	return unix.Fstat(fd, (*unix.Stat_t)(&r.script))
+}
+
+func writeScript(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := retry(func() (int, error) { return unix.Write(fd, b) })
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
 	return nil
 }
 
-// spoolFolder renames a free folder to the name, or makes one.
-func (s *Shepherd) spoolFolder(name string) error {
+const scriptMode = 0o500
+
+// scriptMark is a script's file as the shepherd wrote it. Its owner may change
+// the mode, link it or write to it: each of these shows in the time of change.
+type scriptMark unix.Stat_t
+
+// of tells that a file is the script's, and as it was written.
+func (m *scriptMark) of(stat func(*unix.Stat_t) error) bool {
+	var st unix.Stat_t
+	return m.Ino != 0 && stat(&st) == nil && st.Ino == m.Ino && st.Dev == m.Dev && st.Ctim == m.Ctim && st.Size == m.Size &&
+		st.Mode == unix.S_IFREG|scriptMode && st.Nlink == 1 && st.Uid == m.Uid && st.Gid == m.Gid
+}
+
+// spareSpool is a folder, with the script of a run that is over if its mark is
+// set.
+type spareSpool struct {
+	folder string
+	mark   scriptMark
+}
+
+// spare takes a folder that is free: one with a script of the run's user, or
+// the newest.
+func (s *Shepherd) spare(r *run) *spareSpool {
 	s.mu.Lock()
-	free := ""
-	if n := len(s.freeSpools); n > 0 {
-		free, s.freeSpools = s.freeSpools[n-1], s.freeSpools[:n-1]
+	defer s.mu.Unlock()
+	n := len(s.freeSpools)
+	if n == 0 {
+		return nil
 	}
-	s.mu.Unlock()
-	if free != "" {
-		if err := unix.Rename(free, name); err == nil {
-			return nil
+	at := n - 1
+	for i := n - 1; i >= max(n-spareLooks, 0); i-- {
+		if m := &s.freeSpools[i].mark; m.Ino != 0 && m.Uid == r.UID && m.Gid == r.GID {
+			at = i
+			break
 		}
-		_ = os.RemoveAll(free)
 	}
+	was := s.freeSpools[at]
+	s.freeSpools = slices.Delete(s.freeSpools, at, at+1)
+	return was
+}
+
+// spoolFolder makes a folder.
+func (s *Shepherd) spoolFolder(name string) error {
 	err := unix.Mkdir(name, 0o711)
 	if errors.Is(err, unix.EEXIST) {
 		// Of a run that a dead shepherd could not clean up: no living run
@@ -77,20 +154,29 @@ func (s *Shepherd) spoolFolder(name string) error {
 	return nil
 }
 
-// maxFreeSpools bounds the folders kept for the next scripts.
-const maxFreeSpools = 256
+const (
+	maxFreeSpools = 256      // bounds the folders kept for the next scripts
+	spareLooks    = 16       // how many of them are looked at for one of the user's
+	maxSpareBytes = 64 << 10 // a larger script is removed
+)
 
-// unspool removes the script and keeps its folder. mu is held.
+// unspool sets the folder aside for the next script, with the file if nothing
+// was done to it; else that is removed. mu is held.
 func (s *Shepherd) unspool(r *run) {
 	if r.Spool == "" {
 		return
 	}
 	delete(s.spools, r.Spool)
-	if err := unix.Unlink(filepath.Join(r.Spool, scriptName)); err == nil && len(s.freeSpools) < maxFreeSpools && filepath.Dir(r.Spool) == s.cfg.Spool {
+	path := filepath.Join(r.Spool, scriptName)
+	if !r.script.of(func(st *unix.Stat_t) error { return unix.Lstat(path, st) }) || r.script.Size > maxSpareBytes {
+		r.script = scriptMark{}
+	}
+	clean := r.script.Ino != 0 || unix.Unlink(path) == nil
+	if clean && len(s.freeSpools) < maxFreeSpools && filepath.Dir(r.Spool) == s.cfg.Spool {
 		s.spoolSeq++
 		free := filepath.Join(s.cfg.Spool, fmt.Sprintf("free-%d-%d", os.Getpid(), s.spoolSeq))
 		if unix.Rename(r.Spool, free) == nil {
-			s.freeSpools = append(s.freeSpools, free)
+			s.freeSpools = append(s.freeSpools, &spareSpool{folder: free, mark: r.script})
 			return
 		}
 	}

@@ -24,6 +24,7 @@ type run struct {
 	begun     bool // the journal says that it may have run
 	pidfd     int  // -1 without
 	group     *cgroup.Group
+	script    scriptMark // the spooled file; zero where it is not known
 	adopted   bool
 	stray     bool            // only a group to clear, known to nobody
 	term      *plan.Terminate // asked for while starting

@@ -84,7 +84,7 @@ type Shepherd struct {
 	launchers  int               // number of the newest launcher
 	busy       map[int]time.Time // launcher -> since when it works
 	spools     map[string]bool   // spool folders in use
-	freeSpools []string          // spool folders to use again
+	freeSpools []*spareSpool     // spool folders to use again
 	spoolSeq   int
 	ended      tombstones
 	foreign    map[plan.RunKey]string // kept by an older release's shepherd
