@@ -26,9 +26,8 @@ type bar struct {
 
 // barred says what keeps a job out of a partition, or nil.
 func barred(st *state.State, p *state.Partition, js *spec.JobSpec, d *place.Demand) *bar {
-	ps, cfg, own := p.Spec, st.Config, st.Policy.FindQOS(js.QOS)
+	ps, cfg, own, who := p.Spec, st.Config, st.Policy.FindQOS(js.QOS), p.Subject
 	free := func(flag string) bool { return own != nil && own.HasFlag(flag) }
-	who := "partition/" + ps.Name
 	access := func(code spec.Code, detail string) *bar {
 		return &bar{code, spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who, Detail: detail}, true}
 	}
@@ -73,15 +72,24 @@ func over(limit, most spec.Span) bool { return most != 0 && limit > most }
 // demandOf resolves a request in a partition. A job that names no time limit,
 // where the partition has no default, gets what MaxWall allows.
 func demandOf(st *state.State, p *state.Partition, js *spec.JobSpec, b *limits.Bound) place.Demand {
+	d := resolved(st, p, js, b.Wall())
+	if elastic(&d) {
+		fewestNodes(st, p, &d)
+	}
+	return d
+}
+
+// elastic tells that how many nodes a demand takes depends on those there are.
+func elastic(d *place.Demand) bool { return d.MaxNodes > d.MinNodes && !d.Overcommit }
+
+// resolved is a demand as far as it does not depend on the nodes there are.
+func resolved(st *state.State, p *state.Partition, js *spec.JobSpec, most spec.Span) place.Demand {
 	d := place.Resolve(st.Config, p.Spec, js)
-	if most := b.Wall(); js.Time.Limit == 0 && p.Spec.DefaultTime == 0 && most > 0 {
+	if js.Time.Limit == 0 && p.Spec.DefaultTime == 0 && most > 0 {
 		d.Limit = min(d.Limit, most)
 	}
 	if js.Place.Constraint != "" {
 		nodesOfCounts(&d, js.Place.Constraint)
-	}
-	if d.MaxNodes > d.MinNodes && !d.Overcommit {
-		fewestNodes(st, p, &d)
 	}
 	return d
 }
@@ -130,12 +138,11 @@ func leastOf(d *place.Demand, p *spec.PartitionSpec, js *spec.JobSpec) spec.TRES
 
 // closed says that a partition starts nothing, or that what a job was
 // accepted under is gone.
-func closed(st *state.State, p *spec.PartitionSpec, j *state.Job) *spec.Reason {
-	who := "partition/" + p.Name
-	switch {
-	case p.State == spec.PartitionDown:
+func closed(st *state.State, p *state.Partition, j *state.Job) *spec.Reason {
+	switch who := p.Subject; {
+	case p.Spec.State == spec.PartitionDown:
 		return &spec.Reason{Code: spec.ReasonPartitionDown, Subject: who}
-	case p.State == spec.PartitionInactive:
+	case p.Spec.State == spec.PartitionInactive:
 		return &spec.Reason{Code: spec.ReasonPartitionInactive, Subject: who}
 	case st.Config.Enforce.Associations && st.Policy.Assoc(j.Assoc) == nil:
 		return &spec.Reason{Code: spec.ReasonInvalidAccount, Subject: "assoc/" + j.Spec.Account + "/" + j.Spec.User}

@@ -137,7 +137,7 @@ func (d *decision) current(s *Start) bool {
 	}
 	j = inQOS(j, s.Alloc.QOS)
 	part := d.t.Parts.Find(s.Alloc.Partition)
-	if part == nil || !slices.Contains(j.Spec.Partitions, part.Spec.Name) || closed(d.t.State, part.Spec, j) != nil {
+	if part == nil || !slices.Contains(j.Spec.Partitions, part.Spec.Name) || closed(d.t.State, part, j) != nil {
 		return false
 	}
 	view, barred := resv.For(d.t.State, j.Spec, d.t.Now)

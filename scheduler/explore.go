@@ -76,7 +76,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	if missed(&job, p.now) {
 		return reserve.Slot{}, &spec.Reason{Code: spec.ReasonDeadLine}
 	}
-	if r := closed(p.st, part.Spec, &job); r != nil {
+	if r := closed(p.st, part, &job); r != nil {
 		return reserve.Slot{}, r
 	}
 	if b := barred(p.st, part, js, &d); b != nil {

@@ -37,15 +37,19 @@ type lot struct {
 	settled *spec.Reason
 	odd     map[spec.JobUID]*state.Job
 
+	// What is asked for, once a pass has worked it out.
+	sized  bool      // the next one need not: it does not depend on the nodes there are
+	wall   spec.Span // the limit it was worked out under
+	demand place.Demand
+	least  spec.TRES
+
 	// Of one pass.
 	pos       int // the member that is looked at
 	rank      uint64
 	length    spec.Span // time limit, where the shortest comes first; else 0
 	fixed     order.Factors
 	ready     bool
-	demand    place.Demand
 	bound     limits.Bound
-	least     spec.TRES
 	nodes     nodeSet
 	ask       *reserve.Ask // made when it is needed
 	noReserve bool
@@ -160,6 +164,18 @@ func (l *lot) begin(ctx *order.Context) {
 	l.pos, l.ready, l.ask, l.noReserve, l.length = -1, false, nil, false, 0
 	l.fixed = ctx.Fixed(l.as(l.kin.like), l.part.Spec)
 	l.next(ctx)
+}
+
+// measure works out what the jobs of a lot ask for.
+func (l *lot) measure(st *state.State, j *state.Job) {
+	if wall := l.bound.Wall(); !l.sized || l.wall != wall {
+		l.demand, l.wall = resolved(st, l.part, j.Spec, wall), wall
+		if l.sized = !elastic(&l.demand); !l.sized {
+			fewestNodes(st, l.part, &l.demand)
+		}
+		l.least = leastOf(&l.demand, l.part.Spec, j.Spec)
+	}
+	l.demand.Inside = "" // until a reservation says otherwise
 }
 
 // next goes to the next member; false if there is none.

@@ -580,9 +580,8 @@ func (p *pass) overused(q *spec.QOS, j *state.Job) *spec.Reason {
 // them all.
 func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
 	l.bound = limits.Find(p.t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now})
-	l.demand = demandOf(p.st, l.part, j.Spec, &l.bound)
-	l.least = leastOf(&l.demand, l.part.Spec, j.Spec)
-	if r := closed(p.st, l.part.Spec, j); r != nil {
+	l.measure(p.st, j)
+	if r := closed(p.st, l.part, j); r != nil {
 		return r
 	}
 	if b := barred(p.st, l.part, j.Spec, &l.demand); b != nil {
@@ -663,7 +662,7 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit sp
 func (p *pass) allocate(st *state.State, l *lot, j *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
 	alloc := place.Allocate(p.onNodesOf(st, parts), &l.demand, l.part.Spec.BillingWeights)
 	if alloc == nil {
-		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}
+		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: l.part.Subject}
 	}
 	alloc.QOS = l.qos
 	if v := p.views[l]; v != nil {

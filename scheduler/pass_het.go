@@ -142,7 +142,7 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
 		case later == at:
 			return nil
 		case try == maxHetTries:
-			return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: "partition/" + l.part.Spec.Name, Detail: "the components do not fit together"}
+			return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: l.part.Subject, Detail: "the components do not fit together"}
 		}
 		at = later
 	}

@@ -111,7 +111,7 @@ func (p *pass) hint(uid spec.JobUID, task int64) *reserve.Hint {
 // waiting is the reason of a job that does not fit now: Resources for the
 // first in a partition, Priority behind it.
 func (p *pass) waiting(l *lot, m *member) *spec.Reason {
-	r := &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + l.part.Spec.Name}
+	r := &spec.Reason{Code: spec.ReasonResources, Subject: l.part.Subject}
 	if head := p.head[l.pi]; head != 0 && head != m.uid {
 		r.Code, r.Blocker = spec.ReasonPriority, head
 	}
@@ -121,7 +121,7 @@ func (p *pass) waiting(l *lot, m *member) *spec.Reason {
 // impossible is the reason of a job that no end of other jobs would let
 // start: nodes are missing that could take it, or there are none.
 func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
-	who := "partition/" + l.part.Spec.Name
+	who := l.part.Subject
 	nodes, err := allowedNodes(p.st, l.part, j.Spec)
 	if err != nil {
 		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}

@@ -115,7 +115,7 @@ func derivePartitions(c *spec.Config, ids map[string]spec.NodeID) *Partitions {
 				nodes = nodes.Set(int(id))
 			}
 		}
-		p.List[i] = Partition{Spec: ps, Nodes: nodes}
+		p.List[i] = Partition{Spec: ps, Nodes: nodes, Subject: "partition/" + ps.Name}
 	}
 	return p
 }

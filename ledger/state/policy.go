@@ -161,8 +161,9 @@ type Partitions struct {
 
 // Partition is one of them.
 type Partition struct {
-	Spec  *spec.PartitionSpec
-	Nodes spec.Bitset // node ids
+	Spec    *spec.PartitionSpec
+	Nodes   spec.Bitset // node ids
+	Subject string      // what a reason calls it
 }
 
 // Find returns a partition by name, or nil.

@@ -127,9 +127,10 @@ func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Resul
 	if slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.After != nil }) {
 		e.uids = make([]spec.JobUID, len(w.Jobs))
 	}
+	e.rule.Discipline.Depth = depth(w.Config, rule.Discipline)
 	next := 0
-	for next < len(w.Jobs) || len(e.ends) > 0 || e.waits() {
-		if e.order&255 == 0 && ctx.Err() != nil {
+	for n := 0; next < len(w.Jobs) || len(e.ends) > 0 || e.waits(); n++ {
+		if n%64 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		e.order++
@@ -153,7 +154,7 @@ func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Resul
 		if err != nil {
 			return nil, err
 		}
-		if progress != nil && e.order&0xfff == 0 {
+		if progress != nil && n%64 == 0 {
 			progress(e.ended, len(w.Jobs), e.now)
 		}
 	}
@@ -163,6 +164,17 @@ func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Resul
 		}
 	}
 	return e.res, nil
+}
+
+// depth is how many jobs a pass plans. Behind those whose reservations are firm
+// (bf_firm) a plan is an estimate: it tells users when to expect their jobs,
+// and no pass looks at it again. Nobody waits to be told here, so it is left out,
+// and every job starts when it would with it.
+func depth(cfg *spec.Config, d scheduler.Discipline) int64 {
+	if firm := int64(cfg.Sched.Firm); d == (scheduler.Discipline{}) && firm > 0 && firm < int64(cfg.Sched.BFMaxJobTest) {
+		return firm
+	}
+	return d.Depth
 }
 
 func (e *engine) waits() bool { return e.st.Waiting.Len()+e.st.Sleeping.Len() > 0 }

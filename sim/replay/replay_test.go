@@ -137,6 +137,47 @@ func TestAnySchedule(t *testing.T) {
 	})
 }
 
+// Plans that are only estimates decide nothing: without them every job starts
+// when it does with them.
+func TestEstimatesDecideNothing(t *testing.T) {
+	rule, err := RuleNamed("muster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := rule
+	all.Discipline.Depth = 1 << 30
+	planned := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		tr := &Trace{}
+		at := int64(0)
+		for i := range rapid.IntRange(20, 60).Draw(rt, "jobs") {
+			at += int64(rapid.IntRange(0, 15).Draw(rt, "gap"))
+			limit := int64(rapid.IntRange(1, 200).Draw(rt, "limit"))
+			gpus := int64(rapid.SampledFrom([]int{1, 1, 2, 4, 8, 16}).Draw(rt, "gpus"))
+			tr.Rows = append(tr.Rows, Row{ID: int64(i + 1), Submit: at, Procs: gpus, GPUs: gpus, Limit: limit, Run: int64(rapid.IntRange(1, int(limit)).Draw(rt, "run")), User: int64(i % 3)})
+		}
+		replay := func(r Rule) *Result {
+			res, err := Run(context.Background(), tr.Workload(Machine{Nodes: 4, CPUs: 4, GPUs: 4}.Config(r.Settings())), r, nil)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			return res
+		}
+		with, without := replay(all), replay(rule)
+		for i := range with.Jobs {
+			if a, b := with.Jobs[i], without.Jobs[i]; a.Start != b.Start || a.End != b.End {
+				rt.Fatalf("job %d: %+v with estimates, %+v without", i+1, a, b)
+			}
+		}
+		if with.MaxQueue > int(rule.Settings().Firm) {
+			planned++
+		}
+	})
+	if planned == 0 {
+		t.Error("no queue was deeper than what is planned firmly")
+	}
+}
+
 // A job that is suspended for another runs for as long as it would have,
 // later.
 func TestSuspended(t *testing.T) {
