@@ -131,8 +131,7 @@ type Report struct {
 	LaunchFailed *LaunchFailed
 	BatchOver    *BatchOver
 	Done         *NodeDone
-	StepBegan    *event.StepStarted
-	StepOver     *event.StepEnded
+	StepOver     *StepOver
 }
 
 // LaunchFailed tells that the batch script could not be started.
@@ -255,6 +254,7 @@ type Result struct {
 	// Started counts the proposals that were committed.
 	Started   int
 	Preempted int
+	Step      spec.StepID // of StartStep
 }
 
 // target finds the record of a job command; a task inside an array's record

@@ -85,6 +85,12 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.updateReservation(c)
 	case DeleteReservation:
 		return d.deleteReservation(c)
+	case StartStep:
+		return d.startStep(c)
+	case EndStep:
+		return d.endStep(c)
+	case EndJob:
+		return d.endJob(c)
 	case Tick:
 		return d.tick()
 	case Starts:

@@ -202,10 +202,8 @@ func (d *decision) report(c Report) error {
 		return d.batchOver(j, c.BatchOver)
 	case c.Done != nil:
 		return d.nodeDone(j, c.Node, c.Done, false)
-	case c.StepBegan != nil && j.State.Active():
-		return d.emit(c.StepBegan)
-	case c.StepOver != nil && j.State.Active():
-		return d.emit(c.StepOver)
+	case c.StepOver != nil:
+		return d.stepOver(j, c.Node, c.StepOver)
 	}
 	d.res.Stale++
 	return nil
@@ -294,6 +292,9 @@ func (d *decision) nodeDone(j *state.Job, node string, done *NodeDone, lost bool
 		if err := d.drained(node, done.Drain); err != nil {
 			return err
 		}
+	}
+	if err := d.stepsLeave(d.t.Job(j.UID), node, lost); err != nil {
+		return err
 	}
 	if err := d.emit(&event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: node, Usage: done.Usage, Batch: done.Batch, Lost: lost}); err != nil {
 		return err
@@ -390,8 +391,9 @@ func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {
 	return spec.Failed, spec.ReasonSystemFailure
 }
 
+// worstStep is the worst exit of a job's steps.
 func worstStep(j *state.Job, batch spec.ExitStatus) spec.ExitStatus {
-	var worst spec.ExitStatus
+	worst := j.StepExit
 	for i := range j.Steps {
 		if r := j.Steps[i].Result; r != nil && r.Exit.Code > worst.Code {
 			worst = r.Exit

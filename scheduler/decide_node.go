@@ -147,7 +147,7 @@ func (d *decision) loseJobs(node, why string) error {
 
 // tick lets time pass.
 func (d *decision) tick() error {
-	for _, step := range [...]func() error{d.tickRunning, d.tickUsage, d.tickAccrual, d.tickFences, d.tickPower, d.tickReboots, d.tickReservations, d.tickPurge} {
+	for _, step := range [...]func() error{d.tickRunning, d.tickSteps, d.tickUsage, d.tickAccrual, d.tickFences, d.tickPower, d.tickReboots, d.tickReservations, d.tickPurge} {
 		if err := step(); err != nil {
 			return err
 		}

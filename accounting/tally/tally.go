@@ -147,7 +147,8 @@ func (t *Tally) fold(env *event.Envelope) error {
 		t.reboot(env, e)
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobReady, *event.GPUFaulted:
+		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobReady, *event.GPUFaulted,
+		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer
@@ -262,6 +263,12 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.StepStarted:
 		return e.UID, e.Attempt, ""
 	case *event.StepEnded:
+		return e.UID, e.Attempt, ""
+	case *event.StepNodeDone:
+		return e.UID, e.Attempt, e.Node
+	case *event.StepEndRequested:
+		return e.UID, e.Attempt, ""
+	case *event.StepSignalled:
 		return e.UID, e.Attempt, ""
 	case *event.NodeRegistered:
 		return 0, 0, e.Node

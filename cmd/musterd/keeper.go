@@ -149,7 +149,15 @@ func (k *keeper) named(ctx context.Context) (map[spec.Hash]bool, error) {
 	out := map[spec.Hash]bool{}
 	add := func(j *spec.JobSpec) { out[j.Script], out[j.Env] = true, true }
 	_, st := k.applied()
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool { add(j.Spec); return true })
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		add(j.Spec)
+		for i := range j.Steps {
+			if s := j.Steps[i].Spec; s != nil {
+				out[s.Env] = true
+			}
+		}
+		return true
+	})
 	first, last := k.archive.Bounds()
 	for it := k.archive.ReadFrom(first); ; {
 		r, err := it.Next()
@@ -167,8 +175,15 @@ func (k *keeper) named(ctx context.Context) (map[spec.Hash]bool, error) {
 			return nil, err
 		}
 		for i := range events {
-			if e, ok := events[i].Event.(*event.JobSubmitted); ok && e.Spec != nil {
-				add(e.Spec)
+			switch e := events[i].Event.(type) {
+			case *event.JobSubmitted:
+				if e.Spec != nil {
+					add(e.Spec)
+				}
+			case *event.StepStarted:
+				if e.Spec != nil {
+					out[e.Spec.Env] = true
+				}
 			}
 		}
 	}

@@ -188,11 +188,6 @@ func (s *Shower) nodeNames(ids []spec.NodeID) string {
 	return hostlist.Fold(names)
 }
 
-func step(st *state.Step) *apiv1.StepInfo {
-	return &apiv1.StepInfo{StepId: int32(st.ID), Name: st.Name, Nodes: st.Nodes, Tasks: st.Tasks, Tres: TRES(st.TRES),
-		Start: int64(st.Started), End: int64(st.Ended), State: uint32(st.State)}
-}
-
 // JobName is how people name a record, or one task of it: 12, 36_4,
 // 36_[5-9%2].
 func JobName(st *state.State, j *state.Job, task int64) string {

@@ -200,6 +200,40 @@ type StepStarted struct {
 	Nodes   []string    `cbor:"5,keyasint,omitempty"`
 	Tasks   uint32      `cbor:"6,keyasint,omitempty"`
 	TRES    spec.TRES   `cbor:"7,keyasint"`
+	// Layout is what the step has of each of its nodes, in their order, and Spec
+	// what it asked for. Ticket tells who asked: asking again with it makes no
+	// second step.
+	Layout []spec.NodeAlloc `cbor:"8,keyasint,omitempty"`
+	Spec   *spec.StepSpec   `cbor:"9,keyasint,omitempty"`
+	Ticket string           `cbor:"10,keyasint,omitempty"`
+}
+
+// StepNodeDone gives one node's part of a step back and says how it ended
+// there. The step has ended when all its nodes have.
+type StepNodeDone struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Step    spec.StepID `cbor:"3,keyasint"`
+	Node    string      `cbor:"4,keyasint"`
+	Result  StepResult  `cbor:"5,keyasint"`
+	Usage   spec.Usage  `cbor:"6,keyasint"`
+}
+
+// StepEndRequested decides that a step must end.
+type StepEndRequested struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Step    spec.StepID `cbor:"3,keyasint"`
+	Cause   EndCause    `cbor:"4,keyasint"`
+	By      uint32      `cbor:"5,keyasint,omitempty"`
+}
+
+// StepSignalled sends a signal to a step that does not end it by itself.
+type StepSignalled struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Step    spec.StepID `cbor:"3,keyasint"`
+	Signal  int32       `cbor:"4,keyasint"`
 }
 
 // StepEnded closes a numbered step.

@@ -123,6 +123,15 @@ func (*StepStarted) Kind() Kind { return KindStepStarted }
 func (*StepEnded) Kind() Kind { return KindStepEnded }
 
 // Kind implements Event.
+func (*StepNodeDone) Kind() Kind { return KindStepNodeDone }
+
+// Kind implements Event.
+func (*StepEndRequested) Kind() Kind { return KindStepEndRequested }
+
+// Kind implements Event.
+func (*StepSignalled) Kind() Kind { return KindStepSignalled }
+
+// Kind implements Event.
 func (*JobsAccruing) Kind() Kind { return KindJobsAccruing }
 
 // Kind implements Event.
@@ -198,6 +207,9 @@ func (*JobRequeued) sealed()          {}
 func (*JobPurged) sealed()            {}
 func (*StepStarted) sealed()          {}
 func (*StepEnded) sealed()            {}
+func (*StepNodeDone) sealed()         {}
+func (*StepEndRequested) sealed()     {}
+func (*StepSignalled) sealed()        {}
 func (*JobsAccruing) sealed()         {}
 func (*JobPrepared) sealed()          {}
 func (*JobSuspended) sealed()         {}
@@ -299,6 +311,12 @@ func fresh(k Kind) Event {
 		return new(StepStarted)
 	case KindStepEnded:
 		return new(StepEnded)
+	case KindStepNodeDone:
+		return new(StepNodeDone)
+	case KindStepEndRequested:
+		return new(StepEndRequested)
+	case KindStepSignalled:
+		return new(StepSignalled)
 	case KindJobsAccruing:
 		return new(JobsAccruing)
 	case KindJobPrepared:
@@ -372,6 +390,9 @@ func Kinds() []Kind {
 		KindJobPurged,
 		KindStepStarted,
 		KindStepEnded,
+		KindStepNodeDone,
+		KindStepEndRequested,
+		KindStepSignalled,
 		KindJobsAccruing,
 		KindJobPrepared,
 		KindJobSuspended,
@@ -472,6 +493,12 @@ func (k Kind) String() string {
 		return "StepStarted"
 	case KindStepEnded:
 		return "StepEnded"
+	case KindStepNodeDone:
+		return "StepNodeDone"
+	case KindStepEndRequested:
+		return "StepEndRequested"
+	case KindStepSignalled:
+		return "StepSignalled"
 	case KindJobsAccruing:
 		return "JobsAccruing"
 	case KindJobPrepared:

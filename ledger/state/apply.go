@@ -118,6 +118,12 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyStepStarted(env, e)
 	case *event.StepEnded:
 		err = s.applyStepEnded(env, e)
+	case *event.StepNodeDone:
+		err = s.applyStepNodeDone(env, e)
+	case *event.StepEndRequested:
+		err = s.applyStepEndRequested(env, e)
+	case *event.StepSignalled:
+		err = s.applyStepSignalled(env, e)
 	case *event.NodeRegistered:
 		err = s.applyRegistered(env, e)
 	case *event.NodeStateSet:

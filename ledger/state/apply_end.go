@@ -161,36 +161,6 @@ func (s *State) purgeTask(a *Array, j *Job) {
 	s.Arrays.Set(s.own, uint64(c.UID), &c)
 }
 
-func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) error {
-	j, err := s.edit(e.UID, env)
-	if err != nil {
-		return err
-	}
-	if !j.State.Active() || j.Attempt != e.Attempt || slices.ContainsFunc(j.Steps, func(st Step) bool { return st.ID == e.Step }) {
-		return contradiction("step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step", e.Step, e.Attempt, e.UID, j.State, j.Attempt)
-	}
-	j.Steps = append(slices.Clone(j.Steps), Step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES,
-		Started: env.At, State: spec.Running})
-	s.store(j)
-	return nil
-}
-
-func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
-	j, err := s.edit(e.UID, env)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(j.Steps, func(st Step) bool { return st.ID == e.Step && !st.State.Terminal() })
-	if i < 0 || j.Attempt != e.Attempt || !e.State.Terminal() || e.State > spec.OutOfMemory {
-		return contradiction("step %d of attempt %d of job uid %d does not run, or cannot end as %s", e.Step, e.Attempt, e.UID, e.State)
-	}
-	j.Steps = slices.Clone(j.Steps)
-	res := e.Result
-	j.Steps[i].State, j.Steps[i].Ended, j.Steps[i].Result, j.Steps[i].Usage = e.State, env.At, &res, e.Usage
-	s.store(j)
-	return nil
-}
-
 // unsuspend counts the time since a job was suspended.
 func (j *Job) unsuspend(now spec.Instant) {
 	if j.SuspendedAt != 0 {

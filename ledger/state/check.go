@@ -35,6 +35,7 @@ func Checks() []NamedCheck {
 		{"S19.power", "a node that is powered down has no job, and one that is being powered up only jobs that wait for it", CheckPower},
 		{"S3.gangs", "an allocation is whole: its nodes are distinct and its vector is their sum", CheckGangs},
 		{"S4.attempts", "a job's attempt, times and verdict fit its state", CheckAttempts},
+		{"S21.steps", "what steps have lies within what their job holds, and no two that do not share have the same", CheckSteps},
 		{"S6.usage", "the counters that limits are checked against equal a recount from scratch", CheckUsage},
 		{"S6.spent", "what was used is charged to QOS and associations only, and nothing is kept where nothing is left", CheckSpent},
 		{"S6.policy", "QOS, accounts, users and associations are sorted and unambiguous", CheckPolicy},

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
@@ -73,6 +75,10 @@ type Job struct {
 	Prepares bool `cbor:"70,keyasint,omitempty"`
 	// Het is set in the components of a heterogeneous job.
 	Het *spec.HetPart `cbor:"80,keyasint,omitempty"`
+	// NextStep is the number of the attempt's next step, StepExit the worst exit
+	// of those that have ended.
+	NextStep spec.StepID     `cbor:"90,keyasint,omitempty"`
+	StepExit spec.ExitStatus `cbor:"91,keyasint"`
 }
 
 // AgesSince is since when a pending job ages; 0 = it does not yet.
@@ -117,7 +123,8 @@ type Signal struct {
 	Seq    uint64            `cbor:"3,keyasint"` // tells one signal from the next
 }
 
-// Step is a numbered step of the current attempt.
+// Step is a numbered step of the current attempt. Those that run are all kept,
+// of those that have ended the last keptSteps.
 type Step struct {
 	ID      spec.StepID       `cbor:"1,keyasint"`
 	Name    string            `cbor:"2,keyasint,omitempty"`
@@ -127,8 +134,43 @@ type Step struct {
 	Started spec.Instant      `cbor:"6,keyasint"`
 	Ended   spec.Instant      `cbor:"7,keyasint,omitempty"`
 	State   spec.JobState     `cbor:"8,keyasint"`
-	Result  *event.StepResult `cbor:"9,keyasint,omitempty"`
-	Usage   spec.Usage        `cbor:"10,keyasint"`
+	Result  *event.StepResult `cbor:"9,keyasint,omitempty"` // of its nodes that are done
+	Usage   spec.Usage        `cbor:"10,keyasint"`          // likewise
+	Layout  []spec.NodeAlloc  `cbor:"11,keyasint,omitempty"`
+	Spec    *spec.StepSpec    `cbor:"12,keyasint,omitempty"`
+	Ticket  string            `cbor:"13,keyasint,omitempty"`
+	Done    spec.Bitset       `cbor:"14,keyasint,omitempty"` // indices into Layout that are given back
+	Ending  *Ending           `cbor:"15,keyasint,omitempty"`
+	Signal  *Signal           `cbor:"16,keyasint,omitempty"`
+}
+
+// keptSteps is how many steps that have ended a job remembers: whoever asks for
+// the end of one asks at once, and accounting has them all.
+const keptSteps = 16
+
+// Live tells a step that has not ended.
+func (s *Step) Live() bool { return !s.State.Terminal() }
+
+// Part finds a node's part of a step that is not done; -1 if it has none.
+func (s *Step) Part(node string) int {
+	if !s.Live() {
+		return -1
+	}
+	i := slices.IndexFunc(s.Layout, func(a spec.NodeAlloc) bool { return a.Name == node })
+	if i >= 0 && s.Done.Has(i) {
+		return -1
+	}
+	return i
+}
+
+// StepByID finds a step that the job still knows; nil if there is none.
+func (j *Job) StepByID(id spec.StepID) *Step {
+	for i := range j.Steps {
+		if j.Steps[i].ID == id {
+			return &j.Steps[i]
+		}
+	}
+	return nil
 }
 
 // Array is what the tasks of one array have in common.

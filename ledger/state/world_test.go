@@ -239,7 +239,11 @@ func (w *world) done() {
 			left = append(left, name)
 		}
 	}
-	e := &event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: pick(w, left), Lost: w.coin(), Usage: spec.Usage{UserCPU: 5, PeakRSS: 3}}
+	node := pick(w, left)
+	for _, st := range j.Steps {
+		w.stepLeaves(j, st.ID, node)
+	}
+	e := &event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: node, Lost: w.coin(), Usage: spec.Usage{UserCPU: 5, PeakRSS: 3}}
 	if w.coin() {
 		e.Batch = &event.StepResult{Exit: spec.ExitStatus{Code: 1}}
 	}
@@ -362,18 +366,51 @@ func (w *world) request() {
 	w.put(&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: event.EndCause(w.int(1, 8)), By: 3, Requeue: w.coin()})
 }
 
+// steps begins a step on the CPUs that no other has, or on all, or brings one
+// nearer to its end.
 func (w *world) steps() {
 	j := w.some(func(j *Job) bool { return j.State.Active() })
 	if j == nil {
 		return
 	}
-	for i := range j.Steps {
-		if !j.Steps[i].State.Terminal() {
-			w.put(&event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: j.Steps[i].ID, State: spec.Completed})
+	for _, st := range j.Steps {
+		if st.Live() && w.coin() {
+			w.put(&event.StepSignalled{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Signal: 10})
+			w.put(&event.StepEndRequested{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Cause: event.EndCancel, By: 3})
+			for _, a := range st.Layout {
+				w.stepLeaves(j, st.ID, a.Name)
+			}
 			return
 		}
 	}
-	w.put(&event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: spec.StepID(len(j.Steps)), Nodes: j.Alloc.NodeNames()})
+	ev := &event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: j.NextStep, Ticket: "t", Spec: &spec.StepSpec{Overlap: w.coin()}}
+	for i := range j.Alloc.Nodes {
+		a := j.Alloc.Nodes[i]
+		if j.Done.Has(i) {
+			continue
+		}
+		for k := range j.Steps {
+			if at := j.Steps[k].Part(a.Name); at >= 0 && !ev.Spec.Overlap && !j.Steps[k].Shares() {
+				b := j.Steps[k].Layout[at]
+				a.CPUs, a.GPUs, a.Mem = a.CPUs.AndNot(b.CPUs), slices.DeleteFunc(slices.Clone(a.GPUs), func(g spec.GPURef) bool { return hasGPU(b.GPUs, g.UUID) }), a.Mem-b.Mem
+			}
+		}
+		ev.Layout, ev.Nodes = append(ev.Layout, a), append(ev.Nodes, a.Name)
+	}
+	w.put(ev)
+}
+
+// stepLeaves ends a step's part on a node, and the step with its last part.
+func (w *world) stepLeaves(j *Job, id spec.StepID, node string) {
+	st := w.s.Job(j.UID).StepByID(id)
+	if st.Part(node) < 0 {
+		return
+	}
+	res := event.StepResult{Exit: spec.ExitStatus{Code: int32(w.int(0, 2))}}
+	w.put(&event.StepNodeDone{UID: j.UID, Attempt: j.Attempt, Step: id, Node: node, Result: res, Usage: spec.Usage{UserCPU: 1}})
+	if st = w.s.Job(j.UID).StepByID(id); st.Done.Count() == len(st.Layout) {
+		w.put(&event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: id, State: spec.Completed, Result: *st.Result, Usage: st.Usage})
+	}
 }
 
 func (w *world) register(name string) {

@@ -268,7 +268,11 @@ func reportCommand(node string, r *apiv1.Report) (scheduler.Report, bool) {
 		out.LaunchFailed = &scheduler.LaunchFailed{Text: k.LaunchFailed.GetText(), Drain: k.LaunchFailed.GetDrainNode(),
 			Again: plan.Failure(k.LaunchFailed.GetCode()) == plan.NotBegun, Hold: k.LaunchFailed.GetHold()}
 	case *apiv1.Report_Ended:
-		if r.GetRun().GetStep() != plan.StepBatch {
+		if step := r.GetRun().GetStep(); step >= 0 {
+			out.StepOver = &scheduler.StepOver{Step: spec.StepID(step), Result: *wire.ToStepResult(k.Ended), Usage: wire.ToUsage(k.Ended.GetUsage())}
+			out.StepOver.Usage.OOMKilled = out.StepOver.Usage.OOMKilled || k.Ended.GetOom()
+			return out, true
+		} else if step != plan.StepBatch {
 			return out, false
 		}
 		out.BatchOver = &scheduler.BatchOver{Batch: wire.ToStepResult(k.Ended), OOM: k.Ended.GetOom()}

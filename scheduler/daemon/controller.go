@@ -32,6 +32,7 @@ type Controller struct {
 	figures figures
 	recent  *recent // contents that came lately
 	ctl     *ctlScripts
+	present *presence
 
 	mu      sync.Mutex // guards changed and the order of published views
 	changed chan struct{}
@@ -54,7 +55,7 @@ type figures struct {
 func New(deps Deps, machine *Machine) *Controller {
 	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	c.hub, c.ctl = newHub(c), newCtlScripts(c)
+	c.hub, c.ctl, c.present = newHub(c), newCtlScripts(c), newPresence(c)
 	c.writer = newWriter(c)
 	c.publish(func(v *view.View) { v.State = machine.Applied() })
 	return c
@@ -85,6 +86,7 @@ func (c *Controller) Run(ctx context.Context, create Create, ready chan<- struct
 		start("ticks", c.ticks)
 		start("programs of jobs", c.ctl.run)
 		start("watch nodes", c.hub.watch)
+		start("watch clients", c.present.run)
 		close(ready)
 		<-ctx.Done()
 	}

@@ -55,6 +55,15 @@ func (h *hub) effects(f *flight) {
 			h.signal(f.state.Job(e.UID), "")
 		case *event.JobResumed:
 			h.signal(f.state.Job(e.UID), "")
+		case *event.StepStarted:
+			j, step := stepOf(f.state, e.UID, e.Step)
+			h.launchStep(f.state, j, step, "")
+		case *event.StepEndRequested:
+			j, step := stepOf(f.state, e.UID, e.Step)
+			h.endStep(f.state, j, step, "")
+		case *event.StepSignalled:
+			j, step := stepOf(f.state, e.UID, e.Step)
+			h.signalStep(j, step, "")
 		}
 	}
 }
@@ -84,6 +93,7 @@ func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
 		} else {
 			h.terminate(v.State, j, node)
 		}
+		desired = append(desired, h.reconcileSteps(v.State, j, node)...)
 	}
 	return desired
 }
@@ -142,15 +152,7 @@ func partOf(st *state.State, j *state.Job, i int) *spec.NodeAlloc {
 // so that a job of a thousand nodes does not send a thousand parts to each.
 func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) {
 	js := j.Spec
-	v := &view.View{State: st}
-	out := &apiv1.Launch{Job: wire.NewShower(v, h.c.deps.Clock.Now(), true).Job(j), Groups: js.Groups}
-	out.Job.Allocation, out.Job.Spec.Qos = nil, j.QOS()
-	cpus, tasks := make([]int64, len(j.Alloc.Nodes)), make([]int64, len(j.Alloc.Nodes))
-	for i := range j.Alloc.Nodes {
-		a := partOf(st, j, i)
-		cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
-	}
-	out.CpusPerNode, out.TasksPerNode = format.PerNode(cpus), format.PerNode(tasks)
+	out := h.jobOrder(st, j)
 	out.Components = hetComponents(st, j)
 	var err error
 	for _, b := range [...]struct {
@@ -168,6 +170,19 @@ func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) 
 	out.Credential, err = h.c.deps.Access.Sign(credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: spec.StepBatch,
 		UID: js.UID, GID: js.GID, Groups: js.Groups, Nodes: j.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: js.Script})
 	return out, err
+}
+
+// jobOrder describes a job to the agents of its nodes.
+func (h *hub) jobOrder(st *state.State, j *state.Job) *apiv1.Launch {
+	out := &apiv1.Launch{Job: wire.NewShower(&view.View{State: st}, h.c.deps.Clock.Now(), true).Job(j), Groups: j.Spec.Groups}
+	out.Job.Allocation, out.Job.Steps, out.Job.Spec.Qos = nil, nil, j.QOS()
+	cpus, tasks := make([]int64, len(j.Alloc.Nodes)), make([]int64, len(j.Alloc.Nodes))
+	for i := range j.Alloc.Nodes {
+		a := partOf(st, j, i)
+		cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
+	}
+	out.CpusPerNode, out.TasksPerNode = format.PerNode(cpus), format.PerNode(tasks)
+	return out
 }
 
 // hetComponents is what the leader of a heterogeneous job is told of all.
@@ -233,8 +248,10 @@ func killWait(cfg *spec.Config) spec.Span {
 }
 
 // endNote is the tail of the line that a job finds in its error output.
-func endNote(j *state.Job) string {
-	switch j.Ending.Cause {
+func endNote(j *state.Job) string { return causeNote(j.Ending.Cause) }
+
+func causeNote(cause event.EndCause) string {
+	switch cause {
 	case event.EndTimeLimit:
 		return "DUE TO TIME LIMIT"
 	case event.EndPreempt:

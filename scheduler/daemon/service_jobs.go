@@ -382,6 +382,13 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 	sees := s.sees(who)
 	var last uint64 // when the record that was sent had changed
 	uid := spec.JobUID(req.GetUid())
+	if req.GetAttend() {
+		leave, err := s.attend(who, uid)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	for {
 		v, changed := s.C.Changed()
 		if uid == 0 {
@@ -422,6 +429,19 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 			return spec.Refuse(spec.CodeStopping, "")
 		}
 	}
+}
+
+// attend notes that the srun or salloc of a job is there.
+func (s *ClusterService) attend(who Caller, uid spec.JobUID) (leave func(), err error) {
+	j := s.C.View().State.Job(uid)
+	if j == nil || !j.Spec.Attended {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if j.Spec.UID != who.UID {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	s.C.present.enter(jobKey(uid))
+	return func() { s.C.present.leave(jobKey(uid), s.C.deps.Clock.Now()) }, nil
 }
 
 // jobOver tells whether a job, or the whole array it stands for, has ended.

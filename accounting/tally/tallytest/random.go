@@ -213,7 +213,7 @@ func (w *world) step() {
 		}
 	}
 	if j.State.Active() {
-		w.Put(&event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: spec.StepID(len(j.Steps)), Name: "app", Nodes: []string{j.Alloc.Nodes[0].Name},
+		w.Put(&event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: j.NextStep, Name: "app", Nodes: []string{j.Alloc.Nodes[0].Name},
 			Tasks: 1, TRES: spec.TRES{CPU: 1, Node: 1}})
 	}
 }

@@ -68,10 +68,7 @@ const file_service_proto_rawDesc = "" +
 	"\x06Agents\x127\n" +
 	"\x05Enrol\x12\x17.muster.v1.EnrolRequest\x1a\x15.muster.v1.EnrolReply\x127\n" +
 	"\x05Renew\x12\x17.muster.v1.RenewRequest\x1a\x15.muster.v1.EnrolReply\x12D\n" +
-	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\x88\x01\n" +
-	"\x05Steps\x12>\n" +
-	"\x06Attach\x12\x1c.muster.v1.StepAttachRequest\x1a\x14.muster.v1.StepFrame0\x01\x12?\n" +
-	"\x05Input\x12\x1b.muster.v1.StepInputRequest\x1a\x19.muster.v1.StepInputReply2\xca\x01\n" +
+	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\xca\x01\n" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
 	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
@@ -124,67 +121,63 @@ var file_service_proto_goTypes = []any{
 	(*v1.EnrolRequest)(nil),            // 28: muster.v1.EnrolRequest
 	(*v1.RenewRequest)(nil),            // 29: muster.v1.RenewRequest
 	(*v1.AgentMessage)(nil),            // 30: muster.v1.AgentMessage
-	(*v1.StepAttachRequest)(nil),       // 31: muster.v1.StepAttachRequest
-	(*v1.StepInputRequest)(nil),        // 32: muster.v1.StepInputRequest
-	(*v1.SubscribeRequest)(nil),        // 33: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 34: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 35: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 36: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 37: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 38: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),         // 39: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),             // 40: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 41: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 42: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),    // 43: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),         // 44: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),             // 45: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 46: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 47: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 48: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 49: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 50: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 51: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 52: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 53: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 54: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 55: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 56: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 57: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 58: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 59: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 60: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 61: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 62: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 63: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 64: muster.v1.CreateTokenReply
-	(*v1.CreateUserTokenReply)(nil),    // 65: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 66: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),          // 67: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),       // 68: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 69: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                // 70: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),            // 71: muster.v1.EndStepReply
-	(*v1.EndJobReply)(nil),             // 72: muster.v1.EndJobReply
-	(*v1.TypedAnswer)(nil),             // 73: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 74: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 75: muster.v1.ControllerMessage
-	(*v1.StepFrame)(nil),               // 76: muster.v1.StepFrame
-	(*v1.StepInputReply)(nil),          // 77: muster.v1.StepInputReply
-	(*v1.LedgerBatch)(nil),             // 78: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 79: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 80: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 81: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 82: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 83: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 84: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 85: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 86: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 87: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),      // 88: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),         // 89: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),             // 90: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 91: muster.v1.AccountingStatusReply
+	(*v1.SubscribeRequest)(nil),        // 31: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 32: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 33: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 34: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 35: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 36: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),         // 37: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),             // 38: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 39: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 40: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),    // 41: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),         // 42: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),             // 43: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 44: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 45: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 46: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 47: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 48: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 49: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 50: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 51: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 52: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 53: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 54: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 55: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 56: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 57: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 58: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 59: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 60: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 61: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 62: muster.v1.CreateTokenReply
+	(*v1.CreateUserTokenReply)(nil),    // 63: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 64: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),          // 65: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),       // 66: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 67: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                // 68: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),            // 69: muster.v1.EndStepReply
+	(*v1.EndJobReply)(nil),             // 70: muster.v1.EndJobReply
+	(*v1.TypedAnswer)(nil),             // 71: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),              // 72: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 73: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 74: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 75: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 76: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 77: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 78: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 79: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 80: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 81: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 82: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 83: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),      // 84: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),         // 85: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),             // 86: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 87: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -220,75 +213,71 @@ var file_service_proto_depIdxs = []int32{
 	28, // 30: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
 	29, // 31: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
 	30, // 32: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	31, // 33: muster.v1.Steps.Attach:input_type -> muster.v1.StepAttachRequest
-	32, // 34: muster.v1.Steps.Input:input_type -> muster.v1.StepInputRequest
-	33, // 35: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	34, // 36: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	35, // 37: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	36, // 38: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	36, // 39: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	37, // 40: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	38, // 41: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	39, // 42: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	40, // 43: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	41, // 44: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	42, // 45: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	43, // 46: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	44, // 47: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	45, // 48: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	46, // 49: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	47, // 50: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	47, // 51: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	48, // 52: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	48, // 53: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	49, // 54: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	50, // 55: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	50, // 56: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	51, // 57: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	52, // 58: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	53, // 59: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	54, // 60: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	55, // 61: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	56, // 62: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	57, // 63: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	58, // 64: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	59, // 65: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	60, // 66: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	61, // 67: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	62, // 68: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	63, // 69: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	64, // 70: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	65, // 71: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	66, // 72: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	67, // 73: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	68, // 74: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	69, // 75: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	70, // 76: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	71, // 77: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	72, // 78: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	73, // 79: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	74, // 80: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	74, // 81: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	75, // 82: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	76, // 83: muster.v1.Steps.Attach:output_type -> muster.v1.StepFrame
-	77, // 84: muster.v1.Steps.Input:output_type -> muster.v1.StepInputReply
-	78, // 85: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	79, // 86: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	80, // 87: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	81, // 88: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	81, // 89: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	82, // 90: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	83, // 91: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	84, // 92: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	85, // 93: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	86, // 94: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	87, // 95: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	88, // 96: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	89, // 97: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	90, // 98: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	91, // 99: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	50, // [50:100] is the sub-list for method output_type
-	0,  // [0:50] is the sub-list for method input_type
+	31, // 33: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	32, // 34: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	33, // 35: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	34, // 36: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	34, // 37: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	35, // 38: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	36, // 39: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	37, // 40: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	38, // 41: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	39, // 42: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	40, // 43: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	41, // 44: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	42, // 45: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	43, // 46: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	44, // 47: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	45, // 48: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	45, // 49: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	46, // 50: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	46, // 51: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	47, // 52: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	48, // 53: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	48, // 54: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	49, // 55: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	50, // 56: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	51, // 57: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	52, // 58: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	53, // 59: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	54, // 60: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	55, // 61: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	56, // 62: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	57, // 63: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	58, // 64: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	59, // 65: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	60, // 66: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	61, // 67: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	62, // 68: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	63, // 69: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	64, // 70: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	65, // 71: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	66, // 72: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	67, // 73: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	68, // 74: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	69, // 75: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	70, // 76: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	71, // 77: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	72, // 78: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	72, // 79: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	73, // 80: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	74, // 81: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	75, // 82: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	76, // 83: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	77, // 84: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	77, // 85: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	78, // 86: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	79, // 87: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	80, // 88: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	81, // 89: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	82, // 90: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	83, // 91: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	84, // 92: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	85, // 93: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	86, // 94: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	87, // 95: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	48, // [48:96] is the sub-list for method output_type
+	0,  // [0:48] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -307,7 +296,7 @@ func file_service_proto_init() {
 			NumEnums:      0,
 			NumMessages:   0,
 			NumExtensions: 0,
-			NumServices:   6,
+			NumServices:   5,
 		},
 		GoTypes:           file_service_proto_goTypes,
 		DependencyIndexes: file_service_proto_depIdxs,

@@ -1,0 +1,58 @@
+package wire
+
+import (
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// StepSpec writes a step as it was asked for.
+func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
+	out := &apiv1.StepSpec{
+		Name: s.Name, Argv: s.Argv, WorkDir: s.WorkDir, Umask: s.Umask, Rlimits: Counts(s.Rlimits), MinNodes: s.MinNodes, MaxNodes: s.MaxNodes,
+		Tasks: s.Tasks, TasksPerNode: s.TasksPerNode, CpusPerTask: s.CPUsPerTask, Overlap: s.Overlap, Exact: s.Exact, MemPerNode: s.MemPerNode,
+		MemPerCpu: s.MemPerCPU, PerNode: Counts(s.PerNode), PerStep: Counts(s.PerStep), PerTask: Counts(s.PerTask), NoGres: s.NoGRES, Nodes: s.Nodes,
+		Exclude: s.Exclude, Relative: s.Relative, Distribution: s.Distribution, Overcommit: s.Overcommit, TimeLimit: int64(s.Limit), External: s.External,
+		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Append: s.Append, InputTask: s.InputTask, Pty: s.Pty, Rows: s.Rows, Columns: s.Columns,
+		Unbuffered: s.Unbuffered, TaskProlog: s.TaskProlog, TaskEpilog: s.TaskEpilog, CpuBind: s.CPUBind, GpuBind: s.GPUBind, Mpi: s.MPI,
+		KillOnBadExit: s.KillOnFail, Wait: s.Wait,
+	}
+	for i := range s.Programs {
+		out.Programs = append(out.Programs, &apiv1.TaskProgram{Ranks: Tasks(s.Programs[i].Ranks), Argv: s.Programs[i].Argv})
+	}
+	return out
+}
+
+// ToStepSpec reads it; the hash of the environment is not in the message.
+func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
+	out := &spec.StepSpec{
+		Name: m.GetName(), Argv: m.GetArgv(), WorkDir: m.GetWorkDir(), Umask: m.GetUmask(), Rlimits: ToCounts(m.GetRlimits()), MinNodes: m.GetMinNodes(),
+		MaxNodes: m.GetMaxNodes(), Tasks: m.GetTasks(), TasksPerNode: m.GetTasksPerNode(), CPUsPerTask: m.GetCpusPerTask(), Overlap: m.GetOverlap(),
+		Exact: m.GetExact(), MemPerNode: m.GetMemPerNode(), MemPerCPU: m.GetMemPerCpu(), PerNode: ToCounts(m.GetPerNode()), PerStep: ToCounts(m.GetPerStep()),
+		PerTask: ToCounts(m.GetPerTask()), NoGRES: m.GetNoGres(), Nodes: m.GetNodes(), Exclude: m.GetExclude(), Relative: m.GetRelative(),
+		Distribution: m.GetDistribution(), Overcommit: m.GetOvercommit(), Limit: spec.Span(m.GetTimeLimit()), External: m.GetExternal(),
+		Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(), Append: m.GetAppend(), InputTask: m.GetInputTask(), Pty: m.GetPty(),
+		Rows: m.GetRows(), Columns: m.GetColumns(), Unbuffered: m.GetUnbuffered(), TaskProlog: m.GetTaskProlog(), TaskEpilog: m.GetTaskEpilog(),
+		CPUBind: m.GetCpuBind(), GPUBind: m.GetGpuBind(), MPI: m.GetMpi(), KillOnFail: m.GetKillOnBadExit(), Wait: m.GetWait(),
+	}
+	for _, p := range m.GetPrograms() {
+		ranks, err := ToTasks(p.GetRanks())
+		if err != nil {
+			return nil, err
+		}
+		out.Programs = append(out.Programs, spec.TaskProgram{Ranks: ranks, Argv: p.GetArgv()})
+	}
+	return out, nil
+}
+
+func step(st *state.Step) *apiv1.StepInfo {
+	out := &apiv1.StepInfo{StepId: int32(st.ID), Name: st.Name, Nodes: st.Nodes, Tasks: st.Tasks, Tres: TRES(st.TRES),
+		Start: int64(st.Started), End: int64(st.Ended), State: uint32(st.State), Overlap: st.Shares(), Cpus: uint32(st.TRES.CPU)}
+	if st.Spec != nil {
+		out.Distribution, out.TimeLimit = st.Spec.Distribution, int64(st.Spec.Limit)
+	}
+	if st.Result != nil {
+		out.ExitCode, out.ExitSignal = st.Result.Exit.Code, st.Result.Exit.Signal
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// How long a client may be away: for a connection that broke, and after a
+// start of the controller, which broke all of them.
+const (
+	absence      = 10 * spec.Second
+	startAbsence = 60 * spec.Second
+)
+
+// attended is what a client attends: a step, or with ofJob the whole job.
+type attended struct {
+	job     spec.JobUID
+	attempt uint32
+	step    spec.StepID
+}
+
+// ofJob in attended.step is the job itself, in any attempt.
+const ofJob = spec.StepExtern
+
+func jobKey(uid spec.JobUID) attended { return attended{job: uid, step: ofJob} }
+
+// presence knows which clients are there. A job that srun or salloc made, and a
+// step, are ended when their client has gone for too long.
+type presence struct {
+	c    *Controller
+	mu   sync.Mutex
+	here map[attended]int
+	left map[attended]spec.Instant
+}
+
+func newPresence(c *Controller) *presence {
+	return &presence{c: c, here: map[attended]int{}, left: map[attended]spec.Instant{}}
+}
+
+func (p *presence) enter(k attended) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.here[k]++
+	delete(p.left, k)
+}
+
+func (p *presence) leave(k attended, now spec.Instant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.here[k]--; p.here[k] <= 0 {
+		delete(p.here, k)
+		p.left[k] = now
+	}
+}
+
+// overdue takes those who have been away for too long.
+func (p *presence) overdue(now spec.Instant) []attended {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []attended
+	for k, at := range p.left {
+		if now.Sub(at) >= absence {
+			out = append(out, k)
+			delete(p.left, k)
+		}
+	}
+	return out
+}
+
+// run ends what nobody attends, until the context ends.
+func (p *presence) run(ctx context.Context) error {
+	swept := false
+	for p.c.sleep(ctx, spec.Second) {
+		now := p.c.deps.Clock.Now()
+		if !swept && now.Sub(p.c.started) >= startAbsence {
+			swept = true
+			p.missing(now)
+		}
+		for _, k := range p.overdue(now) {
+			p.end(ctx, k)
+		}
+	}
+	return nil
+}
+
+// missing counts everybody as gone who should be there and has not come since
+// the controller started.
+func (p *presence) missing(now spec.Instant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	note := func(k attended) {
+		if _, gone := p.left[k]; p.here[k] == 0 && !gone {
+			p.left[k] = now.Add(-absence)
+		}
+	}
+	st := p.c.View().State
+	for _, set := range [...]*state.Set{&st.Active, &st.Waiting} {
+		set.Range(func(uid uint64, _ struct{}) bool {
+			j := st.Job(spec.JobUID(uid))
+			if j.Spec.Attended && !j.State.Terminal() {
+				note(jobKey(j.UID))
+			}
+			for i := range j.Steps {
+				if j.Steps[i].Live() && j.Steps[i].Ticket != "" {
+					note(attended{j.UID, j.Attempt, j.Steps[i].ID})
+				}
+			}
+			return true
+		})
+	}
+}
+
+// end acts as the client would have: it is the user's own.
+func (p *presence) end(ctx context.Context, k attended) {
+	j := p.c.View().State.Job(k.job)
+	if j == nil || j.State.Terminal() {
+		return
+	}
+	actor := event.Actor{Kind: event.ActorUser, UID: j.Spec.UID, Name: j.Spec.User}
+	var cmd scheduler.Command = scheduler.Cancel{Target: scheduler.Target{UID: k.job, Task: spec.NoTask}}
+	if k.step != ofJob {
+		st := j.StepByID(k.step)
+		if st == nil || !st.Live() || j.Attempt != k.attempt {
+			return
+		}
+		cmd = scheduler.EndStep{UID: k.job, Step: k.step}
+	}
+	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", "job", j.ID, "step", k.step.String())
+	if rep := p.c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil && spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
+		p.c.deps.Logger.Warn("what nobody attends could not be ended", "job", j.ID, "error", rep.err)
+	}
+}

@@ -1,0 +1,389 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Bounds of a step's request.
+const (
+	maxStepSpec = 256 << 10
+	ticketSize  = 16
+)
+
+// attachWords are what a credential for input and output is about, in the place
+// of the hash of an order.
+const attachWords = "step input and output"
+
+// attachLife is how long srun may attach with one credential.
+const attachLife = 30 * spec.Day
+
+// ownJob finds a running or pending job of the caller by its number.
+func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
+	list, err := targets(st, expr)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) != 1 || list[0].Task != spec.NoTask {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "steps run in one task of an array: name it as 12_3")
+	}
+	j := st.Job(list[0].UID)
+	if j.Spec.UID != who.UID {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user runs something in a job")
+	}
+	return j, nil
+}
+
+// RunStep starts a step as soon as the job's other steps leave it room, tells
+// where it runs, and then its end.
+func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Cluster_RunStepServer) error {
+	ctx := stream.Context()
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if proto.Size(req.GetStep()) > maxStepSpec || len(req.GetTicket()) != ticketSize || len(req.GetEnvironment().GetData()) > maxContentBytes {
+		return spec.Refuse(spec.CodeBadRequest, "the step's description or environment is too large, or its ticket has not 16 bytes")
+	}
+	j, err := s.ownJob(who, s.C.View().State, req.GetJob())
+	if err != nil {
+		return err
+	}
+	r, err := s.stepRequest(j.UID, req)
+	if err != nil {
+		return err
+	}
+	r.actor = actor
+	id, err := s.awaitStep(ctx, r, req, j, stream)
+	if err != nil {
+		return err
+	}
+	key := attended{job: j.UID, attempt: j.Attempt, step: id}
+	s.C.present.enter(key)
+	defer s.C.present.leave(key, s.C.deps.Clock.Now())
+	return s.followStep(ctx, key, stream)
+}
+
+// stepRequest makes a command of a request.
+func (s *ClusterService) stepRequest(uid spec.JobUID, req *apiv1.RunStepRequest) (*request, error) {
+	sp, err := wire.ToStepSpec(req.GetStep())
+	if err != nil {
+		return nil, err
+	}
+	if len(sp.Argv) == 0 && len(sp.Programs) == 0 {
+		return nil, spec.Refuse(spec.CodeBadRequest, "the step has no command")
+	}
+	r := &request{size: proto.Size(req)}
+	if env := req.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
+		if sp.Env, err = s.content(env); err != nil {
+			return nil, err
+		}
+		if len(env.GetData()) > 0 {
+			r.blobs = []content{{sp.Env, env.GetData()}}
+		}
+	}
+	r.cmd = scheduler.StartStep{UID: uid, Spec: sp, Ticket: string(req.GetTicket())}
+	return r, nil
+}
+
+// stepWaits are the refusals that pass by themselves.
+func stepWaits(err error) bool {
+	return slices.Contains([]spec.Code{spec.CodeNodesBusy, spec.CodePrologRunning, spec.CodeJobSuspended}, spec.CodeOf(err))
+}
+
+// awaitStep sends the command until the step is there. Between two tries it
+// waits until something of the job has changed.
+func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.RunStepRequest, j *state.Job, stream service.Cluster_RunStepServer) (spec.StepID, error) {
+	told := false
+	for {
+		v, changed := s.C.Changed()
+		var last uint64
+		if now := v.State.Job(j.UID); now != nil {
+			last = now.Changed
+		}
+		again := *r
+		again.reply = nil
+		rep := s.C.writer.do(ctx, &again)
+		if rep.err == nil {
+			return rep.res.Step, nil
+		}
+		if !stepWaits(rep.err) || req.GetImmediate() {
+			return 0, rep.err
+		}
+		if !told {
+			told = true
+			if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Queued{Queued: &apiv1.StepQueued{JobId: uint32(j.ID), Why: spec.CodeOf(rep.err).String()}}}); err != nil {
+				return 0, err
+			}
+		}
+		for {
+			now := v.State.Job(j.UID)
+			if now == nil || now.Changed != last {
+				break
+			}
+			select {
+			case <-changed:
+				v, changed = s.C.Changed()
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-s.C.stopping:
+				return 0, spec.Refuse(spec.CodeStopping, "")
+			}
+		}
+	}
+}
+
+// followStep tells where a step runs and, when it is over, how it ended.
+func (s *ClusterService) followStep(ctx context.Context, key attended, stream service.Cluster_RunStepServer) error {
+	created := false
+	for {
+		v, changed := s.C.Changed()
+		j := v.State.Job(key.job)
+		if j == nil || j.Attempt != key.attempt {
+			return spec.Refuse(spec.CodeAlreadyDone, "")
+		}
+		st := j.StepByID(key.step)
+		if st == nil {
+			return spec.Refuse(spec.CodeAlreadyDone, "the step ended, and is known to accounting only")
+		}
+		if !created {
+			created = true
+			news, err := s.created(v, j, st)
+			if err != nil {
+				return err
+			}
+			if err := stream.Send(news); err != nil {
+				return err
+			}
+		}
+		if !st.Live() {
+			return stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Over{Over: &apiv1.StepOver{State: uint32(st.State), ExitCode: st.Result.Exit.Code,
+				ExitSignal: st.Result.Exit.Signal, Detail: st.Result.Detail}}})
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		case <-s.C.stopping:
+			return spec.Refuse(spec.CodeStopping, "")
+		}
+	}
+}
+
+func (s *ClusterService) created(v *view.View, j *state.Job, st *state.Step) (*apiv1.StepNews, error) {
+	now := s.C.deps.Clock.Now()
+	claims := credentials.Claims{Cluster: v.State.UUID, Job: j.UID, Attempt: j.Attempt, Step: st.ID, UID: j.Spec.UID, GID: j.Spec.GID, Groups: j.Spec.Groups,
+		Nodes: st.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords))}
+	cred, err := s.C.deps.Access.Sign(claims)
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.StepCreated{JobUid: uint64(j.UID), JobId: uint32(j.ID), Attempt: j.Attempt, Step: int32(st.ID), Credential: cred, Tasks: st.Tasks,
+		Nodes: stepNodes(v.State, st), Job: s.show(wire.NewShower(v, now, true), v, j)}
+	return &apiv1.StepNews{Kind: &apiv1.StepNews_Created{Created: out}}, nil
+}
+
+// stepNodes tells where the parts of a step are and how they are reached.
+func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
+	ranks := spec.StepRanks(step.Layout, step.Spec)
+	out := make([]*apiv1.StepNode, len(step.Layout))
+	for i := range step.Layout {
+		out[i] = &apiv1.StepNode{Name: step.Layout[i].Name, Ranks: ranks[i]}
+		if n := st.NodeByID(step.Layout[i].ID); n != nil && n.Inv != nil {
+			out[i].Host, out[i].Socket, out[i].Address = n.Inv.Hostname, n.Inv.Socket, n.Inv.Addr
+		}
+	}
+	return out
+}
+
+// EndStep ends a step or signals it; who may end the job may do that.
+func (s *ClusterService) EndStep(ctx context.Context, req *apiv1.EndStepRequest) (*apiv1.EndStepReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	list, err := targets(st, req.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	j := st.Job(list[0].UID)
+	if !s.sees(who)(j) {
+		return nil, hidden()
+	}
+	if !s.may(who, j) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	rep := s.C.writer.do(ctx, &request{cmd: scheduler.EndStep{UID: j.UID, Step: spec.StepID(req.GetStep()), Signal: req.GetSignal()}, actor: actor})
+	return &apiv1.EndStepReply{}, rep.err
+}
+
+// EndJob ends a job of the caller's own srun or salloc.
+func (s *ClusterService) EndJob(ctx context.Context, req *apiv1.EndJobRequest) (*apiv1.EndJobReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.ownJob(who, s.C.View().State, req.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	rep := s.C.writer.do(ctx, &request{cmd: scheduler.EndJob{UID: j.UID, Exit: spec.ExitStatus{Code: req.GetExitCode(), Signal: req.GetExitSignal()}}, actor: actor})
+	return &apiv1.EndJobReply{}, rep.err
+}
+
+// stepKey names a step's part on any node.
+func stepKey(j *state.Job, st *state.Step) *apiv1.RunKey {
+	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(st.ID)}
+}
+
+// reconcileSteps sends an agent the steps that run on its node.
+func (h *hub) reconcileSteps(st *state.State, j *state.Job, node string) []*apiv1.RunKey {
+	var desired []*apiv1.RunKey
+	for i := range j.Steps {
+		step := &j.Steps[i]
+		if step.Part(node) < 0 {
+			continue
+		}
+		desired = append(desired, stepKey(j, step))
+		if j.State.Active() && j.Ending == nil && step.Ending == nil {
+			h.launchStep(st, j, step, node)
+			h.signalStep(j, step, node)
+		} else {
+			h.endStep(st, j, step, node)
+		}
+	}
+	return desired
+}
+
+// stepOf finds a step that an event names.
+func stepOf(st *state.State, uid spec.JobUID, id spec.StepID) (*state.Job, *state.Step) {
+	j := st.Job(uid)
+	if j == nil {
+		return nil, nil
+	}
+	return j, j.StepByID(id)
+}
+
+// launchStep orders a step's start on its nodes, or on one of them.
+func (h *hub) launchStep(st *state.State, j *state.Job, step *state.Step, only string) {
+	if j == nil || step == nil || !step.Live() {
+		return
+	}
+	order, err := h.stepOrder(st, j, step)
+	if err != nil {
+		h.c.deps.Logger.Error("a step cannot be launched", "job", j.ID, "step", step.ID, "error", err)
+	}
+	ranks := spec.StepRanks(step.Layout, step.Spec)
+	for i := range step.Layout {
+		a := &step.Layout[i]
+		at := j.Alloc.Index(a.ID)
+		conn := h.conn(a.Name)
+		if (only != "" && a.Name != only) || step.Done.Has(i) || conn == nil || at < 0 {
+			continue
+		}
+		if err != nil {
+			h.stepImpossible(j, step, a.Name, err)
+			continue
+		}
+		part := proto.CloneOf(order.GetStep())
+		part.Here, part.NodeIndex, part.Ranks = wire.NodeAlloc(a), uint32(i), ranks[i]
+		l := &apiv1.Launch{Job: order.Job, Groups: order.Groups, NodeIndex: uint32(at), Here: wire.NodeAlloc(partOf(st, j, at)), CpusPerNode: order.CpusPerNode,
+			TasksPerNode: order.TasksPerNode, Environment: order.Environment, Step: part}
+		if l.Credential, err = h.signStep(st, j, step, part); err != nil {
+			h.stepImpossible(j, step, a.Name, err)
+			continue
+		}
+		conn.order(&apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Launch{Launch: l}})
+	}
+}
+
+// signStep signs the order of a step for one node.
+func (h *hub) signStep(st *state.State, j *state.Job, step *state.Step, part *apiv1.StepLaunch) ([]byte, error) {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(part)
+	if err != nil {
+		return nil, err
+	}
+	now := h.c.deps.Clock.Now()
+	return h.c.deps.Access.Sign(credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: step.ID, UID: j.Spec.UID, GID: j.Spec.GID,
+		Groups: j.Spec.Groups, Nodes: step.Nodes, Issued: now, Expires: now.Add(120 * spec.Second), Launch: sha256.Sum256(data)})
+}
+
+// stepOrder is what all nodes of a step get.
+func (h *hub) stepOrder(st *state.State, j *state.Job, step *state.Step) (*apiv1.Launch, error) {
+	out := h.jobOrder(st, j)
+	if env := step.Spec.Env; !env.IsZero() {
+		var err error
+		if out.Environment, err = h.c.deps.Blobs.Get(env); err != nil {
+			return nil, fmt.Errorf("environment %s of step %d.%d: %w", env, j.ID, step.ID, err)
+		}
+	}
+	tasks := make([]int64, len(step.Layout))
+	for i := range step.Layout {
+		tasks[i] = int64(step.Layout[i].Tasks)
+	}
+	out.Step = &apiv1.StepLaunch{Spec: wire.StepSpec(step.Spec), Nodes: hostlist.Fold(step.Nodes), NumNodes: uint32(len(step.Layout)), TasksPerNode: format.PerNode(tasks),
+		Tasks: step.Tasks, LaunchHost: step.Spec.Host, LaunchUid: j.Spec.UID, Peers: stepNodes(st, step), Shared: step.Shares()}
+	return out, nil
+}
+
+// stepImpossible closes a part that cannot be ordered.
+func (h *hub) stepImpossible(j *state.Job, step *state.Step, node string, cause error) {
+	now := h.c.deps.Clock.Now()
+	over := &scheduler.StepOver{Step: step.ID, Result: event.StepResult{Started: now, Ended: now, Exit: spec.ExitStatus{Code: 1}, Detail: cause.Error()}}
+	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, StepOver: over},
+		actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
+	select {
+	case h.c.writer.cmds <- r:
+	default: // srun goes, and then the step is ended
+	}
+}
+
+// endStep orders the end of a step's parts.
+func (h *hub) endStep(st *state.State, j *state.Job, step *state.Step, only string) {
+	if j == nil || step == nil {
+		return
+	}
+	t := &apiv1.Terminate{Grace: int64(killWait(st.Config)), Cause: uint32(event.EndCancel)}
+	if step.Ending != nil {
+		t.Cause = uint32(step.Ending.Cause)
+		t.Note = causeNote(step.Ending.Cause)
+	}
+	h.toParts(j, step, only, &apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Terminate{Terminate: t}})
+}
+
+func (h *hub) signalStep(j *state.Job, step *state.Step, only string) {
+	if j == nil || step == nil || step.Signal == nil {
+		return
+	}
+	s := &apiv1.SignalRun{Signal: step.Signal.Number, Scope: uint32(event.SignalFull), Seq: step.Signal.Seq}
+	h.toParts(j, step, only, &apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Signal{Signal: s}})
+}
+
+func (h *hub) toParts(j *state.Job, step *state.Step, only string, o *apiv1.Order) {
+	for i := range step.Layout {
+		name := step.Layout[i].Name
+		if step.Done.Has(i) || (only != "" && name != only) {
+			continue
+		}
+		if conn := h.conn(name); conn != nil {
+			conn.order(o)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package scheduler
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// StartStep asks for a step in a running job. The result names the step; Busy
+// tells that it must wait for others.
+type StartStep struct {
+	UID    spec.JobUID
+	Spec   *spec.StepSpec
+	Ticket string
+}
+
+// EndStep ends a step, or sends it a signal.
+type EndStep struct {
+	UID    spec.JobUID
+	Step   spec.StepID
+	Signal int32 // 0 ends it
+}
+
+// EndJob ends a job that srun or salloc made, with the exit of what ran in it.
+type EndJob struct {
+	UID  spec.JobUID
+	Exit spec.ExitStatus
+}
+
+// StepOver tells that nothing of a step is left on a node.
+type StepOver struct {
+	Step   spec.StepID
+	Result event.StepResult
+	Usage  spec.Usage
+}
+
+func (StartStep) command() string { return "start step" }
+func (EndStep) command() string   { return "end step" }
+func (EndJob) command() string    { return "end job" }
+
+// runningJob finds a job in which steps can be.
+func (d *decision) runningJob(uid spec.JobUID) (*state.Job, error) {
+	j := d.t.Job(uid)
+	switch {
+	case j == nil:
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	case j.State == spec.Pending:
+		return nil, spec.Refuse(spec.CodeJobPending, "")
+	case !j.State.Active() || j.Ending != nil:
+		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	return j, nil
+}
+
+func (d *decision) startStep(c StartStep) error {
+	j, err := d.runningJob(c.UID)
+	if err != nil {
+		return err
+	}
+	for i := range j.Steps {
+		if j.Steps[i].Ticket == c.Ticket && c.Ticket != "" {
+			d.res.Step = j.Steps[i].ID
+			return nil
+		}
+	}
+	switch {
+	case j.State == spec.Suspended:
+		return spec.Refuse(spec.CodeJobSuspended, "")
+	case j.Prepares:
+		return spec.Refuse(spec.CodePrologRunning, "")
+	case j.Configuring():
+		return spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
+	}
+	layout, err := layStep(j, c.Spec)
+	if err != nil {
+		return err
+	}
+	for i := range layout {
+		if n := d.t.NodeByID(layout[i].ID); n == nil || n.Inv == nil || n.Inv.Socket == "" {
+			return spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+" starts no steps: it is of an older release")
+		}
+	}
+	ev := &event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: j.NextStep, Name: c.Spec.Name, TRES: stepTRES(j, layout), Layout: layout, Spec: c.Spec, Ticket: c.Ticket}
+	for i := range layout {
+		ev.Nodes = append(ev.Nodes, layout[i].Name)
+		ev.Tasks += layout[i].Tasks
+	}
+	d.res.Step = ev.Step
+	return d.emit(ev)
+}
+
+func (d *decision) endStep(c EndStep) error {
+	j := d.t.Job(c.UID)
+	if j == nil {
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	st := j.StepByID(c.Step)
+	if st == nil && c.Step >= j.NextStep {
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if st == nil || !st.Live() {
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	if c.Signal != 0 && c.Signal != sigKill {
+		return d.emit(&event.StepSignalled{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Signal: c.Signal})
+	}
+	return d.cutStep(j, st, event.EndCancel)
+}
+
+// cutStep decides that a step must end, once.
+func (d *decision) cutStep(j *state.Job, st *state.Step, cause event.EndCause) error {
+	if st.Ending != nil {
+		return nil
+	}
+	return d.emit(&event.StepEndRequested{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Cause: cause, By: d.t.Actor.UID})
+}
+
+// endJob is the verdict of a job without a batch script; its nodes are cleaned
+// afterwards. One that still waits is cancelled.
+func (d *decision) endJob(c EndJob) error {
+	j := d.t.Job(c.UID)
+	switch {
+	case j == nil || !j.Spec.Shell:
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	case j.State.Terminal():
+		return nil
+	case j.State == spec.Pending:
+		return d.cancel(Cancel{Target: Target{UID: j.UID, Task: spec.NoTask}})
+	case j.Ending != nil:
+		return nil // it was decided otherwise before
+	case j.Configuring():
+		return d.end(j, event.EndCancel, false, spec.NotHeld, "")
+	}
+	return d.emit(d.verdict(j, &NodeDone{Batch: &event.StepResult{Exit: c.Exit}}))
+}
+
+// stepOver closes a node's part of a step, and the step with its last part.
+func (d *decision) stepOver(j *state.Job, node string, over *StepOver) error {
+	st := j.StepByID(over.Step)
+	if st == nil || st.Part(node) < 0 {
+		d.res.Stale++
+		return nil
+	}
+	if err := d.emit(&event.StepNodeDone{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Node: node, Result: over.Result, Usage: over.Usage}); err != nil {
+		return err
+	}
+	j = d.t.Job(j.UID)
+	if st = j.StepByID(over.Step); st.Done.Count() < len(st.Layout) {
+		return d.failedStep(j, st)
+	}
+	return d.emit(&event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: st.ID, State: stepState(j, st), Result: *st.Result, Usage: st.Usage})
+}
+
+// failedStep ends a step of which a part could not be started or was lost: the
+// rest would wait for it.
+func (d *decision) failedStep(j *state.Job, st *state.Step) error {
+	if st.Result.Unknown {
+		return d.cutStep(j, st, event.EndNodeLost)
+	}
+	return nil
+}
+
+// stepsLeave closes what is left of a job's steps on a node that is given back.
+func (d *decision) stepsLeave(j *state.Job, node string, lost bool) error {
+	for _, st := range j.Steps {
+		if st.Part(node) < 0 {
+			continue
+		}
+		over := &StepOver{Step: st.ID, Result: event.StepResult{Ended: d.t.Now, Unknown: true, Detail: "its end was not seen"}}
+		if lost {
+			over.Result.Detail = "node " + node + " was lost"
+		}
+		if err := d.stepOver(d.t.Job(j.UID), node, over); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepState derives how a step ended.
+func stepState(j *state.Job, st *state.Step) spec.JobState {
+	r := st.Result
+	switch {
+	case st.Ending != nil:
+		s, _ := endedAs(st.Ending.Cause)
+		return s
+	case j.Ending != nil:
+		s, _ := endedAs(j.Ending.Cause)
+		return s
+	case r.Exit.OK() && !r.Unknown:
+		return spec.Completed
+	case j.State.Terminal():
+		return spec.Cancelled
+	case st.Usage.OOMKilled:
+		return spec.OutOfMemory
+	}
+	return spec.Failed
+}
+
+// tickSteps ends the steps that are over their own time limit.
+func (d *decision) tickSteps() error {
+	type due struct {
+		uid  spec.JobUID
+		step spec.StepID
+	}
+	var list []due
+	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := d.t.Job(spec.JobUID(uid))
+		for i := range j.Steps {
+			st := &j.Steps[i]
+			if st.Live() && st.Ending == nil && st.Spec != nil && st.Spec.Limit > 0 && j.State == spec.Running && st.Started.Add(st.Spec.Limit) <= d.t.Now {
+				list = append(list, due{j.UID, st.ID})
+			}
+		}
+		return true
+	})
+	for _, x := range list {
+		j := d.t.Job(x.uid)
+		if err := d.cutStep(j, j.StepByID(x.step), event.EndTimeLimit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// stepper is what a test of steps needs of testing.T and rapid.T.
+type stepper interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// stepCluster is a job of two tasks a node, four CPUs and two GPUs on each of
+// two nodes, that runs.
+func stepCluster(t stepper) *trial.Trial {
+	t.Helper()
+	tr := trial.On(state.New(), spec.AtUnix(1_000_000), event.Actor{}, "")
+	cfg := &spec.Config{ClusterName: "c", GresTypes: []string{"gpu"}, Partitions: []spec.PartitionSpec{{Name: "p", NodeNames: []string{"n1", "n2"}, Default: true}}}
+	cmds := []scheduler.Command{scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "c", Version: 1}}}, scheduler.Configure{Config: cfg}}
+	for _, name := range []string{"n1", "n2"} {
+		cfg.Nodes = append(cfg.Nodes, spec.NodeSpec{Name: name, CPUs: 4, Mem: 1000, GRES: []spec.GRESSpec{{Name: "gpu", N: 2}}})
+		cmds = append(cmds, scheduler.RegisterNode{Node: name, Inventory: spec.Inventory{BootID: "b", CPUs: 4, Mem: 1000, Socket: "/s",
+			GPUs: []spec.GPU{{Index: 0, UUID: name + "-0"}, {Index: 1, UUID: name + "-1"}}}})
+	}
+	size := spec.Size{MinNodes: 2, TasksPerNode: 2, CPUsPerTask: 2, MemPerNode: 800, PerNode: []spec.Count{{Name: "gpu", N: 2}}}
+	cmds = append(cmds, scheduler.Submit{Spec: &spec.JobSpec{User: "a", UID: 1, Name: "j", Shell: true, Size: size}})
+	for _, cmd := range cmds {
+		if _, err := scheduler.Decide(tr, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := scheduler.Pass(tr.State.Freeze(), tr.Now, scheduler.PassOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: out}); err != nil {
+		t.Fatal(err)
+	}
+	if j := tr.Job(1); j.State != spec.Running {
+		t.Fatalf("the job is %s", j.State)
+	}
+	return tr
+}
+
+// laid writes a layout: node:tasks/cpus/gpus.
+func laid(st *state.Step) string {
+	var out []string
+	for i := range st.Layout {
+		a := &st.Layout[i]
+		out = append(out, fmt.Sprintf("%s:%d/%d/%d", a.Name, a.Tasks, a.CPUs.Count(), len(a.GPUs)))
+	}
+	return strings.Join(out, " ")
+}
+
+func sound(t stepper, tr *trial.Trial) {
+	t.Helper()
+	if err := tr.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStepLayout: what a step gets of an empty job, and that a second one
+// waits for it, or does not.
+func TestStepLayout(t *testing.T) {
+	gpus := func(n int64) []spec.Count { return []spec.Count{{Name: "gpu", N: n}} }
+	for name, tc := range map[string]struct {
+		ask  spec.StepSpec
+		want string // the layout, or a code
+		next string // of the same step again
+	}{
+		"all of the job":        {spec.StepSpec{Tasks: 4}, "n1:2/4/2 n2:2/4/2", "2016"},
+		"one task a node":       {spec.StepSpec{}, "n1:1/4/2 n2:1/4/2", "2016"},
+		"one task":              {spec.StepSpec{Tasks: 1}, "n1:1/4/2", "n2:1/4/2"},
+		"one node":              {spec.StepSpec{MinNodes: 1, MaxNodes: 1}, "n1:1/4/2", "n2:1/4/2"},
+		"three tasks":           {spec.StepSpec{Tasks: 3}, "n1:2/4/2 n2:1/4/2", "2016"},
+		"six tasks":             {spec.StepSpec{Tasks: 6}, "n1:4/4/2 n2:2/4/2", "2016"},
+		"six tasks, cyclic":     {spec.StepSpec{Tasks: 6, Distribution: "cyclic"}, "n1:3/4/2 n2:3/4/2", "2016"},
+		"five tasks in planes":  {spec.StepSpec{Tasks: 5, Distribution: "plane=2"}, "n1:3/4/2 n2:2/4/2", "2016"},
+		"too many tasks":        {spec.StepSpec{Tasks: 9}, "2005", ""},
+		"overcommitted":         {spec.StepSpec{Tasks: 9, Overcommit: true, TasksPerNode: 5}, "n1:5/4/2 n2:4/4/2", "2016"},
+		"three nodes":           {spec.StepSpec{MinNodes: 3, MaxNodes: 3}, "2006", ""},
+		"exact":                 {spec.StepSpec{Tasks: 1, Exact: true, NoGRES: true}, "n1:1/1/0", "n1:1/1/0"},
+		"exact takes the GPUs":  {spec.StepSpec{Tasks: 1, Exact: true}, "n1:1/1/2", "n2:1/1/2"},
+		"a GPU each":            {spec.StepSpec{Tasks: 1, Exact: true, PerNode: gpus(1)}, "n1:1/1/1", "n1:1/1/1"},
+		"GPUs of the step":      {spec.StepSpec{Tasks: 2, Exact: true, PerStep: gpus(3)}, "n1:1/1/2 n2:1/1/1", "2016"},
+		"GPUs of tasks":         {spec.StepSpec{Tasks: 3, Exact: true, PerTask: gpus(1)}, "n1:2/2/2 n2:1/1/1", "2016"},
+		"too many GPUs":         {spec.StepSpec{Tasks: 1, PerNode: gpus(3)}, "2005", ""},
+		"too many GPUs in all":  {spec.StepSpec{Tasks: 2, PerStep: gpus(5)}, "2014", ""},
+		"named node":            {spec.StepSpec{Nodes: "n2"}, "n2:1/4/2", "2016"},
+		"not that node":         {spec.StepSpec{Exclude: "n1"}, "n2:1/4/2", "2016"},
+		"from the second":       {spec.StepSpec{Relative: 2}, "n2:1/4/2", "2016"},
+		"a foreign node":        {spec.StepSpec{Nodes: "n7"}, "2014", ""},
+		"overlapping":           {spec.StepSpec{Tasks: 4, Overlap: true}, "n1:2/4/2 n2:2/4/2", "n1:2/4/2 n2:2/4/2"},
+		"a launcher":            {spec.StepSpec{External: true, TasksPerNode: 1}, "n1:1/4/2 n2:1/4/2", "n1:1/4/2 n2:1/4/2"},
+		"memory is counted":     {spec.StepSpec{Tasks: 1, Exact: true, NoGRES: true, MemPerNode: 500}, "n1:1/1/0", "n2:1/1/0"},
+		"too much memory":       {spec.StepSpec{Tasks: 1, MemPerNode: 900}, "2005", ""},
+		"CPUs of tasks":         {spec.StepSpec{Tasks: 1, CPUsPerTask: 3, Exact: true, NoGRES: true}, "n1:1/3/0", "n2:1/3/0"},
+		"more tasks than nodes": {spec.StepSpec{MinNodes: 2, MaxNodes: 2, Tasks: 1}, "2025", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := stepCluster(t)
+			for i, want := range []string{tc.want, tc.next} {
+				if want == "" {
+					break
+				}
+				res, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &tc.ask, Ticket: fmt.Sprint(i)})
+				got := ""
+				if err != nil {
+					got = fmt.Sprint(int(spec.CodeOf(err)))
+				} else {
+					got = laid(tr.Job(1).StepByID(res.Step))
+				}
+				if got != want {
+					t.Fatalf("step %d: %s (%v), want %s", i, got, err, want)
+				}
+			}
+			sound(t, tr)
+		})
+	}
+}
+
+// TestStepLife: a step is made once for each ticket, ends when its last node
+// has reported, with the worst exit, and with its job at the latest.
+func TestStepLife(t *testing.T) {
+	tr := stepCluster(t)
+	must := func(cmd scheduler.Command) scheduler.Result {
+		t.Helper()
+		res, err := scheduler.Decide(tr, cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sound(t, tr)
+		return res
+	}
+	over := func(node string, id spec.StepID, code int32) scheduler.Report {
+		return scheduler.Report{Node: node, Run: scheduler.Run{UID: 1, Attempt: 1}, StepOver: &scheduler.StepOver{Step: id,
+			Result: event.StepResult{Exit: spec.ExitStatus{Code: code}}, Usage: spec.Usage{UserCPU: 3}}}
+	}
+	ask := &spec.StepSpec{Tasks: 4}
+	if a, b := must(scheduler.StartStep{UID: 1, Spec: ask, Ticket: "x"}), must(scheduler.StartStep{UID: 1, Spec: ask, Ticket: "x"}); a.Step != 0 || b.Step != 0 {
+		t.Fatalf("steps %d and %d for one ticket", a.Step, b.Step)
+	}
+	must(over("n2", 0, 7))
+	if again := must(over("n2", 0, 9)); again.Stale != 1 {
+		t.Error("a node's end counted twice")
+	}
+	if st := tr.Job(1).StepByID(0); !st.Live() {
+		t.Fatal("the step is over before its last node is")
+	}
+	must(over("n1", 0, 2))
+	if st := tr.Job(1).StepByID(0); st.State != spec.Failed || st.Result.Exit.Code != 7 || st.Usage.UserCPU != 6 {
+		t.Fatalf("%s, exit %d, used %d", st.State, st.Result.Exit.Code, st.Usage.UserCPU)
+	}
+	two := must(scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Tasks: 4, Limit: spec.Minute}, Ticket: "y"})
+	tr.Now = tr.Now.Add(spec.Minute)
+	must(scheduler.Tick{})
+	if st := tr.Job(1).StepByID(two.Step); st.Ending == nil || st.Ending.Cause != event.EndTimeLimit {
+		t.Fatal("a step goes on behind its time limit")
+	}
+	must(over("n1", two.Step, 143))
+	must(scheduler.EndJob{UID: 1, Exit: spec.ExitStatus{Code: 7}})
+	if j := tr.Job(1); j.State != spec.Failed || j.Exit.Code != 7 || j.Derived.Code != 143 {
+		t.Fatalf("the job is %s, exit %d, worst %d", j.State, j.Exit.Code, j.Derived.Code)
+	}
+	for _, node := range []string{"n1", "n2"} {
+		must(scheduler.Report{Node: node, Run: scheduler.Run{UID: 1, Attempt: 1}, Done: &scheduler.NodeDone{}})
+	}
+	if st := tr.Job(1).StepByID(two.Step); st.State != spec.TimedOut || !st.Result.Unknown {
+		t.Fatalf("the rest of the step is %s", st.State)
+	}
+	if _, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: ask, Ticket: "z"}); spec.CodeOf(err) != spec.CodeAlreadyDone {
+		t.Errorf("a step in a job that is over: %v", err)
+	}
+}
+
+// TestStepsNeverShare: whatever is asked for, in whatever order steps come and
+// go and nodes are lost, the invariants hold, and what fits an empty job starts
+// when all others have ended.
+func TestStepsNeverShare(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		tr := stepCluster(rt)
+		n := func(label string, high int) int { return rapid.IntRange(0, high).Draw(rt, label) }
+		for range 12 {
+			j := tr.Job(1)
+			var live []spec.StepID
+			for i := range j.Steps {
+				if j.Steps[i].Live() {
+					live = append(live, j.Steps[i].ID)
+				}
+			}
+			if len(live) > 0 && n("ends", 2) == 0 {
+				id := live[n("which", len(live)-1)]
+				for _, node := range j.StepByID(id).Nodes {
+					if _, err := scheduler.Decide(tr, scheduler.Report{Node: node, Run: scheduler.Run{UID: 1, Attempt: 1}, StepOver: &scheduler.StepOver{Step: id}}); err != nil {
+						rt.Fatal(err)
+					}
+				}
+				sound(rt, tr)
+				continue
+			}
+			s := &spec.StepSpec{Tasks: uint32(n("tasks", 9)), Exact: n("exact", 1) == 1, Overlap: n("overlap", 4) == 0, NoGRES: n("nogres", 2) == 0,
+				CPUsPerTask: uint32(n("cpus", 2)), MemPerNode: int64(n("mem", 2) * 300), MinNodes: uint32(n("nodes", 2)), Overcommit: n("over", 5) == 0}
+			if g := n("gpus", 3); g > 0 && !s.NoGRES {
+				s.PerNode = []spec.Count{{Name: "gpu", N: int64(g)}}
+			}
+			_, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: s, Ticket: fmt.Sprint(tr.Seq)})
+			if code := spec.CodeOf(err); err != nil && code == 0 {
+				rt.Fatal(err)
+			} else if code == spec.CodeNodesBusy && len(live) == 0 {
+				rt.Fatalf("%+v waits for nobody", *s)
+			}
+			sound(rt, tr)
+		}
+		if _, err := scheduler.Decide(tr, scheduler.NodeSilent{Node: "n1", LastSeen: tr.Now}); err != nil {
+			rt.Fatal(err)
+		}
+		sound(rt, tr)
+	})
+}
