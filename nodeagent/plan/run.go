@@ -36,6 +36,10 @@ type RunSpec struct {
 	TaskEpilog string `cbor:"23,keyasint,omitempty"` // program that the user runs after the script, whatever became of it
 
 	Notices []string `cbor:"22,keyasint,omitempty"` // lines for the error output, before anything of the run's own
+
+	// Tasks makes the run a step's part: Script, Argv, the files, Rlimits and
+	// the programs around tasks are then those of Tasks.
+	Tasks *Tasks `cbor:"24,keyasint,omitempty"`
 }
 
 // Rlimit is one resource limit by its Linux number (RLIMIT_NOFILE is 7). Keep
@@ -186,6 +190,7 @@ type Observed struct {
 	KillSent  spec.Instant `cbor:"9,keyasint,omitempty"`  // first SIGKILL; old and still Ending means unkillable
 	Adopted   bool         `cbor:"10,keyasint,omitempty"` // taken over from a shepherd that died
 	TermUntil spec.Instant `cbor:"11,keyasint,omitempty"` // SIGKILL follows then
+	Socket    string       `cbor:"12,keyasint,omitempty"` // of a step's part: where its input and output are
 }
 
 // Event is news of one run: it started, or it exited.

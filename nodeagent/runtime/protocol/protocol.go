@@ -45,6 +45,64 @@ const (
 	OpResume
 )
 
+// The operations of the process that minds a step's tasks, on a socket of its
+// own. Frames and fences are only pushed.
+const (
+	OpStepAttach Op = iota + 64
+	OpStepFrames
+	OpStepAck
+	OpStepDetach
+	OpStepInput
+	OpStepSignal
+	OpStepResize
+	OpStepPeers
+	OpStepFence
+	OpStepMerged
+	OpStepExchange
+	OpStepNotice
+)
+
+// StepAttach asks for the frames after a number.
+type StepAttach struct {
+	After uint64 `cbor:"1,keyasint,omitempty"`
+}
+
+// StepFrames are frames, in their order.
+type StepFrames struct {
+	Frames []plan.Frame `cbor:"1,keyasint"`
+}
+
+// StepAck takes back the frames up to a number.
+type StepAck struct {
+	UpTo uint64 `cbor:"1,keyasint"`
+}
+
+// StepInput is a piece of the input, of one rank or of all. The answer means
+// that it is taken, by its offset once. No data is the end.
+type StepInput struct {
+	Rank   int32  `cbor:"1,keyasint"`
+	Offset uint64 `cbor:"2,keyasint"`
+	Data   []byte `cbor:"3,keyasint,omitempty"`
+}
+
+// StepSignal is a signal to all tasks.
+type StepSignal struct {
+	Signal int32 `cbor:"1,keyasint"`
+}
+
+// StepNotice is a line for the user.
+type StepNotice struct {
+	Text string `cbor:"1,keyasint"`
+}
+
+// StepFence is what the tasks of one node put before a fence, or what those of
+// all nodes did, by the fence's number.
+type StepFence struct {
+	Number uint64 `cbor:"1,keyasint"`
+	Node   uint32 `cbor:"2,keyasint,omitempty"`
+	Data   []byte `cbor:"3,keyasint,omitempty"`
+}
+
 // Message is one frame's content.
 type Message struct {
 	ID   uint64          `cbor:"1,keyasint,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,7 +41,7 @@ func (s *Shepherd) spool(r *run) error {
 
 // newScript writes the script into a new file.
 func (s *Shepherd) newScript(r *run, path string) error {
-	fd, err := retry(func() (int, error) {
+	fd, err := stdfile.Retry(func() (int, error) {
 		return unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, scriptMode)
 	})
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Shepherd) newScript(r *run, path string) error {
 // rewrite writes the script into the file of an earlier one of the same user,
 // unless anything was done to that since.
 func rewrite(path string, r *run, was *scriptMark) error {
-	fd, err := retry(func() (int, error) {
+	fd, err := stdfile.Retry(func() (int, error) {
 		return unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
@@ -87,7 +88,7 @@ func rewrite(path string, r *run, was *scriptMark) error {
 
 func writeScript(fd int, b []byte) error {
 	for len(b) > 0 {
-		n, err := retry(func() (int, error) { return unix.Write(fd, b) })
+		n, err := stdfile.Retry(func() (int, error) { return unix.Write(fd, b) })
 		if err != nil {
 			return err
 		}
@@ -167,6 +168,10 @@ func (s *Shepherd) unspool(r *run) {
 		return
 	}
 	delete(s.spools, r.Spool)
+	if r.Minded {
+		_ = os.RemoveAll(r.Spool)
+		return
+	}
 	path := filepath.Join(r.Spool, scriptName)
 	if !r.script.of(func(st *unix.Stat_t) error { return unix.Lstat(path, st) }) || r.script.Size > maxSpareBytes {
 		r.script = scriptMark{}
@@ -196,19 +201,8 @@ func (s *Shepherd) tidySpool() {
 		s.mu.Lock()
 		used := s.spools[path]
 		s.mu.Unlock()
-		if !used && (strings.HasPrefix(e.Name(), "job") || strings.HasPrefix(e.Name(), "free-")) {
+		if !used && (strings.HasPrefix(e.Name(), "job") || strings.HasPrefix(e.Name(), "free-") || strings.HasPrefix(e.Name(), stepFolder)) {
 			_ = os.RemoveAll(path)
-		}
-	}
-}
-
-// retry repeats a system call that a signal interrupted: the Go runtime
-// signals its own threads.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
 		}
 	}
 }
@@ -216,21 +210,12 @@ func retry(call func() (int, error)) (int, error) {
 // stdio are a run's three open files.
 type stdio struct{ in, out, err int }
 
-// fileError is a file of the run that cannot be opened.
-type fileError struct {
-	input bool
-	err   error
-}
-
-func (e *fileError) Error() string { return e.err.Error() }
-func (e *fileError) Unwrap() error { return e.err }
-
 func fileFailure(err error) plan.Failure {
-	var fe *fileError
+	var fe *stdfile.Error
 	switch {
 	case !errors.As(err, &fe):
 		return plan.FailSpawn
-	case fe.input:
+	case fe.Input:
 		return plan.FailInput
 	}
 	return plan.FailOutput
@@ -241,7 +226,7 @@ func fileFailure(err error) plan.Failure {
 // the work directory even where that cannot be entered.
 func openFiles(sp *plan.RunSpec, prefix string) (*stdio, error) {
 	f := &stdio{in: -1, out: -1, err: -1}
-	_, enter := retry(func() (int, error) { return 0, unix.Chdir(sp.WorkDir) })
+	_, enter := stdfile.Retry(func() (int, error) { return 0, unix.Chdir(sp.WorkDir) })
 	if enter != nil {
 		if err := unix.Chdir("/tmp"); err != nil {
 			return f, fmt.Errorf("enter /tmp: %w", err)
@@ -260,92 +245,21 @@ func openFiles(sp *plan.RunSpec, prefix string) (*stdio, error) {
 		return f, err
 	}
 	if enter != nil {
-		f.warn(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, sp.WorkDir, describe(enter)))
+		f.warn(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, sp.WorkDir, stdfile.Describe(enter)))
 	}
 	return f, nil
 }
 
-// openFile opens one file. It never waits for the other end of a pipe: a user
-// could hang every launch with one. Output is written at the end of the file
-// in both open modes, so that a line of the shepherd never overwrites the
-// job's own, nor one task's another's.
+// openFile opens one of a run's files.
 func openFile(sp *plan.RunSpec, name string, input bool) (int, error) {
-	if name == "" {
-		name = "/dev/null"
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(sp.WorkDir, name)
-	}
-	flags, after := unix.O_RDONLY, 0
-	if !input {
-		flags, after = unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND, unix.O_APPEND
-		if !sp.Append {
-			flags |= unix.O_TRUNC
-		}
-	}
-	fd, err := retry(func() (int, error) {
-		return unix.Open(name, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o666)
-	})
-	if err != nil {
-		what := "output"
-		if input {
-			what = "input"
-		}
-		return -1, &fileError{input: input, err: fmt.Errorf("cannot open %s file %s: %w", what, name, describe(err))}
-	}
-	if fd < 3 {
-		high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-		_ = unix.Close(fd)
-		if err != nil {
-			return -1, &fileError{input: input, err: err}
-		}
-		fd = high
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, after); err != nil {
-		_ = unix.Close(fd)
-		return -1, &fileError{input: input, err: err}
-	}
-	return fd, nil
-}
-
-// errnoText is an errno with the C library's text, which users search for.
-type errnoText struct{ errno unix.Errno }
-
-func (e errnoText) Error() string {
-	switch e.errno {
-	case unix.ENOENT:
-		return "No such file or directory"
-	case unix.EACCES:
-		return "Permission denied"
-	case unix.EISDIR:
-		return "Is a directory"
-	case unix.ENOTDIR:
-		return "Not a directory"
-	case unix.ENOEXEC:
-		return "Exec format error"
-	case unix.ENOSPC:
-		return "No space left on device"
-	case unix.EDQUOT:
-		return "Disk quota exceeded"
-	}
-	return e.errno.Error()
-}
-
-func (e errnoText) Unwrap() error { return e.errno }
-
-func describe(err error) error {
-	var no unix.Errno
-	if errors.As(err, &no) {
-		return errnoText{no}
-	}
-	return err
+	return stdfile.Open(name, stdfile.How{Dir: sp.WorkDir, Input: input, Append: sp.Append})
 }
 
 // warn writes one line into the run's standard error; a full disk there is
 // the user's affair.
 func (f *stdio) warn(line string) {
 	if f.err >= 0 {
-		_, _ = retry(func() (int, error) { return unix.Write(f.err, []byte(line+"\n")) })
+		_, _ = stdfile.Retry(func() (int, error) { return unix.Write(f.err, []byte(line+"\n")) })
 	}
 }
 
@@ -365,10 +279,10 @@ func (f *stdio) close() {
 // because the kernel's answer reads as if the script were missing.
 func execMessage(r *run, errno unix.Errno) string {
 	if r.Spool == "" {
-		return fmt.Sprintf("cannot execute %s: %v", r.spec.Argv[0], describe(errno))
+		return fmt.Sprintf("cannot execute %s: %v", r.spec.Argv[0], stdfile.Describe(errno))
 	}
 	if r.spec.TaskProlog != "" { // the program that was executed is our own
-		return fmt.Sprintf("TaskProlog %s: the job's user cannot execute muster-shepherd: %v", r.spec.TaskProlog, describe(errno))
+		return fmt.Sprintf("TaskProlog %s: the job's user cannot execute muster-shepherd: %v", r.spec.TaskProlog, stdfile.Describe(errno))
 	}
 	return scriptMessage(r.spec.Script, errno)
 }
@@ -377,8 +291,8 @@ func scriptMessage(script []byte, errno unix.Errno) string {
 	first, _, _ := strings.Cut(string(script), "\n")
 	if interp, ok := strings.CutPrefix(first, "#!"); ok && errno == unix.ENOENT {
 		if name := strings.Fields(strings.ReplaceAll(interp, "\r", "^M ")); len(name) > 0 {
-			return fmt.Sprintf("cannot execute the script: bad interpreter (%s): %v", name[0], describe(errno))
+			return fmt.Sprintf("cannot execute the script: bad interpreter (%s): %v", name[0], stdfile.Describe(errno))
 		}
 	}
-	return fmt.Sprintf("cannot execute the script: %v", describe(errno))
+	return fmt.Sprintf("cannot execute the script: %v", stdfile.Describe(errno))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
 	"github.com/musterhpc/muster/spec"
 	"golang.org/x/sys/unix"
 )
@@ -201,6 +202,10 @@ const noticeWait = time.Second
 
 // tell writes a line into the run's standard error, as its user.
 func (s *Shepherd) tell(r *run, text string) {
+	if r.Minded {
+		s.tellMinder(r, text)
+		return
+	}
 	if r.Stderr == "" || r.Stderr == "/dev/null" {
 		return
 	}
@@ -242,13 +247,13 @@ func (s *Shepherd) writeNotices(ctx context.Context) {
 }
 
 func appendLine(path, line string) error {
-	fd, err := retry(func() (int, error) {
+	fd, err := stdfile.Retry(func() (int, error) {
 		return unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = retry(func() (int, error) { return unix.Write(fd, []byte(line)) })
+	_, err = stdfile.Retry(func() (int, error) { return unix.Write(fd, []byte(line)) })
 	_ = unix.Close(fd)
 	return err
 }

@@ -95,11 +95,13 @@ func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 		return refused(k, plan.RefusedDraining, "this shepherd is being replaced by a newer one"), nil
 	case !s.root && sp.UID != uint32(unix.Geteuid()):
 		return refused(k, plan.RefusedPrivilege, fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", sp.UID)), nil
-	case len(sp.Script) == 0 && len(sp.Argv) == 0:
+	case sp.Tasks != nil && badTasks(sp.Tasks) != "":
+		return refused(k, plan.RefusedSpec, badTasks(sp.Tasks)), nil
+	case len(sp.Script) == 0 && len(sp.Argv) == 0 && sp.Tasks == nil:
 		return refused(k, plan.RefusedSpec, "neither a script nor a command is given"), nil
 	case hasZero(sp):
 		return refused(k, plan.RefusedSpec, "a path, argument or variable holds a zero byte"), nil
-	case !filepath.IsAbs(sp.WorkDir):
+	case sp.Tasks == nil && !filepath.IsAbs(sp.WorkDir):
 		return refused(k, plan.RefusedSpec, fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir)), nil
 	}
 	r := &run{launchRecord: launchRecord{Key: k, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups},
@@ -113,6 +115,10 @@ func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	}
 	if sp.TaskEpilog != "" {
 		r.TaskEpilog, r.WorkDir = sp.TaskEpilog, sp.WorkDir
+	}
+	if sp.Tasks != nil {
+		r.Minded, r.Spool = true, filepath.Join(s.cfg.Spool, stepFolder+k.String())
+		s.spools[r.Spool] = true
 	}
 	if len(sp.Script) > 0 {
 		r.Spool = filepath.Join(s.cfg.Spool, fmt.Sprintf("job%05d", sp.JobID))
@@ -206,10 +212,16 @@ func (s *Shepherd) start(th *spawn.Thread, r *run) error {
 		return nil
 	}
 	var files *stdio
-	err := th.As(r.cred(s.root), int(r.spec.Umask&0o777), func() (err error) {
-		files, err = openFiles(r.spec, s.cfg.Prefix)
-		return err
-	})
+	var err error
+	if r.Minded {
+		unix.Umask(0o077)
+		files, err = openMinder(r)
+	} else {
+		err = th.As(r.cred(s.root), int(r.spec.Umask&0o777), func() (err error) {
+			files, err = openFiles(r.spec, s.cfg.Prefix)
+			return err
+		})
+	}
 	if err == nil {
 		err = s.spawn(r, files)
 	} else {
@@ -231,7 +243,12 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 	if sp.FenceDevices && !s.hello.Enforces.Devices {
 		return plan.FailFence, errors.New("GPU devices cannot be fenced off on this node, and the job's allocation demands it")
 	}
-	if r.Spool != "" {
+	switch {
+	case r.Minded:
+		if err := s.spoolStep(r); err != nil {
+			return plan.FailSpool, err
+		}
+	case r.Spool != "":
 		if err := s.spool(r); err != nil {
 			return plan.FailSpool, err
 		}
@@ -301,11 +318,15 @@ func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
 	env = append(append(env, sp.Env...), markName+"="+s.mark(r.Key))
 	req := &spawn.Request{Env: env, PIDVar: "SLURM_TASK_PID", Stdin: files.in, Stdout: files.out, Stderr: files.err,
 		Cred: r.cred(s.root), Nice: int(sp.Nice), CPUs: sp.CPUs}
+	if r.Minded {
+		req.Paths, req.Argv = minderCommand(r)
+		return req, nil // the limits are those of its tasks
+	}
 	if r.Spool != "" {
 		script := filepath.Join(r.Spool, scriptName)
 		req.Paths, req.Argv = []string{script}, append([]string{script}, sp.Argv...)
 	} else {
-		req.Paths, req.Argv = searchPath(sp.Argv[0], sp.Env), sp.Argv
+		req.Paths, req.Argv = spawn.SearchPath(sp.Argv[0], sp.Env), sp.Argv
 	}
 	if sp.TaskProlog != "" {
 		self, err := os.Executable()
@@ -323,24 +344,6 @@ func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
 		files.warn(s.cfg.Prefix + w)
 	}
 	return req, nil
-}
-
-// searchPath gives the files that a command name may mean.
-func searchPath(name string, env []string) []string {
-	if strings.Contains(name, "/") {
-		return []string{name}
-	}
-	path := "/usr/local/bin:/usr/bin:/bin"
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v
-		}
-	}
-	var out []string
-	for _, d := range strings.Split(path, ":") {
-		out = append(out, filepath.Join(d, name))
-	}
-	return out
 }
 
 // started registers a running process and tells everyone.

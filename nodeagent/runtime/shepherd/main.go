@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
+	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,8 +29,13 @@ const (
 // Main is the program: it reads the flags, serves until SIGTERM or the end of
 // a drain, and gives the exit code. Job processes outlive it.
 func Main(args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == taskVerb {
-		return task(args[1:], stdout, stderr)
+	if len(args) > 0 {
+		switch args[0] {
+		case minder.TaskVerb:
+			return task(args[1:], stdout, stderr)
+		case minder.Verb:
+			return minder.Main(args[1:], stderr)
+		}
 	}
 	fs := flag.NewFlagSet("muster-shepherd", flag.ContinueOnError)
 	fs.SetOutput(stderr)

@@ -76,6 +76,9 @@ func setStatus(x *plan.Exit, ws unix.WaitStatus) {
 // conclude ends the rest of the tree, reads the counters and completes the
 // run. Only a run that left processes behind takes a goroutine.
 func (s *Shepherd) conclude(r *run, x *plan.Exit) {
+	if r.Minded {
+		s.readResults(r, x)
+	}
 	x.Start, x.End, x.Adopted = r.Start, now(), r.adopted
 	if r.StartBoot != 0 {
 		x.Elapsed = spec.Span(proc.BootClock() - r.StartBoot)

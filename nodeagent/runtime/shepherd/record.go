@@ -35,6 +35,9 @@ type launchRecord struct {
 	// TaskEpilog runs behind the script, in this folder.
 	TaskEpilog string `cbor:"8,keyasint,omitempty"`
 	WorkDir    string `cbor:"9,keyasint,omitempty"`
+	// Minded tells that the leader minds the tasks of a step; its files are in
+	// Spool.
+	Minded bool `cbor:"10,keyasint,omitempty"`
 }
 
 // startedRecord names the process.

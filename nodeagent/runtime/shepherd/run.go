@@ -4,10 +4,12 @@ package shepherd
 
 import (
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
+	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
 	"github.com/musterhpc/muster/spec"
@@ -67,8 +69,12 @@ func (r *run) cred(root bool) *spawn.Cred {
 
 // observed is the run as List shows it.
 func (r *run) observed() plan.Observed {
-	return plan.Observed{Key: r.Key, JobID: r.JobID, State: r.state, PID: int32(r.PID), UID: r.UID, Start: r.Start,
+	o := plan.Observed{Key: r.Key, JobID: r.JobID, State: r.state, PID: int32(r.PID), UID: r.UID, Start: r.Start,
 		Cgroup: r.group.Path(), Exit: r.exit, KillSent: r.killSent, Adopted: r.adopted, TermUntil: r.termUntil}
+	if r.Minded && r.state != plan.Exited {
+		o.Socket = filepath.Join(r.Spool, minder.SocketName)
+	}
+	return o
 }
 
 // members lists the living processes of the run's tree; none once its exit is

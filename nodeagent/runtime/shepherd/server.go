@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -32,7 +31,7 @@ func (s *Shepherd) accept() {
 			}
 			return
 		}
-		if err := samePeer(sock); err != nil {
+		if err := protocol.SamePeer(sock); err != nil {
 			s.log.Warn("connection refused", "err", err)
 			_ = sock.Close()
 			continue
@@ -49,28 +48,6 @@ func (s *Shepherd) accept() {
 		s.mu.Unlock()
 		s.wg.Go(c.serve)
 	}
-}
-
-// samePeer lets in only the shepherd's own user and root.
-func samePeer(sock *net.UnixConn) error {
-	raw, err := sock.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return credErr
-	}
-	if cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("process %d of user %d may not command this shepherd", cred.Pid, cred.Uid)
-	}
-	return nil
 }
 
 func (c *conn) serve() {

@@ -10,18 +10,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
-)
 
-// taskVerb is the argument with which the program is a job's first process, as
-// the job's user, in front of the batch script: it runs the site's TaskProlog,
-// does what that says, and becomes the script.
-//
-//	muster-shepherd task PREFIX TASKPROLOG SCRIPT [ARGUMENT...]
-const taskVerb = "task"
+	"github.com/musterhpc/muster/nodeagent/runtime/minder"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
+)
 
 // taskFailed is the exit code of a job whose TaskProlog failed; cannotExecute
 // that of one whose script could not be executed, as shells have it.
@@ -33,11 +31,14 @@ const (
 // throughProlog is the command line of a process that goes through the site's
 // TaskProlog first.
 func throughProlog(self, prefix, prolog string, argv []string) []string {
-	return append([]string{self, taskVerb, prefix, prolog}, argv...)
+	return append([]string{self, minder.TaskVerb, prefix, prolog}, argv...)
 }
 
-// task is the program as a job's first process. It returns only if the script
-// does not start.
+// task is the program as a job's first process, or a task's, as the job's user:
+// it runs the TaskProlog, does what that says, and becomes the script or the
+// command. It returns only if that does not start.
+//
+//	muster-shepherd task PREFIX TASKPROLOG COMMAND [ARGUMENT...]
 func task(args []string, out, errOut io.Writer) int {
 	if len(args) < 3 {
 		fmt.Fprintln(errOut, "muster-shepherd: task is for the shepherd itself: PREFIX, TASKPROLOG and SCRIPT are missing")
@@ -56,19 +57,36 @@ func task(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "%sTaskProlog %s: %v\n", prefix, prolog, err)
 		return taskFailed
 	}
-	for try := 0; ; try++ {
-		err = syscall.Exec(argv[0], argv, env)
-		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
-			break
-		}
-		//muster:sleep the launch of another job holds the script open until its child has executed
-		time.Sleep(time.Millisecond)
+	errno := become(argv, env)
+	if filepath.Base(argv[0]) != scriptName {
+		fmt.Fprintf(errOut, "%sexecve(): %s: %v\n", prefix, argv[0], stdfile.Describe(errno))
+		return int(errno)
 	}
 	script, _ := os.ReadFile(argv[0]) // the message is shorter without it
-	var errno syscall.Errno
-	errors.As(err, &errno)
 	fmt.Fprintf(errOut, "%s%s\n", prefix, scriptMessage(script, errno))
 	return cannotExecute
+}
+
+// become executes a command in this process; it returns only the reason why
+// that is not possible.
+func become(argv, env []string) syscall.Errno {
+	var why syscall.Errno
+	for _, path := range spawn.SearchPath(argv[0], env) {
+		for try := 0; ; try++ {
+			var errno syscall.Errno
+			errors.As(syscall.Exec(path, argv, env), &errno)
+			if errno == syscall.ETXTBSY && try < busyTries {
+				//muster:sleep the launch of another job holds the script open until its child has executed
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			if why == 0 || errno == syscall.EACCES {
+				why = errno
+			}
+			break
+		}
+	}
+	return why
 }
 
 // obey does what a TaskProlog wrote on its standard output: export NAME=value

@@ -56,9 +56,12 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 	if err != nil {
 		return plan.Usage{}, false
 	}
-	u := plan.Usage{Key: r.Key, Procs: int32(len(pids)), PIDs: make([]int32, 0, len(pids))}
+	u := plan.Usage{Key: r.Key, PIDs: make([]int32, 0, len(pids))}
 	page := int64(os.Getpagesize())
 	for _, pid := range pids {
+		if r.Minded && pid == r.PID {
+			continue // not the user's doing
+		}
 		st, err := proc.ReadStat(pid)
 		if err != nil {
 			continue
@@ -74,6 +77,7 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 		u.ReadB += rd
 		u.WriteB += wr
 	}
+	u.Procs = int32(len(u.PIDs))
 	if st, err := group.Stats(); err == nil && group != nil {
 		u.UserCPU, u.SystemCPU = st.User, max(st.CPU-st.User, 0)
 		u.PeakGroup, u.OOMKills = st.Peak, st.OOMKills

@@ -85,6 +85,16 @@ func (f *frame) prepare() {
 			return
 		}
 	}
+	for i := 0; i < len(f.keep); i++ {
+		if _, _, e := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.keep[i]), unix.F_SETFD, 0); f.fail(StageFiles, e) {
+			return
+		}
+	}
+	if f.terminal {
+		if _, _, e := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); f.fail(StageTerminal, e) {
+			return
+		}
+	}
 	if f.pidDigits != nil {
 		pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 		f.writePID(uint64(pid))

@@ -38,6 +38,8 @@ type Request struct {
 	Rlimits               []Rlimit
 	Nice                  int
 	CPUs                  []int32
+	Terminal              bool  // Stdin is a terminal, and becomes the process's own
+	Keep                  []int // further file descriptors that the process inherits, by the same numbers
 }
 
 // Child is a started process. PIDFD is owned by the caller; -1 where the
@@ -61,12 +63,13 @@ const (
 	StageCred
 	StageFiles
 	StageExec
+	StageTerminal
 )
 
 // String names the stage.
 func (s Stage) String() string {
 	return [...]string{"none", "enter control group", "new session", "set limit", "set niceness",
-		"set CPU affinity", "set credentials", "place files", "execute"}[s]
+		"set CPU affinity", "set credentials", "place files", "execute", "take the terminal"}[s]
 }
 
 // Error is a start that failed in the child, which has exited with status 127
@@ -110,6 +113,8 @@ type frame struct {
 	args       cloneArgs
 	pidfd      int32
 	joins      []int
+	keep       []int
+	terminal   bool
 	zero       *byte
 	cred       *Cred
 	groups     *uint32
@@ -176,7 +181,7 @@ func fork(f *frame) (int, syscall.Errno) {
 }
 
 func newFrame(r *Request) (*frame, error) {
-	f := &frame{pidfd: -1, joins: r.JoinFDs, zero: &[]byte("0")[0],
+	f := &frame{pidfd: -1, joins: r.JoinFDs, keep: r.Keep, terminal: r.Terminal, zero: &[]byte("0")[0],
 		stdio: [3]int{r.Stdin, r.Stdout, r.Stderr}, cred: r.Cred, nice: r.Nice, rlimits: r.Rlimits}
 	for _, fd := range f.stdio {
 		if fd < 3 {

@@ -1,0 +1,202 @@
+package pmi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// message is a command with its values, in their order.
+type message struct {
+	cmd   string
+	pairs [][2]string
+}
+
+func (m message) get(key string) string {
+	for _, p := range m.pairs {
+		if p[0] == key {
+			return p[1]
+		}
+	}
+	return ""
+}
+
+// next takes the first message out of what a task has sent; n is its length, 0
+// while it is not whole.
+func next(t *task) (m message, n int, err error) {
+	if t.version == 2 {
+		return nextSecond(t.buffer)
+	}
+	i := bytes.IndexByte(t.buffer, '\n')
+	if i < 0 {
+		if len(t.buffer) > maxMessage {
+			return m, 0, fmt.Errorf("%w: a line without an end", ErrProtocol)
+		}
+		return m, 0, nil
+	}
+	return parseFirst(string(t.buffer[:i])), i + 1, nil
+}
+
+// parseFirst reads a line of PMI-1: NAME=VALUE, separated by blanks; a value
+// called value may hold blanks and is the last.
+func parseFirst(line string) message {
+	var m message
+	rest := strings.TrimLeft(line, " ")
+	for rest != "" {
+		name, after, ok := strings.Cut(rest, "=")
+		value := after
+		if !ok {
+			name, _, _ = strings.Cut(rest, " ")
+			_, rest, _ = strings.Cut(rest, " ")
+			m.add(name, "")
+			continue
+		}
+		if name == "value" {
+			rest = ""
+		} else {
+			value, rest, _ = strings.Cut(after, " ")
+		}
+		m.add(name, value)
+		rest = strings.TrimLeft(rest, " ")
+	}
+	return m
+}
+
+func (m *message) add(name, value string) {
+	if m.cmd == "" && (name == "cmd" || name == "mcmd") {
+		m.cmd = value
+		return
+	}
+	m.pairs = append(m.pairs, [2]string{name, value})
+}
+
+// lengthDigits is the width of a PMI-2 message's length.
+const lengthDigits = 6
+
+// nextSecond reads a message of PMI-2: its length and then NAME=VALUE; with
+// semicolons in values written twice.
+func nextSecond(b []byte) (m message, n int, err error) {
+	if len(b) < lengthDigits {
+		return m, 0, nil
+	}
+	size, err := strconv.ParseUint(strings.TrimSpace(string(b[:lengthDigits])), 10, 32)
+	if err != nil || size == 0 || size > maxMessage {
+		return m, 0, fmt.Errorf("%w: a length of %q", ErrProtocol, b[:lengthDigits])
+	}
+	n = lengthDigits + int(size)
+	if len(b) < n {
+		return m, 0, nil
+	}
+	text := strings.TrimRight(string(b[lengthDigits:n]), "\x00\n")
+	for text != "" {
+		name, after, ok := strings.Cut(text, "=")
+		if !ok {
+			return m, 0, fmt.Errorf("%w: %q has no value", ErrProtocol, text)
+		}
+		var value strings.Builder
+		i := 0
+		for ; i < len(after); i++ {
+			if after[i] == ';' {
+				if i+1 < len(after) && after[i+1] == ';' {
+					i++
+				} else {
+					break
+				}
+			}
+			value.WriteByte(after[i])
+		}
+		m.add(name, value.String())
+		text = after[min(i+1, len(after)):]
+	}
+	if m.cmd == "" {
+		return m, 0, fmt.Errorf("%w: no command", ErrProtocol)
+	}
+	return m, n, nil
+}
+
+// formatSecond writes a message of PMI-2.
+func formatSecond(pairs ...string) string {
+	var b strings.Builder
+	for i := 0; i+1 < len(pairs); i += 2 {
+		b.WriteString(pairs[i])
+		b.WriteByte('=')
+		b.WriteString(strings.ReplaceAll(pairs[i+1], ";", ";;"))
+		b.WriteByte(';')
+	}
+	return fmt.Sprintf("%-*d%s", lengthDigits, b.Len(), b.String())
+}
+
+// encode writes keys and values, each with its length, in the keys' order.
+func encode(kvs map[string]string) []byte {
+	keys := make([]string, 0, len(kvs))
+	for k := range kvs {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var out []byte
+	for _, k := range keys {
+		out = appendString(appendString(out, k), kvs[k])
+	}
+	return out
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// decode reads what encode writes.
+func decode(b []byte, each func(k, v string)) error {
+	for len(b) > 0 {
+		var pair [2]string
+		for i := range pair {
+			n, w := binary.Uvarint(b)
+			if w <= 0 || n > uint64(len(b)-w) {
+				return fmt.Errorf("%w: what the nodes have put is cut off", ErrProtocol)
+			}
+			pair[i], b = string(b[w:w+int(n)]), b[w+int(n):]
+		}
+		each(pair[0], pair[1])
+	}
+	return nil
+}
+
+// Merge makes one message of what several nodes have put.
+func Merge(parts [][]byte) ([]byte, error) {
+	all := map[string]string{}
+	for _, p := range parts {
+		if err := decode(p, func(k, v string) { all[k] = v }); err != nil {
+			return nil, err
+		}
+	}
+	return encode(all), nil
+}
+
+// Mapping writes PMI_process_mapping: which node each rank is on, as blocks of
+// (first node, number of nodes, tasks on each).
+func Mapping(nodeOf []uint32) string {
+	type block struct{ first, nodes, tasks int }
+	var blocks []block
+	for i := 0; i < len(nodeOf); {
+		j := i
+		for j < len(nodeOf) && nodeOf[j] == nodeOf[i] {
+			j++
+		}
+		node, tasks := int(nodeOf[i]), j-i
+		if n := len(blocks); n > 0 && blocks[n-1].first+blocks[n-1].nodes == node && blocks[n-1].tasks == tasks {
+			blocks[n-1].nodes++
+		} else {
+			blocks = append(blocks, block{node, 1, tasks})
+		}
+		i = j
+	}
+	var b strings.Builder
+	b.WriteString("(vector")
+	for _, x := range blocks {
+		fmt.Fprintf(&b, ",(%d,%d,%d)", x.first, x.nodes, x.tasks)
+	}
+	b.WriteByte(')')
+	return b.String()
+}

@@ -1,0 +1,115 @@
+package plan
+
+import "github.com/musterhpc/muster/spec"
+
+// Tasks is a step's part on one node, as the process that minds it is told. A
+// run with Tasks has that process as its leader: it starts the tasks, holds
+// their pipes and terminals, and outlives agent and shepherd, so that a restart
+// of either loses no byte.
+type Tasks struct {
+	Prefix  string   `cbor:"1,keyasint,omitempty"` // of lines that are told to the user
+	List    []Task   `cbor:"2,keyasint"`           // by local id
+	Argv    []string `cbor:"3,keyasint,omitempty"` // of the tasks that have none of their own
+	Env     []string `cbor:"4,keyasint,omitempty"` // of all tasks
+	WorkDir string   `cbor:"5,keyasint"`
+	Umask   uint32   `cbor:"6,keyasint,omitempty"`
+	Append  bool     `cbor:"7,keyasint,omitempty"`
+	Nice    int32    `cbor:"8,keyasint,omitempty"`
+	Rlimits []Rlimit `cbor:"9,keyasint,omitempty"` // the shepherd puts in what this node allows
+	// Input is the rank that reads what the user types, InputAll or InputNone.
+	Input    int32    `cbor:"10,keyasint,omitempty"`
+	Terminal *Window  `cbor:"11,keyasint,omitempty"` // the first task here has a terminal of this size
+	Prologs  []string `cbor:"12,keyasint,omitempty"` // run before each task, as the user, in this order
+	Epilogs  []string `cbor:"13,keyasint,omitempty"` // run after each task
+	PMI      *PMI     `cbor:"14,keyasint,omitempty"` // nil: no server
+	Notices  []string `cbor:"15,keyasint,omitempty"` // for the user, before anything else
+}
+
+// Who reads the user's input besides a single rank.
+const (
+	InputAll  int32 = -1
+	InputNone int32 = -2
+)
+
+// Task is one task of a step.
+type Task struct {
+	Rank uint32   `cbor:"1,keyasint"`
+	Argv []string `cbor:"2,keyasint,omitempty"`
+	Env  []string `cbor:"3,keyasint,omitempty"` // beyond Tasks.Env, and before it
+	CPUs []int32  `cbor:"4,keyasint,omitempty"`
+	// Files with their patterns expanded; empty ones go to the step's client.
+	Stdin  string `cbor:"5,keyasint,omitempty"`
+	Stdout string `cbor:"6,keyasint,omitempty"`
+	Stderr string `cbor:"7,keyasint,omitempty"`
+}
+
+// Window is the size of a terminal.
+type Window struct {
+	Rows    uint32 `cbor:"1,keyasint,omitempty"`
+	Columns uint32 `cbor:"2,keyasint,omitempty"`
+}
+
+// PMI is what the tasks of a step learn of each other over PMI.
+type PMI struct {
+	Job     string   `cbor:"1,keyasint"` // names the key space
+	Size    uint32   `cbor:"2,keyasint"` // tasks of the whole step
+	Node    uint32   `cbor:"3,keyasint"` // this one among the step's
+	Nodes   uint32   `cbor:"4,keyasint"`
+	Mapping string   `cbor:"5,keyasint"` // PMI_process_mapping
+	Ranks   []uint32 `cbor:"6,keyasint"` // here, by local id
+}
+
+// TaskExit is how one task ended.
+type TaskExit struct {
+	Rank   uint32       `cbor:"1,keyasint"`
+	Code   int32        `cbor:"2,keyasint,omitempty"`
+	Signal int32        `cbor:"3,keyasint,omitempty"`
+	Core   bool         `cbor:"4,keyasint,omitempty"`
+	Error  string       `cbor:"5,keyasint,omitempty"` // it could not be started, and why
+	Start  spec.Instant `cbor:"6,keyasint,omitempty"`
+	End    spec.Instant `cbor:"7,keyasint,omitempty"`
+	Usage  Usage        `cbor:"8,keyasint,omitempty"`
+}
+
+// status is the number that wait(2) gives: a higher one is the worse end.
+func (x *TaskExit) status() int64 { return int64(x.Code)<<8 | int64(x.Signal) }
+
+// Worst gives the end of a step's part by the ends of its tasks: the highest.
+func Worst(list []TaskExit) (code, signal int32) {
+	var worst int64
+	for i := range list {
+		worst = max(worst, list[i].status())
+	}
+	return int32(worst >> 8), int32(worst & 0xff)
+}
+
+// Frame is one thing that happened in a step's part on a node. Exactly one
+// field besides the number is set.
+type Frame struct {
+	Number  uint64    `cbor:"1,keyasint"` // from 1 on, without gaps
+	Started *TaskPIDs `cbor:"2,keyasint,omitempty"`
+	Output  *Output   `cbor:"3,keyasint,omitempty"`
+	Exit    *TaskExit `cbor:"4,keyasint,omitempty"`
+	End     *FrameEnd `cbor:"5,keyasint,omitempty"` // the last
+	Notice  string    `cbor:"6,keyasint,omitempty"` // a line for the user
+}
+
+// TaskPIDs names the processes of tasks.
+type TaskPIDs struct {
+	Ranks []uint32 `cbor:"1,keyasint"`
+	PIDs  []int32  `cbor:"2,keyasint"`
+}
+
+// Output is what a task wrote; no data is the end of the stream.
+type Output struct {
+	Rank   uint32 `cbor:"1,keyasint"`
+	Stream uint8  `cbor:"2,keyasint"` // 1 or 2, as the file descriptor
+	Data   []byte `cbor:"3,keyasint,omitempty"`
+}
+
+// FrameEnd tells that no process of the step is left on this node.
+type FrameEnd struct {
+	Code   int32  `cbor:"1,keyasint,omitempty"`
+	Signal int32  `cbor:"2,keyasint,omitempty"`
+	Error  string `cbor:"3,keyasint,omitempty"`
+}

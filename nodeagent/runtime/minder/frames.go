@@ -1,0 +1,160 @@
+//go:build linux
+
+package minder
+
+import (
+	"sync"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// keep is how much output is kept for clients, in bytes; batch is how much one
+// message carries.
+const (
+	keep  = 1 << 20
+	batch = 256 << 10
+)
+
+// frames is what happened, until it is acknowledged and every reader has it.
+type frames struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	list    []plan.Frame
+	first   uint64 // number of list[0], or of the next frame
+	held    int    // bytes of output in list
+	acked   uint64
+	last    uint64 // number of the end; 0 before it
+	readers map[*reader]bool
+	seen    bool // the end has been received by a client that then left
+}
+
+// reader is one connection that is given the frames.
+type reader struct {
+	at   uint64 // the next frame to send
+	gone bool
+}
+
+func newFrames() *frames {
+	f := &frames{first: 1, readers: map[*reader]bool{}}
+	f.changed = sync.NewCond(&f.mu)
+	return f
+}
+
+// add appends a frame. It never waits: room does.
+func (f *frames) add(x plan.Frame) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x.Number = f.first + uint64(len(f.list))
+	f.list = append(f.list, x)
+	if x.Output != nil {
+		f.held += len(x.Output.Data)
+	}
+	if x.End != nil {
+		f.last = x.Number
+	}
+	f.changed.Broadcast()
+}
+
+// room waits until output may be read.
+func (f *frames) room() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.held >= keep {
+		f.changed.Wait()
+	}
+}
+
+// ack takes back the frames up to a number.
+func (f *frames) ack(upTo uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if end := f.first + uint64(len(f.list)); upTo < end {
+		f.acked = max(f.acked, upTo)
+		f.drop()
+	}
+}
+
+// drop forgets what nobody needs any more. mu is held.
+func (f *frames) drop() {
+	upTo := f.acked
+	for r := range f.readers {
+		upTo = min(upTo, r.at-1)
+	}
+	n := 0
+	for n < len(f.list) && f.list[n].Number <= upTo {
+		if o := f.list[n].Output; o != nil {
+			f.held -= len(o.Data)
+		}
+		n++
+	}
+	if n > 0 {
+		f.list = append([]plan.Frame(nil), f.list[n:]...)
+		f.first += uint64(n)
+	}
+	f.changed.Broadcast()
+}
+
+// attach begins a reader behind a frame; what is forgotten is left out.
+func (f *frames) attach(after uint64) *reader {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &reader{at: min(max(after+1, f.first), f.first+uint64(len(f.list)))}
+	f.acked = max(f.acked, r.at-1)
+	f.readers[r] = true
+	f.drop()
+	return r
+}
+
+// detach ends a reader. left: by the client's own will, so that what was sent
+// to it has arrived.
+func (f *frames) detach(r *reader, left bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.readers[r] {
+		return
+	}
+	delete(f.readers, r)
+	r.gone = true
+	if left && f.last != 0 && r.at > f.last {
+		f.seen = true
+	}
+	f.drop()
+}
+
+// next waits for frames to send; none means that the reader is gone.
+func (f *frames) next(r *reader) []plan.Frame {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if r.gone {
+			return nil
+		}
+		if i := int(r.at - f.first); i < len(f.list) {
+			size, n := 0, i
+			for n < len(f.list) && size < batch {
+				if o := f.list[n].Output; o != nil {
+					size += len(o.Data)
+				}
+				n++
+			}
+			out := append([]plan.Frame(nil), f.list[i:n]...)
+			return out
+		}
+		f.changed.Wait()
+	}
+}
+
+// sent notes that frames are on their way.
+func (f *frames) sent(r *reader, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.at += uint64(n)
+	f.drop()
+}
+
+// delivered tells whether the end has arrived, and whether anybody is there.
+func (f *frames) delivered() (over, attended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last != 0 && (f.seen || f.acked >= f.last), len(f.readers) > 0
+}

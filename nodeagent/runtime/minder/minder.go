@@ -1,0 +1,284 @@
+//go:build linux
+
+package minder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// Verb is the argument with which the shepherd's program minds a step:
+//
+//	muster-shepherd mind FOLDER
+//
+// Its standard input is the listening socket, its standard output the file of
+// results. FOLDER holds the Tasks.
+const Verb = "mind"
+
+// Names in the step's folder.
+const (
+	TasksName   = "tasks"
+	SocketName  = "io"
+	ResultsName = "results"
+	LogName     = "log"
+)
+
+// Exit codes of Main. How the tasks ended is in the results.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Times of the end of a step.
+const (
+	// lonely is how long the output of an ended step waits for a client that is
+	// not there: an agent restarts in less.
+	lonely = 15 * time.Second
+	// stubborn is how long processes that the minder cannot kill are waited for;
+	// the shepherd, which can, deals with them then.
+	stubborn = 3 * time.Second
+)
+
+// Result is one entry of the file of results.
+type Result struct {
+	Task *plan.TaskExit `cbor:"1,keyasint,omitempty"`
+	Done bool           `cbor:"2,keyasint,omitempty"` // all tasks have an entry
+	Text string         `cbor:"3,keyasint,omitempty"` // why there was none to start
+}
+
+// minder is the whole process. mu guards what the reaper shares.
+type minder struct {
+	spec    plan.Tasks
+	mark    string
+	ln      *net.UnixListener
+	results *os.File
+	out     *frames
+	pumps   sync.WaitGroup
+	fences  *fences
+	taken   taken
+
+	mu      sync.Mutex
+	tasks   []*task
+	running map[int]*task
+	helpers map[int]chan unix.WaitStatus // programs that run after tasks
+	left    int
+	over    chan struct{} // closed when no task is left
+	born    chan struct{} // room for one token: there are children to wait for
+	alone   chan struct{} // room for one token: there was no child
+	exits   []plan.TaskExit
+}
+
+// Main minds a step until it is over.
+func Main(args []string, errOut io.Writer) int {
+	if len(args) != 1 {
+		fmt.Fprintln(errOut, "muster-shepherd: mind is for the shepherd itself: FOLDER is missing")
+		return exitUsage
+	}
+	// Whatever is sent to the whole step must reach its tasks and leave the
+	// minder alone; a caught signal is not ignored in what is executed.
+	caught := make(chan os.Signal, 16)
+	signal.Notify(caught, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE,
+		unix.SIGVTALRM, unix.SIGPROF, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGIO, unix.SIGPWR, unix.SIGABRT)
+	m := &minder{out: newFrames(), running: map[int]*task{}, helpers: map[int]chan unix.WaitStatus{}, over: make(chan struct{}),
+		born: make(chan struct{}, 1), alone: make(chan struct{}, 1), mark: os.Getenv(MarkName),
+		taken: taken{at: map[int32]uint64{}}}
+	if err := m.open(args[0]); err != nil {
+		fmt.Fprintln(errOut, "muster-shepherd:", err)
+		return exitFailed
+	}
+	go m.heed(caught)
+	m.run()
+	return exitOK
+}
+
+// MarkName is the variable that marks the processes of a run.
+const MarkName = "MUSTER_RUN"
+
+func (m *minder) open(folder string) error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	b, err := os.ReadFile(filepath.Join(folder, TasksName))
+	if err != nil {
+		return err
+	}
+	if err := cbor.Unmarshal(b, &m.spec); err != nil {
+		return fmt.Errorf("the step's tasks: %w", err)
+	}
+	// The standard files must not be those of anything that is started.
+	fds := [2]int{}
+	for i := range fds {
+		if fds[i], err = unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+			return fmt.Errorf("standard file %d: %w", i, err)
+		}
+	}
+	f := os.NewFile(uintptr(fds[0]), "socket")
+	ln, err := net.FileListener(f)
+	_ = f.Close()
+	if err != nil {
+		return fmt.Errorf("the step's socket: %w", err)
+	}
+	unixLn, ok := ln.(*net.UnixListener)
+	if !ok {
+		return errors.New("the step's socket is none")
+	}
+	unixLn.SetUnlinkOnClose(false)
+	m.ln, m.results = unixLn, os.NewFile(uintptr(fds[1]), ResultsName)
+	m.fences = newFences(m.spec.PMI)
+	return nil
+}
+
+// run is the step's life.
+func (m *minder) run() {
+	for _, n := range m.spec.Notices {
+		m.out.add(plan.Frame{Notice: n})
+	}
+	m.mu.Lock()
+	m.left = len(m.spec.List)
+	m.mu.Unlock()
+	m.start()
+	go m.accept() // input is for tasks that are there
+	go m.reap()
+	<-m.over
+	m.clear()
+	m.drain()
+	code, sig := plan.Worst(m.exits)
+	m.record(Result{Done: true})
+	m.out.add(plan.Frame{End: &plan.FrameEnd{Code: code, Signal: sig}})
+	m.linger()
+}
+
+// record writes one result. Nobody can be told of a failure here; the shepherd
+// sees that the results are not whole.
+func (m *minder) record(r Result) {
+	b, err := cbor.Marshal(&r)
+	if err == nil {
+		_, err = m.results.Write(b)
+	}
+	if err != nil {
+		m.out.add(plan.Frame{Notice: m.spec.Prefix + "the end of the step cannot be written down: " + err.Error()})
+	}
+}
+
+// ended notes how a task ended.
+func (m *minder) ended(x plan.TaskExit) {
+	m.record(Result{Task: &x})
+	m.out.add(plan.Frame{Exit: &x})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.exits = append(m.exits, x)
+	m.left--
+	if m.left == 0 {
+		close(m.over)
+	}
+}
+
+// clear kills what the tasks left behind: as their nearest living ancestor that
+// wants to be, the minder is the parent of all of it.
+func (m *minder) clear() {
+	until := time.Now().Add(stubborn)
+	wait := time.Millisecond
+	for time.Now().Before(until) {
+		select {
+		case <-m.alone:
+		default:
+		}
+		token(m.born)
+		kids, err := proc.Children()
+		if err != nil {
+			return // the shepherd does it by other means
+		}
+		for _, pid := range kids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-m.alone:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		wait = min(2*wait, 100*time.Millisecond)
+	}
+}
+
+// drain takes what is left in the pipes. One that something holds open which
+// could not be killed is given up.
+func (m *minder) drain() {
+	empty := make(chan struct{})
+	go func() { m.pumps.Wait(); close(empty) }()
+	for {
+		select {
+		case <-empty:
+			return
+		case <-time.After(stubborn):
+		}
+		if kids, err := proc.Children(); err == nil && len(kids) > 0 {
+			for _, t := range m.tasks {
+				t.closeOutput()
+			}
+		}
+	}
+}
+
+// linger waits until a client has everything.
+func (m *minder) linger() {
+	since := time.Now()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		over, attended := m.out.delivered()
+		if over {
+			return
+		}
+		if attended {
+			since = time.Now()
+		}
+		if time.Since(since) > lonely {
+			return
+		}
+	}
+}
+
+// heed hears the signals that are sent to the whole step.
+func (m *minder) heed(caught <-chan os.Signal) {
+	for sig := range caught {
+		// A shell with a terminal bears SIGTERM; that its terminal is gone it
+		// understands.
+		if sig == unix.SIGTERM && m.spec.Terminal != nil {
+			m.signal(unix.SIGHUP)
+		}
+	}
+}
+
+// signal sends a signal to all tasks.
+func (m *minder) signal(sig unix.Signal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for pid := range m.running {
+		_ = unix.Kill(-pid, sig)
+	}
+}
+
+func now() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
+
+func token(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,204 @@
+//go:build linux
+
+package minder
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"golang.org/x/sys/unix"
+)
+
+// piece is the largest output in one frame.
+const piece = 32 << 10
+
+// pump turns what a task writes into frames, while there is room for them.
+func (m *minder) pump(t *task, f *os.File, stream uint8) {
+	defer m.pumps.Done()
+	defer func() { m.out.add(plan.Frame{Output: &plan.Output{Rank: t.Rank, Stream: stream}}) }()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	if f != t.term {
+		defer func() { _ = f.Close() }()
+	}
+	for {
+		m.out.room()
+		var data []byte
+		var rerr error
+		// Waits without a buffer: most of a thousand tasks are silent.
+		err := raw.Read(func(fd uintptr) bool {
+			var buf [piece]byte
+			n, err := unix.Read(int(fd), buf[:])
+			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+				return false
+			}
+			if rerr = err; n > 0 {
+				data = append([]byte(nil), buf[:n]...)
+			}
+			return true
+		})
+		if err != nil || rerr != nil || len(data) == 0 {
+			return // the end; of a terminal it comes as an error
+		}
+		m.out.add(plan.Frame{Output: &plan.Output{Rank: t.Rank, Stream: stream, Data: data}})
+	}
+}
+
+// ahead is how much input waits for a task that does not read, in bytes.
+const ahead = 256 << 10
+
+// endOfInput is what a terminal takes for the end: Control-D.
+const endOfInput = 4
+
+// input is what a task is still to read.
+type input struct {
+	to       *os.File
+	terminal bool
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	queue   [][]byte
+	size    int
+	closing bool // the end of the input follows the queue
+	gone    bool // nobody reads any more
+}
+
+func newInput(to *os.File) *input {
+	in := &input{to: to}
+	in.changed = sync.NewCond(&in.mu)
+	go in.run()
+	return in
+}
+
+// put queues a piece when there is room; for a task that has gone it is lost,
+// as with every pipe.
+func (in *input) put(b []byte) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for in.size >= ahead && !in.gone {
+		in.changed.Wait()
+	}
+	if !in.gone && !in.closing {
+		in.queue, in.size = append(in.queue, b), in.size+len(b)
+	}
+	in.changed.Broadcast()
+}
+
+// end closes the input behind what is queued.
+func (in *input) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closing = true
+	in.changed.Broadcast()
+}
+
+// drop ends it at once: the task has ended.
+func (in *input) drop() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.gone {
+		return
+	}
+	in.gone, in.queue = true, nil
+	if !in.terminal {
+		_ = in.to.Close() // also ends a write that waits
+	}
+	in.changed.Broadcast()
+}
+
+func (in *input) run() {
+	for {
+		in.mu.Lock()
+		for len(in.queue) == 0 && !in.closing && !in.gone {
+			in.changed.Wait()
+		}
+		if in.gone {
+			in.mu.Unlock()
+			return
+		}
+		if len(in.queue) == 0 { // closing
+			in.mu.Unlock()
+			if in.terminal {
+				_, _ = in.to.Write([]byte{endOfInput})
+				return
+			}
+			in.drop()
+			return
+		}
+		b := in.queue[0]
+		in.mu.Unlock()
+		_, err := in.to.Write(b)
+		if err != nil {
+			in.drop()
+			return
+		}
+		in.mu.Lock()
+		if len(in.queue) > 0 {
+			in.queue, in.size = in.queue[1:], in.size-len(b)
+		}
+		in.changed.Broadcast()
+		in.mu.Unlock()
+	}
+}
+
+// taken remembers how much of each input has been taken, by whom it is for.
+type taken struct {
+	mu sync.Mutex
+	at map[int32]uint64
+}
+
+var errGap = &protocol.Error{Code: protocol.CodeBadRequest, Text: "input is missing before this piece"}
+
+// input passes a piece of input on to those that read it, once.
+func (m *minder) input(q *protocol.StepInput) error {
+	m.taken.mu.Lock() // one piece after another
+	defer m.taken.mu.Unlock()
+	at := m.taken.at[q.Rank]
+	switch {
+	case q.Offset > at:
+		return errGap
+	case len(q.Data) > 0 && q.Offset+uint64(len(q.Data)) <= at:
+		return nil // taken before
+	}
+	data := q.Data
+	if len(data) > 0 {
+		data = data[at-q.Offset:]
+	}
+	m.mu.Lock()
+	var to []*input
+	for _, t := range m.tasks {
+		if t.input != nil && (q.Rank == plan.InputAll || q.Rank == int32(t.Rank)) {
+			to = append(to, t.input)
+		}
+	}
+	m.mu.Unlock()
+	for _, in := range to {
+		if len(q.Data) == 0 {
+			in.end()
+		} else {
+			in.put(data)
+		}
+	}
+	m.taken.at[q.Rank] = at + uint64(len(data))
+	return nil
+}
+
+// resize tells a terminal its size.
+func resize(term *os.File, w *plan.Window) error {
+	if w.Rows == 0 && w.Columns == 0 {
+		return nil
+	}
+	raw, err := term.SyscallConn()
+	if err != nil {
+		return err
+	}
+	err2 := raw.Control(func(fd uintptr) {
+		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(w.Rows), Col: uint16(w.Columns)})
+	})
+	return errors.Join(err, err2)
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package minder
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"golang.org/x/sys/unix"
+)
+
+// conn is one connection of an agent.
+type conn struct {
+	m    *minder
+	sock *net.UnixConn
+	r    *protocol.Reader
+	mu   sync.Mutex // one message after another
+
+	frames  *reader
+	carrier bool // it takes fences to the other nodes
+}
+
+// accept serves connections for as long as the process lives.
+func (m *minder) accept() {
+	for {
+		sock, err := m.ln.AcceptUnix()
+		if err != nil {
+			return
+		}
+		r, err := protocol.NewReader(sock)
+		if err != nil || protocol.SamePeer(sock) != nil {
+			_ = sock.Close()
+			continue
+		}
+		c := &conn{m: m, sock: sock, r: r}
+		go c.serve()
+	}
+}
+
+func (c *conn) serve() {
+	defer func() {
+		_ = c.sock.Close()
+		if c.frames != nil {
+			c.m.out.detach(c.frames, false)
+		}
+		c.m.fences.left(c)
+	}()
+	for {
+		m, err := c.r.Next()
+		if err != nil || c.handle(m) != nil {
+			return
+		}
+	}
+}
+
+// handle answers one message; an error ends the connection.
+func (c *conn) handle(m protocol.Message) error {
+	switch m.Op {
+	case protocol.OpStepAttach:
+		var q protocol.StepAttach
+		if err := c.r.Decode(m, &q); err != nil {
+			return err
+		}
+		if c.frames != nil {
+			return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this connection is attached already"})
+		}
+		c.frames = c.m.out.attach(q.After)
+		if err := c.reply(m, nil, nil); err != nil {
+			return err
+		}
+		go c.push(c.frames)
+		return nil
+	case protocol.OpStepDetach:
+		if c.frames != nil {
+			c.m.out.detach(c.frames, true)
+		}
+		return c.reply(m, nil, nil)
+	case protocol.OpStepAck:
+		var q protocol.StepAck
+		if err := c.r.Decode(m, &q); err != nil {
+			return err
+		}
+		c.m.out.ack(q.UpTo)
+		return c.reply(m, nil, nil)
+	case protocol.OpStepInput:
+		var q protocol.StepInput
+		if err := c.r.Decode(m, &q); err != nil {
+			return err
+		}
+		go func() { _ = c.reply(m, nil, c.m.input(&q)) }() // may wait for the tasks
+		return nil
+	case protocol.OpStepSignal:
+		var q protocol.StepSignal
+		if err := c.r.Decode(m, &q); err != nil {
+			return err
+		}
+		if q.Signal < 1 || q.Signal > 64 {
+			return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("signal %d is none", q.Signal)})
+		}
+		c.m.signal(unix.Signal(q.Signal))
+		return c.reply(m, nil, nil)
+	case protocol.OpStepNotice:
+		var q protocol.StepNotice
+		if err := c.r.Decode(m, &q); err != nil {
+			return err
+		}
+		c.m.out.add(plan.Frame{Notice: q.Text})
+		return c.reply(m, nil, nil)
+	case protocol.OpStepResize:
+		var q plan.Window
+		if err := c.r.Decode(m, &q); err != nil {
+			return err
+		}
+		return c.reply(m, nil, c.m.resize(&q))
+	}
+	return c.fence(m)
+}
+
+// resize changes the size of the step's terminal, if it has one here.
+func (m *minder) resize(w *plan.Window) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tasks {
+		if t.term != nil {
+			return resize(t.term, w)
+		}
+	}
+	return nil
+}
+
+// push sends frames until the connection or the reading ends.
+func (c *conn) push(r *reader) {
+	for {
+		list := c.m.out.next(r)
+		if len(list) == 0 {
+			return
+		}
+		if err := c.send(protocol.Message{Op: protocol.OpStepFrames}, protocol.StepFrames{Frames: list}); err != nil {
+			_ = c.sock.Close()
+			return
+		}
+		c.m.out.sent(r, len(list))
+	}
+}
+
+func (c *conn) reply(m protocol.Message, body any, err error) error {
+	out := protocol.Message{ID: m.ID, Op: m.Op}
+	if err != nil {
+		body = nil
+		if !errors.As(err, &out.Err) {
+			out.Err = &protocol.Error{Code: protocol.CodeInternal, Text: err.Error()}
+		}
+	}
+	return c.send(out, body)
+}
+
+// send writes one message at once: what waits, waits in the frames.
+func (c *conn) send(m protocol.Message, body any) error {
+	frame, err := protocol.Encode(m, body)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err = c.sock.Write(frame); err != nil {
+		return fmt.Errorf("%w: %w", os.ErrClosed, err)
+	}
+	return nil
+}

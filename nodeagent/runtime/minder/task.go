@@ -1,0 +1,282 @@
+//go:build linux
+
+package minder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
+	"github.com/musterhpc/muster/spec"
+	"golang.org/x/sys/unix"
+)
+
+// task is one task. What a task's process and its pumps share is set before
+// either begins.
+type task struct {
+	*plan.Task
+	index  int
+	argv   []string
+	start  spec.Instant
+	pid    int
+	outs   [2]*os.File // its standard and error output, as the minder reads them; nil: into a file
+	input  *input      // nil: it reads no input of a client
+	term   *os.File    // the terminal's other side, which is outs[0] too
+	stderr int         // file of its error output, for the minder's own lines; -1 = the client
+}
+
+// closeOutput gives up what can still be read of the task.
+func (t *task) closeOutput() {
+	for _, f := range t.outs {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// start begins all tasks.
+func (m *minder) start() {
+	files := shared{}
+	var begun plan.TaskPIDs
+	unix.Umask(int(m.spec.Umask & 0o777))
+	if err := unix.Chdir(m.spec.WorkDir); err != nil {
+		m.tell(nil, fmt.Sprintf("couldn't chdir to `%s': %v: going to /tmp instead", m.spec.WorkDir, stdfile.Describe(err)))
+		if err := unix.Chdir("/tmp"); err != nil {
+			m.tell(nil, fmt.Sprintf("couldn't chdir to /tmp: %v", stdfile.Describe(err)))
+		}
+	}
+	for i := range m.spec.List {
+		t := &task{Task: &m.spec.List[i], index: i, argv: m.spec.Argv, stderr: -1}
+		if len(t.Argv) > 0 {
+			t.argv = t.Argv
+		}
+		m.mu.Lock()
+		m.tasks = append(m.tasks, t)
+		m.mu.Unlock()
+		if err := m.begin(t, files); err != nil {
+			m.failed(t, err)
+			continue
+		}
+		begun.Ranks, begun.PIDs = append(begun.Ranks, t.Rank), append(begun.PIDs, int32(t.pid))
+	}
+	if len(begun.Ranks) > 0 {
+		m.out.add(plan.Frame{Started: &begun})
+	}
+}
+
+// failed ends a task that has no process.
+func (m *minder) failed(t *task, err error) {
+	x := plan.TaskExit{Rank: t.Rank, Code: 1, Error: err.Error(), Start: now(), End: now()}
+	var fe *stdfile.Error
+	var se *spawn.Error
+	switch {
+	case errors.As(err, &fe):
+		x.Code, x.Signal = 0, plan.IOErrorSignal
+	case errors.As(err, &se) && se.Stage == spawn.StageExec:
+		x.Code = int32(se.Errno)
+		x.Error = fmt.Sprintf("execve(): %s: %v", t.argv[0], stdfile.Describe(se.Errno))
+	}
+	m.tell(t, x.Error)
+	m.ended(x)
+}
+
+// tell writes a line for the user, where the task's errors go.
+func (m *minder) tell(t *task, text string) {
+	line := m.spec.Prefix + text
+	if t != nil && t.stderr >= 0 {
+		_, _ = stdfile.Retry(func() (int, error) { return unix.Write(t.stderr, []byte(line+"\n")) })
+		return
+	}
+	m.out.add(plan.Frame{Notice: line})
+}
+
+// begin opens a task's files and makes its process.
+func (m *minder) begin(t *task, files shared) error {
+	ends, err := m.files(t, files)
+	defer ends.close()
+	if err != nil {
+		return err
+	}
+	req := &spawn.Request{Env: m.environment(t), PIDVar: "SLURM_TASK_PID", Stdin: ends.fd[0], Stdout: ends.fd[1], Stderr: ends.fd[2],
+		CgroupFD: -1, CPUs: t.CPUs, Nice: int(m.spec.Nice), Terminal: t.term != nil}
+	for _, l := range m.spec.Rlimits {
+		req.Rlimits = append(req.Rlimits, spawn.Rlimit{Resource: int(l.Resource), Soft: l.Soft, Hard: l.Hard})
+	}
+	if m.spec.PMI != nil {
+		fd, err := m.serveTask(t)
+		if err != nil {
+			return fmt.Errorf("PMI: %w", err)
+		}
+		defer func() { _ = unix.Close(fd) }()
+		req.Keep = []int{fd}
+		req.Env = append(req.Env, fmt.Sprintf("PMI_FD=%d", fd))
+	}
+	req.Paths, req.Argv = spawn.SearchPath(t.argv[0], req.Env), t.argv
+	if len(m.spec.Prologs) > 0 {
+		req.Paths, req.Argv = []string{selfExe}, t.argv
+		for i := len(m.spec.Prologs) - 1; i >= 0; i-- {
+			req.Argv = append([]string{selfExe, TaskVerb, m.spec.Prefix, m.spec.Prologs[i]}, req.Argv...)
+		}
+	}
+	m.mu.Lock()
+	child, err := spawn.Start(req)
+	if child.PIDFD >= 0 {
+		_ = unix.Close(child.PIDFD)
+	}
+	token(m.born)
+	if err != nil {
+		m.mu.Unlock()
+		return err
+	}
+	t.pid, t.start = child.PID, now()
+	m.running[t.pid] = t
+	m.mu.Unlock()
+	for i, f := range t.outs {
+		if f != nil {
+			m.pumps.Add(1)
+			go m.pump(t, f, uint8(i+1))
+		}
+	}
+	return nil
+}
+
+// selfExe is the program that runs, also where its user cannot pass through the
+// folders above it.
+const selfExe = "/proc/self/exe"
+
+// TaskVerb is the argument with which the shepherd's program goes through a
+// TaskProlog and becomes the task.
+const TaskVerb = "task"
+
+// environment is a task's; what is the task's own comes last and counts.
+func (m *minder) environment(t *task) []string {
+	env := make([]string, 0, len(m.spec.Env)+len(t.Env)+3)
+	own := make(map[string]bool, len(t.Env)+1)
+	for _, e := range t.Env {
+		name, _, _ := strings.Cut(e, "=")
+		own[name] = true
+	}
+	own[MarkName], own["SLURM_TASK_PID"], own["PMI_FD"] = true, true, true
+	for _, e := range m.spec.Env {
+		if name, _, _ := strings.Cut(e, "="); !own[name] {
+			env = append(env, e)
+		}
+	}
+	return append(append(env, t.Env...), MarkName+"="+m.mark)
+}
+
+// ends are a task's ends of its files, to be closed once it has them.
+type ends struct {
+	fd    [3]int
+	owned []int
+}
+
+func (e *ends) own(fd int) int {
+	e.owned = append(e.owned, fd)
+	return fd
+}
+
+func (e *ends) close() {
+	for _, fd := range e.owned {
+		_ = unix.Close(fd)
+	}
+	e.owned = nil
+}
+
+// files opens what a task reads and writes.
+func (m *minder) files(t *task, s shared) (*ends, error) {
+	e := &ends{}
+	if m.spec.Terminal != nil && t.index == 0 {
+		return e, m.terminal(t, e)
+	}
+	reads := m.spec.Input == plan.InputAll || m.spec.Input == int32(t.Rank)
+	if t.Stdin == "" && reads {
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return e, err
+		}
+		e.fd[0] = e.own(p[0])
+		t.input = newInput(polled(p[1]))
+	} else {
+		fd, err := stdfile.Open(t.Stdin, stdfile.How{Dir: m.spec.WorkDir, Input: true})
+		if err != nil {
+			return e, err
+		}
+		e.fd[0] = e.own(fd)
+	}
+	names := [2]string{t.Stdout, cmp.Or(t.Stderr, t.Stdout)}
+	for i := 1; i >= 0; i-- { // the error output first: the user is told there of the other one
+		fd, err := m.output(t, i, names[i], s, e)
+		if err != nil {
+			return e, err
+		}
+		e.fd[i+1] = fd
+		if i == 1 && names[1] != "" {
+			t.stderr = fd
+		}
+	}
+	return e, nil
+}
+
+// output opens one output: a file, or a pipe that the minder reads.
+func (m *minder) output(t *task, i int, name string, s shared, e *ends) (int, error) {
+	if name != "" {
+		return s.open(name, stdfile.How{Dir: m.spec.WorkDir, Append: m.spec.Append})
+	}
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return -1, err
+	}
+	t.outs[i] = polled(p[0])
+	return e.own(p[1]), nil
+}
+
+// terminal gives a task a terminal instead of files.
+func (m *minder) terminal(t *task, e *ends) error {
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("no terminal: %w", err)
+	}
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		_ = unix.Close(master)
+		return fmt.Errorf("no terminal: %w", err)
+	}
+	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		_ = unix.Close(master)
+		return fmt.Errorf("no terminal: %w", errno)
+	}
+	e.own(int(slave))
+	e.fd = [3]int{int(slave), int(slave), int(slave)}
+	t.term = polled(master)
+	t.outs[0], t.input = t.term, newInput(t.term)
+	t.input.terminal = true
+	return resize(t.term, m.spec.Terminal)
+}
+
+// polled makes a file of a descriptor that goroutines wait at.
+func polled(fd int) *os.File {
+	_ = unix.SetNonblock(fd, true)
+	return os.NewFile(uintptr(fd), "of a task")
+}
+
+// shared are the files that tasks have by name: one name is opened once, so
+// that a second task does not empty what the first has written. They stay open
+// for lines of the minder's own.
+type shared map[string]int
+
+func (s shared) open(name string, how stdfile.How) (int, error) {
+	if fd, ok := s[name]; ok {
+		return fd, nil
+	}
+	fd, err := stdfile.Open(name, how)
+	if err == nil {
+		s[name] = fd
+	}
+	return fd, err
+}

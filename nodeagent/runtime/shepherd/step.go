@@ -1,0 +1,202 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/minder"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
+	"golang.org/x/sys/unix"
+)
+
+// stepFolder begins the names of steps' folders in the spool. Such a folder is
+// root's; in it are what the step's minder is told, its socket, and the file
+// into which it writes how the tasks ended.
+const stepFolder = "step"
+
+// badTasks says what is wrong with the tasks of a step, or "".
+func badTasks(t *plan.Tasks) string {
+	bad := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	switch {
+	case len(t.List) == 0:
+		return "the step has no tasks here"
+	case !filepath.IsAbs(t.WorkDir):
+		return fmt.Sprintf("the work directory %q is not absolute", t.WorkDir)
+	case slices.ContainsFunc(t.Env, bad) || slices.ContainsFunc(t.Argv, bad):
+		return "an argument or variable holds a zero byte"
+	}
+	for i := range t.List {
+		x := &t.List[i]
+		switch {
+		case len(x.Argv) == 0 && len(t.Argv) == 0:
+			return fmt.Sprintf("task %d has no command", x.Rank)
+		case slices.ContainsFunc(slices.Concat(x.Env, x.Argv, []string{x.Stdin, x.Stdout, x.Stderr}), bad):
+			return fmt.Sprintf("a path, argument or variable of task %d holds a zero byte", x.Rank)
+		case x.Rank > math.MaxInt32:
+			return fmt.Sprintf("a task has the rank %d", x.Rank)
+		}
+	}
+	return ""
+}
+
+// spoolStep writes what the minder is told, for its user to read.
+func (s *Shepherd) spoolStep(r *run) error {
+	t := *r.spec.Tasks
+	limits, warnings := s.limits.apply(t.Rlimits)
+	t.Rlimits = nil
+	for _, l := range limits {
+		t.Rlimits = append(t.Rlimits, plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard})
+	}
+	t.Prefix = s.cfg.Prefix
+	t.Notices = nil
+	for _, w := range slices.Concat(r.spec.Tasks.Notices, warnings) {
+		t.Notices = append(t.Notices, s.cfg.Prefix+w)
+	}
+	b, err := cbor.Marshal(&t)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.Spool); err != nil { // of a run that a dead shepherd could not clean up
+		return err
+	}
+	if err := unix.Mkdir(r.Spool, 0o711); err != nil {
+		return &os.PathError{Op: "make spool folder", Path: r.Spool, Err: err}
+	}
+	path := filepath.Join(r.Spool, minder.TasksName)
+	if err := os.WriteFile(path, b, 0o400); err != nil {
+		return err
+	}
+	if s.root {
+		return os.Chown(path, int(r.UID), int(r.GID))
+	}
+	return nil
+}
+
+// openMinder opens the standard files of a step's minder: the socket on which
+// it serves, the file of results, and its log. None but the shepherd's user can
+// open them by their names.
+func openMinder(r *run) (*stdio, error) {
+	f := &stdio{in: -1, out: -1, err: -1}
+	path := filepath.Join(r.Spool, minder.SocketName)
+	if len(path) > maxSocketPath {
+		return f, fmt.Errorf("the path of the step's socket is %d bytes long, and the kernel takes %d: %s", len(path), maxSocketPath, path)
+	}
+	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		f.in = sock
+		if err = unix.Bind(sock, &unix.SockaddrUnix{Name: path}); err == nil {
+			err = unix.Listen(sock, 64)
+		}
+	}
+	if err != nil {
+		return f, fmt.Errorf("the step's socket: %w", err)
+	}
+	if f.out, err = stdfile.Open(filepath.Join(r.Spool, minder.ResultsName), stdfile.How{}); err != nil {
+		return f, err
+	}
+	f.err, err = stdfile.Open(filepath.Join(r.Spool, minder.LogName), stdfile.How{})
+	return f, err
+}
+
+// minderCommand is the command line of a step's minder: this program.
+func minderCommand(r *run) (paths, argv []string) {
+	return []string{"/proc/self/exe"}, []string{"muster-shepherd", minder.Verb, r.Spool}
+}
+
+// maxResults bounds what is read of a file that a user's process writes.
+const maxResults = 64 << 20
+
+// readResults completes the exit of a step's part by what its minder wrote. It
+// is known also when the end of the minder was not seen; a minder that was
+// killed before its tasks had ended took them with it.
+func (s *Shepherd) readResults(r *run, x *plan.Exit) {
+	list, whole, text := parseResults(filepath.Join(r.Spool, minder.ResultsName))
+	if log, err := os.ReadFile(filepath.Join(r.Spool, minder.LogName)); err == nil && len(log) > 0 {
+		text = strings.TrimSpace(string(log[:min(len(log), 2000)]))
+		s.log.Warn("the minder of a step", "run", r.Key.String(), "says", text)
+	}
+	var sum plan.Usage
+	for i := range list {
+		u := &list[i].Usage
+		sum.UserCPU += u.UserCPU
+		sum.SystemCPU += u.SystemCPU
+		sum.PeakRSS = max(sum.PeakRSS, u.PeakRSS)
+	}
+	if x.Started || whole {
+		x.Usage.PeakRSS = sum.PeakRSS // and not the minder's own
+		if x.Usage.UserCPU+x.Usage.SystemCPU == 0 {
+			x.Usage.UserCPU, x.Usage.SystemCPU = sum.UserCPU, sum.SystemCPU
+		}
+	}
+	code, sig := plan.Worst(list)
+	switch {
+	case whole:
+		x.Failure, x.Message, x.Code, x.Signal, x.Started = plan.None, "", code, sig, true
+		for i := range list {
+			if list[i].Error != "" && x.Message == "" {
+				x.Message = fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error)
+			}
+		}
+	case x.Failure != plan.None:
+	case x.Signal == 0: // it gave up
+		x.Failure, x.Message = plan.FailSpawn, text
+	case code != 0:
+		x.Code, x.Signal = code, 0
+	}
+}
+
+// parseResults reads a file of results as far as it is one.
+func parseResults(path string) (list []plan.TaskExit, whole bool, text string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	dec := cbor.NewDecoder(io.LimitReader(f, maxResults))
+	for {
+		var one minder.Result
+		if err := dec.Decode(&one); err != nil {
+			if !errors.Is(err, io.EOF) {
+				text = "its results are cut off"
+			}
+			return list, whole, text
+		}
+		if one.Task != nil {
+			list = append(list, *one.Task)
+		}
+		whole = whole || one.Done
+	}
+}
+
+// tellMinder has a line told to the users of a step.
+func (s *Shepherd) tellMinder(r *run, text string) {
+	sock, err := net.DialTimeout("unix", filepath.Join(r.Spool, minder.SocketName), noticeWait)
+	if err != nil {
+		return // it has just ended
+	}
+	defer func() { _ = sock.Close() }()
+	frame, err := protocol.Encode(protocol.Message{ID: 1, Op: protocol.OpStepNotice}, protocol.StepNotice{Text: s.cfg.Prefix + text})
+	if err != nil {
+		return
+	}
+	_ = sock.SetDeadline(time.Now().Add(noticeWait))
+	if _, err := sock.Write(frame); err != nil {
+		return
+	}
+	if answer, err := protocol.NewReader(sock); err == nil {
+		_, _ = answer.Next() // so that it has taken the line before what the line explains
+	}
+}
