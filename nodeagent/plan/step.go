@@ -92,6 +92,15 @@ type Frame struct {
 	Exit    *TaskExit `cbor:"4,keyasint,omitempty"`
 	End     *FrameEnd `cbor:"5,keyasint,omitempty"` // the last
 	Notice  string    `cbor:"6,keyasint,omitempty"` // a line for the user
+	Fence   *Fence    `cbor:"7,keyasint,omitempty"`
+}
+
+// Fence is what the tasks of one node have put before a fence of PMI, by the
+// fence's number; or what those of all nodes have.
+type Fence struct {
+	Number uint64 `cbor:"1,keyasint"`
+	Node   uint32 `cbor:"2,keyasint,omitempty"`
+	Data   []byte `cbor:"3,keyasint,omitempty"`
 }
 
 // TaskPIDs names the processes of tasks.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -21,52 +20,28 @@ var ErrNotFound = protocol.ErrNotFound
 // Client is one connection to a shepherd. Its methods may be called from any
 // goroutine; requests overlap.
 type Client struct {
-	sock  net.Conn
-	r     *protocol.Reader
-	w     *protocol.Writer
+	*link
 	hello plan.Hello
-	done  chan struct{}
 	// news has room for one token: queue is not empty.
 	news chan struct{}
 
-	mu      sync.Mutex
-	err     error
-	next    uint64
-	waiting map[uint64]chan protocol.Message
-	queue   []plan.Event
+	pushed sync.Mutex
+	queue  []plan.Event
 }
 
 // Dial connects to a shepherd's socket and greets it.
 func Dial(ctx context.Context, socket string) (*Client, error) {
-	var d net.Dialer
-	sock, err := d.DialContext(ctx, "unix", socket)
-	if err != nil {
+	c := &Client{news: make(chan struct{}, 1)}
+	var err error
+	if c.link, err = connect(ctx, socket, c.take); err != nil {
 		return nil, fmt.Errorf("connect to the shepherd: %w", err)
 	}
-	r, err := protocol.NewReader(sock)
-	if err != nil {
-		_ = sock.Close()
-		return nil, err
-	}
-	c := &Client{sock: sock, r: r, w: protocol.NewWriter(sock), done: make(chan struct{}), news: make(chan struct{}, 1),
-		waiting: map[uint64]chan protocol.Message{}}
-	go c.read()
 	if err := c.call(ctx, protocol.OpHello, nil, &c.hello); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
-
-// Close ends the connection; the shepherd and its runs go on.
-func (c *Client) Close() {
-	_ = c.sock.Close()
-	<-c.done
-	c.w.Close()
-}
-
-// Done is closed when the connection has ended.
-func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Hello is what the shepherd said of itself when the connection began.
 func (c *Client) Hello() plan.Hello { return c.hello }
@@ -150,10 +125,10 @@ func (c *Client) Subscribe(ctx context.Context, fn func([]plan.Event)) error {
 			case <-c.news:
 			case <-c.done:
 			}
-			c.mu.Lock()
+			c.pushed.Lock()
 			batch := c.queue
 			c.queue = nil
-			c.mu.Unlock()
+			c.pushed.Unlock()
 			if len(batch) > 0 {
 				fn(batch)
 				continue
@@ -168,86 +143,18 @@ func (c *Client) Subscribe(ctx context.Context, fn func([]plan.Event)) error {
 	return c.call(ctx, protocol.OpSubscribe, nil, nil)
 }
 
-// call sends one request and waits for its answer.
-func (c *Client) call(ctx context.Context, op protocol.Op, body, into any) error {
-	ch := make(chan protocol.Message, 1)
-	c.mu.Lock()
-	if c.err != nil {
-		c.mu.Unlock()
-		return c.err
-	}
-	c.next++
-	id := c.next
-	c.waiting[id] = ch
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.waiting, id)
-		c.mu.Unlock()
-	}()
-	frame, err := protocol.Encode(protocol.Message{ID: id, Op: op}, body)
-	if err != nil {
+// take notes what the shepherd says unasked.
+func (c *Client) take(r *protocol.Reader, m protocol.Message) error {
+	var e protocol.Events
+	if err := r.Decode(m, &e); err != nil {
 		return err
 	}
-	if err := c.w.Send(frame); err != nil {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
-	}
+	c.pushed.Lock()
+	c.queue = append(c.queue, e.Events...)
+	c.pushed.Unlock()
 	select {
-	case m := <-ch:
-		return c.answer(m, into)
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.done:
-		// The answer may have come just before the end.
-		select {
-		case m := <-ch:
-			return c.answer(m, into)
-		default:
-			return c.err
-		}
+	case c.news <- struct{}{}:
+	default:
 	}
-}
-
-func (c *Client) answer(m protocol.Message, into any) error {
-	if m.Err != nil {
-		return m.Err
-	}
-	if into == nil {
-		return nil
-	}
-	return c.r.Decode(m, into)
-}
-
-// read hands out answers and news until the connection ends.
-func (c *Client) read() {
-	defer close(c.done)
-	for {
-		m, err := c.r.Next()
-		if err == nil && m.ID == 0 {
-			var e protocol.Events
-			if err = c.r.Decode(m, &e); err == nil {
-				c.mu.Lock()
-				c.queue = append(c.queue, e.Events...)
-				c.mu.Unlock()
-				select {
-				case c.news <- struct{}{}:
-				default:
-				}
-				continue
-			}
-		}
-		if err != nil {
-			c.mu.Lock()
-			c.err = fmt.Errorf("%w: %w", ErrClosed, err)
-			c.mu.Unlock()
-			_ = c.sock.Close()
-			return
-		}
-		c.mu.Lock()
-		ch := c.waiting[m.ID]
-		c.mu.Unlock()
-		if ch != nil {
-			ch <- m
-		}
-	}
+	return nil
 }

@@ -9,37 +9,26 @@ import (
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/pmi"
-	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 	"golang.org/x/sys/unix"
 )
 
-// fences is the step's PMI on this node: the server of its tasks, and on the
-// first node the place where what all nodes have put is collected.
+// fences is the step's PMI on this node. What the tasks here have put before a
+// fence leaves as a frame; the step's client sends what all nodes have.
 type fences struct {
 	cfg *plan.PMI
 
-	mu       sync.Mutex
-	changed  *sync.Cond
-	server   *pmi.Server
-	tasks    map[int]*os.File
-	carriers map[*conn]bool
-	pending  *protocol.StepFence          // this node's part, until the others' are known
-	parts    map[uint64]map[uint32][]byte // of the fences that are being collected, by node
-	merged   map[uint64][]byte            // of the last ones
+	mu     sync.Mutex
+	server *pmi.Server
+	tasks  map[int]*os.File
 }
 
 func newFences(cfg *plan.PMI) *fences {
-	f := &fences{cfg: cfg, tasks: map[int]*os.File{}, carriers: map[*conn]bool{}, parts: map[uint64]map[uint32][]byte{}, merged: map[uint64][]byte{}}
-	f.changed = sync.NewCond(&f.mu)
+	f := &fences{cfg: cfg, tasks: map[int]*os.File{}}
 	if cfg != nil {
 		f.server = pmi.New(*cfg)
 	}
 	return f
 }
-
-// remembered is how many fences can be asked for again: a node that has not
-// heard of one cannot have reached the next.
-const remembered = 2
 
 // serveTask makes a task's connection and gives the task's end of it.
 func (m *minder) serveTask(t *task) (int, error) {
@@ -55,11 +44,13 @@ func (m *minder) serveTask(t *task) (int, error) {
 		buf := make([]byte, 4096)
 		for {
 			n, err := ours.Read(buf)
-			if err != nil {
-				break
+			if err == nil {
+				err = m.spoke(t, buf[:n])
+				if err != nil {
+					m.tell(t, fmt.Sprintf("task %d: PMI: %v", t.Rank, err))
+				}
 			}
-			if err := m.spoke(t, buf[:n]); err != nil {
-				m.tell(t, fmt.Sprintf("task %d: PMI: %v", t.Rank, err))
+			if err != nil {
 				break
 			}
 		}
@@ -85,15 +76,11 @@ func (m *minder) spoke(t *task, data []byte) error {
 		m.tell(nil, fmt.Sprintf("task %d: PMI: the program aborts the step with exit code %d: %s", t.Rank, res.ExitCode, res.Message))
 		m.signal(unix.SIGKILL)
 	}
-	if !res.Reached {
-		return nil
-	}
-	if f.cfg.Node == 0 {
-		return f.collect(protocol.StepFence{Number: res.Number, Node: 0, Data: res.Fence})
-	}
-	f.pending = &protocol.StepFence{Number: res.Number, Node: f.cfg.Node, Data: res.Fence}
-	for c := range f.carriers {
-		f.carry(c)
+	switch part := (plan.Fence{Number: res.Number, Node: f.cfg.Node, Data: res.Fence}); {
+	case res.Reached && f.cfg.Nodes > 1:
+		m.out.add(plan.Frame{Fence: &part})
+	case res.Reached:
+		return f.passed(&part)
 	}
 	return nil
 }
@@ -107,115 +94,19 @@ func (f *fences) answer(res pmi.Result) {
 	}
 }
 
-// carry sends this node's part to a carrier. mu is held.
-func (f *fences) carry(c *conn) {
-	p := f.pending
-	go func() { _ = c.send(protocol.Message{Op: protocol.OpStepFence}, p) }()
-}
-
-// left forgets a carrier.
-func (f *fences) left(c *conn) {
+// complete lets the tasks go on with what all nodes have put.
+func (f *fences) complete(all *plan.Fence) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.carriers, c)
-}
-
-// collect takes one node's part of a fence, on the first node. mu is held.
-func (f *fences) collect(p protocol.StepFence) error {
-	if p.Node >= f.cfg.Nodes {
-		return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("the step has no node %d", p.Node)}
-	}
-	if f.merged[p.Number] != nil {
+	if f.server == nil {
 		return nil
 	}
-	if f.parts[p.Number] == nil {
-		f.parts[p.Number] = map[uint32][]byte{}
-	}
-	f.parts[p.Number][p.Node] = p.Data
-	if len(f.parts[p.Number]) < int(f.cfg.Nodes) {
-		return nil
-	}
-	var list [][]byte
-	for n := range f.cfg.Nodes {
-		list = append(list, f.parts[p.Number][n])
-	}
-	all, err := pmi.Merge(list)
-	if err != nil {
-		return &protocol.Error{Code: protocol.CodeBadRequest, Text: err.Error()}
-	}
-	if all == nil {
-		all = []byte{}
-	}
-	f.merged[p.Number] = all
-	delete(f.parts, p.Number)
-	delete(f.merged, p.Number-remembered)
-	f.changed.Broadcast()
-	return f.complete(p.Number, all)
+	return f.passed(all)
 }
 
-// complete lets the tasks of this node go on. mu is held.
-func (f *fences) complete(number uint64, all []byte) error {
-	res, err := f.server.Merged(number, all)
-	if err == nil {
-		f.pending = nil
-		f.answer(res)
-	}
+// passed is complete with mu held.
+func (f *fences) passed(all *plan.Fence) error {
+	res, err := f.server.Merged(all.Number, all.Data)
+	f.answer(res)
 	return err
-}
-
-// exchange takes another node's part and waits for all of them. One that the
-// step's end overtakes is never answered.
-func (f *fences) exchange(p protocol.StepFence) (protocol.StepFence, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.server == nil || f.cfg.Node != 0 {
-		return p, &protocol.Error{Code: protocol.CodeBadRequest, Text: "nothing is collected here"}
-	}
-	if err := f.collect(p); err != nil {
-		return p, err
-	}
-	for f.merged[p.Number] == nil {
-		f.changed.Wait()
-	}
-	return protocol.StepFence{Number: p.Number, Data: f.merged[p.Number]}, nil
-}
-
-// fence answers the messages that are about PMI.
-func (c *conn) fence(m protocol.Message) error {
-	f := c.m.fences
-	var q protocol.StepFence
-	switch m.Op {
-	case protocol.OpStepPeers:
-		if err := c.reply(m, nil, nil); err != nil {
-			return err
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.carriers[c] = true
-		if f.pending != nil {
-			f.carry(c)
-		}
-		return nil
-	case protocol.OpStepMerged:
-		if err := c.r.Decode(m, &q); err != nil {
-			return err
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		var err error
-		if f.server != nil {
-			err = f.complete(q.Number, q.Data)
-		}
-		return c.reply(m, nil, err)
-	case protocol.OpStepExchange:
-		if err := c.r.Decode(m, &q); err != nil {
-			return err
-		}
-		go func() {
-			all, err := f.exchange(q)
-			_ = c.reply(m, all, err)
-		}()
-		return nil
-	}
-	return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", m.Op)})
 }

@@ -21,8 +21,7 @@ type conn struct {
 	r    *protocol.Reader
 	mu   sync.Mutex // one message after another
 
-	frames  *reader
-	carrier bool // it takes fences to the other nodes
+	frames *reader
 }
 
 // accept serves connections for as long as the process lives.
@@ -48,7 +47,6 @@ func (c *conn) serve() {
 		if c.frames != nil {
 			c.m.out.detach(c.frames, false)
 		}
-		c.m.fences.left(c)
 	}()
 	for {
 		m, err := c.r.Next()
@@ -117,8 +115,14 @@ func (c *conn) handle(m protocol.Message) error {
 			return err
 		}
 		return c.reply(m, nil, c.m.resize(&q))
+	case protocol.OpStepMerged:
+		var q plan.Fence
+		if err := c.r.Decode(m, &q); err != nil {
+			return err
+		}
+		return c.reply(m, nil, c.m.fences.complete(&q))
 	}
-	return c.fence(m)
+	return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", m.Op)})
 }
 
 // resize changes the size of the step's terminal, if it has one here.

@@ -46,7 +46,7 @@ const (
 )
 
 // The operations of the process that minds a step's tasks, on a socket of its
-// own. Frames and fences are only pushed.
+// own. Frames are only pushed.
 const (
 	OpStepAttach Op = iota + 64
 	OpStepFrames
@@ -55,10 +55,7 @@ const (
 	OpStepInput
 	OpStepSignal
 	OpStepResize
-	OpStepPeers
-	OpStepFence
 	OpStepMerged
-	OpStepExchange
 	OpStepNotice
 )
 
@@ -93,14 +90,6 @@ type StepSignal struct {
 // StepNotice is a line for the user.
 type StepNotice struct {
 	Text string `cbor:"1,keyasint"`
-}
-
-// StepFence is what the tasks of one node put before a fence, or what those of
-// all nodes did, by the fence's number.
-type StepFence struct {
-	Number uint64 `cbor:"1,keyasint"`
-	Node   uint32 `cbor:"2,keyasint,omitempty"`
-	Data   []byte `cbor:"3,keyasint,omitempty"`
 }
 
 // Message is one frame's content.

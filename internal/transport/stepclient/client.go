@@ -1,0 +1,216 @@
+// Package stepclient is the client's side of nodeagent/plan/stepio: it holds a
+// connection to each node of a step, makes a broken one anew, and gives what
+// happens there to the program that shows it.
+package stepclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/pmi"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+)
+
+// Node is a node of the step, with the ranks of its tasks.
+type Node struct {
+	Name  string
+	Ranks []uint32
+}
+
+// Config says which step a client is of, and what happens with its news. The
+// functions are called one at a time; while one waits, so does the step's
+// output. They may be nil.
+type Config struct {
+	Run        plan.RunKey
+	Credential []byte
+	Nodes      []Node // in the step's order
+	// Dial makes a connection to a node's agent or to one that relays to it.
+	Dial func(ctx context.Context, node string) (net.Conn, error)
+	// Observe leaves the step alone: what is shown stays for its own client.
+	// With it there is no input, and PMI is not served.
+	Observe bool
+
+	Started func(node string, ranks []uint32, pids []int32)
+	// Output takes what a task has written; no data is the end of the stream. An
+	// error ends the client.
+	Output func(rank uint32, stream uint8, data []byte) error
+	Exit   func(node string, x plan.TaskExit)
+	Notice func(node, text string)
+	// Ended tells that no process of the step is left on a node. err is
+	// ErrOver where the node knows nothing of the step (any more).
+	Ended func(node string, end plan.FrameEnd, err error)
+	// Trouble tells of a connection that broke and is made anew.
+	Trouble func(node string, err error)
+}
+
+// Errors of a client.
+var (
+	// ErrDenied: the node does not take the credential.
+	ErrDenied = errors.New("the node refuses the step's credential")
+	// ErrOver: the step is not on the node, or not any more.
+	ErrOver = errors.New("the step is over on this node")
+)
+
+// Client is connected to all nodes of a step while Run runs.
+type Client struct {
+	cfg   Config
+	nodes []*node
+
+	mu     sync.Mutex // of the functions, and of the fences
+	fences map[uint64]map[uint32][]byte
+	sent   map[int32]uint64 // input so far, by rank; guarded by input
+	input  sync.Mutex
+}
+
+// New makes a client; Run connects it.
+func New(cfg Config) *Client {
+	c := &Client{cfg: cfg, fences: map[uint64]map[uint32][]byte{}, sent: map[int32]uint64{}}
+	for i := range cfg.Nodes {
+		c.nodes = append(c.nodes, newNode(c, uint32(i), &cfg.Nodes[i]))
+	}
+	return c
+}
+
+// Run returns when the step is over on all nodes, with nil; or when the context
+// ends, a credential is refused or Output fails.
+func (c *Client) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for _, n := range c.nodes {
+		wg.Go(func() {
+			if err := n.run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// Input passes data on to a rank, or plan.InputAll; it waits for the nodes once
+// enough is on its way. What is for a node that is over is lost, as in a pipe.
+func (c *Client) Input(ctx context.Context, rank int32, data []byte) error {
+	c.input.Lock()
+	defer c.input.Unlock()
+	for len(data) > 0 {
+		piece := slices.Clone(data[:min(len(data), stepio.MaxInput)])
+		if err := c.pass(ctx, rank, piece); err != nil {
+			return err
+		}
+		data = data[len(piece):]
+	}
+	return nil
+}
+
+// CloseInput ends the input of a rank, or of plan.InputAll.
+func (c *Client) CloseInput(ctx context.Context, rank int32) error {
+	c.input.Lock()
+	defer c.input.Unlock()
+	return c.pass(ctx, rank, nil)
+}
+
+func (c *Client) pass(ctx context.Context, rank int32, piece []byte) error {
+	m := stepio.Message{Kind: stepio.Input, Rank: rank, Offset: c.sent[rank], Data: piece}
+	for i, n := range c.nodes {
+		if rank != plan.InputAll && !slices.Contains(c.cfg.Nodes[i].Ranks, uint32(rank)) {
+			continue
+		}
+		if err := n.feed(ctx, m); err != nil {
+			return err
+		}
+	}
+	c.sent[rank] += uint64(len(piece))
+	return nil
+}
+
+// Signal sends a signal to the tasks of all nodes.
+func (c *Client) Signal(sig int32) {
+	for _, n := range c.nodes {
+		n.say(stepio.Message{Kind: stepio.Signal, Signal: sig})
+	}
+}
+
+// Resize tells the step's terminal its size.
+func (c *Client) Resize(w plan.Window) {
+	for _, n := range c.nodes {
+		n.say(stepio.Message{Kind: stepio.Resize, Window: w})
+	}
+}
+
+// handle gives a frame to whom it is for; over tells that it was the last.
+func (c *Client) handle(n *node, f *plan.Frame) (over bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cfg := &c.cfg
+	switch {
+	case f.Output != nil:
+		if cfg.Output != nil {
+			err = cfg.Output(f.Output.Rank, f.Output.Stream, f.Output.Data)
+		}
+	case f.Started != nil:
+		if cfg.Started != nil {
+			cfg.Started(n.Name, f.Started.Ranks, f.Started.PIDs)
+		}
+	case f.Exit != nil:
+		if cfg.Exit != nil {
+			cfg.Exit(n.Name, *f.Exit)
+		}
+	case f.Fence != nil:
+		return false, c.fence(f.Fence)
+	case f.End != nil:
+		c.ended(n, *f.End, nil)
+		return true, nil
+	case cfg.Notice != nil:
+		cfg.Notice(n.Name, f.Notice)
+	}
+	return false, err
+}
+
+// ended tells the end of a node's part. mu is held.
+func (c *Client) ended(n *node, end plan.FrameEnd, err error) {
+	if c.cfg.Ended != nil {
+		c.cfg.Ended(n.Name, end, err)
+	}
+}
+
+// fence collects what the tasks of the nodes have put; once all have, all are
+// told. mu is held.
+func (c *Client) fence(f *plan.Fence) error {
+	if c.cfg.Observe {
+		return nil
+	}
+	if c.fences[f.Number] == nil {
+		c.fences[f.Number] = map[uint32][]byte{}
+	}
+	parts := c.fences[f.Number]
+	parts[f.Node] = f.Data
+	if len(parts) < len(c.nodes) {
+		return nil
+	}
+	list := make([][]byte, 0, len(parts))
+	for i := range c.nodes {
+		list = append(list, parts[uint32(i)])
+	}
+	all, err := pmi.Merge(list)
+	if err != nil {
+		return fmt.Errorf("PMI: %w", err)
+	}
+	delete(c.fences, f.Number)
+	for _, n := range c.nodes {
+		n.merged(plan.Fence{Number: f.Number, Data: all})
+	}
+	return nil
+}
+
+// The waits between connections, doubled from the first to the longest.
+const (
+	firstWait   = 20 * time.Millisecond
+	longestWait = 2 * time.Second
+)

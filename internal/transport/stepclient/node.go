@@ -1,0 +1,284 @@
+package stepclient
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+)
+
+// window is how much input is on its way to a node, in bytes; ackEvery is how
+// much output is taken before the node may forget it.
+const (
+	window   = 256 << 10
+	ackEvery = 128 << 10
+)
+
+// farewell bounds the end of a connection: the node closes it once it has heard
+// that everything has arrived.
+const farewell = 2 * time.Second
+
+// node is the connection to one node.
+type node struct {
+	*Node
+	of    *Client
+	index uint32
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	queue   []stepio.Message // to be sent
+	unheard []stepio.Message // input that the node has not taken, sent or not
+	size    int              // of it, in bytes
+	fence   *plan.Fence      // the last one that all nodes have passed
+	have    uint64           // frames up to here have been handled
+	broken  bool             // the writer of this connection is to end
+	over    bool
+}
+
+func newNode(of *Client, index uint32, n *Node) *node {
+	out := &node{Node: n, of: of, index: index}
+	out.changed = sync.NewCond(&out.mu)
+	return out
+}
+
+// say queues a message for the node; while there is no connection it waits.
+func (n *node) say(m stepio.Message) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.over {
+		n.queue = append(n.queue, m)
+		n.changed.Broadcast()
+	}
+}
+
+// merged tells the node's tasks what all have put; it is said again over a new
+// connection.
+func (n *node) merged(f plan.Fence) {
+	n.mu.Lock()
+	n.fence = &f
+	n.mu.Unlock()
+	n.say(stepio.Message{Kind: stepio.Merged, Fence: f})
+}
+
+// feed queues a piece of input when there is room.
+func (n *node) feed(ctx context.Context, m stepio.Message) error {
+	stop := context.AfterFunc(ctx, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.changed.Broadcast()
+	})
+	defer stop()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for n.size >= window && !n.over {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		n.changed.Wait()
+	}
+	if n.over {
+		return nil
+	}
+	n.unheard, n.size = append(n.unheard, m), n.size+len(m.Data)
+	n.queue = append(n.queue, m)
+	n.changed.Broadcast()
+	return nil
+}
+
+// taken forgets input that the node has.
+func (n *node) taken(m *stepio.Message) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	kept := n.unheard[:0]
+	for _, u := range n.unheard {
+		if u.Rank == m.Rank && (len(u.Data) > 0 && u.Offset+uint64(len(u.Data)) <= m.Offset) {
+			n.size -= len(u.Data)
+		} else {
+			kept = append(kept, u)
+		}
+	}
+	n.unheard = kept
+	n.changed.Broadcast()
+}
+
+// run keeps the node connected until the step is over there.
+func (n *node) run(ctx context.Context) error {
+	defer n.finish()
+	wait := firstWait
+	for {
+		before := n.have
+		over, err := n.connection(ctx)
+		switch {
+		case over || ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrDenied) || errors.Is(err, errShown):
+			return err
+		case errors.Is(err, ErrOver):
+			n.of.mu.Lock()
+			n.of.ended(n, plan.FrameEnd{}, err)
+			n.of.mu.Unlock()
+			return nil
+		}
+		if n.have > before {
+			wait = firstWait
+		}
+		if n.of.cfg.Trouble != nil {
+			n.of.mu.Lock()
+			n.of.cfg.Trouble(n.Name, err)
+			n.of.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, longestWait)
+	}
+}
+
+// errShown ends the client: what happens cannot be shown.
+var errShown = errors.New("the step's output cannot be written")
+
+// finish frees whoever waits for the node.
+func (n *node) finish() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.over, n.queue, n.unheard = true, nil, nil
+	n.changed.Broadcast()
+}
+
+// connection is one connection, from its beginning to its end.
+func (n *node) connection(ctx context.Context) (over bool, err error) {
+	sock, err := n.of.cfg.Dial(ctx, n.Name)
+	if err != nil {
+		return false, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = sock.Close() })
+	defer stop()
+	n.mu.Lock()
+	n.broken = false
+	again := append([]stepio.Message(nil), n.unheard...)
+	for _, m := range n.queue { // what is said once only, and was not yet
+		if m.Kind == stepio.Signal || m.Kind == stepio.Resize {
+			again = append(again, m)
+		}
+	}
+	n.queue = again
+	if n.fence != nil {
+		n.queue = append(n.queue, stepio.Message{Kind: stepio.Merged, Fence: *n.fence})
+	}
+	n.mu.Unlock()
+	upTo := n.have
+	if n.of.cfg.Observe {
+		upTo = 0 // it would take the frames from the step's own client
+	}
+	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Run: n.of.cfg.Run, Credential: n.of.cfg.Credential, UpTo: upTo})
+	if _, err = sock.Write(open); err != nil {
+		_ = sock.Close()
+		return false, err
+	}
+	var wg sync.WaitGroup
+	begun := false
+	over, err = n.read(sock, func() {
+		if !begun {
+			begun = true
+			wg.Go(func() { n.write(sock) })
+		}
+	})
+	n.mu.Lock()
+	n.broken = true
+	n.changed.Broadcast()
+	n.mu.Unlock()
+	if over { // what is still to be said leaves, and who is at the other end is not kept waiting
+		_ = sock.SetDeadline(time.Now().Add(farewell))
+		wg.Go(func() { _, _ = io.Copy(io.Discard, sock) })
+	} else {
+		_ = sock.Close()
+	}
+	wg.Wait()
+	_ = sock.Close()
+	return over, err
+}
+
+// read handles what the node says; opened is called once it takes us.
+func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
+	buffered := bufio.NewReaderSize(sock, 64<<10)
+	r := stepio.NewReader(buffered)
+	due := 0
+	for {
+		m, err := r.Next()
+		if err != nil {
+			return false, err
+		}
+		switch m.Kind {
+		case stepio.Opened:
+			opened()
+		case stepio.Refused:
+			return false, refusal(&m)
+		case stepio.Taken:
+			n.taken(&m)
+		case stepio.Frame:
+			if m.Frame.Number <= n.have {
+				continue // heard before
+			}
+			if over, err = n.of.handle(n, &m.Frame); err != nil {
+				return false, fmt.Errorf("%w: %w", errShown, err)
+			}
+			n.have = m.Frame.Number
+			if m.Frame.Output != nil {
+				due += len(m.Frame.Output.Data)
+			}
+			if !n.of.cfg.Observe && (over || due >= ackEvery || buffered.Buffered() == 0) {
+				due = 0
+				n.say(stepio.Message{Kind: stepio.Ack, UpTo: n.have})
+			}
+			if over {
+				return true, nil
+			}
+		}
+	}
+}
+
+// refusal is the error of a refused connection.
+func refusal(m *stepio.Message) error {
+	switch m.Code {
+	case stepio.Denied, stepio.Bad:
+		return fmt.Errorf("%w: %s", ErrDenied, m.Text)
+	case stepio.Over:
+		return fmt.Errorf("%w: %s", ErrOver, m.Text)
+	case stepio.Unreachable:
+	}
+	return errors.New(m.Text)
+}
+
+// write sends what is queued until the connection ends; what was queued before
+// the end of the step still leaves.
+func (n *node) write(sock io.Writer) {
+	for {
+		n.mu.Lock()
+		for len(n.queue) == 0 && !n.broken {
+			n.changed.Wait()
+		}
+		list := n.queue
+		n.queue = nil
+		ends := n.broken && len(list) == 0
+		n.mu.Unlock()
+		if ends {
+			return
+		}
+		var b []byte
+		for i := range list {
+			b = stepio.Append(b, &list[i])
+		}
+		if _, err := sock.Write(b); err != nil {
+			return // the reader sees it too
+		}
+	}
+}

@@ -1,0 +1,181 @@
+// Package stepio is what a step's client (srun, sattach) and an agent say to
+// each other over a stream of bytes: messages with a length in front. The
+// client opens one connection for each node of the step and shows the
+// controller's credential; then the node sends what happens as numbered frames,
+// and the client sends input, signals and sizes of its terminal.
+//
+// A connection may break at any time, and another takes its place: the client
+// says up to which number it has frames, and sends input from where the node
+// last said that it had taken it. So nothing is lost or doubled, unless the
+// step's own process is killed.
+package stepio
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// Preface is what a client sends first.
+const Preface = "MUSTERS1"
+
+// MaxMessage is the largest message in bytes; MaxInput the most input in one.
+const (
+	MaxMessage = 64 << 20
+	MaxInput   = 64 << 10
+)
+
+// ErrMessage is what a peer sends that is not a message.
+var ErrMessage = errors.New("malformed message about a step")
+
+// Kind is what a message is.
+type Kind uint8
+
+// The kinds of messages.
+const (
+	Open    Kind = iota + 1 // client, first: which step, by what right
+	Opened                  // node: frames follow
+	Refused                 // node, last: Code and Text
+	Frame                   // node
+	Ack                     // client: frames up to UpTo need not be kept
+	Input                   // client: Rank, Offset, Data; no data is the end
+	Taken                   // node: input of Rank up to Offset is taken
+	Signal                  // client: to all tasks on the node
+	Resize                  // client: the terminal's size
+	Merged                  // client: what the tasks of all nodes have put before a fence
+)
+
+// Code says why a connection is refused.
+type Code uint8
+
+// The reasons for a refusal.
+const (
+	Denied      Code = iota + 1 // the credential is not one for this
+	Over                        // the step is not on this node, or not any more
+	Unreachable                 // the node cannot be reached now: try again
+	Bad                         // the client speaks another language
+)
+
+// Message is one message; its kind says which fields mean something.
+type Message struct {
+	Kind Kind
+	// Open.
+	Node       string
+	Run        plan.RunKey
+	Credential []byte
+	UpTo       uint64 // Open, Ack: frames up to here have arrived
+
+	Code   Code
+	Text   string
+	Frame  plan.Frame
+	Rank   int32
+	Offset uint64
+	Data   []byte
+	Signal int32
+	Window plan.Window
+	Fence  plan.Fence
+}
+
+// Append encodes a message behind b.
+func Append(b []byte, m *Message) []byte {
+	at := len(b)
+	w := writer{append(b, 0, 0, 0, 0, byte(m.Kind))}
+	switch m.Kind {
+	case Open:
+		w.text(m.Node)
+		w.number(m.Run.Job)
+		w.number(uint64(m.Run.Attempt))
+		w.signed(int64(m.Run.Step))
+		w.bytes(m.Credential)
+		w.number(m.UpTo)
+	case Refused:
+		w.number(uint64(m.Code))
+		w.text(m.Text)
+	case Frame:
+		w.frame(&m.Frame)
+	case Ack:
+		w.number(m.UpTo)
+	case Input, Taken:
+		w.signed(int64(m.Rank))
+		w.number(m.Offset)
+		w.bytes(m.Data)
+	case Signal:
+		w.signed(int64(m.Signal))
+	case Resize:
+		w.number(uint64(m.Window.Rows))
+		w.number(uint64(m.Window.Columns))
+	case Merged:
+		w.fence(&m.Fence)
+	case Opened:
+	}
+	binary.BigEndian.PutUint32(w.b[at:], uint32(len(w.b)-at-4))
+	return w.b
+}
+
+// Reader reads messages.
+type Reader struct{ r io.Reader }
+
+// NewReader reads messages from r, which should be buffered.
+func NewReader(r io.Reader) *Reader { return &Reader{r} }
+
+// Next reads one message; io.EOF at a clean end. The message is the caller's.
+func (r *Reader) Next() (Message, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+		return Message{}, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n == 0 || n > MaxMessage {
+		return Message{}, fmt.Errorf("%w: %d bytes", ErrMessage, n)
+	}
+	var b []byte
+	// Grown as it comes: who has not shown a credential yet gets no memory for
+	// the asking.
+	for len(b) < int(n) {
+		at := len(b)
+		b = append(b, make([]byte, min(int(n)-at, 64<<10))...)
+		if _, err := io.ReadFull(r.r, b[at:]); err != nil {
+			return Message{}, fmt.Errorf("%w: cut off", ErrMessage)
+		}
+	}
+	return parse(b)
+}
+
+func parse(b []byte) (Message, error) {
+	m := Message{Kind: Kind(b[0])}
+	r := reader{b: b[1:]}
+	switch m.Kind {
+	case Open:
+		m.Node = r.text()
+		m.Run = plan.Key(r.number(), uint32(r.below(1<<32)), r.small())
+		m.Credential = r.bytes()
+		m.UpTo = r.number()
+	case Opened:
+	case Refused:
+		m.Code = Code(r.below(1 << 8))
+		m.Text = r.text()
+	case Frame:
+		r.frame(&m.Frame)
+	case Ack:
+		m.UpTo = r.number()
+	case Input, Taken:
+		m.Rank = r.small()
+		m.Offset = r.number()
+		m.Data = r.bytes()
+	case Signal:
+		m.Signal = r.small()
+	case Resize:
+		m.Window = plan.Window{Rows: uint32(r.below(1 << 16)), Columns: uint32(r.below(1 << 16))}
+	case Merged:
+		m.Fence = r.fence()
+	default:
+		return m, fmt.Errorf("%w: kind %d", ErrMessage, m.Kind)
+	}
+	if r.bad || len(r.b) > 0 {
+		return m, fmt.Errorf("%w: kind %d", ErrMessage, m.Kind)
+	}
+	return m, nil
+}

@@ -1,0 +1,74 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+)
+
+// Step is a connection to the process that minds a step's tasks on this node.
+// Whatever is asked over it may be asked again over another one. A client that
+// does not take what comes holds up the tasks, once what is kept for it is full.
+type Step struct {
+	*link
+	frames func([]plan.Frame)
+}
+
+// DialStep connects to a step by the socket that its run was seen with. frames
+// is called from one goroutine, which waits for it.
+func DialStep(ctx context.Context, socket string, frames func([]plan.Frame)) (*Step, error) {
+	s := &Step{frames: frames}
+	var err error
+	if s.link, err = connect(ctx, socket, s.take); err != nil {
+		return nil, fmt.Errorf("connect to the step: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Step) take(r *protocol.Reader, m protocol.Message) error {
+	var q protocol.StepFrames
+	if err := r.Decode(m, &q); err != nil {
+		return err
+	}
+	s.frames(q.Frames)
+	return nil
+}
+
+// Attach begins the frames behind the one with the given number, which
+// acknowledges it and all before it.
+func (s *Step) Attach(ctx context.Context, after uint64) error {
+	return s.call(ctx, protocol.OpStepAttach, protocol.StepAttach{After: after}, nil)
+}
+
+// Detach ends the frames: what was given out has arrived at the client.
+func (s *Step) Detach(ctx context.Context) error {
+	return s.call(ctx, protocol.OpStepDetach, nil, nil)
+}
+
+// Ack takes back the frames up to a number.
+func (s *Step) Ack(ctx context.Context, upTo uint64) error {
+	return s.call(ctx, protocol.OpStepAck, protocol.StepAck{UpTo: upTo}, nil)
+}
+
+// Input passes a piece of the input on, for one rank or plan.InputAll, and
+// returns when it is taken. No data is the end of the input.
+func (s *Step) Input(ctx context.Context, rank int32, offset uint64, data []byte) error {
+	return s.call(ctx, protocol.OpStepInput, protocol.StepInput{Rank: rank, Offset: offset, Data: data}, nil)
+}
+
+// Signal sends a signal to all tasks here.
+func (s *Step) Signal(ctx context.Context, sig int32) error {
+	return s.call(ctx, protocol.OpStepSignal, protocol.StepSignal{Signal: sig}, nil)
+}
+
+// Resize tells the step's terminal its size.
+func (s *Step) Resize(ctx context.Context, w plan.Window) error {
+	return s.call(ctx, protocol.OpStepResize, w, nil)
+}
+
+// Merged tells this node's tasks what those of all nodes have put.
+func (s *Step) Merged(ctx context.Context, f plan.Fence) error {
+	return s.call(ctx, protocol.OpStepMerged, f, nil)
+}
