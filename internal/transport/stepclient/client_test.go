@@ -52,7 +52,7 @@ func (p *part) serve(sock net.Conn) {
 		p.t.Errorf("it opens with %+v (%v)", open, err)
 		return
 	}
-	p.mu.Lock()
+	p.mu.Lock() // of the source of chance too
 	p.opens++
 	budget := 1 << 30
 	if p.breaks > 0 {
@@ -63,12 +63,13 @@ func (p *part) serve(sock net.Conn) {
 		p.t.Errorf("it says to have %d, and %d was acknowledged", open.UpTo, p.acked)
 	}
 	p.mu.Unlock()
+	var sending sync.Mutex
 	send := func(m stepio.Message) bool {
 		b := stepio.Append(nil, &m)
-		p.mu.Lock()
+		sending.Lock()
+		defer sending.Unlock()
 		n := min(len(b), budget)
 		budget -= n
-		p.mu.Unlock()
 		_, err := sock.Write(b[:n])
 		if n < len(b) {
 			_ = sock.Close()
@@ -124,12 +125,11 @@ func (p *part) serve(sock net.Conn) {
 // the input.
 func TestBrokenConnections(t *testing.T) {
 	for seed := range uint64(20) {
-		r := rand.New(rand.NewPCG(seed, 1))
 		var want strings.Builder
 		parts := map[string]*part{}
 		var nodes []Node
 		for i := range uint32(2) {
-			p := &part{t: t, rand: r, breaks: 15}
+			p := &part{t: t, rand: rand.New(rand.NewPCG(seed, uint64(i))), breaks: 15}
 			for k := range 100 {
 				text := fmt.Sprintf("%d:%d\n", i, k)
 				p.frames = append(p.frames, plan.Frame{Number: uint64(k + 1), Output: &plan.Output{Rank: i, Stream: 1, Data: []byte(text)}})
