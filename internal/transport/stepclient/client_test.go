@@ -188,12 +188,12 @@ func TestBrokenConnections(t *testing.T) {
 func TestWhatEndsAClient(t *testing.T) {
 	full := errors.New("disk full")
 	for name, x := range map[string]struct {
-		part   part
+		part   *part
 		output error
 		want   error
 	}{
-		"a refused credential":        {part{denied: true}, nil, ErrDenied},
-		"output that nobody can take": {part{frames: []plan.Frame{{Number: 1, Output: &plan.Output{Data: []byte("x")}}}}, full, full},
+		"a refused credential":        {&part{denied: true}, nil, ErrDenied},
+		"output that nobody can take": {&part{frames: []plan.Frame{{Number: 1, Output: &plan.Output{Data: []byte("x")}}}}, full, full},
 	} {
 		x.part.t = t
 		c := New(Config{Credential: []byte("signed"), Nodes: []Node{{Name: "n1", Ranks: []uint32{0}}},
