@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,7 +192,7 @@ func (v *whyView) text(rep *apiv1.WhyReply) string {
 	fmt.Fprintf(&b, "%s %s in partition %s for %s.\n\n", head, v.bold("waits"), strings.ReplaceAll(j.GetPartition(), ",", " or "), span(v.now-j.GetSubmit()))
 	v.part(&b, "Why", append([]string{v.bold(or(rep.GetReason().GetCode(), "None"))}, v.because(rep)...))
 	v.part(&b, "Start", v.startLines(rep))
-	v.part(&b, "Needs", []string{v.needs(j)})
+	v.part(&b, "Needs", []string{v.needs(rep)})
 	v.part(&b, "Guaranteed", rep.GetGuarantee())
 	v.part(&b, "In the way", v.blockerLines(rep))
 	v.part(&b, "Nodes", v.nodeLines(rep))
@@ -327,17 +328,31 @@ func unplanned(rep *apiv1.WhyReply) string {
 }
 
 // needs is what the job asks for, as one line.
-func (v *whyView) needs(j *apiv1.JobInfo) string {
+func (v *whyView) needs(rep *apiv1.WhyReply) string {
+	j := rep.GetJob()
+	asked := toTRES(j.GetReqTres())
 	var parts []string
-	for _, t := range toTRES(j.GetReqTres()).All() {
-		if t.Name == "billing" || t.Name == "node" {
-			continue
+	for _, t := range asked.All() {
+		name, typ, _ := strings.Cut(strings.TrimPrefix(t.Name, "gres/"), ":")
+		switch {
+		case t.Name == "billing" || t.Name == "node":
+		case typ == "" && byType(&asked, name) == t.N: // the next ones say it
+		default:
+			parts = append(parts, quantity(t.Name, t.N))
 		}
-		parts = append(parts, quantity(t.Name, t.N))
 	}
-	text := strings.Join(parts, ", ")
-	if j.GetNumNodes() > 1 {
-		text += fmt.Sprintf(" on %d nodes", j.GetNumNodes())
+	if asked.Mem == 0 && slices.ContainsFunc(rep.GetNodes(), func(n *apiv1.NodeVerdict) bool { return n.GetWhy() == "mem" }) {
+		parts = append(parts, "all memory of the node (no --mem, and no default here)")
+	}
+	text, whole := strings.Join(parts, ", "), ""
+	if s := spec.Sharing(j.GetSpec().GetSharing()); s == spec.Exclusive {
+		whole = "whole "
+	}
+	switch {
+	case j.GetNumNodes() > 1:
+		text += fmt.Sprintf(" on %d %snodes", j.GetNumNodes(), whole)
+	case whole != "":
+		text += " on a whole node"
 	}
 	if limit := j.GetTimeLimit(); limit < 0 {
 		text += ", without a time limit"
@@ -345,6 +360,16 @@ func (v *whyView) needs(j *apiv1.JobInfo) string {
 		text += ", for up to " + span(limit)
 	}
 	return text + fmt.Sprintf("; priority %d", j.GetPriority())
+}
+
+// byType is how much of a GRES is asked for by type.
+func byType(t *spec.TRES, name string) (sum int64) {
+	for _, o := range t.All() {
+		if strings.HasPrefix(o.Name, "gres/"+name+":") {
+			sum += o.N
+		}
+	}
+	return sum
 }
 
 func (v *whyView) blockerLines(rep *apiv1.WhyReply) []string {

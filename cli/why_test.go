@@ -83,3 +83,18 @@ func TestWhyReserved(t *testing.T) {
 		}
 	}
 }
+
+// TestNeeds: what a job asks for is said once, and as people say it.
+func TestNeeds(t *testing.T) {
+	job := &apiv1.JobInfo{NumNodes: 2, TimeLimit: 60 * second, Priority: 7, Spec: &apiv1.JobSpec{Sharing: uint32(spec.Exclusive)},
+		ReqTres: &apiv1.Tres{Cpu: 2, Node: 2, Other: []*apiv1.NamedCount{{Name: "gres/gpu", N: 4}, {Name: "gres/gpu:a100", N: 4}, {Name: "gres/nic", N: 1}}}}
+	v := &whyView{}
+	if got, want := v.needs(&apiv1.WhyReply{Job: job}), "2 CPUs, 4 a100 GPUs, 1 nic on 2 whole nodes, for up to 60 s; priority 7"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	job.NumNodes, job.ReqTres = 1, &apiv1.Tres{Cpu: 1}
+	short := []*apiv1.NodeVerdict{{Nodes: "n1", Why: "mem", Free: 100, Need: 200}}
+	if got, want := v.needs(&apiv1.WhyReply{Job: job, Nodes: short}), "1 CPU, all memory of the node (no --mem, and no default here) on a whole node, for up to 60 s; priority 7"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

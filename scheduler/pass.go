@@ -476,6 +476,9 @@ func (p *pass) tryJob(l *lot, m *member, j *state.Job) (next, *spec.Reason, erro
 	p.out.Depth++
 	if j.Het != nil {
 		r, err := p.tryHet(l, m)
+		if r != nil && p.phase == gaps && p.depth > 0 {
+			return nextLot, r, err // it is alone in its lot, and planned later
+		}
 		return nextMember, r, err
 	}
 	if !l.ready {

@@ -125,27 +125,42 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
 		}
 		at = max(p.fifo[l.pi], p.now+1)
 	}
-	for try := 0; ; try++ {
+	start, r := p.together(parts, at, until)
+	for i := 1; i < len(parts) && (r != nil || start == spec.FarFuture); i++ {
+		first := parts[0] // it may have taken what only it could do without
+		copy(parts, parts[1:])
+		parts[len(parts)-1] = first
+		start, r = p.together(parts, at, until)
+	}
+	switch {
+	case r != nil && !plan:
+		return p.waiting(l, m)
+	case r != nil:
+		return r
+	case start == spec.FarFuture:
+		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: l.part.Subject, Detail: "the components do not fit together"}
+	case start > p.now:
+		return p.promiseHet(l, m, parts)
+	}
+	return nil
+}
+
+// together finds the first instant from at on at which each component in turn
+// is given room; FarFuture if there is none.
+func (p *pass) together(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
+	for range maxHetTries {
 		later, r := p.placeAt(parts, at, until)
 		for i := range parts {
 			if c := &parts[i]; c.slot.Parts != nil {
 				p.line.Forget(c.slot.Parts, c.slot.Start, c.lot.demand.Limit, c.job.UID)
 			}
 		}
-		switch {
-		case r != nil && !plan:
-			return p.waiting(l, m)
-		case r != nil:
-			return r
-		case later == at && at > p.now:
-			return p.promiseHet(l, m, parts)
-		case later == at:
-			return nil
-		case try == maxHetTries:
-			return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: l.part.Subject, Detail: "the components do not fit together"}
+		if r != nil || later == at {
+			return at, r
 		}
 		at = later
 	}
+	return spec.FarFuture, nil
 }
 
 // placeAt gives the components room from an instant on, one after the other,

@@ -7,6 +7,7 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 )
@@ -29,8 +30,8 @@ type change struct {
 }
 
 // advise looks for requests that would start earlier in the job's place: for
-// each kind of change the largest request that starts now, or else whether
-// half of it starts earlier. Where the change costs the job its place in the
+// each kind of change the largest request that starts now, or else the largest
+// that starts as early as half of it would. Where the change costs the job its place in the
 // queue, or the job waits in several partitions or QOS, a whole pass confirms it.
 func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
 	opt := scheduler.PassOptions{Plan: v.Plan}
@@ -81,26 +82,28 @@ func (a *advisor) try(c change) {
 		a.test(c, 0, spec.FarFuture)
 		return
 	}
-	startsNow := func(v int64) bool {
+	start := func(v int64, until spec.Instant) (spec.Instant, bool) {
 		js, _ := a.with(c, v)
-		_, _, r := a.x.Start(js, a.now)
-		return r == nil
+		at, _, r := a.x.Start(js, until)
+		return at, r == nil
 	}
-	if !startsNow(1) {
-		if half := (c.most + 1) / 2; half > 0 {
-			a.test(c, half, spec.FarFuture)
+	low, high := int64(1), c.most+1 // low starts then, high is what was asked for
+	at, ok := start(low, a.now)
+	if !ok {
+		low = (c.most + 1) / 2
+		if at, ok = start(low, spec.FarFuture); !ok {
+			return
 		}
-		return
 	}
-	low, high := int64(1), c.most+1 // low starts now, high is what was asked for
 	for high-low > 1 {
-		if mid := (low + high) / 2; startsNow(mid) {
+		mid := (low + high) / 2
+		if _, ok := start(mid, at); ok {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
-	a.test(c, low, a.now)
+	a.test(c, low, at)
 }
 
 // test keeps a change that starts at least a minute earlier.
@@ -146,6 +149,9 @@ func (a *advisor) changes() []change {
 		for k, c := range list {
 			if c.N > 1 {
 				out = append(out, fewerGRES(i, k, c))
+			}
+			if c.Type != "" && len(list) == 1 {
+				out = append(out, anyType(i, c))
 			}
 		}
 	}
@@ -204,7 +210,10 @@ func (a *advisor) smaller() []change {
 		mib  int64
 		to   func(js *spec.JobSpec) *int64
 	}{
-		{"--mem", sz.MemPerNode, func(js *spec.JobSpec) *int64 { return &js.Size.MemPerNode }},
+		{"--mem", or(sz.MemPerNode, a.allMemory()), func(js *spec.JobSpec) *int64 {
+			js.Size.AllMem = false
+			return &js.Size.MemPerNode
+		}},
 		{"--mem-per-cpu", sz.MemPerCPU, func(js *spec.JobSpec) *int64 { return &js.Size.MemPerCPU }},
 		{"--mem-per-gpu", sz.MemPerGPU, func(js *spec.JobSpec) *int64 { return &js.Size.MemPerGPU }},
 	} {
@@ -222,24 +231,66 @@ func (a *advisor) smaller() []change {
 	return out
 }
 
+// allMemory is the most that the memory of a whole node can be, for a job that
+// gets it since it asks for none where there is no default, or for all; else 0.
+func (a *advisor) allMemory() (most int64) {
+	p := a.v.State.Parts.Find(a.j.Partition())
+	if p == nil {
+		return 0
+	}
+	if d := place.Resolve(a.v.State.Config, p.Spec, a.j.Spec); !d.Memory || d.MemPerNode >= 0 {
+		return 0
+	}
+	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
+		if n := a.v.State.NodeByID(spec.NodeID(id)); n != nil {
+			most = max(most, n.Mem)
+		}
+	}
+	return most
+}
+
+func or(a, b int64) int64 {
+	if a != 0 {
+		return a
+	}
+	return b
+}
+
 // fewerGRES asks for less of one entry of a list: --gres, --gpus or
 // --gpus-per-task.
 func fewerGRES(list, entry int, c spec.Count) change {
 	return change{c.N - 1, func(js *spec.JobSpec, v int64) string {
-		to, option := &js.Size.PerNode, "--gres="+c.Name+":"
-		switch list {
-		case 1:
-			to, option = &js.Size.PerJob, "--gpus="
-		case 2:
-			to, option = &js.Size.PerTask, "--gpus-per-task="
-		}
-		*to = slices.Clone(*to)
+		to, option := listOf(js, list, c.Name)
 		(*to)[entry].N = v
 		if c.Type != "" {
 			option += c.Type + ":"
 		}
 		return fmt.Sprintf("%s%d", option, v)
 	}}
+}
+
+// anyType asks for as many of the only entry of a list, of whatever type.
+func anyType(list int, c spec.Count) change {
+	return change{0, func(js *spec.JobSpec, _ int64) string {
+		to, option := listOf(js, list, c.Name)
+		(*to)[0].Type = ""
+		return fmt.Sprintf("%s%d", option, c.N)
+	}}
+}
+
+// listOf is one of the lists of what a request asks for, to be changed, and the
+// option that it comes from.
+func listOf(js *spec.JobSpec, list int, name string) (to *[]spec.Count, option string) {
+	switch list {
+	case 1:
+		to, option = &js.Size.PerJob, "--gpus="
+	case 2:
+		to, option = &js.Size.PerTask, "--gpus-per-task="
+	default:
+		to, option = &js.Size.PerNode, "--gres="+name+":"
+	}
+	*to = slices.Clone(*to)
+	return to, option
 }
 
 // elsewhere are other partitions, up to a handful.

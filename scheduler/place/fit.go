@@ -90,7 +90,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 	case d.TmpDisk > s.Tmp:
 		return Lack{"tmp", s.Tmp, d.TmpDisk}
 	case gpu > f.GPU:
-		return Lack{"gres/gpu", f.GPU, gpu}
+		return d.lackGPUs(s, f, tasks, gpu)
 	}
 	for i := range s.Kinds {
 		if k := &s.Kinds[i]; k.caps(d) && !d.Exclusive && cpus > f.More[i] {
@@ -100,7 +100,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
 		for _, c := range list {
 			if have, want := f.amount(s, c), d.wanted(c, tasks); have < want {
-				return Lack{c.TRES(), have, want}
+				return Lack{nameOf(c), have, want}
 			}
 		}
 	}
@@ -108,6 +108,28 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		return Lack{"exclusive", f.CPU, s.CPUs}
 	}
 	return Lack{}
+}
+
+// lackGPUs names the type of which there are too few, where one is asked for.
+func (d *Demand) lackGPUs(s *Shape, f *Free, tasks, all int64) Lack {
+	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
+		for _, c := range list {
+			if c.Name != "gpu" || c.Type == "" {
+				continue
+			}
+			if have, want := f.amount(s, c), d.wanted(c, tasks); have < want {
+				return Lack{c.TypedTRES(), have, want}
+			}
+		}
+	}
+	return Lack{"gres/gpu", f.GPU, all}
+}
+
+func nameOf(c spec.Count) string {
+	if c.Type != "" {
+		return c.TypedTRES()
+	}
+	return c.TRES()
 }
 
 // wanted is how much of one GRES a number of tasks needs of one node, all
