@@ -90,6 +90,7 @@ type machine struct {
 	s       *settings
 	metrics *telemetry.Telemetry
 	addr    string // of /metrics
+	steps   *stepServer
 }
 
 // Inventory implements daemon.Host.
@@ -99,7 +100,7 @@ func (m *machine) Inventory(context.Context) (spec.Inventory, error) {
 		return spec.Inventory{}, err
 	}
 	inv := m.s.inventory(found)
-	inv.MetricsAddr = m.addr
+	inv.MetricsAddr, inv.Socket = m.addr, m.steps.socket()
 	return inv, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/listen"
+	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/nodeagent/gpu"
@@ -61,7 +62,7 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 	}
 	ctl := newControllers(addresses, source)
 	defer func() { _ = ctl.close() }()
-	a, err := assemble(ctx, s, ctl, log)
+	a, err := assemble(ctx, s, ctl, source, log)
 	if err != nil {
 		return err
 	}
@@ -77,6 +78,8 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 		return err
 	}
 	a.ship(ctx, &wg)
+	defer a.steps.close()
+	a.steps.serve(ctx, &wg)
 	return a.run(ctx)
 }
 
@@ -105,6 +108,7 @@ type assembled struct {
 	jobs     *jobFiles // nil when no mapping is written
 	headers  []string  // of each push
 	troubles []string  // what is weaker than the configuration asks for
+	steps    *stepServer
 }
 
 // weak notes something that is wrong and takes nothing from the jobs: it is
@@ -118,7 +122,7 @@ func (a *assembled) weak(err error) {
 const maxSocket = 107
 
 // assemble makes the agent, without starting anything but the GPU library.
-func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog.Logger) (*assembled, error) {
+func assemble(ctx context.Context, s *settings, ctl daemon.Controller, source *mtls.Source, log *slog.Logger) (*assembled, error) {
 	a := &assembled{s: s, log: log, keeper: &kept{}}
 	if p := runtime.Socket(s.shepherdDir(), release()); len(p) > maxSocket {
 		return nil, fmt.Errorf("the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)", len(p), maxSocket, p)
@@ -159,7 +163,8 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 	if err := a.openShipping(); err != nil {
 		return nil, err
 	}
-	m := &machine{s: s, metrics: a.metrics}
+	a.steps = a.openSteps(ctx, source)
+	m := &machine{s: s, metrics: a.metrics, steps: a.steps}
 	if m.addr, err = a.listen(ctx); err != nil {
 		return nil, err
 	}
@@ -186,6 +191,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, log *slog
 		deps.Check = scripts
 	}
 	a.agent = daemon.New(cfg, deps)
+	a.steps.of(a.agent)
 	return a, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
-	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -93,9 +92,10 @@ func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 
 // collector reads the jobs' use and the machine's at every interval.
 func (a *Agent) collector(ctx context.Context) {
+	sums := jobSums{}
 	for {
 		a.readHost(ctx)
-		a.readUsage(ctx)
+		a.readUsage(ctx, &sums)
 		if !a.sleep(ctx, a.cfg.Interval) {
 			return
 		}
@@ -112,7 +112,7 @@ func (a *Agent) readHost(ctx context.Context) {
 	a.inbox.put(func() { a.load, a.free = load, free })
 }
 
-func (a *Agent) readUsage(ctx context.Context) {
+func (a *Agent) readUsage(ctx context.Context, sums *jobSums) {
 	began := a.deps.Clock.Now()
 	list, err := a.deps.Shepherd.Usage(ctx)
 	if ctx.Err() != nil {
@@ -124,14 +124,7 @@ func (a *Agent) readUsage(ctx context.Context) {
 		a.inbox.put(func() { a.relist = true }) // the next list tells whether the shepherd is back
 		return
 	}
-	usage := make([]JobUsage, 0, len(list))
-	for i := range list {
-		k := list[i].Key
-		if k.Step == plan.StepBatch {
-			usage = append(usage, JobUsage{UID: spec.JobUID(k.Job), Attempt: k.Attempt, Usage: list[i]})
-		}
-	}
-	a.deps.Telemetry.SetUsage(usage)
+	a.deps.Telemetry.SetUsage(sums.add(list))
 	a.inbox.put(func() {
 		a.core.Usage(at, list)
 		a.core.sampledUsage(at, list)

@@ -16,11 +16,13 @@ import (
 type phase uint8
 
 const (
-	preparing phase = iota + 1 // its prolog runs
+	queued    phase = iota + 1 // a step whose job has not begun here
+	preparing                  // its prolog runs
 	tuning                     // the clocks of its GPUs are set
 	asked                      // the launcher has it
 	living                     // the shepherd has it
 	held                       // a part of an allocation without a script
+	closing                    // over but for its steps, which are being ended
 	measuring                  // over; one more reading of its GPUs is awaited
 	cleaning                   // its epilog runs
 	reported                   // over; the report waits for its acknowledgement
@@ -39,7 +41,8 @@ type run struct {
 	retry  bool            // refused for now: ask again
 	term   *plan.Terminate // asked for
 	signal uint64          // sequence number of the last signal
-	queued []Signal        // that wait for its start
+	early  []Signal        // that wait for its start
+	socket string          // of a step's part: where its input and output are
 	from   spec.Instant    // start on this node
 	exit   *plan.Exit      // nil for a held part
 	memory memoryUse
@@ -230,13 +233,15 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 			continue
 		}
 		switch r.phase {
+		case queued:
+			c.release(r)
 		case held:
 			c.release(r) // given away long ago: nothing to tell
 		case asked:
 			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
 		case preparing, tuning:
 			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
-		case living, measuring, cleaning, reported:
+		case living, closing, measuring, cleaning, reported:
 		}
 	}
 	c.outbox.rewind()
@@ -373,7 +378,7 @@ func (c *Core) carry(a plan.Action) {
 	case plan.ReportOrphan:
 		c.log.Warn("a run is here that the controller does not know", "run", a.Key.String(), "job", a.Observed.JobID, "pid", a.Observed.PID)
 	case plan.DoTerminate:
-		t := plan.Terminate{Key: a.Key, Scope: plan.ScopeJob, Grace: a.Grace}
+		t := plan.Terminate{Key: a.Key, Scope: scopeOfRun(a.Key), Grace: a.Grace}
 		if r := c.runs[a.Key]; r != nil && r.term == nil {
 			t.Notice = c.notice(r, "")
 			r.term = &t
@@ -396,6 +401,7 @@ func (c *Core) adopt(o *plan.Observed) {
 	if r.phase == 0 || r.phase == asked {
 		c.live(r)
 	}
+	r.socket = o.Socket
 	if o.Start != 0 {
 		c.began(r, o.Start)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func overMemory(r *run, used, limit int64) string {
-	return fmt.Sprintf("StepId=%d.batch exceeded memory limit (%d > %d), being killed", r.facts.ID, used, limit)
+	return fmt.Sprintf("StepId=%d.%s exceeded memory limit (%d > %d), being killed", r.facts.ID, spec.StepID(r.key.Step), used, limit)
 }
 
 // Reading is one collection of the GPUs.
@@ -148,7 +148,7 @@ func (c *Core) Jobs() []JobOnNode {
 	var out []JobOnNode
 	for _, k := range c.keys() {
 		r := c.runs[k]
-		if r.phase != living && r.phase != held || r.from == 0 {
+		if r.phase != living && r.phase != held && r.phase != closing || r.from == 0 || r.isStep() {
 			continue
 		}
 		f := &r.facts
@@ -164,7 +164,7 @@ func (c *Core) Assignments() []Assignment {
 	var out []Assignment
 	for _, k := range c.keys() {
 		r := c.runs[k]
-		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase != living && r.phase != held && r.phase != measuring {
+		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase < living || r.phase > measuring {
 			continue
 		}
 		if len(r.facts.GPUs) > 0 {
@@ -217,7 +217,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 		r := c.runs[k]
 		// A held part whose epilog runs is held again after a restart: nothing
 		// else would remember that it is not clean.
-		hold := r.phase == held || r.phase == cleaning && r.exit == nil
+		hold := r.phase == held || (r.phase == cleaning || r.phase == closing) && r.exit == nil
 		if r.phase != living && !hold && (r.phase != cleaning || r.unborn) {
 			continue
 		}

@@ -27,7 +27,11 @@ func (c *Core) Orders(list []*apiv1.Order) {
 		k := runKey(o.GetRun())
 		switch kind := o.GetKind().(type) {
 		case *apiv1.Order_Launch:
-			c.launch(k, kind.Launch)
+			if kind.Launch.GetStep() != nil {
+				c.launchStep(k, kind.Launch)
+			} else {
+				c.launch(k, kind.Launch)
+			}
 		case *apiv1.Order_Terminate:
 			c.terminate(k, kind.Terminate)
 		case *apiv1.Order_Signal:
@@ -125,6 +129,7 @@ func (c *Core) begin(r *run) {
 		r.phase, r.from = held, c.clock()
 		c.openAccounts(r)
 		c.fx.Jobs = true
+		c.beginSteps(r.key)
 		return
 	}
 	r.phase, r.since = asked, c.clock()
@@ -172,14 +177,7 @@ func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 	if out.ArrayID != 0 {
 		out.Task = j.GetArrayTask()
 	}
-	here := l.GetHere()
-	out.Here = spec.NodeAlloc{Name: here.GetName(), CPUs: here.GetCpus(), Mem: here.GetMem(), Tasks: here.GetTasks(), GRES: wire.ToCounts(here.GetGres())}
-	for _, g := range here.GetGpus() {
-		out.Here.GPUs = append(out.Here.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
-	}
-	for _, g := range here.GetShares() {
-		out.Here.Shares = append(out.Here.Shares, spec.GPUShare{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType(), Name: g.GetName(), N: g.GetN(), Of: g.GetOf()})
-	}
+	out.Here = allocation(l.GetHere())
 	if out.CPUsPerNode, err = perNode(l.GetCpusPerNode()); err != nil {
 		return nil, fmt.Errorf("the order's CPUs: %w", err)
 	}
@@ -222,31 +220,40 @@ type refusal struct {
 // check verifies that the controller signed the run and that its devices are
 // here. It completes the job with what this node knows of them.
 func (c *Core) check(j *plan.Job, l *apiv1.Launch) refusal {
-	claims, err := c.creds.Verify(l.GetCredential(), c.clock())
+	var script spec.Hash
+	if l.GetBatch() && len(l.GetScript()) > 0 {
+		script = sha256.Sum256(l.GetScript())
+	}
+	if why := c.checkClaims(j, j.Key, l.GetCredential(), script); why.text != "" {
+		return why
+	}
+	return c.bindDevices(j)
+}
+
+// checkClaims verifies that the controller signed a run of a job. launch is the
+// hash of what is to be run; of a part without a script it is not looked at.
+func (c *Core) checkClaims(j *plan.Job, k plan.RunKey, raw []byte, launch spec.Hash) refusal {
+	claims, err := c.creds.Verify(raw, c.clock())
 	if err != nil {
 		return refusal{text: "the job's credential is refused: " + err.Error(), drain: errors.Is(err, ErrClock)}
-	}
-	var script spec.Hash
-	if len(l.GetScript()) > 0 {
-		script = sha256.Sum256(l.GetScript())
 	}
 	for _, claim := range [...]struct {
 		what string
 		ok   bool
 	}{
 		{"cluster", claims.Cluster == c.cluster},
-		{"job", uint64(claims.Job) == j.Key.Job},
-		{"attempt", claims.Attempt == j.Key.Attempt},
-		{"step", int32(claims.Step) == j.Key.Step},
+		{"job", uint64(claims.Job) == k.Job},
+		{"attempt", claims.Attempt == k.Attempt},
+		{"step", int32(claims.Step) == k.Step},
 		{"user", claims.UID == j.UID && claims.GID == j.GID},
 		{"groups", slices.Equal(claims.Groups, j.Groups)},
-		{"script", !l.GetBatch() || claims.Launch == script},
+		{"script", launch.IsZero() || claims.Launch == launch},
 	} {
 		if !claim.ok {
 			return refusal{text: "the job's credential is for another " + claim.what + " than the order"}
 		}
 	}
-	return c.bindDevices(j)
+	return refusal{}
 }
 
 // bindDevices gives a job the files and the environment of its GPUs, and of
@@ -354,8 +361,9 @@ func (c *Core) live(r *run) {
 	if r.term != nil {
 		c.fx.Terminate = append(c.fx.Terminate, *r.term)
 	}
-	c.fx.Signal = append(c.fx.Signal, r.queued...)
-	r.queued = nil
+	c.fx.Signal = append(c.fx.Signal, r.early...)
+	r.early = nil
+	c.beginSteps(r.key)
 }
 
 // began notes the start of a run's process.
@@ -388,11 +396,15 @@ func (c *Core) terminate(k plan.RunKey, t *apiv1.Terminate) {
 	if r == nil {
 		r = &run{key: k, wanted: true, phase: reported}
 		c.runs[k] = r
+		if r.isStep() {
+			c.stepLost(r)
+			return
+		}
 		c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: &apiv1.NodeDone{}}}, true)
 		return
 	}
 	r.wanted = true
-	c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob, Grace: max(spec.Span(t.GetGrace()), 0), Notice: c.notice(r, t.GetNote())})
+	c.end(r, &plan.Terminate{Key: k, Scope: scopeOfRun(k), Grace: max(spec.Span(t.GetGrace()), 0), Notice: c.notice(r, t.GetNote())})
 }
 
 // end carries a termination out, as far as the run has come. The first line
@@ -409,6 +421,8 @@ func (c *Core) end(r *run, t *plan.Terminate) {
 	case preparing:
 		c.fx.Abort = append(c.fx.Abort, r.key)
 	case tuning: // that takes no time; Tuned sees it
+	case queued:
+		c.cancelled(r)
 	case held:
 		c.measure(r)
 	case asked:
@@ -419,20 +433,28 @@ func (c *Core) end(r *run, t *plan.Terminate) {
 		c.fx.Withdraw = append(c.fx.Withdraw, r.key)
 	case living:
 		c.fx.Terminate = append(c.fx.Terminate, *t)
+	case closing:
+		for _, s := range c.stepsOf(r.key) {
+			c.end(s, &plan.Terminate{Key: s.key, Scope: plan.ScopeRun, Grace: t.Grace})
+		}
 	case measuring, cleaning, reported:
 	}
 }
 
 // notice is the line that a job finds in its error output.
 func (c *Core) notice(r *run, why string) string {
-	if !r.facts.Batch {
+	if !r.facts.Batch && !r.isStep() {
 		return ""
 	}
 	at := time.Unix(c.clock().Unix(), 0).In(c.location()).Format("2006-01-02T15:04:05")
 	if why != "" {
 		why = " " + why
 	}
-	return fmt.Sprintf("*** JOB %d ON %s CANCELLED AT %s%s ***", r.facts.ID, c.cfg.Node.Name, at, why)
+	what := fmt.Sprintf("JOB %d", r.facts.ID)
+	if r.isStep() {
+		what = fmt.Sprintf("STEP %d.%d", r.facts.ID, r.key.Step)
+	}
+	return fmt.Sprintf("*** %s ON %s CANCELLED AT %s%s ***", what, c.cfg.Node.Name, at, why)
 }
 
 func (c *Core) location() *time.Location {
@@ -450,12 +472,19 @@ func (c *Core) signal(k plan.RunKey, s *apiv1.SignalRun) {
 	}
 	r.signal = s.GetSeq()
 	sig := Signal{Key: k, Number: s.GetSignal(), Scope: scopeOf(event.SignalScope(s.GetScope()))}
+	if r.isStep() {
+		sig.Scope = plan.ScopeRun
+	}
 	switch r.phase {
-	case preparing, tuning, asked:
-		r.queued = append(r.queued, sig)
+	case queued, preparing, tuning, asked:
+		r.early = append(r.early, sig)
 	case living:
 		c.fx.Signal = append(c.fx.Signal, sig)
-	case held, measuring, cleaning, reported:
+	case held: // nothing runs here but its steps
+		if sig.Scope != plan.ScopeLeader && len(c.stepsOf(k)) > 0 {
+			c.fx.Signal = append(c.fx.Signal, sig)
+		}
+	case closing, measuring, cleaning, reported:
 	}
 }
 

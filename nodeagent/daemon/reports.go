@@ -33,19 +33,23 @@ func (c *Core) exited(e *plan.Exit) {
 		r = &run{key: e.Key, wanted: c.wants(e.Key), facts: facts{Batch: e.Key.Step == plan.StepBatch}}
 		c.runs[e.Key] = r
 	}
-	if r.phase == measuring || r.phase == cleaning || r.phase == reported {
+	if r.phase > held {
 		return
 	}
 	if r.from == 0 && e.Start != 0 {
 		c.began(r, e.Start)
 	}
-	r.exit, r.spec, r.queued = e, nil, nil
+	r.exit, r.spec, r.early = e, nil, nil
 	c.measure(r)
 }
 
 // measure ends a run's time on the node: at once, or after one more reading of
 // its GPUs.
 func (c *Core) measure(r *run) {
+	if !r.isStep() && c.closeSteps(r) {
+		r.phase, c.fx.Jobs = closing, true
+		return
+	}
 	r.phase, r.since = measuring, c.clock()
 	c.fx.Jobs = true
 	if c.gpus && r.from != 0 && len(r.facts.GPUs)+len(r.facts.Shares) > 0 {
@@ -59,8 +63,10 @@ func (c *Core) measure(r *run) {
 func (c *Core) finish(r *run) {
 	r.usage = c.usageOf(r)
 	e := r.exit
-	if e != nil && e.Key.Step != plan.StepBatch {
-		c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, true)
+	if r.isStep() {
+		ended := runEnded(e)
+		ended.Usage = wire.Usage(r.usage)
+		c.reportStep(r, ended)
 		return
 	}
 	if !c.cfg.Epilog || r.env == nil {
@@ -106,6 +112,10 @@ func (c *Core) done(r *run, drain string) {
 
 // refuse reports a run that was not begun.
 func (c *Core) refuse(r *run, why refusal) {
+	if r.isStep() {
+		c.stepFailed(r, why.text)
+		return
+	}
 	c.log.Error("a job is not started", "run", r.key.String(), "job", r.facts.ID, "why", why.text, "drain", why.drain)
 	c.reportFailed(r, why, 0)
 	if r.env != nil { // its prolog ran
@@ -124,6 +134,11 @@ const sigTerm = 15
 
 // cancelled reports a run that was ended before it began.
 func (c *Core) cancelled(r *run) {
+	if r.isStep() {
+		now := int64(c.clock())
+		c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitSignal: sigTerm, Detail: "ended before it began"})
+		return
+	}
 	if r.env != nil { // its prolog ran
 		c.over(r, &plan.Exit{Key: r.key, Signal: sigTerm, Start: c.clock(), End: c.clock(), Message: "ended before it began"})
 		return
@@ -245,7 +260,7 @@ func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
 		if c.cfg.OverMemoryKill && limit > 0 && u.RSS > limit && !r.over {
 			r.over = true
 			c.log.Warn("a job uses more memory than it was given and is ended", "job", r.facts.ID, "bytes", u.RSS, "given", limit)
-			c.fx.Terminate = append(c.fx.Terminate, plan.Terminate{Key: r.key, Scope: plan.ScopeJob, Grace: 0, Notice: overMemory(r, u.RSS, limit)})
+			c.fx.Terminate = append(c.fx.Terminate, plan.Terminate{Key: r.key, Scope: scopeOfRun(r.key), Grace: 0, Notice: overMemory(r, u.RSS, limit)})
 		}
 	}
 }

@@ -71,16 +71,25 @@ type TaskExit struct {
 	Usage  Usage        `cbor:"8,keyasint,omitempty"`
 }
 
-// status is the number that wait(2) gives: a higher one is the worse end.
-func (x *TaskExit) status() int64 { return int64(x.Code)<<8 | int64(x.Signal) }
+// signalled is what a shell adds to the number of the signal that ended a
+// process.
+const signalled = 128
 
-// Worst gives the end of a step's part by the ends of its tasks: the highest.
+// Worst gives the end of a step's part by the ends of its tasks: the highest
+// code, where a task that a signal ended counts as 128 and the signal; where no
+// task has ended with a code of its own, the highest signal.
 func Worst(list []TaskExit) (code, signal int32) {
-	var worst int64
+	var own int32
 	for i := range list {
-		worst = max(worst, list[i].status())
+		x := &list[i]
+		if own = max(own, x.Code); x.Signal != 0 {
+			signal, code = max(signal, x.Signal), max(code, signalled+x.Signal)
+		}
 	}
-	return int32(worst >> 8), int32(worst & 0xff)
+	if own == 0 {
+		return 0, signal
+	}
+	return max(code, own), 0
 }
 
 // Frame is one thing that happened in a step's part on a node. Exactly one

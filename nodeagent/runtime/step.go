@@ -42,11 +42,6 @@ func (s *Step) Attach(ctx context.Context, after uint64) error {
 	return s.call(ctx, protocol.OpStepAttach, protocol.StepAttach{After: after}, nil)
 }
 
-// Detach ends the frames: what was given out has arrived at the client.
-func (s *Step) Detach(ctx context.Context) error {
-	return s.call(ctx, protocol.OpStepDetach, nil, nil)
-}
-
 // Ack takes back the frames up to a number.
 func (s *Step) Ack(ctx context.Context, upTo uint64) error {
 	return s.call(ctx, protocol.OpStepAck, protocol.StepAck{UpTo: upTo}, nil)

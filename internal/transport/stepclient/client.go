@@ -19,8 +19,9 @@ import (
 
 // Node is a node of the step, with the ranks of its tasks.
 type Node struct {
-	Name  string
-	Ranks []uint32
+	Name    string
+	Address string // of its agent, for an agent that relays to it
+	Ranks   []uint32
 }
 
 // Config says which step a client is of, and what happens with its news. The

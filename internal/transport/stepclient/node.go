@@ -179,7 +179,7 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 	if n.of.cfg.Observe {
 		upTo = 0 // it would take the frames from the step's own client
 	}
-	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Run: n.of.cfg.Run, Credential: n.of.cfg.Credential, UpTo: upTo})
+	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Address: n.Address, Run: n.of.cfg.Run, Credential: n.of.cfg.Credential, UpTo: upTo})
 	if _, err = sock.Write(open); err != nil {
 		_ = sock.Close()
 		return false, err

@@ -67,6 +67,8 @@ type Message struct {
 	Run        plan.RunKey
 	Credential []byte
 	UpTo       uint64 // Open, Ack: frames up to here have arrived
+	Address    string // where the agent of Node is reached, if the one that is asked is another
+	UID        uint32 // whose the client is, as the agent that relays it has seen
 
 	Code   Code
 	Text   string
@@ -91,6 +93,8 @@ func Append(b []byte, m *Message) []byte {
 		w.signed(int64(m.Run.Step))
 		w.bytes(m.Credential)
 		w.number(m.UpTo)
+		w.text(m.Address)
+		w.number(uint64(m.UID))
 	case Refused:
 		w.number(uint64(m.Code))
 		w.text(m.Text)
@@ -153,6 +157,8 @@ func parse(b []byte) (Message, error) {
 		m.Run = plan.Key(r.number(), uint32(r.below(1<<32)), r.small())
 		m.Credential = r.bytes()
 		m.UpTo = r.number()
+		m.Address = r.text()
+		m.UID = uint32(r.below(1 << 32))
 	case Opened:
 	case Refused:
 		m.Code = Code(r.below(1 << 8))

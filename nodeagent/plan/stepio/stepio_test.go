@@ -46,6 +46,7 @@ func anyMessage(t *rapid.T) Message {
 	switch m.Kind {
 	case Open:
 		m.Node, m.Credential, m.UpTo = rapid.String().Draw(t, "node"), data, rapid.Uint64().Draw(t, "upto")
+		m.Address, m.UID = rapid.String().Draw(t, "address"), rapid.Uint32().Draw(t, "uid")
 		m.Run = plan.Key(rapid.Uint64().Draw(t, "job"), rapid.Uint32().Draw(t, "attempt"), rapid.Int32().Draw(t, "step"))
 	case Refused:
 		m.Code, m.Text = Code(rapid.Uint8().Draw(t, "code")), rapid.String().Draw(t, "text")

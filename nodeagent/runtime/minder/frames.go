@@ -25,7 +25,6 @@ type frames struct {
 	acked   uint64
 	last    uint64 // number of the end; 0 before it
 	readers map[*reader]bool
-	seen    bool // the end has been received by a client that then left
 }
 
 // reader is one connection that is given the frames.
@@ -105,19 +104,12 @@ func (f *frames) attach(after uint64) *reader {
 	return r
 }
 
-// detach ends a reader. left: by the client's own will, so that what was sent
-// to it has arrived.
-func (f *frames) detach(r *reader, left bool) {
+// detach ends a reader.
+func (f *frames) detach(r *reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.readers[r] {
-		return
-	}
 	delete(f.readers, r)
 	r.gone = true
-	if left && f.last != 0 && r.at > f.last {
-		f.seen = true
-	}
 	f.drop()
 }
 
@@ -156,5 +148,5 @@ func (f *frames) sent(r *reader, n int) {
 func (f *frames) delivered() (over, attended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last != 0 && (f.seen || f.acked >= f.last), len(f.readers) > 0
+	return f.last != 0 && f.acked >= f.last, len(f.readers) > 0
 }

@@ -45,7 +45,7 @@ func (c *conn) serve() {
 	defer func() {
 		_ = c.sock.Close()
 		if c.frames != nil {
-			c.m.out.detach(c.frames, false)
+			c.m.out.detach(c.frames)
 		}
 	}()
 	for {
@@ -73,11 +73,6 @@ func (c *conn) handle(m protocol.Message) error {
 		}
 		go c.push(c.frames)
 		return nil
-	case protocol.OpStepDetach:
-		if c.frames != nil {
-			c.m.out.detach(c.frames, true)
-		}
-		return c.reply(m, nil, nil)
 	case protocol.OpStepAck:
 		var q protocol.StepAck
 		if err := c.r.Decode(m, &q); err != nil {

@@ -51,7 +51,6 @@ const (
 	OpStepAttach Op = iota + 64
 	OpStepFrames
 	OpStepAck
-	OpStepDetach
 	OpStepInput
 	OpStepSignal
 	OpStepResize

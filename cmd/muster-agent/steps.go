@@ -1,0 +1,371 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/listen"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/nodeagent/daemon"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+	"github.com/musterhpc/muster/nodeagent/runtime"
+)
+
+// alpnSteps is the protocol between agents that pass input and output on.
+const alpnSteps = "muster-steps/1"
+
+// stepsSocket is the agent's socket for srun, in its state folder.
+const stepsSocket = "steps.sock"
+
+// openWait bounds how long a client may take to say what it wants.
+const openWait = 10 * time.Second
+
+// stepServer passes the input and output of steps on, between clients and the
+// processes that mind the steps. It checks who asks: a credential of the
+// controller's, shown by its user.
+type stepServer struct {
+	node   string
+	agent  *daemon.Agent
+	source *mtls.Source // nil: other nodes cannot be reached
+	port   string       // at which other agents listen
+	log    *slog.Logger
+	unix   *listen.UnixListener
+	tcp    net.Listener // nil: other agents cannot reach this one
+}
+
+// openSteps opens the listeners. Without the one of this machine no steps are
+// started here, and the node says so.
+func (a *assembled) openSteps(ctx context.Context, source *mtls.Source) *stepServer {
+	s := &stepServer{node: a.s.node.Name, source: source, log: a.log}
+	path := filepath.Join(a.s.stateDir, stepsSocket)
+	var err error
+	if s.unix, err = listen.Unix(path, 0o666); err != nil {
+		a.weak(fmt.Errorf("srun cannot start steps on this node: %w", err))
+		return nil
+	}
+	address := conffile.Addr(a.s.cfg.Listen.AgentGRPC)
+	if source == nil || address.Off() {
+		return s
+	}
+	_, s.port, _ = net.SplitHostPort(string(address))
+	plain, err := listen.TCP(ctx, string(address))
+	if err != nil {
+		a.weak(fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err))
+		return s
+	}
+	s.tcp = tls.NewListener(plain, source.Server(true, alpnSteps))
+	return s
+}
+
+// of tells whose steps these are.
+func (s *stepServer) of(a *daemon.Agent) {
+	if s != nil {
+		s.agent = a
+	}
+}
+
+// serve takes connections until the context ends.
+func (s *stepServer) serve(ctx context.Context, wg *sync.WaitGroup) {
+	if s == nil {
+		return
+	}
+	accept := func(l net.Listener, user func(net.Conn) (uint32, bool, error)) {
+		wg.Go(func() {
+			<-ctx.Done()
+			_ = l.Close()
+		})
+		wg.Go(func() {
+			for {
+				sock, err := l.Accept()
+				if err != nil {
+					if !errors.Is(err, net.ErrClosed) {
+						s.log.Error("steps are not served any more", "error", err)
+					}
+					return
+				}
+				go func() {
+					defer func() { _ = sock.Close() }()
+					stop := context.AfterFunc(ctx, func() { _ = sock.Close() })
+					defer stop()
+					s.connection(ctx, sock, user)
+				}()
+			}
+		})
+	}
+	accept(s.unix, localUser)
+	if s.tcp != nil {
+		accept(s.tcp, s.relayedUser)
+	}
+}
+
+// localUser is who has connected on this machine.
+func localUser(sock net.Conn) (uid uint32, direct bool, err error) {
+	c, ok := sock.(*net.UnixConn)
+	if !ok {
+		return 0, false, errors.New("not a unix socket")
+	}
+	id, err := identity.FromPeer(context.Background(), c, nil)
+	return id.UID, true, err
+}
+
+// relayedUser lets agents of this cluster in; they say for whom they ask.
+func (s *stepServer) relayedUser(sock net.Conn) (uid uint32, direct bool, err error) {
+	c, ok := sock.(*tls.Conn)
+	if !ok {
+		return 0, false, errors.New("not a TLS connection")
+	}
+	_ = c.SetDeadline(time.Now().Add(openWait))
+	if err := c.Handshake(); err != nil {
+		return 0, false, err
+	}
+	certs := c.ConnectionState().PeerCertificates
+	if len(certs) == 0 {
+		return 0, false, errors.New("no certificate")
+	}
+	id, err := identity.FromCertificate(certs[0], s.source.Self().Cluster)
+	if err == nil && id.Kind != identity.Agent && id.Kind != identity.Login && id.Kind != identity.Controller {
+		err = fmt.Errorf("%s may not ask for others", id)
+	}
+	return 0, false, err
+}
+
+// refused is why a client is sent away.
+type refused struct {
+	code stepio.Code
+	err  error
+}
+
+func (r *refused) Error() string { return r.err.Error() }
+
+// connection is one client.
+func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(net.Conn) (uint32, bool, error)) {
+	uid, direct, err := user(sock)
+	if err != nil {
+		s.log.Warn("a client of steps is sent away", "error", err)
+		return
+	}
+	_ = sock.SetDeadline(time.Now().Add(openWait))
+	buffered := bufio.NewReaderSize(sock, 32<<10)
+	preface := make([]byte, len(stepio.Preface))
+	if _, err := io.ReadFull(buffered, preface); err != nil || string(preface) != stepio.Preface {
+		return
+	}
+	r := stepio.NewReader(buffered)
+	open, err := r.Next()
+	if err != nil || open.Kind != stepio.Open {
+		refuse(sock, &refused{stepio.Bad, errors.New("it does not say which step it wants")})
+		return
+	}
+	_ = sock.SetDeadline(time.Time{})
+	if direct {
+		open.UID = uid
+	}
+	if open.Node != s.node && direct {
+		err = s.relay(ctx, sock, buffered, &open)
+	} else {
+		err = s.attach(ctx, sock, r, &open, direct && uid == 0)
+	}
+	var no *refused
+	if errors.As(err, &no) {
+		refuse(sock, no)
+	}
+}
+
+func refuse(sock net.Conn, why *refused) {
+	_ = sock.SetWriteDeadline(time.Now().Add(openWait))
+	_, _ = sock.Write(stepio.Append(nil, &stepio.Message{Kind: stepio.Refused, Code: why.code, Text: why.Error()}))
+}
+
+// relay passes a client on to the agent of another node.
+func (s *stepServer) relay(ctx context.Context, sock net.Conn, from io.Reader, open *stepio.Message) error {
+	if s.source == nil {
+		return &refused{stepio.Unreachable, fmt.Errorf("node %s is on another machine, and this one has no certificate", open.Node)}
+	}
+	address := open.Address
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(strings.Trim(address, "[]"), s.port)
+	}
+	d := tls.Dialer{Config: s.source.Client(open.Node, identity.Agent, alpnSteps)}
+	dialing, cancel := context.WithTimeout(ctx, openWait)
+	defer cancel()
+	to, err := d.DialContext(dialing, "tcp", address)
+	if err != nil {
+		return &refused{stepio.Unreachable, fmt.Errorf("node %s: %w", open.Node, err)}
+	}
+	defer func() { _ = to.Close() }()
+	if _, err := to.Write(stepio.Append([]byte(stepio.Preface), open)); err != nil {
+		return &refused{stepio.Unreachable, fmt.Errorf("node %s: %w", open.Node, err)}
+	}
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(sock, to)
+	return nil
+}
+
+// attach connects a client to a step on this node: its user's, or this
+// machine's root.
+func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader, open *stepio.Message, root bool) error {
+	if open.Node != s.node {
+		return &refused{stepio.Over, fmt.Errorf("this is node %s, not %s", s.node, open.Node)}
+	}
+	owner, err := s.agent.Attachable(ctx, open.Run, open.Credential)
+	if err == nil && owner != open.UID && !root {
+		err = fmt.Errorf("the step is of user %d", owner)
+	}
+	if err != nil {
+		s.log.Warn("a client of a step is refused", "run", open.Run.String(), "uid", open.UID, "error", err)
+		return &refused{stepio.Denied, err}
+	}
+	socket, err := s.agent.StepSocket(ctx, open.Run)
+	if err != nil {
+		return &refused{stepio.Over, err}
+	}
+	c := &stepConn{sock: sock, log: s.log}
+	if c.step, err = runtime.DialStep(ctx, socket, c.frames); err != nil {
+		return &refused{stepio.Unreachable, err}
+	}
+	defer c.step.Close()
+	stop := context.AfterFunc(ctx, func() { _ = sock.Close() })
+	defer stop()
+	go func() { // the step's process has gone: so does the client, which asks again
+		<-c.step.Done()
+		_ = sock.Close()
+	}()
+	if err := c.send(&stepio.Message{Kind: stepio.Opened}); err != nil {
+		return err
+	}
+	if err := c.step.Attach(ctx, open.UpTo); err != nil {
+		return err
+	}
+	c.inputs = make(chan stepio.Message, mostInputs)
+	var wg sync.WaitGroup
+	wg.Go(func() { c.feed(ctx) })
+	err = c.read(ctx, r)
+	close(c.inputs)
+	c.step.Close()
+	wg.Wait()
+	return err
+}
+
+// mostInputs is how many pieces of input wait for the tasks; a client that
+// sends more without waiting for an answer is no client of ours.
+const mostInputs = 8192
+
+// stepConn is a client that is attached to a step.
+type stepConn struct {
+	sock   net.Conn
+	step   *runtime.Step
+	log    *slog.Logger
+	inputs chan stepio.Message
+	mu     sync.Mutex // one message after another
+}
+
+func (c *stepConn) send(list ...*stepio.Message) error {
+	var b []byte
+	for _, m := range list {
+		b = stepio.Append(b, m)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.sock.Write(b)
+	return err
+}
+
+// frames passes frames on; while the client does not take them, the step waits.
+func (c *stepConn) frames(list []plan.Frame) {
+	out := make([]*stepio.Message, len(list))
+	for i := range list {
+		out[i] = &stepio.Message{Kind: stepio.Frame, Frame: list[i]}
+	}
+	if err := c.send(out...); err != nil {
+		_ = c.sock.Close()
+	}
+}
+
+// feed passes input on, one piece after another: a task that does not read must
+// not keep the client's other messages waiting.
+func (c *stepConn) feed(ctx context.Context) {
+	for m := range c.inputs {
+		if err := c.step.Input(ctx, m.Rank, m.Offset, m.Data); err != nil {
+			if !errors.Is(err, runtime.ErrClosed) {
+				c.log.Warn("input of a step is not taken", "error", err)
+			}
+			_ = c.sock.Close()
+			continue // the rest is dropped, and sent again over the next connection
+		}
+		_ = c.send(&stepio.Message{Kind: stepio.Taken, Rank: m.Rank, Offset: m.Offset + uint64(len(m.Data))})
+	}
+}
+
+// read takes what the client says until it goes.
+func (c *stepConn) read(ctx context.Context, r *stepio.Reader) error {
+	for {
+		m, err := r.Next()
+		if err != nil {
+			return err
+		}
+		switch m.Kind {
+		case stepio.Ack:
+			err = c.step.Ack(ctx, m.UpTo)
+		case stepio.Input:
+			select {
+			case c.inputs <- m:
+			default:
+				return &refused{stepio.Bad, errors.New("it sends input without waiting for the answers")}
+			}
+		case stepio.Signal:
+			err = c.step.Signal(ctx, m.Signal)
+		case stepio.Resize:
+			err = c.step.Resize(ctx, m.Window)
+		case stepio.Merged:
+			err = c.step.Merged(ctx, m.Fence)
+		default:
+			return &refused{stepio.Bad, fmt.Errorf("message of kind %s is not a client's", strconv.Itoa(int(m.Kind)))}
+		}
+		if err != nil {
+			c.log.Warn("a step does not do what its client asks", "error", err)
+			if errors.Is(err, runtime.ErrClosed) {
+				return err
+			}
+		}
+	}
+}
+
+// close removes the socket.
+func (s *stepServer) close() {
+	if s != nil {
+		_ = s.unix.Close()
+	}
+}
+
+// socket is where srun reaches the agent; empty where it cannot.
+func (s *stepServer) socket() string {
+	if s == nil {
+		return ""
+	}
+	path, err := filepath.Abs(s.unix.Addr().String())
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}

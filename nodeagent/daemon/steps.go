@@ -1,0 +1,350 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/pmi"
+	"github.com/musterhpc/muster/spec"
+	"google.golang.org/protobuf/proto"
+)
+
+// isStep tells that a run is a step's part, inside of a job that holds the node.
+func (r *run) isStep() bool { return r.key.Step >= 0 }
+
+// jobKey is the run that holds the node for the attempt of a step: the batch
+// script, or the part of an allocation that has none here.
+func jobKey(k plan.RunKey) plan.RunKey { return plan.Key(k.Job, k.Attempt, plan.StepBatch) }
+
+// scopeOfRun is what ends with a run: a job's steps with it, a step alone.
+func scopeOfRun(k plan.RunKey) plan.Scope {
+	if k.Step >= 0 {
+		return plan.ScopeRun
+	}
+	return plan.ScopeJob
+}
+
+// launchStep takes a step's part on, once. It begins when its job has: the
+// node's prolog may still run.
+func (c *Core) launchStep(k plan.RunKey, l *apiv1.Launch) {
+	if last := c.recent.of[k]; last != nil {
+		c.repeat(k, last)
+		return
+	}
+	if r := c.runs[k]; r != nil {
+		r.wanted = true
+		return
+	}
+	r := &run{key: k, wanted: true, phase: queued, since: c.clock()}
+	c.runs[k] = r
+	part, err := c.readStep(k, l)
+	if err != nil {
+		c.stepFailed(r, err.Error())
+		return
+	}
+	r.facts = facts{ID: part.Job.ID, User: part.Job.User, Account: part.Job.Spec.Account, Partition: part.Job.Partition, CPUs: part.Here.CPUs.Count(),
+		MemoryMiB: part.Here.Mem}
+	if err := c.checkStep(part, l); err != nil {
+		c.stepFailed(r, err.Error())
+		return
+	}
+	if err := c.specifyStep(r, part); err != nil {
+		c.stepFailed(r, err.Error())
+		return
+	}
+	c.beginStep(r)
+}
+
+// beginStep hands a step's part to the launcher if its job is there, and leaves
+// it in the queue while that is to come.
+func (c *Core) beginStep(r *run) {
+	job := c.runs[jobKey(r.key)]
+	switch {
+	case job == nil: // its order is on its way
+	case job.term != nil || job.phase > held:
+		c.stepFailed(r, "the job is ending on this node")
+	case job.phase == living || job.phase == held:
+		r.phase, r.since = asked, c.clock()
+		c.fx.Launch = append(c.fx.Launch, *r.spec)
+	}
+}
+
+// beginSteps begins the steps that waited for their job.
+func (c *Core) beginSteps(job plan.RunKey) {
+	for _, r := range c.stepsOf(job) {
+		if r.phase == queued {
+			c.beginStep(r)
+		}
+	}
+}
+
+// stepsOf lists the steps of a job that are not over here.
+func (c *Core) stepsOf(job plan.RunKey) []*run {
+	var out []*run
+	for _, k := range c.keys() {
+		if r := c.runs[k]; r.isStep() && k.SameAttempt(job) && r.phase != reported {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// closeSteps ends the steps of a job that ends, and tells whether there are any
+// to wait for.
+func (c *Core) closeSteps(job *run) bool {
+	list := c.stepsOf(job.key)
+	for _, r := range list {
+		if r.term != nil {
+			continue
+		}
+		grace := c.killWait
+		if job.term != nil {
+			grace = job.term.Grace
+		}
+		c.end(r, &plan.Terminate{Key: r.key, Scope: plan.ScopeRun, Grace: grace})
+	}
+	return len(c.stepsOf(job.key)) > 0
+}
+
+// stepOver goes on with a job that waited for its steps.
+func (c *Core) stepOver(k plan.RunKey) {
+	job := c.runs[jobKey(k)]
+	if job != nil && job.phase == closing && len(c.stepsOf(job.key)) == 0 {
+		c.measure(job)
+	}
+}
+
+// readStep makes a part of an order; the error says what is wrong with it.
+func (c *Core) readStep(k plan.RunKey, l *apiv1.Launch) (*plan.StepPart, error) {
+	job, err := c.read(k, l)
+	if err != nil {
+		return nil, err
+	}
+	if c.cfg.Account != nil {
+		job.Home, job.Shell = c.cfg.Account(job.UID)
+	}
+	m := l.GetStep()
+	ss, err := wire.ToStepSpec(m.GetSpec())
+	if err != nil {
+		return nil, fmt.Errorf("the order's step cannot be read: %w", err)
+	}
+	s := &plan.StepPart{Job: job, Key: k, Spec: ss, Here: allocation(m.GetHere()), Index: int(m.GetNodeIndex()), Nodes: m.GetNodes(), Tasks: m.GetTasks(),
+		Ranks: m.GetRanks(), LaunchHost: m.GetLaunchHost()}
+	if s.TasksOnNode, err = perNode(m.GetTasksPerNode()); err != nil {
+		return nil, fmt.Errorf("the order's step: %w", err)
+	}
+	if n := len(s.TasksOnNode); s.Index >= n || int(s.TasksOnNode[s.Index]) != len(s.Ranks) {
+		return nil, fmt.Errorf("the order's step has %d tasks for place %d of %d nodes, and they are not that many", len(s.Ranks), s.Index, n)
+	}
+	nodeOf := make([]uint32, s.Tasks)
+	for i, p := range m.GetPeers() {
+		for _, r := range p.GetRanks() {
+			if r < s.Tasks {
+				nodeOf[r] = uint32(i)
+			}
+		}
+	}
+	s.Mapping = pmi.Mapping(nodeOf)
+	return s, nil
+}
+
+// allocation reads a node's part of an allocation.
+func allocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
+	out := spec.NodeAlloc{Name: here.GetName(), CPUs: here.GetCpus(), Mem: here.GetMem(), Tasks: here.GetTasks(), GRES: wire.ToCounts(here.GetGres())}
+	for _, g := range here.GetGpus() {
+		out.GPUs = append(out.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
+	}
+	for _, g := range here.GetShares() {
+		out.Shares = append(out.Shares, spec.GPUShare{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType(), Name: g.GetName(), N: g.GetN(), Of: g.GetOf()})
+	}
+	return out
+}
+
+// checkStep verifies that the controller signed the part, and that its devices
+// are here.
+func (c *Core) checkStep(s *plan.StepPart, l *apiv1.Launch) error {
+	signed, err := proto.MarshalOptions{Deterministic: true}.Marshal(l.GetStep())
+	if err != nil {
+		return err
+	}
+	if why := c.checkClaims(s.Job, s.Key, l.GetCredential(), sha256.Sum256(signed)); why.text != "" {
+		return errors.New(why.text)
+	}
+	for _, g := range plan.Devices(&s.Here) {
+		d, ok := c.devices[g.UUID]
+		if !ok {
+			return fmt.Errorf("GPU %s is not on this node", g.UUID)
+		}
+		gpu := plan.StepGPU{Index: g.Index, Files: d.Files}
+		for _, n := range d.CPUs {
+			gpu.CPUs = gpu.CPUs.Set(n)
+		}
+		s.GPUs = append(s.GPUs, gpu)
+	}
+	return nil
+}
+
+// specifyStep prepares the tasks.
+func (c *Core) specifyStep(r *run, s *plan.StepPart) error {
+	rs, warnings, err := plan.StepRun(s, &c.cfg.Node, func(places []int) []string { return c.visible(s, places) })
+	for _, w := range warnings {
+		c.log.Warn("a step cannot have all it asks for", "run", r.key.String(), "problem", w)
+	}
+	if err != nil {
+		return err
+	}
+	r.spec = &rs
+	return nil
+}
+
+// visible are the variables by which a task finds its devices, which stand at
+// places among the step's. Inside a fence a program counts those of the step.
+func (c *Core) visible(s *plan.StepPart, places []int) []string {
+	env := plan.ShareEnv(s.Here.Shares, c.cfg.Node.MPSEach)
+	if !c.cfg.Node.HasGPUs {
+		return env
+	}
+	fenced := c.cfg.Node.Confine.Devices && c.cfg.Node.Enforces.Devices
+	refs := plan.Devices(&s.Here)
+	list := make([]device.Device, len(places))
+	numbers := make([]string, len(places))
+	for i, p := range places {
+		list[i] = c.devices[refs[p].UUID]
+		numbers[i] = fmt.Sprint(refs[p].Index)
+		list[i].Index = p
+		if !fenced {
+			list[i].Index = int(refs[p].Index)
+		}
+	}
+	for _, e := range device.VisibleEnv(list, device.EnvOptions{UUIDs: plan.ShareByUUID(s.Here.Shares, fenced)}) {
+		if !strings.HasPrefix(e, "SLURM_") { // SLURM_JOB_GPUS is the job's, which is not here
+			env = append(env, e)
+		}
+	}
+	if len(numbers) > 0 {
+		env = append(env, "SLURM_STEP_GPUS="+strings.Join(numbers, ","))
+	}
+	return env
+}
+
+// stepFailed reports a part that was not begun. The job goes on.
+func (c *Core) stepFailed(r *run, why string) {
+	c.log.Error("a step is not started", "run", r.key.String(), "job", r.facts.ID, "why", why)
+	now := int64(c.clock())
+	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: why})
+}
+
+// reportStep tells the end of a step's part.
+func (c *Core) reportStep(r *run, e *apiv1.RunEnded) {
+	c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: e}}, true)
+	c.stepOver(r.key)
+}
+
+// stepLost answers an order to end a step's part that is not here.
+func (c *Core) stepLost(r *run) {
+	now := int64(c.clock())
+	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, Unknown: true, Detail: "the node does not know the step (any more)"})
+}
+
+// StepState is how a step's part is doing, for who wants its output.
+type StepState struct {
+	Socket string // where it is; empty while it has not begun
+	Over   bool   // it is not here, or not any more
+}
+
+// Step tells how a step's part is doing. known is false while nothing was heard
+// of it: its order may still come.
+func (c *Core) Step(k plan.RunKey) (s StepState, known bool) {
+	if c.recent.of[k] != nil {
+		return StepState{Over: true}, true
+	}
+	r := c.runs[k]
+	if r == nil {
+		return StepState{}, false
+	}
+	return StepState{Socket: r.socket, Over: r.phase == reported}, true
+}
+
+// attachWords are what a credential for input and output is about, in the place
+// of the hash of an order.
+const attachWords = "step input and output"
+
+// Attachable tells whose the step is that a credential lets a client attach to
+// on this node.
+func (c *Core) Attachable(k plan.RunKey, raw []byte) (uid uint32, err error) {
+	claims, err := c.creds.Verify(raw, c.clock())
+	switch {
+	case err != nil:
+		return 0, err
+	case claims.Cluster != c.cluster || plan.Key(uint64(claims.Job), claims.Attempt, int32(claims.Step)) != k:
+		return 0, errors.New("the credential is for another step")
+	case claims.Launch != sha256.Sum256([]byte(attachWords)):
+		return 0, errors.New("the credential is not for input and output")
+	}
+	return claims.UID, nil
+}
+
+// Attachable is the core's, from any goroutine.
+func (a *Agent) Attachable(ctx context.Context, k plan.RunKey, raw []byte) (uid uint32, err error) {
+	done := make(chan struct{})
+	a.inbox.put(func() {
+		uid, err = a.core.Attachable(k, raw)
+		close(done)
+	})
+	select {
+	case <-done:
+		return uid, err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// How long the output of a step is waited for, and how often it is looked for.
+const (
+	stepPatience = 60 * spec.Second
+	stepLook     = 20 * spec.Millisecond
+)
+
+// ErrStepOver: the step is not on this node, or not any more.
+var ErrStepOver = errors.New("the step is not on this node (any more)")
+
+// StepSocket gives the socket of a step's part, once it has begun.
+func (a *Agent) StepSocket(ctx context.Context, k plan.RunKey) (string, error) {
+	if k.Step < 0 || k.Step == math.MaxInt32 {
+		return "", fmt.Errorf("%w: %s has no input and output of its own", ErrStepOver, k)
+	}
+	until := a.deps.Clock.Now().Add(stepPatience)
+	for {
+		type answer struct {
+			s     StepState
+			known bool
+		}
+		got := make(chan answer, 1)
+		a.inbox.put(func() {
+			s, known := a.core.Step(k)
+			got <- answer{s, known}
+		})
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case x := <-got:
+			if x.s.Socket != "" && !x.s.Over {
+				return x.s.Socket, nil
+			}
+			if x.s.Over || a.deps.Clock.Now() >= until {
+				return "", ErrStepOver
+			}
+		}
+		if !a.sleep(ctx, stepLook) {
+			return "", ctx.Err()
+		}
+	}
+}

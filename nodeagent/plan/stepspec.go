@@ -1,0 +1,268 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// StepPart is a step's part on this node.
+type StepPart struct {
+	Job   *Job // of which it is; Env is that of the tasks, Here the job's part
+	Key   RunKey
+	Spec  *spec.StepSpec
+	Here  spec.NodeAlloc // what the step has of this node
+	Index int            // of this node among the step's
+	Nodes string         // the step's, as a host list
+	// Of all its nodes, in their order.
+	TasksOnNode []uint32
+	Tasks       uint32
+	Ranks       []uint32 // here, by local id
+	LaunchHost  string   // where its client runs
+	Mapping     string   // of ranks to nodes, as PMI has it
+	GPUs        []StepGPU
+}
+
+// StepGPU is a device of a step on this node.
+type StepGPU struct {
+	Index   uint32
+	Files   []string
+	Visible []string // NAME=value for the device alone, as a program counts it in the step
+	CPUs    spec.Bitset
+}
+
+// StepRun prepares the tasks of a step. The error is for its user: the step
+// cannot be run as it was asked for.
+func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, []string, error) {
+	js, ss := s.Job.Spec, s.Spec
+	limits, warnings := Rlimits(ss.Rlimits)
+	user := splitEnv(s.Job.Env)
+	part := *s.Job // with what the step has of the node
+	part.Here = s.Here
+	if part.Here.Mem == 0 {
+		part.Here.Mem = s.Job.Here.Mem
+	}
+	t := &Tasks{Argv: ss.Argv, WorkDir: cmp.Or(ss.WorkDir, js.IO.WorkDir, "/tmp"), Umask: ss.Umask & 0o777, Append: ss.Append || n.Append,
+		Rlimits: limits, Input: ss.InputTask}
+	if ss.Pty {
+		t.Input = spec.InputAll
+		t.Terminal = &Window{Rows: ss.Rows, Columns: ss.Columns}
+		if !slices.Contains(s.Ranks, 0) {
+			t.Terminal, t.Input = nil, spec.InputNone // only the first task has one
+		}
+	}
+	for _, p := range []string{n.TaskProlog, ss.TaskProlog} {
+		if p != "" {
+			t.Prologs = append(t.Prologs, p)
+		}
+	}
+	for _, p := range []string{ss.TaskEpilog, n.TaskEpilog} {
+		if p != "" {
+			t.Epilogs = append(t.Epilogs, p)
+		}
+	}
+	cpus := bind(&part, n)
+	bound, told, err := bindTasks(s, n, cpus)
+	if err != nil {
+		return RunSpec{}, warnings, err
+	}
+	pmi := s.pmi()
+	t.PMI = pmi
+	t.Env = s.commonEnv(user, n, bound)
+	for i, rank := range s.Ranks {
+		task := Task{Rank: rank, CPUs: bound.of(i)}
+		if len(ss.Programs) > 0 {
+			if task.Argv, err = programOf(ss.Programs, rank); err != nil {
+				return RunSpec{}, warnings, err
+			}
+		}
+		s.files(&task, n)
+		if task.Env, err = s.taskEnv(i, n, &task, visible); err != nil {
+			return RunSpec{}, warnings, err
+		}
+		if pmi != nil {
+			task.Env = append(task.Env, "PMI_RANK="+number(uint64(rank)), "PMI_SIZE="+number(uint64(s.Tasks)), "PMI_JOBID="+pmi.Job)
+		}
+		t.List = append(t.List, task)
+	}
+	r := RunSpec{Key: s.Key, JobID: s.Job.ID, UID: s.Job.UID, GID: s.Job.GID, Groups: s.Job.Groups, CPUs: cpus, Limits: confine(&part, n),
+		Notices: told, Tasks: t}
+	t.Notices = told
+	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(cpus) > 0
+	if n.fences() {
+		r.FenceDevices = true
+		for i := range s.GPUs {
+			r.Devices = append(r.Devices, s.GPUs[i].Files...)
+		}
+	}
+	return r, warnings, nil
+}
+
+// pmi is what the tasks' server is told; nil where there is none to be.
+func (s *StepPart) pmi() *PMI {
+	// Who types into a terminal starts programs that would all take the same
+	// connection for theirs.
+	if s.Spec.MPI == "none" || s.Spec.MPI == "" && s.Spec.Pty {
+		return nil
+	}
+	return &PMI{Job: fmt.Sprintf("%d.%d", s.Job.ID, s.Key.Step), Size: s.Tasks, Node: uint32(s.Index), Nodes: uint32(len(s.TasksOnNode)),
+		Mapping: s.Mapping, Ranks: s.Ranks}
+}
+
+// files gives a task's files with their patterns expanded.
+func (s *StepPart) files(t *Task, n *Node) {
+	facts := FileFacts{JobID: s.Job.ID, ArrayJob: s.Job.ArrayID, ArrayTask: s.Job.Task, Step: s.Key.Step, Node: n.Host, NodeIndex: uint32(s.Index),
+		Task: t.Rank, User: s.Job.User, JobName: s.Job.Spec.Name, Restarts: s.Job.Restarts}
+	expand := func(pattern string) string {
+		if pattern == "none" {
+			return "/dev/null"
+		}
+		return ExpandFile(pattern, &facts)
+	}
+	t.Stdin, t.Stdout, t.Stderr = expand(s.Spec.Stdin), expand(s.Spec.Stdout), expand(s.Spec.Stderr)
+}
+
+// programOf finds what a rank runs of --multi-prog: %t is the rank, %o its place
+// among those of its line.
+func programOf(list []spec.TaskProgram, rank uint32) ([]string, error) {
+	for i := range list {
+		place := 0
+		for _, r := range list[i].Ranks {
+			if int64(rank) > r.Last {
+				place += int((r.Last-r.First)/r.Step) + 1
+				continue
+			}
+			if int64(rank) < r.First || (int64(rank)-r.First)%r.Step != 0 {
+				break
+			}
+			place += int((int64(rank) - r.First) / r.Step)
+			swap := strings.NewReplacer("%t", number(uint64(rank)), "%o", strconv.Itoa(place))
+			out := make([]string, len(list[i].Argv))
+			for k, a := range list[i].Argv {
+				out[k] = swap.Replace(a)
+			}
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("no program is configured for task %d", rank)
+}
+
+// commonEnv is the environment of all tasks here: the client's, less what is
+// the step's, and that.
+func (s *StepPart) commonEnv(user []string, n *Node, b *binding) []string {
+	size := &s.Job.Spec.Size
+	own := []string{
+		"SLURM_STEP_ID=" + strconv.Itoa(int(s.Key.Step)), "SLURM_STEPID=" + strconv.Itoa(int(s.Key.Step)),
+		"SLURM_STEP_NODELIST=" + s.Nodes, "SLURM_STEP_NUM_NODES=" + strconv.Itoa(len(s.TasksOnNode)),
+		"SLURM_STEP_NUM_TASKS=" + number(uint64(s.Tasks)), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
+		"SLURM_NTASKS=" + number(uint64(s.Tasks)), "SLURM_NPROCS=" + number(uint64(s.Tasks)),
+		"SLURM_NNODES=" + strconv.Itoa(len(s.TasksOnNode)), "SLURM_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
+		"SLURM_NODEID=" + strconv.Itoa(s.Index), "SLURMD_NODENAME=" + n.Name, "SLURM_TOPOLOGY_ADDR=" + n.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
+		"SLURM_SRUN_COMM_HOST=" + s.LaunchHost, "SLURM_LAUNCH_NODE_IPADDR=" + s.LaunchHost,
+		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" + b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
+		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere(size)), "SLURM_PRIO_PROCESS=0",
+		"SLURM_GPUS_ON_NODE=" + positive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" + positive(shards(&s.Here)),
+		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + s.mpi(),
+	}
+	ours := map[string]bool{"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_TASK_PID": true, "PMI_FD": true, "PMI_RANK": true,
+		"PMI_SIZE": true, "PMI_JOBID": true, "MUSTER_RUN": true}
+	for _, e := range own {
+		name, _, _ := strings.Cut(e, "=")
+		ours[name] = true
+	}
+	out := make([]string, 0, len(user)+len(own)+2)
+	seen := make(map[string]bool, len(user))
+	for _, e := range slices.Backward(user) { // of a repeated name the last one counts
+		name, v, ok := strings.Cut(e, "=")
+		if !ok || name == "" || ours[name] || seen[name] {
+			continue
+		}
+		seen[name] = true
+		if name == "HOSTNAME" && v != "" {
+			e = "HOSTNAME=" + n.Host
+		}
+		out = append(out, e)
+	}
+	slices.Reverse(out)
+	for _, e := range [...][2]string{{"TMPDIR", "/tmp"}, {"USER", s.Job.User}, {"LOGNAME", s.Job.User}, {"HOME", s.Job.Home}, {"SHELL", s.Job.Shell}, {"PATH", defaultPath}} {
+		if !seen[e[0]] && e[1] != "" {
+			out = append(out, e[0]+"="+e[1])
+		}
+	}
+	for _, e := range own {
+		if !strings.HasSuffix(e, "=") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (s *StepPart) mpi() string { return cmp.Or(s.Spec.MPI, "pmi2") }
+
+// cpusHere is how many CPUs the step has here; one that holds none has the job's.
+func (s *StepPart) cpusHere(*spec.Size) int {
+	if n := s.Here.CPUs.Count(); n > 0 {
+		return n
+	}
+	return s.Job.Here.CPUs.Count()
+}
+
+func (s *StepPart) gpuNumbers() string {
+	var out []string
+	for i := range s.GPUs {
+		out = append(out, number(uint64(s.GPUs[i].Index)))
+	}
+	return strings.Join(out, ",")
+}
+
+// taskEnv is what one task alone has.
+func (s *StepPart) taskEnv(local int, n *Node, t *Task, visible func([]int) []string) ([]string, error) {
+	ids := make([]string, len(s.Ranks))
+	for i, r := range s.Ranks {
+		ids[i] = number(uint64(r))
+	}
+	env := []string{"SLURM_PROCID=" + number(uint64(t.Rank)), "SLURM_LOCALID=" + strconv.Itoa(local), "SLURM_GTIDS=" + strings.Join(ids, ",")}
+	places, err := s.gpusOf(local, t, n)
+	if err != nil {
+		return nil, err
+	}
+	return append(env, visible(places)...), nil
+}
+
+// gpusOf gives the places of the devices that a task sees among the step's.
+func (s *StepPart) gpusOf(local int, t *Task, n *Node) ([]int, error) {
+	text := s.Spec.GPUBind
+	per := int64(0)
+	for _, c := range s.Spec.PerTask {
+		if c.Name == "gpu" {
+			per += c.N
+		}
+	}
+	if text == "" && per > 0 { // as --gpus-per-task has it
+		text = "per_task:" + strconv.FormatInt(per, 10)
+	}
+	b, err := spec.ParseGPUBind(cmp.Or(text, "none"))
+	if err != nil {
+		return nil, err
+	}
+	var cpus spec.Bitset
+	for _, c := range t.CPUs {
+		cpus = cpus.Set(int(c))
+	}
+	if cpus.Empty() {
+		cpus = s.Here.CPUs
+	}
+	list := make([]spec.BindableGPU, len(s.GPUs))
+	for i := range s.GPUs {
+		list[i] = spec.BindableGPU{Number: uint32(i), CPUs: s.GPUs[i].CPUs}
+		if !n.fences() {
+			list[i].Number = s.GPUs[i].Index
+		}
+	}
+	places, _ := b.Devices(spec.BoundTask{Local: local, CPUs: cpus}, list)
+	return places, nil
+}
