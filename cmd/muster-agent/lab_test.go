@@ -28,6 +28,7 @@ import (
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"github.com/musterhpc/muster/nodeagent/runtime/shepherd"
 	"github.com/musterhpc/muster/spec"
 )
@@ -37,7 +38,7 @@ import (
 const asShepherd = "MUSTER_TEST_AS_SHEPHERD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asShepherd) != "" {
+	if os.Getenv(asShepherd) != "" || len(os.Args) == 3 && os.Args[1] == minder.Verb {
 		os.Exit(shepherdMain())
 	}
 	os.Exit(m.Run())

@@ -124,11 +124,8 @@ const maxSocket = 107
 // assemble makes the agent, without starting anything but the GPU library.
 func assemble(ctx context.Context, s *settings, ctl daemon.Controller, source *mtls.Source, log *slog.Logger) (*assembled, error) {
 	a := &assembled{s: s, log: log, keeper: &kept{}}
-	if p := runtime.Socket(s.shepherdDir(), release()); len(p) > maxSocket {
-		return nil, fmt.Errorf("the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)", len(p), maxSocket, p)
-	}
-	if _, err := os.Stat(s.shepherd); err != nil {
-		return nil, fmt.Errorf("the shepherd: %w (name it with --shepherd)", err)
+	if err := checkShepherd(s); err != nil {
+		return nil, err
 	}
 	sys := clock.NewSystem()
 	choice, err := chooseGPUs(ctx, s, sys)
@@ -193,6 +190,17 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, source *m
 	a.agent = daemon.New(cfg, deps)
 	a.steps.of(a.agent)
 	return a, nil
+}
+
+// checkShepherd finds what would keep the shepherd from starting.
+func checkShepherd(s *settings) error {
+	if p := runtime.Socket(s.shepherdDir(), release()); len(p) > maxSocket {
+		return fmt.Errorf("the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)", len(p), maxSocket, p)
+	}
+	if _, err := os.Stat(s.shepherd); err != nil {
+		return fmt.Errorf("the shepherd: %w (name it with --shepherd)", err)
+	}
+	return nil
 }
 
 // openClocks is what sets the clocks of GPUs; nil where nothing can.

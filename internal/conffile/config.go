@@ -63,8 +63,8 @@ type Listen struct {
 	REST Addr `yaml:"rest"`
 	// Controller: /metrics and the other dialects' paths.
 	Metrics Addr `yaml:"metrics"`
-	// Agent: kept for job steps and their input and output; nothing listens there
-	// in this release.
+	// Agent: input and output of job steps, for the agents of other machines, on
+	// which srun runs (mutual TLS).
 	AgentGRPC Addr `yaml:"agent_grpc"`
 	// Agent: /metrics of the node and its GPUs.
 	AgentMetrics Addr `yaml:"agent_metrics"`

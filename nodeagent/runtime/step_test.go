@@ -21,7 +21,6 @@ import (
 func (l *lab) step(n int, command string) plan.RunSpec {
 	sp := l.job("")
 	sp.Script, sp.Stdout, sp.Key.Step = nil, "", 0
-	sp.Env = append(sp.Env, asShepherd+"=1") // the program that minds it is the shepherd's
 	t := &plan.Tasks{Argv: []string{"sh", "-c", command}, Env: sp.Env, WorkDir: l.work, Umask: 0o022, Input: plan.InputAll}
 	for i := range n {
 		t.List = append(t.List, plan.Task{Rank: uint32(i), Env: []string{fmt.Sprintf("SLURM_PROCID=%d", i)}})
