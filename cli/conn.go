@@ -51,6 +51,7 @@ const (
 	methodWhy            = "/muster.v1.Cluster/Why"
 	methodListNodes      = "/muster.v1.Cluster/ListNodes"
 	methodUpdateNode     = "/muster.v1.Cluster/UpdateNode"
+	methodChangeNodes    = "/muster.v1.Cluster/ChangeNodes"
 	methodListPartitions = "/muster.v1.Cluster/ListPartitions"
 	methodGetConfig      = "/muster.v1.Cluster/GetConfig"
 	methodReconfigure    = "/muster.v1.Cluster/Reconfigure"

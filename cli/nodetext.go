@@ -89,7 +89,7 @@ func (s nodeState) suffix() string {
 func (s nodeState) rank() int {
 	n := slices.Index([]string{"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"}, s.base)
 	for i, f := range [...]string{"DRAIN", "COMPLETING", "NOT_RESPONDING", "POWERED_DOWN", "FAIL", "MAINTENANCE", "REBOOT_REQUESTED", "PLANNED", "INVALID_REG", "POWER_DOWN", "POWERING_DOWN", "POWERING_UP",
-		"REBOOT_ISSUED", "CLOUD"} {
+		"REBOOT_ISSUED", "CLOUD", "DYNAMIC_NORM"} {
 		if s.has(f) {
 			n += 16 << i
 		}

@@ -65,14 +65,14 @@ func samples() map[string]map[string]sample {
 		},
 		"sinfo": {
 			"all": s(""), "clusters": s("peer"), "dead": s(""), "exact": with("", "-o %c"), "format": s("%n"), "Format": s("NodeList"), "hide": with("", "--all"), "iterate": s("1"), "json": s(""), "list-reasons": s(""),
-			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "reservation": s(""), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""),
+			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "reservation": s(""), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""), "future": s(""),
 		},
 		"scancel": {
 			"account": s("ml"), "batch": s(""), "clusters": s("other"), "full": s(""), "interactive": s(""), "jobname": s("x"), "name": s("x"), "me": on("scancel 4", ""), "nodelist": s("node1"), "partition": s("gpu"),
 			"qos": s("q"), "reservation": s("r"), "quiet": on("scancel 87", ""), "signal": s("USR1"), "state": s("PENDING"), "user": on("scancel 4", "bob"), "verbose": on("scancel 4", ""), "wckey": s("w"),
 		},
 		"scontrol": {
-			"all": on("scontrol show partition", ""), "clusters": s("other"), "details": s(""), "hide": on("scontrol --all show partition", ""), "json": s(""), "oneliner": s(""), "quiet": on("scontrol reconfigure", ""), "yaml": s(""),
+			"all": on("scontrol show partition", ""), "clusters": s("other"), "details": s(""), "hide": on("scontrol --all show partition", ""), "json": s(""), "oneliner": s(""), "quiet": on("scontrol reconfigure", ""), "yaml": s(""), "future": on("scontrol show node", ""),
 		},
 		"sacct": {
 			"associations": s("8"), "batch-script": with("", "-j 4"), "completion": s(""), "env-vars": with("", "-j 4"),

@@ -13,7 +13,7 @@ import (
 
 // showNodes is scontrol show node.
 func (c *call) showNodes(names string) error {
-	req := &apiv1.ListNodesRequest{}
+	req := &apiv1.ListNodesRequest{Future: c.opts.On("future")}
 	if names != "" && !strings.EqualFold(names, "all") {
 		if _, err := hostlist.Count(names); err != nil {
 			return c.errorf("%v", err)

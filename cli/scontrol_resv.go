@@ -20,8 +20,10 @@ func (c *call) createReservation(args []string) error {
 		if !named {
 			args = args[1:]
 		}
-	case what == "partitionname" || what == "nodename":
-		return c.errorf("%s is not created with scontrol in this release; change the configuration and reconfigure", what)
+	case what == "nodename" && named:
+		return c.createNodes(args)
+	case what == "partitionname":
+		return c.errorf("partitions are not created with scontrol; change the configuration and reconfigure")
 	default:
 		return fail(1, "Invalid creation entity: "+args[0])
 	}
@@ -40,10 +42,41 @@ func (c *call) deleteReservation(args []string) error {
 			name = args[1]
 		}
 	}
+	if strings.EqualFold(what, "nodename") && named {
+		return c.deleteNodes(name)
+	}
 	if w := strings.ToLower(what); len(w) < 3 || !strings.HasPrefix("reservationname", w) {
-		return c.errorf("%s is not deleted with scontrol in this release; reservations are", what)
+		return c.errorf("%s is not deleted with scontrol; reservations are, and nodes that were created with it", what)
 	}
 	return c.changeReservation(apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})
+}
+
+// createNodes is scontrol create nodename=NODES KEY=VALUE….
+func (c *call) createNodes(args []string) error {
+	words := make([]string, len(args))
+	for i, a := range args {
+		key, val, ok := strings.Cut(a, "=")
+		if !ok {
+			return fail(1, "Invalid input: "+a, "Request aborted")
+		}
+		if words[i] = key + "=" + strings.Trim(val, `"`); strings.ContainsAny(val, " \t") {
+			words[i] = key + `="` + strings.Trim(val, `"`) + `"`
+		}
+	}
+	return c.askNodes(&apiv1.NodeChange{Create: strings.Join(words, " ")}, "slurm_create_node error: ")
+}
+
+// deleteNodes is scontrol delete nodename=NODES.
+func (c *call) deleteNodes(names string) error {
+	return c.askNodes(&apiv1.NodeChange{Delete: names}, "slurm_delete_node error: ")
+}
+
+func (c *call) askNodes(req *apiv1.NodeChange, failed string) error {
+	if err := c.ask(methodChangeNodes, req, &apiv1.NodeChangeReply{}); err != nil {
+		r := explainError(err)
+		return fail(1, append(r.before("scontrol"), failed+r.text)...)
+	}
+	return nil
 }
 
 // changeReservation sends a change. Times are made absolute here: the time
@@ -139,7 +172,13 @@ func reservationRecord(r *apiv1.ReservationInfo, k clock) *record {
 	rec.line("ReservationName="+r.GetName(), "StartTime="+k.time(r.GetStart()), "EndTime="+k.time(r.GetEnd()), "Duration="+format.Duration((r.GetEnd()-r.GetStart())/second))
 	rec.line("Nodes="+or(hostlist.FoldSorted(r.GetNodes()), null), "NodeCnt="+itoa(len(r.GetNodes())), "CoreCnt="+itoa(r.GetCores()), "Features="+or(r.GetFeatures(), null),
 		"PartitionName="+or(r.GetPartition(), null), "Flags="+flags)
-	rec.line("TRES=cpu=" + itoa(r.GetTres().GetCpu()))
+	tres := "TRES=cpu=" + itoa(r.GetTres().GetCpu())
+	if t := r.GetTres(); t.GetMem() == 0 { // of cores and GPUs, not of whole nodes
+		for _, o := range t.GetOther() {
+			tres += "," + o.GetName() + "=" + itoa(o.GetN())
+		}
+	}
+	rec.line(tres)
 	rec.line("Users="+list(r.GetUsers()), "Groups="+list(r.GetGroups()), "Accounts="+list(r.GetAccounts()), "Licenses="+or(countsText(r.GetLicenses(), "", ":"), null), "State="+state, "BurstBuffer=(null)", "Watts=n/a")
 	last := []string{"MaxStartDelay=(null)"}
 	if len(r.GetQos()) > 0 {

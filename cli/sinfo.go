@@ -50,7 +50,7 @@ powered down, ~ powered down, # being powered up.`,
 			{Long: "dead", Short: "d", Help: "only nodes that do not respond"},
 			{Long: "exact", Short: "e", Help: "put nodes on one line only if their amounts are equal"},
 			{Long: "federation", Env: "SINFO_FEDERATION", Refused: noFederation},
-			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Refused: "there are no nodes in state FUTURE yet"},
+			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "show nodes in State=FUTURE too"},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SINFO_FORMAT", Help: "columns by letter"},
 			{Long: "Format", Short: "O", Arg: "<output_format>", Help: "columns by name"},
 			{Long: "hide", Help: "do not show hidden partitions, which holds without --all"},
@@ -240,7 +240,7 @@ func (c *call) sinfoOnce(q *nodeQuery) error {
 	}
 	var nodes apiv1.ListNodesReply
 	var parts apiv1.ListPartitionsReply
-	if err := c.askAll(question{methodListPartitions, &apiv1.ListPartitionsRequest{}, &parts}, question{methodListNodes, &apiv1.ListNodesRequest{}, &nodes}); err != nil {
+	if err := c.askAll(question{methodListPartitions, &apiv1.ListPartitionsRequest{}, &parts}, question{methodListNodes, &apiv1.ListNodesRequest{Future: c.opts.On("future")}, &nodes}); err != nil {
 		r := explainError(err)
 		return fail(1, append(r.before(c.cmd.name), "slurm_load_partitions: "+r.text)...)
 	}

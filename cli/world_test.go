@@ -22,6 +22,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
 // seenRequest is a request as the server got it.
@@ -63,7 +64,7 @@ func requests() map[string]proto.Message {
 	return map[string]proto.Message{
 		methodSubmit: &apiv1.SubmitRequest{}, methodListJobs: &apiv1.ListJobsRequest{}, methodStreamJobs: &apiv1.ListJobsRequest{}, methodWatchJob: &apiv1.WatchJobRequest{},
 		methodCancel: &apiv1.CancelRequest{}, methodControlJobs: &apiv1.ControlJobsRequest{}, methodWhy: &apiv1.WhyRequest{},
-		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
+		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodChangeNodes: &apiv1.NodeChange{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
@@ -172,6 +173,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.CreateTokenReply{Token: "secret", Expires: f.now + int64(spec.Day)}, nil
 	case *apiv1.UpdateNodeRequest:
 		return &apiv1.UpdateNodeReply{}, nil
+	case *apiv1.NodeChange:
+		return f.changeNodes(q)
 	case *apiv1.ReservationsRequest:
 		return &apiv1.ReservationsReply{Reservations: f.reserved, Now: f.now}, nil
 	case *apiv1.ReservationChange:
@@ -373,4 +376,18 @@ func (w *world) submitted(line string) *apiv1.SubmitRequest {
 		w.t.Fatalf("%s: exit code %d: %s", line, r.code, r.errOut)
 	}
 	return w.last(methodSubmit).(*apiv1.SubmitRequest)
+}
+
+// changeNodes answers as the controller does.
+func (f *fake) changeNodes(q *apiv1.NodeChange) (proto.Message, error) {
+	list, err := slurmconf.ReadNode(q.GetCreate(), &spec.Config{GresTypes: []string{"gpu"}})
+	switch {
+	case q.GetDelete() == "n1":
+		return nil, spec.Refuse(spec.CodeInvalidNodeState, "n1 is in slurm.conf: take it out there and reconfigure")
+	case q.GetDelete() != "":
+		return &apiv1.NodeChangeReply{Nodes: []string{q.GetDelete()}}, nil
+	case err != nil:
+		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	return &apiv1.NodeChangeReply{Nodes: []string{list[0].Name}}, nil
 }

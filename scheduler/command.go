@@ -68,6 +68,12 @@ type UpdateNode struct {
 	Reason string
 }
 
+// CreateNodes adds nodes to the cluster while it runs.
+type CreateNodes struct{ Nodes []spec.NodeSpec }
+
+// DeleteNodes takes nodes away that were added so.
+type DeleteNodes struct{ Nodes []string }
+
 // PowerHow is what somebody wants of a node's power.
 type PowerHow uint8
 
@@ -100,6 +106,9 @@ type CancelReboots struct{ Nodes []string }
 type RegisterNode struct {
 	Node      string
 	Inventory spec.Inventory
+	// Dynamic is the agent's own description of its node, which adds it unless
+	// there is one of that name; nil where the configuration describes it.
+	Dynamic *spec.NodeSpec
 }
 
 // Run is one attempt of a job as an agent knows it.
@@ -224,6 +233,8 @@ func (Suspend) command() string           { return "suspend" }
 func (Resume) command() string            { return "resume" }
 func (UpdateJob) command() string         { return "update job" }
 func (UpdateNode) command() string        { return "update node" }
+func (CreateNodes) command() string       { return "create node" }
+func (DeleteNodes) command() string       { return "delete node" }
 func (PowerNodes) command() string        { return "power" }
 func (RebootNodes) command() string       { return "reboot" }
 func (CancelReboots) command() string     { return "cancel reboot" }

@@ -198,9 +198,17 @@ func (d *decision) besideCores(n *state.Node, alloc *spec.Allocation, a *spec.No
 	if len(d.t.Reservations) == 0 {
 		return true
 	}
-	cpus := int64(a.CPUs.Count())
-	if own := d.t.Reservation(alloc.Reservation); own != nil && own.Cores != nil {
-		return cpus+d.heldOn(n, own, d.t.Now) <= resv.CPUs(own, n)
+	use := place.Free{CPU: int64(a.CPUs.Count()), GPU: int64(len(a.GPUs))}
+	own := d.t.Reservation(alloc.Reservation)
+	if own != nil && own.Cores != nil {
+		held, kept := d.heldOn(n, own, d.t.Now), resv.Kept(own, n)
+		if held.Add(&use, 1); held.CPU > kept.CPU || kept.GPU > 0 && held.GPU > kept.GPU {
+			return false
+		}
+		if kept.GPU > 0 {
+			return true
+		}
+		use.CPU = 0 // its GPUs are not its reservation's
 	}
 	end := d.t.Now.Add(limit)
 	for i := range d.t.Reservations {
@@ -210,7 +218,10 @@ func (d *decision) besideCores(n *state.Node, alloc *spec.Allocation, a *spec.No
 		}
 		for _, w := range resv.Windows(r, d.t.Now) {
 			at := max(w.From, d.t.Now)
-			if kept, _ := resv.Others(d.t.State, n, d.t.Now, at, at+1); at < end && cpus+kept+d.heldOn(n, nil, at) > n.CPUs {
+			all, _ := resv.Others(d.t.State, n, d.t.Now, at, at+1)
+			held := d.heldOn(n, nil, at)
+			all.Add(&held, 1)
+			if all.Add(&use, 1); at < end && (use.CPU > 0 && all.CPU > n.CPUs || use.GPU > 0 && all.GPU > int64(len(n.GPUs))) {
 				return false
 			}
 		}
@@ -218,10 +229,11 @@ func (d *decision) besideCores(n *state.Node, alloc *spec.Allocation, a *spec.No
 	return true
 }
 
-// heldOn is how many CPUs of a node those jobs may hold at an instant that are in
-// a reservation of cores, or with nil in none.
-func (d *decision) heldOn(n *state.Node, in *spec.Reservation, at spec.Instant) int64 {
-	var sum int64
+// heldOn is how many CPUs and GPUs of a node those jobs may hold at an instant
+// that are in a reservation of cores, or with nil in none. The GPUs of a job in a
+// reservation that keeps none are counted as those of the others.
+func (d *decision) heldOn(n *state.Node, in *spec.Reservation, at spec.Instant) place.Free {
+	var sum place.Free
 	for _, uid := range n.Jobs {
 		j := d.t.Job(uid)
 		r := d.t.Reservation(j.Alloc.Reservation)
@@ -233,8 +245,14 @@ func (d *decision) heldOn(n *state.Node, in *spec.Reservation, at spec.Instant) 
 		if j.Completing() || j.Ending != nil {
 			lasts = at <= d.t.Now
 		}
-		if r == in && lasts && k >= 0 && !j.Done.Has(k) && !j.Yields {
-			sum += int64(j.Alloc.Nodes[k].CPUs.Count())
+		if !lasts || k < 0 || j.Done.Has(k) {
+			continue
+		}
+		if r == in && !j.Yields {
+			sum.CPU += int64(j.Alloc.Nodes[k].CPUs.Count())
+		}
+		if r == in || in == nil && r.GPUs == nil {
+			sum.GPU += int64(len(j.Alloc.Nodes[k].GPUs))
 		}
 	}
 	return sum

@@ -53,6 +53,10 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.updateJob(c)
 	case UpdateNode:
 		return d.updateNode(c)
+	case CreateNodes:
+		return d.createNodes(c.Nodes)
+	case DeleteNodes:
+		return d.deleteNodes(c)
 	case PowerNodes:
 		return d.powerNodes(c)
 	case RebootNodes:
@@ -145,7 +149,12 @@ func (d *decision) split(j *state.Job, task int64) (*state.Job, error) {
 
 func (d *decision) configure(c Configure) error {
 	old := d.t.Config
-	if err := d.emit(&event.ConfigAdopted{Config: c.Config}); err != nil {
+	cfg := c.Config.KeepDynamic(old)
+	if n := cfg.DynamicNodes(); n > 0 && len(cfg.Nodes) > int(cfg.MaxNodes) {
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("MaxNodeCount=%d is less than the %d nodes of slurm.conf and the %d that were added since: delete some with `scontrol delete nodename=`, or raise it",
+			cfg.MaxNodes, len(cfg.Nodes)-n, n))
+	}
+	if err := d.emit(&event.ConfigAdopted{Config: cfg}); err != nil {
 		return err
 	}
 	return d.clearNow(old)
@@ -158,17 +167,17 @@ func (d *decision) spendToken(c SpendToken) error {
 			continue
 		}
 		if tok.Node != c.Node || tok.Expires < d.t.Now {
-			return spec.Refuse(spec.CodeBadCredential, "the token is for another node or has expired: make a new one with `muster token create`")
+			return spec.Refuse(spec.CodeBadCredential, "the token is for another node or has expired: make a new one with `muster token NODE`")
 		}
 		switch {
 		case tok.Key.IsZero():
 			return d.emit(&event.TokenSpent{Hash: c.Hash, Node: c.Node, Key: c.Key})
 		case tok.Key != c.Key:
-			return spec.Refuse(spec.CodeBadCredential, "the token was used before, with another key: make a new one with `muster token create`, and find out who used it if you did not")
+			return spec.Refuse(spec.CodeBadCredential, "the token was used before, with another key: make a new one with `muster token NODE`, and find out who used it if you did not")
 		}
 		return nil // the node asks again: its answer was lost
 	}
-	return spec.Refuse(spec.CodeBadCredential, "the token is unknown: make a new one with `muster token create`")
+	return spec.Refuse(spec.CodeBadCredential, "the token is unknown: make a new one with `muster token NODE`")
 }
 
 func (d *decision) policy(c Policy) error {

@@ -38,6 +38,11 @@ func (d *decision) updateNode(c UpdateNode) error {
 // register takes an agent's inventory. A new boot id proves that the runs of
 // the old life are gone.
 func (d *decision) register(c RegisterNode) error {
+	if d.t.Node(c.Node) == nil && c.Dynamic != nil {
+		if err := d.createNodes([]spec.NodeSpec{*c.Dynamic}); err != nil {
+			return err
+		}
+	}
 	n := d.t.Node(c.Node)
 	if n == nil || n.Removed {
 		return spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%s is not in the configuration", c.Node))

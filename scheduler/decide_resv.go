@@ -146,6 +146,9 @@ type resvAsk struct {
 	choose     bool     // nodes have to be chosen
 	cores      []uint32 // CoreCnt: all together, or of each of Nodes
 	cpus       int64    // TRES=cpu: the same in CPUs
+	gpus       int64    // TRES=gres/gpu: how many GPUs, all together
+	gpuType    string
+	perNode    bool // TRESPerNode: cpus and gpus are of each node
 }
 
 // readReservation applies keys and values.
@@ -182,6 +185,9 @@ func (d *decision) readResvKey(a *resvAsk, kv spec.KeyValue) (err error) {
 		err = a.coreCount(v)
 	case "tres":
 		err = d.resvTRES(a, v)
+	case "trespernode":
+		a.perNode = true
+		err = d.resvTRES(a, v)
 	case "partitionname", "partition":
 		if d.t.Parts.Find(v) == nil {
 			return spec.Refuse(spec.CodeInvalidPartition, v)
@@ -205,8 +211,8 @@ func (d *decision) readResvKey(a *resvAsk, kv spec.KeyValue) (err error) {
 		r.Comment = v
 	case "licenses":
 		r.Licenses, err = d.resvLicences(v)
-	case "trespernode", "burstbuffer", "maxstartdelay", "watts", "skip":
-		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: nodes, cores and licences are reserved")
+	case "burstbuffer", "maxstartdelay", "watts", "skip":
+		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: nodes, cores, GPUs and licences are reserved")
 	default:
 		return spec.Refuse(spec.CodeBadRequest, "unknown option "+kv.Key+" of a reservation")
 	}
@@ -281,7 +287,7 @@ func (d *decision) resvNames(to *[]string, v string, mode byte, known func(strin
 			mode, n = '+', n[1:]
 		}
 		if bare := strings.TrimPrefix(n, "-"); known != nil && !known(bare) {
-			return spec.Refuse(code, bare)
+			return spec.Refuse(code, bare+" is not known")
 		}
 		names = append(names, n)
 	}
@@ -319,8 +325,6 @@ func resvFlags(r *spec.Reservation, v string, mode byte) error {
 			return e.Name == w
 		})
 		switch {
-		case w == "FORCE_START":
-			return spec.Refuse(spec.CodeDisabled, "the flag "+w+" of a reservation is not implemented in this release")
 		case i < 0 || (hasArg && w != "PURGE_COMP"):
 			return spec.Refuse(spec.CodeBadRequest, "unknown flag "+w+" of a reservation")
 		case hasArg:
@@ -376,7 +380,7 @@ func (d *decision) settleResvTime(a *resvAsk) error {
 	switch {
 	case r.Start == 0:
 		r.Start = d.t.Now
-	case a.fresh && r.Start < d.t.Now.Add(-spec.Minute):
+	case a.fresh && r.Start < d.t.Now.Add(-spec.Minute) && !r.Flags.Has(spec.ResvForceStart):
 		return spec.Refuse(spec.CodeInvalidTime, "it would begin in the past")
 	}
 	if a.length == 0 {
@@ -384,6 +388,9 @@ func (d *decision) settleResvTime(a *resvAsk) error {
 	}
 	if !a.endGiven {
 		r.End = r.Start.Add(a.length)
+	}
+	for r.Flags.Has(spec.ResvForceStart) && r.Repeats() && r.Start < r.End && r.End <= d.t.Now {
+		r.Start, r.End = r.Next(r.Start), r.Next(r.Start).Add(r.End.Sub(r.Start)) // the one that would be now
 	}
 	if r.End <= r.Start || r.End <= d.t.Now {
 		return spec.Refuse(spec.CodeInvalidTime, "it would end before it begins, or in the past")
@@ -404,7 +411,7 @@ func (d *decision) settleResvNodes(a *resvAsk) error {
 		}
 		return nil
 	}
-	if a.cores != nil || a.cpus > 0 || r.Cores != nil {
+	if a.cores != nil || a.cpus > 0 || a.gpus > 0 || r.Cores != nil {
 		return d.settleResvCores(a)
 	}
 	switch {
@@ -472,7 +479,7 @@ func (d *decision) listResvNodes(a *resvAsk) error {
 		}
 		for _, name := range list {
 			if n := d.t.Node(name); n == nil || n.Removed {
-				return spec.Refuse(spec.CodeInvalidNodeName, name)
+				return spec.Refuse(spec.CodeInvalidNodeName, "there is no node "+name)
 			}
 			if !slices.Contains(names, name) {
 				names = append(names, name)

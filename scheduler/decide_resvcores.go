@@ -14,7 +14,8 @@ import (
 // A reservation may keep some cores of nodes instead of whole ones. Which cores
 // they are is settled job by job: the reservation has so many of each node, the
 // jobs in it have no more than these together, and the others no more than the
-// rest. Memory and GPUs of the nodes are everybody's.
+// rest. Memory of the nodes is everybody's, and so are GPUs, unless it keeps some
+// of them too: then it is with these as with the cores.
 
 // nodeCount reads NodeCnt.
 func (a *resvAsk) nodeCount(v string) error {
@@ -44,7 +45,16 @@ func (d *decision) resvTRES(a *resvAsk, v string) error {
 	for item := range strings.SplitSeq(strings.ToLower(v), ",") {
 		name, num, _ := strings.Cut(item, "=")
 		lic, isLicence := strings.CutPrefix(name, "license/")
+		gpu, isGPU := strings.CutPrefix(name, "gres/gpu")
 		switch {
+		case isGPU && (gpu == "" || gpu[0] == ':'):
+			n, err := strconv.ParseInt(num, 10, 32)
+			if err != nil || n <= 0 || a.gpus > 0 || !slices.Contains(d.t.Config.GresTypes, "gpu") {
+				return spec.Refuse(spec.CodeInvalidGRES, "TRES="+item)
+			}
+			a.gpus, a.gpuType = n, strings.TrimPrefix(gpu, ":")
+		case a.perNode && name != "cpu":
+			return spec.Refuse(spec.CodeBadRequest, "TRESPerNode="+item+": cpu and gres/gpu are of a node")
 		case name == "cpu":
 			n, err := strconv.ParseInt(num, 10, 32)
 			if err != nil || n <= 0 {
@@ -62,7 +72,7 @@ func (d *decision) resvTRES(a *resvAsk, v string) error {
 			}
 			a.r.Licenses = append(slices.Clone(a.r.Licenses), list...)
 		default:
-			return spec.Refuse(spec.CodeDisabled, "TRES="+item+" of a reservation is not implemented in this release: cpu, node and license/name are")
+			return spec.Refuse(spec.CodeDisabled, "TRES="+item+" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are")
 		}
 	}
 	return nil
@@ -75,12 +85,18 @@ func (d *decision) settleResvCores(a *resvAsk) error {
 	if bad := r.Flags & other; bad != 0 {
 		return spec.Refuse(spec.CodeDisabled, "the flags "+bad.String()+" of a reservation of cores are not implemented in this release")
 	}
-	asked := a.cores != nil || a.cpus > 0
+	asked := a.cores != nil || a.cpus > 0 || a.gpus > 0
 	if !asked && (a.nodes != "" || a.choose) {
 		return spec.Refuse(spec.CodeCPUCountInvalid, "it is one of cores: say how many of the nodes with CoreCnt")
 	}
 	if asked {
-		if err := d.chooseCores(a); err != nil {
+		choose := d.chooseCores
+		if r.GPUs = nil; a.gpus > 0 {
+			choose = d.chooseGPUs
+		} else if a.perNode {
+			return spec.Refuse(spec.CodeCPUCountInvalid, "TRESPerNode is for GPUs: cores of each node are Nodes= with CoreCnt=2,4")
+		}
+		if err := choose(a); err != nil {
 			return err
 		}
 	}
@@ -93,7 +109,13 @@ func (d *decision) settleResvCores(a *resvAsk) error {
 		if free, who := d.freeCores(r, n); free < int64(r.Cores[i]) {
 			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d cores for it in that time, and %d are asked for%s", name, free, r.Cores[i], who))
 		}
-		r.TRES.CPU += resv.CPUs(r, n)
+		if free, who := d.freeGPUs(r, n); free < r.GPUsOf(name) {
+			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for%s", name, free, r.GPUsOf(name), who))
+		}
+		kept := resv.Kept(r, n)
+		if r.TRES.CPU += kept.CPU; kept.GPU > 0 {
+			r.TRES = r.TRES.With("gres/gpu", r.TRES.Get("gres/gpu")+kept.GPU)
+		}
 	}
 	return nil
 }
@@ -181,7 +203,7 @@ func (d *decision) freeCores(r *spec.Reservation, n *state.Node) (free int64, wh
 		if who = "; reservation " + o.Name + " is there"; o.Cores == nil {
 			return 0, who
 		}
-		cpus -= resv.CPUs(o, n)
+		cpus -= resv.Kept(o, n).CPU
 	}
 	for i := range d.t.Parts.List {
 		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(n.ID)) && p.Spec.Sharers(spec.Oversubscribe) > 1 {

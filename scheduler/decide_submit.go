@@ -130,10 +130,10 @@ func (d *decision) checkReservation(js *spec.JobSpec) error {
 	for _, name := range strings.Split(js.Place.Reservation, ",") {
 		r := d.t.Reservation(name)
 		if r == nil {
-			return spec.Refuse(spec.CodeInvalidReservation, name)
+			return spec.Refuse(spec.CodeInvalidReservation, "")
 		}
 		if !slices.ContainsFunc(qosOf(js), func(qos string) bool { return resv.Admits(d.t.State, r, js.InQOS(qos)) }) {
-			return spec.Refuse(spec.CodeReservationDenied, name)
+			return spec.Refuse(spec.CodeReservationDenied, "")
 		}
 	}
 	return nil
@@ -229,6 +229,9 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 	if err := checkShares(js); err != nil {
 		return err
 	}
+	if why := contradictingGPUs(&js.Size); why != "" {
+		return spec.Refuse(spec.CodeInvalidGRES, why)
+	}
 	for _, l := range js.Licenses {
 		if l.N <= 0 || l.N > d.t.LicenseTotal(l.Name) {
 			return spec.Refuse(spec.CodeInvalidLicense, "")
@@ -245,6 +248,29 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 	}
 	return nil
 }
+
+// contradictingGPUs says why no number of nodes and tasks satisfies all that is
+// said about GPUs; empty if one does.
+func contradictingGPUs(sz *spec.Size) string {
+	all, node, task := gpusOf(sz.PerJob), gpusOf(sz.PerNode), gpusOf(sz.PerTask)
+	switch {
+	case all > 0 && node > 0 && all%node != 0:
+		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-node=%d", all, node)
+	case all > 0 && node > 0 && (all/node < int64(sz.MinNodes) || sz.MaxNodes > 0 && all/node > int64(sz.MaxNodes)):
+		return fmt.Sprintf("--gpus=%d with --gpus-per-node=%d is %d nodes, and other numbers are asked for", all, node, all/node)
+	case all > 0 && task > 0 && all%task != 0:
+		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-task=%d", all, task)
+	case all > 0 && task > 0 && sz.Tasks > 0 && int64(sz.Tasks) != all/task:
+		return fmt.Sprintf("--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for", all, task, all/task, sz.Tasks)
+	case node > 0 && task > 0 && node%task != 0:
+		return fmt.Sprintf("--gpus-per-node=%d is no multiple of --gpus-per-task=%d", node, task)
+	case node > 0 && task > 0 && sz.TasksPerNode > 0 && int64(sz.TasksPerNode) != node/task:
+		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for", node, task, node/task, sz.TasksPerNode)
+	}
+	return ""
+}
+
+func gpusOf(list []spec.Count) int64 { return amount(list, "gpu") }
 
 // checkShares refuses requests for parts of GPUs that mean nothing: a job has
 // GPUs or parts of them, of one kind, and a part is of one GPU of each node.

@@ -67,7 +67,7 @@ func newModel(st *state.State, now spec.Instant) *model {
 			r := &st.Reservations[i]
 			length, ever := r.End.Sub(r.Start), r.Repeats()
 			for start := r.Start; start == r.Start || (ever && start < now.Add(50*spec.Day)); start = r.Next(start) {
-				mn.taken = append(mn.taken, modelSpan{from: start, to: start.Add(length), cpu: r.CoresOf(n.Spec.Name) * n.Spec.ThreadsPerCore, nobody: true})
+				mn.taken = append(mn.taken, modelSpan{from: start, to: start.Add(length), cpu: r.CoresOf(n.Spec.Name) * n.Spec.ThreadsPerCore, gpu: r.GPUsOf(n.Spec.Name), nobody: true})
 			}
 		}
 		m.nodes = append(m.nodes, mn)
@@ -287,10 +287,14 @@ func TestPlannedStartsAreEarliest(t *testing.T) {
 	})
 }
 
-// keepCores reserves cores for somebody who never comes.
+// keepCores reserves cores, or GPUs with cores, for somebody who never comes.
 func (w *world) keepCores() {
 	w.user = "root"
-	w.decide(scheduler.CreateReservation{Set: []spec.KeyValue{{Key: "corecnt", Value: fmt.Sprint(w.n("corecnt", 1, 4))}, {Key: "users", Value: "dave"},
+	what := spec.KeyValue{Key: "corecnt", Value: fmt.Sprint(w.n("corecnt", 1, 4))}
+	if w.chance("gpus", 3) {
+		what = spec.KeyValue{Key: "tres", Value: fmt.Sprintf("gres/gpu=%d", w.n("gpucnt", 1, 4))}
+	}
+	w.decide(scheduler.CreateReservation{Set: []spec.KeyValue{what, {Key: "users", Value: "dave"},
 		{Key: "starttime", Value: fmt.Sprintf("now+%d:%d:00", w.n("hours", 0, 3), w.n("minutes", 0, 50))}, {Key: "duration", Value: fmt.Sprint(w.n("length", 1, 90))},
 		{Key: "flags", Value: pick(w, "flags", "", "", "DAILY", "WEEKLY")}}})
 }

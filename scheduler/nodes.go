@@ -130,11 +130,11 @@ func named(st *state.State, expr string) (spec.Bitset, error) {
 	}
 	var out spec.Bitset
 	for _, name := range names {
-		id, ok := st.NodeIDs[name]
-		if !ok {
-			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
+		n := st.Node(name)
+		if n == nil {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, "")
 		}
-		out = out.Set(int(id))
+		out = out.Set(int(n.ID))
 	}
 	return out, nil
 }

@@ -39,7 +39,12 @@ func (w *world) reserveCores(name string) {
 	set := []spec.KeyValue{{Key: "corecnt", Value: fmt.Sprint(w.n("corecnt", 1, 4))}, {Key: "users", Value: pick(w, "users", "alice", "bob", "-carol")},
 		{Key: "starttime", Value: fmt.Sprintf("now+0:%d:00", w.n("in", 0, 50))}, {Key: "duration", Value: fmt.Sprint(w.n("length", 1, 90))},
 		{Key: "flags", Value: pick(w, "flags", "", "", "DAILY", "HOURLY", "PURGE_COMP", "TIME_FLOAT", "STATIC_ALLOC")}}
-	switch w.n("where", 0, 3) {
+	switch w.n("where", 0, 5) {
+	case 4:
+		set[0] = spec.KeyValue{Key: "tres", Value: fmt.Sprintf("gres/gpu=%d", w.n("gpus", 1, 4))}
+	case 5:
+		set[0] = spec.KeyValue{Key: "trespernode", Value: fmt.Sprintf("gres/gpu=%d,cpu=%d", w.n("gpus", 1, 2), w.n("cpus", 1, 3))}
+		set = append(set, spec.KeyValue{Key: "nodecnt", Value: fmt.Sprint(w.n("nodecnt", 1, 2))})
 	case 0:
 		set = append(set, spec.KeyValue{Key: "nodes", Value: pick(w, "nodes", w.names()...)})
 	case 1:
@@ -51,18 +56,48 @@ func (w *world) reserveCores(name string) {
 }
 
 // judgeCores: jobs in a reservation of cores have no more CPUs of a node than it
-// keeps there; the others leave it these whenever it is on.
+// keeps there; the others leave it these whenever it is on. The same of the GPUs
+// of those that keep some; the GPUs of a job in one that keeps none are as the
+// others'.
 func (w *world) judgeCores(before *state.State, out *scheduler.Outcome, i int) {
+	w.rt.Helper()
+	w.judgeKept(before, out, i, "CPUs", keptUnits{
+		of: func(a *spec.NodeAlloc) int64 { return int64(a.CPUs.Count()) },
+		keeps: func(r *spec.Reservation, n *state.Node) int64 {
+			return r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1)
+		},
+		all:   func(n *state.Node) int64 { return n.CPUs },
+		has:   func(r *spec.Reservation) bool { return r.Cores != nil },
+		yield: true,
+	})
+	w.judgeKept(before, out, i, "GPUs", keptUnits{
+		of:    func(a *spec.NodeAlloc) int64 { return int64(len(a.GPUs)) },
+		keeps: func(r *spec.Reservation, n *state.Node) int64 { return r.GPUsOf(n.Spec.Name) },
+		all:   func(n *state.Node) int64 { return int64(len(n.GPUs)) },
+		has:   func(r *spec.Reservation) bool { return r.GPUs != nil },
+	})
+}
+
+// keptUnits is what a reservation can keep of nodes.
+type keptUnits struct {
+	of    func(a *spec.NodeAlloc) int64
+	keeps func(r *spec.Reservation, n *state.Node) int64
+	all   func(n *state.Node) int64
+	has   func(r *spec.Reservation) bool
+	yield bool // suspended jobs leave it to others
+}
+
+func (w *world) judgeKept(before *state.State, out *scheduler.Outcome, i int, what string, u keptUnits) {
 	w.rt.Helper()
 	s := &out.Starts[i]
 	of := func(a *spec.Allocation, node string) int64 {
 		if k := slices.IndexFunc(a.Nodes, func(n spec.NodeAlloc) bool { return n.Name == node }); k >= 0 {
-			return int64(a.Nodes[k].CPUs.Count())
+			return u.of(&a.Nodes[k])
 		}
 		return 0
 	}
 	inside := func(a *spec.Allocation) string {
-		if r := before.Reservation(a.Reservation); r != nil && r.Cores != nil {
+		if r := before.Reservation(a.Reservation); r != nil && u.has(r) {
 			return r.Name
 		}
 		return ""
@@ -71,7 +106,7 @@ func (w *world) judgeCores(before *state.State, out *scheduler.Outcome, i int) {
 	sum := func(node, who string, at spec.Instant) int64 {
 		var n int64
 		for _, j := range w.jobsOf(before, func(j *state.Job) bool { return j.HoldsNodes() }) {
-			if k := j.Alloc.Index(before.NodeIDs[node]); k >= 0 && !j.Done.Has(k) && !j.Yields && inside(j.Alloc) == who && (max(j.Deadline(), w.now+1) > at && !j.Completing() && j.Ending == nil || at <= w.now) {
+			if k := j.Alloc.Index(before.NodeIDs[node]); k >= 0 && !j.Done.Has(k) && !(u.yield && j.Yields) && inside(j.Alloc) == who && (max(j.Deadline(), w.now+1) > at && !j.Completing() && j.Ending == nil || at <= w.now) {
 				n += of(j.Alloc, node)
 			}
 		}
@@ -85,10 +120,13 @@ func (w *world) judgeCores(before *state.State, out *scheduler.Outcome, i int) {
 	for k := range s.Alloc.Nodes {
 		node := s.Alloc.Nodes[k].Name
 		cfg := before.Node(node)
+		if u.of(&s.Alloc.Nodes[k]) == 0 {
+			continue
+		}
 		if own := inside(s.Alloc); own != "" {
 			r := before.Reservation(own)
-			if n := sum(node, own, w.now); n > r.CoresOf(node)*max(cfg.Spec.ThreadsPerCore, 1) {
-				w.rt.Fatalf("jobs in reservation %s have %d CPUs of %s; it keeps %d cores", own, n, node, r.CoresOf(node))
+			if n := sum(node, own, w.now); n > u.keeps(r, cfg) {
+				w.rt.Fatalf("jobs in reservation %s have %d %s of %s; it keeps %d", own, n, what, node, u.keeps(r, cfg))
 			}
 			continue
 		}
@@ -100,11 +138,11 @@ func (w *world) judgeCores(before *state.State, out *scheduler.Outcome, i int) {
 			}
 			for n := 0; n < 3 && start != spec.FarFuture; n, start = n+1, r.Next(start) {
 				at := max(start, w.now)
-				if at >= start.Add(length) || at >= w.now.Add(s.Limit) || r.CoresOf(node) == 0 {
+				if at >= start.Add(length) || at >= w.now.Add(s.Limit) || u.keeps(r, cfg) == 0 {
 					continue
 				}
-				if held, kept := sum(node, "", at), r.CoresOf(node)*max(cfg.Spec.ThreadsPerCore, 1); held+kept > cfg.CPUs {
-					w.rt.Fatalf("job %d starts on %s: others hold %d of its %d CPUs when reservation %s keeps %d", s.UID, node, held, cfg.CPUs, r.Name, kept)
+				if held, kept := sum(node, "", at), u.keeps(r, cfg); held+kept > u.all(cfg) {
+					w.rt.Fatalf("job %d starts on %s: others hold %d of its %d %s when reservation %s keeps %d", s.UID, node, held, u.all(cfg), what, r.Name, kept)
 				}
 			}
 		}

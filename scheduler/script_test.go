@@ -54,7 +54,7 @@ func verbs() map[string]verb {
 	return map[string]verb{
 		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update,
-		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "lost": lost, "return": returned,
+		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "lost": lost, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "batchover": batchOver,
 		"start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
 	}
@@ -105,7 +105,9 @@ func (s *session) configure(text string) {
 	if !strings.Contains(text, "MinJobAge") {
 		f.Config.Timing.MinJobAge = 0 // scripts forget nothing unless they are about that
 	}
-	s.must(scheduler.Configure{Config: &f.Config})
+	if _, err := s.decide(scheduler.Configure{Config: &f.Config}); err != nil {
+		s.printf("%s\n", refusal(err))
+	}
 	s.check()
 }
 

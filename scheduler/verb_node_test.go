@@ -9,11 +9,13 @@ import (
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
+	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
 // register presents the inventory of nodes, by default what is configured.
 // boot= is another life of the machine; cpus=, mem= and gpus= differ from the
-// configuration; links=4 puts GPUs into groups of four that are linked.
+// configuration; describe=KEYS is an agent that describes its node itself;
+// links=4 puts GPUs into groups of four that are linked.
 //
 //	$ register n[1-2] boot=2
 func register(s *session, args []string) error {
@@ -27,7 +29,16 @@ func register(s *session, args []string) error {
 		return err
 	}
 	for _, name := range names {
-		if _, err := s.decide(scheduler.RegisterNode{Node: name, Inventory: s.inventory(name, opt)}); err != nil {
+		cmd := scheduler.RegisterNode{Node: name, Inventory: s.inventory(name, opt)}
+		if keys, ok := opt["describe"]; ok {
+			list, err := slurmconf.ReadNode("NodeName="+name+" "+keys, s.head.Config)
+			if err != nil {
+				return spec.Refuse(spec.CodeBadRequest, err.Error())
+			}
+			cmd.Dynamic = &list[0]
+			cmd.Inventory.CPUs, cmd.Inventory.Mem = list[0].CPUs, list[0].Mem
+		}
+		if _, err := s.decide(cmd); err != nil {
 			return err
 		}
 	}
@@ -74,6 +85,27 @@ func (s *session) inventory(name string, opt map[string]string) spec.Inventory {
 		}
 	})
 	return inv
+}
+
+// changeNodes adds nodes or takes such nodes away.
+//
+//	$ node create NodeName=d[1-2] CPUs=4 Feature=spot
+//	$ node delete d1
+func changeNodes(s *session, args []string) error {
+	if args[1] == "delete" {
+		names, err := hostlist.Expand(args[2])
+		if err != nil {
+			return err
+		}
+		_, err = s.decide(scheduler.DeleteNodes{Nodes: names})
+		return err
+	}
+	list, err := slurmconf.ReadNode(strings.Join(args[2:], " "), s.head.Config)
+	if err != nil {
+		return spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	_, err = s.decide(scheduler.CreateNodes{Nodes: list})
+	return err
 }
 
 // setNode is drain, resume and down: nodes, then the reason.

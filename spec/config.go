@@ -48,6 +48,9 @@ type Config struct {
 	RebootProgram string `cbor:"66,keyasint,omitempty"`
 	// Ctl are the programs that the controller runs for jobs; nil: none.
 	Ctl *CtlScripts `cbor:"70,keyasint,omitempty"`
+	// MaxNodes is how many nodes there may be with those that are added while the
+	// cluster runs; 0: none are (MaxNodeCount).
+	MaxNodes uint32 `cbor:"75,keyasint,omitempty"`
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its
@@ -142,6 +145,10 @@ type PartitionSpec struct {
 	SuspendTimeout  Span `cbor:"62,keyasint,omitempty"`
 	ResumeTimeout   Span `cbor:"63,keyasint,omitempty"`
 	PowerDownOnIdle bool `cbor:"64,keyasint,omitempty"` // as soon as a node is idle
+	// AllNodes and NodeFeatures say which nodes that are added later are of the
+	// partition: all, or those with one of the features (Nodes=ALL, a NodeSet).
+	AllNodes     bool     `cbor:"70,keyasint,omitempty"`
+	NodeFeatures []string `cbor:"71,keyasint,omitempty"`
 }
 
 // Sharers is how many jobs may be on a CPU of the partition at once, given

@@ -24,6 +24,8 @@ type NodeSpec struct {
 	State          string     `cbor:"18,keyasint,omitempty"` // initial: "", DOWN, DRAIN, FUTURE, CLOUD, FAIL
 	Reason         string     `cbor:"19,keyasint,omitempty"`
 	SuspendTime    Span       `cbor:"20,keyasint,omitempty"` // 0 = as its partitions, Infinite = never
+	// Dynamic tells a node that was added while the cluster ran: no file names it.
+	Dynamic bool `cbor:"60,keyasint,omitempty"`
 }
 
 // GRESSpec is a kind of generic resource that a node declares.

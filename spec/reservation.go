@@ -29,6 +29,9 @@ type Reservation struct {
 	// Cores are how many cores of each of its Nodes it keeps, in their order; the
 	// rest of the node is everybody's. Nil: it keeps whole nodes.
 	Cores []uint32 `cbor:"61,keyasint,omitempty"`
+	// GPUs are how many GPUs of each of its Nodes it keeps besides, in their order;
+	// nil: none. Only where it has Cores.
+	GPUs []uint32 `cbor:"62,keyasint,omitempty"`
 }
 
 // ReservationFlag is a set of flags.
@@ -58,6 +61,7 @@ const (
 	ResvAllNodes
 	ResvPartNodes
 	ResvLicenseOnly
+	ResvForceStart // it may be said to have begun in the past
 )
 
 // ReservationFlags lists the flags with Slurm's names, in the order in which
@@ -75,6 +79,7 @@ func ReservationFlags() []struct {
 		{ResvAllNodes, "ALL_NODES"}, {ResvAnyNodes, "ANY_NODES"}, {ResvStaticAlloc, "STATIC_ALLOC"}, {ResvPartNodes, "PART_NODES"},
 		{ResvTimeFloat, "TIME_FLOAT"}, {ResvReplace, "REPLACE"}, {ResvReplaceDown, "REPLACE_DOWN"}, {ResvPurgeComp, "PURGE_COMP"},
 		{ResvNoHold, "NO_HOLD_JOBS_AFTER_END"}, {ResvMagnetic, "MAGNETIC"}, {ResvUserDelete, "USER_DELETE"}, {ResvLicenseOnly, "LICENSE_ONLY"},
+		{ResvForceStart, "FORCE_START"},
 	}
 }
 
@@ -96,6 +101,14 @@ func (f ReservationFlag) String() string {
 func (r *Reservation) CoresOf(node string) int64 {
 	if i := slices.Index(r.Nodes, node); i >= 0 && i < len(r.Cores) {
 		return int64(r.Cores[i])
+	}
+	return 0
+}
+
+// GPUsOf is how many GPUs of a node it keeps where it keeps no whole nodes.
+func (r *Reservation) GPUsOf(node string) int64 {
+	if i := slices.Index(r.Nodes, node); i >= 0 && i < len(r.GPUs) {
+		return int64(r.GPUs[i])
 	}
 	return 0
 }

@@ -46,30 +46,7 @@ func (t *Tally) config(env *event.Envelope, e *event.ConfigAdopted) error {
 	for i := range e.Config.Nodes {
 		ns := &e.Config.Nodes[i]
 		seen[ns.Name] = true
-		n := t.nodes[ns.Name]
-		if n != nil && n.Gone && !t.holds(ns.Name) {
-			n = nil // it was forgotten, and is a new one
-		}
-		if n == nil {
-			n = &node{Name: ns.Name, Admin: event.NodeResume, Reason: ns.Reason}
-			switch ns.State {
-			case "DOWN":
-				n.Admin = event.NodeDown
-			case "DRAIN":
-				n.Admin = event.NodeDrain
-			case "FAIL":
-				n.Admin = event.NodeFail
-			case "CLOUD":
-				n.Power = event.PoweredDown
-			}
-			t.nodes[ns.Name] = n
-		}
-		if at, ok := slices.BinarySearch(t.names, ns.Name); !ok {
-			t.names = slices.Insert(t.names, at, ns.Name)
-		}
-		n.Gone = false
-		n.Config, n.TRES, n.Parts = ns.State, ns.NodeTRES(), parts[ns.Name]
-		t.state(n, env, false)
+		t.configured(env, ns, parts[ns.Name])
 	}
 	for _, name := range slices.Clone(t.names) {
 		if !seen[name] {
@@ -77,6 +54,34 @@ func (t *Tally) config(env *event.Envelope, e *event.ConfigAdopted) error {
 		}
 	}
 	return nil
+}
+
+// configured follows the description of one node.
+func (t *Tally) configured(env *event.Envelope, ns *spec.NodeSpec, parts []string) {
+	n := t.nodes[ns.Name]
+	if n != nil && n.Gone && !t.holds(ns.Name) {
+		n = nil // it was forgotten, and is a new one
+	}
+	if n == nil {
+		n = &node{Name: ns.Name, Admin: event.NodeResume, Reason: ns.Reason}
+		switch ns.State {
+		case "DOWN":
+			n.Admin = event.NodeDown
+		case "DRAIN":
+			n.Admin = event.NodeDrain
+		case "FAIL":
+			n.Admin = event.NodeFail
+		case "CLOUD":
+			n.Power = event.PoweredDown
+		}
+		t.nodes[ns.Name] = n
+	}
+	if at, ok := slices.BinarySearch(t.names, ns.Name); !ok {
+		t.names = slices.Insert(t.names, at, ns.Name)
+	}
+	n.Gone = false
+	n.Config, n.TRES, n.Parts = ns.State, ns.NodeTRES(), parts
+	t.state(n, env, false)
 }
 
 // holds tells whether an open run still holds a node.

@@ -93,6 +93,12 @@ func (t *Tally) fold(env *event.Envelope) error {
 		t.uuid, t.cluster = e.UUID, e.Name
 	case *event.ConfigAdopted:
 		return t.config(env, e)
+	case *event.NodeAdded:
+		t.configured(env, &e.Node, e.Partitions)
+	case *event.NodeDeleted:
+		if n := t.nodes[e.Node]; n != nil && !n.Gone {
+			t.removed(e.Node, env)
+		}
 	case *event.AccountRemoved:
 		t.dropAssociations(env, func(a *spec.Association) bool { return a.Account == e.Name })
 	case *event.UserRemoved:
@@ -281,6 +287,10 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.NodePowered:
 		return 0, 0, hostlist.Fold(e.Nodes)
 	case *event.NodeReboot:
+		return 0, 0, e.Node
+	case *event.NodeAdded:
+		return 0, 0, e.Node.Name
+	case *event.NodeDeleted:
 		return 0, 0, e.Node
 	case *event.GPUFaulted:
 		return e.Fault.Job, e.Fault.Attempt, e.Node

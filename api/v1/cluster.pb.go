@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{25, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{41, 0}
 }
 
 type GpuInfo struct {
@@ -378,6 +378,8 @@ type NodeInfo struct {
 	Reboot         uint32                 `protobuf:"varint,83,opt,name=reboot,proto3" json:"reboot,omitempty"`                       // 0 = none, 1 = asked for, 2 = under way
 	RebootAsap     bool                   `protobuf:"varint,84,opt,name=reboot_asap,json=rebootAsap,proto3" json:"reboot_asap,omitempty"`
 	NextState      string                 `protobuf:"bytes,85,opt,name=next_state,json=nextState,proto3" json:"next_state,omitempty"` // after the reboot
+	Dynamic        bool                   `protobuf:"varint,90,opt,name=dynamic,proto3" json:"dynamic,omitempty"`                     // added while the cluster ran
+	Future         bool                   `protobuf:"varint,91,opt,name=future,proto3" json:"future,omitempty"`                       // State=FUTURE, and no agent has come yet
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -785,6 +787,20 @@ func (x *NodeInfo) GetNextState() string {
 	return ""
 }
 
+func (x *NodeInfo) GetDynamic() bool {
+	if x != nil {
+		return x.Dynamic
+	}
+	return false
+}
+
+func (x *NodeInfo) GetFuture() bool {
+	if x != nil {
+		return x.Future
+	}
+	return false
+}
+
 type PartitionInfo struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1138,6 +1154,7 @@ func (x *PartitionInfo) GetPowerDownOnIdle() bool {
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Future        bool                   `protobuf:"varint,20,opt,name=future,proto3" json:"future,omitempty"` // also those in State=FUTURE
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1179,6 +1196,13 @@ func (x *ListNodesRequest) GetNodes() []string {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *ListNodesRequest) GetFuture() bool {
+	if x != nil {
+		return x.Future
+	}
+	return false
 }
 
 type ListNodesReply struct {
@@ -1467,6 +1491,107 @@ func (x *UpdateNodeReply) GetUnknown() []string {
 	return nil
 }
 
+// NodeChange adds nodes while the cluster runs, or takes such nodes away.
+type NodeChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Create        string                 `protobuf:"bytes,1,opt,name=create,proto3" json:"create,omitempty"` // a NodeName record: NodeName=n[1-4] CPUs=8 …
+	Delete        string                 `protobuf:"bytes,2,opt,name=delete,proto3" json:"delete,omitempty"` // hostlist
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeChange) Reset() {
+	*x = NodeChange{}
+	mi := &file_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeChange) ProtoMessage() {}
+
+func (x *NodeChange) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
+func (*NodeChange) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NodeChange) GetCreate() string {
+	if x != nil {
+		return x.Create
+	}
+	return ""
+}
+
+func (x *NodeChange) GetDelete() string {
+	if x != nil {
+		return x.Delete
+	}
+	return ""
+}
+
+type NodeChangeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeChangeReply) Reset() {
+	*x = NodeChangeReply{}
+	mi := &file_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeChangeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeChangeReply) ProtoMessage() {}
+
+func (x *NodeChangeReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeChangeReply.ProtoReflect.Descriptor instead.
+func (*NodeChangeReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *NodeChangeReply) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
 type ConfigEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1478,7 +1603,7 @@ type ConfigEntry struct {
 
 func (x *ConfigEntry) Reset() {
 	*x = ConfigEntry{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1616,7 @@ func (*ConfigEntry) ProtoMessage() {}
 
 func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1630,7 @@ func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfigEntry.ProtoReflect.Descriptor instead.
 func (*ConfigEntry) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ConfigEntry) GetKey() string {
@@ -1537,7 +1662,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1675,7 @@ func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1689,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 type GetConfigReply struct {
@@ -1583,7 +1708,7 @@ type GetConfigReply struct {
 
 func (x *GetConfigReply) Reset() {
 	*x = GetConfigReply{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1721,7 @@ func (*GetConfigReply) ProtoMessage() {}
 
 func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1735,7 @@ func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetConfigReply.ProtoReflect.Descriptor instead.
 func (*GetConfigReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetConfigReply) GetEntries() []*ConfigEntry {
@@ -1681,7 +1806,7 @@ type SwitchInfo struct {
 
 func (x *SwitchInfo) Reset() {
 	*x = SwitchInfo{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1819,7 @@ func (*SwitchInfo) ProtoMessage() {}
 
 func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1833,7 @@ func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SwitchInfo.ProtoReflect.Descriptor instead.
 func (*SwitchInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SwitchInfo) GetName() string {
@@ -1747,7 +1872,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1885,7 @@ func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1899,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 type PingReply struct {
@@ -1792,7 +1917,7 @@ type PingReply struct {
 
 func (x *PingReply) Reset() {
 	*x = PingReply{}
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1930,7 @@ func (*PingReply) ProtoMessage() {}
 
 func (x *PingReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1944,7 @@ func (x *PingReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingReply.ProtoReflect.Descriptor instead.
 func (*PingReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{14}
+	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PingReply) GetHost() string {
@@ -1879,7 +2004,7 @@ type ReconfigureRequest struct {
 
 func (x *ReconfigureRequest) Reset() {
 	*x = ReconfigureRequest{}
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2017,7 @@ func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2031,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{15}
+	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 type ReconfigureReply struct {
@@ -1918,7 +2043,7 @@ type ReconfigureReply struct {
 
 func (x *ReconfigureReply) Reset() {
 	*x = ReconfigureReply{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2056,7 @@ func (*ReconfigureReply) ProtoMessage() {}
 
 func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2070,7 @@ func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
 func (*ReconfigureReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReconfigureReply) GetWarnings() []string {
@@ -1963,7 +2088,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2101,7 @@ func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2115,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 type ShutdownReply struct {
@@ -2001,7 +2126,7 @@ type ShutdownReply struct {
 
 func (x *ShutdownReply) Reset() {
 	*x = ShutdownReply{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2139,7 @@ func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2153,7 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 type CreateTokenRequest struct {
@@ -2041,7 +2166,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2179,7 @@ func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2193,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateTokenRequest) GetNode() string {
@@ -2095,7 +2220,7 @@ type CreateTokenReply struct {
 
 func (x *CreateTokenReply) Reset() {
 	*x = CreateTokenReply{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2233,7 @@ func (*CreateTokenReply) ProtoMessage() {}
 
 func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2247,7 @@ func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateTokenReply) GetToken() string {
@@ -2151,7 +2276,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2289,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2303,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -2206,7 +2331,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2344,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2358,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -2275,7 +2400,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2413,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2427,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -2370,7 +2495,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2508,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2522,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{24}
+	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -2416,7 +2541,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2554,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2568,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -2470,7 +2595,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2608,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2622,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -2572,7 +2697,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2710,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2724,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -2652,7 +2777,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2790,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2804,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -2938,7 +3063,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3076,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3090,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -3007,7 +3132,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3145,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3159,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Resource) GetName() string {
@@ -3120,7 +3245,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3133,7 +3258,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3272,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Account) GetName() string {
@@ -3197,7 +3322,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3335,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3349,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -3290,7 +3415,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3428,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3442,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Association) GetId() uint32 {
@@ -3517,7 +3642,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3530,7 +3655,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3669,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 type DiagReply struct {
@@ -3580,7 +3705,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3718,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3732,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -3813,7 +3938,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3951,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +3965,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -3984,7 +4109,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3997,7 +4122,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4136,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 type ReservationsReply struct {
@@ -4024,7 +4149,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4162,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4176,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -4079,7 +4204,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4217,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4106,7 +4231,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -4139,7 +4264,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4277,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4166,7 +4291,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{40}
+	return file_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4202,7 +4327,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
 	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
 	"\vshares_used\x18\x13 \x01(\x03R\n" +
-	"sharesUsed\"\x87\f\n" +
+	"sharesUsed\"\xb9\f\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -4270,7 +4395,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\vreboot_asap\x18T \x01(\bR\n" +
 	"rebootAsap\x12\x1d\n" +
 	"\n" +
-	"next_state\x18U \x01(\tR\tnextState\"\xaa\n" +
+	"next_state\x18U \x01(\tR\tnextState\x12\x18\n" +
+	"\adynamic\x18Z \x01(\bR\adynamic\x12\x16\n" +
+	"\x06future\x18[ \x01(\bR\x06future\"\xaa\n" +
 	"\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
@@ -4317,9 +4444,10 @@ const file_cluster_proto_rawDesc = "" +
 	"\fsuspend_time\x182 \x01(\x03R\vsuspendTime\x12'\n" +
 	"\x0fsuspend_timeout\x183 \x01(\x03R\x0esuspendTimeout\x12%\n" +
 	"\x0eresume_timeout\x184 \x01(\x03R\rresumeTimeout\x12+\n" +
-	"\x12power_down_on_idle\x185 \x01(\bR\x0fpowerDownOnIdle\"(\n" +
+	"\x12power_down_on_idle\x185 \x01(\bR\x0fpowerDownOnIdle\"@\n" +
 	"\x10ListNodesRequest\x12\x14\n" +
-	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"g\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x16\n" +
+	"\x06future\x18\x14 \x01(\bR\x06future\"g\n" +
 	"\x0eListNodesReply\x12)\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x13.muster.v1.NodeInfoR\x05nodes\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x18\n" +
@@ -4341,7 +4469,13 @@ const file_cluster_proto_rawDesc = "" +
 	"\n" +
 	"next_state\x18\x14 \x01(\tR\tnextState\"+\n" +
 	"\x0fUpdateNodeReply\x12\x18\n" +
-	"\aunknown\x18\x01 \x03(\tR\aunknown\"M\n" +
+	"\aunknown\x18\x01 \x03(\tR\aunknown\"<\n" +
+	"\n" +
+	"NodeChange\x12\x16\n" +
+	"\x06create\x18\x01 \x01(\tR\x06create\x12\x16\n" +
+	"\x06delete\x18\x02 \x01(\tR\x06delete\"'\n" +
+	"\x0fNodeChangeReply\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"M\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
@@ -4608,7 +4742,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
@@ -4621,104 +4755,106 @@ var file_cluster_proto_goTypes = []any{
 	(*ListPartitionsReply)(nil),    // 8: muster.v1.ListPartitionsReply
 	(*UpdateNodeRequest)(nil),      // 9: muster.v1.UpdateNodeRequest
 	(*UpdateNodeReply)(nil),        // 10: muster.v1.UpdateNodeReply
-	(*ConfigEntry)(nil),            // 11: muster.v1.ConfigEntry
-	(*GetConfigRequest)(nil),       // 12: muster.v1.GetConfigRequest
-	(*GetConfigReply)(nil),         // 13: muster.v1.GetConfigReply
-	(*SwitchInfo)(nil),             // 14: muster.v1.SwitchInfo
-	(*PingRequest)(nil),            // 15: muster.v1.PingRequest
-	(*PingReply)(nil),              // 16: muster.v1.PingReply
-	(*ReconfigureRequest)(nil),     // 17: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),       // 18: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),        // 19: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),          // 20: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),     // 21: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),       // 22: muster.v1.CreateTokenReply
-	(*CreateUserTokenRequest)(nil), // 23: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),   // 24: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),    // 25: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),      // 26: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),          // 27: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),            // 28: muster.v1.PolicyReply
-	(*OptionalInt)(nil),            // 29: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 30: muster.v1.Qos
-	(*WcKey)(nil),                  // 31: muster.v1.WcKey
-	(*Resource)(nil),               // 32: muster.v1.Resource
-	(*Account)(nil),                // 33: muster.v1.Account
-	(*AccountingUser)(nil),         // 34: muster.v1.AccountingUser
-	(*Association)(nil),            // 35: muster.v1.Association
-	(*DiagRequest)(nil),            // 36: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 37: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 38: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 39: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 40: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 41: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 42: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 43: muster.v1.Tres
-	(*GpuFault)(nil),               // 44: muster.v1.GpuFault
-	(*NamedCount)(nil),             // 45: muster.v1.NamedCount
-	(*Count)(nil),                  // 46: muster.v1.Count
+	(*NodeChange)(nil),             // 11: muster.v1.NodeChange
+	(*NodeChangeReply)(nil),        // 12: muster.v1.NodeChangeReply
+	(*ConfigEntry)(nil),            // 13: muster.v1.ConfigEntry
+	(*GetConfigRequest)(nil),       // 14: muster.v1.GetConfigRequest
+	(*GetConfigReply)(nil),         // 15: muster.v1.GetConfigReply
+	(*SwitchInfo)(nil),             // 16: muster.v1.SwitchInfo
+	(*PingRequest)(nil),            // 17: muster.v1.PingRequest
+	(*PingReply)(nil),              // 18: muster.v1.PingReply
+	(*ReconfigureRequest)(nil),     // 19: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),       // 20: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),        // 21: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),          // 22: muster.v1.ShutdownReply
+	(*CreateTokenRequest)(nil),     // 23: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),       // 24: muster.v1.CreateTokenReply
+	(*CreateUserTokenRequest)(nil), // 25: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),   // 26: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),    // 27: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),      // 28: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),          // 29: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),            // 30: muster.v1.PolicyReply
+	(*OptionalInt)(nil),            // 31: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 32: muster.v1.Qos
+	(*WcKey)(nil),                  // 33: muster.v1.WcKey
+	(*Resource)(nil),               // 34: muster.v1.Resource
+	(*Account)(nil),                // 35: muster.v1.Account
+	(*AccountingUser)(nil),         // 36: muster.v1.AccountingUser
+	(*Association)(nil),            // 37: muster.v1.Association
+	(*DiagRequest)(nil),            // 38: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 39: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 40: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 41: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 42: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 43: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 44: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 45: muster.v1.Tres
+	(*GpuFault)(nil),               // 46: muster.v1.GpuFault
+	(*NamedCount)(nil),             // 47: muster.v1.NamedCount
+	(*Count)(nil),                  // 48: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	43, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	43, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	44, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	43, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	45, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	45, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	46, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	45, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	11, // 7: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	14, // 8: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	13, // 7: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	16, // 8: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
 	0,  // 9: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	11, // 10: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	11, // 11: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	30, // 12: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	33, // 13: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	34, // 14: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	35, // 15: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	31, // 16: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	32, // 17: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	45, // 18: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	45, // 19: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	45, // 20: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	45, // 21: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	45, // 22: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	45, // 23: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	45, // 24: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	45, // 25: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	29, // 26: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	29, // 27: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	29, // 28: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	29, // 29: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	29, // 30: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	29, // 31: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	29, // 32: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	45, // 33: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	45, // 34: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	45, // 35: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	29, // 36: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	29, // 37: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	29, // 38: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	29, // 39: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	45, // 40: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	45, // 41: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	45, // 42: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	29, // 43: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	29, // 44: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	45, // 45: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	45, // 46: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	45, // 47: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	29, // 48: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	29, // 49: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	29, // 50: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	29, // 51: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	29, // 52: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	45, // 53: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	11, // 54: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	43, // 55: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	46, // 56: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	38, // 57: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	13, // 10: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	13, // 11: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	32, // 12: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	35, // 13: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	36, // 14: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	37, // 15: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	33, // 16: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	34, // 17: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	47, // 18: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	47, // 19: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	47, // 20: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	47, // 21: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	47, // 22: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	47, // 23: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	47, // 24: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	47, // 25: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	31, // 26: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	31, // 27: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	31, // 28: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	31, // 29: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	31, // 30: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	31, // 31: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	31, // 32: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	47, // 33: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	47, // 34: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	47, // 35: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	31, // 36: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	31, // 37: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	31, // 38: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	31, // 39: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	47, // 40: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	47, // 41: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	47, // 42: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	31, // 43: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	31, // 44: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	47, // 45: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	47, // 46: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	47, // 47: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	31, // 48: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	31, // 49: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	31, // 50: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	31, // 51: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	31, // 52: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	47, // 53: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	13, // 54: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	45, // 55: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	48, // 56: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	40, // 57: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
 	1,  // 58: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	11, // 59: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	13, // 59: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
 	60, // [60:60] is the sub-list for method output_type
 	60, // [60:60] is the sub-list for method input_type
 	60, // [60:60] is the sub-list for extension type_name
@@ -4740,7 +4876,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   41,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -30,6 +30,7 @@ type settings struct {
 	cfg       *conffile.Config
 	cluster   *slurmconf.Cluster
 	node      *spec.NodeSpec
+	dynamic   string // the NodeName record of -Z, or empty
 	host      host.Inventory
 	warnings  []string
 	slurmConf string
@@ -64,7 +65,12 @@ func readSettings(o options) (*settings, error) {
 	if s.host, err = host.Read(host.This("/tmp")); err != nil {
 		return nil, err
 	}
-	if s.node, err = findNode(s.cluster.Config.Nodes, o.node, s.host.Hostname); err != nil {
+	if o.dynamic {
+		err = s.describe()
+	} else {
+		s.node, err = findNode(s.cluster.Config.Nodes, o.node, s.host.Hostname)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.slurmConf, err)
 	}
 	if s.stateDir, err = filepath.Abs(orElse(o.stateDir, filepath.Join(s.cfg.StateDir, "agent", s.node.Name))); err != nil {
@@ -109,6 +115,45 @@ func findNode(nodes []spec.NodeSpec, name, hostname string) (*spec.NodeSpec, err
 		return nil, fmt.Errorf("there is no node %s; there is %s", name, someNodes(nodes))
 	}
 	return nil, fmt.Errorf("no node has this host's name %s as its NodeName or NodeHostname (there is %s): name one with --node", hostname, someNodes(nodes))
+}
+
+// describe makes the node's own description, for -Z: what the machine has, with
+// what --describe says instead or besides.
+func (s *settings) describe() error {
+	name := orElse(s.options.node, s.host.Hostname)
+	if slices.ContainsFunc(s.cluster.Config.Nodes, func(n spec.NodeSpec) bool { return n.Name == name }) {
+		return fmt.Errorf("node %s is in the file: start its agent without -Z", name)
+	}
+	said := map[string]bool{}
+	for _, word := range strings.Fields(s.about) {
+		key, _, _ := strings.Cut(word, "=")
+		said[strings.ToLower(key)] = true
+	}
+	line := "NodeName=" + name
+	found := []struct {
+		key string
+		n   int64
+	}{{"CPUs", int64(s.host.CPUs)}, {"Sockets", int64(s.host.Sockets)}, {"CoresPerSocket", int64(s.host.CoresPerSocket)},
+		{"ThreadsPerCore", int64(s.host.ThreadsPerCore)}, {"RealMemory", s.host.RealMemoryMiB}}
+	shape := said["cpus"] || said["sockets"] || said["corespersocket"] || said["threadspercore"] || said["boards"] || said["socketsperboard"] || said["procs"]
+	for _, f := range found {
+		if f.n > 0 && !said[strings.ToLower(f.key)] && (f.key == "RealMemory" || !shape) {
+			line += fmt.Sprintf(" %s=%d", f.key, f.n)
+		}
+	}
+	s.dynamic = strings.TrimSpace(line + " " + s.about)
+	nodes, err := slurmconf.ReadNode(s.dynamic, &s.cluster.Config)
+	if err != nil {
+		return fmt.Errorf("--describe: %w", err)
+	}
+	if len(nodes) != 1 {
+		return fmt.Errorf("-Z is for one node, and %s are %d", name, len(nodes))
+	}
+	if problems := s.cluster.Gres.Merge(nodes); problems.Err() != nil {
+		return problems.Err()
+	}
+	s.node = &nodes[0]
+	return nil
 }
 
 // someNodes names the nodes, or the first of very many.
@@ -161,7 +206,7 @@ const orphanAfter = 2 * spec.Minute
 func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	scripts := newNodeScripts(&s.cluster.File.Agent)
 	c := daemon.Config{
-		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Interval: s.cfg.Telemetry.Interval,
+		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Dynamic: s.dynamic, Interval: s.cfg.Telemetry.Interval,
 		SampleEvery: sampleEvery(&s.cfg.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,

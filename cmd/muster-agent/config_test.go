@@ -170,3 +170,27 @@ func TestControllersTakeTurns(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// With -Z the node is what the machine is, but for what --describe says.
+func TestDescribe(t *testing.T) {
+	conf := map[string]string{"muster.yaml": "", "slurm.conf": head + "MaxNodeCount=9\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=ALL\n",
+		"gres.conf": "Name=gpu File=/dev/nvidia[0-1]\n"}
+	s := site(t, "d1", conf, func(o *options) { o.dynamic, o.about = true, "Feature=spot,big Gres=gpu:2 RealMemory=77" })
+	n := s.node
+	if n.Name != "d1" || !n.Dynamic || n.CPUs != int64(s.host.CPUs) || n.Mem != 77 || !slices.Equal(n.Features, []string{"spot", "big"}) {
+		t.Errorf("%+v", n)
+	}
+	if len(n.GRES) != 1 || n.GRES[0].N != 2 || n.GRES[0].Files == "" || s.agentConfig(0).Dynamic != s.dynamic {
+		t.Errorf("%+v, %q", n.GRES, s.dynamic)
+	}
+	if s = site(t, "d1", conf, func(o *options) { o.dynamic, o.about = true, "CPUs=3" }); s.node.CPUs != 3 || s.node.Sockets != 3 || s.node.Mem != s.host.RealMemoryMiB {
+		t.Errorf("%+v", s.node)
+	}
+	dir := filepath.Dir(s.slurmConf)
+	for want, o := range map[string]options{"start its agent without -Z": {node: "n1"}, "unknown key": {node: "d1", about: "Colour=red"}, "are 2": {node: "d[1-2]"}} {
+		o.config, o.conf, o.dynamic = filepath.Join(dir, "muster.yaml"), s.slurmConf, true
+		if _, err := readSettings(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

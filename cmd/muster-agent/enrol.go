@@ -40,7 +40,7 @@ func (s *settings) certificates(ctx context.Context, addresses []string) (*mtls.
 	_, err := os.Stat(filepath.Join(s.tlsDir(), pki.HostFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.tokenFile == "" {
-			return nil, fmt.Errorf("this node has no certificate in %s: make a token on the controller with `muster token create %s` and give it with --token-file",
+			return nil, fmt.Errorf("this node has no certificate in %s: make a token on the controller with `muster token %s` and give it with --token-file",
 				s.tlsDir(), s.node.Name)
 		}
 		if err := s.enrol(ctx, remote, dir); err != nil {

@@ -143,7 +143,7 @@ func TestEnrolmentRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ file, why string }{
-		{"", "muster token create n1"},
+		{"", "muster token n1"},
 		{open, "chmod 600"},
 		{stranger.token(t, "n1"), "not a controller of the cluster"},
 	} {

@@ -32,6 +32,7 @@ Examples:
   muster-agent --token-file ./token                   # the first time: gets this node's certificate
   muster-agent --node n2 --state-dir /tmp/n2 --metrics :9401 \
       --controller /run/muster/muster.sock            # a second node on one machine, for a lab
+  muster-agent -Z --describe 'Feature=spot Gres=gpu:4' # a node that no slurm.conf names
   muster-agent -C >> slurm.conf                       # a NodeName line for this machine
 
 Options:
@@ -47,6 +48,8 @@ type options struct {
 	tokenFile, metrics, stateDir   string
 	shepherd                       string
 	configGiven                    bool
+	dynamic                        bool     // -Z: the node is in no slurm.conf
+	about                          string   // --describe
 	shepherdEnv                    []string // tests only: the environment of a started shepherd
 }
 
@@ -65,6 +68,8 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.StringVar(&o.config, "config", conffile.DefaultPath, "muster.yaml `file`; without one, the defaults hold")
 	fs.StringVarP(&o.conf, "conf", "f", "", "slurm.conf `file` (default: slurm_conf of muster.yaml)")
 	fs.StringVarP(&o.node, "node", "N", "", "`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)")
+	fs.BoolVarP(&o.dynamic, "dynamic", "Z", false, "the node is in no slurm.conf: add it to the cluster, as this machine is (needs MaxNodeCount)")
+	fs.StringVar(&o.about, "describe", "", "with -Z: `keys` of a NodeName record that say more or other than the machine: 'Feature=a100 Gres=gpu:4'")
 	fs.StringVar(&o.controller, "controller", "", "`host:port` or path of a unix socket (default: SlurmctldHost)")
 	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
 	fs.StringVar(&o.metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
@@ -85,6 +90,9 @@ func command(args []string, out, errOut io.Writer) int {
 		return exitUsage
 	case fs.NArg() > 0:
 		fmt.Fprintf(errOut, "muster-agent: unknown argument %q (see muster-agent --help)\n", fs.Arg(0))
+		return exitUsage
+	case o.about != "" && !o.dynamic:
+		fmt.Fprintln(errOut, "muster-agent: --describe says something of a node that is added with -Z (see muster-agent --help)")
 		return exitUsage
 	case *show:
 		fmt.Fprintf(out, "muster %s\n", version)

@@ -30,7 +30,7 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: TRES(n.Spec.NodeTRES()), AllocTres: TRES(n.InUse()),
 		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), Planned: planned,
 	}
-	out.Power, out.PowerAt, out.Cloud = uint32(n.Power), int64(n.PowerAt), ns.State == "CLOUD"
+	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(n.Power), int64(n.PowerAt), ns.State == "CLOUD", ns.Dynamic, Future(n)
 	if r := n.Reboot; r != nil {
 		out.Reboot, out.RebootAsap = 1, r.ASAP
 		if r.Issued {
@@ -170,6 +170,10 @@ func FaultsOf(st *state.State, j *state.Job) []*apiv1.GpuFault {
 	return out
 }
 
+// Future tells a node in State=FUTURE for which no agent has come yet. It is
+// shown only where it is asked for.
+func Future(n *state.Node) bool { return n.Spec.State == "FUTURE" && n.Inv == nil }
+
 // NodeState is the state as scontrol shows it: the base and its flags.
 func NodeState(n *apiv1.NodeInfo) string {
 	admin := event.NodeAdminState(n.GetAdmin())
@@ -177,6 +181,8 @@ func NodeState(n *apiv1.NodeInfo) string {
 	power := event.PowerState(n.GetPower())
 	asleep := power >= event.PoweringDown
 	switch {
+	case n.GetFuture():
+		base = "FUTURE"
 	case admin == event.NodeDown || n.GetLost():
 		base = "DOWN"
 	case !n.GetRegistered() && !asleep:
@@ -202,7 +208,10 @@ func NodeState(n *apiv1.NodeInfo) string {
 	if n.GetInvalid() != "" {
 		base += "+INVALID_REG"
 	}
-	if n.GetLost() || (!n.GetRegistered() && !asleep) || power == event.PoweringUp {
+	if n.GetDynamic() {
+		base += "+DYNAMIC_NORM"
+	}
+	if n.GetLost() || (!n.GetRegistered() && !asleep && !n.GetFuture()) || power == event.PoweringUp {
 		base += "+NOT_RESPONDING"
 	}
 	base += [...]string{event.PowerDownWish: "+POWER_DOWN", event.PowerDownASAP: "+POWER_DOWN", event.PoweringDown: "+POWERING_DOWN", event.PoweredDown: "+POWERED_DOWN",

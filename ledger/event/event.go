@@ -65,6 +65,8 @@ const (
 	KindGPUFaulted     Kind = 76
 	KindNodePowered    Kind = 77
 	KindNodeReboot     Kind = 78
+	KindNodeAdded      Kind = 90
+	KindNodeDeleted    Kind = 91
 )
 
 // Event is one fact. The types of this package are all there are: the

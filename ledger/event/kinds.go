@@ -167,6 +167,12 @@ func (*NodePowered) Kind() Kind { return KindNodePowered }
 // Kind implements Event.
 func (*NodeReboot) Kind() Kind { return KindNodeReboot }
 
+// Kind implements Event.
+func (*NodeAdded) Kind() Kind { return KindNodeAdded }
+
+// Kind implements Event.
+func (*NodeDeleted) Kind() Kind { return KindNodeDeleted }
+
 func (*ClusterCreated) sealed()       {}
 func (*ClusterVersionRaised) sealed() {}
 func (*ConfigAdopted) sealed()        {}
@@ -222,6 +228,8 @@ func (*NodeReturned) sealed()         {}
 func (*GPUFaulted) sealed()           {}
 func (*NodePowered) sealed()          {}
 func (*NodeReboot) sealed()           {}
+func (*NodeAdded) sealed()            {}
+func (*NodeDeleted) sealed()          {}
 
 // New returns an empty event of a kind, or nil for a kind of a newer release.
 func New(k Kind) Event { return fresh(k) }
@@ -341,6 +349,10 @@ func fresh(k Kind) Event {
 		return new(NodePowered)
 	case KindNodeReboot:
 		return new(NodeReboot)
+	case KindNodeAdded:
+		return new(NodeAdded)
+	case KindNodeDeleted:
+		return new(NodeDeleted)
 	}
 	return nil
 }
@@ -405,6 +417,8 @@ func Kinds() []Kind {
 		KindGPUFaulted,
 		KindNodePowered,
 		KindNodeReboot,
+		KindNodeAdded,
+		KindNodeDeleted,
 	}
 }
 
@@ -523,6 +537,10 @@ func (k Kind) String() string {
 		return "NodePowered"
 	case KindNodeReboot:
 		return "NodeReboot"
+	case KindNodeAdded:
+		return "NodeAdded"
+	case KindNodeDeleted:
+		return "NodeDeleted"
 	}
 	return "unknown"
 }

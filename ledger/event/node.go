@@ -84,6 +84,18 @@ const (
 	RebootOver                          // it came back, was given up or called off
 )
 
+// NodeAdded adds a node while the cluster runs (scontrol create nodename=, or an
+// agent that brings its own description). It is of those partitions.
+type NodeAdded struct {
+	Node       spec.NodeSpec `cbor:"1,keyasint"`
+	Partitions []string      `cbor:"2,keyasint,omitempty"`
+}
+
+// NodeDeleted takes a node away that was added so.
+type NodeDeleted struct {
+	Node string `cbor:"1,keyasint"`
+}
+
 // NodeReboot is a step in a node's reboot.
 type NodeReboot struct {
 	Node   string         `cbor:"1,keyasint"`

@@ -138,6 +138,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyReboot(env, e)
 	case *event.GPUFaulted:
 		err = s.applyGPUFaulted(e)
+	case *event.NodeAdded:
+		err = s.applyNodeAdded(e)
+	case *event.NodeDeleted:
+		err = s.applyNodeDeleted(e)
 	default:
 		err = event.ErrNewer
 	}

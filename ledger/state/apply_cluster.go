@@ -33,23 +33,48 @@ func (s *State) applyConfig(e *event.ConfigAdopted) error {
 	if e.Config == nil {
 		return contradiction("no configuration")
 	}
-	seen := make(map[string]bool, len(e.Config.Nodes))
-	for i := range e.Config.Nodes {
-		if name := e.Config.Nodes[i].Name; seen[name] {
+	return s.adoptConfig(e.Config)
+}
+
+// applyNodeAdded adds a node that no file names.
+func (s *State) applyNodeAdded(e *event.NodeAdded) error {
+	for _, name := range e.Partitions {
+		if s.Parts.Find(name) == nil {
+			return contradiction("node %s is added to partition %s, which does not exist", e.Node.Name, name)
+		}
+	}
+	n := e.Node
+	n.Dynamic = true
+	return s.adoptConfig(s.Config.WithNode(n, e.Partitions))
+}
+
+// applyNodeDeleted takes a node away that was added.
+func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
+	if !slices.ContainsFunc(s.Config.Nodes, func(n spec.NodeSpec) bool { return n.Name == e.Node && n.Dynamic }) {
+		return contradiction("node %s is deleted, but was not added", e.Node)
+	}
+	return s.adoptConfig(s.Config.WithoutNode(e.Node))
+}
+
+// adoptConfig makes a configuration the one in force.
+func (s *State) adoptConfig(c *spec.Config) error {
+	seen := make(map[string]bool, len(c.Nodes))
+	for i := range c.Nodes {
+		if name := c.Nodes[i].Name; seen[name] {
 			return contradiction("node %s is configured twice", name)
 		}
-		seen[e.Config.Nodes[i].Name] = true
+		seen[c.Nodes[i].Name] = true
 	}
 	oldQOS := partitionQOS(s.Config)
-	s.Config = e.Config
-	if first := spec.JobID(e.Config.Limits.FirstJobID); s.NextID == 1 && first > 1 {
+	s.Config = c
+	if first := spec.JobID(c.Limits.FirstJobID); s.NextID == 1 && first > 1 {
 		s.NextID = first
 	}
 	// A name keeps its id for ever, also while no such node is configured.
-	ids := make(map[string]spec.NodeID, len(s.NodeIDs)+len(e.Config.Nodes))
+	ids := make(map[string]spec.NodeID, len(s.NodeIDs)+len(c.Nodes))
 	maps.Copy(ids, s.NodeIDs)
-	for i := range e.Config.Nodes {
-		ns := &e.Config.Nodes[i]
+	for i := range c.Nodes {
+		ns := &c.Nodes[i]
 		id, known := ids[ns.Name]
 		if !known {
 			id = spec.NodeID(len(ids))
@@ -65,8 +90,8 @@ func (s *State) applyConfig(e *event.ConfigAdopted) error {
 	}
 	s.NodeIDs = ids
 	s.removeNodes(seen)
-	s.Parts = derivePartitions(e.Config, ids)
-	if !slices.Equal(oldQOS, partitionQOS(e.Config)) {
+	s.Parts = derivePartitions(c, ids)
+	if !slices.Equal(oldQOS, partitionQOS(c)) {
 		s.recountAll()
 	}
 	return nil

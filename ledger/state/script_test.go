@@ -239,6 +239,11 @@ func (w *words) node() event.Event {
 		return &event.NodePowered{Nodes: strings.Split(w.arg(0), ","), To: event.PowerState(slices.Index(names, w.arg(1))), Failed: w.has("failed")}
 	case "ready":
 		return &event.JobReady{UID: w.uid(), Attempt: w.attempt()}
+	case "add":
+		n := spec.NodeSpec{Name: w.arg(0), CPUs: w.n("cpus"), Mem: w.n("mem")}
+		return &event.NodeAdded{Node: n, Partitions: w.list("part")}
+	case "delete":
+		return &event.NodeDeleted{Node: w.arg(0)}
 	case "reboot":
 		phases := []string{"", "wanted", "issued", "over"}
 		return &event.NodeReboot{Node: w.arg(0), Phase: event.RebootPhase(slices.Index(phases, w.arg(1))), ASAP: w.has("asap"), Reason: w.kv["reason"]}

@@ -66,8 +66,7 @@ func newWorld(t *rapid.T) *world {
 func (c *worldConfig) config() *spec.Config {
 	out := &spec.Config{ClusterName: "test", Sched: spec.SchedConfig{Memory: c.memory}, Licenses: []spec.Count{{Name: "matlab", N: c.matlab}}}
 	for _, n := range c.nodes {
-		out.Nodes = append(out.Nodes, spec.NodeSpec{Name: n, CPUs: c.cpus, Mem: c.mem, MemSpecLimit: 500, GRES: []spec.GRESSpec{
-			{Name: "gpu", Type: "h100", N: c.gpus}, {Name: "shard", N: c.shards}, {Name: "fast", N: 1, NoConsume: true}}})
+		out.Nodes = append(out.Nodes, c.node(n))
 	}
 	out.Partitions = []spec.PartitionSpec{{Name: "batch", NodeNames: c.nodes, Default: true},
 		{Name: "gpu", NodeNames: c.nodes[:1], QOS: c.partQOS}}
@@ -75,6 +74,11 @@ func (c *worldConfig) config() *spec.Config {
 		out.Ctl = &spec.CtlScripts{Prolog: "/prolog"}
 	}
 	return out
+}
+
+func (c *worldConfig) node(name string) spec.NodeSpec {
+	return spec.NodeSpec{Name: name, CPUs: c.cpus, Mem: c.mem, MemSpecLimit: 500, GRES: []spec.GRESSpec{
+		{Name: "gpu", Type: "h100", N: c.gpus}, {Name: "shard", N: c.shards}, {Name: "fast", N: 1, NoConsume: true}}}
 }
 
 // put applies an event that must be legal and checks every invariant.
@@ -460,9 +464,12 @@ func (w *world) power(n *Node) {
 // configure adds, removes, grows and shrinks nodes, also under running jobs.
 func (w *world) configure() {
 	c := &w.conf
-	switch w.int(0, 6) {
+	switch w.int(0, 8) {
 	case 6:
 		c.prolog = !c.prolog
+	case 7, 8:
+		w.dynamic()
+		return
 	case 0:
 		first := w.int(0, 2)
 		c.nodes = worldNodes[first : first+w.int(1, len(worldNodes)-first)]
@@ -477,7 +484,22 @@ func (w *world) configure() {
 	default:
 		c.matlab = int64(w.int(1, 5))
 	}
-	w.put(&event.ConfigAdopted{Config: c.config()})
+	next := c.config()
+	if w.coin() {
+		next = next.KeepDynamic(w.s.Config)
+	}
+	w.put(&event.ConfigAdopted{Config: next})
+}
+
+// dynamic adds a node while jobs run, or takes one away, also under its jobs.
+func (w *world) dynamic() {
+	name := pick(w, []string{"d1", "d2"})
+	if n := w.s.Node(name); n != nil && !n.Removed {
+		w.put(&event.NodeDeleted{Node: name})
+		return
+	}
+	w.put(&event.NodeAdded{Node: w.conf.node(name), Partitions: pick(w, [][]string{nil, {"batch"}, {"batch", "gpu"}})})
+	w.register(name)
 }
 
 func (w *world) policy() {

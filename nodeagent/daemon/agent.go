@@ -513,7 +513,7 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 		}
 	}
 	inv.Degraded = joinText(append([]string{inv.Degraded}, weak...))
-	return registration(a.cfg.Node.Name, &inv, a.running(ctx), a.cfg.Version), nil
+	return a.cfg.registration(&inv, a.running(ctx)), nil
 }
 
 // running asks the owner which runs hold the node.

@@ -195,6 +195,9 @@ type Config struct {
 	Started spec.Instant
 	// Declared are the GRES of the node's line in slurm.conf, with gres.conf.
 	Declared []spec.GRESSpec
+	// Dynamic is the NodeName record with which the agent describes its node
+	// itself; empty where slurm.conf does.
+	Dynamic string
 	// Interval is the time between two collections.
 	Interval spec.Span
 	// Orphans says what happens to runs that the controller does not know.

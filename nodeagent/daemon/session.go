@@ -218,8 +218,8 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 	}
 }
 
-func registration(node string, inv *spec.Inventory, running []plan.RunKey, version string) *apiv1.Registration {
-	reg := &apiv1.Registration{Node: node, Inventory: wire.Inventory(inv), Version: version}
+func (c *Config) registration(inv *spec.Inventory, running []plan.RunKey) *apiv1.Registration {
+	reg := &apiv1.Registration{Node: c.Node.Name, Inventory: wire.Inventory(inv), Version: c.Version, Dynamic: c.Dynamic}
 	for _, k := range running {
 		reg.Running = append(reg.Running, wireKey(k))
 	}

@@ -94,7 +94,11 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		return spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("this connection may not speak for node %q", reg.GetNode()))
 	}
 	actor := event.Actor{Kind: event.ActorNode, Name: reg.GetNode()}
-	cmd := scheduler.RegisterNode{Node: reg.GetNode(), Inventory: wire.ToInventory(reg.GetInventory())}
+	dynamic, err := c.described(reg)
+	if err != nil {
+		return err
+	}
+	cmd := scheduler.RegisterNode{Node: reg.GetNode(), Inventory: wire.ToInventory(reg.GetInventory()), Dynamic: dynamic}
 	if rep := c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return rep.err
 	}

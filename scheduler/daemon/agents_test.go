@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -11,6 +12,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -167,6 +169,49 @@ func TestStrangersMayNotSpeakForANode(t *testing.T) {
 	}
 }
 
+// An agent that describes its node itself adds it, once; what it describes must
+// be that node.
+func TestAnAgentAddsItsNode(t *testing.T) {
+	w := start(t)
+	cfg := *w.c.View().State.Config
+	cfg.MaxNodes = 100
+	if rep := w.c.writer.do(t.Context(), &request{cmd: scheduler.Configure{Config: &cfg}}); rep.err != nil {
+		t.Fatal(rep.err)
+	}
+	w.c.deps.Identify = func(context.Context) Caller { return Caller{Node: "d1"} }
+	connect := func(text string) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &agentStream{ctx: ctx, in: make(chan *apiv1.AgentMessage, 1), out: make(chan *apiv1.ControllerMessage, 9)}
+		s.in <- &apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Registration{Registration: &apiv1.Registration{Node: "d1", Dynamic: text,
+			Inventory: &apiv1.Inventory{BootId: "b", Cpus: 4, Mem: 2000}}}}
+		done := make(chan error, 1)
+		go func() { done <- (&AgentService{C: w.c}).Connect(s) }()
+		defer cancel()
+		select {
+		case err := <-done:
+			return err
+		case m := <-s.out:
+			if m.GetWelcome() == nil {
+				t.Errorf("%v", m)
+			}
+			return nil
+		}
+	}
+	for _, text := range []string{"NodeName=d2 CPUs=4", "NodeName=d[1-2] CPUs=4", "NodeName=d1 CPUs=many", "PartitionName=d1", ""} {
+		if err := connect(text); err == nil || w.c.View().State.Node("d1") != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"NodeName=d1 CPUs=4 RealMemory=2000 Feature=spot", "NodeName=d1 CPUs=2 RealMemory=1000"} {
+		if err := connect(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := w.c.View().State.Node("d1"); n == nil || !n.Spec.Dynamic || n.Spec.CPUs != 4 || !slices.Equal(n.Spec.Features, []string{"spot"}) || n.Inv == nil {
+		t.Errorf("%+v", n)
+	}
+}
+
 // No RPC of users answers a node or nobody, and administration is for
 // administrators.
 func TestServicesAskWhoCalls(t *testing.T) {
@@ -191,6 +236,7 @@ func TestServicesAskWhoCalls(t *testing.T) {
 		"Reconfigure":  func(ctx context.Context) error { _, err := w.svc.Reconfigure(ctx, nil); return err },
 		"ChangePolicy": func(ctx context.Context) error { _, err := w.svc.ChangePolicy(ctx, nil); return err },
 		"UpdateNode":   func(ctx context.Context) error { _, err := w.svc.UpdateNode(ctx, nil); return err },
+		"ChangeNodes":  func(ctx context.Context) error { _, err := w.svc.ChangeNodes(ctx, nil); return err },
 		"CreateToken":  func(ctx context.Context) error { _, err := w.svc.CreateToken(ctx, nil); return err },
 		"Shutdown":     func(ctx context.Context) error { _, err := w.svc.Shutdown(ctx, nil); return err },
 	}

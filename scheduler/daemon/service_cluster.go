@@ -39,7 +39,12 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 		out.Nodes = append(out.Nodes, wire.Node(v.State, n, s.C.hub.nodeLive(n.Spec.Name), planned[n.ID]))
 	}
 	if len(req.GetNodes()) == 0 {
-		v.State.Nodes.Range(func(_ uint64, n *state.Node) bool { add(n); return true })
+		v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
+			if req.GetFuture() || !wire.Future(n) {
+				add(n)
+			}
+			return true
+		})
 		markReserved(v.State, now, out.Nodes)
 		return out, nil
 	}
@@ -49,7 +54,7 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
 		for _, name := range names {
-			if n := v.State.Node(name); n != nil {
+			if n := v.State.Node(name); n != nil && (req.GetFuture() || !wire.Future(n)) {
 				add(n)
 			} else {
 				out.Unknown = append(out.Unknown, name)
@@ -194,7 +199,7 @@ func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRe
 	if cfg.ClusterName != s.C.View().State.ClusterName {
 		return nil, spec.Refuse(spec.CodeBadRequest, "ClusterName cannot change while the ledger lives")
 	}
-	if !sameConfig(s.C.View().State.Config, cfg) {
+	if old := s.C.View().State.Config; !sameConfig(old, cfg.KeepDynamic(old)) {
 		if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
 			return nil, rep.err
 		}
@@ -261,7 +266,7 @@ func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateToken
 	if !s.admin(who) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
-	if s.C.View().State.Node(req.GetNode()) == nil {
+	if st := s.C.View().State; st.Node(req.GetNode()) == nil && (st.Config.MaxNodes == 0 || hostlist.CheckName(req.GetNode()) != nil) {
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q is not in the configuration", req.GetNode()))
 	}
 	life := spec.Span(req.GetLifetime())

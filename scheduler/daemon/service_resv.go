@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"slices"
+	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
@@ -51,6 +52,9 @@ func (s *ClusterService) ChangeReservation(ctx context.Context, req *apiv1.Reser
 	if !admin && req.GetVerb() != apiv1.ReservationChange_DELETE {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
+	if err := s.knownUsers(ctx, req.GetSet()); err != nil {
+		return nil, err
+	}
 	rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor})
 	if rep.err != nil {
 		return nil, rep.err
@@ -78,4 +82,24 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 			n.State = wire.NodeState(n)
 		}
 	}
+}
+
+// knownUsers refuses a reservation for users that neither the site nor
+// accounting knows.
+func (s *ClusterService) knownUsers(ctx context.Context, set []*apiv1.ConfigEntry) error {
+	for _, e := range set {
+		if key := strings.ToLower(strings.TrimRight(e.GetKey(), "+-")); key != "users" && key != "user" {
+			continue
+		}
+		for _, name := range strings.FieldsFunc(e.GetValue(), func(c rune) bool { return c == ',' }) {
+			name = strings.TrimLeft(name, "+-")
+			if s.C.View().State.Policy.FindUser(name) != nil {
+				continue
+			}
+			if _, _, ok := s.C.deps.Directory.User(ctx, name); !ok {
+				return spec.Refuse(spec.CodeInvalidUser, "there is no user "+name)
+			}
+		}
+	}
+	return nil
 }

@@ -132,25 +132,29 @@ func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now 
 // coresKept names the reservation whose cores a node lacks for the job, with how
 // many CPUs are kept; empty if there are enough.
 func coresKept(st *state.State, d *place.Demand, n *state.Node, now spec.Instant) string {
-	cpus, who := resv.Others(st, n, now, now, now.Add(d.Limit))
-	if cpus == 0 {
+	others, who := resv.Others(st, n, now, now, now.Add(d.Limit))
+	if others.CPU == 0 {
 		return ""
 	}
 	shapes := place.Shapes{Caps: place.Caps(st)}
 	s := shapes.Of(n)
 	f := s.NowIn(st, n)
-	inside := int64(0)
+	var inside place.Free
 	for _, uid := range n.Jobs {
 		if j := st.Job(uid); s.Inside(j.Alloc) {
-			inside += int64(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs.Count())
+			a := &j.Alloc.Nodes[j.Alloc.Index(n.ID)]
+			inside.CPU, inside.GPU = inside.CPU+int64(a.CPUs.Count()), inside.GPU+s.GPUsInside(j.Alloc, a)
 		}
 	}
-	f.CPU -= max(cpus-inside, 0)
-	lack := d.Lacks(s, &f)
-	if lack.What != "cpu" {
-		return ""
+	f.CPU -= max(others.CPU-inside.CPU, 0)
+	f.GPU -= max(others.GPU-inside.GPU, 0)
+	switch d.Lacks(s, &f).What {
+	case "cpu":
+		return fmt.Sprintf("%s (%d CPUs of %d)", who, others.CPU, n.CPUs)
+	case "gres/gpu":
+		return fmt.Sprintf("%s (%d GPUs of %d)", who, others.GPU, len(n.GPUs))
 	}
-	return fmt.Sprintf("%s (%d CPUs of %d)", who, cpus, n.CPUs)
+	return ""
 }
 
 // reservedBy names the reservation that holds a node first in a span of time.

@@ -129,6 +129,9 @@ func (d *Demand) resolveGPUs(sz *spec.Size) {
 	if all > 0 && node > 0 && all%node == 0 {
 		d.MinNodes, d.MaxNodes, d.PerJob = all/node, all/node, without(d.PerJob, "gpu")
 	}
+	if node > 0 && task > 0 && node%task == 0 {
+		d.TasksPerNode, d.PerNode = node/task, without(d.PerNode, "gpu") // of its tasks, all together
+	}
 	if all > 0 && task > 0 && all%task == 0 {
 		d.Tasks, d.PerJob = all/task, without(d.PerJob, "gpu")
 	}

@@ -89,7 +89,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		return Lack{"mem", f.Mem, mem}
 	case d.TmpDisk > s.Tmp:
 		return Lack{"tmp", s.Tmp, d.TmpDisk}
-	case gpu > f.GPU:
+	case gpu > d.gpusFree(s, f):
 		return d.lackGPUs(s, f, tasks, gpu)
 	}
 	for i := range s.Kinds {
@@ -99,7 +99,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 	}
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
 		for _, c := range list {
-			if have, want := f.amount(s, c), d.wanted(c, tasks); have < want {
+			if have, want := d.amount(s, f, c), d.wanted(c, tasks); have < want {
 				return Lack{nameOf(c), have, want}
 			}
 		}
@@ -117,12 +117,12 @@ func (d *Demand) lackGPUs(s *Shape, f *Free, tasks, all int64) Lack {
 			if c.Name != "gpu" || c.Type == "" {
 				continue
 			}
-			if have, want := f.amount(s, c), d.wanted(c, tasks); have < want {
+			if have, want := d.amount(s, f, c), d.wanted(c, tasks); have < want {
 				return Lack{c.TypedTRES(), have, want}
 			}
 		}
 	}
-	return Lack{"gres/gpu", f.GPU, all}
+	return Lack{"gres/gpu", d.gpusFree(s, f), all}
 }
 
 func nameOf(c spec.Count) string {
@@ -153,9 +153,18 @@ func sumOf(list []spec.Count, c spec.Count) int64 {
 	return n
 }
 
-// amount is how much of a GRES is free. Of a resource in several types an
-// untyped request may use all of them together.
-func (f *Free) amount(s *Shape, c spec.Count) int64 {
+// gpusFree is how many GPUs of a node are free to the job: of those that its
+// reservation keeps, or else of the node's.
+func (d *Demand) gpusFree(s *Shape, f *Free) int64 {
+	if k := s.resvGPUs(d.Inside); k >= 0 {
+		return f.More[k]
+	}
+	return f.GPU
+}
+
+// amount is how much of a GRES is free to the job. Of a resource in several
+// types an untyped request may use all of them together.
+func (d *Demand) amount(s *Shape, f *Free, c spec.Count) int64 {
 	if s.byDevice(c.Name) {
 		return f.devices(s, c)
 	}
@@ -165,9 +174,9 @@ func (f *Free) amount(s *Shape, c spec.Count) int64 {
 			if c.Type != "" && c.Type != s.GPUType {
 				return 0
 			}
-			return f.GPU
+			return d.gpusFree(s, f)
 		case c.Type == "":
-			return min(f.GPU, f.sum(s, "gpu"))
+			return min(d.gpusFree(s, f), f.sum(s, "gpu"))
 		}
 	}
 	for _, o := range s.Shared {
@@ -252,7 +261,7 @@ func (d *Demand) Lacks(s *Shape, f *Free) Lack {
 // room is how much of a GRES that is asked for the job as a whole a node can
 // give: the devices that it also has the CPUs and the memory for.
 func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
-	n := max(f.amount(s, c)-sumOf(d.PerNode, c)-sumOf(d.PerTask, c), 0)
+	n := max(d.amount(s, f, c)-sumOf(d.PerNode, c)-sumOf(d.PerTask, c), 0)
 	if c.Name != "gpu" || d.Exclusive {
 		return n
 	}
@@ -295,7 +304,7 @@ type Need struct {
 // node.
 func (k *Kind) caps(d *Demand) bool {
 	if k.Resv {
-		return k.Name == d.Inside
+		return !k.GPU && k.Name == d.Inside
 	}
 	return k.Cap && k.Name == d.Partition && k.Share == (d.Share > 0)
 }
@@ -323,7 +332,7 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 	var n Need
 	if d.Exclusive {
 		for _, c := range gres {
-			if free.amount(s, c) < c.N {
+			if d.amount(s, free, c) < c.N {
 				return n, false
 			}
 		}
@@ -354,6 +363,9 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 				n.Use.More[i] = cpus
 			}
 		}
+		if k := s.resvGPUs(d.Inside); k >= 0 {
+			n.Use.More[k], n.Use.GPU = gpu, 0
+		}
 	}
 	for _, typed := range [...]bool{true, false} {
 		for _, c := range gres {
@@ -372,7 +384,7 @@ func (n *Need) take(d *Demand, cand *Candidate, c spec.Count) bool {
 		return n.takeDevices(d, cand, c)
 	}
 	if shared(s, c) || (c.Name == "gpu" && !s.hasKind("gpu")) {
-		if free.amount(s, c) < c.N {
+		if d.amount(s, free, c) < c.N {
 			return false
 		}
 		if c.Name == "gpu" {

@@ -40,6 +40,8 @@ type Kind struct {
 	Share bool
 	// Resv: Name is a reservation of cores, N how many CPUs it has. Cap is true.
 	Resv bool
+	// GPU: the same of the GPUs that it has. Cap and Resv are true.
+	GPU bool
 	// Dev is 1 + the position of the device that this Kind is, 0 for none. Type
 	// is then the device's, Part what it can be held in parts of (or empty), N
 	// the number of these parts (or 1), and Name is empty.
@@ -259,6 +261,10 @@ func (s *Shapes) intern(n *state.Node) *Shape {
 				}
 			}
 			b.Kinds = append(b.Kinds, k)
+			if c.Resv != nil && c.Resv.GPUsOf(n.Spec.Name) > 0 {
+				k.N, k.GPU = c.Resv.GPUsOf(n.Spec.Name), true
+				b.Kinds = append(b.Kinds, k)
+			}
 		}
 	}
 	if s.last != nil && s.last.equal(b) {
@@ -341,7 +347,12 @@ func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
 	}
 	for _, uid := range n.Jobs {
 		j := st.Job(uid)
-		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) && !j.Yields {
+		i := j.Alloc.Index(n.ID)
+		if i < 0 || j.Done.Has(i) {
+			continue
+		}
+		b.TakeGPUs(&f, j.Alloc, &j.Alloc.Nodes[i])
+		if !j.Yields {
 			b.TakeCap(&f, j.Alloc, int64(j.Alloc.Nodes[i].CPUs.Count()))
 		}
 	}
@@ -356,6 +367,10 @@ func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free
 	if of.Share > 0 || b.Inside(of) {
 		f.CPU = 0
 	}
+	kept := b.resvGPUs(of.Reservation)
+	if kept >= 0 {
+		f.GPU = 0
+	}
 	if len(b.Kinds) == 0 {
 		return f
 	}
@@ -363,6 +378,8 @@ func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
 		switch {
+		case i == kept:
+			f.More[i] = int64(len(a.GPUs))
 		case k.Cap && k.of(of):
 			f.More[i] = cpus
 		case k.Cap:
@@ -412,7 +429,7 @@ func (b *Shape) OnCPUs(f Free) Free {
 	if f.More != nil {
 		out.More = make([]int64, len(f.More))
 		for i := range b.Kinds {
-			if b.Kinds[i].Cap {
+			if b.Kinds[i].Cap && !b.Kinds[i].GPU {
 				out.More[i] = f.More[i]
 			}
 		}
@@ -431,6 +448,9 @@ func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
 
 // of tells whether a job of an allocation counts against a counter of CPUs.
 func (k *Kind) of(a *spec.Allocation) bool {
+	if k.GPU {
+		return false
+	}
 	if k.Resv {
 		return k.Name == a.Reservation
 	}
@@ -441,6 +461,31 @@ func (k *Kind) of(a *spec.Allocation) bool {
 // cores of the node: it counts against these, and not against the node's CPUs.
 func (b *Shape) Inside(a *spec.Allocation) bool {
 	return a.Reservation != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Resv && k.Name == a.Reservation })
+}
+
+// resvGPUs is the counter of the GPUs that a reservation keeps of the node; -1 if
+// it keeps none.
+func (b *Shape) resvGPUs(resv string) int {
+	if resv == "" {
+		return -1
+	}
+	return slices.IndexFunc(b.Kinds, func(k Kind) bool { return k.GPU && k.Name == resv })
+}
+
+// GPUsInside is how many GPUs a job of a reservation holds on the node of those
+// that the reservation keeps.
+func (b *Shape) GPUsInside(of *spec.Allocation, a *spec.NodeAlloc) int64 {
+	if b.resvGPUs(of.Reservation) < 0 {
+		return 0
+	}
+	return int64(len(a.GPUs))
+}
+
+// TakeGPUs counts GPUs that a job of a reservation holds of those it keeps.
+func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
+	if k := b.resvGPUs(of.Reservation); k >= 0 {
+		f.More[k] -= int64(len(a.GPUs))
+	}
 }
 
 // Clone copies the amounts.

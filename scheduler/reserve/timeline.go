@@ -184,6 +184,8 @@ func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
 		if l.shape.Inside(j.Alloc) {
 			f.CPU += cpus // which the reservation has: see Keep
 		}
+		f.GPU += l.shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])
+		l.shape.TakeGPUs(&f, j.Alloc, &j.Alloc.Nodes[i])
 		*picky = *picky || j.Alloc.Apart != 0 || j.Alloc.Share > 0
 		end := t.until(j)
 		if end != spec.FarFuture {
@@ -282,20 +284,20 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 	}
 }
 
-// Keep takes CPUs of a node that a reservation keeps out of the timeline in some
-// windows of time. What jobs of the reservation hold of them is part of it; a job
-// that outlasts it holds its CPUs until it ends.
-func (t *Timeline) Keep(n *state.Node, resv string, cpus int64, windows []Window) {
-	take := func(cpus int64, from, to spec.Instant, uid spec.JobUID) {
+// Keep takes the CPUs and GPUs of a node that a reservation keeps out of the
+// timeline in some windows of time. What jobs of the reservation hold of them is
+// part of it; a job that outlasts it holds them until it ends.
+func (t *Timeline) Keep(n *state.Node, resv string, kept place.Free, windows []Window) {
+	take := func(use place.Free, from, to spec.Instant, uid spec.JobUID) {
 		limit := spec.Infinite
 		if to != spec.FarFuture {
 			limit = to.Sub(max(from, t.now))
 		}
-		t.Promise([]place.Part{{Node: n, Need: place.Need{Use: place.Free{CPU: cpus}}}}, from, limit, uid)
+		t.Promise([]place.Part{{Node: n, Need: place.Need{Use: use}}}, from, limit, uid)
 	}
 	over := t.now // until then it lasts now
 	for _, w := range windows {
-		take(cpus, w.From, w.To, 0)
+		take(kept, w.From, w.To, 0)
 		if w.From <= t.now {
 			over = max(over, w.To)
 		}
@@ -303,8 +305,12 @@ func (t *Timeline) Keep(n *state.Node, resv string, cpus int64, windows []Window
 	for _, uid := range n.Jobs {
 		j := t.st.Job(uid)
 		i := j.Alloc.Index(n.ID)
-		if until := t.until(j); i >= 0 && !j.Done.Has(i) && !j.Yields && j.Alloc.Reservation == resv && until > over {
-			take(int64(j.Alloc.Nodes[i].CPUs.Count()), over, until, uid)
+		if until := t.until(j); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation == resv && until > over {
+			held := place.Free{CPU: int64(j.Alloc.Nodes[i].CPUs.Count()), GPU: t.lanes[n.ID].shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])}
+			if j.Yields {
+				held.CPU = 0
+			}
+			take(held, over, until, uid)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/spec"
 )
@@ -142,42 +143,42 @@ func (v *View) Cores() string {
 	return v.Own.Name
 }
 
-// CPUs is how many CPUs of a node a reservation keeps that keeps cores.
-func CPUs(r *spec.Reservation, n *state.Node) int64 {
-	return r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1)
+// Kept is what a reservation of cores keeps of a node: CPUs, perhaps GPUs.
+func Kept(r *spec.Reservation, n *state.Node) place.Free {
+	return place.Free{CPU: r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1), GPU: r.GPUsOf(n.Spec.Name)}
 }
 
-// Others is how many CPUs of a node reservations of cores keep, as it looks now,
-// at some time in [from, to), and which of them keeps the most.
-func Others(st *state.State, n *state.Node, now, from, to spec.Instant) (sum int64, who string) {
+// Others is what reservations of cores keep of a node, as it looks now, at some
+// time in [from, to), and which of them keeps the most CPUs.
+func Others(st *state.State, n *state.Node, now, from, to spec.Instant) (sum place.Free, who string) {
 	most := int64(0)
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
-		cpus := CPUs(r, n)
-		if cpus == 0 || !slices.ContainsFunc(Windows(r, now), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
+		kept := Kept(r, n)
+		if kept.CPU == 0 || !slices.ContainsFunc(Windows(r, now), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
 			continue
 		}
-		if sum += cpus; cpus > most {
-			most, who = cpus, r.Name
+		if sum.Add(&kept, 1); kept.CPU > most {
+			most, who = kept.CPU, r.Name
 		}
 	}
 	return sum, who
 }
 
-// Keep takes the CPUs that reservations of cores keep out of a timeline, while
-// they last. Jobs in such a reservation are counted against its own counter, so
-// that their CPUs are in it already; those that outlast it are added.
+// Keep takes the CPUs and GPUs that reservations of cores keep out of a timeline,
+// while they last. Jobs in such a reservation are counted against its own
+// counters, so that what they hold is in it already; those that outlast it are
+// added.
 func Keep(st *state.State, t *reserve.Timeline, now spec.Instant) {
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
 		for _, name := range r.Nodes {
 			n := st.Node(name)
-			cpus := int64(0)
-			if n != nil && t.Usable(n.ID) {
-				cpus = CPUs(r, n)
+			if n == nil || !t.Usable(n.ID) {
+				continue
 			}
-			if cpus > 0 {
-				t.Keep(n, r.Name, cpus, Windows(r, now))
+			if kept := Kept(r, n); kept.CPU > 0 {
+				t.Keep(n, r.Name, kept, Windows(r, now))
 			}
 		}
 	}

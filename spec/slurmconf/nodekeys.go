@@ -40,7 +40,7 @@ func nodeKeys() []key[nodeDraft] {
 		{"Feature", implemented, "", "", features},
 		{"Features", implemented, "", "", features},
 		{"Gres", implemented, "", "", func(d *nodeDraft, v value) { d.gres = parseGres(v) }},
-		{"GresConf", unsupported, "", "nodes cannot be added while the cluster runs; write gres.conf", nil},
+		{"GresConf", unsupported, "", "write the resources of an added node into Gres, and its devices into gres.conf", nil},
 		{"MemSpecLimit", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.MemSpecLimit })},
 		{"NodeAddr", implemented, "", "", text(func(d *nodeDraft) *string { return &d.addrs })},
 		{"NodeHostname", implemented, "", "", text(func(d *nodeDraft) *string { return &d.hosts })},

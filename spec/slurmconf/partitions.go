@@ -31,6 +31,7 @@ func (b *builder) buildPartitions(at map[string]int) {
 			byDefault = d
 		}
 		places := b.members(d.nodesAt, d.nodes, at, sets)
+		d.AllNodes, d.NodeFeatures = b.later(d.nodes)
 		d.NodeNames = make([]string, len(places))
 		for k, p := range places {
 			d.NodeNames[k] = b.file.Config.Nodes[p].Name
@@ -38,6 +39,31 @@ func (b *builder) buildPartitions(at map[string]int) {
 		d.PartitionSpec.Nodes = hostlist.Fold(d.NodeNames)
 		b.file.Config.Partitions = append(b.file.Config.Partitions, d.PartitionSpec)
 	}
+}
+
+// later says which nodes that are added while the cluster runs are of a
+// partition: all, or those with one of some features.
+func (b *builder) later(nodes string) (all bool, features []string) {
+	if b.file.Config.MaxNodes == 0 {
+		return false, nil // none is added
+	}
+	if strings.EqualFold(nodes, "ALL") {
+		return true, nil
+	}
+	list, err := hostlist.Parse(nodes)
+	if err != nil {
+		return false, nil
+	}
+	for _, d := range b.sets {
+		switch {
+		case !list.Contains(d.name):
+		case strings.EqualFold(d.nodes, "ALL"):
+			all = true
+		case d.feature != "":
+			features = append(features, d.feature)
+		}
+	}
+	return all, features
 }
 
 // complete fills defaults and checks what one record may not combine.
@@ -106,7 +132,7 @@ func (b *builder) nodeSets(at map[string]int) map[string][]int {
 					places = append(places, k)
 				}
 			}
-			if len(places) == found {
+			if len(places) == found && b.file.Config.MaxNodes == 0 { // else one may be added
 				b.problems.add(d.at, Warning, "no node has the feature %s", short(d.feature))
 			}
 		}

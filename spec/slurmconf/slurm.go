@@ -253,7 +253,7 @@ func (b *builder) finish() {
 	if c.ClusterName == "" && !b.given("ClusterName") {
 		b.problems.add(whole, Error, "ClusterName is missing")
 	}
-	if len(b.nodes) == 0 {
+	if len(b.nodes) == 0 && c.MaxNodes == 0 {
 		b.problems.add(whole, Error, "no NodeName record: the cluster has no nodes")
 	}
 	if len(b.parts) == 0 {
@@ -266,6 +266,9 @@ func (b *builder) finish() {
 				b.problems.add(b.seen["accountingstoragetres"], Error, "gres/%s: GresTypes does not name %s", kind, kind)
 			}
 		}
+	}
+	if n := len(c.Nodes); c.MaxNodes > 0 && n > int(c.MaxNodes) {
+		b.problems.add(b.seen["maxnodecount"], Error, "%d is less than the %d nodes of this file", c.MaxNodes, n)
 	}
 	b.exclusive("defmempercpu", "defmempernode", c.Limits.DefMemPerCPU != 0 && c.Limits.DefMemPerNode != 0)
 	b.exclusive("maxmempercpu", "maxmempernode", c.Limits.MaxMemPerCPU != 0 && c.Limits.MaxMemPerNode != 0)

@@ -167,7 +167,7 @@ func topKeys() []key[File] {
 		{"MaxJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxJobID }, 1, 1<<31, noUnlimited)},
 		{"MaxMemPerCPU", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerCPU })},
 		{"MaxMemPerNode", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerNode })},
-		{"MaxNodeCount", unsupported, "", "nodes cannot be added while the cluster runs", nil},
+		{"MaxNodeCount", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.MaxNodes }, 1, maxNodes, noUnlimited)},
 		{"MaxStepCount", meaningless, "", whySteps, nil},
 		{"MaxTasksPerNode", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxTasksPerNode }, 1, 65533, noUnlimited)},
 		{"MessageTimeout", meaningless, "", whyStreams, nil},

@@ -219,6 +219,10 @@ func (w *world) step() {
 }
 
 func (w *world) node() {
+	if w.int(0, 9) == 0 {
+		w.dynamic()
+		return
+	}
 	name := [...]string{"n1", "n2", "n3"}[w.int(0, 2)]
 	if w.State.Node(name) == nil {
 		return
@@ -242,6 +246,15 @@ func (w *world) node() {
 	default:
 		w.Register(name)
 	}
+}
+
+// dynamic adds a node while jobs run, or takes it away.
+func (w *world) dynamic() {
+	if w.State.Node("d1") != nil {
+		w.Put(&event.NodeDeleted{Node: "d1"})
+		return
+	}
+	w.Put(&event.NodeAdded{Node: spec.NodeSpec{Name: "d1", CPUs: int64(w.int(1, 4)), Mem: 4000}, Partitions: []string{"batch"}})
 }
 
 func (w *world) update() {

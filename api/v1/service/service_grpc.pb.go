@@ -52,6 +52,7 @@ const (
 	Cluster_RunStep_FullMethodName           = "/muster.v1.Cluster/RunStep"
 	Cluster_EndStep_FullMethodName           = "/muster.v1.Cluster/EndStep"
 	Cluster_EndJob_FullMethodName            = "/muster.v1.Cluster/EndJob"
+	Cluster_ChangeNodes_FullMethodName       = "/muster.v1.Cluster/ChangeNodes"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -96,6 +97,7 @@ type ClusterClient interface {
 	EndStep(ctx context.Context, in *v1.EndStepRequest, opts ...grpc.CallOption) (*v1.EndStepReply, error)
 	// EndJob ends a job of srun or salloc.
 	EndJob(ctx context.Context, in *v1.EndJobRequest, opts ...grpc.CallOption) (*v1.EndJobReply, error)
+	ChangeNodes(ctx context.Context, in *v1.NodeChange, opts ...grpc.CallOption) (*v1.NodeChangeReply, error)
 }
 
 type clusterClient struct {
@@ -426,6 +428,16 @@ func (c *clusterClient) EndJob(ctx context.Context, in *v1.EndJobRequest, opts .
 	return out, nil
 }
 
+func (c *clusterClient) ChangeNodes(ctx context.Context, in *v1.NodeChange, opts ...grpc.CallOption) (*v1.NodeChangeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.NodeChangeReply)
+	err := c.cc.Invoke(ctx, Cluster_ChangeNodes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
@@ -468,6 +480,7 @@ type ClusterServer interface {
 	EndStep(context.Context, *v1.EndStepRequest) (*v1.EndStepReply, error)
 	// EndJob ends a job of srun or salloc.
 	EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error)
+	ChangeNodes(context.Context, *v1.NodeChange) (*v1.NodeChangeReply, error)
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -564,6 +577,9 @@ func (UnimplementedClusterServer) EndStep(context.Context, *v1.EndStepRequest) (
 }
 func (UnimplementedClusterServer) EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndJob not implemented")
+}
+func (UnimplementedClusterServer) ChangeNodes(context.Context, *v1.NodeChange) (*v1.NodeChangeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeNodes not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -1076,6 +1092,24 @@ func _Cluster_EndJob_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ChangeNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.NodeChange)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ChangeNodes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ChangeNodes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ChangeNodes(ctx, req.(*v1.NodeChange))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1182,6 +1216,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndJob",
 			Handler:    _Cluster_EndJob_Handler,
+		},
+		{
+			MethodName: "ChangeNodes",
+			Handler:    _Cluster_ChangeNodes_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

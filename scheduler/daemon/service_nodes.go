@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+	"github.com/musterhpc/muster/spec/slurmconf"
+)
+
+// ChangeNodes adds nodes while the cluster runs, or takes such nodes away.
+func (s *ClusterService) ChangeNodes(ctx context.Context, req *apiv1.NodeChange) (*apiv1.NodeChangeReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	out := &apiv1.NodeChangeReply{}
+	var cmd scheduler.Command
+	if line := req.GetCreate(); line != "" {
+		list, err := slurmconf.ReadNode(line, s.C.View().State.Config)
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+		for i := range list {
+			out.Nodes = append(out.Nodes, list[i].Name)
+		}
+		cmd = scheduler.CreateNodes{Nodes: list}
+	} else {
+		names, err := hostlist.Expand(req.GetDelete())
+		if err != nil || len(names) == 0 {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, req.GetDelete())
+		}
+		out.Nodes, cmd = names, scheduler.DeleteNodes{Nodes: names}
+	}
+	return out, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+}
+
+// described is the node that an agent describes itself; nil if it does not.
+func (c *Controller) described(reg *apiv1.Registration) (*spec.NodeSpec, error) {
+	if reg.GetDynamic() == "" {
+		return nil, nil
+	}
+	list, err := slurmconf.ReadNode(reg.GetDynamic(), c.View().State.Config)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("the description of node %s: %v", reg.GetNode(), err))
+	}
+	if len(list) != 1 || list[0].Name != reg.GetNode() {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("the agent of node %s describes another", reg.GetNode()))
+	}
+	return &list[0], nil
+}

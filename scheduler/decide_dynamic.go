@@ -1,0 +1,62 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// createNodes adds nodes, all of them or none.
+func (d *decision) createNodes(list []spec.NodeSpec) error {
+	cfg := d.t.Config
+	if cfg.MaxNodes == 0 {
+		return spec.Refuse(spec.CodeDisabled, "nodes are added while the cluster runs only with MaxNodeCount in slurm.conf")
+	}
+	if n := len(cfg.Nodes) + len(list); n > int(cfg.MaxNodes) {
+		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("MaxNodeCount=%d, and with these there would be %d nodes", cfg.MaxNodes, n))
+	}
+	for i := range list {
+		name := list[i].Name
+		twice := slices.ContainsFunc(list[:i], func(n spec.NodeSpec) bool { return n.Name == name })
+		if n := d.t.Node(name); n != nil && n.Removed {
+			return spec.Refuse(spec.CodeNodesBusy, name+" was taken away, and a job is not done there yet")
+		} else if n != nil || twice {
+			return spec.Refuse(spec.CodeInvalidNodeName, name+" exists already")
+		}
+	}
+	for i := range list {
+		if err := d.emit(&event.NodeAdded{Node: list[i], Partitions: cfg.Taking(&list[i])}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteNodes takes nodes away that were added while the cluster ran and that
+// nobody uses, all of them or none.
+func (d *decision) deleteNodes(c DeleteNodes) error {
+	for _, name := range c.Nodes {
+		n := d.t.Node(name)
+		switch {
+		case n == nil || n.Removed:
+			return spec.Refuse(spec.CodeInvalidNodeName, name)
+		case !n.Spec.Dynamic:
+			return spec.Refuse(spec.CodeInvalidNodeState, name+" is in slurm.conf: take it out there and reconfigure")
+		case len(n.Jobs) > 0:
+			return spec.Refuse(spec.CodeNodesBusy, "jobs are on "+name+": drain it first")
+		}
+		for i := range d.t.Reservations {
+			if r := &d.t.Reservations[i]; slices.Contains(r.Nodes, name) {
+				return spec.Refuse(spec.CodeReservationInUse, name+" is of the reservation "+r.Name)
+			}
+		}
+	}
+	for _, name := range c.Nodes {
+		if err := d.emit(&event.NodeDeleted{Node: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package spec
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Takes tells whether a node that is added while the cluster runs is of the
+// partition.
+func (p *PartitionSpec) Takes(n *NodeSpec) bool {
+	return p.AllNodes || slices.ContainsFunc(n.Features, func(f string) bool { return slices.Contains(p.NodeFeatures, f) })
+}
+
+// Taking are the partitions that a node belongs to that is added, by name.
+func (c *Config) Taking(n *NodeSpec) []string {
+	var out []string
+	for i := range c.Partitions {
+		if c.Partitions[i].Takes(n) {
+			out = append(out, c.Partitions[i].Name)
+		}
+	}
+	return out
+}
+
+// WithNode is the configuration with one more node, in partitions. The
+// receiver stays as it is.
+func (c *Config) WithNode(n NodeSpec, parts []string) *Config {
+	out := *c
+	out.Nodes = append(slices.Clip(c.Nodes), n)
+	out.Partitions = slices.Clone(c.Partitions)
+	for i := range out.Partitions {
+		if p := &out.Partitions[i]; slices.Contains(parts, p.Name) && !slices.Contains(p.NodeNames, n.Name) {
+			p.NodeNames = append(slices.Clip(p.NodeNames), n.Name)
+			p.Nodes = hostlist.Fold(p.NodeNames)
+		}
+	}
+	return &out
+}
+
+// WithoutNode is the configuration without a node. The receiver stays as it is.
+func (c *Config) WithoutNode(name string) *Config {
+	out := *c
+	out.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n NodeSpec) bool { return n.Name == name })
+	out.Partitions = slices.Clone(c.Partitions)
+	for i := range out.Partitions {
+		if p := &out.Partitions[i]; slices.Contains(p.NodeNames, name) {
+			p.NodeNames = slices.DeleteFunc(slices.Clone(p.NodeNames), func(n string) bool { return n == name })
+			p.Nodes = hostlist.Fold(p.NodeNames)
+		}
+	}
+	return &out
+}
+
+// KeepDynamic is a configuration as the files have it, with the nodes of an
+// older one that were added while the cluster ran and that no file names now.
+func (c *Config) KeepDynamic(old *Config) *Config {
+	named := make(map[string]bool, len(c.Nodes))
+	for i := range c.Nodes {
+		named[c.Nodes[i].Name] = true
+	}
+	out := c
+	for i := range old.Nodes {
+		if n := &old.Nodes[i]; n.Dynamic && !named[n.Name] {
+			out = out.WithNode(*n, c.Taking(n))
+		}
+	}
+	return out
+}
+
+// DynamicNodes counts the nodes that were added while the cluster ran.
+func (c *Config) DynamicNodes() int {
+	n := 0
+	for i := range c.Nodes {
+		if c.Nodes[i].Dynamic {
+			n++
+		}
+	}
+	return n
+}
