@@ -117,6 +117,10 @@ type Run struct {
 	Attempt uint32
 }
 
+// EpilogOver tells that EpilogSlurmctld has run for an attempt, however it
+// ended.
+type EpilogOver struct{ Run Run }
+
 // PrologOver tells how PrologSlurmctld ended for an attempt.
 type PrologOver struct {
 	Run    Run
@@ -243,6 +247,7 @@ func (NodeSilent) command() string        { return "silence" }
 func (NodeHeard) command() string         { return "heard" }
 func (Report) command() string            { return "report" }
 func (PrologOver) command() string        { return "prolog" }
+func (EpilogOver) command() string        { return "epilog" }
 func (GPUReport) command() string         { return "gpu" }
 func (CheckReport) command() string       { return "check" }
 func (Configure) command() string         { return "configure" }

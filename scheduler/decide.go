@@ -71,6 +71,8 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.heard(c)
 	case Report:
 		return d.report(c)
+	case EpilogOver:
+		return d.epilogOver(c)
 	case PrologOver:
 		return d.prologOver(c)
 	case CheckReport:
@@ -104,6 +106,12 @@ func (d *decision) dispatch(cmd Command) error {
 }
 
 func (d *decision) emit(ev event.Event) error {
+	switch e := ev.(type) {
+	case *event.JobEnded:
+		e.Epilog = d.owesEpilog(e.UID)
+	case *event.JobRequeued:
+		e.Epilog = d.owesEpilog(e.UID)
+	}
 	if err := d.t.Emit(ev); err != nil {
 		return err
 	}

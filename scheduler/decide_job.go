@@ -224,6 +224,21 @@ func (d *decision) prologOver(c PrologOver) error {
 	return d.end(j, event.EndLaunchFailed, d.mayRequeue(j), spec.NotHeld, c.Failed)
 }
 
+// owesEpilog tells whether the end of a job's attempt asks for EpilogSlurmctld.
+func (d *decision) owesEpilog(uid spec.JobUID) bool {
+	j, ctl := d.t.Job(uid), d.t.Config.Ctl
+	return ctl != nil && ctl.Epilog != "" && j != nil && j.State.Active()
+}
+
+func (d *decision) epilogOver(c EpilogOver) error {
+	j := d.t.Job(c.Run.UID)
+	if j == nil || !slices.ContainsFunc(j.Epilogs, func(due state.Epilog) bool { return due.Attempt == c.Run.Attempt }) {
+		d.res.Stale++
+		return nil
+	}
+	return d.emit(&event.JobEpilogOver{UID: j.UID, Attempt: c.Run.Attempt})
+}
+
 // holdsNode tells whether the attempt still holds a node.
 func holdsNode(j *state.Job, node string) bool {
 	for i := range j.Alloc.Nodes {

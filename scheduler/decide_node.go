@@ -256,20 +256,20 @@ func (d *decision) tickFences() error {
 }
 
 // tickPurge forgets jobs that ended MinJobAge ago, but for those whose end
-// somebody still waits to learn.
+// somebody still waits to learn, or that EpilogSlurmctld has not run for.
 func (d *decision) tickPurge() error {
 	const maxPurge = 10_000 // of one event; the next tick goes on
 	age := d.t.Config.Timing.MinJobAge
 	if age == 0 {
 		return nil
 	}
-	ev := &event.JobPurged{}
+	ev, ctl := &event.JobPurged{}, d.t.Config.Ctl
 	d.t.Finished.Range(func(_ uint64, uid spec.JobUID) bool {
 		j := d.t.Job(uid)
 		if j.Ended.Add(age) > d.t.Now {
 			return false
 		}
-		if !awaited(d.t.State, j) {
+		if !awaited(d.t.State, j) && (len(j.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
 			ev.UIDs = append(ev.UIDs, uid)
 		}
 		return len(ev.UIDs) < maxPurge

@@ -29,9 +29,9 @@ func (s *session) detail(ev event.Event) string {
 	case *event.JobSignalled:
 		return fmt.Sprintf(" %s signal %d scope %d", s.title(s.head.Job(e.UID)), e.Signal, e.Scope)
 	case *event.JobEnded:
-		return fmt.Sprintf(" %s %s", s.title(s.head.Job(e.UID)), e.State)
+		return fmt.Sprintf(" %s %s%s", s.title(s.head.Job(e.UID)), e.State, due(e.Epilog))
 	case *event.JobRequeued:
-		return fmt.Sprintf(" %s %s", s.title(s.head.Job(e.UID)), e.Reason)
+		return fmt.Sprintf(" %s %s%s", s.title(s.head.Job(e.UID)), e.Reason, due(e.Epilog))
 	case *event.JobPurged:
 		return fmt.Sprintf(" %d", len(e.UIDs))
 	case *event.NodeStateSet:
@@ -44,6 +44,13 @@ func (s *session) detail(ev event.Event) string {
 		return fmt.Sprintf(" %s %d", e.Node, e.Phase)
 	case *event.ReasonsChanged:
 		return fmt.Sprintf(" of %d", len(e.Jobs))
+	}
+	return ""
+}
+
+func due(epilog bool) string {
+	if epilog {
+		return ", epilog due"
 	}
 	return ""
 }

@@ -128,6 +128,24 @@ func prologOver(s *session, args []string) error {
 	return nil
 }
 
+// epilogOver tells that EpilogSlurmctld has run: epilogctl JOB ATTEMPT.
+//
+//	$ epilogctl 4 1
+func epilogOver(s *session, args []string) error {
+	_, j, err := s.target(args[1])
+	if err != nil {
+		return err
+	}
+	attempt, err := strconv.ParseUint(args[2], 10, 32)
+	if err != nil {
+		return err
+	}
+	if s.must(scheduler.EpilogOver{Run: scheduler.Run{UID: j.UID, Attempt: uint32(attempt)}}).Stale > 0 {
+		s.printf("stale\n")
+	}
+	return nil
+}
+
 // batchOver reports that a script has ended while its node is being cleaned:
 // batchover JOB CODE.
 //

@@ -153,7 +153,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 		t.reboot(env, e)
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobReady, *event.GPUFaulted,
+		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobReady, *event.GPUFaulted,
 		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled:
 		// The audit trail has them; nothing is counted.
 	default:
@@ -253,6 +253,8 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.JobSignalled:
 		return e.UID, e.Attempt, ""
 	case *event.JobPrepared:
+		return e.UID, e.Attempt, ""
+	case *event.JobEpilogOver:
 		return e.UID, e.Attempt, ""
 	case *event.JobSuspended:
 		return e.UID, e.Attempt, ""

@@ -32,7 +32,8 @@
 //   - JobStarted carries the whole allocation: nodes, CPU ids, memory, device
 //     UUIDs. It is never edited; JobNodeDone gives back one node's part.
 //   - Where the site has a PrologSlurmctld nothing of an attempt is started
-//     anywhere before JobPrepared.
+//     anywhere before JobPrepared. Where it has an EpilogSlurmctld the event
+//     that closes an attempt says that one is due, JobEpilogOver that it ran.
 //   - JobEndRequested states why an attempt must end; the verdict follows that
 //     reason, however the processes died (a job over its time limit is
 //     TIMEOUT even if it exited 0).

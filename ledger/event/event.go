@@ -54,6 +54,7 @@ const (
 	KindStepSignalled    Kind = 63
 	KindJobsAccruing     Kind = 56
 	KindJobPrepared      Kind = 60
+	KindJobEpilogOver    Kind = 64
 	KindJobSuspended     Kind = 57
 	KindJobResumed       Kind = 58
 	KindJobReady         Kind = 59

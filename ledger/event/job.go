@@ -150,6 +150,7 @@ type JobEnded struct {
 	Reason  spec.Reason     `cbor:"5,keyasint"`
 	By      uint32          `cbor:"6,keyasint,omitempty"` // who cancelled
 	Derived spec.ExitStatus `cbor:"7,keyasint"`           // the worst of its steps
+	Epilog  bool            `cbor:"8,keyasint,omitempty"` // EpilogSlurmctld is to run for the attempt
 }
 
 // JobNodeDone gives one node's part of an allocation back and says what was
@@ -184,6 +185,7 @@ type JobRequeued struct {
 	Hold    spec.Hold       `cbor:"6,keyasint,omitempty"`
 	Reason  spec.Reason     `cbor:"7,keyasint"`
 	Counts  bool            `cbor:"8,keyasint,omitempty"` // counts towards MaxBatchRequeue
+	Epilog  bool            `cbor:"9,keyasint,omitempty"` // EpilogSlurmctld is to run for the attempt
 }
 
 // JobPurged forgets finished jobs in the controller.
@@ -249,6 +251,13 @@ type StepEnded struct {
 // JobPrepared tells that the site's PrologSlurmctld for an attempt has ended
 // well: only now are its processes started.
 type JobPrepared struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+}
+
+// JobEpilogOver tells that the site's EpilogSlurmctld for an attempt has run,
+// however it ended.
+type JobEpilogOver struct {
 	UID     spec.JobUID `cbor:"1,keyasint"`
 	Attempt uint32      `cbor:"2,keyasint"`
 }

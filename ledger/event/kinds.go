@@ -138,6 +138,9 @@ func (*JobsAccruing) Kind() Kind { return KindJobsAccruing }
 func (*JobPrepared) Kind() Kind { return KindJobPrepared }
 
 // Kind implements Event.
+func (*JobEpilogOver) Kind() Kind { return KindJobEpilogOver }
+
+// Kind implements Event.
 func (*JobSuspended) Kind() Kind { return KindJobSuspended }
 
 // Kind implements Event.
@@ -218,6 +221,7 @@ func (*StepEndRequested) sealed()     {}
 func (*StepSignalled) sealed()        {}
 func (*JobsAccruing) sealed()         {}
 func (*JobPrepared) sealed()          {}
+func (*JobEpilogOver) sealed()        {}
 func (*JobSuspended) sealed()         {}
 func (*JobResumed) sealed()           {}
 func (*JobReady) sealed()             {}
@@ -329,6 +333,8 @@ func fresh(k Kind) Event {
 		return new(JobsAccruing)
 	case KindJobPrepared:
 		return new(JobPrepared)
+	case KindJobEpilogOver:
+		return new(JobEpilogOver)
 	case KindJobSuspended:
 		return new(JobSuspended)
 	case KindJobResumed:
@@ -407,6 +413,7 @@ func Kinds() []Kind {
 		KindStepSignalled,
 		KindJobsAccruing,
 		KindJobPrepared,
+		KindJobEpilogOver,
 		KindJobSuspended,
 		KindJobResumed,
 		KindJobReady,
@@ -517,6 +524,8 @@ func (k Kind) String() string {
 		return "JobsAccruing"
 	case KindJobPrepared:
 		return "JobPrepared"
+	case KindJobEpilogOver:
+		return "JobEpilogOver"
 	case KindJobSuspended:
 		return "JobSuspended"
 	case KindJobResumed:

@@ -18,6 +18,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	wasActive := j.State.Active()
 	if wasActive {
 		s.spend(j, env.At)
+		j.oweEpilog(e.Epilog, e.Exit, e.Derived)
 	}
 	count := uint64(j.Count())
 	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
@@ -100,6 +101,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	wasActive, succeeded, count := j.State.Active(), j.succeeded(), j.Count()
 	if wasActive {
 		s.spend(j, env.At)
+		j.oweEpilog(e.Epilog, e.Exit, e.Exit)
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
 	}
 	s.tally(j, func(a *Array) {
@@ -123,6 +125,30 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	j.Alloc, j.Done, j.Yields, j.Auto, j.Boots, j.Ready = nil, nil, false, false, false, 0
 	s.store(j)
 	s.Totals.Requeued++
+	return nil
+}
+
+// oweEpilog notes what EpilogSlurmctld is to be told of the attempt that ends.
+func (j *Job) oweEpilog(due bool, exit, derived spec.ExitStatus) {
+	if due {
+		j.Epilogs = append(slices.Clip(j.Epilogs), Epilog{Attempt: j.Attempt, Restarts: j.Restarts, Alloc: j.Alloc, Started: j.Started, Until: j.Deadline(),
+			Exit: exit, Derived: derived})
+	}
+}
+
+func (s *State) applyEpilogOver(env *event.Envelope, e *event.JobEpilogOver) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(j.Epilogs, func(d Epilog) bool { return d.Attempt == e.Attempt })
+	if i < 0 {
+		return contradiction("no EpilogSlurmctld is due for attempt %d of job uid %d", e.Attempt, e.UID)
+	}
+	if j.Epilogs = slices.Delete(slices.Clone(j.Epilogs), i, i+1); len(j.Epilogs) == 0 {
+		j.Epilogs = nil
+	}
+	s.store(j)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/musterhpc/muster/spec"
 )
@@ -328,6 +329,10 @@ func CheckAttempts(s *State) error {
 			return bad("it yields its CPUs, or is to go on by itself, but is not suspended")
 		case j.Prepares && !j.State.Active():
 			return bad("its PrologSlurmctld runs, but it does not")
+		case slices.ContainsFunc(j.Epilogs, func(d Epilog) bool {
+			return d.Alloc == nil || d.Attempt > j.Attempt || (d.Attempt == j.Attempt && j.State.Active())
+		}):
+			return bad("an EpilogSlurmctld is due for an attempt that is not over")
 		case j.Claim != nil && j.State != spec.Pending:
 			return bad("others make room for it, but it does not wait")
 		case j.Attempt == 0 && (ran || len(j.Steps) > 0 || j.Started != 0):

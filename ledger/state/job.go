@@ -73,6 +73,9 @@ type Job struct {
 	// Prepares tells that PrologSlurmctld has not ended yet: nothing of the
 	// attempt has been started anywhere.
 	Prepares bool `cbor:"70,keyasint,omitempty"`
+	// Epilogs are the attempts that are over whose EpilogSlurmctld has not run
+	// yet, oldest first.
+	Epilogs []Epilog `cbor:"71,keyasint,omitempty"`
 	// Het is set in the components of a heterogeneous job.
 	Het *spec.HetPart `cbor:"80,keyasint,omitempty"`
 	// NextStep is the number of the attempt's next step, StepExit the worst exit
@@ -114,6 +117,18 @@ type Ending struct {
 	Seq     uint64         `cbor:"7,keyasint"`
 	For     spec.JobUID    `cbor:"8,keyasint,omitempty"` // the job that it makes room for
 	Grace   spec.Span      `cbor:"9,keyasint,omitempty"` // before the last signal; 0 = KillWait
+}
+
+// Epilog is what EpilogSlurmctld is told of an attempt that is over: the job
+// itself may be waiting or running again.
+type Epilog struct {
+	Attempt  uint32           `cbor:"1,keyasint"`
+	Restarts uint32           `cbor:"2,keyasint,omitempty"`
+	Alloc    *spec.Allocation `cbor:"3,keyasint"`
+	Started  spec.Instant     `cbor:"4,keyasint"`
+	Until    spec.Instant     `cbor:"5,keyasint,omitempty"` // its time limit; FarFuture: it had none
+	Exit     spec.ExitStatus  `cbor:"6,keyasint"`
+	Derived  spec.ExitStatus  `cbor:"7,keyasint"`
 }
 
 // Signal is the last signal sent to an attempt without ending it.

@@ -123,7 +123,7 @@ func (w *world) someNode() *Node {
 
 func (w *world) step() {
 	ops := []func(){w.submit, w.submit, w.submit, w.start, w.start, w.start, w.start, w.done, w.done, w.done, w.end, w.end,
-		w.requeue, w.split, w.split, w.purge, w.change, w.request, w.steps, w.node, w.configure, w.policy, w.access, w.aging, w.reserve}
+		w.requeue, w.epilog, w.split, w.split, w.purge, w.change, w.request, w.steps, w.node, w.configure, w.policy, w.access, w.aging, w.reserve}
 	pick(w, ops)()
 }
 
@@ -264,7 +264,15 @@ func (w *world) end() {
 		e.State = pick(w, []spec.JobState{spec.Completed, spec.Failed, spec.TimedOut, spec.NodeFailed})
 		e.Exit.Code = int32(w.int(0, 1))
 	}
+	e.Epilog = w.coin()
 	w.put(e)
+}
+
+// epilog tells that one has run, the newest that is due first.
+func (w *world) epilog() {
+	if j := w.some(func(j *Job) bool { return len(j.Epilogs) > 0 }); j != nil {
+		w.put(&event.JobEpilogOver{UID: j.UID, Attempt: j.Epilogs[len(j.Epilogs)-1].Attempt})
+	}
 }
 
 // requeue puts back a job that is done on all nodes, with or without a verdict.
@@ -273,7 +281,7 @@ func (w *world) requeue() {
 	if j == nil {
 		return
 	}
-	w.put(&event.JobRequeued{UID: j.UID, Attempt: j.Attempt, State: spec.Pending, Hold: spec.Hold(w.int(0, 2)), Counts: w.coin(), Begin: spec.Instant(w.int(0, 9))})
+	w.put(&event.JobRequeued{UID: j.UID, Attempt: j.Attempt, State: spec.Pending, Hold: spec.Hold(w.int(0, 2)), Counts: w.coin(), Begin: spec.Instant(w.int(0, 9)), Epilog: w.coin()})
 }
 
 func (w *world) split() {

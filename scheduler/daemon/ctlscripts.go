@@ -21,9 +21,10 @@ const mostScripts = 64
 // EpilogSlurmctld when its attempt is over.
 //
 // That a prolog has ended well is in the ledger, and nothing of the job starts
-// before. A controller that is stopped ends the prologs that run; the next one
-// runs them again, so that a prolog may run twice for one attempt, and never
-// not. An epilog that a dying controller had not started is not made up for.
+// before; that an epilog is due is there as well, and that it has run. A
+// controller that is stopped ends the prologs that run, and leaves the epilogs
+// alone; the next one runs both again, so that either may run twice for one
+// attempt, and never not.
 type ctlScripts struct {
 	c     *Controller
 	slots chan struct{}
@@ -31,12 +32,12 @@ type ctlScripts struct {
 	mu      sync.Mutex
 	ctx     context.Context // nil until the controller serves
 	prologs map[scheduler.Run]context.CancelFunc
-	envs    map[spec.JobUID][]string // of jobs that hold nodes, for their epilogs
-	wg      sync.WaitGroup           // of prologs
+	epilogs map[scheduler.Run]bool // those under way
+	wg      sync.WaitGroup         // of prologs
 }
 
 func newCtlScripts(c *Controller) *ctlScripts {
-	return &ctlScripts{c: c, slots: make(chan struct{}, mostScripts), prologs: map[scheduler.Run]context.CancelFunc{}, envs: map[spec.JobUID][]string{}}
+	return &ctlScripts{c: c, slots: make(chan struct{}, mostScripts), prologs: map[scheduler.Run]context.CancelFunc{}, epilogs: map[scheduler.Run]bool{}}
 }
 
 // wanted gives the site's programs, nil if there are none.
@@ -59,6 +60,12 @@ func (p *ctlScripts) run(ctx context.Context) error {
 			p.started(st, spec.JobUID(uid))
 			return true
 		})
+		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+			for i := range j.Epilogs {
+				p.epilog(st, j, &j.Epilogs[i])
+			}
+			return true
+		})
 	}
 	p.c.hub.turn.Unlock()
 	<-ctx.Done()
@@ -72,19 +79,13 @@ func (p *ctlScripts) started(st *state.State, uid spec.JobUID) {
 	if ctl == nil || j == nil || j.Alloc == nil || j.Ending != nil || !j.State.Active() {
 		return
 	}
-	env := jobEnv(st, j)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ctx == nil || p.ctx.Err() != nil {
+	run := scheduler.Run{UID: uid, Attempt: j.Attempt}
+	if !j.Prepares || p.prologs[run] != nil || p.ctx == nil || p.ctx.Err() != nil {
 		return // run takes it up, or the next controller
 	}
-	if ctl.Epilog != "" {
-		p.envs[uid] = env
-	}
-	run := scheduler.Run{UID: uid, Attempt: j.Attempt}
-	if !j.Prepares || p.prologs[run] != nil {
-		return
-	}
+	env := jobEnv(st, j)
 	ctx, stop := context.WithCancel(p.ctx)
 	p.prologs[run] = stop
 	p.wg.Go(func() { p.prolog(ctx, ctl, run, env) })
@@ -124,27 +125,75 @@ func (p *ctlScripts) stop(run scheduler.Run) {
 	}
 }
 
-// ended runs the epilog of a job whose attempt is over. It outlives the
-// controller.
-func (p *ctlScripts) ended(st *state.State, run scheduler.Run, exit, derived spec.ExitStatus) {
+// ended runs the epilog of a job whose attempt is over, if one is due.
+func (p *ctlScripts) ended(st *state.State, run scheduler.Run) {
 	p.stop(run)
-	p.mu.Lock()
-	env := p.envs[run.UID]
-	delete(p.envs, run.UID)
-	p.mu.Unlock()
-	ctl := p.wanted(st)
-	if ctl == nil || ctl.Epilog == "" || env == nil {
+	j := st.Job(run.UID)
+	if j == nil {
 		return
 	}
-	env = append(env, "SLURM_SCRIPT_CONTEXT=epilog_slurmctld", "SLURM_JOB_EXIT_CODE="+waitStatus(exit), "SLURM_JOB_DERIVED_EC="+waitStatus(derived),
-		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(int(exit.Code))+":"+strconv.Itoa(int(exit.Signal)))
-	go func() {
-		p.slots <- struct{}{}
-		defer func() { <-p.slots }()
-		if err := p.c.deps.Scripts.Run(context.Background(), ctl.Epilog, ctl.EpilogTimeout, env); err != nil {
-			p.c.deps.Logger.Error("EpilogSlurmctld", "job_uid", uint64(run.UID), "error", err)
+	for i := range j.Epilogs {
+		if j.Epilogs[i].Attempt == run.Attempt {
+			p.epilog(st, j, &j.Epilogs[i])
 		}
+	}
+}
+
+// epilog runs an epilog that is due, unless it is under way.
+func (p *ctlScripts) epilog(st *state.State, j *state.Job, due *state.Epilog) {
+	ctl, run := p.wanted(st), scheduler.Run{UID: j.UID, Attempt: due.Attempt}
+	if ctl == nil || ctl.Epilog == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.epilogs[run] || p.ctx == nil || p.ctx.Err() != nil {
+		return // run takes it up, or the next controller
+	}
+	p.epilogs[run] = true
+	env := epilogEnv(st, j, due)
+	go p.runEpilog(p.ctx, ctl, run, env)
+}
+
+// runEpilog runs the program, which outlives the controller, and records that
+// it ran.
+func (p *ctlScripts) runEpilog(ctx context.Context, ctl *spec.CtlScripts, run scheduler.Run, env []string) {
+	defer func() {
+		p.mu.Lock()
+		delete(p.epilogs, run)
+		p.mu.Unlock()
 	}()
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return // the next controller runs it
+	}
+	err := p.c.deps.Scripts.Run(context.WithoutCancel(ctx), ctl.Epilog, ctl.EpilogTimeout, env)
+	<-p.slots
+	if err != nil {
+		p.c.deps.Logger.Error("EpilogSlurmctld", "job_uid", uint64(run.UID), "error", err)
+	}
+	for ctx.Err() == nil {
+		rep := p.c.writer.do(ctx, &request{cmd: scheduler.EpilogOver{Run: run}, actor: event.Actor{Kind: event.ActorSystem}})
+		if rep.err == nil {
+			return
+		}
+		p.c.deps.Logger.Warn("that an EpilogSlurmctld has run could not be recorded yet", "job_uid", uint64(run.UID), "error", rep.err)
+		p.c.sleep(ctx, 10*spec.Second)
+	}
+}
+
+// epilogEnv is what an epilog knows of an attempt: the job may be waiting, or
+// running again.
+func epilogEnv(st *state.State, j *state.Job, due *state.Epilog) []string {
+	was := *j
+	was.State, was.Attempt, was.Restarts, was.Alloc, was.Started = spec.Running, due.Attempt, due.Restarts, due.Alloc, due.Started
+	was.Ready, was.Paused, was.Limit = 0, 0, spec.Infinite
+	if due.Until != spec.FarFuture {
+		was.Limit = due.Until.Sub(due.Started)
+	}
+	return append(jobEnv(st, &was), "SLURM_SCRIPT_CONTEXT=epilog_slurmctld", "SLURM_JOB_EXIT_CODE="+waitStatus(due.Exit), "SLURM_JOB_DERIVED_EC="+waitStatus(due.Derived),
+		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(int(due.Exit.Code))+":"+strconv.Itoa(int(due.Exit.Signal)))
 }
 
 // waitStatus is an exit as wait() gives it.

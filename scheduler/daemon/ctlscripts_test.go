@@ -123,6 +123,43 @@ func TestPrologSlurmctld(t *testing.T) {
 	w.told("1.epilog", "SLURM_JOB_ID=1", "SLURM_JOB_EXIT_CODE=768", "SLURM_JOB_EXIT_CODE2=3:0", "SLURM_SCRIPT_CONTEXT=epilog_slurmctld")
 }
 
+// An EpilogSlurmctld that a controller had not seen the end of is run by the
+// next one, with what its attempt was, however far its job is; one that was
+// seen is not run again.
+func TestEpilogSlurmctldIsMadeUpFor(t *testing.T) {
+	w := newSite(t)
+	script := "#!/bin/sh\nexport PATH=/usr/bin:/bin\necho \"$SLURM_JOB_RESTART_COUNT $SLURM_JOB_NODELIST $SLURM_JOB_EXIT_CODE2\" >> " + w.dir + "/$SLURM_JOB_ID.epilogs\nread code < " + w.dir + "/gate\n"
+	if err := os.WriteFile(filepath.Join(w.dir, "epilog"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.conf.Ctl.Prolog = ""
+	w.must(scheduler.Configure{Config: w.conf})
+	w.register("n1")
+	id := spec.JobID(w.submit(&apiv1.JobSpec{Name: "one"}))
+	job := func() *state.Job { return w.c.View().State.JobByID(id) }
+	w.until("running", func() bool { return job().State == spec.Running })
+	w.must(scheduler.Requeue{Target: scheduler.Target{UID: 1, Task: spec.NoTask}, Hold: spec.HeldByAdmin})
+	w.must(scheduler.Report{Node: "n1", Run: scheduler.Run{UID: 1, Attempt: 1}, Done: &scheduler.NodeDone{Batch: &event.StepResult{Exit: spec.ExitStatus{Signal: 15}}}})
+	<-w.began["epilog"]
+	w.stop()
+	w.run(w.conf)
+	<-w.began["epilog"] // that of a job that waits again
+	if j := job(); j.State != spec.Pending || len(j.Epilogs) != 1 {
+		t.Fatalf("%+v", j)
+	}
+	for range 2 {
+		w.open("0")
+		w.over("epilog")
+	}
+	w.until("recorded", func() bool { return job().Epilogs == nil })
+	w.stop()
+	w.run(w.conf)
+	w.must(scheduler.Cancel{Target: scheduler.Target{UID: 1, Task: spec.NoTask}})
+	if b, err := os.ReadFile(filepath.Join(w.dir, "1.epilogs")); err != nil || string(b) != strings.Repeat("0 n1 0:0\n", 2) || len(w.began["epilog"]) > 0 {
+		t.Errorf("%q %v, %d more", b, err, len(w.began["epilog"]))
+	}
+}
+
 // A PrologSlurmctld that fails queues its job again; a job that is cancelled
 // ends its PrologSlurmctld.
 func TestPrologSlurmctldFails(t *testing.T) {

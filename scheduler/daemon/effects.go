@@ -43,9 +43,9 @@ func (h *hub) effects(f *flight) {
 			h.c.ctl.stop(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			h.terminate(f.state, f.state.Job(e.UID), "")
 		case *event.JobRequeued:
-			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt}, e.Exit, e.Exit)
+			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 		case *event.JobEnded:
-			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt}, e.Exit, e.Derived)
+			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			if j := f.state.Job(e.UID); j != nil && j.HoldsNodes() {
 				h.terminate(f.state, j, "")
 			}

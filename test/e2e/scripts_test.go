@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestPrologAndEpilog: both run around a job on its node with Slurm's
@@ -61,4 +64,44 @@ test ! -e `+path("no-epilog")+`
 	c.must("scontrol", "update", "nodename=node2", "state=resume")
 	c.must("scontrol", "release", id)
 	c.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
+}
+
+// TestEpilogSlurmctldOfADeadController: a controller that dies has begun the
+// program for some of the jobs that ended, and for others not; the next one
+// sees to it that it runs for each.
+func TestEpilogSlurmctldOfADeadController(t *testing.T) {
+	scripts := shortDir(t)
+	path := func(name string) string { return filepath.Join(scripts, name) }
+	text := "#!/bin/sh\nPATH=/usr/bin:/bin\nwhile test -e " + path("hang") + "; do sleep 0.2; done\necho \"$SLURM_JOB_ID $SLURM_JOB_EXIT_CODE2\" >>" + path("log") + "\n"
+	for name, text := range map[string]string{"epilog": text, "hang": ""} {
+		if err := os.WriteFile(path(name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := start(t, "EpilogSlurmctld="+path("epilog"), "SlurmUser=root")
+	const jobs = 100 // more than run at the same time
+	c.must("sbatch", "--parsable", "-o", "/dev/null", fmt.Sprintf("--array=1-%d", jobs), "--wrap", "exit 3")
+	c.until("", "squeue", "-h")
+	c.kill9("musterd")
+	if err := os.Remove(path("hang")); err != nil {
+		t.Fatal(err)
+	}
+	c.must("up", "--dir", c.dir)
+	ran := map[string]bool{}
+	for range 2000 {
+		data, err := os.ReadFile(path("log"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if id, exit, whole := strings.Cut(strings.TrimSpace(line), " 3:"); whole && exit == "0" {
+				ran[id] = true
+			}
+		}
+		if len(ran) == jobs {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("EpilogSlurmctld ran for %d of %d tasks", len(ran), jobs)
 }
