@@ -66,10 +66,25 @@ func (s *State) label(j *Job) string {
 	return fmt.Sprintf("job %d (uid %d)", j.ID, j.UID)
 }
 
+// Breathing is a frozen state whose invariants, while they are checked, call a
+// function every few jobs: whoever checks may let others go first.
+func (s *State) Breathing(f func()) *State {
+	out := *s
+	out.breathe = f
+	return &out
+}
+
+// breatheEvery is after how many jobs that function is called.
+const breatheEvery = 64
+
 // eachJob calls f for each job until one has an error.
 func (s *State) eachJob(f func(j *Job) error) error {
 	var err error
+	n := 0
 	s.Jobs.Range(func(uid uint64, j *Job) bool {
+		if n++; s.breathe != nil && n%breatheEvery == 0 {
+			s.breathe()
+		}
 		if uint64(j.UID) != uid {
 			err = broken("the record of job uid %d says uid %d", uid, j.UID)
 		} else {

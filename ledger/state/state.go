@@ -12,6 +12,7 @@ type State struct {
 	partsOwn  *pmap.Owner // who may change Totals.Parts in place
 	policyOwn *pmap.Owner // who may change Policy in place
 	draft     bool        // to be thrown away: Totals are not counted
+	breathe   func()      // see Breathing
 
 	UUID        [16]byte
 	ClusterName string

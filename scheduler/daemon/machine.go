@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -152,7 +153,17 @@ func (m *Machine) Snapshot() (func(w io.Writer) error, error) {
 	if !s.Frozen() {
 		s = s.Freeze()
 	}
-	return s.Encode, nil
+	return func(w io.Writer) error { return s.Encode(breathing{w}) }, nil
+}
+
+// breathing lets whatever is ready go first at each block that is written: a
+// snapshot of a deep queue is the work of a core for some hundred milliseconds,
+// and submissions come meanwhile.
+type breathing struct{ w io.Writer }
+
+func (b breathing) Write(p []byte) (int, error) {
+	runtime.Gosched()
+	return b.w.Write(p)
 }
 
 // Restore replaces the state by an encoded one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -288,7 +289,7 @@ func (w *writer) check(s *state.State) {
 	go func() {
 		defer w.checks.Done()
 		defer w.checking.Store(false)
-		if err := turn.Check(s); err != nil {
+		if err := turn.Check(s.Breathing(runtime.Gosched)); err != nil {
 			w.breach(s, fmt.Errorf("%s: %w", turn.Name, err))
 		}
 	}()
