@@ -66,6 +66,7 @@ type controllerDouble struct {
 	numbers []uint64 // of every report, of all streams
 	done    map[plan.RunKey][]*apiv1.NodeDone
 	failed  map[plan.RunKey]*apiv1.LaunchFailed
+	parts   map[plan.RunKey]*apiv1.RunEnded // of steps, as they were told first
 	enrol   func(*apiv1.EnrolRequest) (*apiv1.EnrolReply, error)
 	renew   func(identity.Identity, *apiv1.RenewRequest) (*apiv1.EnrolReply, error)
 	peers   []string
@@ -76,7 +77,8 @@ func newControllerDouble(t testing.TB) *controllerDouble {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &controllerDouble{t: t, ring: ring, cluster: [16]byte{9}, done: map[plan.RunKey][]*apiv1.NodeDone{}, failed: map[plan.RunKey]*apiv1.LaunchFailed{}}
+	c := &controllerDouble{t: t, ring: ring, cluster: [16]byte{9}, done: map[plan.RunKey][]*apiv1.NodeDone{}, failed: map[plan.RunKey]*apiv1.LaunchFailed{},
+		parts: map[plan.RunKey]*apiv1.RunEnded{}}
 	c.cond = sync.NewCond(&c.mu)
 	return c
 }
@@ -148,6 +150,9 @@ func (c *controllerDouble) take(m *apiv1.AgentMessage, out chan<- *apiv1.Control
 					break
 				}
 			}
+		}
+		if e := r.GetEnded(); e != nil && k.Step >= 0 && c.parts[k] == nil {
+			c.parts[k] = e
 		}
 		if f := r.GetLaunchFailed(); f != nil {
 			c.failed[k] = f

@@ -278,8 +278,12 @@ func (c *Core) Step(k plan.RunKey) (s StepState, known bool) {
 const attachWords = "step input and output"
 
 // Attachable tells whose the step is that a credential lets a client attach to
-// on this node.
+// on this node. Before the controller has told its keys nothing can be said:
+// the error wraps ErrDown.
 func (c *Core) Attachable(k plan.RunKey, raw []byte) (uid uint32, err error) {
+	if !c.complete {
+		return 0, fmt.Errorf("the controller has not been heard of yet: %w", ErrDown)
+	}
 	claims, err := c.creds.Verify(raw, c.clock())
 	switch {
 	case err != nil:

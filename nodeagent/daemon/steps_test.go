@@ -198,8 +198,11 @@ func TestStepsThatCannotBegin(t *testing.T) {
 
 func TestWhoMayAttach(t *testing.T) {
 	b := newBench(t)
-	b.welcome()
 	step := plan.Key(1, 1, 0)
+	if _, err := b.core.Attachable(step, []byte("0")); !errors.Is(err, ErrDown) {
+		t.Errorf("before the first welcome: %v", err)
+	}
+	b.welcome()
 	good := credentials.Claims{Cluster: testCluster, Job: 1, Attempt: 1, Step: 0, UID: 1001, Launch: sha256.Sum256([]byte(attachWords))}
 	for name, x := range map[string]struct {
 		change func(*credentials.Claims)

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/transport/credential"
+	"github.com/musterhpc/muster/internal/transport/stepclient"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+	"github.com/musterhpc/muster/spec"
+	"google.golang.org/protobuf/proto"
+)
+
+// step is a launch order for a step's part of n tasks that run a shell command.
+func (l *lab) step(k plan.RunKey, n int, command string, more ...func(*spec.StepSpec)) *apiv1.Order {
+	l.t.Helper()
+	ss := &spec.StepSpec{Argv: []string{"sh", "-c", command}, WorkDir: l.work, Umask: 0o022, InputTask: spec.InputAll}
+	for _, f := range more {
+		f(ss)
+	}
+	o := l.job(k, "", func(o *apiv1.Launch, _ *spec.JobSpec) {
+		o.Batch, o.Script = false, nil
+		o.Step = &apiv1.StepLaunch{Spec: wire.StepSpec(ss), Here: wire.NodeAlloc(&spec.NodeAlloc{Name: "n1", CPUs: spec.FullBitset(1), Tasks: uint32(n)}), Nodes: "n1",
+			NumNodes: 1, TasksPerNode: fmt.Sprint(n), Tasks: uint32(n), LaunchHost: "login"}
+		for i := range n {
+			o.Step.Ranks = append(o.Step.Ranks, uint32(i))
+		}
+		o.Step.Peers = []*apiv1.StepNode{{Name: "n1", Ranks: o.Step.Ranks}}
+	})
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(o.GetLaunch().GetStep())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	o.GetLaunch().Credential = l.sign(k, sha256.Sum256(data))
+	return o
+}
+
+// sign makes a credential of this user's for a run.
+func (l *lab) sign(k plan.RunKey, launch [32]byte, more ...func(*credential.Claims)) []byte {
+	l.t.Helper()
+	now := spec.Instant(time.Now().UnixNano())
+	c := credential.Claims{Cluster: l.cluster, Job: spec.JobUID(k.Job), Attempt: k.Attempt, Step: spec.StepID(k.Step), UID: uint32(os.Getuid()),
+		GID: uint32(os.Getgid()), Nodes: "n1", Issued: now, Expires: now.Add(2 * spec.Minute), Launch: launch}
+	for _, f := range more {
+		f(&c)
+	}
+	raw, err := l.ring.Sign(c)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return raw
+}
+
+var attachHash = sha256.Sum256([]byte("step input and output"))
+
+// viewer is a client of a step, with what it has seen.
+type viewer struct {
+	*stepclient.Client
+	mu      sync.Mutex
+	cond    *sync.Cond
+	out     map[uint32]string
+	exits   map[uint32]plan.TaskExit
+	notices []string
+	breaks  int
+	done    chan error
+}
+
+func (l *lab) view(k plan.RunKey, tasks int) *viewer {
+	v := &viewer{out: map[uint32]string{}, exits: map[uint32]plan.TaskExit{}, done: make(chan error, 1)}
+	v.cond = sync.NewCond(&v.mu)
+	note := func(f func()) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		f()
+		v.cond.Broadcast()
+	}
+	node := stepclient.Node{Name: "n1"}
+	for i := range tasks {
+		node.Ranks = append(node.Ranks, uint32(i))
+	}
+	v.Client = stepclient.New(stepclient.Config{Run: k, Credential: l.sign(k, attachHash), Nodes: []stepclient.Node{node},
+		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", filepath.Join(l.opts.stateDir, stepsSocket))
+		},
+		Output: func(rank uint32, _ uint8, data []byte) error {
+			note(func() { v.out[rank] += string(data) })
+			return nil
+		},
+		Exit:    func(_ string, x plan.TaskExit) { note(func() { v.exits[x.Rank] = x }) },
+		Notice:  func(_, text string) { note(func() { v.notices = append(v.notices, text) }) },
+		Trouble: func(string, error) { note(func() { v.breaks++ }) }})
+	go func() { v.done <- v.Run(context.Background()) }()
+	return v
+}
+
+func (v *viewer) await(cond func() bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for !cond() {
+		v.cond.Wait()
+	}
+}
+
+// part waits for the end of a step's part.
+func (c *controllerDouble) part(k plan.RunKey) *apiv1.RunEnded {
+	c.t.Helper()
+	c.await("the end of "+k.String(), func() bool { return c.parts[k] != nil })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts[k]
+}
+
+// A step runs inside of its job; its output and input pass an agent that is
+// stopped and started meanwhile, and nothing is lost or doubled.
+func TestAStepAndAnAgentThatRestarts(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	job := key(1)
+	l.order(l.job(job, "#!/bin/sh\nwhile [ ! -e over ]; do sleep 0.05; done\n"))
+	k := plan.Key(1, 1, 0)
+	const lines = 200_000
+	l.order(l.step(k, 2, fmt.Sprintf(`echo $SLURM_PROCID $SLURM_STEP_ID $SLURM_NTASKS $WHO; seq 1 %d; cat; exit $SLURM_PROCID`, lines)))
+	v := l.view(k, 2)
+	for i := range 3 {
+		v.await(func() bool { return len(v.out[0]) > 1000*i })
+		if err := v.Input(t.Context(), plan.InputAll, []byte("piece\n")); err != nil {
+			t.Fatal(err)
+		}
+		l.stopAgent()
+		l.startAgent()
+		l.awaitStream(i + 2)
+	}
+	if err := v.CloseInput(t.Context(), plan.InputAll); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-v.done; err != nil {
+		t.Fatal(err)
+	}
+	var rest strings.Builder
+	for i := range lines {
+		fmt.Fprintln(&rest, i+1)
+	}
+	rest.WriteString("piece\npiece\npiece\n")
+	for i := range uint32(2) {
+		if want := fmt.Sprintf("%d 0 2 me\n", i) + rest.String(); v.out[i] != want {
+			t.Errorf("task %d wrote %d bytes, want %d; the end is %q", i, len(v.out[i]), len(want), v.out[i][max(0, len(v.out[i])-40):])
+		}
+		if v.exits[i].Code != int32(i) {
+			t.Errorf("task %d: %+v", i, v.exits[i])
+		}
+	}
+	if v.breaks == 0 {
+		t.Error("no connection broke: this test shows nothing")
+	}
+	e := l.part(k)
+	if e.GetExitCode() != 1 || e.GetUnknown() || e.GetUsage().GetUserCpu()+e.GetUsage().GetSystemCpu() == 0 || e.GetUsage().GetPeakRss() == 0 {
+		t.Errorf("%v", e)
+	}
+	if err := os.WriteFile(filepath.Join(l.work, "over"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.ended(job); d.GetBatch().GetExitCode() != 0 {
+		t.Errorf("%v", d)
+	}
+}
+
+// A job without a script holds the node until it is ended, and its steps end
+// before the node is given back.
+func TestAStepOfAnAllocation(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	job, k := key(2), plan.Key(2, 1, 0)
+	l.order(l.step(k, 1, "trap 'echo down; exit 4' TERM; echo up; while :; do sleep 0.05; done")) // before its job: it waits
+	l.order(l.job(job, "", func(o *apiv1.Launch, _ *spec.JobSpec) { o.Batch, o.Script = false, nil }))
+	v := l.view(k, 1)
+	v.await(func() bool { return v.out[0] == "up\n" })
+	l.order(&apiv1.Order{Run: &apiv1.RunKey{JobUid: 2, Attempt: 1, Step: plan.StepBatch}, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Grace: int64(spec.Minute)}}})
+	if err := <-v.done; err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(v.out[0], "down\n") || v.exits[0].Code != 4 {
+		t.Errorf("%q %+v", v.out[0], v.exits[0])
+	}
+	if e := l.part(k); e.GetExitCode() != 4 {
+		t.Errorf("%v", e)
+	}
+	l.ended(job)
+}
+
+// Only a credential for this step's input and output opens them, and only to
+// its user.
+func TestWhoMayAttach(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	k := plan.Key(3, 1, 0)
+	l.order(l.job(key(3), "#!/bin/sh\nsleep 1000\n"))
+	l.order(l.step(k, 1, "sleep 1000"))
+	v := l.view(k, 1)
+	stranger, err := credential.NewRing(spec.Instant(time.Now().Add(-time.Minute).UnixNano()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := spec.Instant(time.Now().UnixNano())
+	forged, err := stranger.Sign(credential.Claims{Cluster: l.cluster, Job: 3, Attempt: 1, UID: uint32(os.Getuid()), Nodes: "n1", Issued: now,
+		Expires: now.Add(spec.Minute), Launch: attachHash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, raw := range map[string][]byte{
+		"none":                    nil,
+		"a stranger's":            forged,
+		"that of an order":        l.sign(k, sha256.Sum256([]byte("order"))),
+		"another step's":          l.sign(plan.Key(3, 1, 1), attachHash),
+		"another job's":           l.sign(plan.Key(4, 1, 0), attachHash),
+		"one for another node":    l.sign(k, attachHash, func(c *credential.Claims) { c.Nodes = "n2" }),
+		"one for another cluster": l.sign(k, attachHash, func(c *credential.Claims) { c.Cluster[0]++ }),
+	} {
+		c := stepclient.New(stepclient.Config{Run: k, Credential: raw, Nodes: []stepclient.Node{{Name: "n1", Ranks: []uint32{0}}},
+			Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", filepath.Join(l.opts.stateDir, stepsSocket))
+			}})
+		if err := c.Run(t.Context()); !errors.Is(err, stepclient.ErrDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	v.Signal(9)
+	if err := <-v.done; err != nil || v.exits[0].Signal != 9 {
+		t.Errorf("%v, %+v", err, v.exits[0])
+	}
+	if e := l.part(k); e.GetExitSignal() != 9 {
+		t.Errorf("%v", e)
+	}
+}
+
+// Another user's credential is of no use to who has got hold of it, and nobody
+// is root on another machine.
+func TestOnlyItsOwnUserAttaches(t *testing.T) {
+	for _, c := range []struct {
+		uid, of uint32
+		root    bool
+		want    bool
+	}{{1234, 1234, false, true}, {1235, 1234, false, false}, {0, 1234, true, true}, {0, 1234, false, false}} {
+		open := &stepio.Message{UID: c.uid}
+		if err := mayAttach(open, c.of, c.root); (err == nil) != c.want {
+			t.Errorf("user %d with the credential of %d (root here: %v): %v", c.uid, c.of, c.root, err)
+		}
+	}
+}
