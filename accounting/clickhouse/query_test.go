@@ -31,12 +31,12 @@ func TestQueriesRun(t *testing.T) {
 	sc := scopeOf(s, w, log[len(log)-1].At)
 	a := query.Acct{Jobs: []query.JobRef{{ID: 3, Task: -1}, {ID: 4, Task: 2}}, Users: []string{"alice"}, Accounts: []string{"ml"}, Partitions: []string{"batch"}, QOS: []string{"normal"},
 		Names: []string{"train"}, Assocs: []uint32{1, 2}, Nodes: []string{"n1"}, States: []uint32{1, 2, 3, 4, 5, 100}, End: sc.Now}
-	run := func(name string, q query.Query) {
-		n := 0
+	run := func(name string, q query.Query) (n int) {
 		if err := s.Query(context.Background(), q, func(func(...any) error) error { n++; return nil }); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, q.SQL)
 		}
 		t.Log(name, n)
+		return n
 	}
 	over, live := a.Runs(sc, all)
 	run("runs that are over", over)
@@ -45,7 +45,11 @@ func TestQueriesRun(t *testing.T) {
 	run("submission", query.Submission(sc, 3))
 	run("live steps", a.LiveSteps(sc, keys))
 	over, live = (&query.Acct{End: sc.Now, Users: []string{"7", "alice"}}).Runs(sc, all)
-	run("all that are over", over)
+	plain := run("all that are over", over)
+	over.Plain = false
+	if n := run("all that are over, planned the long way", over); n != plain || n == 0 {
+		t.Errorf("%d runs, and %d if they are planned the short way", n, plain)
+	}
 	run("all that are not", live)
 	for _, tres := range []string{"cpu", "mem", "node", "gres/gpu", "gres/gpu:h100"} {
 		r := query.Report{Start: log[0].At, End: sc.Now, TRES: tres}

@@ -102,8 +102,11 @@ func (s *runScan) part(field string) []any {
 	t := &s.text
 	switch field {
 	case "":
-		return []any{&s.uid, &s.restarts, &s.attempt, &s.id, &s.arrayID, &s.task, &s.tasks, &s.count, &s.state, &s.batch, &s.suspended,
-			&s.het, &s.hetOffset, &s.hetSize, &s.start, &s.end}
+		return []any{&s.uid, &s.restarts, &s.id, &s.arrayID, &s.task, &s.tasks, &s.state, &s.batch, &s.suspended, &s.het, &s.hetOffset, &s.hetSize, &s.start, &s.end}
+	case "attempt":
+		return []any{&s.attempt}
+	case "tasks_count":
+		return []any{&s.count}
 	case "submit":
 		return []any{&s.submit}
 	case "eligible":

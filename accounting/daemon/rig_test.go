@@ -97,6 +97,15 @@ func (l *memLedger) add(t testing.TB, events []event.Envelope, size int) {
 	l.grown = make(chan struct{})
 }
 
+// come appends entries that are encoded already.
+func (l *memLedger) come(entries []daemon.Entry, at spec.Instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries, l.at = append(l.entries, entries...), at
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
 func (l *memLedger) Head() (uint64, spec.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

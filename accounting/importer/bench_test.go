@@ -104,3 +104,29 @@ func BenchmarkImport(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkGraham tells what the tables of jobs take on the disk for each job
+// of a real site, with the parts merged as the engine does in time.
+func BenchmarkGraham(b *testing.B) {
+	for b.Loop() {
+		s := openStore(b)
+		res, _ := graham(b, s)
+		w, err := s.NewImportWriter(b.Context(), tally.ImportedLedger("graham"), "graham")
+		if err == nil {
+			err = importer.RollUp(b.Context(), w)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum := 0.0
+		for _, table := range [...]string{"jobs", "job_nodes", "rollup_days", "rollup_quarters"} { // the trace has no steps and no devices
+			if err := s.Exec(b.Context(), "OPTIMIZE TABLE muster."+table+" FINAL"); err != nil {
+				b.Fatal(err)
+			}
+			bytes := one(b, s, "SELECT toFloat64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = 'muster' AND table = '"+table+"'") / float64(res.New)
+			b.ReportMetric(bytes, table+"-bytes/job")
+			sum += bytes
+		}
+		b.ReportMetric(sum, "bytes/job")
+	}
+}

@@ -128,6 +128,7 @@ type run struct {
 	chunk []*job
 	het   []*job // components of the heterogeneous job that is being read
 	open  map[Key]bool
+	known map[Key]bool // which runs of the chunk that is being stored the store has
 	seq   uint64
 }
 
@@ -425,7 +426,11 @@ func (r *run) store(chunk []*job, last bool) error {
 			to = max(to, j.row.End)
 		}
 	}
-	known := make(map[Key]bool, len(chunk))
+	if r.known == nil {
+		r.known = make(map[Key]bool, len(chunk))
+	}
+	known := r.known
+	clear(known)
 	if to > 0 {
 		uids, restarts, err := r.Store.Ended(r.ctx, r.Ledger, from, to)
 		if err != nil {

@@ -283,15 +283,21 @@ func TestHetDump(t *testing.T) {
 	}
 }
 
+// graham imports the trace of that site.
+func graham(t testing.TB, s *clickhouse.Store) (*importer.Result, []importer.Reject) {
+	t.Helper()
+	return into(t, s, "graham", traces(t, "graham_slurm_2021.csv.gz"), func(c *importer.Config) {
+		c.Columns = strings.Split("jobidraw,submit,eligible,start,end,-,-,state,account,partition,reqcpus,nnodes,reqmem,reqtres,gpus,priority,-,-,-,-,-,-,-,-,-,-", ",")
+		c.Delimiter, c.Skip = ",", 1
+	})
+}
+
 // TestGraham: a real site's 171,584 rows with columns of their own, and what
 // is known about them.
 func TestGraham(t *testing.T) {
 	s := openStore(t)
 	began := time.Now()
-	res, rejects := into(t, s, "graham", traces(t, "graham_slurm_2021.csv.gz"), func(c *importer.Config) {
-		c.Columns = strings.Split("jobidraw,submit,eligible,start,end,-,-,state,account,partition,reqcpus,nnodes,reqmem,reqtres,gpus,priority,-,-,-,-,-,-,-,-,-,-", ",")
-		c.Delimiter, c.Skip = ",", 1
-	})
+	res, rejects := graham(t, s)
 	t.Logf("%+v in %v", res, time.Since(began))
 	for i, r := range rejects {
 		if i < 5 {

@@ -70,6 +70,9 @@ func ParseJobRef(s string) (JobRef, error) {
 	return ref, nil
 }
 
+// beginning is a start before everything.
+const beginning spec.Instant = 1
+
 // Window fills in the window that sacct means when -S or -E is not given. The
 // midnight is that of the caller's zone before now.
 func (a *Acct) Window(now, midnight spec.Instant) {
@@ -77,7 +80,7 @@ func (a *Acct) Window(now, midnight spec.Instant) {
 	if start == 0 {
 		switch {
 		case len(a.Jobs) > 0:
-			a.Start = 1 // since the beginning
+			a.Start = beginning
 		case len(a.States) > 0:
 			a.Start = now
 		default:
@@ -107,9 +110,10 @@ func RunParts() []RunPart {
 		return []string{p + "cpus", p + "mem_mib", p + "nodes", p + "gpus", p + "billing", p + "tres"}
 	}
 	return []RunPart{
-		{"", []string{"uid", "restarts", "attempt", "job_id", "array_job_id", "array_task", "array_tasks", "count", "state", "batch", "suspended_us",
+		{"", []string{"uid", "restarts", "job_id", "array_job_id", "array_task", "array_tasks", "state", "batch", "suspended_us",
 			"het_job_id", "het_offset", "het_size",
 			"ifNull(toUnixTimestamp64Micro(start), 0) AS start_us", "ifNull(toUnixTimestamp64Micro(end), 0) AS end_us"}},
+		{"attempt", []string{"attempt"}}, {"tasks_count", []string{"count"}},
 		{"submit", []string{"toUnixTimestamp64Micro(submit) AS submit_us"}},
 		{"eligible", []string{"ifNull(toUnixTimestamp64Micro(eligible), 0) AS eligible_us"}},
 		{"name", []string{"name"}}, {"user", []string{"user"}}, {"user_id", []string{"user_id"}}, {"group", []string{"group", "group_id"}},
@@ -148,9 +152,11 @@ func (a *Acct) Runs(s Scope, want func(RunPart) bool) (over, live Query) {
 	list := strings.Join(columns, ", ")
 	const order = "\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"
 	b := begin(s)
-	over = b.query("SELECT " + list + "\nFROM " + b.table("jobs") + "\nWHERE " + stored + " AND " + a.where(b, true) + order)
+	over = b.query("SELECT " + list + "\nFROM " + b.table("jobs") + "\nWHERE " + stored + a.where(b, true) + order)
 	b = begin(s)
-	return over, b.query("SELECT " + list + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + " AND " + a.where(b, false) + order)
+	live = b.query("SELECT " + list + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + a.where(b, false) + order)
+	over.Plain, live.Plain = len(a.Nodes) == 0, len(a.Nodes) == 0 // nodes are asked for within
+	return over, live
 }
 
 // RunKey names a run.
@@ -200,7 +206,9 @@ func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
 	if parts.Tasks {
 		columns += ", tasks"
 	}
-	return b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step")
+	q := b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step")
+	q.Plain = true
+	return q
 }
 
 // LiveSteps asks for the numbered steps of runs that run now.
@@ -220,16 +228,18 @@ func Submission(s Scope, uid uint64) Query {
 		"\nFROM " + b.table("events") + "\nWHERE " + stored + " AND uid = " + p + " AND kind = 'JobSubmitted'")
 }
 
-// where is the condition on a run; over: it is one of those that are over, all
-// of which have an end.
+// where are further conditions on a run; over: it is one of those that are
+// over, all of which have an end.
 func (a *Acct) where(b *builder, over bool) string {
-	var all []string
+	all := []string{""}
 	list := func(column, name string, values []string) {
 		if len(values) > 0 {
 			all = append(all, column+" IN "+b.bind(name, "Array(String)", values))
 		}
 	}
-	all = append(all, a.window(b, over))
+	if w := a.window(b, over); w != "" {
+		all = append(all, w)
+	}
 	if len(a.Jobs) > 0 {
 		all = append(all, a.jobs(b))
 	}
@@ -323,7 +333,14 @@ func (a *Acct) window(b *builder, over bool) string {
 		alive = "(" + alive + " OR isNull(end))"
 	}
 	if len(a.States) == 0 {
-		return "(submit <= " + e + " AND " + alive + ")"
+		var both []string // but for what every run meets: each condition has its price
+		if a.End < b.scope.Now {
+			both = append(both, "submit <= "+e)
+		}
+		if a.Start > beginning {
+			both = append(both, alive)
+		}
+		return strings.Join(both, " AND ")
 	}
 	var either, ended []string
 	for _, code := range a.States {

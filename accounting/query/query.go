@@ -18,6 +18,9 @@ import (
 type Query struct {
 	SQL    string
 	Params []Param
+	// Plain: the SQL reads one table, joins nothing and asks nothing within
+	// itself. The store then plans it the short way.
+	Plain bool
 }
 
 // Param is a value for {Name:Type} in the text. Value is a string, bool,

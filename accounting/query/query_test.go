@@ -117,6 +117,34 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// TestNeedless: what every run meets is not asked for, and a question is plain
+// unless another is within it.
+func TestNeedless(t *testing.T) {
+	const midnight, now = 1000, 5000
+	job := []query.JobRef{{ID: 1, Task: spec.NoTask}}
+	for _, c := range []struct {
+		name                    string
+		ask                     query.Acct
+		submitted, alive, plain bool
+	}{
+		{"-j", query.Acct{Jobs: job}, false, false, true},
+		{"-j -S", query.Acct{Jobs: job, Start: 2000}, false, true, true},
+		{"-j -E", query.Acct{Jobs: job, End: 3000}, true, false, true},
+		{"-u", query.Acct{Users: []string{"u"}}, false, true, true},
+		{"-S -E", query.Acct{Start: 2000, End: 3000}, true, true, true},
+		{"-S -E in the future", query.Acct{Start: 2000, End: 6000}, false, true, true},
+		{"-N", query.Acct{Nodes: []string{"n1"}}, false, true, false},
+	} {
+		c.ask.Window(now, midnight)
+		over, live := c.ask.Runs(query.Scope{Database: "x", Now: now}, all)
+		for _, q := range []query.Query{over, live} {
+			if strings.Contains(q.SQL, "submit <= ") != c.submitted || strings.Contains(q.SQL, "end >= ") != c.alive || q.Plain != c.plain {
+				t.Errorf("%s: plain %v\n%s", c.name, q.Plain, q.SQL)
+			}
+		}
+	}
+}
+
 // TestTRES: what a report cannot be about is refused.
 func TestTRES(t *testing.T) {
 	s := query.Scope{Database: "x"}

@@ -17,7 +17,7 @@ func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
 	if !t.quiet {
 		row := j.row(env.Seq)
 		row.State = stateName
-		t.out.Jobs = append(t.out.Jobs, row)
+		t.out.Jobs = append(twice(t.out.Jobs), row)
 		if j.written {
 			t.out.Live = append(t.out.Live, LiveRow{JobRow: row, Final: true})
 		}
@@ -184,7 +184,7 @@ func (t *Tally) shares(j *job, seq uint64) {
 		if !d.Lost {
 			n.Used = used(d.Usage)
 		}
-		t.out.Nodes = append(t.out.Nodes, n)
+		t.out.Nodes = append(twice(t.out.Nodes), n)
 		held := func(uuid string, index uint32, typ string) GPURow {
 			row := GPURow{Seq: seq, UID: n.UID, Restarts: j.Restarts, Attempt: j.Attempt, JobID: n.JobID, User: n.User, Account: n.Account,
 				Partition: n.Partition, QOS: n.QOS, Node: a.Name, UUID: uuid, Index: index, Type: typ, From: n.From, To: n.To, End: n.End}
@@ -194,11 +194,11 @@ func (t *Tally) shares(j *job, seq uint64) {
 			return row
 		}
 		for _, g := range a.GPUs {
-			t.out.GPUs = append(t.out.GPUs, held(g.UUID, g.Index, g.Type))
+			t.out.GPUs = append(twice(t.out.GPUs), held(g.UUID, g.Index, g.Type))
 		}
 		for _, g := range a.Shares { // a part has a row where it was measured
 			if row := held(g.UUID, g.Index, g.Type); row.Measured {
-				t.out.GPUs = append(t.out.GPUs, row)
+				t.out.GPUs = append(twice(t.out.GPUs), row)
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 		if s := &j.Steps[i]; s.Ended == 0 {
 			row := j.stepRow(seq, s)
 			row.State, row.End = cutShort(stateName), Cut(j.End)
-			t.out.Steps = append(t.out.Steps, row)
+			t.out.Steps = append(twice(t.out.Steps), row)
 		}
 	}
 	if j.spec.Shell {
@@ -257,7 +257,7 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 	row.NodeList = a.Name
 	row.Alloc = Amounts{CPUs: int64(a.CPUs.Count()), Mem: a.Mem, Nodes: 1, GPUs: int64(len(a.GPUs))}
 	row.Used = j.batchUsed(host)
-	t.out.Steps = append(t.out.Steps, row)
+	t.out.Steps = append(twice(t.out.Steps), row)
 }
 
 // cutShort is the state of a step that a run of a state took with it.

@@ -357,7 +357,7 @@ func (t *Tally) stepEnded(env *event.Envelope, e *event.StepEnded) error {
 	if !t.quiet {
 		row := j.stepRow(env.Seq, s)
 		row.State, row.Exit, row.Used = e.State.String(), e.Result.Exit, used(e.Usage)
-		t.out.Steps = append(t.out.Steps, row)
+		t.out.Steps = append(twice(t.out.Steps), row)
 	}
 	return nil
 }

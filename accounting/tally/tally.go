@@ -213,7 +213,7 @@ func (t *Tally) touch(j *job, env *event.Envelope) {
 // record makes the event's own row.
 func (t *Tally) record(env *event.Envelope) {
 	uid, attempt, node := about(env.Event)
-	t.out.Events = append(t.out.Events, EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
+	t.out.Events = append(twice(t.out.Events), EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
 		ActorKind: actorKind(env.Actor.Kind), ActorUID: env.Actor.UID, Actor: env.Actor.Name, Host: env.Actor.Host,
 		Command: env.Cause.Command, CauseSeq: env.Cause.Seq, UID: uint64(uid), Attempt: attempt, Node: node,
 		Body: t.bodies.text(env.Event)})

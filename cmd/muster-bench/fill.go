@@ -89,9 +89,14 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 		return store.Query(ctx, query.Query{SQL: sql}, func(func(...any) error) error { return nil })
 	}
 	db := "`" + store.Database() + "`"
-	for from := 0; from < f.jobs; from += fillPart {
+	from, err := f.made(ctx, store)
+	if err != nil {
+		return err
+	}
+	for ; from < f.jobs && ctx.Err() == nil; from += fillPart {
 		for _, sql := range f.statements(db, from, min(fillPart, f.jobs-from)) {
-			if err := exec(sql); err != nil {
+			// A part that was begun is made to its end, so that the next call can go on behind it.
+			if err := store.Query(context.WithoutCancel(ctx), query.Query{SQL: sql}, func(func(...any) error) error { return nil }); err != nil {
 				return fmt.Errorf("%w\n%s", err, sql)
 			}
 		}
@@ -112,6 +117,20 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 		return err
 	}
 	return f.settle(ctx, store, p)
+}
+
+// made tells how many jobs are there already, from a call that was told to stop.
+func (f *fill) made(ctx context.Context, store *clickhouse.Store) (n int, err error) {
+	err = store.Query(ctx, query.Query{SQL: "SELECT toInt64(count()) FROM `" + store.Database() + "`.jobs"}, func(scan func(...any) error) error {
+		var rows int64
+		err := scan(&rows)
+		n = int(rows)
+		return err
+	})
+	if err == nil && n%fillPart != 0 {
+		err = fmt.Errorf("the folder holds %d jobs, which no call that was told to stop has left: begin with an empty one", n)
+	}
+	return n, err
 }
 
 // settle does what the engine does behind inserts in its own time: it merges
