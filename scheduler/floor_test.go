@@ -134,13 +134,15 @@ func TestFloors(t *testing.T) {
 			}
 		}
 		settle := func() bool {
+			running := f.head.Active.Len()
 			f.pass()
+			started := f.head.Active.Len() > running // for the others the next pass may make room
 			ending := f.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) })
 			preempted += len(ending)
 			for _, j := range ending {
 				f.finishRest(j)
 			}
-			return len(ending) > 0
+			return len(ending) > 0 || started
 		}
 		settle()
 		f.now = f.now.Add(3 * spec.Minute) // a requeued job waits a while
