@@ -55,7 +55,7 @@ func readSettings(o options) (*settings, error) {
 		return nil, err
 	}
 	var problems slurmconf.Problems
-	s.cluster, problems = slurmconf.ReadCluster(os.DirFS("/"), strings.TrimPrefix(s.slurmConf, "/"))
+	s.cluster, problems = conffile.ReadSlurm(s.slurmConf)
 	if err := problems.Err(); err != nil {
 		return nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}

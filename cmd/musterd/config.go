@@ -3,19 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/spec"
-	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
 // readCluster reads slurm.conf with the files beside it. Errors are returned
 // all at once, warnings as lines.
 func readCluster(cfg *conffile.Config) (*spec.Config, []string, error) {
-	name := strings.TrimPrefix(cfg.SlurmConf, "/")
-	c, problems := slurmconf.ReadCluster(os.DirFS("/"), name)
+	c, problems := conffile.ReadSlurm(cfg.SlurmConf)
 	if err := problems.Err(); err != nil {
 		return nil, nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,40 @@ type setup struct {
 	basePort        int
 	hosts           []string
 	extra           []string
+	given           []string // names of the options that were given
+}
+
+// shapes are the options that only what is written new can follow.
+var shapes = [...]string{"cluster", "nodes", "cpus", "mem", "gpus", "gpu-type", "share", "port", "conf"}
+
+// unapplied says which of the options given have no effect on files that were
+// kept.
+func (o *setup) unapplied() string {
+	var list []string
+	for _, name := range o.given {
+		if slices.Contains(shapes[:], name) {
+			list = append(list, "--"+name)
+		}
+	}
+	if list == nil {
+		return ""
+	}
+	return "not applied: " + strings.Join(list, " ") + "; change the files that were kept, or remove them and run this again"
+}
+
+// check refuses numbers that no cluster can have.
+func (o *setup) check() error {
+	highest := int64(65535 - 10 - max(o.nodes, 1)) // a cluster takes ports in a row
+	for _, v := range [...]struct {
+		name      string
+		n         int64
+		low, high int64
+	}{{"nodes", int64(o.nodes), 0, 100_000}, {"cpus", o.cpus, 1, 1 << 20}, {"mem", o.mem, 1, 1 << 40}, {"gpus", o.gpus, 0, 1 << 16}, {"port", int64(o.basePort), 1, highest}} {
+		if v.n < v.low || v.n > v.high {
+			return fmt.Errorf("--%s=%d: want a number from %d to %d", v.name, v.n, v.low, v.high)
+		}
+	}
+	return nil
 }
 
 // initCommand runs `musterd init`.
@@ -72,6 +107,7 @@ func initCommand(args []string, out, errOut io.Writer) int {
 		fmt.Fprint(out, initUsage, fl.FlagUsages())
 		return 0
 	}
+	fl.Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) })
 	if err := o.run(out); err != nil {
 		fmt.Fprintf(errOut, "muster init: %v\n", err)
 		return 1
@@ -80,6 +116,9 @@ func initCommand(args []string, out, errOut io.Writer) int {
 }
 
 func (o *setup) run(out io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	cfg, path, err := o.config()
 	if err != nil {
 		return err
@@ -97,23 +136,33 @@ func (o *setup) run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var made []string
 	for _, f := range [...]struct {
 		path string
 		data []byte
 	}{{path, cfg.YAML()}, {cfg.SlurmConf, slurm}} {
-		switch made, err := writeNew(f.path, f.data); {
-		case err != nil:
+		fresh, err := writeNew(f.path, f.data)
+		if err != nil {
 			return err
-		case made:
-			fmt.Fprintf(out, "wrote %s\n", f.path)
-		default:
-			fmt.Fprintf(out, "kept  %s\n", f.path)
+		}
+		if fresh {
+			made = append(made, f.path)
 		}
 	}
 	hosts := append([]string{name, "localhost", "127.0.0.1", "::1"}, o.hosts...)
 	cluster, _, err := readCluster(cfg)
 	if err != nil {
+		for _, path := range made { // so that it can be tried again
+			err = errors.Join(err, os.Remove(path))
+		}
 		return err
+	}
+	for _, path := range [...]string{path, cfg.SlurmConf} {
+		if slices.Contains(made, path) {
+			fmt.Fprintf(out, "wrote %s\n", path)
+		} else {
+			fmt.Fprintf(out, "kept  %s\n", path)
+		}
 	}
 	_, err = pki.Dir(cfg.TLS.Dir).Init(cluster.ClusterName, pki.Holder{Role: identity.Controller, Name: name, Hosts: hosts}, time.Now())
 	switch {
@@ -123,6 +172,9 @@ func (o *setup) run(out io.Writer) error {
 		return err
 	default:
 		fmt.Fprintf(out, "wrote %s (certificate authority and this controller's certificate)\n", cfg.TLS.Dir)
+	}
+	if note := o.unapplied(); len(made) < 2 && note != "" {
+		fmt.Fprintln(out, note)
 	}
 	fmt.Fprintf(out, "\nNext: muster up%s\n", o.dirFlag())
 	return nil

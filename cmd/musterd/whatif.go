@@ -24,7 +24,6 @@ import (
 	"github.com/musterhpc/muster/sim/replay"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
-	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
 const whatifUsage = `muster whatif replays this site's own history twice, under the configuration that
@@ -182,7 +181,7 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, problems := slurmconf.ReadCluster(os.DirFS("/"), strings.TrimPrefix(path, "/"))
+	c, problems := conffile.ReadSlurm(path)
 	if err := problems.Err(); err != nil {
 		return nil, nil, fmt.Errorf("%s cannot be used:\n%w", w.conf, err)
 	}
