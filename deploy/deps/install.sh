@@ -24,6 +24,8 @@ protoc  protobuf-compiler   test   make generate and make check
 promtool prometheus         test   the alert rules are tried in it, and the end-to-end tests run it
 amtool  prometheus-alertmanager test the same for Alertmanager
 chromium chromium           test   the screenshot of the dashboards
+mpicc.mpich mpich           test   a real MPI program over PMI, in a step
+/usr/share/doc/libmpich-dev libmpich-dev test the same
 '
 
 only=

@@ -23,6 +23,7 @@ type Tasks struct {
 	Epilogs  []string `cbor:"13,keyasint,omitempty"` // run after each task
 	PMI      *PMI     `cbor:"14,keyasint,omitempty"` // nil: no server
 	Notices  []string `cbor:"15,keyasint,omitempty"` // for the user, before anything else
+	OOMFile  string   `cbor:"16,keyasint,omitempty"` // the shepherd puts in where kills for memory are counted
 }
 
 // Who reads the user's input besides a single rank.

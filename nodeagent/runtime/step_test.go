@@ -43,6 +43,7 @@ type viewer struct {
 	exits   map[uint32]plan.TaskExit
 	pids    map[uint32]int32
 	notices []string
+	fences  []plan.Fence
 	end     *plan.FrameEnd
 	last    uint64
 }
@@ -94,6 +95,8 @@ func (v *viewer) take(list []plan.Frame) {
 			}
 		case f.End != nil:
 			v.end = f.End
+		case f.Fence != nil:
+			v.fences = append(v.fences, *f.Fence)
 		case f.Notice != "":
 			v.notices = append(v.notices, f.Notice)
 		}
@@ -425,5 +428,42 @@ func TestTaskPrologAndEpilogOfTasks(t *testing.T) {
 	}
 	if !slices.ContainsFunc(v.notices, func(s string) bool { return strings.Contains(s, "bad: exit code 3") }) || v.end.Code != 0 {
 		t.Errorf("%q %+v", v.notices, v.end)
+	}
+}
+
+// As many tasks as a large node has: all start, all are heard, none is lost.
+func TestAThousandTasks(t *testing.T) {
+	l := newLab(t)
+	const n = 1000
+	sp := l.step(n, "")
+	sp.Tasks.Argv = []string{"/bin/sh", "-c", "echo $SLURM_PROCID"}
+	l.launch(sp)
+	v := newViewer(t).attach(l, sp.Key)
+	for i := range n {
+		if got, want := v.all(fmt.Sprintf("%d.1", i)), fmt.Sprintf("%d\n", i); got != want || v.exits[uint32(i)].Code != 0 {
+			t.Fatalf("task %d wrote %q: %+v", i, got, v.exits[uint32(i)])
+		}
+	}
+	if x := l.exit(sp.Key); x.Code != 0 || x.Failure != plan.None || len(v.exits) != n || len(v.pids) != n {
+		t.Errorf("%+v, %d exits, %d processes", x, len(v.exits), len(v.pids))
+	}
+}
+
+// A step that uses more memory than it has is told so, and so is its user.
+func TestAStepOutOfMemory(t *testing.T) {
+	l := newLab(t)
+	if !l.client.Hello().Enforces.Memory {
+		t.Skip("memory limits are not enforced on this machine")
+	}
+	sp := l.step(1, `x=a; while :; do x="$x$x"; done`)
+	sp.Limits = plan.Limits{MemoryBytes: 40 << 20}
+	l.launch(sp)
+	v := newViewer(t).attach(l, sp.Key)
+	v.all("0.1")
+	if v.exits[0].Signal != 9 || !slices.ContainsFunc(v.notices, func(s string) bool { return strings.Contains(s, "oom_kill event") }) {
+		t.Errorf("%+v, %q", v.exits[0], v.notices)
+	}
+	if x := l.exit(sp.Key); !x.OOM || x.Usage.OOMKills == 0 {
+		t.Errorf("%+v", x)
 	}
 }

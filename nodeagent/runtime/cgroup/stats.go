@@ -43,16 +43,34 @@ func (g *Group) Stats() (Stats, error) {
 	}
 	switch {
 	case g.mem == "":
+		return s, nil
 	case g.host.mode == V2:
 		s.Peak = number(filepath.Join(g.mem, "memory.peak"))
-		b, err := readFile(filepath.Join(g.mem, "memory.events"))
-		s.OOMKills, s.HasMemory = field(b, "oom_kill"), err == nil
 	default:
 		s.Peak = number(filepath.Join(g.mem, "memory.max_usage_in_bytes"))
-		b, err := readFile(filepath.Join(g.mem, "memory.oom_control"))
-		s.OOMKills, s.HasMemory = field(b, "oom_kill"), err == nil
 	}
+	var err error
+	s.OOMKills, err = OOMKills(g.OOMFile())
+	s.HasMemory = err == nil
 	return s, nil
+}
+
+// OOMFile is where the kernel counts the processes of the group that it killed
+// for memory; empty where it does not.
+func (g *Group) OOMFile() string {
+	switch {
+	case g == nil || g.mem == "":
+		return ""
+	case g.host.mode == V2:
+		return filepath.Join(g.mem, "memory.events")
+	}
+	return filepath.Join(g.mem, "memory.oom_control")
+}
+
+// OOMKills reads the count out of an OOMFile.
+func OOMKills(file string) (int64, error) {
+	b, err := readFile(file)
+	return field(b, "oom_kill"), err
 }
 
 func (g *Group) cpuV1(s *Stats) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 	"github.com/musterhpc/muster/spec"
 	"golang.org/x/sys/unix"
@@ -156,6 +157,9 @@ func (m *minder) run() {
 	<-m.over
 	m.clear()
 	m.drain()
+	if n, err := cgroup.OOMKills(m.spec.OOMFile); err == nil && n > 0 {
+		m.tell(nil, fmt.Sprintf("Detected %d oom_kill event(s): the step used more memory than it was allocated", n))
+	}
 	code, sig := plan.Worst(m.exits)
 	m.record(Result{Done: true})
 	m.out.add(plan.Frame{End: &plan.FrameEnd{Code: code, Signal: sig}})

@@ -243,12 +243,7 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 	if sp.FenceDevices && !s.hello.Enforces.Devices {
 		return plan.FailFence, errors.New("GPU devices cannot be fenced off on this node, and the job's allocation demands it")
 	}
-	switch {
-	case r.Minded:
-		if err := s.spoolStep(r); err != nil {
-			return plan.FailSpool, err
-		}
-	case r.Spool != "":
+	if r.Spool != "" && !r.Minded {
 		if err := s.spool(r); err != nil {
 			return plan.FailSpool, err
 		}
@@ -258,6 +253,11 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 		return plan.FailCgroup, err
 	}
 	r.group = g
+	if r.Minded {
+		if err := s.spoolStep(r); err != nil {
+			return plan.FailSpool, err
+		}
+	}
 	return plan.None, nil
 }
 

@@ -60,7 +60,7 @@ func (s *Shepherd) spoolStep(r *run) error {
 	for _, l := range limits {
 		t.Rlimits = append(t.Rlimits, plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard})
 	}
-	t.Prefix = s.cfg.Prefix
+	t.Prefix, t.OOMFile = s.cfg.Prefix, r.group.OOMFile()
 	t.Notices = nil
 	for _, w := range slices.Concat(r.spec.Tasks.Notices, warnings) {
 		t.Notices = append(t.Notices, s.cfg.Prefix+w)
