@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
@@ -465,5 +466,20 @@ func TestAStepOutOfMemory(t *testing.T) {
 	}
 	if x := l.exit(sp.Key); !x.OOM || x.Usage.OOMKills == 0 {
 		t.Errorf("%+v", x)
+	}
+}
+
+// A step that is told to end does not wait for a client that has gone.
+func TestAStepWithoutItsClientEnds(t *testing.T) {
+	l := newLab(t)
+	sp := l.step(1, "echo unread; sleep 1000")
+	l.launch(sp)
+	l.begun(sp.Key)
+	before := time.Now()
+	if err := l.client.Terminate(context.Background(), plan.Terminate{Key: sp.Key, Scope: plan.ScopeRun, Grace: 5 * spec.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if x := l.exit(sp.Key); x.Signal != 15 || x.Failure != plan.None {
+		t.Errorf("%+v after %v", x, time.Since(before))
 	}
 }

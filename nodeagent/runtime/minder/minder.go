@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -49,6 +50,8 @@ const (
 	// lonely is how long the output of an ended step waits for a client that is
 	// not there: an agent restarts in less.
 	lonely = 15 * time.Second
+	// lonelyEnded is the same of a step that was told to end.
+	lonelyEnded = time.Second
 	// stubborn is how long processes that the minder cannot kill are waited for;
 	// the shepherd, which can, deals with them then.
 	stubborn = 3 * time.Second
@@ -81,6 +84,7 @@ type minder struct {
 	born    chan struct{} // room for one token: there are children to wait for
 	alone   chan struct{} // room for one token: there was no child
 	exits   []plan.TaskExit
+	ending  atomic.Bool // it was told to end
 }
 
 // Main minds a step until it is over.
@@ -252,7 +256,7 @@ func (m *minder) linger() {
 		if attended {
 			since = time.Now()
 		}
-		if time.Since(since) > lonely {
+		if alone := time.Since(since); alone > lonely || alone > lonelyEnded && m.ending.Load() {
 			return
 		}
 	}
@@ -263,7 +267,11 @@ func (m *minder) heed(caught <-chan os.Signal) {
 	for sig := range caught {
 		// A shell with a terminal bears SIGTERM; that its terminal is gone it
 		// understands.
-		if sig == unix.SIGTERM && m.spec.Terminal != nil {
+		if sig != unix.SIGTERM {
+			continue
+		}
+		m.ending.Store(true)
+		if m.spec.Terminal != nil {
 			m.signal(unix.SIGHUP)
 		}
 	}
