@@ -6,6 +6,7 @@ func commands() []entry {
 	return []entry{
 		{"sbatch", sbatchCommand},
 		{"srun", srunCommand},
+		{"salloc", sallocCommand},
 		{"squeue", squeueCommand},
 		{"sinfo", sinfoCommand},
 		{"scancel", scancelCommand},
@@ -45,9 +46,7 @@ func commands() []entry {
 // notYet says why a command of Slurm is not in this release, or "".
 func notYet(name string) string {
 	switch name {
-	case "salloc", "sattach", "sbcast":
-		return "job steps and allocations without a batch script are still to come"
-	case "strigger", "scrontab", "sgather", "smail":
+	case "sattach", "sbcast", "strigger", "scrontab", "sgather", "smail":
 		return "it is still to come"
 	}
 	return ""

@@ -69,7 +69,7 @@ func requests() map[string]proto.Message {
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
-		methodStepUsage:    &apiv1.StepUsageRequest{},
+		methodStepUsage: &apiv1.StepUsageRequest{}, methodRunStep: &apiv1.RunStepRequest{}, methodEndStep: &apiv1.EndStepRequest{}, methodEndJob: &apiv1.EndJobRequest{},
 		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
 		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{}, methodAcctGPUHistory: &apiv1.GpuHistoryQuery{},
 	}
@@ -179,6 +179,12 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.ReservationsReply{Reservations: f.reserved, Now: f.now}, nil
 	case *apiv1.ReservationChange:
 		return &apiv1.ReservationChangeReply{Name: q.GetName()}, nil
+	case *apiv1.RunStepRequest:
+		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	case *apiv1.EndStepRequest:
+		return &apiv1.EndStepReply{}, nil
+	case *apiv1.EndJobRequest:
+		return &apiv1.EndJobReply{}, nil
 	case *apiv1.ShutdownRequest:
 		return &apiv1.ShutdownReply{}, nil
 	case *apiv1.AcctQuery:

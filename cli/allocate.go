@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// soon is within which an allocation that is granted is not told to wait.
+const soon = 700 * time.Millisecond
+
+// allocation is a job that a live command made: it is attended until it ends.
+type allocation struct {
+	c    *call
+	uid  uint64
+	id   uint32
+	news chan *apiv1.JobInfo // nil = it is not known any more
+	stop context.CancelFunc
+	job  *apiv1.JobInfo // as it was granted
+}
+
+// allocate asks for a job and waits until it runs.
+func (c *call) allocate(js *apiv1.JobSpec) (*allocation, error) {
+	var rep apiv1.SubmitReply
+	if err := c.ask(methodSubmit, &apiv1.SubmitRequest{Spec: js}, &rep); err != nil {
+		return nil, c.allocationFailed(err)
+	}
+	for line := range strings.Lines(rep.GetMessage()) {
+		fmt.Fprintf(c.Stderr, "%s: %s\n", c.cmd.name, strings.TrimRight(line, "\n"))
+	}
+	a := &allocation{c: c, uid: rep.GetUid(), id: rep.GetJobId(), news: make(chan *apiv1.JobInfo, 16)}
+	var ctx context.Context
+	ctx, a.stop = context.WithCancel(c.ctx)
+	go a.attend(ctx, js.GetAttended())
+	return a, a.wait()
+}
+
+// allocationFailed words a refusal.
+func (c *call) allocationFailed(err error) error {
+	r := explainError(err)
+	code := 1
+	if n, nerr := strconv.Atoi(c.Getenv("SLURM_EXIT_ERROR")); nerr == nil {
+		code = n
+	}
+	return fail(code, append(r.before(c.cmd.name), fmt.Sprintf("%s: error: %s: %s", c.cmd.name, c.unable(), r.text))...)
+}
+
+func (c *call) unable() string {
+	if c.cmd.name == "salloc" {
+		return "Job submit/allocate failed"
+	}
+	return "Unable to allocate resources"
+}
+
+// attend follows the job, over restarts of the controller, which ends it when
+// nobody does.
+func (a *allocation) attend(ctx context.Context, attended bool) {
+	defer close(a.news)
+	wait := firstWait / 10
+	for ctx.Err() == nil {
+		err := a.follow(ctx, attended)
+		if err == nil || (!wentAway(err) && ctx.Err() == nil) {
+			return
+		}
+		a.c.Pause(ctx, wait)
+		wait = min(2*wait, longWait)
+	}
+}
+
+// follow passes the job's records on until it is over; nil tells that it is.
+func (a *allocation) follow(ctx context.Context, attended bool) error {
+	conn, err := a.c.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	s, err := conn.Stream(ctx, methodWatchJob, &apiv1.WatchJobRequest{Uid: a.uid, Attend: attended})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for ctx.Err() == nil {
+		j := &apiv1.JobInfo{}
+		if err := s.Recv(j); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			var st *status.Error
+			if errors.As(err, &st) && explainError(err).code == spec.CodeStopping {
+				return status.New(status.Unavailable, "the controller is being restarted")
+			}
+			return err
+		}
+		select {
+		case a.news <- j:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// wait returns when the job runs on nodes that are ready.
+func (a *allocation) wait() error {
+	c := a.c
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	told, late := false, time.After(soon)
+	limit, err := c.patience()
+	if err != nil {
+		a.end(1, 0)
+		return err
+	}
+	for {
+		select {
+		case j, ok := <-a.news:
+			switch {
+			case !ok || spec.JobState(j.GetState()).Terminal():
+				a.stop()
+				return fail(1, fmt.Sprintf("%s: error: Job allocation %d has been revoked", c.cmd.name, a.id))
+			case spec.JobState(j.GetState()) == spec.Running && !j.GetConfiguring():
+				a.job = j
+				if told {
+					c.say("job %d has been allocated resources", a.id)
+				}
+				return nil
+			}
+		case <-late:
+			told, late = true, nil
+			if c.cmd.name == "salloc" {
+				c.say("Pending job allocation %d", a.id)
+			}
+			c.say("job %d queued and waiting for resources", a.id)
+		case <-limit:
+			a.end(1, 0)
+			return fail(1, fmt.Sprintf("%s: error: Unable to allocate resources: %s", c.cmd.name, spec.CodeCannotStartNow))
+		case s := <-signals:
+			a.end(1, int32(s.(syscall.Signal)))
+			return fail(1, fmt.Sprintf("%s: Job allocation %d has been revoked.", c.cmd.name, a.id))
+		}
+	}
+}
+
+// patience is --immediate: how long to wait; nil is for ever.
+func (c *call) patience() (<-chan time.Time, error) {
+	v, ok := c.opts.Get("immediate")
+	if !ok {
+		return nil, nil
+	}
+	n := uint64(1)
+	if v.Text != "" {
+		var err error
+		if n, err = strconv.ParseUint(v.Text, 10, 30); err != nil {
+			return nil, c.errorf("Invalid numeric value %q for --immediate.", v.Text)
+		}
+	}
+	return time.After(time.Duration(max(n, 1)) * time.Second), nil
+}
+
+func (c *call) say(format string, args ...any) {
+	if !c.opts.On("quiet") {
+		fmt.Fprintf(c.Stderr, c.cmd.name+": "+format+"\n", args...)
+	}
+}
+
+// end gives the allocation back, with the exit of what ran in it.
+func (a *allocation) end(code, sig int32) {
+	err := a.c.ask(methodEndJob, &apiv1.EndJobRequest{Job: itoa(a.id), ExitCode: code, ExitSignal: sig}, &apiv1.EndJobReply{})
+	if a.stop(); err != nil && explainError(err).code != spec.CodeInvalidJobID {
+		fmt.Fprintf(a.c.Stderr, "%s: error: job %d: %s\n", a.c.cmd.name, a.id, explainError(err).text)
+	}
+}
+
+// variables are what a job tells the programs of the host where it was asked for.
+func (a *allocation) variables() []string {
+	j, c := a.job, a.c
+	s := j.GetSpec()
+	var out []string
+	put := func(value string, names ...string) {
+		for _, n := range names {
+			if value != "" && value != "0" {
+				out = append(out, n+"="+value)
+			}
+		}
+	}
+	cpus, tasks := make([]int64, len(j.GetAllocation())), make([]int64, len(j.GetAllocation()))
+	for i, n := range j.GetAllocation() {
+		cpus[i], tasks[i] = int64(spec.Bitset(n.GetCpus()).Count()), int64(max(n.GetTasks(), 1))
+	}
+	put(itoa(j.GetJobId()), "SLURM_JOB_ID", "SLURM_JOBID")
+	put(j.GetNodes(), "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+	put(itoa(j.GetNumNodes()), "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+	put(format.PerNode(cpus), "SLURM_JOB_CPUS_PER_NODE")
+	put(format.PerNode(tasks), "SLURM_TASKS_PER_NODE")
+	put(j.GetPartition(), "SLURM_JOB_PARTITION")
+	put(s.GetAccount(), "SLURM_JOB_ACCOUNT")
+	put(j.GetQos(), "SLURM_JOB_QOS")
+	put(s.GetName(), "SLURM_JOB_NAME")
+	put(j.GetUser(), "SLURM_JOB_USER")
+	out = append(out, "SLURM_JOB_UID="+itoa(j.GetUserId()), "SLURM_JOB_GID="+itoa(j.GetGroupId()))
+	put(j.GetGroup(), "SLURM_JOB_GROUP")
+	put(s.GetReservation(), "SLURM_JOB_RESERVATION")
+	put(itoa(uint32(j.GetStart()/int64(spec.Second))), "SLURM_JOB_START_TIME")
+	put(itoa(uint32(max(j.GetEnd(), 0)/int64(spec.Second))), "SLURM_JOB_END_TIME")
+	if s.GetTasks() > 0 || s.GetTasksPerNode() > 0 {
+		put(itoa(j.GetNumTasks()), "SLURM_NTASKS", "SLURM_NPROCS")
+	}
+	put(itoa(s.GetTasksPerNode()), "SLURM_NTASKS_PER_NODE")
+	put(itoa(s.GetCpusPerTask()), "SLURM_CPUS_PER_TASK")
+	put(strconv.FormatInt(s.GetMemPerNode(), 10), "SLURM_MEM_PER_NODE")
+	put(strconv.FormatInt(s.GetMemPerCpu(), 10), "SLURM_MEM_PER_CPU")
+	if s.GetOvercommit() {
+		put("1", "SLURM_OVERCOMMIT")
+	}
+	put(c.Dir, "SLURM_SUBMIT_DIR")
+	put(c.Host, "SLURM_SUBMIT_HOST")
+	var cfg apiv1.GetConfigReply
+	if c.ask(methodGetConfig, &apiv1.GetConfigRequest{}, &cfg) == nil {
+		put(cfg.GetCluster(), "SLURM_CLUSTER_NAME")
+	}
+	return out
+}
+
+// srunAlone makes a job for one step.
+func (c *call) srunAlone() error {
+	js, err := c.liveJob(c.args)
+	if err != nil {
+		return err
+	}
+	step, err := c.step(js, c.opts) // before anything is asked for: it may be wrong
+	if err != nil {
+		return err
+	}
+	step.TimeLimit, step.Nodes, step.Exclude, step.MinNodes, step.MaxNodes, step.Exact = 0, "", "", 0, 0, false
+	step.MemPerNode, step.MemPerCpu, step.PerNode, step.PerStep = 0, 0, nil, nil // it has what the job has
+	a, err := c.allocate(js)
+	if err != nil {
+		return err
+	}
+	if step.Tasks = a.job.GetNumTasks(); js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
+		step.Tasks = max(a.job.GetNumNodes(), 1)
+	}
+	code, err := c.runStep(&apiv1.RunStepRequest{Job: itoa(a.id), Step: step}, c.opts, a.variables())
+	var f *failure
+	switch {
+	case errors.As(err, &f) && code == 0:
+		code = f.code
+	case err != nil && code == 0:
+		code = 1
+	}
+	a.end(int32(min(code, 255)), 0)
+	return c.stepExit(code, err)
+}

@@ -1,0 +1,329 @@
+package cli
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// jobSays are the options that a job's own variables give to the steps in it;
+// of the other variables, those of sizes are the job's business.
+var jobSays = []string{"ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "overcommit", "export", "chdir"}
+
+// within keeps of the options what was typed, those of steps, and what a job
+// tells its steps.
+func (c *call) within() *opt.Values {
+	own := stepOptions()
+	out := opt.New()
+	for _, o := range c.cmd.allOptions() {
+		v, ok := c.opts.Get(o.Long)
+		isStep := slices.ContainsFunc(own, func(m opt.Option) bool { return m.Long == o.Long })
+		if ok && (v.From == opt.FromCommand || isStep || slices.Contains(jobSays, o.Long)) {
+			out.Put(o.Long, v.Text, v.Has, v.From)
+		}
+	}
+	return out
+}
+
+// srunWithin starts a step in a job.
+func (c *call) srunWithin(job string) error {
+	opts := c.within()
+	typed := func(long string) bool { v, ok := opts.Get(long); return ok && v.From == opt.FromCommand }
+	js := &apiv1.JobSpec{}
+	if typed("nodes") && !typed("ntasks") { // not what the job says of all its nodes
+		opts = without(opts, c.cmd.allOptions(), "ntasks")
+	}
+	if err := c.request(js, opts); err != nil {
+		return err
+	}
+	if !typed("nodes") {
+		js.MinNodes, js.MaxNodes = 0, 0 // the job has as many as it has
+	}
+	if !typed("ntasks-per-node") && typed("ntasks") {
+		js.TasksPerNode = 0
+	}
+	step, err := c.step(js, opts)
+	if err != nil {
+		return err
+	}
+	if typed("cpus-per-task") || typed("exclusive") {
+		step.Exact = true
+	}
+	code, err := c.runStep(&apiv1.RunStepRequest{Job: job, Step: step}, opts, nil)
+	return c.stepExit(code, err)
+}
+
+// without drops an option.
+func without(v *opt.Values, all []opt.Option, long string) *opt.Values {
+	out := opt.New()
+	for _, o := range all {
+		if x, ok := v.Get(o.Long); ok && o.Long != long {
+			out.Put(o.Long, x.Text, x.Has, x.From)
+		}
+	}
+	return out
+}
+
+func (c *call) stepExit(code int, err error) error {
+	if err != nil || code == 0 {
+		return err
+	}
+	return exit(code)
+}
+
+// step makes the request of a step: sizes as a job's options give them, and the
+// options of steps.
+func (c *call) step(js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, error) {
+	s := &apiv1.StepSpec{
+		Argv: c.args, WorkDir: c.Dir, Umask: c.umask(), Rlimits: c.Rlimits(), MinNodes: js.GetMinNodes(), MaxNodes: js.GetMaxNodes(), Tasks: js.GetTasks(),
+		TasksPerNode: js.GetTasksPerNode(), CpusPerTask: js.GetCpusPerTask(), Overlap: opts.On("overlap"), Exact: opts.On("exact"), MemPerNode: js.GetMemPerNode(),
+		MemPerCpu: js.GetMemPerCpu(), PerNode: js.GetPerNode(), PerStep: js.GetPerJob(), PerTask: js.GetPerTask(), Nodes: js.GetNodes(), Exclude: js.GetExclude(),
+		Overcommit: js.GetOvercommit(), External: opts.On("external-launcher"), Unbuffered: opts.On("unbuffered"), GpuBind: js.GetGpuBind(), Append: js.GetAppend() == apiv1.Tri_TRI_YES,
+	}
+	if js.GetTimeLimit() > 0 {
+		s.TimeLimit = js.GetTimeLimit()
+	}
+	if dir := js.GetWorkDir(); dir != "" {
+		s.WorkDir = dir
+	}
+	if v, ok := opts.Get("gres"); ok && strings.EqualFold(v.Text, "none") {
+		s.NoGres = true
+	}
+	s.Name = js.GetName()
+	if s.Name == "" {
+		s.Name = baseName(c.args[0])
+	}
+	for _, x := range []struct {
+		long string
+		read func(s *apiv1.StepSpec, text string) error
+	}{{"relative", c.readRelative}, {"distribution", c.readDistribution}, {"mpi", c.readMPI}, {"cpu-bind", c.readCPUBind}, {"wait", c.readWait},
+		{"kill-on-bad-exit", c.readKill}, {"multi-prog", c.readPrograms}} {
+		if v, ok := opts.Get(x.long); ok {
+			if err := x.read(s, v.Text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.TaskProlog, s.TaskEpilog = c.program(opts.Text("task-prolog")), c.program(opts.Text("task-epilog"))
+	if opts.On("pty") {
+		s.Pty = true
+		if f, ok := c.Stdin.(*os.File); ok {
+			s.Rows, s.Columns = terminalSize(f)
+		}
+	}
+	return s, c.files(s, opts)
+}
+
+func (c *call) program(path string) string {
+	if path == "" {
+		return ""
+	}
+	return (&jobRequest{env: c.Env}).path(path)
+}
+
+func (c *call) readRelative(s *apiv1.StepSpec, text string) error {
+	n, err := strconv.ParseUint(text, 10, 31)
+	s.Relative = uint32(n) + 1
+	if err != nil {
+		return c.errorf("Invalid numeric value %q for --relative.", text)
+	}
+	return nil
+}
+
+func (c *call) readDistribution(s *apiv1.StepSpec, text string) error {
+	first, rest, _ := strings.Cut(strings.ToLower(text), ":")
+	first, _, _ = strings.Cut(first, ",") // pack, nopack
+	switch {
+	case first == "*" || first == "unknown":
+		first = ""
+	case first == "plane":
+		first += "=" + c.Getenv("SLURM_DIST_PLANESIZE")
+	}
+	s.Distribution = first
+	ok := first == "" || first == "block" || first == "cyclic" || (&spec.StepSpec{Distribution: first}).Plane() > 0
+	switch {
+	case first == "arbitrary":
+		return c.errorf("--distribution=arbitrary is not supported in this release: name the nodes with -w")
+	case !ok:
+		return c.errorf("Invalid --distribution specification: %s", text)
+	case rest != "" && rest != "*" && rest != "block" && rest != "cyclic" && rest != "block:block" && rest != "cyclic:cyclic":
+		return c.errorf("--distribution=%s is not supported in this release: only what is said of nodes is followed", text)
+	}
+	return nil
+}
+
+func (c *call) readMPI(s *apiv1.StepSpec, text string) error {
+	switch text {
+	case "list":
+		return fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
+	case "none", "pmi2":
+		s.Mpi = text
+		return nil
+	}
+	return c.errorf("--mpi=%s is not supported in this release: pmi2 and none are", text)
+}
+
+// readCPUBind checks the words; the node carries them out.
+func (c *call) readCPUBind(s *apiv1.StepSpec, text string) error {
+	lower := strings.ToLower(text)
+	var kept []string
+	for word := range strings.SplitSeq(lower, ",") {
+		switch kind, _, hasList := strings.Cut(word, ":"); {
+		case hasList && (kind == "map_cpu" || kind == "mask_cpu"):
+			s.CpuBind = strings.Join(append(kept, lower[strings.Index(lower, kind):]), ",") // the rest is its list
+			return nil
+		case word == "no":
+			kept = append(kept, "none")
+		case slices.Contains([]string{"none", "cores", "threads", "rank", "quiet", "q", "verbose", "v"}, word):
+			kept = append(kept, word)
+		case word != "":
+			return c.errorf("--cpu-bind=%s is not supported in this release: none, cores, threads, rank, map_cpu and mask_cpu are", text)
+		}
+	}
+	s.CpuBind = strings.Join(kept, ",")
+	return nil
+}
+
+func (c *call) readWait(s *apiv1.StepSpec, text string) error {
+	n, err := strconv.ParseUint(text, 10, 30)
+	if err != nil {
+		return c.errorf("Invalid numeric value %q for --wait.", text)
+	}
+	s.Wait = int32(n)
+	return nil
+}
+
+func (c *call) readKill(s *apiv1.StepSpec, text string) error {
+	if text != "" && text != "0" && text != "1" {
+		return c.errorf("Invalid numeric value %q for --kill-on-bad-exit.", text)
+	}
+	s.KillOnBadExit = text != "0"
+	return nil
+}
+
+// readPrograms reads the file of --multi-prog: ranks, a program and its
+// arguments in each line; * are all other ranks.
+func (c *call) readPrograms(s *apiv1.StepSpec, _ string) error {
+	data, err := readFile(c.program(c.args[0]), maxScript)
+	if err != nil {
+		return c.errorf("Unable to open multi_prog file %s: %v", c.args[0], err)
+	}
+	s.Argv = nil
+	number := 0
+	for line := range strings.Lines(strings.ReplaceAll(string(data), "\\\n", " ")) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		words, err := shellWords(line)
+		if err != nil || len(words) < 2 {
+			return c.errorf("Configuration line %d of %s: it has no ranks or no program: %s", number, c.args[0], line)
+		}
+		p := &apiv1.TaskProgram{Argv: words[1:]}
+		if words[0] != "*" {
+			set, err := format.ParseArray(words[0])
+			if err != nil {
+				return c.errorf("Configuration line %d of %s: %v", number, c.args[0], err)
+			}
+			for _, r := range set.Ranges {
+				p.Ranks = append(p.Ranks, &apiv1.TaskRange{First: int64(r.First), Last: int64(r.Last), Step: int64(r.Step)})
+			}
+		}
+		s.Programs = append(s.Programs, p)
+	}
+	if len(s.Programs) == 0 {
+		return c.errorf("%s names no program", c.args[0])
+	}
+	return nil
+}
+
+// files decides what the nodes open: files that are another for each task or
+// node. Everything else passes through srun.
+func (c *call) files(s *apiv1.StepSpec, opts *opt.Values) error {
+	there := func(long string) string {
+		switch mode := opts.Text(long); {
+		case mode == "none":
+			return os.DevNull
+		case isFile(mode) && plan.FilePerTask(mode):
+			return c.program(mode)
+		}
+		return ""
+	}
+	s.Stdout, s.Stderr = there("output"), there("error")
+	switch mode := opts.Text("input"); {
+	case mode == "" || mode == "all":
+		s.InputTask = spec.InputAll
+	case mode == "none":
+		s.InputTask = spec.InputNone
+	case !isFile(mode):
+		n, err := strconv.ParseUint(mode, 10, 31)
+		if err != nil {
+			return c.errorf("Invalid --input specification")
+		}
+		s.InputTask = int32(n)
+	case plan.FilePerTask(mode):
+		s.Stdin, s.InputTask = c.program(mode), spec.InputNone
+	default:
+		s.InputTask = spec.InputAll
+	}
+	if s.Pty && s.InputTask == spec.InputAll {
+		s.InputTask = 0
+	}
+	return nil
+}
+
+// isFile tells the name of a file from the other modes of input and output.
+func isFile(mode string) bool {
+	_, err := strconv.ParseUint(mode, 10, 31)
+	return mode != "" && mode != "all" && mode != "none" && err != nil
+}
+
+// stepEnvironment is what the tasks get of the caller's variables, with those
+// of the step's options.
+func (c *call) stepEnvironment(s *apiv1.StepSpec, opts *opt.Values, job []string) ([]byte, error) {
+	e := newEnvironment()
+	text := opts.Text("export")
+	switch {
+	case text == "" || strings.EqualFold(text, "ALL"):
+		e.inherit(c.Environ, true)
+	case strings.EqualFold(text, "NONE") || strings.EqualFold(text, "NIL"):
+		e.inherit(c.Environ, false)
+	default:
+		if err := c.exportList(e, text); err != nil {
+			return nil, err
+		}
+	}
+	for _, kv := range job {
+		name, value, _ := strings.Cut(kv, "=")
+		e.set(name, value)
+	}
+	if s.GetCpusPerTask() > 0 {
+		e.set("SLURM_CPUS_PER_TASK", itoa(s.GetCpusPerTask()))
+	}
+	if s.GetDistribution() != "" {
+		e.set("SLURM_DISTRIBUTION", s.GetDistribution())
+	}
+	return e.bytes(), nil
+}
+
+// ticket makes the sign by which the controller knows a request again.
+func ticket() []byte {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it never fails
+	return b
+}
+
+// place names a step as Slurm's tools do.
+func place(n *apiv1.StepCreated) string {
+	return fmt.Sprintf("StepId=%d.%d", n.GetJobId(), n.GetStep())
+}
