@@ -45,7 +45,7 @@ chargeback's lines add up to the whole, to the last digit: costs are rounded by 
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "html", Help: "print a page for a browser"},
 			{Long: "csv", Help: "waste, idle, budget, chargeback and fairshare: print CSV"},
-			{Long: "mail", Arg: "ADDRESS,...", Help: "send it there instead of printing it, as text and HTML; run it from cron for a schedule"},
+			{Long: "mail", Arg: "ADDRESS,...", Help: "send it there instead of printing it, as text and HTML; reports.mail of muster.yaml does so on a schedule"},
 			{Long: "from", Arg: "ADDRESS", Help: "the sender of mail, muster@HOST without the option"},
 			{Long: "smtp", Arg: "HOST:PORT", Help: "send mail there; without the option sendmail does"},
 		},

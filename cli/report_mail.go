@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// sendmailPaths are where Debian and others keep it.
-func sendmailPaths() []string { return []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"} }
+// sendmailPaths are where sendmail may be: in PATH, or where Debian and others
+// keep it.
+func sendmailPaths() []string { return []string{"sendmail", "/usr/sbin/sendmail", "/usr/lib/sendmail"} }
 
 // mail sends the report, as text and HTML.
 func (r *reporting) mail(to []string) error {

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/mail"
 	"net/smtp"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -215,6 +217,37 @@ func TestReportMail(t *testing.T) {
 	}
 	if s := oneLine("a\r\nBcc: x"); strings.ContainsAny(s, "\r\n") {
 		t.Errorf("%q", s)
+	}
+}
+
+// TestReportSendmail: without a server sendmail gets the report, and what it
+// says against it is told.
+func TestReportSendmail(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho \"$*\" > '" + dir + "/args'\ncat > '" + dir + "/mail'\nif [ \"$3\" = no@example.org ]; then echo 'not from you' >&2; exit 77; fi\n"
+	if err := os.WriteFile(filepath.Join(dir, "sendmail"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	w := newWorld(t)
+	w.reported()
+	if r := w.run("muster", "report", "12", "--mail", "alice@example.org", "--from", "muster@example.org"); r.code != 0 || r.out != "" {
+		t.Fatalf("exit %d, %s %s", r.code, r.out, r.errOut)
+	}
+	args, err := os.ReadFile(filepath.Join(dir, "args"))
+	if err != nil || string(args) != "-i -f muster@example.org -- alice@example.org\n" {
+		t.Errorf("called with %s: %v", args, err)
+	}
+	f, err := os.Open(filepath.Join(dir, "mail"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if m, err := mail.ReadMessage(f); err != nil || m.Header.Get("To") != "alice@example.org" {
+		t.Errorf("the mail: %v, %v", m, err)
+	}
+	if r := w.run("muster", "report", "12", "--mail", "alice@example.org", "--from", "no@example.org"); r.code == 0 || !strings.Contains(r.errOut, "not from you") {
+		t.Errorf("exit %d, %s", r.code, r.errOut)
 	}
 }
 

@@ -52,6 +52,8 @@ type AccountingLag struct {
 	// where accounting runs in another.
 	SamplesStored, SamplesRefused uint64
 	SamplesWaiting                int
+	// Reports that this process mailed by schedule, and tries that failed.
+	ReportsMailed, ReportsFailed uint64
 }
 
 // Raft is the state of the replicated log.

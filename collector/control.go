@@ -127,6 +127,7 @@ func oneIf(on bool) float64 {
 //muster:table one entry for each metric
 func accountingFamilies() []family {
 	const src = "the ingest of the accounting service"
+	const mails = "the schedule of reports; nothing where accounting runs in another process"
 	const samples = "GPU samples that agents hand in; nothing where accounting runs in another process"
 	lag := func(f func(l AccountingLag, s *scrape) float64) func(s *scrape) {
 		return func(s *scrape) {
@@ -152,5 +153,9 @@ func accountingFamilies() []family {
 			catalogue.None, samples, "1"), lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesRefused) })},
 		{gauge("muster_accounting_gpu_samples_waiting", "Readings of GPUs and jobs that wait for the next insert.", catalogue.None, samples, "1"),
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesWaiting) })},
+		{counter("muster_accounting_reports_mailed_total", "Reports of reports.mail that were handed to the mail server or sendmail.", catalogue.None, mails, "1"),
+			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.ReportsMailed) })},
+		{counter("muster_accounting_report_mail_failures_total", "Tries to mail a report of reports.mail that failed: each is tried again, with pauses up to an hour.", catalogue.None, mails, "1"),
+			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.ReportsFailed) })},
 	}
 }

@@ -18,9 +18,6 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// ErrNewerSchema tells a store that a newer release has migrated.
-var ErrNewerSchema = errors.New("the accounting store was made by a newer release of muster: upgrade this one")
-
 // Options say where the store is.
 type Options struct {
 	// DSN of a server or cluster: clickhouse://… (native) or http://….
@@ -146,7 +143,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return fmt.Errorf("read the version of the accounting schema: %w", err)
 	}
 	if have > SchemaVersion {
-		return fmt.Errorf("its schema is version %d, this release knows %d: %w", have, SchemaVersion, ErrNewerSchema)
+		return fmt.Errorf("its schema is version %d, this release knows %d: %w", have, SchemaVersion, tally.ErrNewer)
 	}
 	for v := int(have) + 1; v <= SchemaVersion; v++ {
 		for _, sql := range migrations(v, s.db, s.opts.Layout) {

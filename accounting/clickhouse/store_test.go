@@ -40,7 +40,7 @@ func TestMigrate(t *testing.T) {
 	if err := s.conn.Exec(ctx, fmt.Sprintf("INSERT INTO mig.schema_versions (version) VALUES (%d)", SchemaVersion+1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Migrate(ctx); !errors.Is(err, ErrNewerSchema) {
+	if err := s.Migrate(ctx); !errors.Is(err, tally.ErrNewer) {
 		t.Errorf("a newer schema: %v", err)
 	}
 }

@@ -218,7 +218,7 @@ func (s *session) rollUp(ctx context.Context) bool {
 	more, err := s.writer.RollUp(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		s.d.cfg.Log.Warn("the days that are over could not be added up; reports take longer", "error", err)
+		s.d.cfg.Log.Warn("the days that are over could not be added up; reports take longer", "error", s.d.cfg.Store.Explain(err))
 	case err == nil && s.writer.Position().Rolled != before:
 		s.d.rolled(s.writer.Position())
 	}
@@ -246,7 +246,9 @@ func (s *session) persist(ctx context.Context, w *work) error {
 	pause := backoffFirst
 	for {
 		began := d.cfg.Clock.Now()
-		err := s.store(ctx, w)
+		d.wrote(began)
+		err := s.storeInTime(ctx, w)
+		d.wrote(0)
 		if err == nil {
 			s.lastTook = d.cfg.Clock.Now().Sub(began)
 			break
@@ -259,7 +261,7 @@ func (s *session) persist(ctx context.Context, w *work) error {
 		}
 		d.figures.retries.Add(1)
 		if pause == backoffFirst {
-			d.cfg.Log.Warn("a batch could not be stored and is tried again", "first", w.batch.First, "last", w.batch.Last, "error", err)
+			d.cfg.Log.Warn("a batch could not be stored and is tried again", "first", w.batch.First, "last", w.batch.Last, "error", d.cfg.Store.Explain(err))
 		}
 		d.note(err)
 		if !d.sleep(ctx, pause) {
@@ -270,7 +272,7 @@ func (s *session) persist(ctx context.Context, w *work) error {
 	d.figures.lastWrite.Store(int64(s.lastTook))
 	if w.snapshot != nil {
 		if err := d.cfg.Store.PutSnapshot(ctx, d.ledger, *w.snapshot); err != nil {
-			d.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", err)
+			d.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", d.cfg.Store.Explain(err))
 		} else {
 			s.snapped = w.snapshot.Seq
 			d.figures.snapshots.Add(1)
@@ -279,6 +281,30 @@ func (s *session) persist(ctx context.Context, w *work) error {
 	}
 	return nil
 }
+
+// storeInTime gives a write up that takes for ever: the store may hang while it
+// keeps the connection. What it had done by then is not done twice.
+func (s *session) storeInTime(ctx context.Context, w *work) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late, stop := s.d.cfg.Clock.After(s.d.cfg.WriteWait)
+	defer stop()
+	go func() {
+		select {
+		case <-late:
+			cancel(errSlow)
+		case <-ctx.Done():
+		}
+	}()
+	err := s.store(ctx, w)
+	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+		return fmt.Errorf("%w after %d s", errSlow, s.d.cfg.WriteWait/spec.Second)
+	}
+	return err
+}
+
+// errSlow tells that a write was given up.
+var errSlow = errors.New("the store does not answer in time: the write was given up")
 
 // store writes the batch, unless that is done, and then the new generation.
 func (s *session) store(ctx context.Context, w *work) error {

@@ -26,6 +26,8 @@ type Daemon struct {
 	counted spec.Instant // the oldest event of the batch being made; 0 = none
 	flying  spec.Instant // and of the one being stored
 	failed  error        // why nothing is stored now; nil = all is well
+	began   spec.Instant // of the service
+	writing spec.Instant // since when the store is asked to take a batch; 0 = it is not
 	changed chan struct{}
 
 	interrupt func() // ends the session that runs; guarded by mu
@@ -57,7 +59,7 @@ func New(cfg Config) *Daemon {
 func (d *Daemon) Run(ctx context.Context) error {
 	d.mu.Lock()
 	d.ledger, d.cluster = d.cfg.Identity()
-	d.known = true
+	d.known, d.began = true, d.cfg.Clock.Now()
 	d.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Add(4)
@@ -105,9 +107,14 @@ func (d *Daemon) Status() Status {
 		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
 		LastWrite: spec.Span(d.figures.lastWrite.Load()), SamplesStored: d.figures.samplesStored.Load(), SamplesRefused: d.figures.samplesRefused.Load(),
 		SamplesWaiting: d.samples.waiting()}
+	if d.writing != 0 && s.Up && now.Sub(d.writing) > slowWrite {
+		s.Up, s.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
+	}
 	if head > d.pos.Seq {
 		since := d.pos.At
 		switch {
+		case !d.stored:
+			since = d.began // how far the store is could not be read yet
 		case d.flying != 0:
 			since = d.flying
 		case d.counted != 0:
@@ -138,7 +145,7 @@ func (d *Daemon) rolled(pos tally.Position) {
 func (d *Daemon) note(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.failed = err
+	d.failed = d.cfg.Store.Explain(err)
 }
 
 // building notes the instant of the first event of a batch.
@@ -158,14 +165,26 @@ func (d *Daemon) cut() {
 	d.counted = 0
 }
 
+// wrote notes when a write to the store began; 0 = none is under way.
+func (d *Daemon) wrote(at spec.Instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.writing = at
+}
+
+// slowWrite is how long a write may take before the store counts as away.
+const slowWrite = 30 * spec.Second
+
 // position is the store's position: what the ingester knows or, where none
 // has run yet, what the store says. changed closes when there is a newer one.
 func (d *Daemon) position(ctx context.Context) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
 	d.mu.Lock()
 	pos, ledger, changed = d.pos, d.ledger, d.changed
-	stored, known := d.stored, d.known
+	stored, known, failed := d.stored, d.known, d.failed
 	d.mu.Unlock()
 	switch {
+	case errors.Is(failed, tally.ErrNewer):
+		err = failed // what its columns mean is not known here
 	case stored:
 	case !known:
 		err = errors.New("it is starting")

@@ -70,6 +70,9 @@ type Store interface {
 	Unarchive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
 	// Examine looks for what is wrong with the store itself.
 	Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, error)
+	// Explain says in a sentence for people what an error of the store means;
+	// one that it does not know comes back as it is.
+	Explain(err error) error
 	Database() string
 	Target() string
 }
@@ -147,6 +150,7 @@ type Config struct {
 	SnapshotEvery uint64    // events between two snapshots of the counting state; 500,000
 	Refresh       spec.Span // between two computations of the KPIs; 15 s
 	ReadWait      spec.Span // how long a question waits for the event it names; 2 s
+	WriteWait     spec.Span // how long one write may take before it is given up and tried again; 5 min
 }
 
 func (c Config) complete() Config {
@@ -173,6 +177,9 @@ func (c Config) complete() Config {
 	}
 	if c.ReadWait <= 0 {
 		c.ReadWait = 2 * spec.Second
+	}
+	if c.WriteWait <= 0 {
+		c.WriteWait = 5 * spec.Minute
 	}
 	if c.RetainEvery <= 0 {
 		c.RetainEvery = spec.Hour

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -30,11 +31,13 @@ func (d *Daemon) ingest(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		err = d.cfg.Store.Explain(err)
 		d.note(err)
 		if d.figures.batches.Load() > before {
 			pause, last = backoffFirst, ""
 		}
-		if text := fmt.Sprint(err); text != last {
+		// A session that is ended for a restore is none that failed.
+		if text := fmt.Sprint(err); text != last && !errors.Is(err, context.Canceled) {
 			last = text
 			d.cfg.Log.Error("accounting is not stored; the ledger keeps it until it is", "error", err)
 		}

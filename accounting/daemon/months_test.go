@@ -168,6 +168,9 @@ func TestMonths(t *testing.T) {
 		r.cfg.Retention = nil
 		r.start()
 		r.stored(log[len(log)-1].Seq)
+		// The steps are gone before it is noted that they are: what was stopped in
+		// between is ended by the next look.
+		r.until("the purge is noted", func() bool { return r.care("verify", "") == nil })
 		good("after retention")
 		if _, err := r.store.Unarchive(t.Context(), query.Scope{Database: "muster", Ledger: [16]byte{}, Cluster: "peer"}, m, r.cfg.Archive); err == nil {
 			t.Error("an archive of another ledger is read")

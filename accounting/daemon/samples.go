@@ -228,7 +228,7 @@ func (d *Daemon) keepSamples(ctx context.Context) {
 		}
 		if !kept && d.ready() {
 			if err := d.cfg.Store.KeepSamples(ctx, d.cfg.SampleKeep); err != nil {
-				d.cfg.Log.Warn("how long samples are kept cannot be set", "error", err)
+				d.cfg.Log.Warn("how long samples are kept cannot be set", "error", d.cfg.Store.Explain(err))
 			}
 			kept = true
 		}

@@ -61,8 +61,8 @@ func (d *Daemon) caller(ctx context.Context) Caller {
 
 // away says to the caller that the store cannot answer.
 func (d *Daemon) away(err error) error {
-	if err == nil || spec.CodeOf(err) != 0 || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || spec.CodeOf(err) != 0 || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return spec.Refuse(spec.CodeDatabaseUnreachable, fmt.Sprintf("accounting (%s): %v", d.cfg.Store.Target(), err))
+	return spec.Refuse(spec.CodeDatabaseUnreachable, fmt.Sprintf("accounting (%s): %v", d.cfg.Store.Target(), d.cfg.Store.Explain(err)))
 }

@@ -254,6 +254,9 @@ func (d *Daemon) examine(ctx context.Context) ([]query.Finding, error) {
 		out = append(out, query.Finding{Name: "error", Detail: st.Error.Error(), Bad: true})
 	}
 	more, err := d.cfg.Store.Examine(ctx, ledger)
+	if err != nil && ctx.Err() == nil {
+		more, err = append(more, query.Finding{Name: "store", Detail: d.cfg.Store.Target() + ": " + d.cfg.Store.Explain(err).Error(), Bad: true}), nil
+	}
 	return slices.Concat(out, more), err
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 	_ "time/tzdata" // reports are cut at the days of the caller's zone, also where the machine has no zone files
 
@@ -38,6 +39,7 @@ type accounting struct {
 	daemon  *acctd.Daemon
 	service service.AccountingServer
 	log     *slog.Logger
+	mail    *mailing // nil = no reports are mailed by schedule
 }
 
 // openAccounting prepares the store. The engine, or the server, need not be
@@ -65,12 +67,15 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 	}
 	a := &accounting{cfg: s.cfg.ClickHouse.Embedded, own: s.cfg.UsesEmbedded(), log: s.log}
 	opts := clickhouse.Options{Socket: a.cfg.Socket}
+	if a.own && s.cfg.ClickHouse.Cluster != "" {
+		s.log.Warn("clickhouse.cluster has no effect without clickhouse.dsn: the embedded engine is one server")
+	}
 	if !a.own {
 		dsn, err := s.cfg.DataSource()
 		if err != nil {
 			return nil, fmt.Errorf("clickhouse.dsn: %w", err)
 		}
-		opts = clickhouse.Options{DSN: dsn.Reveal()}
+		opts = clickhouse.Options{DSN: dsn.Reveal(), Layout: clickhouse.Layout{Cluster: s.cfg.ClickHouse.Cluster}}
 	}
 	if a.store, err = clickhouse.Open(opts); err != nil {
 		return nil, fmt.Errorf("the accounting store: %w", err)
@@ -97,7 +102,8 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()
-	return a, nil
+	a.mail, err = newMailing(s.cfg, s.config, func() bool { return a.daemon.Status().Up }, time.Now, s.log)
+	return a, err
 }
 
 // run keeps the embedded engine up, if it is ours, and serves.
@@ -112,6 +118,12 @@ func (a *accounting) run(ctx context.Context) error {
 				a.log.Warn("the ClickHouse engine did not end cleanly", "error", err)
 			}
 		}()
+	}
+	if a.mail != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { a.mail.run(ctx) })
+		defer func() { cancel(); wg.Wait() }()
 	}
 	return a.daemon.Run(ctx)
 }
@@ -152,8 +164,12 @@ func (a *accounting) close() {
 // lag is how far the store is behind, for /metrics.
 func (a *accounting) lag() collector.AccountingLag {
 	st := a.daemon.Status()
-	return collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second),
+	lag := collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second),
 		SamplesStored: st.SamplesStored, SamplesRefused: st.SamplesRefused, SamplesWaiting: st.SamplesWaiting}
+	if a.mail != nil {
+		lag.ReportsMailed, lag.ReportsFailed = a.mail.sent.Load(), a.mail.failed.Load()
+	}
+	return lag
 }
 
 func (a *accounting) kpis() []kpi.Value { return a.daemon.KPIs() }

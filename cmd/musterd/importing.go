@@ -158,7 +158,7 @@ func (im *importing) run(ctx context.Context, verb string) error {
 		if err != nil {
 			return fmt.Errorf("clickhouse.dsn: %w", err)
 		}
-		opts = clickhouse.Options{DSN: dsn.Reveal()}
+		opts = clickhouse.Options{DSN: dsn.Reveal(), Layout: clickhouse.Layout{Cluster: cfg.ClickHouse.Cluster}}
 	}
 	store, err := clickhouse.Open(opts)
 	if err != nil {
@@ -180,7 +180,7 @@ func (im *importing) run(ctx context.Context, verb string) error {
 		im.rejected = f
 	}
 	ledger := tally.ImportedLedger(im.cluster)
-	writer, err := store.NewImportWriter(ctx, ledger, im.cluster)
+	writer, err := im.lease(ctx, store, ledger)
 	if err != nil {
 		return err
 	}
@@ -189,6 +189,28 @@ func (im *importing) run(ctx context.Context, verb string) error {
 		return im.slurm(ctx, c, store, writer)
 	}
 	return im.sacct(ctx, c)
+}
+
+// leaseWait is longer than a writer must be silent before another takes over.
+const leaseWait = 20 * time.Second
+
+// lease becomes the cluster's writer. After an import that ended just now that
+// takes a moment; while another is at work it fails.
+func (im *importing) lease(ctx context.Context, store *clickhouse.Store, ledger [16]byte) (*clickhouse.Writer, error) {
+	for began, told := time.Now(), false; ; told = true {
+		w, err := store.NewImportWriter(ctx, ledger, im.cluster)
+		if !errors.Is(err, tally.ErrLease) || time.Since(began) > leaseWait {
+			return w, err
+		}
+		if !told {
+			fmt.Fprintf(im.errOut, "another import of %s wrote a moment ago: waiting until it is silent\n", im.cluster)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // reject notes a line that was not taken.

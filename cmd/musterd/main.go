@@ -139,7 +139,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	if slices.Contains(o.roles, "observer") {
-		return observe(ctx, cfg, slices.Contains(o.roles, "accounting"), newLogger(cfg.Log))
+		return observe(ctx, cfg, o.config, slices.Contains(o.roles, "accounting"), newLogger(cfg.Log))
 	}
 	cluster, warnings, err := readCluster(cfg)
 	if err != nil {
@@ -154,7 +154,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 			cfg.SlurmConf, cluster.ClusterName, len(cluster.Nodes), len(cluster.Partitions), len(warnings))
 		return nil
 	}
-	s := &server{cfg: cfg, cluster: cluster, log: log, roles: o.roles}
+	s := &server{cfg: cfg, config: o.config, cluster: cluster, log: log, roles: o.roles}
 	return s.run(ctx)
 }
 

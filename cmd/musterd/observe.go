@@ -19,7 +19,7 @@ import (
 // observe runs the exporter beside an existing Slurm: it reads no slurm.conf,
 // keeps no ledger and changes nothing. With accounting it keeps the Slurm's
 // history, too.
-func observe(ctx context.Context, cfg *conffile.Config, withAccounting bool, log *slog.Logger) error {
+func observe(ctx context.Context, cfg *conffile.Config, config string, withAccounting bool, log *slog.Logger) error {
 	opts := web.Options{ConfigFile: cfg.TLS.WebConfig, TokenFile: cfg.TLS.WebTokenFile}
 	if err := opts.Check(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func observe(ctx context.Context, cfg *conffile.Config, withAccounting bool, log
 	defer g.wg.Wait()
 	defer cancel()
 	if withAccounting {
-		acct, err := observeAccounting(ctx, g, cfg, log)
+		acct, err := observeAccounting(ctx, g, cfg, config, log)
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}

@@ -172,7 +172,7 @@ func (o *observed) pull(ctx context.Context, store *clickhouse.Store, w *clickho
 // observeAccounting serves the accounting of an observed Slurm: its jobs in the
 // store, sacct, sreport, reports, SQL and the KPIs, as for a cluster of one's
 // own.
-func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, log *slog.Logger) (*accounting, error) {
+func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, config string, log *slog.Logger) (*accounting, error) {
 	if cfg.Observe.Cluster == "" {
 		return nil, errors.New("an observer with accounting needs observe.cluster in muster.yaml: the name under which Slurm's accounting knows the cluster (sacctmgr show cluster)")
 	}
@@ -190,7 +190,7 @@ func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, log 
 		c := identify(ctx)
 		return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != "")}
 	}}
-	s := &server{cfg: cfg, cluster: &spec.Config{ClusterName: cfg.Observe.Cluster}, log: log, roles: []string{"accounting"}, calls: &collector.Calls{}}
+	s := &server{cfg: cfg, config: config, cluster: &spec.Config{ClusterName: cfg.Observe.Cluster}, log: log, roles: []string{"accounting"}, calls: &collector.Calls{}}
 	if s.acct, err = s.openAccountingWith(o, func(ctx context.Context, stored func(tally.Position), failed func(error)) {
 		o.feed(ctx, s.acct.store, stored, failed)
 	}); err != nil {

@@ -41,6 +41,7 @@ type server struct {
 	codec    *event.Codec
 	tokens   *usertoken.Keys // of users over REST
 	began    spec.Instant
+	config   string        // path of muster.yaml
 	stop     chan struct{} // closed when a caller ends the process
 	stopOnce sync.Once
 

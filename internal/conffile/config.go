@@ -47,6 +47,8 @@ type Config struct {
 	Accounting Accounting `yaml:"accounting"`
 	// What use costs, in money and in carbon.
 	Cost Cost `yaml:"cost"`
+	// Reports that are mailed on a schedule.
+	Reports Reports `yaml:"reports"`
 	// What follows from what GPUs do.
 	GPU GPU `yaml:"gpu"`
 	// How musterd --role observer, or observer,accounting, reads the Slurm it runs beside.
@@ -85,6 +87,10 @@ type ClickHouse struct {
 	// The engine that runs as a child of the accounting service. It serves one
 	// controller; several controllers need a server.
 	Embedded Embedded `yaml:"embedded"`
+	// Name of the ClickHouse cluster whose nodes hold the tables together, as
+	// system.clusters of the server of the DSN has it: every table is then made
+	// replicated, with a distributed one before it. Empty: one server.
+	Cluster string `yaml:"cluster" example:"muster"`
 }
 
 // Embedded is the embedded ClickHouse engine.
@@ -237,6 +243,20 @@ type Cost struct {
 // Rates are the prices, intensities and budgets that Cost says.
 func (c *Config) Rates() (kpi.Rates, error) {
 	return kpi.ParseRates(c.Cost.Currency, c.Cost.PUE, c.Cost.Prices, c.Cost.Carbon, c.Cost.Budgets)
+}
+
+// Reports are those that are sent by mail on a schedule.
+type Reports struct {
+	// Reports to send: daily, weekly with a day, or monthly with a day of the
+	// month (1 to 28), the time, the report as muster report names it (site, waste,
+	// idle, budget, chargeback, fairshare, account NAME or user NAME), to, and the
+	// addresses. Each is about the day, the seven days or the month before it, in
+	// the time zone of the host.
+	Mail []string `yaml:"mail" example:"[\"weekly monday 07:00 site to ops@example.org\", \"monthly 1 06:30 account ml to pi@example.org,admin@example.org\"]"`
+	// The sender. Empty means muster@ and the name of the host.
+	From string `yaml:"from" example:"muster@example.org"`
+	// The mail server, host:port. Empty hands mail to sendmail.
+	SMTP string `yaml:"smtp" example:"mail.example.org:25"`
 }
 
 // GPU says when a GPU's state is somebody's affair, and what is done then.

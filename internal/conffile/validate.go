@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
+	"net/mail"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -129,7 +131,25 @@ func (c *Config) check(v *validator) {
 	if _, err := c.Rates(); err != nil {
 		v.add("cost", "%s", err.Error())
 	}
+	c.checkReports(v)
 	v.enums(reflect.ValueOf(c).Elem(), "")
+}
+
+// checkReports looks at the schedule of mail.
+func (c *Config) checkReports(v *validator) {
+	if _, err := c.Reports.Schedule(); err != nil {
+		v.add("reports.mail", "%s", err.Error())
+	}
+	if at := c.Reports.SMTP; at != "" {
+		if host, port, err := net.SplitHostPort(at); err != nil || host == "" || port == "" {
+			v.add("reports.smtp", "%q is not host:port, such as mail.example.org:25", at)
+		}
+	}
+	if from := c.Reports.From; from != "" {
+		if _, err := mail.ParseAddress(from); err != nil {
+			v.add("reports.from", "%q is no address", from)
+		}
+	}
 }
 
 // enums repeats Parse's check of the listed values, for configurations that

@@ -46,10 +46,12 @@ type run struct {
 	from   spec.Instant    // start on this node
 	exit   *plan.Exit      // nil for a held part
 	memory memoryUse
-	usedAt cpuMark // at its last sample
-	unborn bool    // its prolog ran, and nothing else of it
-	over   bool    // being killed for its memory
-	stuck  bool    // it was said that it cannot be killed
+	usedAt cpuMark    // at its last sample
+	steps  spec.Usage // of its steps here that are over
+	summed int64      // most memory that it and its steps had at a time
+	unborn bool       // its prolog ran, and nothing else of it
+	over   bool       // being killed for its memory
+	stuck  bool       // it was said that it cannot be killed
 }
 
 // facts are whose run it is: what metrics and the spool need of the order.

@@ -199,6 +199,8 @@ type savedRun struct {
 	Rest   int64        `json:"mem_rest,omitempty"`
 	Signal uint64       `json:"signal,omitempty"`
 	Env    []string     `json:"env,omitempty"` // of prolog and epilog
+	Steps  spec.Usage   `json:"steps,omitzero"`
+	Summed int64        `json:"summed,omitempty"`
 }
 
 const savedVersion = 1
@@ -223,7 +225,8 @@ func (c *Core) Save(boot string) ([]byte, error) {
 		}
 		m := &r.memory
 		s.Runs = append(s.Runs, savedRun{Key: k.String(), Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
-			Peak: m.peak, Seen: m.seen, Whole: m.whole, Rest: m.rest, Signal: r.signal})
+			Peak: m.peak, Seen: m.seen, Whole: m.whole, Rest: m.rest, Signal: r.signal,
+			Steps: r.steps, Summed: r.summed})
 	}
 	return json.Marshal(s)
 }
@@ -260,7 +263,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 		if err != nil {
 			return err
 		}
-		r := &run{key: k, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env,
+		r := &run{key: k, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env, steps: sr.Steps, summed: sr.Summed,
 			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, whole: sr.Whole, rest: sr.Rest}}
 		if sr.Held {
 			r.phase = held

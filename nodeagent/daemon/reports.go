@@ -66,6 +66,9 @@ func (c *Core) finish(r *run) {
 	if r.isStep() {
 		ended := runEnded(e)
 		ended.Usage = wire.Usage(r.usage)
+		if job := c.runs[jobKey(r.key)]; job != nil {
+			job.steps = job.steps.Add(*r.usage)
+		}
 		c.reportStep(r, ended)
 		return
 	}
@@ -221,10 +224,24 @@ func (m *memoryUse) until(at spec.Instant, bytes int64) {
 	}
 }
 
-// usageOf is what a run used, from the kernel's final counters and from what
+// usageOf is what a run used, and, of a job, what its steps on this node did:
+// the job's part of the node is theirs too.
+func (c *Core) usageOf(r *run) *spec.Usage {
+	own := c.ownUsage(r)
+	if r.isStep() {
+		return own
+	}
+	sum := own.Add(r.steps)
+	if r.steps.HasRSS {
+		sum.PeakRSS = max(sum.PeakRSS, r.summed)
+	}
+	return &sum
+}
+
+// ownUsage is what a run used, from the kernel's final counters and from what
 // was read while it lived. The time after the last reading counts with that
 // reading's memory; a run that was never read counts with its peak.
-func (c *Core) usageOf(r *run) *spec.Usage {
+func (c *Core) ownUsage(r *run) *spec.Usage {
 	out := &spec.Usage{GPUs: c.endAccounts(r)}
 	e := r.exit
 	if e == nil {
@@ -248,11 +265,16 @@ func (c *Core) usageOf(r *run) *spec.Usage {
 // Usage takes readings of the living runs' memory, and ends those that use
 // more than they were given where the site wants that.
 func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
+	together := map[*run]int64{}
 	for i := range list {
 		u := &list[i]
 		r := c.runs[u.Key]
 		if r == nil || r.phase != living {
 			continue
+		}
+		if job := c.runs[jobKey(u.Key)]; job != nil {
+			together[job] += u.RSS
+			job.summed = max(job.summed, together[job])
 		}
 		r.memory.until(at, u.RSS)
 		r.memory.rss, r.memory.peak, r.memory.seen = u.RSS, max(r.memory.peak, u.RSS, u.PeakRSS), true

@@ -97,6 +97,50 @@ func TestAStepInsideOfItsJob(t *testing.T) {
 	}
 }
 
+// What a job used on a node is what its script and its steps there used, each
+// once, also where it has no script, and over a restart of the agent: the
+// accounting takes the steps' part out of it again.
+func TestAJobsUseIsItsStepsToo(t *testing.T) {
+	for _, batch := range []bool{true, false} {
+		b := newBench(t)
+		job, first, second := plan.Key(1, 1, plan.StepBatch), plan.Key(1, 1, 0), plan.Key(1, 1, 1)
+		b.welcome()
+		b.launch(job, func(l *apiv1.Launch) { l.Batch = batch })
+		if batch {
+			b.answer(job, plan.Accepted, 0)
+			b.started(job)
+		}
+		for _, k := range []plan.RunKey{first, second} {
+			b.orders(b.stepOrder(k))
+			b.answer(k, plan.Accepted, 0)
+			b.started(k)
+		}
+		b.core.Usage(b.now, []plan.Usage{{Key: job, RSS: 3 << 20}, {Key: first, RSS: 20 << 20}, {Key: second, RSS: 30 << 20}})
+		uses := func(cpu spec.Span, rss int64) func(*plan.Exit) {
+			return func(e *plan.Exit) {
+				e.Usage = plan.Usage{UserCPU: cpu, SystemCPU: cpu, PeakRSS: rss, ReadB: int64(cpu)}
+			}
+		}
+		b.exit(first, uses(5*spec.Second, 20<<20))
+		if batch {
+			b.exit(second, uses(7*spec.Second, 30<<20))
+			b.exit(job, uses(1*spec.Second, 3<<20))
+		} else {
+			b.orders(terminateOrder(job, ""))
+			b.exit(second, uses(8*spec.Second, 30<<20))
+		}
+		list := reportsOf(b.core)
+		done := list[len(list)-1].GetNodeDone()
+		peak := int64(50 << 20)
+		if batch {
+			peak = 53 << 20
+		}
+		if u := done.GetUsage(); u.GetUserCpu() != int64(13*spec.Second) || u.GetSystemCpu() != int64(13*spec.Second) || u.GetPeakRss() != peak || u.GetReadBytes() != int64(13*spec.Second) {
+			t.Errorf("batch %v: %v", batch, u)
+		}
+	}
+}
+
 // The node is given back only when the steps are gone: they are ended first,
 // whether the job has a script here or not.
 func TestAJobWaitsForItsSteps(t *testing.T) {
