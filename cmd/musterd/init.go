@@ -137,6 +137,7 @@ func (o *setup) run(out io.Writer) error {
 		return err
 	}
 	var made []string
+	differs := false // what was kept is not what would have been written
 	for _, f := range [...]struct {
 		path string
 		data []byte
@@ -147,6 +148,8 @@ func (o *setup) run(out io.Writer) error {
 		}
 		if fresh {
 			made = append(made, f.path)
+		} else if there, err := os.ReadFile(f.path); err != nil || !bytes.Equal(there, f.data) {
+			differs = true
 		}
 	}
 	hosts := append([]string{name, "localhost", "127.0.0.1", "::1"}, o.hosts...)
@@ -173,7 +176,7 @@ func (o *setup) run(out io.Writer) error {
 	default:
 		fmt.Fprintf(out, "wrote %s (certificate authority and this controller's certificate)\n", cfg.TLS.Dir)
 	}
-	if note := o.unapplied(); len(made) < 2 && note != "" {
+	if note := o.unapplied(); differs && note != "" {
 		fmt.Fprintln(out, note)
 	}
 	fmt.Fprintf(out, "\nNext: muster up%s\n", o.dirFlag())

@@ -47,6 +47,9 @@ func TestInitSaysWhatItDoesNotDo(t *testing.T) {
 	if code, out, _ := run(dir); code != 0 || strings.Contains(out, "not applied") || strings.Count(out, "kept ") != 3 {
 		t.Errorf("again: exit %d, %q", code, out)
 	}
+	if code, out, _ := run(dir, "--nodes=2", "--port=23450"); code != 0 || strings.Contains(out, "not applied") {
+		t.Errorf("again with the same options: exit %d, %q", code, out)
+	}
 	if code, out, _ := run(dir, "--nodes=4", "--gpus=1"); code != 0 || !strings.Contains(out, "not applied: --gpus --nodes; ") {
 		t.Errorf("again with other options: exit %d, %q", code, out)
 	}
