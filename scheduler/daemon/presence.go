@@ -42,19 +42,19 @@ func newPresence(c *Controller) *presence {
 	return &presence{c: c, here: map[attended]int{}, left: map[attended]spec.Instant{}}
 }
 
-func (p *presence) enter(k attended) {
+// enter notes that a client is there, until it leaves.
+func (p *presence) enter(k attended) (leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.here[k]++
 	delete(p.left, k)
-}
-
-func (p *presence) leave(k attended, now spec.Instant) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.here[k]--; p.here[k] <= 0 {
-		delete(p.here, k)
-		p.left[k] = now
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.here[k]--; p.here[k] <= 0 {
+			delete(p.here, k)
+			p.left[k] = p.c.deps.Clock.Now()
+		}
 	}
 }
 

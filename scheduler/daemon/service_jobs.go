@@ -440,8 +440,7 @@ func (s *ClusterService) attend(who Caller, uid spec.JobUID) (leave func(), err 
 	if j.Spec.UID != who.UID {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
-	s.C.present.enter(jobKey(uid))
-	return func() { s.C.present.leave(jobKey(uid), s.C.deps.Clock.Now()) }, nil
+	return s.C.present.enter(jobKey(uid)), nil
 }
 
 // jobOver tells whether a job, or the whole array it stands for, has ended.

@@ -75,8 +75,7 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 		return err
 	}
 	key := attended{job: j.UID, attempt: j.Attempt, step: id}
-	s.C.present.enter(key)
-	defer s.C.present.leave(key, s.C.deps.Clock.Now())
+	defer s.C.present.enter(key)()
 	return s.followStep(ctx, key, stream)
 }
 
