@@ -21,6 +21,10 @@
 // nothing to run, and it is given back when the controller says so. A run that
 // held GPUs waits for one last reading of them before it is reported.
 //
+// A step is a run inside of a job: it begins once the job has, its end is told
+// with what it used, and a job that ends waits, closing, until its steps have
+// been ended. Input and output of steps pass the agent and are not the core's.
+//
 // # Nothing is lost, nothing is told twice
 //
 // A report keeps its number until the controller has acknowledged it, which it

@@ -14,7 +14,6 @@ type Tasks struct {
 	WorkDir string   `cbor:"5,keyasint"`
 	Umask   uint32   `cbor:"6,keyasint,omitempty"`
 	Append  bool     `cbor:"7,keyasint,omitempty"`
-	Nice    int32    `cbor:"8,keyasint,omitempty"`
 	Rlimits []Rlimit `cbor:"9,keyasint,omitempty"` // the shepherd puts in what this node allows
 	// Input is the rank that reads what the user types, InputAll or InputNone.
 	Input    int32    `cbor:"10,keyasint,omitempty"`

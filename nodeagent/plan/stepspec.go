@@ -29,10 +29,9 @@ type StepPart struct {
 
 // StepGPU is a device of a step on this node.
 type StepGPU struct {
-	Index   uint32
-	Files   []string
-	Visible []string // NAME=value for the device alone, as a program counts it in the step
-	CPUs    spec.Bitset
+	Index uint32
+	Files []string
+	CPUs  spec.Bitset // near it; empty = not known
 }
 
 // StepRun prepares the tasks of a step. The error is for its user: the step
@@ -72,7 +71,7 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 	}
 	pmi := s.pmi()
 	t.PMI = pmi
-	t.Env = s.commonEnv(user, n, bound)
+	t.Env = s.commonEnv(user, n, bound, pmi != nil)
 	for i, rank := range s.Ranks {
 		task := Task{Rank: rank, CPUs: bound.of(i)}
 		if len(ss.Programs) > 0 {
@@ -153,8 +152,11 @@ func programOf(list []spec.TaskProgram, rank uint32) ([]string, error) {
 
 // commonEnv is the environment of all tasks here: the client's, less what is
 // the step's, and that.
-func (s *StepPart) commonEnv(user []string, n *Node, b *binding) []string {
-	size := &s.Job.Spec.Size
+func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []string {
+	mpi := "none"
+	if served {
+		mpi = "pmi2"
+	}
 	own := []string{
 		"SLURM_STEP_ID=" + strconv.Itoa(int(s.Key.Step)), "SLURM_STEPID=" + strconv.Itoa(int(s.Key.Step)),
 		"SLURM_STEP_NODELIST=" + s.Nodes, "SLURM_STEP_NUM_NODES=" + strconv.Itoa(len(s.TasksOnNode)),
@@ -164,9 +166,9 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding) []string {
 		"SLURM_NODEID=" + strconv.Itoa(s.Index), "SLURMD_NODENAME=" + n.Name, "SLURM_TOPOLOGY_ADDR=" + n.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
 		"SLURM_SRUN_COMM_HOST=" + s.LaunchHost, "SLURM_LAUNCH_NODE_IPADDR=" + s.LaunchHost,
 		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" + b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
-		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere(size)), "SLURM_PRIO_PROCESS=0",
+		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere()), "SLURM_PRIO_PROCESS=0",
 		"SLURM_GPUS_ON_NODE=" + positive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" + positive(shards(&s.Here)),
-		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + s.mpi(),
+		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + mpi,
 	}
 	ours := map[string]bool{"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_TASK_PID": true, "PMI_FD": true, "PMI_RANK": true,
 		"PMI_SIZE": true, "PMI_JOBID": true, "MUSTER_RUN": true}
@@ -201,10 +203,8 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding) []string {
 	return out
 }
 
-func (s *StepPart) mpi() string { return cmp.Or(s.Spec.MPI, "pmi2") }
-
 // cpusHere is how many CPUs the step has here; one that holds none has the job's.
-func (s *StepPart) cpusHere(*spec.Size) int {
+func (s *StepPart) cpusHere() int {
 	if n := s.Here.CPUs.Count(); n > 0 {
 		return n
 	}

@@ -16,5 +16,7 @@
 //
 // A process of the user's can kill its own minder. That ends the step with
 // signal 9 and harms nobody else: the minder holds no right that the user has
-// not.
+// not. In the first milliseconds of its life, before it catches signals, a
+// SIGTERM, SIGINT, SIGHUP or SIGQUIT to the whole step ends it too, and with it
+// the step, whose tasks have hardly begun.
 package minder

@@ -103,7 +103,7 @@ func (m *minder) begin(t *task, files shared) error {
 		return err
 	}
 	req := &spawn.Request{Env: m.environment(t), PIDVar: "SLURM_TASK_PID", Stdin: ends.fd[0], Stdout: ends.fd[1], Stderr: ends.fd[2],
-		CgroupFD: -1, CPUs: t.CPUs, Nice: int(m.spec.Nice), Terminal: t.term != nil}
+		CgroupFD: -1, CPUs: t.CPUs, Terminal: t.term != nil}
 	for _, l := range m.spec.Rlimits {
 		req.Rlimits = append(req.Rlimits, spawn.Rlimit{Resource: int(l.Resource), Soft: l.Soft, Hard: l.Hard})
 	}
