@@ -87,7 +87,8 @@ func importCommand() *command {
 }
 
 func whatifCommand() *command {
-	return &command{name: "whatif", summary: "replay this site's own history under another configuration", usage: []string{"--from TIME [--to TIME] [--conf slurm.conf] [--qos \"NAME KEY=VALUE...\"]"},
-		about:   "Replays what the archive holds twice, under the configuration that was in force and under another one, and prints the figures of both replays side by side. It shares every line with `muster simulate`. `muster whatif --help` lists the options.",
-		example: []example{{"muster whatif --from 2026-11-01 --to 2026-11-08 --conf new/slurm.conf", "compares a week under two configurations"}}, program: []string{"musterd", "whatif"}}
+	return &command{name: "whatif", summary: "replay this site's own history under another configuration", usage: []string{"--from TIME [--to TIME] [--conf slurm.conf] [--qos \"NAME KEY=VALUE...\"]", "--cluster NAME --old slurm.conf --from TIME [...]"},
+		about: "Replays what the archive holds twice, under the configuration that was in force and under another one, and prints the figures of both replays side by side. With --cluster the history is that of a cluster whose sacct was imported (`muster import`), and --old the configuration that was in force there: a site can ask what it would gain before it moves. It shares every line with `muster simulate`. `muster whatif --help` lists the options.",
+		example: []example{{"muster whatif --from 2026-11-01 --to 2026-11-08 --conf new/slurm.conf", "compares a week under two configurations"},
+			{"muster whatif --cluster old --old /etc/slurm/slurm.conf --conf new/slurm.conf --from 2026-10-01 --to 2026-11-01", "compares a month of an imported cluster"}}, program: []string{"musterd", "whatif"}}
 }

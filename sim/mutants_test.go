@@ -55,7 +55,9 @@ func mutants() []mutant {
 		{"an account takes back more than it is guaranteed", "scheduler/floor/floor.go",
 			"\t\tmore := n\n", "\t\tmore := int64(0)\n"},
 		{"a partition that is down starts jobs", "scheduler/admit.go",
-			"case p.State == spec.PartitionDown:", "case p.State == spec.PartitionDown && false:"},
+			"case p.Spec.State == spec.PartitionDown:", "case p.Spec.State == spec.PartitionDown && false:"},
+		{"a node with jobs is powered down as if it were idle", "scheduler/decide_power.go",
+			"times.IdleAfter > 0 && len(n.Jobs) == 0 && n.Inv", "times.IdleAfter > 0 && n.Inv"},
 	}
 }
 

@@ -31,6 +31,7 @@ was in force and under another one, and prints the figures of both replays.
 
 Usage:
   muster whatif --from TIME [--to TIME] [--conf slurm.conf] [--qos "NAME KEY=VALUE..."]
+  muster whatif --cluster NAME --old slurm.conf --from TIME [--to TIME] [--conf slurm.conf] [--qos ...]
 
 Every job that became eligible in that time and ran to its end is submitted at
 that moment, when its hold and begin time were over, with its own request, user,
@@ -40,21 +41,30 @@ compared with what users really waited. A job that depends on others of that tim
 waits for them in the replay; its wait is counted from when they let it go. Jobs
 that never ran are left out. Nodes are as configured and never fail.
 
+With --cluster the history is that of a cluster whose sacct was imported (muster
+import), and --old names the configuration that was in force there. Accounting
+keeps how much a job asked for, not how it was to be spread: each asks for equal
+parts on as many nodes as it asked for then. It keeps no dependencies: such a job
+is submitted when they let it go in fact. Users and accounts have equal shares,
+QOS have no limits but those of --qos.
+
 Examples:
   muster whatif --from 2026-11-01 --to 2026-11-08 --conf new/slurm.conf
   muster whatif --from now-7days --qos "gpu_priority MaxTRESPerUser=gres/gpu=4 Priority=100"
   muster whatif --dir lab --from now-1hour --conf new/slurm.conf --json
+  muster whatif --cluster old --old /etc/slurm/slurm.conf --from 2026-10-01 --to 2026-11-01 --conf muster/slurm.conf
 
 Options:
 `
 
 // whatif is a parsed command line.
 type whatif struct {
-	config, archive, from, to, conf string
-	qos                             []string
-	asJSON                          bool
-	now                             time.Time
-	errOut                          io.Writer
+	config, archive, from, to, conf, old, cluster string
+
+	qos    []string
+	asJSON bool
+	now    time.Time
+	errOut io.Writer
 }
 
 func whatifCommand(args []string, out, errOut io.Writer) int {
@@ -68,6 +78,8 @@ func whatifCommand(args []string, out, errOut io.Writer) int {
 	fl.StringVar(&w.from, "from", "", "first moment of the history, as sacct -S takes it")
 	fl.StringVar(&w.to, "to", "now", "end of the history")
 	fl.StringVar(&w.conf, "conf", "", "the other slurm.conf; gres.conf beside it counts")
+	fl.StringVar(&w.old, "old", "", "the slurm.conf of the first replay, instead of the one that was in force")
+	fl.StringVar(&w.cluster, "cluster", "", "replay the imported history of this cluster instead of this site's own")
 	fl.StringArrayVar(&w.qos, "qos", nil, "change or add a QOS in the other replay, in sacctmgr's words; may be repeated")
 	fl.BoolVar(&w.asJSON, "json", false, "print one JSON object")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
@@ -88,6 +100,12 @@ func whatifCommand(args []string, out, errOut io.Writer) int {
 		return 2
 	case w.conf == "" && len(w.qos) == 0:
 		fmt.Fprintln(errOut, "muster whatif: what would be different? name another --conf or a --qos (see --help)")
+		return 2
+	case w.cluster != "" && w.old == "":
+		fmt.Fprintln(errOut, "muster whatif: an imported history does not tell the configuration: name with --old the one that was in force (see --help)")
+		return 2
+	case w.cluster != "" && w.archive != "":
+		fmt.Fprintln(errOut, "muster whatif: --cluster and --archive: one history at a time (see --help)")
 		return 2
 	}
 	if *dir != "" {
@@ -130,7 +148,7 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, left, err := w.history(ctx, from, to)
+	old, left, err := w.past(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +159,9 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	if len(changes) > 0 && !changed.Config.Enforce.Limits {
 		fmt.Fprintln(w.errOut, "muster whatif: limits of a QOS change nothing here: AccountingStorageEnforce does not name limits")
 	}
-	res := &whatifResult{From: from.Unix(), To: to.Unix(), Jobs: len(old.Jobs), LeftOut: left}
+	res := &whatifResult{Cluster: w.cluster, From: from.Unix(), To: to.Unix(), Jobs: len(old.Jobs), LeftOut: left}
 	for i, load := range []*replay.Workload{old, changed} {
-		r, err := replay.Run(ctx, load, replay.Rule{Name: "muster"}, nil)
+		r, err := replay.Run(ctx, load, replay.Rule{Name: "muster"}, w.progress(i+1))
 		if err != nil {
 			return nil, err
 		}
@@ -154,6 +172,34 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 		}
 	}
 	return res, nil
+}
+
+// past is what is replayed first.
+func (w *whatif) past(ctx context.Context, from, to spec.Instant) (load *replay.Workload, left int, err error) {
+	var old *spec.Config
+	if w.old != "" {
+		if old, err = w.read(w.old); err != nil {
+			return nil, 0, err
+		}
+	}
+	if w.cluster != "" {
+		return w.imported(ctx, from, to, old)
+	}
+	if load, left, err = w.history(ctx, from, to); err == nil && old != nil {
+		load, err = load.With(old, nil)
+	}
+	return load, left, err
+}
+
+// progress says every ten seconds how far a replay is.
+func (w *whatif) progress(nth int) replay.Progress {
+	last := time.Now()
+	return func(ended, all int, _ spec.Instant) {
+		if time.Since(last) >= 10*time.Second {
+			last = time.Now()
+			fmt.Fprintf(w.errOut, "muster whatif: replay %d of 2: %d of %d jobs have ended\n", nth, ended, all)
+		}
+	}
 }
 
 // other reads what is to be different.
@@ -177,18 +223,24 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 	if w.conf == "" {
 		return nil, changes, nil
 	}
-	path, err := filepath.Abs(w.conf)
+	c, err := w.read(w.conf)
+	return c, changes, err
+}
+
+// read reads a slurm.conf.
+func (w *whatif) read(conf string) (*spec.Config, error) {
+	path, err := filepath.Abs(conf)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	c, problems := conffile.ReadSlurm(path)
 	if err := problems.Err(); err != nil {
-		return nil, nil, fmt.Errorf("%s cannot be used:\n%w", w.conf, err)
+		return nil, fmt.Errorf("%s cannot be used:\n%w", conf, err)
 	}
 	for _, p := range problems {
 		fmt.Fprintln(w.errOut, "muster whatif:", p)
 	}
-	return &c.Config, changes, nil
+	return &c.Config, nil
 }
 
 // history folds the archive. The controller may be writing to it: what is read
@@ -334,6 +386,7 @@ func copyFile(from, to string) error {
 
 // whatifResult is what both replays came to.
 type whatifResult struct {
+	Cluster string         `json:"cluster,omitempty"` // an imported one
 	From    int64          `json:"from"`
 	To      int64          `json:"to"`
 	Jobs    int            `json:"jobs"`
@@ -356,7 +409,11 @@ func (r *whatifResult) write(out io.Writer, asJSON bool) error {
 func (r *whatifResult) text() string {
 	var b strings.Builder
 	at := func(sec int64) string { return time.Unix(sec, 0).Format("2006-01-02T15:04:05") }
-	fmt.Fprintf(&b, "%d jobs that became eligible from %s to %s, replayed twice", r.Jobs, at(r.From), at(r.To))
+	of := ""
+	if r.Cluster != "" {
+		of = " of cluster " + r.Cluster
+	}
+	fmt.Fprintf(&b, "%d jobs%s that became eligible from %s to %s, replayed twice", r.Jobs, of, at(r.From), at(r.To))
 	if r.LeftOut > 0 {
 		fmt.Fprintf(&b, " (%d that did not run to their end are left out)", r.LeftOut)
 	}

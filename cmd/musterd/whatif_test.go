@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -137,6 +138,9 @@ func TestWhatIf(t *testing.T) {
 	if r, errText, code = run("--conf", conf, "--json"); code != 0 || r.New.MeanWait != 0 || r.Old.MeanWait != 225 {
 		t.Errorf("with two nodes: exit %d, %s %+v", code, errText, r)
 	}
+	if r, errText, code = run("--old", conf, "--qos", "normal Priority=1", "--json"); code != 0 || r.New.MeanWait != 0 || r.Old.MeanWait != 0 {
+		t.Errorf("as if there had been two nodes: exit %d, %s %+v", code, errText, r)
+	}
 	if _, errText, _ = run("--conf", conf, "--qos", "normal MaxJobsPerUser=1", "--json"); !strings.Contains(errText, "AccountingStorageEnforce does not name limits") {
 		t.Errorf("limits that are not enforced: %q", errText)
 	}
@@ -153,9 +157,31 @@ func TestWhatIf(t *testing.T) {
 		{[]string{"--qos", "normal Frob=1"}, "Frob"}, {[]string{"--conf", "/nowhere/slurm.conf"}, "/nowhere/slurm.conf"},
 		{[]string{"--qos", "normal Priority=1", "--from", "yesterdayish"}, "--from"}, {[]string{"--qos", "normal Priority=1", "--to", at(-spec.Hour)}, "does not come after"},
 		{[]string{"--qos", "normal Priority=1", "--archive", "/nowhere"}, "/nowhere"}, {[]string{"--qos", "normal Priority=1", "--from", at(spec.Hour + spec.Minute)}, "no job became eligible"}, {[]string{"x"}, "unknown argument"},
+		{[]string{"--qos", "normal Priority=1", "--cluster", "peer"}, "name with --old"}, {[]string{"--qos", "normal Priority=1", "--cluster", "peer", "--old", conf}, "one history at a time"},
+		{[]string{"--qos", "normal Priority=1", "--old", "/nowhere/old.conf"}, "/nowhere/old.conf"},
 	} {
 		if _, errText, code := run(x.args...); code == 0 || !strings.Contains(strings.ToLower(errText), strings.ToLower(x.want)) {
 			t.Errorf("%v: exit %d, %q, want %q", x.args, code, errText, x.want)
 		}
+	}
+}
+
+// TestRecordOf: what an old Slurm did not keep of the request is taken from what
+// was given; what it kept counts.
+func TestRecordOf(t *testing.T) {
+	row := &apiv1.AcctRow{User: "ann", Partition: "a,b", Submit: 5, Start: 9, End: 20, Elapsed: 11, TimeLimit: -1, ReqCpus: 3, ExitSignal: 9,
+		ReqTres:   &apiv1.Tres{Node: 2},
+		AllocTres: &apiv1.Tres{Cpu: 8, Mem: 700, Node: 2, Other: []*apiv1.NamedCount{{Name: "gres/gpu", N: 2}, {Name: "gres/gpu:a100", N: 2}, {Name: "license/x", N: 1}}}}
+	r := recordOf(row)
+	if r.Asked.CPU != 3 || r.Asked.Mem != 700 || r.Asked.Get("gres/gpu:a100") != 2 || r.Asked.Get("gres/gpu") != 2 || r.Asked.Get("license/x") != 0 || r.Nodes != 2 {
+		t.Errorf("%+v", r)
+	}
+	if r.Eligible != 5 || !r.Ended || !r.Failed || r.Limit != spec.Infinite || len(r.Partitions) != 2 || r.Run != 11 {
+		t.Errorf("%+v", r)
+	}
+	row.ReqTres = &apiv1.Tres{Cpu: 4, Mem: 100, Other: []*apiv1.NamedCount{{Name: "gres/gpu", N: 1}}}
+	row.End = 0
+	if r = recordOf(row); r.Asked.CPU != 4 || r.Asked.Mem != 100 || r.Asked.Get("gres/gpu") != 1 || r.Asked.Get("gres/gpu:a100") != 0 || r.Ended {
+		t.Errorf("%+v", r)
 	}
 }

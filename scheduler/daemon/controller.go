@@ -19,6 +19,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -119,18 +120,8 @@ func (c *Controller) found(ctx context.Context, create Create) error {
 	st := c.View().State
 	system := event.Actor{Kind: event.ActorSystem}
 	if st.Seq == 0 {
-		evs := []event.Event{
-			&event.ClusterCreated{UUID: create.UUID, Name: create.Config.ClusterName, Version: event.Version},
-			&event.QOSPut{QOS: spec.QOS{ID: 1, Name: "normal", Description: "Normal QOS default"}},
-			&event.AccountPut{Account: spec.Account{Name: "root", Description: "default root account", Organization: "root"}},
-			&event.AssociationPut{Association: spec.Association{ID: 1, Account: "root", Shares: 1, QOS: []string{"normal"}}},
-			&event.UserPut{User: spec.User{Name: "root", DefaultAccount: "root", AdminLevel: "Administrator"}},
-			&event.AssociationPut{Association: spec.Association{ID: 2, Account: "root", User: "root", Parent: 1, Shares: 1}},
-		}
-		if !create.Config.Enforce.Associations {
-			evs = append(evs, &event.AccountPut{Account: spec.Account{Name: "default", Description: "users without an account", Organization: "default", Parent: "root"}},
-				&event.AssociationPut{Association: spec.Association{ID: 3, Account: "default", Parent: 1, Shares: 1}})
-		}
+		evs := append([]event.Event{&event.ClusterCreated{UUID: create.UUID, Name: create.Config.ClusterName, Version: event.Version}},
+			policy.Founding(create.Config.Enforce.Associations)...)
 		if rep := c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: evs}, actor: system}); rep.err != nil {
 			return fmt.Errorf("create the cluster: %w", rep.err)
 		}

@@ -237,7 +237,7 @@ func apply(what string, options []option, skip []string, set []spec.KeyValue) er
 		}
 		o := find(options, key)
 		if o == nil {
-			faults = append(faults, fmt.Sprintf("unknown option %s of a %s", kv.Key, what))
+			faults = append(faults, fmt.Sprintf("unknown option %s of %s", kv.Key, withArticle(what)))
 			continue
 		}
 		if err := o.set(kv.Value, mode); err != nil {

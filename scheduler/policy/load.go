@@ -17,7 +17,7 @@ type loader struct {
 	parent string
 	seen   map[string]bool // accounts, and users as account/user/partition, that the file names
 	of     []coordination  // what can only be said when all accounts are there
-	bad    []string
+	bad    []flaw
 }
 
 // coordination is a user line's list of accounts that the user coordinates.
@@ -74,13 +74,24 @@ func Load(st *state.State, text string, clean bool) ([]event.Event, []string, er
 		l.clean()
 	}
 	if len(l.bad) > 0 {
-		return nil, nil, spec.Refuse(spec.CodeBadRequest, "nothing was loaded: "+strings.Join(l.bad, "\n"))
+		slices.SortStableFunc(l.bad, func(a, b flaw) int { return a.line - b.line })
+		text := "nothing was loaded:"
+		for _, f := range l.bad {
+			text += "\n" + f.text
+		}
+		return nil, nil, spec.Refuse(spec.CodeBadRequest, text)
 	}
 	return l.p.events(), l.p.names, nil
 }
 
+// flaw is what is wrong with a line, or with the whole (0).
+type flaw struct {
+	line int
+	text string
+}
+
 func (l *loader) fault(line int, err error) {
-	l.bad = append(l.bad, fmt.Sprintf("line %d: %s", line, detailOf(err)))
+	l.bad = append(l.bad, flaw{line, fmt.Sprintf("line %d: %s", line, detailOf(err))})
 }
 
 func (l *loader) at(line int, f func() error) {
@@ -250,7 +261,7 @@ func (l *loader) clean() {
 			continue
 		}
 		if err := l.p.change(Change{Verb: Delete, Entity: "user", Names: []string{a.User}, Where: []spec.KeyValue{{Key: "account", Value: a.Account}, {Key: "partition", Value: a.Partition}}}); err != nil {
-			l.bad = append(l.bad, detailOf(err))
+			l.bad = append(l.bad, flaw{text: detailOf(err)})
 		}
 	}
 	for range 64 {
@@ -262,7 +273,7 @@ func (l *loader) clean() {
 			}
 			left = true
 			if err := l.p.change(Change{Verb: Delete, Entity: "account", Names: []string{a.Name}}); err != nil {
-				l.bad = append(l.bad, detailOf(err))
+				l.bad = append(l.bad, flaw{text: detailOf(err)})
 				return
 			}
 		}

@@ -94,6 +94,14 @@ func (p *planner) change(c Change) error {
 	return bad("%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)", c.Entity)
 }
 
+// withArticle is a kind of thing in a sentence: a user, an account.
+func withArticle(what string) string {
+	if strings.HasPrefix(what, "a") {
+		return "an " + what
+	}
+	return "a " + what
+}
+
 func bad(format string, args ...any) error {
 	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(format, args...))
 }
@@ -153,7 +161,7 @@ func (p *planner) checkCluster() error {
 func (p *planner) knownConditions(keys ...string) error {
 	for _, kv := range p.c.Where {
 		if k := plainKey(kv.Key); !slices.Contains(keys, k) && k != "cluster" && k != "clusters" {
-			return bad("unknown condition %s of a %s (%s are known)", kv.Key, strings.ToLower(p.c.Entity), strings.Join(keys, ", "))
+			return bad("unknown condition %s of %s (%s are known)", kv.Key, withArticle(strings.ToLower(p.c.Entity)), strings.Join(keys, ", "))
 		}
 	}
 	if p.c.Verb != Add && len(p.c.Names) == 0 && len(p.c.Where) == 0 {

@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 		"sacctmgr add user dave":                                      "needs an account",
 		"sacctmgr add user dave account=lab partition=nope":           `partition "nope" does not exist`,
 		"sacctmgr add user dave account=lab maxjobs=many":             "not a whole number",
-		"sacctmgr add user dave account=lab color=red maxjobs=x":      "unknown option color of a association; maxjobs=x: not a whole number",
+		"sacctmgr add user dave account=lab color=red maxjobs=x":      "unknown option color of an association; maxjobs=x: not a whole number",
 		"sacctmgr add account a parent=nope":                          `parent account "nope" does not exist`,
 		"sacctmgr add account a cluster=other":                        `cluster "other" is not known here`,
 		"sacctmgr add cluster other":                                  `this controller serves cluster "mycluster"`,
