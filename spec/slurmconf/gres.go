@@ -377,7 +377,7 @@ type Cluster struct {
 }
 
 // ReadCluster reads slurm.conf, and gres.conf, cgroup.conf and topology.conf where
-// they are beside it, and completes the nodes' resources. It must not be used if the
+// they are beside it, refuses what a plugstack.conf there would load, and completes the nodes' resources. It must not be used if the
 // problems hold an Error.
 func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	f, ps := Read(fsys, name)
@@ -394,6 +394,7 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 		g, more := ReadCgroup(fsys, beside)
 		c.Cgroup, ps = g, append(ps, more...)
 	}
+	ps = f.spank(fsys, path.Join(dir, "plugstack.conf"), ps)
 	return c, c.addTopology(fsys, path.Join(dir, "topology.conf"), ps).sort()
 }
 

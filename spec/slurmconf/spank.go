@@ -1,0 +1,49 @@
+package slurmconf
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// spank refuses what plugstack.conf beside slurm.conf would load: Slurm reads that
+// file though no key names it. Where PlugStackConfig stands, it has its own say.
+func (f *File) spank(fsys fs.FS, name string, ps Problems) Problems {
+	if _, named := f.Value("PlugStackConfig"); !named && exists(fsys, name) {
+		plugStack(fsys, name, &ps, 0)
+	}
+	return ps
+}
+
+// plugStack reads one file and what it includes.
+func plugStack(fsys fs.FS, name string, ps *Problems, depth int) {
+	text, err := fs.ReadFile(fsys, name)
+	if err != nil || depth > 8 {
+		ps.add(Setting{File: name}, Error, "cannot be read: whether it loads SPANK plugins is not known")
+		return
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		at := Setting{File: name, Line: n, Key: words[0]}
+		if !strings.EqualFold(words[0], "include") || len(words) < 2 {
+			ps.add(at, Error, "SPANK plugins are not loaded, and to ignore one would be unsafe: it may isolate jobs, or change what they ask for: take the line out, or set PlugStackConfig=none in slurm.conf")
+			continue
+		}
+		pattern := path.Join(path.Dir(name), words[1])
+		if strings.HasPrefix(words[1], "/") {
+			pattern = strings.TrimPrefix(path.Clean(words[1]), "/")
+		}
+		more, err := fs.Glob(fsys, pattern)
+		if err != nil {
+			ps.add(at, Error, "%s is no usable path", short(words[1]))
+		}
+		for _, one := range more {
+			plugStack(fsys, one, ps, depth+1)
+		}
+	}
+}
