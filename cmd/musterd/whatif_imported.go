@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,8 +60,8 @@ func (w *whatif) imported(ctx context.Context, from, to spec.Instant, config *sp
 // was given, not of what was asked for, that there were GPUs, or how much memory.
 func recordOf(r *apiv1.AcctRow) replay.Record {
 	asked, given := wire.ToTRES(r.GetReqTres()), wire.ToTRES(r.GetAllocTres())
-	asked.CPU = firstOf(asked.CPU, int64(r.GetReqCpus()), given.CPU)
-	asked.Mem = firstOf(asked.Mem, given.Mem)
+	asked.CPU = cmp.Or(asked.CPU, int64(r.GetReqCpus()), given.CPU)
+	asked.Mem = cmp.Or(asked.Mem, given.Mem)
 	untold := asked.Get("gres/gpu") == 0
 	for _, o := range given.Other {
 		if untold && strings.HasPrefix(o.Name, "gres/gpu") {
@@ -68,9 +69,9 @@ func recordOf(r *apiv1.AcctRow) replay.Record {
 		}
 	}
 	out := replay.Record{Name: r.GetName(), User: r.GetUser(), Group: r.GetGroup(), Account: r.GetAccount(), QOS: r.GetQos(), Constraint: r.GetConstraint(),
-		UID: r.GetUserId(), GID: r.GetGroupId(), Eligible: spec.Instant(firstOf(r.GetEligible(), r.GetSubmit())), Start: spec.Instant(r.GetStart()),
+		UID: r.GetUserId(), GID: r.GetGroupId(), Eligible: spec.Instant(cmp.Or(r.GetEligible(), r.GetSubmit())), Start: spec.Instant(r.GetStart()),
 		Run: spec.Span(r.GetElapsed()), Limit: spec.Span(r.GetTimeLimit()), Asked: asked,
-		Nodes: firstOf(int64(r.GetReqNodes()), given.Node), Ended: r.GetEnd() != 0 && r.GetStart() != 0, Failed: r.GetExitCode() != 0 || r.GetExitSignal() != 0}
+		Nodes: cmp.Or(int64(r.GetReqNodes()), given.Node), Ended: r.GetEnd() != 0 && r.GetStart() != 0, Failed: r.GetExitCode() != 0 || r.GetExitSignal() != 0}
 	if p := r.GetPartition(); p != "" {
 		out.Partitions = strings.Split(p, ",")
 	}
@@ -78,13 +79,4 @@ func recordOf(r *apiv1.AcctRow) replay.Record {
 		out.Limit = spec.Infinite
 	}
 	return out
-}
-
-func firstOf(list ...int64) int64 {
-	for _, n := range list {
-		if n != 0 {
-			return n
-		}
-	}
-	return 0
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -210,7 +211,7 @@ func (a *advisor) smaller() []change {
 		mib  int64
 		to   func(js *spec.JobSpec) *int64
 	}{
-		{"--mem", or(sz.MemPerNode, a.allMemory()), func(js *spec.JobSpec) *int64 {
+		{"--mem", cmp.Or(sz.MemPerNode, a.allMemory()), func(js *spec.JobSpec) *int64 {
 			js.Size.AllMem = false
 			return &js.Size.MemPerNode
 		}},
@@ -247,13 +248,6 @@ func (a *advisor) allMemory() (most int64) {
 		}
 	}
 	return most
-}
-
-func or(a, b int64) int64 {
-	if a != 0 {
-		return a
-	}
-	return b
 }
 
 // fewerGRES asks for less of one entry of a list: --gres, --gpus or
