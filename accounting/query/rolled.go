@@ -149,7 +149,9 @@ func (b *builder) piece(p piece, where, columns string) string {
 	if p.cond != "" {
 		cond = " AND " + p.cond
 	}
-	sql := "(SELECT " + columns + " FROM " + b.table("jobs") + " WHERE " + stored + " AND " + where + cond
+	// No run that was over before the piece is in it. Said on its own, this lets
+	// the store leave out months; what where says of it is one of several ways.
+	sql := "(SELECT " + columns + " FROM " + b.table("jobs") + " WHERE " + stored + " AND end >= " + instant(p.lo) + " AND " + where + cond
 	if p.live {
 		sql += " UNION ALL SELECT " + columns + " FROM " + b.table("live") + " FINAL WHERE " + open + " AND " + where
 	}
