@@ -17,7 +17,8 @@ func sqlCommand() *command {
 		name: "sql", mixed: true,
 		summary: "ask accounting in SQL",
 		usage:   []string{"[OPTIONS] 'SELECT …'", "[OPTIONS] - < FILE", "--explain-report NAME"},
-		about: `The views are described in docs/views.md: jobs, steps, job_nodes, job_gpus, pending_reasons, node_states, associations and events.
+		about: `The views are described in docs/views.md: jobs, steps, job_nodes, job_gpus, pending_reasons,
+node_states, associations, gpu_samples, usage_samples, qos_history, reservations, fairshare and events.
 Everyone sees the rows of his own jobs, a coordinator those of his accounts, administrators and operators all. A question may take
 30 seconds, 1 GiB and a million rows of answer; it is one SELECT and changes nothing.`,
 		options: []opt.Option{

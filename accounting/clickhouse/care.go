@@ -10,6 +10,7 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Backup copies the store to a name in the engine's folder of backups. The
@@ -17,7 +18,7 @@ import (
 // Restore drops them, so that they are counted again from the ledger.
 func (s *Store) Backup(ctx context.Context, name string) error {
 	if !backupName(name) {
-		return fmt.Errorf("%q is no name for a backup: letters, digits, points and lines", name)
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name))
 	}
 	for _, sql := range []string{
 		"BACKUP TABLE " + s.table("ingest") + " TO File(" + quoteText(name+".position") + ")",
@@ -33,7 +34,7 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 // Restore replaces the store by a backup. Nobody may write meanwhile.
 func (s *Store) Restore(ctx context.Context, name string) error {
 	if !backupName(name) {
-		return fmt.Errorf("%q is no name for a backup", name)
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name))
 	}
 	// Into a database of its own first: a backup that cannot be read must not
 	// cost what is there.

@@ -102,7 +102,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()
-	a.mail, err = newMailing(s.cfg, s.config, func() bool { return a.daemon.Status().Up }, time.Now, s.log)
+	a.mail, err = newMailing(s.cfg, s.config, func() mailRole { return mailRoleOf(a.daemon.Status()) }, time.Now, s.log)
 	return a, err
 }
 

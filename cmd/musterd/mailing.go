@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	acctd "github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 )
@@ -26,7 +28,7 @@ type mailing struct {
 	program string   // muster
 	environ []string
 	file    string // remembers what was sent
-	ready   func() bool
+	role    func() mailRole
 	now     func() time.Time
 	log     *slog.Logger
 
@@ -35,6 +37,27 @@ type mailing struct {
 	done   map[string]time.Time // by line: the instant of the last mail that was sent
 	again  map[string]time.Time // by line: when one that failed is tried again
 	pauses map[string]time.Duration
+	others time.Time // since when another process stores; zero = none does
+}
+
+// mailRole is what a process has to do with mail now.
+type mailRole uint8
+
+const (
+	mailWaits  mailRole = iota // nobody knows what there is to report
+	mailSends                  // this process stores what is reported
+	mailOthers                 // another one does, and sends
+)
+
+// mailRoleOf tells it from how the accounting is.
+func mailRoleOf(st acctd.Status) mailRole {
+	switch {
+	case st.Up:
+		return mailSends
+	case errors.Is(st.Error, tally.ErrLease):
+		return mailOthers
+	}
+	return mailWaits
 }
 
 // Times of mailing.
@@ -43,10 +66,11 @@ const (
 	mailPatience   = 5 * time.Minute // for one report
 	mailPauseFirst = time.Minute     // after a first failure; twice as long after each more
 	mailPauseMost  = time.Hour
+	mailOtherLives = time.Minute // longer than one that is dead is taken for alive
 )
 
 // newMailing makes what sends the reports of muster.yaml; nil = there are none.
-func newMailing(cfg *conffile.Config, config string, ready func() bool, now func() time.Time, l *slog.Logger) (*mailing, error) {
+func newMailing(cfg *conffile.Config, config string, role func() mailRole, now func() time.Time, l *slog.Logger) (*mailing, error) {
 	list, err := cfg.Reports.Schedule()
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -55,7 +79,7 @@ func newMailing(cfg *conffile.Config, config string, ready func() bool, now func
 	if err != nil {
 		return nil, err
 	}
-	m := &mailing{list: list, program: filepath.Join(filepath.Dir(self), "muster"), file: filepath.Join(cfg.StateDir, "reports.json"), ready: ready, now: now, log: l,
+	m := &mailing{list: list, program: filepath.Join(filepath.Dir(self), "muster"), file: filepath.Join(cfg.StateDir, "reports.json"), role: role, now: now, log: l,
 		environ: append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+cfg.Socket)}
 	if cfg.Reports.From != "" {
 		m.options = append(m.options, "--from", cfg.Reports.From)
@@ -114,10 +138,25 @@ func (m *mailing) run(ctx context.Context) {
 	}
 }
 
-// look sends what is due. While accounting does not take rows, or this process
-// is not the one that stores, nothing is: another sends, or it is sent later.
+// look sends what is due. While accounting does not take rows nothing is: it is
+// sent later. What another process had to send is not sent by this one when it
+// takes over.
 func (m *mailing) look(ctx context.Context) {
-	if !m.ready() {
+	role := m.role()
+	if role != mailOthers {
+		m.others = time.Time{}
+	}
+	switch {
+	case role == mailWaits:
+		return
+	case role == mailOthers && m.others.IsZero():
+		m.others = m.now()
+		return
+	case role == mailOthers:
+		// For a moment after a restart the other is this process as it was.
+		if m.now().Sub(m.others) > mailOtherLives {
+			m.pass()
+		}
 		return
 	}
 	for i := range m.list {
@@ -144,6 +183,23 @@ func (m *mailing) look(ctx context.Context) {
 			m.log.Error("it cannot be remembered that a report was mailed: after a restart it is mailed again", "report", r.Line, "error", err)
 		}
 		m.log.Info("a report was mailed", "report", r.Line, "due", due)
+	}
+}
+
+// pass notes what is due as sent.
+func (m *mailing) pass() {
+	changed := false
+	for i := range m.list {
+		r := &m.list[i]
+		if due := r.Due(m.now()); due.After(m.done[r.Line]) {
+			m.done[r.Line], changed = due, true
+		}
+	}
+	if !changed {
+		return
+	}
+	if err := m.save(); err != nil {
+		m.log.Error("it cannot be remembered which reports another process mails", "error", err)
 	}
 }
 

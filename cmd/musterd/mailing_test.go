@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	acctd "github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/internal/conffile"
 )
 
@@ -26,11 +30,11 @@ func TestMailing(t *testing.T) {
 	cfg := &conffile.Config{StateDir: dir, Socket: "/run/m.sock", Reports: conffile.Reports{From: "m@example.org", SMTP: "relay:25",
 		Mail: []string{"weekly monday 07:00 user alice to a@example.org,b@example.org", "daily 06:00 site to ops@example.org"}}}
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) // a Sunday
-	ready := true
+	role := mailSends
 	var log bytes.Buffer
 	begin := func() *mailing {
 		t.Helper()
-		m, err := newMailing(cfg, "/etc/m.yaml", func() bool { return ready }, func() time.Time { return now }, slog.New(slog.NewTextHandler(&log, nil)))
+		m, err := newMailing(cfg, "/etc/m.yaml", func() mailRole { return role }, func() time.Time { return now }, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,12 +62,12 @@ func TestMailing(t *testing.T) {
 		t.Errorf("mailed though nothing is due: %s", got)
 	}
 	now = time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC)
-	ready = false
+	role = mailWaits
 	m.look(t.Context())
 	if got := asked(); got != "" {
-		t.Errorf("mailed by one that does not store: %s", got)
+		t.Errorf("mailed while nothing is known: %s", got)
 	}
-	ready = true
+	role = mailSends
 	m.look(t.Context())
 	m.look(t.Context())
 	if got, want := asked(), options+"-S 2026-11-22T00:00:00 -E 2026-11-23T00:00:00 --mail ops@example.org -- site\n"; got != want {
@@ -109,6 +113,25 @@ func TestMailing(t *testing.T) {
 	m.look(t.Context())
 	if got := asked(); got != "" {
 		t.Errorf("what was due before it was asked for is mailed: %s", got)
+	}
+	now, role = now.AddDate(0, 0, 1), mailOthers
+	m.look(t.Context())
+	now = now.Add(30 * time.Second)
+	m.look(t.Context())
+	if !m.done["daily 05:00 waste to ops@example.org"].Before(now.AddDate(0, 0, -1)) {
+		t.Error("what this process had to send itself, before it was started again, counts as sent")
+	}
+	now = now.Add(time.Minute)
+	m.look(t.Context())
+	role = mailSends
+	m.look(t.Context())
+	if got := asked(); got != "" {
+		t.Errorf("what another has sent is mailed: %s", got)
+	}
+	for want, st := range map[mailRole]acctd.Status{mailSends: {Up: true}, mailWaits: {Error: io.EOF}, mailOthers: {Error: fmt.Errorf("x: %w", tally.ErrLease)}} {
+		if got := mailRoleOf(st); got != want {
+			t.Errorf("%+v: %d, want %d", st, got, want)
+		}
 	}
 	if err := os.WriteFile(m.file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
