@@ -64,7 +64,12 @@ func (a *assembled) openSteps(ctx context.Context, source *mtls.Source) *stepSer
 	}
 	_, s.port, _ = net.SplitHostPort(string(address))
 	plain, err := listen.TCP(ctx, string(address))
-	if err != nil {
+	switch {
+	case errors.Is(err, listen.ErrBusy) && strings.Contains(err.Error(), "(muster-agent)"):
+		// Several nodes on one machine are a lab's, where srun is on it too.
+		a.log.Warn("srun on other machines cannot reach the steps of this node: another agent of this machine listens there", "error", err)
+		return s
+	case err != nil:
 		a.weak(fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err))
 		return s
 	}

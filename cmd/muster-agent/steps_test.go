@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/transport/credential"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/stepclient"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -258,5 +262,77 @@ func TestOnlyItsOwnUserAttaches(t *testing.T) {
 		if err := mayAttach(open, c.of, c.root); (err == nil) != c.want {
 			t.Errorf("user %d with the credential of %d (root here: %v): %v", c.uid, c.of, c.root, err)
 		}
+	}
+}
+
+// A client on another machine reaches a step through the agent there, over TLS;
+// who is no agent reaches nothing.
+func TestStepsOfAnotherMachine(t *testing.T) {
+	l, a := newLab(t), newAuthority(t)
+	l.enrol = func(req *apiv1.EnrolRequest) (*apiv1.EnrolReply, error) {
+		issued, err := pki.Enrol(context.Background(), a.ca, a.tokens, pki.Request{Token: req.GetToken(), Node: req.GetNode(), CSR: req.GetCsr()}, time.Now())
+		return &apiv1.EnrolReply{Certificate: issued.CertPEM, Ca: a.ca.CertPEM()}, err
+	}
+	l.opts.controller = l.serveTLS(a)
+	l.opts.tokenFile = a.token(t, "n1")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	if err := os.WriteFile(l.opts.config, []byte(musterYAML+"listen:\n  agent_grpc: "+address+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l.startAgent()
+	l.awaitStream(1)
+	k := plan.Key(6, 1, 0)
+	l.order(l.job(key(6), "#!/bin/sh\nsleep 1000\n"))
+	l.order(l.step(k, 1, "cat; echo over"))
+	source, err := mtls.Load(pki.Dir(filepath.Join(l.opts.stateDir, "tls")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatalf("%q: %v", address, err)
+	}
+	there := &stepServer{node: "elsewhere", source: source, port: port, log: slog.New(slog.DiscardHandler)}
+	run := func(uid uint32) (string, error) {
+		var out strings.Builder
+		c := stepclient.New(stepclient.Config{Run: k, Credential: l.sign(k, attachHash), Nodes: []stepclient.Node{{Name: "n1", Address: "127.0.0.1", Ranks: []uint32{0}}},
+			Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() {
+					defer func() { _ = ours.Close() }()
+					there.connection(ctx, ours, func(net.Conn) (uint32, bool, error) { return uid, true, nil })
+				}()
+				return theirs, nil
+			},
+			Output: func(_ uint32, _ uint8, data []byte) error { out.Write(data); return nil }})
+		if err := c.Input(t.Context(), plan.InputAll, []byte("far\n")); err != nil {
+			return "", err
+		}
+		if err := c.CloseInput(t.Context(), plan.InputAll); err != nil {
+			return "", err
+		}
+		err := c.Run(t.Context())
+		return out.String(), err
+	}
+	if _, err := run(uint32(os.Getuid()) + 1); !errors.Is(err, stepclient.ErrDenied) {
+		t.Errorf("another user: %v", err)
+	}
+	if got, err := run(uint32(os.Getuid())); err != nil || got != "far\nover\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if e := l.part(k); e.GetExitCode() != 0 {
+		t.Errorf("%v", e)
+	}
+	if c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpnSteps}}}).DialContext(t.Context(), "tcp", address); err == nil {
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("somebody without a certificate is answered")
+		}
+		_ = c.Close()
 	}
 }
