@@ -65,9 +65,10 @@ func (a *assembled) openSteps(ctx context.Context, source *mtls.Source) *stepSer
 	_, s.port, _ = net.SplitHostPort(string(address))
 	plain, err := listen.TCP(ctx, string(address))
 	switch {
-	case errors.Is(err, listen.ErrBusy) && strings.Contains(err.Error(), "(muster-agent)"):
-		// Several nodes on one machine are a lab's, where srun is on it too.
-		a.log.Warn("srun on other machines cannot reach the steps of this node: another agent of this machine listens there", "error", err)
+	case errors.Is(err, listen.ErrBusy):
+		// Mostly the agent of another node of a lab, where srun is on the same
+		// machine: nothing that the node should say of itself.
+		a.log.Warn("srun on other machines cannot reach the steps of this node", "error", err)
 		return s
 	case err != nil:
 		a.weak(fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err))
