@@ -158,20 +158,40 @@ func (c *call) local(ns int64) string {
 	return format.Time(ns/second, c.Loc)
 }
 
+// wholeDevice is the part of a run that had its device alone, in thousandths.
+const wholeDevice = 1000
+
+// heldPart is the time that a run held a device, times its part of it: what
+// its other times and integrals are of.
+func heldPart(t *apiv1.JobReportGpu) float64 {
+	if s := t.GetShare(); s > 0 {
+		return float64(t.GetHeld()) * float64(s) / wholeDevice
+	}
+	return float64(t.GetHeld())
+}
+
+// methodText says how a device's figures became those of a run; "" = not known.
+func methodText(t *apiv1.JobReportGpu) string {
+	if s := t.GetShare(); s > 0 && s < wholeDevice {
+		return fmt.Sprintf("%s, %.4g%%", t.GetMethod(), float64(s)*100/wholeDevice)
+	}
+	return t.GetMethod()
+}
+
 // gpuEnded lays out what the ledger says of the GPUs of a run that is over.
 func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 	var rows [][]string
 	if header {
-		rows = append(rows, []string{"NODE", "GPU", "HELD", "NO PROCESS", "NO WORK", "UTIL", "SM", "PEAK MEM", "ENERGY", "UUID"})
+		rows = append(rows, []string{"NODE", "GPU", "HELD", "NO PROCESS", "NO WORK", "UTIL", "SM", "PEAK MEM", "ENERGY", "METHOD", "UUID"})
 	}
 	for _, g := range list {
 		t := g.GetTotal()
 		if t == nil {
 			continue
 		}
-		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), seconds(float64(t.GetHeld() / second)), "-", "-", "-", "-", "-", "-", g.GetUuid()}
-		if t.GetMeasured() && t.GetHeld() > 0 {
-			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/float64(t.GetHeld())) }
+		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), seconds(float64(t.GetHeld() / second)), "-", "-", "-", "-", "-", "-", or(methodText(t), "-"), g.GetUuid()}
+		if held := heldPart(t); t.GetMeasured() && held > 0 {
+			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/held) }
 			row[3], row[4], row[5], row[7] = seconds(float64(t.GetNoProcess()/second)), seconds(float64(t.GetIdle()/second)), part(t.GetUtil()), gibText(t.GetPeakMem())
 			if t.Sm != nil {
 				row[6] = part(t.GetSm())
@@ -182,7 +202,7 @@ func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 		}
 		rows = append(rows, row)
 	}
-	return aligned(rows, func(i int) bool { return i == 0 || i == 1 || i == 9 })
+	return aligned(rows, func(i int) bool { return i == 0 || i == 1 || i >= 9 })
 }
 
 // gpuHistoryTree is the history as JSON or YAML.

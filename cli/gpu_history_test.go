@@ -27,8 +27,8 @@ func gpuPastOf(end int64) *apiv1.GpuHistoryReply {
 		b.Points = append(b.Points, &apiv1.GpuPoint{At: i, Util: f(0), Occupied: f(0)})
 	}
 	if end != 0 {
-		a.Total = &apiv1.JobReportGpu{Uuid: "GPU-a", Measured: true, Held: 100 * second, Util: 50 * second, PeakMem: 2 << 30, EnergyMj: &energy}
-		b.Total = &apiv1.JobReportGpu{Uuid: "GPU-b", Index: 1, Measured: true, Held: 100 * second, NoProcess: 100 * second}
+		a.Total = &apiv1.JobReportGpu{Uuid: "GPU-a", Measured: true, Held: 100 * second, Util: 50 * second, PeakMem: 2 << 30, EnergyMj: &energy, Method: "counted", Share: 1000}
+		b.Total = &apiv1.JobReportGpu{Uuid: "GPU-b", Index: 1, Measured: true, Held: 100 * second, NoProcess: 25 * second, Util: 20 * second, Method: "by share", Share: 250}
 	}
 	rep.Gpus = []*apiv1.GpuHistory{a, b}
 	return rep
@@ -54,9 +54,9 @@ func TestGPUJobOverTime(t *testing.T) {
 	}
 	out, errOut, code := run("12")
 	const want = "" +
-		"NODE  GPU   HELD  NO PROCESS  NO WORK  UTIL  SM  PEAK MEM  ENERGY  UUID\n" +
-		"n1    0    100 s         0 s      0 s   50%   -  2.00 GiB   2.0Wh  GPU-a\n" +
-		"n1    1    100 s       100 s      0 s    0%   -  0.00 GiB       -  GPU-b\n" +
+		"NODE  GPU   HELD  NO PROCESS  NO WORK  UTIL  SM  PEAK MEM  ENERGY  METHOD         UUID\n" +
+		"n1    0    100 s         0 s      0 s   50%   -  2.00 GiB   2.0Wh  counted        GPU-a\n" +
+		"n1    1    100 s        25 s      0 s   80%   -  0.00 GiB       -  by share, 25%  GPU-b\n" +
 		"\n" +
 		"From 2026-09-21T14:13:20 to 2026-09-21T14:15:00, 10 s a column; x = no process on it.\n" +
 		"NODE  GPU  WHAT    OVER TIME   MEAN  MOST\n" +

@@ -121,9 +121,13 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 		for _, g := range n.GetGpus() {
 			b := bar{label: fmt.Sprintf("GPU %d", g.GetIndex()), text: strings.TrimSpace(g.GetType() + " " + g.GetUuid())}
 			if g.GetMeasured() {
-				b.share = share(float64(g.GetUtil()), float64(g.GetHeld()))
-				if g.Sm != nil && g.GetHeld() > 0 {
-					b.text += fmt.Sprintf(", SM active %.1f %%", 100*float64(g.GetSm())/float64(g.GetHeld()))
+				held := heldPart(g)
+				b.share = share(float64(g.GetUtil()), held)
+				if g.Sm != nil && held > 0 {
+					b.text += fmt.Sprintf(", SM active %.1f %%", 100*float64(g.GetSm())/held)
+				}
+				if m := methodText(g); m != "" {
+					b.text += ", " + m
 				}
 				b.text += fmt.Sprintf(", memory at most %s", gibText(g.GetPeakMem()))
 				if idle := g.GetNoProcess() + g.GetIdle(); idle > 0 {
@@ -199,7 +203,7 @@ func useBars(nodes []*apiv1.JobReportNode, running bool) []bar {
 			if g.GetMeasured() {
 				measuredGPUs++
 				util += float64(g.GetUtil())
-				gpuHeld += float64(g.GetHeld())
+				gpuHeld += heldPart(g)
 			}
 		}
 	}
@@ -249,6 +253,15 @@ func (r *reporting) advice(list []*apiv1.UsageAdvice, names bool) {
 	r.tree = append(r.tree, tree.Member{Key: "advice", Value: out})
 }
 
+// told gives a value, or null where it is what stands for nothing.
+func told[T comparable](v T) any {
+	var none T
+	if v == none {
+		return nil
+	}
+	return v
+}
+
 // known gives a value, or null.
 func known[T any](p *T) any {
 	if p == nil {
@@ -268,7 +281,8 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 		for _, g := range n.GetGpus() {
 			o := tree.Object{{Key: "uuid", Value: g.GetUuid()}, {Key: "index", Value: int64(g.GetIndex())}, {Key: "type", Value: g.GetType()}, {Key: "held_seconds", Value: sec(g.GetHeld())}}
 			for _, m := range [...]tree.Member{{Key: "utilisation_seconds", Value: sec(g.GetUtil())}, {Key: "no_process_seconds", Value: sec(g.GetNoProcess())},
-				{Key: "idle_seconds", Value: sec(g.GetIdle())}, {Key: "peak_memory_bytes", Value: g.GetPeakMem()}} {
+				{Key: "idle_seconds", Value: sec(g.GetIdle())}, {Key: "peak_memory_bytes", Value: g.GetPeakMem()},
+				{Key: "method", Value: told(g.GetMethod())}, {Key: "share_ratio", Value: told(float64(g.GetShare()) / wholeDevice)}} {
 				if !g.GetMeasured() {
 					m.Value = nil
 				}

@@ -37,8 +37,8 @@ func (w *world) reported() {
 				End: begin + 7200*second, Elapsed: 3600 * second, TimeLimit: 36000 * second, NodeList: "n[1-2]", AllocTres: &apiv1.Tres{Cpu: 8, Node: 2}},
 			Nodes: []*apiv1.JobReportNode{
 				{Node: "n1", Cpus: 4, MemMib: 8000, Held: 3600 * second, Measured: true, CpuTime: 10800 * second, PeakRss: &peak, Gpus: []*apiv1.JobReportGpu{
-					{Uuid: "GPU-a", Type: "h100", Measured: true, Held: 3600 * second, Util: 1800 * second, Sm: &sm, PeakMem: 1 << 30},
-					{Uuid: "GPU-b", Index: 1, Type: "h100", Measured: true, Held: 3600 * second, NoProcess: 3600 * second},
+					{Uuid: "GPU-a", Type: "h100", Measured: true, Held: 3600 * second, Util: 1800 * second, Sm: &sm, PeakMem: 1 << 30, Method: "counted", Share: 1000},
+					{Uuid: "GPU-b", Index: 1, Type: "h100", Measured: true, Held: 3600 * second, NoProcess: 1800 * second, Method: "by share", Share: 500},
 					{Uuid: "GPU-c", Index: 2, Held: 3600 * second}}},
 				{Node: "n2", Cpus: 4, MemMib: 8000, Held: 3600 * second, Lost: true}},
 			Periods:   []*apiv1.ReasonPeriod{{Reason: &apiv1.Reason{Code: "Resources", Tres: "gres/gpu", Asked: 2, Used: 16, Limit: 16}, From: begin, To: begin + 3600*second}},
@@ -89,14 +89,14 @@ Why it waited
 Use
   CPU     [|||||||||||||||||||||||       ]  75.0 %  6.0 of 8 CPUs
   Memory  [||||||                        ]  18.8 %  peak 1.46 GiB of 7.81 GiB, on 1 of 2 nodes
-  GPU     [||||||||                      ]  25.0 %  utilisation of 3 GPUs, 2 of them measured
+  GPU     [||||||||||                    ]  33.3 %  utilisation of 3 GPUs, 2 of them measured
   - Node n2 was lost: what was used there is not known.
 
   Node n1
     CPU     [|||||||||||||||||||||||       ]  75.0 %  3.0 of 4 CPUs
     Memory  [||||||                        ]  18.8 %  peak 1.46 GiB of 7.81 GiB
-    GPU 0   [|||||||||||||||               ]  50.0 %  h100 GPU-a, SM active 25.0 %, memory at most 1.00 GiB
-    GPU 1   [                              ]   0.0 %  h100 GPU-b, memory at most 0.00 GiB, held idle 01:00:00
+    GPU 0   [|||||||||||||||               ]  50.0 %  h100 GPU-a, SM active 25.0 %, counted, memory at most 1.00 GiB
+    GPU 1   [                              ]   0.0 %  h100 GPU-b, by share, 50%, memory at most 0.00 GiB, held idle 00:30:00
     GPU 2   [         not measured         ]      -   GPU-c
 
   Node n2

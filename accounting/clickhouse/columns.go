@@ -286,7 +286,8 @@ func gpuColumns(s source) []column[tally.GPURow] {
 		col("sm_us", func(r *R) int64 { return r.SM }), col("tensor_us", func(r *R) int64 { return r.Tensor }),
 		col("peak_mem", func(r *R) int64 { return r.PeakMem }), col("mem_mib_s", func(r *R) int64 { return r.MemMiBS }),
 		col("energy_mj", func(r *R) int64 { return r.Energy }), col("throttled_us", func(r *R) int64 { return r.Throttled }),
-		col("xids", func(r *R) int64 { return r.XIDs }))
+		col("xids", func(r *R) int64 { return r.XIDs }),
+		col("method", func(r *R) string { return r.Method }), col("share", func(r *R) int64 { return r.Share }))
 }
 
 func nodeStateColumns(s source) []column[tally.NodeStateRow] {

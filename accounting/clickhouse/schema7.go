@@ -25,20 +25,28 @@ func hetColumns() []columnDef {
 
 // toSeven renders the statements of version 7.
 func toSeven(db string, l Layout) []string {
+	var out []string
+	for _, table := range hetTables() {
+		out = append(out, addColumns(db, l, table, hetColumns())...)
+	}
+	return out
+}
+
+// addColumns renders the statements that give a table that is sharded more
+// columns.
+func addColumns(db string, l Layout, table string, columns []columnDef) []string {
 	on, places := "", []string{""}
 	if l.Cluster != "" {
 		on, places = " ON CLUSTER "+quoteName(l.Cluster), []string{localSuffix, ""}
 	}
 	var out []string
-	for _, table := range hetTables() {
-		for _, place := range places {
-			for _, c := range hetColumns() {
-				sql := "ALTER TABLE " + quoteName(db) + "." + table + place + on + " ADD COLUMN IF NOT EXISTS " + quoteName(c.name) + " " + c.typ
-				if place != "" || l.Cluster == "" {
-					sql += " CODEC(" + c.codec + ")"
-				}
-				out = append(out, sql)
+	for _, place := range places {
+		for _, c := range columns {
+			sql := "ALTER TABLE " + quoteName(db) + "." + table + place + on + " ADD COLUMN IF NOT EXISTS " + quoteName(c.name) + " " + c.typ
+			if place != "" || l.Cluster == "" {
+				sql += " CODEC(" + c.codec + ")"
 			}
+			out = append(out, sql)
 		}
 	}
 	return out

@@ -67,7 +67,7 @@ func (s Service) runNodes(ctx context.Context, scope query.Scope, run query.RunK
 	return s.D.cfg.Store.Query(ctx, query.RunGPUs(scope, run), func(scan func(...any) error) error {
 		g := &apiv1.JobReportGpu{}
 		var node string
-		err := scan(&node, &g.Uuid, &g.Index, &g.Type, &g.Measured, &g.Held, &g.Util, &g.Sm, &g.NoProcess, &g.Idle, &g.PeakMem, &g.EnergyMj)
+		err := scan(&node, &g.Uuid, &g.Index, &g.Type, &g.Measured, &g.Held, &g.Util, &g.Sm, &g.NoProcess, &g.Idle, &g.PeakMem, &g.EnergyMj, &g.Method, &g.Share)
 		g.Held, g.Util, g.NoProcess, g.Idle = g.Held*micro, g.Util*micro, g.NoProcess*micro, g.Idle*micro
 		if g.Sm != nil {
 			*g.Sm *= micro

@@ -31,7 +31,7 @@ func reported(t *testing.T) *tallytest.History {
 		h.Wait(spec.Hour)
 		h.Finish(uid, spec.Usage{HasRSS: true, PeakRSS: 1500 << 20, UserCPU: 3 * spec.Hour, HasEnergy: true, EnergyMJ: 3_600_000_000,
 			GPUs: []spec.GPUUsage{{UUID: "GPU-n2-0", Has: true, Busy: spec.Hour, UtilNS: spec.Hour / 2, SMNS: spec.Hour / 4, EnergyMJ: 7_200_000_000},
-				{UUID: "GPU-n2-1", Has: true, NoProcess: spec.Hour}}})
+				{UUID: "GPU-n2-1", Has: true, NoProcess: spec.Hour, Method: spec.GPUByShare, Share: 250}}})
 	}
 	return h
 }
@@ -61,7 +61,7 @@ func TestJobReport(t *testing.T) {
 	for _, n := range rep.GetNodes() {
 		fmt.Fprintf(&b, "%s cpus %d mem %d held %d cpu %d peak %d\n", n.GetNode(), n.GetCpus(), n.GetMemMib(), n.GetHeld()/1e9, n.GetCpuTime()/1e9, n.GetPeakRss()>>20)
 		for _, g := range n.GetGpus() {
-			fmt.Fprintf(&b, "gpu %d %v util %d sm %d none %d idle %d energy %d\n", g.GetIndex(), g.GetMeasured(), g.GetUtil()/1e9, g.GetSm()/1e9, g.GetNoProcess()/1e9, g.GetIdle()/1e9, g.GetEnergyMj())
+			fmt.Fprintf(&b, "gpu %d %v util %d sm %d none %d idle %d energy %d, %s %d\n", g.GetIndex(), g.GetMeasured(), g.GetUtil()/1e9, g.GetSm()/1e9, g.GetNoProcess()/1e9, g.GetIdle()/1e9, g.GetEnergyMj(), g.GetMethod(), g.GetShare())
 		}
 	}
 	for _, a := range rep.GetAdvice() {
@@ -69,7 +69,7 @@ func TestJobReport(t *testing.T) {
 	}
 	waited := "; the 11 runs in batch that asked for no more waited 00:00:00 on average, these 02:00:00: 02:00:00 less\n"
 	want := "train COMPLETED cost 6 EUR energy 1.08e+07 carbon 1200\nn2 cpus 4 mem 8000 held 3600 cpu 10800 peak 1500\n" +
-		"gpu 0 true util 1800 sm 900 none 0 idle 0 energy 7200000000\ngpu 1 true util 0 sm 0 none 3600 idle 0 energy 0\n" +
+		"gpu 0 true util 1800 sm 900 none 0 idle 0 energy 7200000000, counted 1000\ngpu 1 true util 0 sm 0 none 3600 idle 0 energy 0, by share 250\n" +
 		"memory --mem=2G 4/11 7200: the last 4 runs used at most 1.5 GiB of 7.8 GiB a node" + waited +
 		"time --time=01:15:00 4/11 7200: the last 4 runs that completed took at most 01:00:00 of 10:00:00; a shorter limit fits into gaps before others start" + waited +
 		"cpus --cpus-per-task=3 4/11 7200: the last 4 runs kept 3.0 of 4 CPUs busy on average, at most 3.0" + waited +

@@ -20,11 +20,11 @@ func RunNodes(s Scope, run RunKey) Query {
 
 // RunGPUs asks for its devices: node, gpu_uuid, gpu_index, gpu_type, measured,
 // held_us, util_us, sm_us (NULL = not measured), no_process_us, idle_us,
-// peak_mem, energy_mj (NULL = not measured).
+// peak_mem, energy_mj (NULL = not measured), method, share.
 func RunGPUs(s Scope, run RunKey) Query {
 	b := begin(s)
 	return b.query("SELECT node, gpu_uuid, gpu_index, gpu_type, measured, greatest(0, toUnixTimestamp64Micro(least(to, end)) - toUnixTimestamp64Micro(from)) AS held_us, " +
-		"util_us, if(sm_us = 0 AND util_us > 0, NULL, toNullable(sm_us)) AS sm, no_process_us, idle_us, peak_mem, nullIf(energy_mj, 0) AS energy\nFROM " +
+		"util_us, if(sm_us = 0 AND util_us > 0, NULL, toNullable(sm_us)) AS sm, no_process_us, idle_us, peak_mem, nullIf(energy_mj, 0) AS energy, toString(method), share\nFROM " +
 		b.table("job_gpus") + "\nWHERE " + b.theRun(run) + "\nORDER BY node, gpu_index, gpu_uuid")
 }
 

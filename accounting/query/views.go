@@ -115,6 +115,8 @@ mem_mib_s: memory over time, MiB times seconds
 energy_mj: energy in millijoules
 throttled_us: time throttled, in microseconds
 xids: errors of the driver
+method: how that became the run's: counted (it had the device alone), by slices (a MIG instance: counted, but for the energy, which is its device's by compute slices of seven), by share (it had a part); '' = nothing was measured, or it was stored by an older version
+share: the part of the device that the run had, in thousandths: 1000 = all; 0 = as above
 `)},
 		{Name: "gpu_samples", About: "what each GPU and MIG instance did every ten seconds, and in whose hands; a reading that was sent twice may be there twice for some minutes",
 			tables: []string{"gpu_samples"}, who: mine, Columns: viewColumns(

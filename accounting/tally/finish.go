@@ -204,6 +204,10 @@ func (t *Tally) shares(j *job, seq uint64) {
 	}
 }
 
+// wholeDevice is the part of those that had a device or MIG instance alone, in
+// thousandths.
+const wholeDevice = 1000
+
 // measure enters the usage of the row's device, if there is any.
 func (r *GPURow) measure(list []spec.GPUUsage) {
 	for i := range list {
@@ -216,6 +220,9 @@ func (r *GPURow) measure(list []spec.GPUUsage) {
 		r.Util, r.SM, r.Tensor = int64(g.UtilNS/spec.Microsecond), int64(g.SMNS/spec.Microsecond), int64(g.TensorNS/spec.Microsecond)
 		r.PeakMem, r.MemMiBS, r.Energy, r.XIDs = g.PeakMem, g.MemMiBS, g.EnergyMJ, g.XIDs
 		r.Throttled = int64(g.Throttled / spec.Microsecond)
+		if r.Method, r.Share = g.Method.String(), wholeDevice; g.Method == spec.GPUByShare {
+			r.Share = g.Share
+		}
 		return
 	}
 }

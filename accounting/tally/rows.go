@@ -317,6 +317,8 @@ type GPURow struct {
 	Energy    int64 // millijoules
 	Throttled Micros
 	XIDs      int64
+	Method    string // how that became the run's; "" = nothing was measured
+	Share     int64  // the part of the device that the run had, in thousandths; 0 = nothing was measured
 }
 
 // The classes of node states in reports.

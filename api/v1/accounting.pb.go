@@ -2454,6 +2454,8 @@ type JobReportGpu struct {
 	Idle          int64                  `protobuf:"varint,9,opt,name=idle,proto3" json:"idle,omitempty"`                            // ns: a process without work
 	PeakMem       int64                  `protobuf:"varint,10,opt,name=peak_mem,json=peakMem,proto3" json:"peak_mem,omitempty"`      // bytes
 	EnergyMj      *int64                 `protobuf:"varint,11,opt,name=energy_mj,json=energyMj,proto3,oneof" json:"energy_mj,omitempty"`
+	Method        string                 `protobuf:"bytes,12,opt,name=method,proto3" json:"method,omitempty"` // how the figures became the run's: counted, by slices, by share; unset = not known
+	Share         int64                  `protobuf:"varint,13,opt,name=share,proto3" json:"share,omitempty"`  // the part of the device that the run had, in thousandths; 0 = not known. Times, integrals and energy are times that part.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2563,6 +2565,20 @@ func (x *JobReportGpu) GetPeakMem() int64 {
 func (x *JobReportGpu) GetEnergyMj() int64 {
 	if x != nil && x.EnergyMj != nil {
 		return *x.EnergyMj
+	}
+	return 0
+}
+
+func (x *JobReportGpu) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *JobReportGpu) GetShare() int64 {
+	if x != nil {
+		return x.Share
 	}
 	return 0
 }
@@ -4045,7 +4061,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\bcpu_time\x18\a \x01(\x03R\acpuTime\x12\x1e\n" +
 	"\bpeak_rss\x18\b \x01(\x03H\x00R\apeakRss\x88\x01\x01\x12+\n" +
 	"\x04gpus\x18\t \x03(\v2\x17.muster.v1.JobReportGpuR\x04gpusB\v\n" +
-	"\t_peak_rss\"\xaa\x02\n" +
+	"\t_peak_rss\"\xd8\x02\n" +
 	"\fJobReportGpu\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -4059,7 +4075,9 @@ const file_accounting_proto_rawDesc = "" +
 	"\x04idle\x18\t \x01(\x03R\x04idle\x12\x19\n" +
 	"\bpeak_mem\x18\n" +
 	" \x01(\x03R\apeakMem\x12 \n" +
-	"\tenergy_mj\x18\v \x01(\x03H\x01R\benergyMj\x88\x01\x01B\x05\n" +
+	"\tenergy_mj\x18\v \x01(\x03H\x01R\benergyMj\x88\x01\x01\x12\x16\n" +
+	"\x06method\x18\f \x01(\tR\x06method\x12\x14\n" +
+	"\x05share\x18\r \x01(\x03R\x05shareB\x05\n" +
 	"\x03_smB\f\n" +
 	"\n" +
 	"_energy_mj\"\xa6\x01\n" +
