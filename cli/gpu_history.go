@@ -172,10 +172,22 @@ func heldPart(t *apiv1.JobReportGpu) float64 {
 
 // methodText says how a device's figures became those of a run; "" = not known.
 func methodText(t *apiv1.JobReportGpu) string {
-	if s := t.GetShare(); s > 0 && s < wholeDevice {
-		return fmt.Sprintf("%s, %.4g%%", t.GetMethod(), float64(s)*100/wholeDevice)
+	if inParts(t) {
+		return fmt.Sprintf("%s, %.4g%%", t.GetMethod(), float64(t.GetShare())*100/wholeDevice)
 	}
 	return t.GetMethod()
+}
+
+// inParts tells that others had parts of the device at the same time: whose its
+// memory was, nobody knows.
+func inParts(t *apiv1.JobReportGpu) bool { return t.GetShare() > 0 && t.GetShare() < wholeDevice }
+
+// peakText is the most memory that a run had on a device.
+func peakText(t *apiv1.JobReportGpu) string {
+	if inParts(t) {
+		return "-"
+	}
+	return gibText(t.GetPeakMem())
 }
 
 // gpuEnded lays out what the ledger says of the GPUs of a run that is over.
@@ -192,7 +204,7 @@ func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), seconds(float64(t.GetHeld() / second)), "-", "-", "-", "-", "-", "-", or(methodText(t), "-"), g.GetUuid()}
 		if held := heldPart(t); t.GetMeasured() && held > 0 {
 			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/held) }
-			row[3], row[4], row[5], row[7] = seconds(float64(t.GetNoProcess()/second)), seconds(float64(t.GetIdle()/second)), part(t.GetUtil()), gibText(t.GetPeakMem())
+			row[3], row[4], row[5], row[7] = seconds(float64(t.GetNoProcess()/second)), seconds(float64(t.GetIdle()/second)), part(t.GetUtil()), peakText(t)
 			if t.Sm != nil {
 				row[6] = part(t.GetSm())
 			}

@@ -56,7 +56,7 @@ func TestGPUJobOverTime(t *testing.T) {
 	const want = "" +
 		"NODE  GPU   HELD  NO PROCESS  NO WORK  UTIL  SM  PEAK MEM  ENERGY  METHOD         UUID\n" +
 		"n1    0    100 s         0 s      0 s   50%   -  2.00 GiB   2.0Wh  counted        GPU-a\n" +
-		"n1    1    100 s        25 s      0 s   80%   -  0.00 GiB       -  by share, 25%  GPU-b\n" +
+		"n1    1    100 s        25 s      0 s   80%   -         -       -  by share, 25%  GPU-b\n" +
 		"\n" +
 		"From 2026-09-21T14:13:20 to 2026-09-21T14:15:00, 10 s a column; x = no process on it.\n" +
 		"NODE  GPU  WHAT    OVER TIME   MEAN  MOST\n" +

@@ -129,7 +129,9 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 				if m := methodText(g); m != "" {
 					b.text += ", " + m
 				}
-				b.text += fmt.Sprintf(", memory at most %s", gibText(g.GetPeakMem()))
+				if !inParts(g) {
+					b.text += ", memory at most " + peakText(g)
+				}
 				if idle := g.GetNoProcess() + g.GetIdle(); idle > 0 {
 					b.text += ", held idle " + format.Duration(idle/second)
 				}
@@ -283,7 +285,7 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 			for _, m := range [...]tree.Member{{Key: "utilisation_seconds", Value: sec(g.GetUtil())}, {Key: "no_process_seconds", Value: sec(g.GetNoProcess())},
 				{Key: "idle_seconds", Value: sec(g.GetIdle())}, {Key: "peak_memory_bytes", Value: g.GetPeakMem()},
 				{Key: "method", Value: told(g.GetMethod())}, {Key: "share_ratio", Value: told(float64(g.GetShare()) / wholeDevice)}} {
-				if !g.GetMeasured() {
+				if !g.GetMeasured() || m.Key == "peak_memory_bytes" && inParts(g) {
 					m.Value = nil
 				}
 				o = append(o, m)

@@ -96,7 +96,7 @@ Use
     CPU     [|||||||||||||||||||||||       ]  75.0 %  3.0 of 4 CPUs
     Memory  [||||||                        ]  18.8 %  peak 1.46 GiB of 7.81 GiB
     GPU 0   [|||||||||||||||               ]  50.0 %  h100 GPU-a, SM active 25.0 %, counted, memory at most 1.00 GiB
-    GPU 1   [                              ]   0.0 %  h100 GPU-b, by share, 50%, memory at most 0.00 GiB, held idle 00:30:00
+    GPU 1   [                              ]   0.0 %  h100 GPU-b, by share, 50%, held idle 00:30:00
     GPU 2   [         not measured         ]      -   GPU-c
 
   Node n2

@@ -312,6 +312,7 @@ type Registration struct {
 	// A NodeName record: the agent describes its node itself, which is added unless
 	// there is one of that name. Empty: the configuration describes it.
 	Dynamic       string `protobuf:"bytes,20,opt,name=dynamic,proto3" json:"dynamic,omitempty"`
+	Place         string `protobuf:"bytes,60,opt,name=place,proto3" json:"place,omitempty"` // machine and state folder: an agent of another place is another agent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,6 +380,13 @@ func (x *Registration) GetVersion() string {
 func (x *Registration) GetDynamic() string {
 	if x != nil {
 		return x.Dynamic
+	}
+	return ""
+}
+
+func (x *Registration) GetPlace() string {
+	if x != nil {
+		return x.Place
 	}
 	return ""
 }
@@ -3552,13 +3560,14 @@ const file_agent_proto_rawDesc = "" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
 	"\areports\x18\x03 \x01(\v2\x12.muster.v1.ReportsH\x00R\areports\x121\n" +
 	"\bmeasured\x18\x14 \x01(\v2\x13.muster.v1.MeasuredH\x00R\bmeasuredB\x06\n" +
-	"\x04kind\"\xb7\x01\n" +
+	"\x04kind\"\xcd\x01\n" +
 	"\fRegistration\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
 	"\tinventory\x18\x02 \x01(\v2\x14.muster.v1.InventoryR\tinventory\x12+\n" +
 	"\arunning\x18\x03 \x03(\v2\x11.muster.v1.RunKeyR\arunning\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x18\n" +
-	"\adynamic\x18\x14 \x01(\tR\adynamic\"\xb3\x04\n" +
+	"\adynamic\x18\x14 \x01(\tR\adynamic\x12\x14\n" +
+	"\x05place\x18< \x01(\tR\x05place\"\xb3\x04\n" +
 	"\tInventory\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x1b\n" +
 	"\tbooted_at\x18\x02 \x01(\x03R\bbootedAt\x12#\n" +

@@ -206,7 +206,7 @@ const orphanAfter = 2 * spec.Minute
 func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	scripts := newNodeScripts(&s.cluster.File.Agent)
 	c := daemon.Config{
-		Node: s.planNode(), Version: version, Started: started, Declared: s.node.GRES, Dynamic: s.dynamic, Interval: s.cfg.Telemetry.Interval,
+		Node: s.planNode(), Version: version, Place: s.host.Hostname + ":" + s.stateDir, Started: started, Declared: s.node.GRES, Dynamic: s.dynamic, Interval: s.cfg.Telemetry.Interval,
 		SampleEvery: sampleEvery(&s.cfg.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,

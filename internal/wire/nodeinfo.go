@@ -16,6 +16,7 @@ import (
 type NodeLive struct {
 	LoadMilli, MemFree int64
 	LastSeen           spec.Instant
+	Trouble            string // with its agent, as of now; empty = none
 }
 
 // Node writes a node as sinfo and scontrol show it. planned tells that the
@@ -57,6 +58,9 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		if out.Hostname == "" {
 			out.Hostname = n.Inv.Hostname
 		}
+	}
+	if live.Trouble != "" {
+		out.Degraded = strings.TrimPrefix(out.Degraded+"; "+live.Trouble, "; ")
 	}
 	for i := range st.Parts.List {
 		if st.Parts.List[i].Nodes.Has(int(n.ID)) {

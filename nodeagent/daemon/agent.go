@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
 )
@@ -496,14 +497,14 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 	}
 	if a.deps.GPUs != nil {
 		devices, err := a.deps.GPUs.Inventory(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("this node's GPUs cannot be listed: %w", err)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		a.inbox.put(func() {
-			list := a.core.Missed(devices)
-			a.core.SetDevices(list)
-			a.deps.Telemetry.SetDevices(list)
-		})
+		if err != nil { // the node has more than GPUs
+			weak = append(weak, "this node's GPUs cannot be listed, the last list stands: "+err.Error())
+			a.log.Warn("this node's GPUs cannot be listed; the last list stands", "error", err)
+		}
+		devices = a.listed(ctx, devices, err == nil)
 		inv.GPUs = gpuInventory(devices, a.cfg.Declared, a.deps.GPUs.Name())
 	}
 	weak = append(weak, checkDeclared(inv.GPUs, a.cfg.Declared))
@@ -514,6 +515,26 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 	}
 	inv.Degraded = joinText(append([]string{inv.Degraded}, weak...))
 	return a.cfg.registration(&inv, a.running(ctx)), nil
+}
+
+// listed tells the owner which GPUs there are, or that it could not be found
+// out, and gives those that the node registers.
+func (a *Agent) listed(ctx context.Context, devices []device.Device, known bool) []device.Device {
+	got := make(chan []device.Device, 1)
+	a.inbox.put(func() {
+		if a.core.unlisted = !known; known {
+			list := a.core.Missed(devices)
+			a.core.SetDevices(list)
+			a.deps.Telemetry.SetDevices(list)
+		}
+		got <- a.core.known
+	})
+	select {
+	case list := <-got:
+		return list
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // running asks the owner which runs hold the node.

@@ -305,6 +305,7 @@ type stage struct {
 	bench  *bench // makes orders and their credentials
 	agent  *Agent
 	clocks *fakeClocks
+	gpus   GPUs
 	log    *lockedLog
 	stop   func()
 }
@@ -338,6 +339,9 @@ func (s *stage) start() {
 		Spool: s.spool, Clock: s.clock, Jitter: func(int64) int64 { return 0 }, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
 	if s.clocks != nil {
 		deps.Clocks = s.clocks
+	}
+	if s.gpus != nil {
+		deps.GPUs = s.gpus
 	}
 	s.agent = New(testConfig(), deps)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -407,6 +411,62 @@ func TestRegistrationAndHeartbeats(t *testing.T) {
 			return m.GetHeartbeat().GetLoadMilli() == 1500 && m.GetHeartbeat().GetMemFree() == 700
 		}) > 0
 	})
+}
+
+// brokenGPUs are devices whose driver does not always answer.
+type brokenGPUs struct {
+	w    *watch
+	list []device.Device
+	err  error
+}
+
+func (g *brokenGPUs) Name() string { return "broken" }
+func (g *brokenGPUs) Inventory(context.Context) (list []device.Device, err error) {
+	g.w.do(func() { list, err = g.list, g.err })
+	return list, err
+}
+func (g *brokenGPUs) Sample(context.Context, spec.Instant, *device.Sample) error {
+	return errors.New("no answer")
+}
+func (g *brokenGPUs) Processes(context.Context, []device.Process) ([]device.Process, error) {
+	return nil, nil
+}
+func (g *brokenGPUs) Events(context.Context, spec.Instant, []device.Event) ([]device.Event, error) {
+	return nil, nil
+}
+
+// TestGPUsThatCannotBeListed: the node registers all the same, with the GPUs
+// that it had, and says so; when they are listed again it registers anew.
+func TestGPUsThatCannotBeListed(t *testing.T) {
+	s := newStage(t)
+	g := &brokenGPUs{w: s.watch, list: []device.Device{{UUID: "GPU-0"}}}
+	s.gpus = g
+	s.start()
+	said := func(st *fakeStream) (gpus int, degraded string) {
+		s.do(func() {
+			i := st.said[0].GetRegistration().GetInventory()
+			gpus, degraded = len(i.GetGpus()), i.GetDegraded()
+		})
+		return gpus, degraded
+	}
+	st := s.stream(1)
+	if n, why := said(st); n != 1 || strings.Contains(why, "cannot be listed") {
+		t.Fatalf("%d GPUs, %q", n, why)
+	}
+	s.do(func() { g.err = errors.New("the driver is gone") })
+	st.welcome(testCluster)
+	close(st.in) // the connection breaks
+	s.pass(spec.Second, func() bool { return len(s.ctl.streams) > 1 && len(s.ctl.streams[1].said) > 0 })
+	st = s.stream(2)
+	if n, why := said(st); n != 1 || !strings.Contains(why, "this node's GPUs cannot be listed, the last list stands: the driver is gone") {
+		t.Errorf("%d GPUs, %q", n, why)
+	}
+	s.do(func() { g.err = nil })
+	st.welcome(testCluster)
+	s.pass(spec.Second, func() bool { return len(s.ctl.streams) > 2 && len(s.ctl.streams[2].said) > 0 })
+	if n, why := said(s.stream(3)); n != 1 || strings.Contains(why, "cannot be listed") {
+		t.Errorf("%d GPUs, %q", n, why)
+	}
 }
 
 // TestHeartbeatsInTime: one at the first tick of a connection, then one for

@@ -133,6 +133,7 @@ type Core struct {
 	gpus    bool // there is a provider
 
 	known      []device.Device      // the inventory
+	unlisted   bool                 // when the node registered, it could not be read
 	units      map[string]unitFacts // devices and instances, by UUID
 	sampleSlot int64                // of the clock, in which the last sample was taken
 	usageSlot  int64                // the same of the runs

@@ -192,6 +192,7 @@ type Clock interface {
 type Config struct {
 	Node    plan.Node
 	Version string
+	Place   string // the machine and the state folder, by which a second agent of the node is known
 	Started spec.Instant
 	// Declared are the GRES of the node's line in slurm.conf, with gres.conf.
 	Declared []spec.GRESSpec

@@ -96,6 +96,9 @@ func (c *Core) Changed(list []device.Device) bool {
 			c.fault(spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " + profiles(d) + ", was " + profiles(old)})
 		}
 	}
+	if c.unlisted {
+		what, c.unlisted = append(what, "they can be listed again"), false
+	}
 	if len(what) == 0 {
 		return false
 	}

@@ -219,7 +219,7 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 }
 
 func (c *Config) registration(inv *spec.Inventory, running []plan.RunKey) *apiv1.Registration {
-	reg := &apiv1.Registration{Node: c.Node.Name, Inventory: wire.Inventory(inv), Version: c.Version, Dynamic: c.Dynamic}
+	reg := &apiv1.Registration{Node: c.Node.Name, Inventory: wire.Inventory(inv), Version: c.Version, Dynamic: c.Dynamic, Place: c.Place}
 	for _, k := range running {
 		reg.Running = append(reg.Running, wireKey(k))
 	}

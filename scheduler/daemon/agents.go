@@ -93,6 +93,9 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	if reg.GetNode() == "" || (caller.Node != reg.GetNode() && !caller.Admin) {
 		return spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("this connection may not speak for node %q", reg.GetNode()))
 	}
+	if err := c.hub.refuseRival(reg.GetNode(), reg.GetPlace()); err != nil {
+		return err
+	}
 	actor := event.Actor{Kind: event.ActorNode, Name: reg.GetNode()}
 	dynamic, err := c.described(reg)
 	if err != nil {
@@ -102,7 +105,7 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	if rep := c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return rep.err
 	}
-	conn := newAgentConn(reg.GetNode())
+	conn := newAgentConn(reg.GetNode(), reg.GetPlace())
 	v, desired := c.hub.attach(conn)
 	defer c.hub.detach(conn)
 	c.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())

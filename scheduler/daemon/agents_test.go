@@ -48,6 +48,11 @@ func (s *agentStream) Recv() (*apiv1.AgentMessage, error) {
 // connect opens a node's stream, as gRPC would: its context ends when the
 // handler has returned.
 func (w *world) connect(node string) (s *agentStream, ended chan error) {
+	return w.connectFrom(node, "")
+}
+
+// connectFrom is connect of an agent that tells its place.
+func (w *world) connectFrom(node, place string) (s *agentStream, ended chan error) {
 	w.c.deps.Identify = func(context.Context) Caller { return Caller{Node: node} }
 	ctx, cancel := context.WithCancel(w.t.Context())
 	s = &agentStream{ctx: ctx, in: make(chan *apiv1.AgentMessage), out: make(chan *apiv1.ControllerMessage)}
@@ -57,7 +62,7 @@ func (w *world) connect(node string) (s *agentStream, ended chan error) {
 		ended <- (&AgentService{C: w.c}).Connect(s)
 	}()
 	inv := w.inventory(node)
-	s.in <- &apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Registration{Registration: &apiv1.Registration{Node: node, Inventory: wire.Inventory(&inv)}}}
+	s.in <- &apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Registration{Registration: &apiv1.Registration{Node: node, Inventory: wire.Inventory(&inv), Place: place}}}
 	return s, ended
 }
 

@@ -28,11 +28,13 @@ type hub struct {
 	grace  spec.Instant // before which no silence counts
 	closed string       // why there are no connections any more
 	asks   asks
+	rivals map[string]rival // by node name
 }
 
 // agentConn is the sending side of one agent's stream.
 type agentConn struct {
 	node   string
+	place  string // of the agent: machine and state folder
 	mu     sync.Mutex
 	orders []*apiv1.Order
 	asks   []*apiv1.Measure
@@ -48,11 +50,11 @@ type agentConn struct {
 const maxOrders = 16384
 
 func newHub(c *Controller) *hub {
-	return &hub{c: c, conns: map[string]*agentConn{}, live: map[string]wire.NodeLive{}}
+	return &hub{c: c, conns: map[string]*agentConn{}, live: map[string]wire.NodeLive{}, rivals: map[string]rival{}}
 }
 
-func newAgentConn(node string) *agentConn {
-	return &agentConn{node: node, wake: make(chan struct{}, 1), full: make(chan struct{})}
+func newAgentConn(node, place string) *agentConn {
+	return &agentConn{node: node, place: place, wake: make(chan struct{}, 1), full: make(chan struct{})}
 }
 
 func (a *agentConn) poke() {
@@ -138,8 +140,13 @@ func (h *hub) attach(a *agentConn) (*view.View, []*apiv1.RunKey) {
 func (h *hub) detach(a *agentConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.conns[a.node] == a {
-		delete(h.conns, a.node)
+	if h.conns[a.node] != a {
+		return
+	}
+	delete(h.conns, a.node)
+	if r, ok := h.rivals[a.node]; ok && r.of == a.place {
+		r.left = h.c.deps.Clock.Now()
+		h.rivals[a.node] = r
 	}
 }
 
@@ -178,10 +185,12 @@ func (h *hub) heard(node string, load, free int64) {
 func (h *hub) nodeLive(node string) wire.NodeLive {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l, ok := h.live[node]; ok {
-		return l
+	l, ok := h.live[node]
+	if !ok {
+		l = wire.NodeLive{LoadMilli: -1, MemFree: -1}
 	}
-	return wire.NodeLive{LoadMilli: -1, MemFree: -1}
+	l.Trouble = h.rivalText(node)
+	return l
 }
 
 func (h *hub) closeAll(why string) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +27,9 @@ import (
 func TestRealGPU(t *testing.T) {
 	if os.Getenv("MUSTER_TEST_GPU") == "" {
 		t.Skip("make test-gpu runs it, on a machine with an NVIDIA GPU")
+	}
+	if found, err := nvidiaDevices("/sys/bus/pci/devices"); err == nil && len(found) == 0 {
+		t.Skip("NOT TESTED: no device of NVIDIA is on this machine's PCI bus")
 	}
 	now := func() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
 	for _, way := range []struct {
@@ -65,6 +70,39 @@ func TestRealGPU(t *testing.T) {
 	t.Log(choice.Reason)
 	if err := choice.Provider.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// nvidiaDevices lists the display and compute devices of NVIDIA on a PCI bus,
+// whether a driver serves them or not.
+func nvidiaDevices(bus string) (found []string, err error) {
+	list, err := os.ReadDir(bus)
+	for _, e := range list {
+		vendor, verr := os.ReadFile(filepath.Join(bus, e.Name(), "vendor"))
+		class, cerr := os.ReadFile(filepath.Join(bus, e.Name(), "class"))
+		if verr == nil && cerr == nil && strings.TrimSpace(string(vendor)) == "0x10de" && strings.HasPrefix(string(class), "0x03") {
+			found = append(found, e.Name())
+		}
+	}
+	return found, err
+}
+
+// TestNvidiaDevices: GPUs count, their sound and their bridges do not.
+func TestNvidiaDevices(t *testing.T) {
+	bus := t.TempDir()
+	for name, words := range map[string][2]string{"0000:1b:00.0": {"0x10de", "0x030200"}, "0000:1b:00.1": {"0x10de", "0x040300"},
+		"0000:05:00.0": {"0x10de", "0x068000"}, "0000:00:02.0": {"0x8086", "0x030000"}} {
+		dir := filepath.Join(bus, name)
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "vendor"), []byte(words[0]+"\n"), 0o600),
+			os.WriteFile(filepath.Join(dir, "class"), []byte(words[1]+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := nvidiaDevices(bus); err != nil || !slices.Equal(found, []string{"0000:1b:00.0"}) {
+		t.Errorf("%v, %v", found, err)
+	}
+	if _, err := nvidiaDevices(filepath.Join(bus, "none")); err == nil {
+		t.Error("a machine whose bus cannot be read is taken for one without devices")
 	}
 }
 

@@ -256,5 +256,5 @@ func TestThisMachine(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	gputest.Run(t, gputest.Harness{Open: func(t *testing.T) gpu.Provider { return one(t, dcgm.Config{}) }, Now: clock()})
+	gputest.Run(t, gputest.Harness{Open: func(t *testing.T) gpu.Provider { return one(t, dcgm.Config{}) }, Now: clock(), Untouched: true})
 }

@@ -158,13 +158,14 @@ func TestUnavailable(t *testing.T) {
 	if _, err = nvml.Open(t.Context(), nvml.Config{Library: noLibrary}); err == nil || errors.Is(err, gpu.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be loaded") {
 		t.Errorf("a library that cannot be loaded: %v", err)
 	}
-	for _, denied := range []string{"denied", "closed"} { // everything, or each device
-		t.Setenv("DOUBLE", denied)
+	for words, why := range map[string]string{"denied": "may not use the devices: run the agent as root", "closed": "may not use the devices: run the agent as root", // everything, or each device
+		"updated": "load the new one, or restart the machine"} {
+		t.Setenv("DOUBLE", words)
 		choice, err := gpu.Choose(t.Context(), []gpu.Candidate{{Name: "nvml", Open: func(ctx context.Context) (gpu.Provider, error) {
 			return nvml.Open(ctx, nvml.Config{Library: double(t)})
 		}}})
-		if err != nil || choice.Provider != nil || len(choice.Failures) != 1 || !strings.Contains(choice.Reason, "this node has no GPU (nvml failed: ") || !strings.Contains(choice.Reason, "may not use the devices: run the agent as root") {
-			t.Errorf("%s: %+v, %v", denied, choice, err)
+		if err != nil || choice.Provider != nil || len(choice.Failures) != 1 || !strings.Contains(choice.Reason, "this node has no GPU (nvml failed: ") || !strings.Contains(choice.Reason, why) {
+			t.Errorf("%s: %+v, %v", words, choice, err)
 		}
 	}
 }
@@ -197,7 +198,7 @@ func TestThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := now()
-	gputest.Run(t, gputest.Harness{Now: clock, Open: func(t *testing.T) gpu.Provider {
+	gputest.Run(t, gputest.Harness{Now: clock, Untouched: true, Open: func(t *testing.T) gpu.Provider {
 		p, err := nvml.Open(t.Context(), nvml.Config{})
 		if err != nil {
 			t.Fatal(err)

@@ -89,8 +89,11 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 // because is an answer of the driver as an error, with the cure where somebody
 // on this machine has it.
 func because(ret nvml.Return) error {
-	if ret == nvml.ERROR_NO_PERMISSION {
+	switch ret {
+	case nvml.ERROR_NO_PERMISSION:
 		return fmt.Errorf("this user may not use the devices: run the agent as root, or let its group read and write /dev/nvidia*: %w", ret)
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return fmt.Errorf("the driver's library was updated and the driver that is loaded was not: load the new one, or restart the machine: %w", ret)
 	}
 	return ret
 }

@@ -1,6 +1,6 @@
 /* A stand-in for the driver library: two devices joined by four NVLinks, with
  * the ABI of the header that go-nvml ships. The environment says what is wrong
- * with them: DOUBLE holds words (nodriver, denied, closed, nodevice, lost1, mig0, lockonly,
+ * with them: DOUBLE holds words (nodriver, denied, updated, closed, nodevice, lost1, mig0, lockonly,
  * nopermission, clockless), DOUBLE_XIDS error numbers for device 0, and DOUBLE_CLOCKS names
  * files that hold the clocks that were set, as a device holds them when the
  * process that set them is gone. With -DOLD it lacks what old drivers lack. */
@@ -25,7 +25,8 @@ static nvmlReturn_t answer(nvmlDevice_t d) {
 
 nvmlReturn_t nvmlInit_v2(void) {
 	xids_given = 0;
-	return word("nodriver") ? NVML_ERROR_DRIVER_NOT_LOADED : word("denied") ? NVML_ERROR_NO_PERMISSION : NVML_SUCCESS;
+	return word("nodriver") ? NVML_ERROR_DRIVER_NOT_LOADED : word("denied") ? NVML_ERROR_NO_PERMISSION :
+		word("updated") ? NVML_ERROR_LIB_RM_VERSION_MISMATCH : NVML_SUCCESS;
 }
 nvmlReturn_t nvmlShutdown(void) { return NVML_SUCCESS; }
 const char *nvmlErrorString(nvmlReturn_t r) { return r == NVML_ERROR_GPU_IS_LOST ? "GPU is lost" : "some error"; }
