@@ -19,6 +19,21 @@ type NodeLive struct {
 	Trouble            string // with its agent, as of now; empty = none
 }
 
+// registered adds what the node's agent registered; nil = none has.
+func registered(out *apiv1.NodeInfo, inv *spec.Inventory, trouble string) {
+	if inv != nil {
+		out.Version, out.Os, out.Arch = inv.AgentVersion, inv.OS, inv.Arch
+		out.BootTime, out.AgentStart = int64(inv.BootedAt), int64(inv.AgentStarted)
+		out.MetricsAddr, out.Degraded = inv.MetricsAddr, inv.Degraded
+		if out.Hostname == "" {
+			out.Hostname = inv.Hostname
+		}
+	}
+	if trouble != "" {
+		out.Degraded = strings.TrimPrefix(out.Degraded+"; "+trouble, "; ")
+	}
+}
+
 // Node writes a node as sinfo and scontrol show it. planned tells that the
 // plan keeps it for a job.
 func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
@@ -51,17 +66,7 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		// It is out of service by what it registered.
 		out.Reason, out.ReasonUser, out.ReasonTime = n.Invalid, actorName(event.Actor{}), int64(n.Registered)
 	}
-	if n.Inv != nil {
-		out.Version, out.Os, out.Arch = n.Inv.AgentVersion, n.Inv.OS, n.Inv.Arch
-		out.BootTime, out.AgentStart = int64(n.Inv.BootedAt), int64(n.Inv.AgentStarted)
-		out.MetricsAddr, out.Degraded = n.Inv.MetricsAddr, n.Inv.Degraded
-		if out.Hostname == "" {
-			out.Hostname = n.Inv.Hostname
-		}
-	}
-	if live.Trouble != "" {
-		out.Degraded = strings.TrimPrefix(out.Degraded+"; "+live.Trouble, "; ")
-	}
+	registered(out, n.Inv, live.Trouble)
 	for i := range st.Parts.List {
 		if st.Parts.List[i].Nodes.Has(int(n.ID)) {
 			out.Partitions = append(out.Partitions, st.Parts.List[i].Spec.Name)

@@ -2,7 +2,9 @@ package telemetry_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,7 +88,10 @@ func feed(t *testing.T, vm *victoria, mode telemetry.JobLabels, jobs int) (least
 }
 
 // victoria is a VictoriaMetrics of a test's own.
-type victoria struct{ url string }
+type victoria struct {
+	url  string
+	stop func()
+}
 
 func startVictoria(t *testing.T, program string) *victoria {
 	t.Helper()
@@ -101,11 +107,11 @@ func startVictoria(t *testing.T, program string) *victoria {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	vm := &victoria{"http://" + addr, sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	})
-	vm := &victoria{"http://" + addr}
+	})}
+	t.Cleanup(vm.stop)
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) { //muster:sleep a program of others is awaited
 		resp, err := http.Get(vm.url + "/health")
 		if err == nil {
@@ -197,6 +203,53 @@ func TestTheJoinOfACounter(t *testing.T) {
 	// Half of 700 W and what an idle one draws, in mJ a second.
 	if v := got[0].Value[1]; len(fmt.Sprint(v)) < 6 || fmt.Sprint(v)[0] != '3' {
 		t.Errorf("it draws %v mJ a second", v)
+	}
+}
+
+// TestPushIntoVictoria: what is pushed is there to be asked by job, and a push
+// while nobody listens is counted.
+func TestPushIntoVictoria(t *testing.T) {
+	program, err := exec.LookPath("victoria-metrics")
+	if err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	vm := startVictoria(t, program)
+	w := full(t, telemetry.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	failed, done := make(chan error, 16), make(chan struct{})
+	go func() {
+		defer close(done)
+		w.tel.PushUntil(ctx, telemetry.Push{URL: vm.url + "/api/v1/import/prometheus", Interval: 200 * spec.Millisecond, Changed: func(err error) { failed <- err }})
+	}()
+	defer func() { cancel(); <-done }()
+	export := vm.url + "/api/v1/export?match[]=" + url.QueryEscape(`DCGM_FI_DEV_GPU_UTIL{slurm_job_id="12345"}`)
+	var got struct {
+		Metric map[string]string
+		Values []float64
+	}
+	for began := time.Now(); len(got.Values) < 2; time.Sleep(100 * time.Millisecond) { //muster:sleep a program of others is awaited
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("pushed so far: %+v", got)
+		}
+		vm.post(t, "/internal/force_flush", nil)
+		resp, err := http.Get(export)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if got.Metric["gpu"] != "0" || got.Metric["UUID"] != w.devices[0].UUID || got.Metric["user"] == "" {
+		t.Errorf("%+v", got)
+	}
+	vm.stop()
+	if err := <-failed; err == nil {
+		t.Error("a push that nobody took did not fail")
+	}
+	if !regexp.MustCompile(`(?m)^muster_agent_push_errors_total\{.*\} [1-9]`).Match(w.text(t).Bytes()) {
+		t.Error("the failed push is not counted")
 	}
 }
 
