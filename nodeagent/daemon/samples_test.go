@@ -175,6 +175,24 @@ type hold struct {
 	from, to spec.Instant
 }
 
+// labelsAreTrue: of each device the metrics name, as a label of its fields, the
+// job that has it, since it had it, or nobody.
+func labelsAreTrue(t *rapid.T, jobs []JobOnNode, truth map[string][]hold) {
+	named := map[string]bool{}
+	for i := range jobs {
+		for _, uuid := range jobs[i].GPUs {
+			var now *hold
+			if list := truth[uuid]; len(list) > 0 {
+				now = &list[len(list)-1]
+			}
+			if now == nil || now.to != 0 || now.key.Job != uint64(jobs[i].UID) || jobs[i].From < now.from || named[uuid] {
+				t.Fatalf("%s is labelled with job %d since %d; it was with %v", uuid, jobs[i].UID, jobs[i].From, truth[uuid])
+			}
+			named[uuid] = true
+		}
+	}
+}
+
 // TestSamplesNameTheHolder: whatever the order in which starts, ends, readings
 // and restarts of the agent come in, a sample names the job that had the device
 // alone when it was read, or nobody: never another.
@@ -274,6 +292,7 @@ func TestSamplesNameTheHolder(t *testing.T) {
 				b.core.Tick()
 				b.core.Ack(^uint64(0))
 				b.core.Effects()
+				labelsAreTrue(t, b.core.Jobs(), truth)
 			},
 		})
 		for len(late) > 0 {
