@@ -4,24 +4,20 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
-	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	"github.com/musterhpc/muster/dashboards"
 )
 
 // TestMain lets the test binary be the engine process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
-		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
-	}
+	enginetest.Process()
 	os.Exit(m.Run())
 }
 
@@ -29,22 +25,7 @@ func TestMain(m *testing.M) {
 // ask it.
 func engine(t *testing.T) func(sql string) (string, error) {
 	t.Helper()
-	if _, err := embedded.FindLibrary(); err != nil {
-		if os.Getenv("MUSTER_REQUIRE_ENGINE") != "" {
-			t.Fatalf("MUSTER_REQUIRE_ENGINE is set, but %v", err)
-		}
-		t.Skipf("NOT TESTED against the ClickHouse engine. %v", err)
-	}
-	dir, err := os.MkdirTemp("", "dash")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := enginetest.Start(t)
 	store, err := clickhouse.Open(clickhouse.Options{Socket: s.Socket(), Database: "muster"})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	"github.com/musterhpc/muster/spec"
@@ -21,7 +22,7 @@ import (
 // smallDisk mounts a file system of some size, which needs root.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
-	needLibrary(t)
+	enginetest.Need(t)
 	dir, err := os.MkdirTemp("", "full")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
@@ -104,7 +105,7 @@ func TestSnapshots(t *testing.T) {
 // tcpStore is a store by DSN, as on a server: leases count there.
 func tcpStore(t *testing.T, lease time.Duration) func() *Store {
 	t.Helper()
-	needLibrary(t)
+	enginetest.Need(t)
 	dir := t.TempDir()
 	password := filepath.Join(dir, "password")
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {

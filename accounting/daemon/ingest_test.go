@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
@@ -171,7 +172,7 @@ func TestRestarts(t *testing.T) {
 // TestAway: without a store the service answers that, falls behind, says so,
 // and catches up when the store is there.
 func TestAway(t *testing.T) {
-	needLibrary(t)
+	enginetest.Need(t)
 	log := busy(t, 50)
 	ledger := newLedger(t)
 	ledger.add(t, log, 10)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	"github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -22,43 +22,15 @@ import (
 // TestMain lets the test binary be the engine process, and the ingester that
 // a test kills.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
-		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
-	}
+	enginetest.Process()
 	if os.Getenv(monthsEnv) != "" {
 		os.Exit(months())
 	}
 	os.Exit(m.Run())
 }
 
-// needLibrary skips a test that needs the real engine when its library is not
-// here, unless MUSTER_REQUIRE_ENGINE says that it must be.
-func needLibrary(t testing.TB) {
-	t.Helper()
-	if _, err := embedded.FindLibrary(); err != nil {
-		if os.Getenv("MUSTER_REQUIRE_ENGINE") != "" {
-			t.Fatalf("MUSTER_REQUIRE_ENGINE is set, but %v", err)
-		}
-		t.Skipf("NOT TESTED against the ClickHouse engine. %v", err)
-	}
-}
-
 // startEngine runs an engine for one test.
-func startEngine(t testing.TB) *embedded.Supervisor {
-	t.Helper()
-	needLibrary(t)
-	dir, err := os.MkdirTemp("", "acctd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatalf("start the engine: %v", err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
+func startEngine(t testing.TB) *embedded.Supervisor { return enginetest.Start(t) }
 
 // memLedger is a ledger in memory: a Source.
 type memLedger struct {

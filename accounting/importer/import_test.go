@@ -3,11 +3,9 @@ package importer_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,7 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
-	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	"github.com/musterhpc/muster/accounting/importer"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
@@ -28,9 +26,7 @@ import (
 
 // TestMain lets the test binary be the engine process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
-		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
-	}
+	enginetest.Process()
 	os.Exit(m.Run())
 }
 
@@ -39,22 +35,7 @@ func uuidOf(ledger [16]byte) string { return uuid.UUID(ledger).String() }
 // openStore runs an engine for one test, or skips.
 func openStore(t testing.TB) *clickhouse.Store {
 	t.Helper()
-	if _, err := embedded.FindLibrary(); err != nil {
-		if os.Getenv("MUSTER_REQUIRE_ENGINE") != "" {
-			t.Fatalf("MUSTER_REQUIRE_ENGINE is set, but %v", err)
-		}
-		t.Skipf("NOT TESTED against the ClickHouse engine. %v", err)
-	}
-	dir, err := os.MkdirTemp("", "imp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	e, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatalf("start the engine: %v", err)
-	}
-	t.Cleanup(func() { e.Close() })
+	e := enginetest.Start(t)
 	s, err := clickhouse.Open(clickhouse.Options{Socket: e.Socket()})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/conffile"
@@ -22,9 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
-		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
-	}
+	enginetest.Process()
 	if os.Getenv(asShepherd) != "" {
 		os.Exit(shepherd.Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
@@ -67,12 +65,7 @@ func freePort(t *testing.T) string {
 // A site that keeps Slurm runs an observer with accounting: its jobs are in
 // the store, are asked for as one's own, and make KPIs; what is new follows.
 func TestObserverKeepsHistory(t *testing.T) {
-	if _, err := embedded.FindLibrary(); err != nil {
-		if os.Getenv("MUSTER_REQUIRE_ENGINE") != "" {
-			t.Fatalf("MUSTER_REQUIRE_ENGINE is set, but %v", err)
-		}
-		t.Skipf("NOT TESTED against the ClickHouse engine. %v", err)
-	}
+	enginetest.Need(t)
 	dir, err := os.MkdirTemp("", "obs")
 	if err != nil {
 		t.Fatal(err)
