@@ -17,6 +17,7 @@ import (
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	"github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	"github.com/musterhpc/muster/accounting/tally"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/spec"
@@ -29,7 +30,7 @@ const serverPassword = "s3cret-of-the-test"
 // TCP, with a login.
 func startServer(t *testing.T) (address string) {
 	t.Helper()
-	needLibrary(t)
+	enginetest.Need(t)
 	dir, err := os.MkdirTemp("", "accts")
 	if err != nil {
 		t.Fatal(err)
