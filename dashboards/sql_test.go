@@ -16,10 +16,7 @@ import (
 )
 
 // TestMain lets the test binary be the engine process.
-func TestMain(m *testing.M) {
-	enginetest.Process()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m.Run)) }
 
 // engine starts the real ClickHouse engine with the schema and gives a way to
 // ask it.

@@ -16,11 +16,12 @@ import (
 // TestMain lets the test binary be the engine process, and the ingester that
 // a test kills.
 func TestMain(m *testing.M) {
-	enginetest.Process()
-	if os.Getenv(victimEnv) != "" {
-		os.Exit(victim())
-	}
-	os.Exit(m.Run())
+	os.Exit(enginetest.Main(func() int {
+		if os.Getenv(victimEnv) != "" {
+			return victim()
+		}
+		return m.Run()
+	}))
 }
 
 // startEngine runs an engine for one test.

@@ -22,11 +22,12 @@ import (
 // TestMain lets the test binary be the engine process, and the ingester that
 // a test kills.
 func TestMain(m *testing.M) {
-	enginetest.Process()
-	if os.Getenv(monthsEnv) != "" {
-		os.Exit(months())
-	}
-	os.Exit(m.Run())
+	os.Exit(enginetest.Main(func() int {
+		if os.Getenv(monthsEnv) != "" {
+			return months()
+		}
+		return m.Run()
+	}))
 }
 
 // startEngine runs an engine for one test.

@@ -25,10 +25,7 @@ import (
 )
 
 // TestMain lets the test binary be the engine process.
-func TestMain(m *testing.M) {
-	enginetest.Process()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m.Run)) }
 
 func uuidOf(ledger [16]byte) string { return uuid.UUID(ledger).String() }
 

@@ -22,11 +22,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Process()
-	if os.Getenv(asShepherd) != "" {
-		os.Exit(shepherd.Main(os.Args[1:], os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
+	os.Exit(enginetest.Main(func() int {
+		if os.Getenv(asShepherd) != "" {
+			return shepherd.Main(os.Args[1:], os.Stdout, os.Stderr)
+		}
+		return m.Run()
+	}))
 }
 
 // fakeSlurm writes commands that answer as a Slurm's do; jobs is what sacct

@@ -11,12 +11,14 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded"
 )
 
-// Process is the engine's process where a test binary was started as that, and
-// does not return then; TestMain begins with it.
-func Process() {
+// Main is what a test binary does, and how it ends: it is the engine's process
+// where it was started as that, and runs its tests otherwise. TestMain is
+// os.Exit(enginetest.Main(m.Run)).
+func Main(run func() int) int {
 	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
-		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
+		return embedded.Command(context.Background(), os.Args[2:], os.Stderr)
 	}
+	return run()
 }
 
 // Need skips a test that needs the engine when its library is not here, unless
