@@ -93,7 +93,7 @@ func readPlain(t testing.TB, log []event.Envelope) *plain {
 			}
 			return true
 		})
-		for _, name := range []string{"n1", "n2", "n3"} {
+		for _, name := range []string{"n1", "n2", "n3", "d1"} {
 			p.node(s, name, at)
 		}
 	}
@@ -171,6 +171,9 @@ func (p *plain) node(s *state.State, name string, at int64) {
 			now.class = "up"
 		}
 		now.gpu = 2
+		if name == "d1" {
+			now.gpu = 0 // it is added without devices
+		}
 		if n.Inv != nil {
 			now.gpu = int64(len(n.GPUs))
 		}
@@ -222,15 +225,14 @@ func (p *plain) utilization(from, to int64, tres string) map[string]int64 {
 		}
 		return n.gpu
 	}
-	var allocated, down, idle, planned, reported, over int64
+	var allocated, down, planDown, idle, planned, reported, over int64
 	for h := from / hour; h*hour < to; h++ {
 		a, b := max(from, h*hour), min(to, (h+1)*hour)
-		var alloc, wait, rep, dn int64
+		var alloc, wait, rep int64
+		out := map[string]int64{} // of service, by class
 		p.each(a, b, func(n pnode, us int64) {
 			rep += nodeOf(n) * us
-			if n.class == "down" {
-				dn += nodeOf(n) * us
-			}
+			out[n.class] += nodeOf(n) * us
 		})
 		for _, r := range p.runs {
 			if r.start != 0 {
@@ -256,13 +258,11 @@ func (p *plain) utilization(from, to int64, tres string) map[string]int64 {
 						if k+1 < len(list) {
 							end = list[k+1].at
 						}
-						if pt.class == "down" {
-							lo, hi := max(pt.at, r.start, a), min(end, b)
-							if until != 0 {
-								hi = min(hi, until)
-							}
-							dn -= held * max(0, hi-lo)
+						lo, hi := max(pt.at, r.start, a), min(end, b)
+						if until != 0 {
+							hi = min(hi, until)
 						}
+						out[pt.class] -= held * max(0, hi-lo)
 					}
 				}
 			}
@@ -273,13 +273,14 @@ func (p *plain) utilization(from, to int64, tres string) map[string]int64 {
 				}
 			}
 		}
-		dn = max(dn, 0)
-		left := max(0, rep-alloc-dn)
+		dn, pd := max(out["down"], 0), max(out["planned"], 0)
+		left := max(0, rep-alloc-dn-pd)
 		plan := min(left, wait)
-		allocated, down, reported, planned, idle, over = allocated+alloc, down+dn, reported+rep, planned+plan, idle+left-plan, over+max(0, alloc+dn-rep)
+		allocated, down, planDown, reported, planned = allocated+alloc, down+dn, planDown+pd, reported+rep, planned+plan
+		idle, over = idle+left-plan, over+max(0, alloc+dn+pd-rep)
 	}
 	const s = 1_000_000
-	return map[string]int64{"Allocated": allocated / s, "Down": down / s, "PLND Down": 0, "Idle": idle / s, "Planned": planned / s, "Reported": reported / s, "OverCommitted": over / s}
+	return map[string]int64{"Allocated": allocated / s, "Down": down / s, "PLND Down": planDown / s, "Idle": idle / s, "Planned": planned / s, "Reported": reported / s, "OverCommitted": over / s}
 }
 
 // TestPlainLoops: on random histories every KPI and every sum of the reports

@@ -334,8 +334,8 @@ func (a *Acct) window(b *builder, over bool) string {
 	}
 	if len(a.States) == 0 {
 		var both []string // but for what every run meets: each condition has its price
-		if a.End < b.scope.Now {
-			both = append(both, "submit <= "+e)
+		if a.End < b.scope.Now || len(a.Jobs) == 0 {
+			both = append(both, "submit <= "+e) // a job that is named is shown also if the clock was set back since
 		}
 		if a.Start > beginning {
 			both = append(both, alive)

@@ -130,10 +130,11 @@ func TestNeedless(t *testing.T) {
 		{"-j", query.Acct{Jobs: job}, false, false, true},
 		{"-j -S", query.Acct{Jobs: job, Start: 2000}, false, true, true},
 		{"-j -E", query.Acct{Jobs: job, End: 3000}, true, false, true},
-		{"-u", query.Acct{Users: []string{"u"}}, false, true, true},
+		{"-u", query.Acct{Users: []string{"u"}}, true, true, true},
 		{"-S -E", query.Acct{Start: 2000, End: 3000}, true, true, true},
-		{"-S -E in the future", query.Acct{Start: 2000, End: 6000}, false, true, true},
-		{"-N", query.Acct{Nodes: []string{"n1"}}, false, true, false},
+		{"-S -E in the future", query.Acct{Start: 2000, End: 6000}, true, true, true},
+		{"-j -E in the future", query.Acct{Jobs: job, End: 6000}, false, false, true},
+		{"-N", query.Acct{Nodes: []string{"n1"}}, true, true, false},
 	} {
 		c.ask.Window(now, midnight)
 		over, live := c.ask.Runs(query.Scope{Database: "x", Now: now}, all)
