@@ -26,7 +26,6 @@ func jobOptions() []jobOption {
 		noBB        = "there are no burst buffers"
 		noBind      = "tasks are not bound apart yet; each job is confined to its own CPUs and GPUs"
 		noContainer = "OCI containers are not started yet"
-		noSteps     = "job steps are still to come"
 		noMail      = "the wish is kept with the job, but this release sends no mail"
 		noPower     = "nodes are not booted on demand"
 	)
@@ -56,7 +55,7 @@ func jobOptions() []jobOption {
 		yes("deadline", "", "<time>", "", "remove the job if it cannot end by this time", momentTo("deadline", func(s *apiv1.JobSpec) *int64 { return &s.Deadline })),
 		no("delay-boot", "", "<minutes>", "SBATCH_DELAY_BOOT", noPower),
 		yes("dependency", "d", "<dependency_list>", "", "wait for other jobs: afterok:12:13,singleton", applyDependency),
-		no("distribution", "m", "<type>", "SBATCH_DISTRIBUTION", noSteps),
+		no("distribution", "m", "<type>", "SBATCH_DISTRIBUTION", "say it to the srun in the script"),
 		yes("error", "e", "<filename_pattern>", "SBATCH_ERROR", "file of the standard error; else it goes where the output goes", textTo(func(s *apiv1.JobSpec) *string { return &s.Stderr })),
 		yes("exclude", "x", "<node_name_list>", "", "not on these nodes", applyHosts("exclude", func(s *apiv1.JobSpec) *string { return &s.Exclude })),
 		maybe("exclusive", "", "user|mcs|topo", "SBATCH_EXCLUSIVE", "share no node with other jobs, with those of other users or of another MCS label, or no block of the topology", applyExclusive),
@@ -101,7 +100,7 @@ func jobOptions() []jobOption {
 		yes("ntasks-per-gpu", "", "<ntasks>", "", "tasks for each GPU", countTo("ntasks-per-gpu", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerGpu })),
 		yes("ntasks-per-node", "", "<ntasks>", "", "tasks on each node", countTo("ntasks-per-node", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerNode })),
 		yes("ntasks-per-socket", "", "<ntasks>", "", "at most so many tasks for each socket of a node; their CPUs are spread over the sockets", countTo("ntasks-per-socket", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerSocket })),
-		noMaybe("oom-kill-step", "", "0|1", "", noSteps),
+		noMaybe("oom-kill-step", "", "0|1", "", "the kernel ends what needs the memory; srun -K ends the rest"),
 		yes("open-mode", "", "append|truncate", "SBATCH_OPEN_MODE", "how the output files are opened", applyOpenMode),
 		yes("output", "o", "<filename_pattern>", "SBATCH_OUTPUT", "file of the standard output; else slurm-%j.out, slurm-%A_%a.out of arrays", textTo(func(s *apiv1.JobSpec) *string { return &s.Stdout })),
 		yes("overcommit", "O", "", "SBATCH_OVERCOMMIT", "the tasks of a node share the CPUs of one task", switchTo(func(s *apiv1.JobSpec) *bool { return &s.Overcommit })),
@@ -120,13 +119,13 @@ func jobOptions() []jobOption {
 		maybe("requeue", "", "expedite", "SBATCH_REQUEUE", "requeue the job when its node fails or it is preempted", applyRequeue),
 		yes("reservation", "", "<reservation_names>", "SBATCH_RESERVATION", "run in this reservation", textTo(func(s *apiv1.JobSpec) *string { return &s.Reservation })),
 		no("resources", "", "<resource_names>", "", "there are no hierarchical resources; use --licenses"),
-		noMaybe("resv-ports", "", "count", "", noSteps),
+		noMaybe("resv-ports", "", "count", "", "no ports are reserved"),
 		yes("segment", "", "<segment_size>", "SBATCH_SEGMENT_SIZE", "nodes in groups of so many, each within one block", countTo("segment", func(s *apiv1.JobSpec) *uint32 { return &s.Segment })),
 		yes("signal", "", "[{R|B}:]<sig_num>[@sig_time]", "SBATCH_SIGNAL", "send this signal so many seconds before the end, 60 without a number; B: to the batch script only", applySignal),
 		yes("sockets-per-node", "", "<sockets>", "", "only nodes with at least so many sockets", countTo("sockets-per-node", func(s *apiv1.JobSpec) *uint32 { return &s.SocketsPerNode })),
 		yes("spread-job", "", "", "SBATCH_SPREAD_JOB", "use as many nodes as there may be, evenly", switchTo(func(s *apiv1.JobSpec) *bool { return &s.Spread })),
 		yes("spread-segments", "", "", "", "each segment in a block of its own", switchTo(func(s *apiv1.JobSpec) *bool { return &s.SpreadSegments })),
-		no("stepmgr", "", "", "", noSteps),
+		no("stepmgr", "", "", "", "the controller starts the steps of all jobs"),
 		yes("switches", "", "<count>[@max-time]", "SBATCH_REQ_SWITCH", "at most this many leaf switches", applySwitches),
 		yes("test-only", "", "", "", "say when and where the job would start, and submit nothing", nil),
 		yes("thread-spec", "", "<num>", "SBATCH_THREAD_SPEC", "leave this many threads of each node to the system; the job has its nodes for itself", countTo("thread-spec", func(s *apiv1.JobSpec) *uint32 { return &s.ThreadSpec })),

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -58,7 +59,8 @@ among all that wait and run. Jobs that do not exist or have ended are no error.`
 
 func runScancel(c *call) error {
 	req := &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}, Batch: c.opts.On("batch"), Full: c.opts.On("full")}
-	if err := c.cancelFilter(req.GetFilter()); err != nil {
+	steps, err := c.cancelFilter(req.GetFilter())
+	if err != nil {
 		return err
 	}
 	if c.opts.On("signal") {
@@ -69,6 +71,9 @@ func runScancel(c *call) error {
 		req.Signal = int32(n)
 	}
 	if err := c.checkClusters(); err != nil {
+		return err
+	}
+	if err := c.endSteps(steps, req.GetSignal()); err != nil || len(req.GetFilter().GetJobs()) == 0 && len(steps) > 0 {
 		return err
 	}
 	if err := c.chooseJobs(req); err != nil {
@@ -87,20 +92,52 @@ func runScancel(c *call) error {
 	return c.cancelResults(req, &rep)
 }
 
-// cancelFilter reads ids and filters.
-func (c *call) cancelFilter(f *apiv1.JobFilter) error {
-	o := c.opts
-	for _, arg := range c.args {
-		for _, id := range splitJobs(arg) {
-			if strings.Contains(id, ".") {
-				return c.errorf("%s: steps cannot be signalled in this release; name the job", id)
-			}
-			if !validJob(id) {
-				return c.errorf("Invalid job id %s", id)
-			}
-			f.Jobs = append(f.Jobs, id)
+// endSteps ends or signals steps, each by itself.
+func (c *call) endSteps(steps []string, sig int32) error {
+	code := 0
+	for _, id := range steps {
+		job, step, _ := strings.Cut(id, ".")
+		n, err := strconv.ParseInt(step, 10, 31)
+		if err != nil || !validJob(job) {
+			return c.errorf("Invalid job id %s", id)
+		}
+		if c.opts.On("verbose") {
+			fmt.Fprintf(c.Stderr, "scancel: Terminating step %s\n", id)
+		}
+		err = c.ask(methodEndStep, &apiv1.EndStepRequest{Job: job, Step: int32(n), Signal: sig}, &apiv1.EndStepReply{})
+		if r := explainError(err); err != nil && (r.code == 0 || r.code == spec.CodeUnreachable) {
+			return err
+		} else if err != nil && !c.opts.On("quiet") {
+			fmt.Fprintf(c.Stderr, "scancel: error: Kill job error on job step id %s: %s\n", id, r.text)
+			code = int(r.code) & 0xff
 		}
 	}
+	if code != 0 {
+		return exit(code)
+	}
+	return nil
+}
+
+// cancelFilter reads ids and filters; the steps among the ids are told apart.
+func (c *call) cancelFilter(f *apiv1.JobFilter) (steps []string, err error) {
+	for _, arg := range c.args {
+		for _, id := range splitJobs(arg) {
+			switch {
+			case strings.Contains(id, "."):
+				steps = append(steps, id)
+			case !validJob(id):
+				return nil, c.errorf("Invalid job id %s", id)
+			default:
+				f.Jobs = append(f.Jobs, id)
+			}
+		}
+	}
+	return steps, c.cancelOptions(f, len(steps) > 0)
+}
+
+// cancelOptions reads the filters; something must be named.
+func (c *call) cancelOptions(f *apiv1.JobFilter, named bool) error {
+	o := c.opts
 	f.Accounts, f.Names, f.Partitions, f.Qos, f.Users = o.List("account"), o.List("jobname"), o.List("partition"), o.List("qos"), o.List("user")
 	f.Reservations = o.List("reservation")
 	if o.On("name") {
@@ -126,7 +163,7 @@ func (c *call) cancelFilter(f *apiv1.JobFilter) error {
 		}
 		f.States, f.Completing = states, completing
 	}
-	if len(f.Jobs)+len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.Qos)+len(f.Reservations)+len(f.Users)+len(f.Nodes)+len(f.States) == 0 && !o.On("wckey") {
+	if len(f.Jobs)+len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.Qos)+len(f.Reservations)+len(f.Users)+len(f.Nodes)+len(f.States) == 0 && !o.On("wckey") && !named {
 		return c.errorf("No job identification provided")
 	}
 	return nil

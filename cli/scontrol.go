@@ -88,10 +88,9 @@ drain, down, fail, resume, power_up, power_down, power_down_asap, power_down_for
 
 // laterVerbs are Slurm's verbs that this release refuses by name.
 func laterVerbs() map[string]string {
-	const steps = "job steps are still to come"
 	return map[string]string{
 		"abort": "stop the controller with shutdown", "completing": "use squeue -t CG", "fsdampeningfactor": "fair share is still to come", "getaddrs": "use show node",
-		"listjobs": steps, "listpids": steps, "liststeps": steps, "notify": steps, "pidinfo": steps,
+		"listjobs": "use squeue -w NODE", "listpids": "use sstat -i", "liststeps": "use show step", "notify": "there is no way to a user's terminal", "pidinfo": "use sstat -i",
 		"schedloglevel": "the daemons' log is set in muster.yaml",
 		"setdebug":      "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml", "takeover": "controllers elect their leader themselves",
 		"top": "use update priority=", "write": "the controller does not give scripts back yet",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -292,7 +293,7 @@ func (c *call) showSteps(name string) error {
 			found = true
 			r := jobRow{JobInfo: j, task: -1}
 			rec := &record{}
-			rec.line("StepId="+view.id(r)+"."+id, "UserId="+itoa(j.GetUserId()), "StartTime="+view.time(st.GetStart()), "TimeLimit="+limit(j.GetTimeLimit(), format.Duration))
+			rec.line("StepId="+view.id(r)+"."+id, "UserId="+itoa(j.GetUserId()), "StartTime="+view.time(st.GetStart()), "TimeLimit="+limit(cmp.Or(st.GetTimeLimit(), j.GetTimeLimit()), format.Duration))
 			rec.line("State="+spec.JobState(st.GetState()).String(), "Partition="+j.GetPartition(), "NodeList="+strings.Join(st.GetNodes(), ","))
 			rec.line("Nodes="+itoa(len(st.GetNodes())), "CPUs="+itoa(st.GetTres().GetCpu()), "Tasks="+itoa(st.GetTasks()), "Name="+st.GetName(), "Network=(null)")
 			rec.line("TRES=" + tresText(st.GetTres()))

@@ -252,7 +252,7 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 	}
 	cfg := stepclient.Config{Run: plan.Key(n.GetJobUid(), n.GetAttempt(), n.GetStep()), Credential: n.GetCredential(), Dial: r.dial, Output: r.out.write}
 	for _, node := range n.GetNodes() {
-		cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Ranks: node.GetRanks()})
+		cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Address: node.GetAddress(), Ranks: node.GetRanks()})
 		for _, rank := range node.GetRanks() {
 			r.running[rank] = node.GetName()
 		}

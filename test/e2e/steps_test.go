@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSteps: srun in a batch script and alone, salloc, and the commands that
+// show and end steps.
+func TestSteps(t *testing.T) {
+	c := start(t)
+	srun := bin("muster") + " srun"
+	if out := c.must("srun", "-n", "2", "-l", "sh", "-c", "echo of $SLURM_NTASKS in $SLURM_STEP_ID"); !strings.Contains(out, "0: of 2 in 0\n") || !strings.Contains(out, "1: of 2 in 0\n") {
+		t.Errorf("srun alone wrote %q", out)
+	}
+	script := filepath.Join(c.dir, "steps.sh")
+	text := "#!/bin/sh\n" + srun + " -n 2 sh -c 'exit $SLURM_PROCID'; echo first $?\n" +
+		"echo words | " + srun + " -n 1 cat\n" +
+		srun + " -n 1 --exact sleep 300; echo second $?\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.must("sbatch", "-n", "2", "-o", filepath.Join(c.dir, "steps.out"), script)
+	c.until("2.2", "squeue", "-h", "-s", "-j", "2.2", "-o", "%i")
+	if out := c.must("scontrol", "show", "step", "2.2"); !strings.Contains(out, "StepId=2.2 ") {
+		t.Errorf("scontrol show step: %s", out)
+	}
+	c.must("scancel", "2.2")
+	c.until("2|COMPLETED|0:0\n2.batch|COMPLETED|0:0\n2.0|FAILED|1:0\n2.1|COMPLETED|0:0\n2.2|CANCELLED|", "sacct", "-n", "-P", "-j", "2", "-o", "JobID,State,ExitCode")
+	out, err := os.ReadFile(filepath.Join(c.dir, "steps.out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"task 1: Exited with exit code 1\nfirst 1\n", "\nwords\n", "second 143"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the script wrote %q, without %q", out, want)
+		}
+	}
+	if code := c.wait("salloc", "-n", "1", "sh", "-c", srun+" true && exit 6")(); code != 6 {
+		t.Errorf("salloc ended with %d, want 6", code)
+	}
+	c.until("FAILED|6:0", "sacct", "-n", "-X", "-P", "-j", "3", "-o", "State,ExitCode")
+}
+
+// TestStepsSurvive: whoever of controller, agents and shepherd dies, a step's
+// tasks run once, srun ends with their exit code, and its end is counted once.
+func TestStepsSurvive(t *testing.T) {
+	c := start(t)
+	log := filepath.Join(c.dir, "began")
+	step := c.wait("srun", "-n", "2", "sh", "-c", "echo began >> "+log+"; sleep 8; exit 3")
+	c.until("1.0", "squeue", "-h", "-s", "-o", "%i")
+	c.kill9("musterd")
+	c.kill9("agent-node1")
+	c.kill9("agent-node2")
+	c.must("up", "--dir", c.dir)
+	if code := step(); code != 3 {
+		t.Errorf("srun ended with %d, want 3", code)
+	}
+	if data, err := os.ReadFile(log); err != nil || string(data) != "began\nbegan\n" {
+		t.Errorf("the tasks began as %q (%v)", data, err)
+	}
+	c.until("1|FAILED|3:0\n1.0|FAILED|3:0", "sacct", "-n", "-P", "-j", "1", "-o", "JobID,State,ExitCode")
+}
