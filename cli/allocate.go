@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/spec"
@@ -174,9 +176,25 @@ func (c *call) say(format string, args ...any) {
 	}
 }
 
+// askAgain is ask for what may be asked twice: it outlasts a restart of the
+// controller.
+func (c *call) askAgain(method string, req, resp proto.Message) error {
+	var err error
+	for wait, began := firstWait/10, c.Now(); ; wait = min(2*wait, longWait) {
+		if err = c.ask(method, req, resp); err == nil || !wentAway(err) || c.Now().Sub(began) > lastNews {
+			return err
+		}
+		if c.conn != nil {
+			_ = c.conn.Close()
+			c.conn = nil
+		}
+		c.Pause(c.ctx, wait)
+	}
+}
+
 // end gives the allocation back, with the exit of what ran in it.
 func (a *allocation) end(code, sig int32) {
-	err := a.c.ask(methodEndJob, &apiv1.EndJobRequest{Job: itoa(a.id), ExitCode: code, ExitSignal: sig}, &apiv1.EndJobReply{})
+	err := a.c.askAgain(methodEndJob, &apiv1.EndJobRequest{Job: itoa(a.id), ExitCode: code, ExitSignal: sig}, &apiv1.EndJobReply{})
 	if a.stop(); err != nil && explainError(err).code != spec.CodeInvalidJobID {
 		fmt.Fprintf(a.c.Stderr, "%s: error: job %d: %s\n", a.c.cmd.name, a.id, explainError(err).text)
 	}

@@ -104,12 +104,15 @@ func (c *call) endSteps(steps []string, sig int32) error {
 		if c.opts.On("verbose") {
 			fmt.Fprintf(c.Stderr, "scancel: Terminating step %s\n", id)
 		}
-		err = c.ask(methodEndStep, &apiv1.EndStepRequest{Job: job, Step: int32(n), Signal: sig}, &apiv1.EndStepReply{})
-		if r := explainError(err); err != nil && (r.code == 0 || r.code == spec.CodeUnreachable) {
+		if err = c.ask(methodEndStep, &apiv1.EndStepRequest{Job: job, Step: int32(n), Signal: sig}, &apiv1.EndStepReply{}); err == nil {
+			continue
+		}
+		r := explainError(err)
+		if r.code == 0 || r.code == spec.CodeUnreachable {
 			return err
-		} else if err != nil && !c.opts.On("quiet") {
+		}
+		if code = int(r.code) & 0xff; !c.opts.On("quiet") {
 			fmt.Fprintf(c.Stderr, "scancel: error: Kill job error on job step id %s: %s\n", id, r.text)
-			code = int(r.code) & 0xff
 		}
 	}
 	if code != 0 {

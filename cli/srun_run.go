@@ -386,7 +386,7 @@ func (r *stepRun) terminate() {
 
 // end asks the controller to end the step.
 func (r *stepRun) end() {
-	err := r.c.ask(methodEndStep, &apiv1.EndStepRequest{Job: itoa(r.created.GetJobId()), Step: r.created.GetStep()}, &apiv1.EndStepReply{})
+	err := r.c.askAgain(methodEndStep, &apiv1.EndStepRequest{Job: itoa(r.created.GetJobId()), Step: r.created.GetStep()}, &apiv1.EndStepReply{})
 	if err != nil && explainError(err).code != spec.CodeAlreadyDone {
 		r.client.Signal(int32(syscall.SIGKILL)) // the nodes can still be reached
 	}

@@ -12,7 +12,7 @@ import (
 func TestSteps(t *testing.T) {
 	c := start(t)
 	srun := bin("muster") + " srun"
-	if out := c.must("srun", "-n", "2", "-l", "sh", "-c", "echo of $SLURM_NTASKS in $SLURM_STEP_ID"); !strings.Contains(out, "0: of 2 in 0\n") || !strings.Contains(out, "1: of 2 in 0\n") {
+	if out := c.must("srun", "-n", "2", "-l", "sh", "-c", "echo of $SLURM_NTASKS in $SLURM_STEP_ID"); !strings.Contains(out, "0: of 2 in 0") || !strings.Contains(out, "1: of 2 in 0") {
 		t.Errorf("srun alone wrote %q", out)
 	}
 	script := filepath.Join(c.dir, "steps.sh")
@@ -28,7 +28,7 @@ func TestSteps(t *testing.T) {
 		t.Errorf("scontrol show step: %s", out)
 	}
 	c.must("scancel", "2.2")
-	c.until("2|COMPLETED|0:0\n2.batch|COMPLETED|0:0\n2.0|FAILED|1:0\n2.1|COMPLETED|0:0\n2.2|CANCELLED|", "sacct", "-n", "-P", "-j", "2", "-o", "JobID,State,ExitCode")
+	c.until("2|COMPLETED|0:0\n2.batch|COMPLETED|0:0\n2.0|FAILED|1:0\n2.1|COMPLETED|0:0\n2.2|CANCELLED|0:15", "sacct", "-n", "-P", "-j", "2", "-o", "JobID,State,ExitCode")
 	out, err := os.ReadFile(filepath.Join(c.dir, "steps.out"))
 	if err != nil {
 		t.Fatal(err)
