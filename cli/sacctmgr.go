@@ -23,6 +23,10 @@ named with its line.
 Keys are Slurm's, long or short, with any capitals: MaxTRESPerUser=gres/gpu=4, MaxWall=2-0, GrpTRES=cpu=100, fairshare=10. += and -= add to and
 take from lists. A limit of -1 removes it. Who may change what is decided by the controller.
 
+Beside Slurm's keys an account has GuaranteedTRES=gres/gpu=8, what it can always have, since jobs of accounts that hold more than their own
+make room for it; and OverQuotaWeight, by which it keeps what it holds beyond that: of two accounts the one that holds more for each unit of weight gives back
+first. Without a weight its Fairshare counts; with 0 it gives back before all others.
+
 Without -i a change is asked about first; where there is nobody to ask, it is made, but nothing is deleted.`,
 		verbs: []verb{
 			{"add", "ENTITY NAMES KEY=VALUE...", "add accounts, users, QOS, or say the cluster's name"},

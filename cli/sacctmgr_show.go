@@ -143,6 +143,7 @@ func hiddenAssocFields() []policyField {
 		a("GrpJobsAccrue", 13, func(a *apiv1.Association) string { return optionalInt(a.GetGrpJobsAccrue()) }),
 		a("MaxJobsAccrue", 13, func(a *apiv1.Association) string { return optionalInt(a.GetMaxJobsAccrue()) }),
 		a("GuaranteedTRES", 14, func(a *apiv1.Association) string { return limitsText(a.GetGuaranteedTres()) }, "guaranteed"),
+		a("OverQuotaWeight", 15, func(a *apiv1.Association) string { return optionalInt(a.GetOverQuota()) }, "overquota"),
 		a("MinPrioThres", 12, func(a *apiv1.Association) string { return optionalInt(a.GetMinPrio()) }, "minpriothreshold", "minprio"),
 		{"ParentName", 10, nil, func(r *policyRow) string { return r.parent }}, {"Lineage", 20, nil, func(r *policyRow) string { return r.lineage }},
 		a("GrpCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "cpu") }), a("GrpMem", 7, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "mem") }),

@@ -352,6 +352,13 @@ func applyNoRequeue(r *jobRequest, v opt.Value) error {
 	return nil
 }
 
+func applyNoKill(r *jobRequest, v opt.Value) error {
+	if r.spec.NoKill = v.Text == ""; !r.spec.NoKill && !strings.EqualFold(v.Text, "off") {
+		return r.badOption("no-kill")
+	}
+	return nil
+}
+
 func applyKillInvalid(r *jobRequest, v opt.Value) error {
 	switch strings.ToLower(v.Text) {
 	case "yes":

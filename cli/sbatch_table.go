@@ -90,7 +90,7 @@ func jobOptions() []jobOption {
 		yes("mincpus", "", "<n>", "", "at least this many CPUs on each node", countTo("mincpus", func(s *apiv1.JobSpec) *uint32 { return &s.MinCpusPerNode })),
 		no("network", "", "<type>", "SBATCH_NETWORK", "there is no switch to set up"),
 		maybe("nice", "", "adjustment", "", "lower the job's priority by this much, 100 without a number", applyNice),
-		noMaybe("no-kill", "k", "off", "SBATCH_NO_KILL", "a job whose node is lost is requeued or ends"),
+		maybe("no-kill", "k", "off", "SBATCH_NO_KILL", "go on when a node is lost, but for the first, where the script runs; off takes that back", applyNoKill),
 		yes("no-requeue", "", "", "SBATCH_NO_REQUEUE", "never requeue the job", applyNoRequeue),
 		yes("nodefile", "F", "<node_file>", "", "on the nodes that this file names", applyNodeFile),
 		yes("nodelist", "w", "<node_name_list>", "", "on these nodes", applyHosts("nodelist", func(s *apiv1.JobSpec) *string { return &s.Nodes })),

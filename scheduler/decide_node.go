@@ -134,6 +134,12 @@ func (d *decision) loseJobs(node, why string) error {
 		if !holdsNode(j, node) {
 			continue
 		}
+		if outlives(j, node) {
+			if err := d.nodeDone(j, node, &NodeDone{}, true); err != nil {
+				return err
+			}
+			continue
+		}
 		if j.State.Active() && j.Ending == nil {
 			again := d.mayRequeue(j)
 			if err := d.end(j, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
@@ -148,6 +154,12 @@ func (d *decision) loseJobs(node, why string) error {
 		}
 	}
 	return nil
+}
+
+// outlives tells whether a job goes on without a node that is lost: it was asked
+// for with --no-kill, the script runs elsewhere, and all of it has begun.
+func outlives(j *state.Job, node string) bool {
+	return j.Spec.Queue.NoKill && j.State == spec.Running && j.Ending == nil && !j.Configuring() && j.Alloc.Nodes[0].Name != node && !lastNode(j, node)
 }
 
 // tick lets time pass.

@@ -43,6 +43,9 @@ func newFloors(rt *rapid.T) *floors {
 			f.floor[account] = n
 			line += fmt.Sprintf(" GuaranteedTRES=gres/gpu=%d Fairshare=%d", n, f.n("shares", 1, 9))
 		}
+		if f.chance("weighted", 2) {
+			line += fmt.Sprintf(" OverQuotaWeight=%d", f.n("weight", 0, 3))
+		}
 		for _, l := range []string{line, "sacctmgr add user " + user + " account=" + account} {
 			if err := sacctmgr(f.session, words(l)); err != nil {
 				rt.Fatal(err)

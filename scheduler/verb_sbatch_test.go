@@ -240,6 +240,8 @@ func (s *session) queueOption(js *spec.JobSpec, o option) error {
 		js.Queue.Requeue = spec.Yes
 	case "no-requeue":
 		js.Queue.Requeue = spec.No
+	case "no-kill":
+		js.Queue.NoKill = true
 	case "kill-on-invalid-dep":
 		js.Queue.KillInvalid = map[string]spec.Tri{"yes": spec.Yes, "no": spec.No}[v]
 	case "dependency":

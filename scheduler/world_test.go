@@ -301,7 +301,7 @@ func (w *world) queueing(js *spec.JobSpec) {
 	case 5:
 		js.Queue.Nice = int32(w.n("nice", 0, 100))
 	case 6:
-		js.Queue.Requeue = spec.No
+		js.Queue.Requeue, js.Queue.NoKill = spec.No, w.chance("no kill", 2)
 	case 7:
 		js.Time.Deadline = w.now.Add(spec.Span(w.n("deadline", 10, 90)) * spec.Minute)
 	}

@@ -200,6 +200,9 @@ type QueueAsk struct {
 	ImmediateOnly bool        `cbor:"10,keyasint,omitempty"` // --immediate
 	Reboot        bool        `cbor:"11,keyasint,omitempty"`
 	SiteFactor    int32       `cbor:"12,keyasint,omitempty"` // set by an administrator, added to the priority
+	// NoKill: the job goes on when one of its nodes is lost, but for the first,
+	// where its script runs (--no-kill).
+	NoKill bool `cbor:"60,keyasint,omitempty"`
 }
 
 // Tri is a yes-no question that may be left open.

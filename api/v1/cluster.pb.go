@@ -3409,6 +3409,7 @@ type Association struct {
 	MaxJobsAccrue  *OptionalInt           `protobuf:"bytes,25,opt,name=max_jobs_accrue,json=maxJobsAccrue,proto3" json:"max_jobs_accrue,omitempty"`
 	MinPrio        *OptionalInt           `protobuf:"bytes,26,opt,name=min_prio,json=minPrio,proto3" json:"min_prio,omitempty"`
 	GuaranteedTres []*NamedCount          `protobuf:"bytes,27,rep,name=guaranteed_tres,json=guaranteedTres,proto3" json:"guaranteed_tres,omitempty"`
+	OverQuota      *OptionalInt           `protobuf:"bytes,28,opt,name=over_quota,json=overQuota,proto3" json:"over_quota,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3630,6 +3631,13 @@ func (x *Association) GetMinPrio() *OptionalInt {
 func (x *Association) GetGuaranteedTres() []*NamedCount {
 	if x != nil {
 		return x.GuaranteedTres
+	}
+	return nil
+}
+
+func (x *Association) GetOverQuota() *OptionalInt {
+	if x != nil {
+		return x.OverQuota
 	}
 	return nil
 }
@@ -4624,7 +4632,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0fdefault_account\x18\x02 \x01(\tR\x0edefaultAccount\x12#\n" +
 	"\rdefault_wckey\x18\x03 \x01(\tR\fdefaultWckey\x12\x1f\n" +
 	"\vadmin_level\x18\x04 \x01(\tR\n" +
-	"adminLevel\"\xa2\t\n" +
+	"adminLevel\"\xd9\t\n" +
 	"\vAssociation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x12\n" +
@@ -4654,7 +4662,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0fgrp_jobs_accrue\x18\x18 \x01(\v2\x16.muster.v1.OptionalIntR\rgrpJobsAccrue\x12>\n" +
 	"\x0fmax_jobs_accrue\x18\x19 \x01(\v2\x16.muster.v1.OptionalIntR\rmaxJobsAccrue\x121\n" +
 	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\x12>\n" +
-	"\x0fguaranteed_tres\x18\x1b \x03(\v2\x15.muster.v1.NamedCountR\x0eguaranteedTres\"\r\n" +
+	"\x0fguaranteed_tres\x18\x1b \x03(\v2\x15.muster.v1.NamedCountR\x0eguaranteedTres\x125\n" +
+	"\n" +
+	"over_quota\x18\x1c \x01(\v2\x16.muster.v1.OptionalIntR\toverQuota\"\r\n" +
 	"\vDiagRequest\"\xb1\x06\n" +
 	"\tDiagReply\x12\x10\n" +
 	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x10\n" +
@@ -4849,17 +4859,18 @@ var file_cluster_proto_depIdxs = []int32{
 	31, // 51: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
 	31, // 52: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
 	47, // 53: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	13, // 54: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	45, // 55: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	48, // 56: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	40, // 57: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 58: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	13, // 59: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	31, // 54: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	13, // 55: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	45, // 56: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	48, // 57: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	40, // 58: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 59: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	13, // 60: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

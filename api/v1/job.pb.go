@@ -501,6 +501,7 @@ type JobSpec struct {
 	GpuBind          string                 `protobuf:"bytes,140,opt,name=gpu_bind,json=gpuBind,proto3" json:"gpu_bind,omitempty"` // --gpu-bind, as written
 	GpuFreq          string                 `protobuf:"bytes,141,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"` // --gpu-freq, as written
 	Attended         bool                   `protobuf:"varint,142,opt,name=attended,proto3" json:"attended,omitempty"`             // it ends with the srun or salloc that made it
+	NoKill           bool                   `protobuf:"varint,150,opt,name=no_kill,json=noKill,proto3" json:"no_kill,omitempty"`   // it goes on without a node that is lost
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1114,6 +1115,13 @@ func (x *JobSpec) GetGpuFreq() string {
 func (x *JobSpec) GetAttended() bool {
 	if x != nil {
 		return x.Attended
+	}
+	return false
+}
+
+func (x *JobSpec) GetNoKill() bool {
+	if x != nil {
+		return x.NoKill
 	}
 	return false
 }
@@ -3807,7 +3815,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xda\x14\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xf4\x14\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -3913,7 +3921,8 @@ const file_job_proto_rawDesc = "" +
 	"threadSpec\x12\x1a\n" +
 	"\bgpu_bind\x18\x8c\x01 \x01(\tR\agpuBind\x12\x1a\n" +
 	"\bgpu_freq\x18\x8d\x01 \x01(\tR\agpuFreq\x12\x1b\n" +
-	"\battended\x18\x8e\x01 \x01(\bR\battended\"2\n" +
+	"\battended\x18\x8e\x01 \x01(\bR\battended\x12\x18\n" +
+	"\ano_kill\x18\x96\x01 \x01(\bR\x06noKill\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xea\x01\n" +

@@ -55,5 +55,6 @@ func Association(a *spec.Association) *apiv1.Association {
 		MaxTresPerJob: Limits(a.MaxTRESPerJob), MaxTresPerNode: Limits(a.MaxTRESPerNode), MaxTresMins: Limits(a.MaxTRESMins),
 		MaxJobs: optional(a.MaxJobs), MaxSubmitJobs: optional(a.MaxSubmitJobs), GrpTres: Limits(a.GrpTRES), GrpTresMins: Limits(a.GroupMinutes()),
 		GrpTresRunMins: Limits(a.GrpTRESRunMins), GrpWall: int64(a.GrpWall), GrpJobs: optional(a.GrpJobs), GrpSubmitJobs: optional(a.GrpSubmitJobs), Comment: a.Comment,
-		GrpJobsAccrue: optional(a.GrpJobsAccrue), MaxJobsAccrue: optional(a.MaxJobsAccrue), MinPrio: optional(a.MinPrio), GuaranteedTres: Limits(a.Guaranteed)}
+		GrpJobsAccrue: optional(a.GrpJobsAccrue), MaxJobsAccrue: optional(a.MaxJobsAccrue), MinPrio: optional(a.MinPrio), GuaranteedTres: Limits(a.Guaranteed),
+		OverQuota: optional(a.OverQuota)}
 }

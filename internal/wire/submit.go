@@ -239,4 +239,5 @@ func (w *writer) spec(m *apiv1.JobSpec) {
 	w.text(140, m.GetGpuBind())
 	w.text(141, m.GetGpuFreq())
 	w.flag(142, m.GetAttended())
+	w.flag(150, m.GetNoKill())
 }

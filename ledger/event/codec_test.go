@@ -148,7 +148,7 @@ func TestGolden(t *testing.T) {
 		list = append(list, file{k, k.String()})
 	}
 	// Kinds that have grown, by what they grew.
-	list = append(list, file{(&event.JobStarted{}).Kind(), "JobStarted.shares"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.guaranteed"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.budget"},
+	list = append(list, file{(&event.JobStarted{}).Kind(), "JobStarted.shares"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.guaranteed"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.budget"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.overquota"},
 		file{(&event.JobEnded{}).Kind(), "JobEnded.epilog"}, file{(&event.JobRequeued{}).Kind(), "JobRequeued.epilog"})
 	for _, f := range list {
 		k, path := f.kind, filepath.Join("testdata", "v1", f.name+".cbor")

@@ -1,7 +1,8 @@
 // Package floor gives accounts back what is guaranteed to them. What nobody is
 // guaranteed, or does not use, anybody may have; when the owner of a floor
 // returns, jobs of those who hold more than their own floor make room, first of
-// the account that holds most beyond it by its fair share.
+// the account that holds most beyond it by its weight: OverQuotaWeight, or else
+// its Fairshare.
 package floor
 
 import (
@@ -26,7 +27,7 @@ type Floors struct {
 type owner struct {
 	id      uint32
 	floor   spec.Limits
-	share   int64
+	weight  int64 // of what it holds beyond its floor
 	used    spec.TRES // by jobs that run and are not told to end
 	claimed spec.TRES // by jobs of it that wait and for which others make room
 }
@@ -75,9 +76,11 @@ func (f *Floors) owner(j *state.Job) *owner {
 	}
 	o := f.owners[id]
 	if o == nil {
-		o = &owner{id: id, floor: floor, share: 1}
+		o = &owner{id: id, floor: floor, weight: 1}
 		if a := f.st.Policy.Assoc(id); a != nil {
-			o.share = max(a.Share(), 1)
+			if o.weight = max(a.Share(), 1); a.OverQuota != nil {
+				o.weight = *a.OverQuota
+			}
 		}
 		f.owners[id] = o
 	}
@@ -197,13 +200,22 @@ func (f *Floors) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 	return out
 }
 
-// excess is what an owner holds beyond its floor by its fair share, of what a
-// job needs.
+// first is the excess, for each unit, of an owner without any weight: it gives
+// back before all others.
+const first = 1_000_000
+
+// excess is what an owner holds beyond its floor by its weight, of what a job
+// needs.
 func (o *owner) excess(mine *owner, least spec.TRES) int64 {
 	var sum int64
 	for _, c := range mine.floor {
 		if least.Get(c.Name) > 0 {
-			sum += max(o.used.Get(c.Name)-o.limit(c.Name), 0) * 1000 / o.share
+			beyond := max(o.used.Get(c.Name)-o.limit(c.Name), 0)
+			if o.weight == 0 {
+				sum += beyond * first
+				continue
+			}
+			sum += beyond * 1000 / o.weight
 		}
 	}
 	return sum

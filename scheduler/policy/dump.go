@@ -169,6 +169,7 @@ func (l *line) assoc(pol *state.Policy, a *spec.Association) {
 	l.limits("MaxTRESMinsPerJob", a.MaxTRESMins)
 	l.span("MaxWallDurationPerJob", a.MaxWall)
 	l.count("MinPrioThreshold", a.MinPrio)
+	l.count("OverQuotaWeight", a.OverQuota)
 	if a.Priority != 0 {
 		l.bare("Priority", strconv.FormatUint(uint64(a.Priority), 10))
 	}

@@ -108,6 +108,7 @@ func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip 
 		{"maxtrespernode maxtrespn", tres(&a.MaxTRESPerNode)},
 		{"maxwalldurationperjob maxwall maxwallpj", span(&a.MaxWall)},
 		{"minpriothreshold minprio minpriothresh", count(&a.MinPrio)},
+		{"overquotaweight overquota", overQuota(a)},
 		{"priority", number32(&a.Priority)},
 		{"qoslevel qos", func(v string, mode byte) error { return setQOSList(pol, a, v, mode) }},
 		{"rawusage", rawUsage(&clear)},
@@ -125,6 +126,17 @@ func guaranteed(a *spec.Association) setter {
 	return func(v string, mode byte) error {
 		if a.User != "" {
 			return errors.New("what is guaranteed is the account's, not a user's")
+		}
+		return set(v, mode)
+	}
+}
+
+// overQuota sets with what weight an account keeps what is not guaranteed to it.
+func overQuota(a *spec.Association) setter {
+	set := count(&a.OverQuota)
+	return func(v string, mode byte) error {
+		if a.User != "" {
+			return errors.New("the weight is the account's, not a user's")
 		}
 		return set(v, mode)
 	}

@@ -127,7 +127,7 @@ func TestNames(t *testing.T) {
 		{"qos", "PreemptExemptTime", "00:10:00", ""}, {"qos", "PreemptMode", "'REQUEUE'", ""}, {"qos", "UsageFactor", "0.000000", ""},
 		{"qos", "UsageThreshold", "0.250000", "UsageThres"}, {"qos", "Flags", "'DenyOnLimit,NoDecay'", ""},
 		{"account", "Description", "'x'", ""}, {"account", "Organization", "'x'", ""}, {"account", "Fairshare", "0", "share shares"}, {"account", "Fairshare", "parent", ""},
-		{"account", "GrpJobs", "7", ""}, {"account", "GrpJobsAccrue", "7", ""}, {"account", "GrpSubmitJobs", "7", "GrpSubmit"}, {"account", "GrpTRES", "cpu=7", "GrpTRES"}, {"account", "GuaranteedTRES", "cpu=7", "Guaranteed"},
+		{"account", "GrpJobs", "7", ""}, {"account", "GrpJobsAccrue", "7", ""}, {"account", "GrpSubmitJobs", "7", "GrpSubmit"}, {"account", "GrpTRES", "cpu=7", "GrpTRES"}, {"account", "GuaranteedTRES", "cpu=7", "Guaranteed"}, {"account", "OverQuotaWeight", "7", "OverQuota"},
 		{"account", "GrpTRESMins", "cpu=7", ""}, {"account", "GrpTRESRunMins", "cpu=7", ""}, {"account", "GrpWall", "01:00:00", ""}, {"account", "MaxJobs", "7", ""},
 		{"account", "MaxJobsAccrue", "7", ""}, {"account", "MaxSubmitJobs", "7", "MaxSubmit"}, {"account", "MaxTRESPerJob", "cpu=7", "MaxTRES MaxTRESPJ"},
 		{"account", "MaxTRESPerNode", "cpu=7", "MaxTRESPN"}, {"account", "MaxTRESMinsPerJob", "cpu=7", "MaxTRESMins"}, {"account", "MaxWallDurationPerJob", "01:00:00", "MaxWall"},
