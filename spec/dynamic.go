@@ -1,10 +1,6 @@
 package spec
 
-import (
-	"slices"
-
-	"github.com/musterhpc/muster/spec/hostlist"
-)
+import "slices"
 
 // Takes tells whether a node that is added while the cluster runs is of the
 // partition.
@@ -32,7 +28,6 @@ func (c *Config) WithNode(n NodeSpec, parts []string) *Config {
 	for i := range out.Partitions {
 		if p := &out.Partitions[i]; slices.Contains(parts, p.Name) && !slices.Contains(p.NodeNames, n.Name) {
 			p.NodeNames = append(slices.Clip(p.NodeNames), n.Name)
-			p.Nodes = hostlist.Fold(p.NodeNames)
 		}
 	}
 	return &out
@@ -46,7 +41,6 @@ func (c *Config) WithoutNode(name string) *Config {
 	for i := range out.Partitions {
 		if p := &out.Partitions[i]; slices.Contains(p.NodeNames, name) {
 			p.NodeNames = slices.DeleteFunc(slices.Clone(p.NodeNames), func(n string) bool { return n == name })
-			p.Nodes = hostlist.Fold(p.NodeNames)
 		}
 	}
 	return &out

@@ -9,6 +9,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // NodeLive is what only the agent's heartbeats tell of a node; negative
@@ -238,11 +239,20 @@ func NodeState(n *apiv1.NodeInfo) string {
 	return base
 }
 
+// nodesOf are the nodes of a partition as a host list, with those that were added
+// while the cluster ran.
+func nodesOf(ps *spec.PartitionSpec) string {
+	if ps.AllNodes || len(ps.NodeFeatures) > 0 {
+		return hostlist.Fold(ps.NodeNames)
+	}
+	return ps.Nodes
+}
+
 // Partition writes a partition.
 func Partition(st *state.State, p *state.Partition) *apiv1.PartitionInfo {
 	ps := p.Spec
 	out := &apiv1.PartitionInfo{
-		Name: ps.Name, IsDefault: ps.Default, State: uint32(max(ps.State, spec.PartitionUp)), Nodes: ps.Nodes, NodeNames: ps.NodeNames,
+		Name: ps.Name, IsDefault: ps.Default, State: uint32(max(ps.State, spec.PartitionUp)), Nodes: nodesOf(ps), NodeNames: ps.NodeNames,
 		MaxTime: partTime(ps.MaxTime, Unlimited), DefaultTime: partTime(ps.DefaultTime, 0), MinNodes: ps.MinNodes, MaxNodes: ps.MaxNodes,
 		PriorityTier: max(ps.PriorityTier, 1), PriorityJobFactor: max(ps.PriorityJobFactor, 1), Qos: ps.QOS,
 		AllowAccounts: ps.AllowAccounts, DenyAccounts: ps.DenyAccounts, AllowQos: ps.AllowQOS, DenyQos: ps.DenyQOS, AllowGroups: ps.AllowGroups,

@@ -36,24 +36,70 @@ func (s *State) applyConfig(e *event.ConfigAdopted) error {
 	return s.adoptConfig(e.Config)
 }
 
-// applyNodeAdded adds a node that no file names.
+// applyNodeAdded adds a node that no file names. It costs less than a new
+// configuration: clouds add a thousand.
 func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 	for _, name := range e.Partitions {
 		if s.Parts.Find(name) == nil {
 			return contradiction("node %s is added to partition %s, which does not exist", e.Node.Name, name)
 		}
 	}
-	n := e.Node
-	n.Dynamic = true
-	return s.adoptConfig(s.Config.WithNode(n, e.Partitions))
+	ns := e.Node
+	ns.Dynamic = true
+	old := s.Node(ns.Name)
+	if old != nil && !old.Removed {
+		return contradiction("node %s is added, but exists", ns.Name)
+	}
+	id, known := s.NodeIDs[ns.Name]
+	if !known {
+		id = spec.NodeID(len(s.NodeIDs))
+		s.NodeIDs = maps.Clone(s.NodeIDs)
+		if s.NodeIDs == nil {
+			s.NodeIDs = map[string]spec.NodeID{}
+		}
+		s.NodeIDs[ns.Name] = id
+	}
+	s.Config = s.Config.WithNode(ns, e.Partitions)
+	if old != nil {
+		n := *old
+		n.Spec, n.Removed = &ns, false
+		s.putNode(s.measure(&n))
+	} else {
+		s.putNode(newNode(id, &ns))
+	}
+	s.repart(func(p *Partition) {
+		if slices.Contains(e.Partitions, p.Spec.Name) {
+			p.Nodes = p.Nodes.Clone().Set(int(id))
+		}
+	})
+	return nil
 }
 
 // applyNodeDeleted takes a node away that was added.
 func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
-	if !slices.ContainsFunc(s.Config.Nodes, func(n spec.NodeSpec) bool { return n.Name == e.Node && n.Dynamic }) {
+	n := s.Node(e.Node)
+	if n == nil || n.Removed || !n.Spec.Dynamic {
 		return contradiction("node %s is deleted, but was not added", e.Node)
 	}
-	return s.adoptConfig(s.Config.WithoutNode(e.Node))
+	s.Config = s.Config.WithoutNode(e.Node)
+	s.remove(n)
+	s.repart(func(p *Partition) {
+		if p.Nodes.Has(int(n.ID)) {
+			p.Nodes = p.Nodes.Clone().Clear(int(n.ID)).Trim()
+		}
+	})
+	return nil
+}
+
+// repart lets the partitions follow a configuration with the same ones, each as
+// it is changed.
+func (s *State) repart(change func(p *Partition)) {
+	parts := &Partitions{List: slices.Clone(s.Parts.List)}
+	for i := range parts.List {
+		parts.List[i].Spec = &s.Config.Partitions[i]
+		change(&parts.List[i])
+	}
+	s.Parts = parts
 }
 
 // adoptConfig makes a configuration the one in force.
@@ -108,14 +154,20 @@ func (s *State) removeNodes(configured map[string]bool) {
 		return true
 	})
 	for _, n := range gone {
-		if len(n.Jobs) == 0 {
-			s.Nodes.Delete(s.own, uint64(n.ID))
-			continue
-		}
-		held := *n
-		held.Removed = true
-		s.putNode(s.measure(&held))
+		s.remove(n)
 	}
+}
+
+// remove drops a node that is not configured any more, or marks it until its
+// last job is done.
+func (s *State) remove(n *Node) {
+	if len(n.Jobs) == 0 {
+		s.Nodes.Delete(s.own, uint64(n.ID))
+		return
+	}
+	held := *n
+	held.Removed = true
+	s.putNode(s.measure(&held))
 }
 
 func partitionQOS(c *spec.Config) []string {
