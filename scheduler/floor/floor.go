@@ -27,7 +27,7 @@ type Floors struct {
 type owner struct {
 	id      uint32
 	floor   spec.Limits
-	weight  int64 // of what it holds beyond its floor
+	weight  int64     // of what it holds beyond its floor
 	used    spec.TRES // by jobs that run and are not told to end
 	claimed spec.TRES // by jobs of it that wait and for which others make room
 }
