@@ -16,7 +16,7 @@ const (
 	whyLogs    = "daemons log to standard error; the level is in muster.yaml"
 	whyDirs    = "the daemons' folders are in muster.yaml"
 	whyStreams = "agents keep one stream to the controller; there is nothing to tune"
-	whySteps   = "it concerns srun's own steps, which this release does not start"
+	whySteps   = "it concerns steps, which this release starts without it"
 	whyBurst   = "there are no burst buffers"
 	whyEnergy  = "energy comes from the GPU library and is always collected"
 	whyGather  = "nothing collects it"
