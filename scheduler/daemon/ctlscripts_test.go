@@ -61,10 +61,16 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// open lets the prolog that runs end with a code.
+// open lets one program that runs, or the next one, end with a code. The gate
+// stays open: of two programs that read from it each gets a line of its own.
 func (s *site) open(code string) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, "gate"), []byte(code+"\n"), 0); err != nil {
+	gate, err := os.OpenFile(filepath.Join(s.dir, "gate"), os.O_RDWR, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = gate.Close() })
+	if _, err := gate.WriteString(code + "\n"); err != nil {
 		s.t.Fatal(err)
 	}
 }
