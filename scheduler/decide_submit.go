@@ -264,10 +264,19 @@ func contradictingGPUs(sz *spec.Size) string {
 		return fmt.Sprintf("--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for", all, task, all/task, sz.Tasks)
 	case node > 0 && task > 0 && node%task != 0:
 		return fmt.Sprintf("--gpus-per-node=%d is no multiple of --gpus-per-task=%d", node, task)
+	case node > 0 && task > 0 && sz.Tasks > 0 && !wholeNodes(sz, node/task):
+		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d tasks are asked for", node, task, node/task, sz.Tasks)
 	case node > 0 && task > 0 && sz.TasksPerNode > 0 && int64(sz.TasksPerNode) != node/task:
 		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for", node, task, node/task, sz.TasksPerNode)
 	}
 	return ""
+}
+
+// wholeNodes tells whether the tasks that are asked for fill so many nodes as may
+// be, with so many on each.
+func wholeNodes(sz *spec.Size, each int64) bool {
+	nodes := int64(sz.Tasks) / each
+	return int64(sz.Tasks)%each == 0 && nodes >= int64(sz.MinNodes) && (sz.MaxNodes == 0 || nodes <= int64(sz.MaxNodes))
 }
 
 func gpusOf(list []spec.Count) int64 { return amount(list, "gpu") }

@@ -131,6 +131,9 @@ func (d *Demand) resolveGPUs(sz *spec.Size) {
 	}
 	if node > 0 && task > 0 && node%task == 0 {
 		d.TasksPerNode, d.PerNode = node/task, without(d.PerNode, "gpu") // of its tasks, all together
+		if d.Tasks > 0 {
+			d.MinNodes, d.MaxNodes = ceil(d.Tasks, d.TasksPerNode), ceil(d.Tasks, d.TasksPerNode)
+		}
 	}
 	if all > 0 && task > 0 && all%task == 0 {
 		d.Tasks, d.PerJob = all/task, without(d.PerJob, "gpu")
