@@ -38,6 +38,7 @@ func commands() []entry {
 		{"whatif", whatifCommand},
 		{"completion", completionCommand},
 		{"man", manCommand},
+		{"links", linksCommand},
 		{"help", helpCommand},
 		{"version", versionCommand},
 	}

@@ -31,7 +31,7 @@ func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
-		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "help": "muster help", "version": "muster version",
+		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor",
 		"simulate":   "muster simulate --swf DIR/log --procs 8",
