@@ -316,7 +316,7 @@ func (w *world) runBeside(ctx context.Context, stdin io.Reader, program string, 
 func (w *world) world(args []string, out, errOut io.Writer) *Env {
 	e := &Env{Beside: w.runBeside, Metrics: func(context.Context, string) (string, error) { return agentText, nil },
 		Args: args, Stdin: strings.NewReader(w.stdin), Stdout: out, Stderr: errOut, Dir: "/lab/jobs", Host: "vm", UID: w.uid, Version: "test", Loc: time.UTC,
-		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: func(_ context.Context, d time.Duration) { w.pauses = append(w.pauses, d) },
+		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: w.pause,
 		UserName: func(uid uint32) string { return map[uint32]string{0: "root", 1001: "alice", 1002: "bob"}[uid] },
 		Rlimits: func() []*apiv1.Count {
 			return []*apiv1.Count{{Name: "CORE", N: 0}, {Name: "NOFILE", N: 1024}, {Name: "STACK", N: -1}}
@@ -396,4 +396,11 @@ func (f *fake) changeNodes(q *apiv1.NodeChange) (proto.Message, error) {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
 	return &apiv1.NodeChangeReply{Nodes: []string{list[0].Name}}, nil
+}
+
+// pause notes how long a command would have waited.
+func (w *world) pause(_ context.Context, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pauses = append(w.pauses, d)
 }
