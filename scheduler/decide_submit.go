@@ -254,6 +254,12 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 func contradictingGPUs(sz *spec.Size) string {
 	all, node, task := gpusOf(sz.PerJob), gpusOf(sz.PerNode), gpusOf(sz.PerTask)
 	switch {
+	case all > 0 && node > 0 && otherTypes(sz.PerJob, sz.PerNode):
+		return "--gpus and --gpus-per-node do not name the same types"
+	case all > 0 && task > 0 && otherTypes(sz.PerJob, sz.PerTask):
+		return "--gpus and --gpus-per-task do not name the same types"
+	case node > 0 && task > 0 && otherTypes(sz.PerNode, sz.PerTask):
+		return "--gpus-per-node and --gpus-per-task do not name the same types"
 	case all > 0 && node > 0 && all%node != 0:
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-node=%d", all, node)
 	case all > 0 && node > 0 && (all/node < int64(sz.MinNodes) || sz.MaxNodes > 0 && all/node > int64(sz.MaxNodes)):
@@ -270,6 +276,28 @@ func contradictingGPUs(sz *spec.Size) string {
 		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for", node, task, node/task, sz.TasksPerNode)
 	}
 	return ""
+}
+
+// otherTypes tells whether the types of GPUs that two lists name are others, or
+// more than one is to hold for GPUs without one.
+func otherTypes(a, b []spec.Count) bool {
+	x, y := typesOf(a), typesOf(b)
+	if len(x) == 0 || len(y) == 0 {
+		return len(x)+len(y) > 1
+	}
+	return !slices.Equal(x, y)
+}
+
+// typesOf are the types of GPUs that a list names, sorted.
+func typesOf(list []spec.Count) []string {
+	var out []string
+	for _, c := range list {
+		if c.Name == "gpu" && c.Type != "" && c.N > 0 {
+			out = append(out, c.Type)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // wholeNodes tells whether the tasks that are asked for fill so many nodes as may

@@ -4,9 +4,11 @@
 package place
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
-	"strings"
 )
 
 // Demand is a job's request in a partition with every default resolved.
@@ -123,19 +125,22 @@ func some(list []spec.Count) []spec.Count {
 
 // resolveGPUs derives tasks from GPUs and the other way round: --gpus with
 // --gpus-per-node says how many nodes, with --gpus-per-task how many tasks;
-// --ntasks-per-gpu ties tasks to GPUs.
+// --ntasks-per-gpu ties tasks to GPUs. A type that one of them says holds for all.
 func (d *Demand) resolveGPUs(sz *spec.Size) {
 	all, node, task := gpus(d.PerJob), gpus(d.PerNode), gpus(d.PerTask)
 	if all > 0 && node > 0 && all%node == 0 {
+		d.PerNode = ofType(d.PerNode, d.PerJob)
 		d.MinNodes, d.MaxNodes, d.PerJob = all/node, all/node, without(d.PerJob, "gpu")
 	}
 	if node > 0 && task > 0 && node%task == 0 {
+		d.PerTask = ofType(d.PerTask, d.PerNode)
 		d.TasksPerNode, d.PerNode = node/task, without(d.PerNode, "gpu") // of its tasks, all together
 		if d.Tasks > 0 {
 			d.MinNodes, d.MaxNodes = ceil(d.Tasks, d.TasksPerNode), ceil(d.Tasks, d.TasksPerNode)
 		}
 	}
 	if all > 0 && task > 0 && all%task == 0 {
+		d.PerTask = ofType(d.PerTask, d.PerJob)
 		d.Tasks, d.PerJob = all/task, without(d.PerJob, "gpu")
 	}
 	per := int64(sz.TasksPerGPU)
@@ -148,6 +153,22 @@ func (d *Demand) resolveGPUs(sz *spec.Size) {
 	case d.Tasks == 0 && node > 0:
 		d.TasksPerNode = per * node
 	}
+}
+
+// ofType is a list whose GPUs are of the type that another one says, if it does
+// and they have none.
+func ofType(list, other []spec.Count) []spec.Count {
+	k := slices.IndexFunc(other, func(c spec.Count) bool { return c.Name == "gpu" && c.Type != "" })
+	if k < 0 {
+		return list
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if c := &list[i]; c.Name == "gpu" && c.Type == "" {
+			c.Type = other[k].Type
+		}
+	}
+	return list
 }
 
 func without(list []spec.Count, name string) []spec.Count {
