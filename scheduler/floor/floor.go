@@ -185,7 +185,7 @@ func (f *Floors) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 	for len(out) < most {
 		best := -1
 		for i, id := range ids {
-			if len(queues[id]) > 0 && rest[id].over(mine, least, queues[id][0].Alloc.TRES) && (best < 0 || rest[id].excess(mine, least) > rest[ids[best]].excess(mine, least)) {
+			if len(queues[id]) > 0 && rest[id].over(mine, least, queues[id][0].Alloc.TRES) && (best < 0 || rest[id].before(rest[ids[best]], mine, least)) {
 				best = i
 			}
 		}
@@ -200,9 +200,14 @@ func (f *Floors) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 	return out
 }
 
-// first is the excess, for each unit, of an owner without any weight: it gives
-// back before all others.
-const first = 1_000_000
+// before tells whether an owner gives back before another one: whoever has no
+// weight at all does, and then whoever holds more beyond its floor by its weight.
+func (o *owner) before(p, mine *owner, least spec.TRES) bool {
+	if (o.weight == 0) != (p.weight == 0) {
+		return o.weight == 0
+	}
+	return o.excess(mine, least) > p.excess(mine, least)
+}
 
 // excess is what an owner holds beyond its floor by its weight, of what a job
 // needs.
@@ -210,12 +215,7 @@ func (o *owner) excess(mine *owner, least spec.TRES) int64 {
 	var sum int64
 	for _, c := range mine.floor {
 		if least.Get(c.Name) > 0 {
-			beyond := max(o.used.Get(c.Name)-o.limit(c.Name), 0)
-			if o.weight == 0 {
-				sum += beyond * first
-				continue
-			}
-			sum += beyond * 1000 / o.weight
+			sum += max(o.used.Get(c.Name)-o.limit(c.Name), 0) * 1000 / max(o.weight, 1)
 		}
 	}
 	return sum
