@@ -94,3 +94,29 @@ func (w *world) judgeHets() (running int) {
 	}
 	return running
 }
+
+// What a queue remembers of a heterogeneous job is forgotten when the job is
+// updated.
+func TestTheQueueKnowsOfUpdatedHetJobs(t *testing.T) {
+	s := newSession(t)
+	s.configure("NodeName=n[1-2] CPUs=2 RealMemory=1000\nPartitionName=p Nodes=ALL Default=YES DefaultTime=60\nPartitionName=q Nodes=ALL PriorityTier=2 DefaultTime=60")
+	s.run("sbatch -n2 -w n1 : -n2 -w n2")
+	s.run("sbatch -n2 -w n1 : -n2 -w n2")
+	var queue scheduler.Queue
+	next := func() *scheduler.Outcome {
+		out, err := scheduler.Pass(s.head.Freeze(), s.now, scheduler.PassOptions{Queue: &queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := next(); len(out.Starts) != 0 {
+		t.Fatalf("%d start without nodes", len(out.Starts))
+	}
+	s.run("update 3 partition=q")
+	s.run("register n[1-2]")
+	out := next()
+	if len(out.Starts) != 2 || out.Starts[0].UID != s.head.JobByID(3).UID {
+		t.Errorf("%s\nnot the updated job starts: %+v", s.out, out.Starts)
+	}
+}

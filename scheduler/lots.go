@@ -249,7 +249,7 @@ func countsHash(list []spec.Count) uint64 {
 func sameAsk(a, b *state.Job) bool {
 	x, y := a.Spec, b.Spec
 	if a.Het != nil || b.Het != nil {
-		return a.UID == b.UID
+		return a.UID == b.UID && x == y // or it was updated
 	}
 	if a.Assoc != b.Assoc || !sameReq(&a.Req, &b.Req) {
 		return false
