@@ -77,7 +77,7 @@ func (p *presence) run(ctx context.Context) error {
 	swept := false
 	for p.c.sleep(ctx, spec.Second) {
 		now := p.c.deps.Clock.Now()
-		if !swept && now.Sub(p.c.started) >= startAbsence {
+		if !swept && now.Sub(p.c.started) >= startAbsence-absence {
 			swept = true
 			p.missing(now)
 		}
@@ -88,14 +88,14 @@ func (p *presence) run(ctx context.Context) error {
 	return nil
 }
 
-// missing counts everybody as gone who should be there and has not come since
-// the controller started.
+// missing counts everybody as gone from now on who should be there and has not
+// come since the controller started, or is only about to.
 func (p *presence) missing(now spec.Instant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	note := func(k attended) {
 		if _, gone := p.left[k]; p.here[k] == 0 && !gone {
-			p.left[k] = now.Add(-absence)
+			p.left[k] = now
 		}
 	}
 	st := p.c.View().State
