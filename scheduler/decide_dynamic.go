@@ -54,6 +54,9 @@ func (d *decision) deleteNodes(c DeleteNodes) error {
 		}
 	}
 	for _, name := range c.Nodes {
+		if d.t.Node(name) == nil {
+			continue // it was named twice
+		}
 		if err := d.emit(&event.NodeDeleted{Node: name}); err != nil {
 			return err
 		}
