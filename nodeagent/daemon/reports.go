@@ -128,7 +128,7 @@ func (c *Core) refuse(r *run, why refusal) {
 	done := &apiv1.NodeDone{}
 	if r.facts.Batch {
 		now := int64(c.clock())
-		done.Batch = &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: why.text}
+		done.Batch = &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: text(why.text)}
 	}
 	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
@@ -189,9 +189,13 @@ func (c *Core) release(r *run) {
 	c.fx.Jobs = true
 }
 
+// text is what may stand in a report: the words of a user's script need not be
+// UTF-8, and a message that is not cannot be sent.
+func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
 // runEnded writes an exit as the controller learns it.
 func runEnded(e *plan.Exit) *apiv1.RunEnded {
-	out := &apiv1.RunEnded{Started: int64(e.Start), Ended: int64(e.End), ExitCode: e.Code, ExitSignal: e.Signal, Unknown: e.Unknown(), Oom: e.OOM, Detail: e.Message}
+	out := &apiv1.RunEnded{Started: int64(e.Start), Ended: int64(e.End), ExitCode: e.Code, ExitSignal: e.Signal, Unknown: e.Unknown(), Oom: e.OOM, Detail: text(e.Message)}
 	if out.Started == 0 {
 		out.Started = out.Ended
 	}

@@ -239,7 +239,7 @@ func (c *Core) visible(s *plan.StepPart, places []int) []string {
 func (c *Core) stepFailed(r *run, why string) {
 	c.log.Error("a step is not started", "run", r.key.String(), "job", r.facts.ID, "why", why)
 	now := int64(c.clock())
-	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: why})
+	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: text(why)})
 }
 
 // reportStep tells the end of a step's part.
@@ -297,15 +297,19 @@ func (c *Core) Attachable(k plan.RunKey, raw []byte) (uid uint32, err error) {
 }
 
 // Attachable is the core's, from any goroutine.
-func (a *Agent) Attachable(ctx context.Context, k plan.RunKey, raw []byte) (uid uint32, err error) {
-	done := make(chan struct{})
+func (a *Agent) Attachable(ctx context.Context, k plan.RunKey, raw []byte) (uint32, error) {
+	type answer struct {
+		uid uint32
+		err error
+	}
+	got := make(chan answer, 1)
 	a.inbox.put(func() {
-		uid, err = a.core.Attachable(k, raw)
-		close(done)
+		uid, err := a.core.Attachable(k, raw)
+		got <- answer{uid, err}
 	})
 	select {
-	case <-done:
-		return uid, err
+	case x := <-got:
+		return x.uid, x.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}

@@ -296,3 +296,11 @@ func TestSumsOfJobs(t *testing.T) {
 		t.Errorf("%+v, %+v", got, s.gone)
 	}
 }
+
+// The words of a user's script need not be UTF-8; a report that holds them can
+// be sent all the same.
+func TestReportsAreText(t *testing.T) {
+	if e := runEnded(&plan.Exit{Message: "bad interpreter (caf\xe9)"}); e.Detail != "bad interpreter (caf\ufffd)" {
+		t.Errorf("%q", e.Detail)
+	}
+}

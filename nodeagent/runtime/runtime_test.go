@@ -213,6 +213,36 @@ func TestScriptsThatCannotBeExecuted(t *testing.T) {
 	}
 }
 
+// What a user puts into variables and scripts need not be UTF-8. It reaches the
+// job as it is, and stops neither the agent's connection nor the next shepherd.
+func TestBytesThatAreNoText(t *testing.T) {
+	l := newLab(t)
+	sp := l.job(`echo "$PLACE"`)
+	sp.Env = append(sp.Env, "PLACE=caf\xe9")
+	if x, out := l.run(sp); x.Code != 0 || out != "caf\xe9\n" {
+		t.Errorf("%+v %q", x, out)
+	}
+	step := l.step(1, `echo "$PLACE"`)
+	step.Tasks.Env = append(step.Tasks.Env, "PLACE=caf\xe9")
+	l.launch(step)
+	if out := newViewer(t).attach(l, step.Key).all("0.1"); out != "caf\xe9\n" {
+		t.Errorf("%q", out)
+	}
+	bad := l.job("")
+	bad.Script = []byte("#!/nonexist/caf\xe9\n")
+	if x, out := l.run(bad); x.Failure != plan.FailExec || !strings.Contains(out, "caf\xe9") {
+		t.Errorf("%+v %q", x, out)
+	}
+	l.killShepherd()
+	l.mu.Lock()
+	delete(l.exits, bad.Key)
+	l.mu.Unlock()
+	l.connect()
+	if x := l.exit(bad.Key); x.Failure != plan.FailExec || !strings.Contains(x.Message, "caf\xe9") {
+		t.Errorf("after a restart: %+v", x)
+	}
+}
+
 func TestLimitsThatCannotBeHadAreCutAloud(t *testing.T) {
 	l := newLab(t)
 	sp := l.job("ulimit -Hn; ulimit -Sn")

@@ -9,10 +9,12 @@ import (
 )
 
 // keep is how much output is kept for clients, in bytes; batch is how much one
-// message carries.
+// message carries; cost is what a frame takes besides its output, which is of
+// weight where a task writes single bytes.
 const (
 	keep  = 1 << 20
 	batch = 256 << 10
+	cost  = 256
 )
 
 // frames is what happened, until it is acknowledged and every reader has it.
@@ -21,7 +23,7 @@ type frames struct {
 	changed *sync.Cond
 	list    []plan.Frame
 	first   uint64 // number of list[0], or of the next frame
-	held    int    // bytes of output in list
+	held    int    // bytes that the output in list takes
 	acked   uint64
 	last    uint64 // number of the end; 0 before it
 	readers map[*reader]bool
@@ -46,7 +48,7 @@ func (f *frames) add(x plan.Frame) {
 	x.Number = f.first + uint64(len(f.list))
 	f.list = append(f.list, x)
 	if x.Output != nil {
-		f.held += len(x.Output.Data)
+		f.held += cost + len(x.Output.Data)
 	}
 	if x.End != nil {
 		f.last = x.Number
@@ -82,7 +84,7 @@ func (f *frames) drop() {
 	n := 0
 	for n < len(f.list) && f.list[n].Number <= upTo {
 		if o := f.list[n].Output; o != nil {
-			f.held -= len(o.Data)
+			f.held -= cost + len(o.Data)
 		}
 		n++
 	}
@@ -124,8 +126,8 @@ func (f *frames) next(r *reader) []plan.Frame {
 		if i := int(r.at - f.first); i < len(f.list) {
 			size, n := 0, i
 			for n < len(f.list) && size < batch {
-				if o := f.list[n].Output; o != nil {
-					size += len(o.Data)
+				if size += cost; f.list[n].Output != nil {
+					size += len(f.list[n].Output.Data)
 				}
 				n++
 			}

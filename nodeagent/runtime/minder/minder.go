@@ -18,6 +18,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 	"github.com/musterhpc/muster/spec"
 	"golang.org/x/sys/unix"
 )
@@ -121,7 +122,11 @@ func (m *minder) open(folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := cbor.Unmarshal(b, &m.spec); err != nil {
+	dec, err := protocol.Decoding()
+	if err == nil {
+		err = dec.Unmarshal(b, &m.spec)
+	}
+	if err != nil {
 		return fmt.Errorf("the step's tasks: %w", err)
 	}
 	// The standard files must not be those of anything that is started.

@@ -197,9 +197,15 @@ type Reader struct {
 	dec cbor.DecMode
 }
 
+// Decoding is how CBOR is read in this room. Environments, and what is said of
+// scripts, are what their users have made them: they need not be UTF-8.
+func Decoding() (cbor.DecMode, error) {
+	return cbor.DecOptions{MaxArrayElements: 1 << 22, MaxMapPairs: 1 << 12, UTF8: cbor.UTF8DecodeInvalid}.DecMode()
+}
+
 // NewReader reads frames from r.
 func NewReader(r io.Reader) (*Reader, error) {
-	dec, err := cbor.DecOptions{MaxArrayElements: 1 << 22, MaxMapPairs: 1 << 12}.DecMode()
+	dec, err := Decoding()
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,8 @@ func (s *Shepherd) newScript(r *run, path string) error {
 // unless anything was done to that since.
 func rewrite(path string, r *run, was *scriptMark) error {
 	fd, err := stdfile.Retry(func() (int, error) {
-		return unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		// Its owner may have a lease on it, for which other opens would wait.
+		return unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
 		return err

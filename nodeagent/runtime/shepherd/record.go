@@ -8,6 +8,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -82,7 +83,11 @@ func newHistory() *history { return &history{runs: map[plan.RunKey]*past{}} }
 // apply folds one record.
 func (h *history) apply(b []byte) error {
 	var r record
-	if err := cbor.Unmarshal(b, &r); err != nil {
+	dec, err := protocol.Decoding()
+	if err == nil {
+		err = dec.Unmarshal(b, &r)
+	}
+	if err != nil {
 		return fmt.Errorf("journal record: %w", err)
 	}
 	switch {

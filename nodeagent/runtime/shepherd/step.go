@@ -19,6 +19,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
+	"github.com/musterhpc/muster/spec"
 	"golang.org/x/sys/unix"
 )
 
@@ -116,23 +117,36 @@ func minderCommand(r *run) (paths, argv []string) {
 	return []string{"/proc/self/exe"}, []string{"muster-shepherd", minder.Verb, r.Spool}
 }
 
-// maxResults bounds what is read of a file that a user's process writes.
-const maxResults = 64 << 20
+// What is read of files that a user's process writes, in bytes, in tasks and in
+// bytes of a text.
+const (
+	maxResults = 64 << 20
+	maxTasks   = 1 << 16
+	maxText    = 2000
+)
+
+// mostCPU bounds the CPU time that a step says it has used.
+const mostCPU = 100 * 365 * spec.Day
+
+// plain is a text of a user's process as it may stand in a record.
+func plain(s string) string {
+	return strings.ToValidUTF8(strings.TrimSpace(s[:min(len(s), maxText)]), "\ufffd")
+}
 
 // readResults completes the exit of a step's part by what its minder wrote. It
 // is known also when the end of the minder was not seen; a minder that was
 // killed before its tasks had ended took them with it.
 func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 	list, whole, text := parseResults(filepath.Join(r.Spool, minder.ResultsName))
-	if log, err := os.ReadFile(filepath.Join(r.Spool, minder.LogName)); err == nil && len(log) > 0 {
-		text = strings.TrimSpace(string(log[:min(len(log), 2000)]))
+	if log := readLog(filepath.Join(r.Spool, minder.LogName)); log != "" {
+		text = log
 		s.log.Warn("the minder of a step", "run", r.Key.String(), "says", text)
 	}
 	var sum plan.Usage
 	for i := range list {
 		u := &list[i].Usage
-		sum.UserCPU += u.UserCPU
-		sum.SystemCPU += u.SystemCPU
+		sum.UserCPU = min(sum.UserCPU+min(max(u.UserCPU, 0), mostCPU), mostCPU)
+		sum.SystemCPU = min(sum.SystemCPU+min(max(u.SystemCPU, 0), mostCPU), mostCPU)
 		sum.PeakRSS = max(sum.PeakRSS, u.PeakRSS)
 	}
 	if x.Started || whole {
@@ -147,7 +161,7 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 		x.Failure, x.Message, x.Code, x.Signal, x.Started = plan.None, "", code, sig, true
 		for i := range list {
 			if list[i].Error != "" && x.Message == "" {
-				x.Message = fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error)
+				x.Message = plain(fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error))
 			}
 		}
 	case x.Failure != plan.None:
@@ -158,6 +172,17 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 	}
 }
 
+// readLog is the beginning of what a minder has complained of.
+func readLog(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	b, _ := io.ReadAll(io.LimitReader(f, maxText)) // what can be read
+	return plain(string(b))
+}
+
 // parseResults reads a file of results as far as it is one.
 func parseResults(path string) (list []plan.TaskExit, whole bool, text string) {
 	f, err := os.Open(path)
@@ -165,7 +190,11 @@ func parseResults(path string) (list []plan.TaskExit, whole bool, text string) {
 		return nil, false, err.Error()
 	}
 	defer func() { _ = f.Close() }()
-	dec := cbor.NewDecoder(io.LimitReader(f, maxResults))
+	mode, err := protocol.Decoding()
+	if err != nil {
+		return nil, false, err.Error()
+	}
+	dec := mode.NewDecoder(io.LimitReader(f, maxResults))
 	for {
 		var one minder.Result
 		if err := dec.Decode(&one); err != nil {
@@ -174,7 +203,7 @@ func parseResults(path string) (list []plan.TaskExit, whole bool, text string) {
 			}
 			return list, whole, text
 		}
-		if one.Task != nil {
+		if one.Task != nil && len(list) < maxTasks {
 			list = append(list, *one.Task)
 		}
 		whole = whole || one.Done

@@ -1,0 +1,57 @@
+//go:build linux
+
+package minder
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+)
+
+// What a program says in the last words of its PMI need not be text; the line
+// that tells of it must reach the client all the same, and all that follows it.
+func TestLinesNeedNotBeText(t *testing.T) {
+	m := &minder{out: newFrames()}
+	m.tell(nil, "the program aborts: \xff\xfe")
+	frame, err := protocol.Encode(protocol.Message{Op: protocol.OpStepFrames}, protocol.StepFrames{Frames: m.out.list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := protocol.NewReader(bytes.NewReader(frame))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got protocol.StepFrames
+	msg, err := r.Next()
+	if err == nil {
+		err = r.Decode(msg, &got)
+	}
+	if err != nil || len(got.Frames) != 1 || !strings.HasPrefix(got.Frames[0].Notice, "the program aborts: ") {
+		t.Errorf("%+v: %v", got, err)
+	}
+}
+
+// Output in single bytes counts with what each frame takes, and its room is
+// given back.
+func TestSmallOutputTakesRoomToo(t *testing.T) {
+	f := newFrames()
+	n := 0
+	for ; f.held < keep; n++ {
+		f.add(plan.Frame{Output: &plan.Output{Stream: 1, Data: []byte{'x'}}})
+	}
+	if n > keep/cost {
+		t.Errorf("%d frames are kept", n)
+	}
+	r := f.attach(0)
+	if sent := len(f.next(r)); sent > batch/cost {
+		t.Errorf("%d frames in one message", sent)
+	}
+	f.sent(r, n)
+	f.ack(uint64(n))
+	if f.held != 0 || len(f.list) != 0 {
+		t.Errorf("%d bytes and %d frames are left", f.held, len(f.list))
+	}
+}
