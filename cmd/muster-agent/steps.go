@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/musterhpc/muster/internal/conffile"
@@ -172,7 +173,7 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 		return
 	}
 	r := stepio.NewReader(buffered)
-	open, err := r.Next()
+	open, err := r.First()
 	if err != nil || open.Kind != stepio.Open {
 		refuse(sock, &refused{stepio.Bad, errors.New("it does not say which step it wants")})
 		return
@@ -263,7 +264,7 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 	if err := c.step.Attach(ctx, open.UpTo); err != nil {
 		return err
 	}
-	c.inputs = make(chan stepio.Message, mostInputs)
+	c.inputs = make(chan *stepio.Message, stepio.MaxPieces)
 	var wg sync.WaitGroup
 	wg.Go(func() { c.feed(ctx) })
 	err = c.read(ctx, r)
@@ -281,17 +282,14 @@ func mayAttach(open *stepio.Message, owner uint32, root bool) error {
 	return nil
 }
 
-// mostInputs is how many pieces of input wait for the tasks; a client that
-// sends more without waiting for an answer is no client of ours.
-const mostInputs = 8192
-
 // stepConn is a client that is attached to a step.
 type stepConn struct {
 	sock   net.Conn
 	step   *runtime.Step
 	log    *slog.Logger
-	inputs chan stepio.Message
-	mu     sync.Mutex // one message after another
+	inputs chan *stepio.Message
+	waits  atomic.Int64 // bytes in inputs
+	mu     sync.Mutex   // one message after another
 }
 
 func (c *stepConn) send(list ...*stepio.Message) error {
@@ -320,6 +318,7 @@ func (c *stepConn) frames(list []plan.Frame) {
 // not keep the client's other messages waiting.
 func (c *stepConn) feed(ctx context.Context) {
 	for m := range c.inputs {
+		c.waits.Add(-int64(len(m.Data)))
 		if err := c.step.Input(ctx, m.Rank, m.Offset, m.Data); err != nil {
 			if !errors.Is(err, runtime.ErrClosed) {
 				c.log.Warn("input of a step is not taken", "error", err)
@@ -342,11 +341,7 @@ func (c *stepConn) read(ctx context.Context, r *stepio.Reader) error {
 		case stepio.Ack:
 			err = c.step.Ack(ctx, m.UpTo)
 		case stepio.Input:
-			select {
-			case c.inputs <- m:
-			default:
-				return &refused{stepio.Bad, errors.New("it sends input without waiting for the answers")}
-			}
+			err = c.queue(&m)
 		case stepio.Signal:
 			err = c.step.Signal(ctx, m.Signal)
 		case stepio.Resize:
@@ -358,11 +353,25 @@ func (c *stepConn) read(ctx context.Context, r *stepio.Reader) error {
 		}
 		if err != nil {
 			c.log.Warn("a step does not do what its client asks", "error", err)
-			if errors.Is(err, runtime.ErrClosed) {
+			var no *refused
+			if errors.Is(err, runtime.ErrClosed) || errors.As(err, &no) {
 				return err
 			}
 		}
 	}
+}
+
+// queue has a piece of input wait for the tasks. A client that sends more than
+// there may be without waiting for the answers is none of ours.
+func (c *stepConn) queue(m *stepio.Message) error {
+	if len(m.Data) <= stepio.MaxInput && c.waits.Add(int64(len(m.Data))) <= stepio.MaxWindow {
+		select {
+		case c.inputs <- m:
+			return nil
+		default:
+		}
+	}
+	return &refused{stepio.Bad, errors.New("it sends input without waiting for the answers")}
 }
 
 // close removes the socket.

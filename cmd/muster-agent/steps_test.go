@@ -336,3 +336,23 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 		_ = c.Close()
 	}
 }
+
+// A client that does not wait for answers fills nobody's memory.
+func TestInputWithoutEnd(t *testing.T) {
+	for what, c := range map[string]struct{ size, most int }{
+		"small pieces":     {1, stepio.MaxPieces},
+		"large pieces":     {stepio.MaxInput, stepio.MaxWindow / stepio.MaxInput},
+		"too large pieces": {stepio.MaxInput + 1, 0},
+	} {
+		conn := &stepConn{inputs: make(chan *stepio.Message, stepio.MaxPieces)}
+		n := 0
+		var err error
+		for ; err == nil && n <= 2*stepio.MaxPieces; n++ {
+			err = conn.queue(&stepio.Message{Kind: stepio.Input, Data: make([]byte, c.size)})
+		}
+		var no *refused
+		if n-1 != c.most || !errors.As(err, &no) {
+			t.Errorf("%s: %d were taken: %v", what, n-1, err)
+		}
+	}
+}

@@ -123,7 +123,7 @@ func repeated(text string, tasks int, entry func(string) ([]int32, error)) ([][]
 		if err != nil {
 			return nil, err
 		}
-		for range min(n, tasks) {
+		for range min(n, tasks-len(all)) { // the tasks need no more
 			all = append(all, of)
 		}
 	}

@@ -14,12 +14,8 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
 )
 
-// window is how much input is on its way to a node, in bytes; ackEvery is how
-// much output is taken before the node may forget it.
-const (
-	window   = 256 << 10
-	ackEvery = 128 << 10
-)
+// ackEvery is how much output is taken before the node may forget it, in bytes.
+const ackEvery = 128 << 10
 
 // farewell bounds the end of a connection: the node closes it once it has heard
 // that everything has arrived.
@@ -77,7 +73,7 @@ func (n *node) feed(ctx context.Context, m stepio.Message) error {
 	defer stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for n.size >= window && !n.over {
+	for (n.size+len(m.Data) > stepio.MaxWindow || len(n.unheard) >= stepio.MaxPieces) && !n.over {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -31,9 +31,11 @@ func (w *writer) frame(f *plan.Frame) {
 	switch {
 	case f.Started != nil:
 		w.number(hasStarted)
-		w.number(uint64(len(f.Started.Ranks)))
-		for i, r := range f.Started.Ranks {
-			w.number(uint64(r))
+		// What it says of itself is the word of a process of the user's.
+		n := min(len(f.Started.Ranks), len(f.Started.PIDs))
+		w.number(uint64(n))
+		for i := range n {
+			w.number(uint64(f.Started.Ranks[i]))
 			w.signed(int64(f.Started.PIDs[i]))
 		}
 	case f.Output != nil:

@@ -22,10 +22,15 @@ import (
 // Preface is what a client sends first.
 const Preface = "MUSTERS1"
 
-// MaxMessage is the largest message in bytes; MaxInput the most input in one.
+// MaxMessage is the largest message in bytes, and MaxOpen the largest that comes
+// first; MaxInput is the most input in one, MaxPieces how many of those a client
+// sends before it has heard that the first is taken, MaxWindow their bytes.
 const (
 	MaxMessage = 64 << 20
+	MaxOpen    = 64 << 10
 	MaxInput   = 64 << 10
+	MaxPieces  = 1024
+	MaxWindow  = 256 << 10
 )
 
 // ErrMessage is what a peer sends that is not a message.
@@ -125,19 +130,23 @@ type Reader struct{ r io.Reader }
 // NewReader reads messages from r, which should be buffered.
 func NewReader(r io.Reader) *Reader { return &Reader{r} }
 
+// First reads the message with which a client opens a connection. It is small:
+// the client has shown no credential yet.
+func (r *Reader) First() (Message, error) { return r.read(MaxOpen) }
+
 // Next reads one message; io.EOF at a clean end. The message is the caller's.
-func (r *Reader) Next() (Message, error) {
+func (r *Reader) Next() (Message, error) { return r.read(MaxMessage) }
+
+func (r *Reader) read(most uint32) (Message, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r.r, head[:]); err != nil {
 		return Message{}, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n == 0 || n > MaxMessage {
+	if n == 0 || n > most {
 		return Message{}, fmt.Errorf("%w: %d bytes", ErrMessage, n)
 	}
-	var b []byte
-	// Grown as it comes: who has not shown a credential yet gets no memory for
-	// the asking.
+	var b []byte // grown as it comes: nobody gets memory for the asking
 	for len(b) < int(n) {
 		at := len(b)
 		b = append(b, make([]byte, min(int(n)-at, 64<<10))...)

@@ -110,3 +110,28 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// A process of the user's says what it likes; the agent that passes it on lives.
+func TestFramesThatDoNotFit(t *testing.T) {
+	b := Append(nil, &Message{Kind: Frame, Frame: plan.Frame{Number: 1, Started: &plan.TaskPIDs{Ranks: []uint32{1, 2, 3}, PIDs: []int32{7}}}})
+	m, err := NewReader(bytes.NewReader(b)).Next()
+	if err != nil || !reflect.DeepEqual(m.Frame.Started, &plan.TaskPIDs{Ranks: []uint32{1}, PIDs: []int32{7}}) {
+		t.Errorf("%+v: %v", m.Frame.Started, err)
+	}
+}
+
+// Who has shown no credential yet can send little.
+func TestTheFirstMessageIsSmall(t *testing.T) {
+	for _, c := range []struct {
+		size int
+		want error
+	}{{MaxOpen / 2, nil}, {MaxOpen, ErrMessage}} {
+		b := Append(nil, &Message{Kind: Open, Credential: make([]byte, c.size)})
+		if _, err := NewReader(bytes.NewReader(b)).First(); !errors.Is(err, c.want) {
+			t.Errorf("a credential of %d bytes: %v, want %v", c.size, err, c.want)
+		}
+		if _, err := NewReader(bytes.NewReader(b)).Next(); err != nil {
+			t.Errorf("a later message of %d bytes: %v", c.size, err)
+		}
+	}
+}
