@@ -23,7 +23,11 @@ func scontrolCommand() *command {
 		about: `Commands and what they act on may be shortened: scontrol sho part.
 
 Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodename=n[1-3] state=drain reason="fan". States of nodes:
-drain, down, fail, resume, power_up, power_down, power_down_asap, power_down_force, cancel_reboot.`,
+drain, down, fail, resume, power_up, power_down, power_down_asap, power_down_force, cancel_reboot. States of partitions: up, down (jobs
+are accepted and wait), drain (those that wait start, none is accepted), inactive (neither); jobs that run go on. Of a partition also
+MaxTime, DefaultTime, MaxNodes, MinNodes, AllowGroups, AllowAccounts, DenyAccounts, AllowQos, DenyQos, PriorityTier, PriorityJobFactor
+and Hidden can be changed (operators). A restart keeps such a change, unless the record of that partition in slurm.conf has changed too;
+scontrol reconfigure makes every partition what slurm.conf says, and names those that it changes back.`,
 		verbs: []verb{
 			{"show", "job [ID]", "jobs, with -d also what they hold on each node"},
 			{"show", "node [NAMES]", "nodes"},
@@ -43,7 +47,7 @@ drain, down, fail, resume, power_up, power_down, power_down_asap, power_down_for
 			{"suspend", "JOB...", "stop the processes of running jobs (operators); their CPUs are free to others, memory and devices stay theirs"},
 			{"resume", "JOB...", "let suspended jobs go on: at once, or when nobody else has their CPUs"},
 			{"requeuehold", "JOB...", "the same, held"},
-			{"update", "KEY=VALUE...", "change a job (jobid=), nodes (nodename=) or a reservation (reservationname=)"},
+			{"update", "KEY=VALUE...", "change a job (jobid=), nodes (nodename=), a partition (partitionname=) or a reservation (reservationname=)"},
 			{"power", "up|down [asap|force] NODES", "power nodes up or down: down when no job is on them, asap also starts none there, force ends them"},
 			{"reboot", "[ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL", "reboot nodes when no job is on them; ASAP starts none there before"},
 			{"cancel_reboot", "NODES", "call reboots off that have not begun"},
@@ -300,12 +304,18 @@ func (c *call) reconfigure() error {
 		r := explainError(err)
 		return fail(1, append(r.before("scontrol"), "slurm_reconfigure error: "+r.text)...)
 	}
-	if !c.opts.On("quiet") {
-		for _, w := range rep.GetWarnings() {
-			fmt.Fprintf(c.Stderr, "%s: warning: %s\n", c.cmd.name, w)
-		}
-	}
+	c.warn(rep.GetWarnings())
 	return nil
+}
+
+// warn writes what is to be said about a change that was made.
+func (c *call) warn(list []string) {
+	if c.opts.On("quiet") {
+		return
+	}
+	for _, w := range list {
+		fmt.Fprintf(c.Stderr, "%s: warning: %s\n", c.cmd.name, w)
+	}
 }
 
 func (c *call) errorText(args []string) error {

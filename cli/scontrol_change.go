@@ -99,10 +99,9 @@ func (c *call) update(args []string) error {
 		}
 		return "", false
 	}
-	for _, later := range [...]struct{ key, what string }{{"partitionname", "partitions"}, {"partition", ""},
-		{"stepid", "job steps"}, {"frontendname", "front ends"}} {
+	for _, later := range [...]struct{ key, what string }{{"stepid", "job steps"}, {"frontendname", "front ends"}} {
 		_, job := values["jobid"]
-		if _, ok := values[later.key]; ok && later.what != "" && !job {
+		if _, ok := values[later.key]; ok && !job {
 			return c.errorf("%s are not changed with update in this release; change the configuration and reconfigure", later.what)
 		}
 	}
@@ -111,6 +110,9 @@ func (c *call) update(args []string) error {
 	}
 	if names, ok := first("nodename", "node"); ok {
 		return c.updateNodes(names, values, keys)
+	}
+	if _, job := values["jobid"]; !job && (values["partitionname"] != "" || values["partition"] != "") {
+		return c.updatePartition(args)
 	}
 	if jobs, ok := first("jobid", "job"); ok {
 		list, err := jobArgs([]string{jobs})
@@ -122,7 +124,7 @@ func (c *call) update(args []string) error {
 		}
 		return c.controlJobs(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: values}, false)
 	}
-	return fail(1, "No valid entity in update command", "Input line must include \"NodeName\", \"ReservationName\" or \"JobId\"")
+	return fail(1, "No valid entity in update command", "Input line must include \"NodeName\", \"PartitionName\", \"ReservationName\" or \"JobId\"")
 }
 
 func (c *call) updateNodes(names string, values map[string]string, keys []string) error {
@@ -145,6 +147,30 @@ func (c *call) updateNodes(names string, values map[string]string, keys []string
 		return c.errorf("state=%s is not set with update: use scontrol reboot", state)
 	}
 	return c.changeNodes(&apiv1.UpdateNodeRequest{Nodes: names, State: state, Reason: reason})
+}
+
+// updatePartition sends the keys as they were typed: the controller reads them
+// as it reads slurm.conf.
+func (c *call) updatePartition(args []string) error {
+	req := &apiv1.PartitionChange{}
+	for _, a := range args {
+		key, val, _ := strings.Cut(a, "=")
+		val = strings.Trim(val, `"`)
+		if strings.EqualFold(key, "partitionname") || strings.EqualFold(key, "partition") {
+			req.Name = val
+			continue
+		}
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
+	}
+	if len(req.GetSet()) == 0 {
+		return fail(1, "No changes specified")
+	}
+	var rep apiv1.PartitionChangeReply
+	if err := c.ask(methodChangePartition, req, &rep); err != nil {
+		return nodeStateLine(err)
+	}
+	c.warn(rep.GetWarnings())
+	return nil
 }
 
 func (c *call) changeNodes(req *apiv1.UpdateNodeRequest) error {

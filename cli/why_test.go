@@ -76,6 +76,8 @@ func TestWhyReserved(t *testing.T) {
 		{&apiv1.Reason{Code: "ReservationInvalid"}, "does not fit into its reservation"},
 		{&apiv1.Reason{Code: "Resources", Subject: "switches"}, "so few switches"},
 		{&apiv1.Reason{Code: "Resources"}, "is in use now"},
+		{&apiv1.Reason{Code: "PartitionDown", Subject: "partition/gpu"}, "scontrol update partitionname=gpu state=up"},
+		{&apiv1.Reason{Code: "PartitionInactive", Subject: "partition/gpu"}, "Its partition, gpu, starts no jobs now"},
 	} {
 		got := strings.Join(v.because(&apiv1.WhyReply{Reason: tt.reason, Job: &apiv1.JobInfo{}}), "|")
 		if !strings.Contains(got, tt.want) {

@@ -124,7 +124,9 @@ func (v *whyView) because(rep *apiv1.WhyReply) []string {
 		}
 		return []string{"Nodes that it needs are out of service: " + strings.TrimPrefix(or(r.GetDetail(), r.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
 	case spec.ReasonPartitionDown, spec.ReasonPartitionInactive:
-		return []string{or(who(r.GetSubject()), "Its partition") + " starts no jobs now (scontrol show partition). It starts again when an operator says so."}
+		name := strings.TrimPrefix(or(r.GetSubject(), "partition/"+j.GetPartition()), "partition/")
+		return []string{"Its partition, " + name + ", starts no jobs now (scontrol show partition " + name + ").",
+			"It starts again when an operator says so: scontrol update partitionname=" + name + " state=up."}
 	}
 	return v.becauseLimit(rep)
 }

@@ -64,7 +64,7 @@ func requests() map[string]proto.Message {
 	return map[string]proto.Message{
 		methodSubmit: &apiv1.SubmitRequest{}, methodListJobs: &apiv1.ListJobsRequest{}, methodStreamJobs: &apiv1.ListJobsRequest{}, methodWatchJob: &apiv1.WatchJobRequest{},
 		methodCancel: &apiv1.CancelRequest{}, methodControlJobs: &apiv1.ControlJobsRequest{}, methodWhy: &apiv1.WhyRequest{},
-		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodChangeNodes: &apiv1.NodeChange{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
+		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodChangeNodes: &apiv1.NodeChange{}, methodChangePartition: &apiv1.PartitionChange{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
@@ -173,6 +173,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.CreateTokenReply{Token: "secret", Expires: f.now + int64(spec.Day)}, nil
 	case *apiv1.UpdateNodeRequest:
 		return &apiv1.UpdateNodeReply{}, nil
+	case *apiv1.PartitionChange:
+		return f.changePartition(q)
 	case *apiv1.NodeChange:
 		return f.changeNodes(q)
 	case *apiv1.ReservationsRequest:
@@ -385,6 +387,26 @@ func (w *world) submitted(line string) *apiv1.SubmitRequest {
 }
 
 // changeNodes answers as the controller does.
+func (f *fake) changePartition(q *apiv1.PartitionChange) (proto.Message, error) {
+	at := slices.IndexFunc(f.parts, func(p *apiv1.PartitionInfo) bool { return p.GetName() == q.GetName() })
+	if at < 0 {
+		return nil, spec.Refuse(spec.CodeInvalidPartition, q.GetName())
+	}
+	set := make([]spec.KeyValue, len(q.GetSet()))
+	for i, e := range q.GetSet() {
+		set[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
+	}
+	next, warnings, err := slurmconf.ChangePartition(spec.PartitionSpec{Name: q.GetName()}, set)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	p := proto.Clone(f.parts[at]).(*apiv1.PartitionInfo)
+	p.State = uint32(next.State)
+	f.parts = slices.Clone(f.parts)
+	f.parts[at] = p
+	return &apiv1.PartitionChangeReply{Warnings: warnings}, nil
+}
+
 func (f *fake) changeNodes(q *apiv1.NodeChange) (proto.Message, error) {
 	list, err := slurmconf.ReadNode(q.GetCreate(), &spec.Config{GresTypes: []string{"gpu"}})
 	switch {

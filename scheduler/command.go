@@ -68,6 +68,10 @@ type UpdateNode struct {
 	Reason string
 }
 
+// UpdatePartition changes a partition, but for its nodes, from what it was when
+// somebody decided about it.
+type UpdatePartition struct{ Old, New spec.PartitionSpec }
+
 // CreateNodes adds nodes to the cluster while it runs.
 type CreateNodes struct{ Nodes []spec.NodeSpec }
 
@@ -237,6 +241,7 @@ func (Suspend) command() string           { return "suspend" }
 func (Resume) command() string            { return "resume" }
 func (UpdateJob) command() string         { return "update job" }
 func (UpdateNode) command() string        { return "update node" }
+func (UpdatePartition) command() string   { return "update partition" }
 func (CreateNodes) command() string       { return "create node" }
 func (DeleteNodes) command() string       { return "delete node" }
 func (PowerNodes) command() string        { return "power" }

@@ -53,6 +53,8 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.updateJob(c)
 	case UpdateNode:
 		return d.updateNode(c)
+	case UpdatePartition:
+		return d.updatePartition(c)
 	case CreateNodes:
 		return d.createNodes(c.Nodes)
 	case DeleteNodes:

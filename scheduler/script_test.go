@@ -54,7 +54,7 @@ func verbs() map[string]verb {
 	return map[string]verb{
 		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update,
-		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "lost": lost, "return": returned,
+		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "partition": changePartition, "lost": lost, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "epilogctl": epilogOver, "batchover": batchOver,
 		"start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
 	}

@@ -108,6 +108,30 @@ func changeNodes(s *session, args []string) error {
 	return err
 }
 
+// changePartition sets keys of a partition anew, as scontrol update does.
+//
+//	$ partition gpu State=DOWN MaxTime=30
+func changePartition(s *session, args []string) error {
+	var set []spec.KeyValue
+	for _, a := range args[2:] {
+		k, v, _ := strings.Cut(a, "=")
+		set = append(set, spec.KeyValue{Key: k, Value: v})
+	}
+	was := spec.PartitionSpec{Name: args[1]}
+	if p := s.head.Parts.Find(args[1]); p != nil {
+		was = *p.Spec
+	}
+	next, said, err := slurmconf.ChangePartition(was, set)
+	for _, line := range said {
+		s.printf("warning: %s\n", line)
+	}
+	if err != nil {
+		return spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	_, err = s.decide(scheduler.UpdatePartition{Old: was, New: next})
+	return err
+}
+
 // setNode is drain, resume and down: nodes, then the reason.
 //
 //	$ drain n1 'gpu xid 79'

@@ -51,6 +51,9 @@ type Config struct {
 	// MaxNodes is how many nodes there may be with those that are added while the
 	// cluster runs; 0: none are (MaxNodeCount).
 	MaxNodes uint32 `cbor:"75,keyasint,omitempty"`
+	// FileParts are partitions as the files have them, without their nodes, that
+	// were changed since while the cluster ran.
+	FileParts []PartitionSpec `cbor:"76,keyasint,omitempty"`
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its

@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{27, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{41, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{43, 0}
 }
 
 type GpuInfo struct {
@@ -1491,6 +1491,107 @@ func (x *UpdateNodeReply) GetUnknown() []string {
 	return nil
 }
 
+// PartitionChange sets keys of a partition anew while the cluster runs.
+type PartitionChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Set           []*ConfigEntry         `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"` // keys of a PartitionName record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionChange) Reset() {
+	*x = PartitionChange{}
+	mi := &file_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionChange) ProtoMessage() {}
+
+func (x *PartitionChange) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionChange.ProtoReflect.Descriptor instead.
+func (*PartitionChange) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PartitionChange) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PartitionChange) GetSet() []*ConfigEntry {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+type PartitionChangeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Warnings      []string               `protobuf:"bytes,1,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionChangeReply) Reset() {
+	*x = PartitionChangeReply{}
+	mi := &file_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionChangeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionChangeReply) ProtoMessage() {}
+
+func (x *PartitionChangeReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionChangeReply.ProtoReflect.Descriptor instead.
+func (*PartitionChangeReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PartitionChangeReply) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 // NodeChange adds nodes while the cluster runs, or takes such nodes away.
 type NodeChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1502,7 +1603,7 @@ type NodeChange struct {
 
 func (x *NodeChange) Reset() {
 	*x = NodeChange{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1616,7 @@ func (*NodeChange) ProtoMessage() {}
 
 func (x *NodeChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1630,7 @@ func (x *NodeChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
 func (*NodeChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeChange) GetCreate() string {
@@ -1555,7 +1656,7 @@ type NodeChangeReply struct {
 
 func (x *NodeChangeReply) Reset() {
 	*x = NodeChangeReply{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1669,7 @@ func (*NodeChangeReply) ProtoMessage() {}
 
 func (x *NodeChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1683,7 @@ func (x *NodeChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeChangeReply.ProtoReflect.Descriptor instead.
 func (*NodeChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeChangeReply) GetNodes() []string {
@@ -1603,7 +1704,7 @@ type ConfigEntry struct {
 
 func (x *ConfigEntry) Reset() {
 	*x = ConfigEntry{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1717,7 @@ func (*ConfigEntry) ProtoMessage() {}
 
 func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1731,7 @@ func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfigEntry.ProtoReflect.Descriptor instead.
 func (*ConfigEntry) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ConfigEntry) GetKey() string {
@@ -1662,7 +1763,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1776,7 @@ func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1790,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 type GetConfigReply struct {
@@ -1708,7 +1809,7 @@ type GetConfigReply struct {
 
 func (x *GetConfigReply) Reset() {
 	*x = GetConfigReply{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1822,7 @@ func (*GetConfigReply) ProtoMessage() {}
 
 func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1836,7 @@ func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetConfigReply.ProtoReflect.Descriptor instead.
 func (*GetConfigReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetConfigReply) GetEntries() []*ConfigEntry {
@@ -1806,7 +1907,7 @@ type SwitchInfo struct {
 
 func (x *SwitchInfo) Reset() {
 	*x = SwitchInfo{}
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1920,7 @@ func (*SwitchInfo) ProtoMessage() {}
 
 func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1934,7 @@ func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SwitchInfo.ProtoReflect.Descriptor instead.
 func (*SwitchInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{14}
+	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SwitchInfo) GetName() string {
@@ -1872,7 +1973,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +1986,7 @@ func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +2000,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{15}
+	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 type PingReply struct {
@@ -1917,7 +2018,7 @@ type PingReply struct {
 
 func (x *PingReply) Reset() {
 	*x = PingReply{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2031,7 @@ func (*PingReply) ProtoMessage() {}
 
 func (x *PingReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2045,7 @@ func (x *PingReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingReply.ProtoReflect.Descriptor instead.
 func (*PingReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PingReply) GetHost() string {
@@ -2004,7 +2105,7 @@ type ReconfigureRequest struct {
 
 func (x *ReconfigureRequest) Reset() {
 	*x = ReconfigureRequest{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2118,7 @@ func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2132,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 type ReconfigureReply struct {
@@ -2043,7 +2144,7 @@ type ReconfigureReply struct {
 
 func (x *ReconfigureReply) Reset() {
 	*x = ReconfigureReply{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2157,7 @@ func (*ReconfigureReply) ProtoMessage() {}
 
 func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2171,7 @@ func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
 func (*ReconfigureReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReconfigureReply) GetWarnings() []string {
@@ -2088,7 +2189,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2202,7 @@ func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2216,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 type ShutdownReply struct {
@@ -2126,7 +2227,7 @@ type ShutdownReply struct {
 
 func (x *ShutdownReply) Reset() {
 	*x = ShutdownReply{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2240,7 @@ func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2254,7 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 type CreateTokenRequest struct {
@@ -2166,7 +2267,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2280,7 @@ func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2294,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateTokenRequest) GetNode() string {
@@ -2220,7 +2321,7 @@ type CreateTokenReply struct {
 
 func (x *CreateTokenReply) Reset() {
 	*x = CreateTokenReply{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2334,7 @@ func (*CreateTokenReply) ProtoMessage() {}
 
 func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2348,7 @@ func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateTokenReply) GetToken() string {
@@ -2276,7 +2377,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2390,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2404,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -2331,7 +2432,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2445,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2459,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{24}
+	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -2400,7 +2501,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2514,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2528,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -2495,7 +2596,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +2609,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2623,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -2541,7 +2642,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2655,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2669,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -2595,7 +2696,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2709,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2723,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -2697,7 +2798,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2811,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +2825,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -2777,7 +2878,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2891,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2905,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -3063,7 +3164,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3177,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3191,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -3132,7 +3233,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3246,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3260,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Resource) GetName() string {
@@ -3245,7 +3346,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3359,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3373,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Account) GetName() string {
@@ -3322,7 +3423,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3436,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3450,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -3416,7 +3517,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3530,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3544,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Association) GetId() uint32 {
@@ -3650,7 +3751,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3764,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3778,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 type DiagReply struct {
@@ -3713,7 +3814,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3827,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3841,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -3946,7 +4047,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4060,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4074,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -4117,7 +4218,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4231,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4144,7 +4245,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 type ReservationsReply struct {
@@ -4157,7 +4258,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4271,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4285,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{40}
+	return file_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -4212,7 +4313,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4326,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4340,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{41}
+	return file_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -4272,7 +4373,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4386,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4400,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{42}
+	return file_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4477,7 +4578,12 @@ const file_cluster_proto_rawDesc = "" +
 	"\n" +
 	"next_state\x18\x14 \x01(\tR\tnextState\"+\n" +
 	"\x0fUpdateNodeReply\x12\x18\n" +
-	"\aunknown\x18\x01 \x03(\tR\aunknown\"<\n" +
+	"\aunknown\x18\x01 \x03(\tR\aunknown\"O\n" +
+	"\x0fPartitionChange\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
+	"\x03set\x18\x02 \x03(\v2\x16.muster.v1.ConfigEntryR\x03set\"2\n" +
+	"\x14PartitionChangeReply\x12\x1a\n" +
+	"\bwarnings\x18\x01 \x03(\tR\bwarnings\"<\n" +
 	"\n" +
 	"NodeChange\x12\x16\n" +
 	"\x06create\x18\x01 \x01(\tR\x06create\x12\x16\n" +
@@ -4752,7 +4858,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
@@ -4765,112 +4871,115 @@ var file_cluster_proto_goTypes = []any{
 	(*ListPartitionsReply)(nil),    // 8: muster.v1.ListPartitionsReply
 	(*UpdateNodeRequest)(nil),      // 9: muster.v1.UpdateNodeRequest
 	(*UpdateNodeReply)(nil),        // 10: muster.v1.UpdateNodeReply
-	(*NodeChange)(nil),             // 11: muster.v1.NodeChange
-	(*NodeChangeReply)(nil),        // 12: muster.v1.NodeChangeReply
-	(*ConfigEntry)(nil),            // 13: muster.v1.ConfigEntry
-	(*GetConfigRequest)(nil),       // 14: muster.v1.GetConfigRequest
-	(*GetConfigReply)(nil),         // 15: muster.v1.GetConfigReply
-	(*SwitchInfo)(nil),             // 16: muster.v1.SwitchInfo
-	(*PingRequest)(nil),            // 17: muster.v1.PingRequest
-	(*PingReply)(nil),              // 18: muster.v1.PingReply
-	(*ReconfigureRequest)(nil),     // 19: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),       // 20: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),        // 21: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),          // 22: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),     // 23: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),       // 24: muster.v1.CreateTokenReply
-	(*CreateUserTokenRequest)(nil), // 25: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),   // 26: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),    // 27: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),      // 28: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),          // 29: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),            // 30: muster.v1.PolicyReply
-	(*OptionalInt)(nil),            // 31: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 32: muster.v1.Qos
-	(*WcKey)(nil),                  // 33: muster.v1.WcKey
-	(*Resource)(nil),               // 34: muster.v1.Resource
-	(*Account)(nil),                // 35: muster.v1.Account
-	(*AccountingUser)(nil),         // 36: muster.v1.AccountingUser
-	(*Association)(nil),            // 37: muster.v1.Association
-	(*DiagRequest)(nil),            // 38: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 39: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 40: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 41: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 42: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 43: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 44: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 45: muster.v1.Tres
-	(*GpuFault)(nil),               // 46: muster.v1.GpuFault
-	(*NamedCount)(nil),             // 47: muster.v1.NamedCount
-	(*Count)(nil),                  // 48: muster.v1.Count
+	(*PartitionChange)(nil),        // 11: muster.v1.PartitionChange
+	(*PartitionChangeReply)(nil),   // 12: muster.v1.PartitionChangeReply
+	(*NodeChange)(nil),             // 13: muster.v1.NodeChange
+	(*NodeChangeReply)(nil),        // 14: muster.v1.NodeChangeReply
+	(*ConfigEntry)(nil),            // 15: muster.v1.ConfigEntry
+	(*GetConfigRequest)(nil),       // 16: muster.v1.GetConfigRequest
+	(*GetConfigReply)(nil),         // 17: muster.v1.GetConfigReply
+	(*SwitchInfo)(nil),             // 18: muster.v1.SwitchInfo
+	(*PingRequest)(nil),            // 19: muster.v1.PingRequest
+	(*PingReply)(nil),              // 20: muster.v1.PingReply
+	(*ReconfigureRequest)(nil),     // 21: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),       // 22: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),        // 23: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),          // 24: muster.v1.ShutdownReply
+	(*CreateTokenRequest)(nil),     // 25: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),       // 26: muster.v1.CreateTokenReply
+	(*CreateUserTokenRequest)(nil), // 27: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),   // 28: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),    // 29: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),      // 30: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),          // 31: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),            // 32: muster.v1.PolicyReply
+	(*OptionalInt)(nil),            // 33: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 34: muster.v1.Qos
+	(*WcKey)(nil),                  // 35: muster.v1.WcKey
+	(*Resource)(nil),               // 36: muster.v1.Resource
+	(*Account)(nil),                // 37: muster.v1.Account
+	(*AccountingUser)(nil),         // 38: muster.v1.AccountingUser
+	(*Association)(nil),            // 39: muster.v1.Association
+	(*DiagRequest)(nil),            // 40: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 41: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 42: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 43: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 44: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 45: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 46: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 47: muster.v1.Tres
+	(*GpuFault)(nil),               // 48: muster.v1.GpuFault
+	(*NamedCount)(nil),             // 49: muster.v1.NamedCount
+	(*Count)(nil),                  // 50: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	45, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	45, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	46, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	45, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	47, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	47, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	48, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	47, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	13, // 7: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	16, // 8: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	0,  // 9: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	13, // 10: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	13, // 11: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	32, // 12: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	35, // 13: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	36, // 14: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	37, // 15: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	33, // 16: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	34, // 17: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	47, // 18: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	47, // 19: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	47, // 20: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	47, // 21: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	47, // 22: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	47, // 23: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	47, // 24: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	47, // 25: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	31, // 26: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	31, // 27: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	31, // 28: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	31, // 29: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	31, // 30: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	31, // 31: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	31, // 32: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	47, // 33: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	47, // 34: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	47, // 35: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	31, // 36: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	31, // 37: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	31, // 38: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	31, // 39: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	47, // 40: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	47, // 41: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	47, // 42: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	31, // 43: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	31, // 44: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	47, // 45: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	47, // 46: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	47, // 47: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	31, // 48: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	31, // 49: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	31, // 50: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	31, // 51: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	31, // 52: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	47, // 53: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	31, // 54: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	13, // 55: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	45, // 56: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	48, // 57: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	40, // 58: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 59: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	13, // 60: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	15, // 7: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
+	15, // 8: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	18, // 9: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	0,  // 10: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	15, // 11: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	15, // 12: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	34, // 13: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	37, // 14: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	38, // 15: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	39, // 16: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	35, // 17: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	36, // 18: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	49, // 19: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	49, // 20: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	49, // 21: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	49, // 22: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	49, // 23: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	49, // 24: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	49, // 25: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	49, // 26: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	33, // 27: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	33, // 28: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	33, // 29: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	33, // 30: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	33, // 31: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	33, // 32: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	33, // 33: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	49, // 34: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	49, // 35: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	49, // 36: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	33, // 37: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	33, // 38: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	33, // 39: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	33, // 40: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	49, // 41: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	49, // 42: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	49, // 43: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	33, // 44: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	33, // 45: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	49, // 46: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	49, // 47: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	49, // 48: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	33, // 49: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	33, // 50: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	33, // 51: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	33, // 52: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	33, // 53: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	49, // 54: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	33, // 55: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 56: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	47, // 57: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	50, // 58: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	42, // 59: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 60: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 61: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -4887,7 +4996,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -68,6 +68,7 @@ const (
 	KindNodeReboot     Kind = 78
 	KindNodeAdded      Kind = 90
 	KindNodeDeleted    Kind = 91
+	KindPartitionPut   Kind = 92
 )
 
 // Event is one fact. The types of this package are all there are: the

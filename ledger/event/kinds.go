@@ -176,6 +176,9 @@ func (*NodeAdded) Kind() Kind { return KindNodeAdded }
 // Kind implements Event.
 func (*NodeDeleted) Kind() Kind { return KindNodeDeleted }
 
+// Kind implements Event.
+func (*PartitionPut) Kind() Kind { return KindPartitionPut }
+
 func (*ClusterCreated) sealed()       {}
 func (*ClusterVersionRaised) sealed() {}
 func (*ConfigAdopted) sealed()        {}
@@ -234,6 +237,7 @@ func (*NodePowered) sealed()          {}
 func (*NodeReboot) sealed()           {}
 func (*NodeAdded) sealed()            {}
 func (*NodeDeleted) sealed()          {}
+func (*PartitionPut) sealed()         {}
 
 // New returns an empty event of a kind, or nil for a kind of a newer release.
 func New(k Kind) Event { return fresh(k) }
@@ -359,6 +363,8 @@ func fresh(k Kind) Event {
 		return new(NodeAdded)
 	case KindNodeDeleted:
 		return new(NodeDeleted)
+	case KindPartitionPut:
+		return new(PartitionPut)
 	}
 	return nil
 }
@@ -426,6 +432,7 @@ func Kinds() []Kind {
 		KindNodeReboot,
 		KindNodeAdded,
 		KindNodeDeleted,
+		KindPartitionPut,
 	}
 }
 
@@ -550,6 +557,8 @@ func (k Kind) String() string {
 		return "NodeAdded"
 	case KindNodeDeleted:
 		return "NodeDeleted"
+	case KindPartitionPut:
+		return "PartitionPut"
 	}
 	return "unknown"
 }

@@ -91,6 +91,13 @@ type NodeAdded struct {
 	Partitions []string      `cbor:"2,keyasint,omitempty"`
 }
 
+// PartitionPut replaces a partition, but for its nodes, while the cluster runs
+// (scontrol update partitionname=). Its Nodes, NodeNames, AllNodes and
+// NodeFeatures are empty: those stay as they are.
+type PartitionPut struct {
+	Partition spec.PartitionSpec `cbor:"1,keyasint"`
+}
+
 // NodeDeleted takes a node away that was added so.
 type NodeDeleted struct {
 	Node string `cbor:"1,keyasint"`

@@ -144,6 +144,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyNodeAdded(e)
 	case *event.NodeDeleted:
 		err = s.applyNodeDeleted(e)
+	case *event.PartitionPut:
+		err = s.applyPartitionPut(e)
 	default:
 		err = event.ErrNewer
 	}

@@ -91,6 +91,21 @@ func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
 	return nil
 }
 
+// applyPartitionPut changes a partition that exists, but for its nodes.
+func (s *State) applyPartitionPut(e *event.PartitionPut) error {
+	p := &e.Partition
+	if s.Parts.Find(p.Name) == nil {
+		return contradiction("partition %s is changed, but does not exist", p.Name)
+	}
+	oldQOS := partitionQOS(s.Config)
+	s.Config = s.Config.WithPartition(p)
+	s.repart(func(*Partition) {})
+	if !slices.Equal(oldQOS, partitionQOS(s.Config)) {
+		s.recountAll()
+	}
+	return nil
+}
+
 // repart lets the partitions follow a configuration with the same ones, each as
 // it is changed.
 func (s *State) repart(change func(p *Partition)) {

@@ -244,6 +244,8 @@ func (w *words) node() event.Event {
 		return &event.NodeAdded{Node: n, Partitions: w.list("part")}
 	case "delete":
 		return &event.NodeDeleted{Node: w.arg(0)}
+	case "partition":
+		return &event.PartitionPut{Partition: spec.PartitionSpec{Name: w.arg(0), State: spec.PartitionState(w.n("state")), QOS: w.kv["qos"]}}
 	case "reboot":
 		phases := []string{"", "wanted", "issued", "over"}
 		return &event.NodeReboot{Node: w.arg(0), Phase: event.RebootPhase(slices.Index(phases, w.arg(1))), ASAP: w.has("asap"), Reason: w.kv["reason"]}

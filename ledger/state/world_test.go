@@ -472,7 +472,10 @@ func (w *world) power(n *Node) {
 // configure adds, removes, grows and shrinks nodes, also under running jobs.
 func (w *world) configure() {
 	c := &w.conf
-	switch w.int(0, 8) {
+	switch w.int(0, 9) {
+	case 9:
+		w.partition()
+		return
 	case 6:
 		c.prolog = !c.prolog
 	case 7, 8:
@@ -497,6 +500,18 @@ func (w *world) configure() {
 		next = next.KeepDynamic(w.s.Config)
 	}
 	w.put(&event.ConfigAdopted{Config: next})
+}
+
+// partition changes a partition while jobs run and wait, also back to what the
+// file says.
+func (w *world) partition() {
+	p := w.s.Config.Partitions[w.int(0, len(w.s.Config.Partitions)-1)].WithoutNodes()
+	if i := slices.IndexFunc(w.s.Config.FileParts, func(f spec.PartitionSpec) bool { return f.Name == p.Name }); i >= 0 && w.coin() {
+		p = w.s.Config.FileParts[i]
+	} else {
+		p.State, p.QOS = spec.PartitionState(w.int(1, 4)), pick(w, []string{"", "part", "high", "gone"})
+	}
+	w.put(&event.PartitionPut{Partition: p})
 }
 
 // dynamic adds a node while jobs run, or takes one away, also under its jobs.

@@ -238,12 +238,13 @@ func TestServicesAskWhoCalls(t *testing.T) {
 		"Control":      func(ctx context.Context) error { _, err := w.svc.ControlJobs(ctx, nil); return err },
 	}
 	admin := map[string]func(ctx context.Context) error{
-		"Reconfigure":  func(ctx context.Context) error { _, err := w.svc.Reconfigure(ctx, nil); return err },
-		"ChangePolicy": func(ctx context.Context) error { _, err := w.svc.ChangePolicy(ctx, nil); return err },
-		"UpdateNode":   func(ctx context.Context) error { _, err := w.svc.UpdateNode(ctx, nil); return err },
-		"ChangeNodes":  func(ctx context.Context) error { _, err := w.svc.ChangeNodes(ctx, nil); return err },
-		"CreateToken":  func(ctx context.Context) error { _, err := w.svc.CreateToken(ctx, nil); return err },
-		"Shutdown":     func(ctx context.Context) error { _, err := w.svc.Shutdown(ctx, nil); return err },
+		"Reconfigure":     func(ctx context.Context) error { _, err := w.svc.Reconfigure(ctx, nil); return err },
+		"ChangePolicy":    func(ctx context.Context) error { _, err := w.svc.ChangePolicy(ctx, nil); return err },
+		"UpdateNode":      func(ctx context.Context) error { _, err := w.svc.UpdateNode(ctx, nil); return err },
+		"ChangeNodes":     func(ctx context.Context) error { _, err := w.svc.ChangeNodes(ctx, nil); return err },
+		"ChangePartition": func(ctx context.Context) error { _, err := w.svc.ChangePartition(ctx, nil); return err },
+		"CreateToken":     func(ctx context.Context) error { _, err := w.svc.CreateToken(ctx, nil); return err },
+		"Shutdown":        func(ctx context.Context) error { _, err := w.svc.Shutdown(ctx, nil); return err },
 	}
 	as := func(c Caller) { w.c.deps.Identify = func(context.Context) Caller { return c } }
 	denied := func(list map[string]func(context.Context) error, who string) {

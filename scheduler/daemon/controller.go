@@ -130,10 +130,11 @@ func (c *Controller) found(ctx context.Context, create Create) error {
 	if st.ClusterName != create.Config.ClusterName {
 		return fmt.Errorf("the ledger belongs to cluster %q, the configuration says ClusterName=%s: use the right state folder or name", st.ClusterName, create.Config.ClusterName)
 	}
-	if sameConfig(st.Config, create.Config.KeepDynamic(st.Config)) {
+	cfg := create.Config.KeepChanged(st.Config)
+	if sameConfig(st.Config, cfg.KeepDynamic(st.Config)) {
 		return nil
 	}
-	rep := c.writer.do(ctx, &request{cmd: scheduler.Configure{Config: create.Config}, actor: system})
+	rep := c.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: system})
 	return rep.err
 }
 

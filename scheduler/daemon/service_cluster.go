@@ -203,6 +203,9 @@ func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRe
 		if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
 			return nil, rep.err
 		}
+		for i := range old.FileParts {
+			warnings = append(warnings, "partition "+old.FileParts[i].Name+" was changed with scontrol update, and is again as slurm.conf has it")
+		}
 	}
 	return &apiv1.ReconfigureReply{Warnings: warnings}, nil
 }

@@ -53,6 +53,7 @@ const (
 	Cluster_EndStep_FullMethodName           = "/muster.v1.Cluster/EndStep"
 	Cluster_EndJob_FullMethodName            = "/muster.v1.Cluster/EndJob"
 	Cluster_ChangeNodes_FullMethodName       = "/muster.v1.Cluster/ChangeNodes"
+	Cluster_ChangePartition_FullMethodName   = "/muster.v1.Cluster/ChangePartition"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -98,6 +99,7 @@ type ClusterClient interface {
 	// EndJob ends a job of srun or salloc.
 	EndJob(ctx context.Context, in *v1.EndJobRequest, opts ...grpc.CallOption) (*v1.EndJobReply, error)
 	ChangeNodes(ctx context.Context, in *v1.NodeChange, opts ...grpc.CallOption) (*v1.NodeChangeReply, error)
+	ChangePartition(ctx context.Context, in *v1.PartitionChange, opts ...grpc.CallOption) (*v1.PartitionChangeReply, error)
 }
 
 type clusterClient struct {
@@ -438,6 +440,16 @@ func (c *clusterClient) ChangeNodes(ctx context.Context, in *v1.NodeChange, opts
 	return out, nil
 }
 
+func (c *clusterClient) ChangePartition(ctx context.Context, in *v1.PartitionChange, opts ...grpc.CallOption) (*v1.PartitionChangeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.PartitionChangeReply)
+	err := c.cc.Invoke(ctx, Cluster_ChangePartition_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
@@ -481,6 +493,7 @@ type ClusterServer interface {
 	// EndJob ends a job of srun or salloc.
 	EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error)
 	ChangeNodes(context.Context, *v1.NodeChange) (*v1.NodeChangeReply, error)
+	ChangePartition(context.Context, *v1.PartitionChange) (*v1.PartitionChangeReply, error)
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -580,6 +593,9 @@ func (UnimplementedClusterServer) EndJob(context.Context, *v1.EndJobRequest) (*v
 }
 func (UnimplementedClusterServer) ChangeNodes(context.Context, *v1.NodeChange) (*v1.NodeChangeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeNodes not implemented")
+}
+func (UnimplementedClusterServer) ChangePartition(context.Context, *v1.PartitionChange) (*v1.PartitionChangeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangePartition not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -1110,6 +1126,24 @@ func _Cluster_ChangeNodes_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ChangePartition_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PartitionChange)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ChangePartition(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ChangePartition_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ChangePartition(ctx, req.(*v1.PartitionChange))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1220,6 +1254,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeNodes",
 			Handler:    _Cluster_ChangeNodes_Handler,
+		},
+		{
+			MethodName: "ChangePartition",
+			Handler:    _Cluster_ChangePartition_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

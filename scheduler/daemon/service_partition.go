@@ -1,0 +1,31 @@
+package daemon
+
+import (
+	"context"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/slurmconf"
+)
+
+// ChangePartition sets keys of a partition anew while the cluster runs.
+func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.PartitionChange) (*apiv1.PartitionChangeReply, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.admin(who) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	p := s.C.View().State.Parts.Find(req.GetName())
+	if p == nil {
+		return nil, spec.Refuse(spec.CodeInvalidPartition, req.GetName())
+	}
+	next, warnings, err := slurmconf.ChangePartition(*p.Spec, pairs(req.GetSet()))
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	cmd := scheduler.UpdatePartition{Old: *p.Spec, New: next}
+	return &apiv1.PartitionChangeReply{Warnings: warnings}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+}

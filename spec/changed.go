@@ -1,0 +1,57 @@
+package spec
+
+import (
+	"reflect"
+	"slices"
+)
+
+// WithoutNodes is a partition without all that says which nodes are of it.
+func (p *PartitionSpec) WithoutNodes() PartitionSpec {
+	out := *p
+	out.Nodes, out.NodeNames, out.AllNodes, out.NodeFeatures = "", nil, false, nil
+	return out
+}
+
+// WithPartition is the configuration with a partition replaced but for its
+// nodes, which remembers what the files say of it. The receiver stays as it is.
+func (c *Config) WithPartition(p *PartitionSpec) *Config {
+	i := indexPartition(c.Partitions, p.Name)
+	if i < 0 {
+		return c
+	}
+	out, was := *c, &c.Partitions[i]
+	next := *p
+	next.Nodes, next.NodeNames, next.AllNodes, next.NodeFeatures = was.Nodes, was.NodeNames, was.AllNodes, was.NodeFeatures
+	out.Partitions = slices.Clone(c.Partitions)
+	out.Partitions[i] = next
+	at := indexPartition(c.FileParts, p.Name)
+	if at < 0 {
+		at, out.FileParts = len(c.FileParts), append(slices.Clip(c.FileParts), was.WithoutNodes())
+	}
+	if reflect.DeepEqual(out.FileParts[at], next.WithoutNodes()) {
+		out.FileParts = slices.Delete(slices.Clone(out.FileParts), at, at+1)
+	}
+	if len(out.FileParts) == 0 {
+		out.FileParts = nil
+	}
+	return &out
+}
+
+// KeepChanged is a configuration as the files have it, with the partitions of
+// an older one that were changed while the cluster ran and of which the files
+// say what they said then.
+func (c *Config) KeepChanged(old *Config) *Config {
+	out := c
+	for i := range old.FileParts {
+		file := &old.FileParts[i]
+		at, was := indexPartition(c.Partitions, file.Name), indexPartition(old.Partitions, file.Name)
+		if at >= 0 && was >= 0 && reflect.DeepEqual(c.Partitions[at].WithoutNodes(), *file) {
+			out = out.WithPartition(&old.Partitions[was])
+		}
+	}
+	return out
+}
+
+func indexPartition(list []PartitionSpec, name string) int {
+	return slices.IndexFunc(list, func(p PartitionSpec) bool { return p.Name == name })
+}
