@@ -12,7 +12,9 @@ func TestKeepChanged(t *testing.T) {
 	file := func() *Config {
 		return &Config{Partitions: []PartitionSpec{{Name: "a", State: PartitionUp, Nodes: "n1", NodeNames: []string{"n1"}}, {Name: "b", State: PartitionUp, MaxTime: Minute}}}
 	}
-	down := func(c *Config, name string) *Config { return c.WithPartition(&PartitionSpec{Name: name, State: PartitionDown}) }
+	down := func(c *Config, name string) *Config {
+		return c.WithPartition(&PartitionSpec{Name: name, State: PartitionDown})
+	}
 	run := down(down(file(), "a"), "b")
 	if got := run.Partitions[0]; got.State != PartitionDown || !reflect.DeepEqual(got.NodeNames, []string{"n1"}) || got.Nodes != "n1" {
 		t.Errorf("changed: %+v", got)
