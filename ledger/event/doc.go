@@ -50,6 +50,9 @@
 // dead one: its jobs are only taken away after a new boot id, an
 // administrator's DOWN, or the fence that the site configured.
 //
+// Partitions are the configuration's; PartitionPut changes one while the cluster
+// runs, until a configuration is adopted that does not keep the change.
+//
 // # Encoding
 //
 // One entry of the log is a batch of envelopes: all of them happen or none.
