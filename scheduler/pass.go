@@ -359,10 +359,10 @@ func (p *pass) notYet(j *state.Job) *spec.Reason {
 	return nil
 }
 
-// run looks at jobs in order until nothing can start or be planned.
 // breatheEvery is after how many lots a pass lets others go first.
 const breatheEvery = 8
 
+// run looks at jobs in order until nothing can start or be planned.
 func (p *pass) run() error {
 	heap := p.queue.begin(p.ctx)
 	var nodes spec.Bitset
