@@ -217,6 +217,28 @@ func TestAnAgentAddsItsNode(t *testing.T) {
 	}
 }
 
+// An agent that is still there when its node was deleted and is created anew is
+// told to register again: nothing else would.
+func TestANodeThatIsCreatedAnewRegisters(t *testing.T) {
+	w := start(t)
+	cfg := *w.c.View().State.Config
+	cfg.MaxNodes = 100
+	w.must(scheduler.Configure{Config: &cfg})
+	node := *w.c.View().State.Node("n1").Spec
+	node.Name, node.Dynamic = "d1", true
+	w.must(scheduler.CreateNodes{Nodes: []spec.NodeSpec{node}})
+	s, ended := w.connect("d1")
+	<-s.out
+	w.must(scheduler.DeleteNodes{Nodes: []string{"d1"}})
+	w.must(scheduler.CreateNodes{Nodes: []spec.NodeSpec{node}})
+	if m := <-s.out; m.GetGoodbye() == nil {
+		t.Errorf("it got %v", m)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // No RPC of users answers a node or nobody, and administration is for
 // administrators.
 func TestServicesAskWhoCalls(t *testing.T) {

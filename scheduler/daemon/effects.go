@@ -39,6 +39,10 @@ func (h *hub) effects(f *flight) {
 			if e.Phase == event.RebootIssued {
 				h.reboot(f.state.Node(e.Node))
 			}
+		case *event.NodeAdded:
+			if conn := h.conn(e.Node.Name); conn != nil { // of a node that was deleted
+				conn.goodbye("the node was added: register again")
+			}
 		case *event.JobEndRequested:
 			h.c.ctl.stop(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			h.terminate(f.state, f.state.Job(e.UID), "")
