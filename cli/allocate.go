@@ -266,6 +266,10 @@ func (c *call) srunAlone() error {
 	if err != nil {
 		return err
 	}
+	go func() { // nobody else reads them: the step ends with the job
+		for range a.news {
+		}
+	}()
 	if step.Tasks = a.job.GetNumTasks(); js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
 		step.Tasks = max(a.job.GetNumNodes(), 1)
 	}

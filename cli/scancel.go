@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/spec"
@@ -73,9 +75,18 @@ func runScancel(c *call) error {
 	if err := c.checkClusters(); err != nil {
 		return err
 	}
-	if err := c.endSteps(steps, req.GetSignal()); err != nil || len(req.GetFilter().GetJobs()) == 0 && len(steps) > 0 {
+	failed := c.endSteps(steps, req.GetSignal())
+	if len(steps) > 0 && len(req.GetFilter().GetJobs()) == 0 {
+		return failed
+	}
+	if err := c.cancelJobs(req); err != nil {
 		return err
 	}
+	return failed
+}
+
+// cancelJobs ends or signals what a filter names.
+func (c *call) cancelJobs(req *apiv1.CancelRequest) error {
 	if err := c.chooseJobs(req); err != nil {
 		return err
 	}
@@ -96,15 +107,12 @@ func runScancel(c *call) error {
 func (c *call) endSteps(steps []string, sig int32) error {
 	code := 0
 	for _, id := range steps {
-		job, step, _ := strings.Cut(id, ".")
-		n, err := strconv.ParseInt(step, 10, 31)
-		if err != nil || !validJob(job) {
-			return c.errorf("Invalid job id %s", id)
-		}
+		job, n, _ := stepID(id)
 		if c.opts.On("verbose") {
 			fmt.Fprintf(c.Stderr, "scancel: Terminating step %s\n", id)
 		}
-		if err = c.ask(methodEndStep, &apiv1.EndStepRequest{Job: job, Step: int32(n), Signal: sig}, &apiv1.EndStepReply{}); err == nil {
+		err := c.ask(methodEndStep, &apiv1.EndStepRequest{Job: job, Step: n, Signal: sig}, &apiv1.EndStepReply{})
+		if err == nil {
 			continue
 		}
 		r := explainError(err)
@@ -121,12 +129,22 @@ func (c *call) endSteps(steps []string, sig int32) error {
 	return nil
 }
 
+// stepID reads 12.0 or 36_4.0.
+func stepID(id string) (job string, step int32, ok bool) {
+	job, number, _ := strings.Cut(id, ".")
+	n, err := strconv.ParseUint(number, 10, 31)
+	return job, int32(n), err == nil && validJob(job)
+}
+
 // cancelFilter reads ids and filters; the steps among the ids are told apart.
 func (c *call) cancelFilter(f *apiv1.JobFilter) (steps []string, err error) {
 	for _, arg := range c.args {
 		for _, id := range splitJobs(arg) {
 			switch {
 			case strings.Contains(id, "."):
+				if _, _, ok := stepID(id); !ok {
+					return nil, c.errorf("Invalid job id %s", id)
+				}
 				steps = append(steps, id)
 			case !validJob(id):
 				return nil, c.errorf("Invalid job id %s", id)
@@ -135,7 +153,13 @@ func (c *call) cancelFilter(f *apiv1.JobFilter) (steps []string, err error) {
 			}
 		}
 	}
-	return steps, c.cancelOptions(f, len(steps) > 0)
+	if err := c.cancelOptions(f, len(steps) > 0); err != nil || len(steps) == 0 {
+		return steps, err
+	}
+	if o := c.opts; !proto.Equal(f, &apiv1.JobFilter{Jobs: f.GetJobs()}) || o.On("interactive") || o.On("wckey") || o.On("batch") {
+		return nil, c.errorf("%s: --interactive, --batch and the filters are for jobs: name a step without them", steps[0])
+	}
+	return steps, nil
 }
 
 // cancelOptions reads the filters; something must be named.

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -20,11 +24,15 @@ const mostHeld = 64 << 10
 // stepOutput shows what the tasks of a step write: whole lines unless it is
 // unbuffered, with the task's number where that is wanted, here or in files.
 type stepOutput struct {
-	sinks  [2]sink // of standard output and error
+	mu     sync.Mutex // of what follows
+	closed bool
+	active atomic.Int64 // when a piece was last shown, in nanoseconds; writing while one is
+	sinks  [2]sink      // of standard output and error
 	raw    bool
 	label  bool
 	digits int
 	held   map[taskStream][]byte
+	now    func() time.Time
 }
 
 // taskStream is one output of one task.
@@ -43,7 +51,7 @@ type sink struct {
 // newStepOutput opens the files that srun itself writes. Of two options that
 // name one file it is opened once.
 func newStepOutput(c *call, opts *opt.Values, facts *plan.FileFacts, tasks uint32) (*stepOutput, error) {
-	o := &stepOutput{label: opts.On("label") && !opts.On("pty"), raw: opts.On("unbuffered") || opts.On("pty"), digits: len(strconv.Itoa(int(max(tasks, 1) - 1))), held: map[taskStream][]byte{}}
+	o := &stepOutput{label: opts.On("label") && !opts.On("pty"), raw: opts.On("unbuffered") || opts.On("pty"), digits: len(strconv.Itoa(int(max(tasks, 1) - 1))), held: map[taskStream][]byte{}, now: c.Now}
 	o.sinks = [2]sink{{to: c.Stdout, only: -1}, {to: c.Stderr, only: -1}}
 	names := [2]string{opts.Text("output"), opts.Text("error")}
 	for i, mode := range names {
@@ -74,8 +82,30 @@ func newStepOutput(c *call, opts *opt.Values, facts *plan.FileFacts, tasks uint3
 	return o, nil
 }
 
+// writing in stepOutput.active: a piece is being shown.
+const writing = math.MaxInt64
+
+// busy tells that whoever reads the output still takes it, or has not taken
+// all that it was given.
+func (o *stepOutput) busy(now time.Time, within time.Duration) bool {
+	at := o.active.Load()
+	return at == writing || now.UnixNano()-at < int64(within)
+}
+
 // write shows what a task has written; nothing is the end of its stream.
 func (o *stepOutput) write(rank uint32, fd uint8, data []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return os.ErrClosed
+	}
+	o.active.Store(writing)
+	defer func() { o.active.Store(o.now().UnixNano()) }()
+	return o.take(rank, fd, data)
+}
+
+// take is write for who has the lock.
+func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
 	s := &o.sinks[max(min(fd, 2), 1)-1]
 	if s.only >= 0 && int64(rank) != s.only {
 		return nil
@@ -121,6 +151,11 @@ func (o *stepOutput) show(s *sink, rank uint32, text []byte) error {
 
 // close shows what was held back and closes the files.
 func (o *stepOutput) close() error {
+	if !o.mu.TryLock() { // somebody waits for a reader: nothing more can be shown
+		return nil
+	}
+	defer o.mu.Unlock()
+	o.closed = true
 	var first error
 	keep := func(err error) {
 		if first == nil {
@@ -133,7 +168,7 @@ func (o *stepOutput) close() error {
 	}
 	slices.SortFunc(keys, func(a, b taskStream) int { return int(a.rank)*2 + int(a.fd) - int(b.rank)*2 - int(b.fd) })
 	for _, k := range keys {
-		keep(o.write(k.rank, k.fd, nil))
+		keep(o.take(k.rank, k.fd, nil))
 	}
 	for _, s := range o.sinks {
 		if s.file != nil {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/internal/transport/status"
@@ -43,6 +45,9 @@ type stepRun struct {
 	running  map[uint32]string // ranks that have not ended, with their nodes
 	worst    int
 	failed   error // of the way to the nodes
+	told     bool  // the nodes have told all
+	unknown  error // why the controller cannot tell the end
+	vague    bool  // a node knew nothing of its part
 	killed   bool
 	pressed  time.Time
 	presses  int
@@ -59,7 +64,7 @@ func (c *call) runStep(req *apiv1.RunStepRequest, opts *opt.Values, job []string
 	if err != nil {
 		return 0, err
 	}
-	req.Environment, req.Ticket, req.Immediate = &apiv1.Blob{Data: env}, ticket(), opts.On("immediate")
+	req.Environment, req.Ticket, req.Immediate, req.Host = &apiv1.Blob{Data: env}, ticket(), opts.On("immediate"), c.Host
 	r := &stepRun{c: c, opts: opts, req: req, running: map[uint32]string{}}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -109,14 +114,18 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			r.sayExits()
 		case err := <-done:
 			done, giveUp = nil, time.After(lastNews)
-			if r.failed = err; err != nil && r.over == nil {
+			if r.failed, r.told = err, err == nil; err != nil && r.over == nil {
 				r.end()
 			}
 		case err := <-news:
-			if r.created == nil || r.over == nil {
+			news = nil // without an error, the end is among the events
+			switch {
+			case err == nil:
+			case r.created == nil || explainError(err).code != spec.CodeAlreadyDone:
 				return r.lost(err)
+			default: // the nodes may still tell
+				r.unknown, r.over, giveUp = err, &apiv1.StepOver{}, time.After(lastOutput)
 			}
-			news = nil
 		case s := <-signals:
 			if r.created == nil && s != syscall.SIGCONT && s != syscall.SIGWINCH {
 				return 0, fail(1, "srun: Cancelled pending job step with signal "+fmt.Sprint(int(s.(syscall.Signal))))
@@ -127,10 +136,14 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			r.say("First task exited %ds ago", r.req.GetStep().GetWait())
 			r.terminate()
 		case <-giveUp:
-			return r.finish()
+			if done != nil && !r.killed && r.out.busy(r.c.Now(), lastOutput) { // who reads it takes its time
+				giveUp = time.After(lastOutput)
+				continue
+			}
+			return r.finish(events)
 		}
 		if r.over != nil && done == nil && r.created != nil {
-			return r.finish()
+			return r.finish(events)
 		}
 	}
 }
@@ -151,9 +164,20 @@ func (r *stepRun) lost(err error) (int, error) {
 }
 
 // finish ends with the worst exit of the tasks.
-func (r *stepRun) finish() (int, error) {
+func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
+	for told := true; told; { // exits that came with the end
+		select {
+		case e := <-events:
+			e(r)
+		default:
+			told = false
+		}
+	}
 	r.sayExits()
 	err := r.out.close()
+	if r.unknown != nil && (!r.told || r.vague) && r.worst == 0 {
+		return r.lost(r.unknown)
+	}
 	if r.over != nil {
 		if spec.JobState(r.over.GetState()) == spec.TimedOut {
 			fmt.Fprintf(r.c.Stderr, "srun: error: %s exceeded its time limit\n", place(r.created))
@@ -181,11 +205,12 @@ func (r *stepRun) say(format string, args ...any) {
 }
 
 // news follows the step at the controller, over its restarts: the ticket finds
-// the same step again.
+// the same step again, and its number one that has been forgotten since.
 func (r *stepRun) news(ctx context.Context, tell func(stepEvent)) error {
 	wait := firstWait / 10
+	req := proto.CloneOf(r.req)
 	for {
-		over, err := r.follow(ctx, tell)
+		over, err := r.follow(ctx, req, tell)
 		switch {
 		case over || ctx.Err() != nil:
 			return nil
@@ -197,13 +222,13 @@ func (r *stepRun) news(ctx context.Context, tell func(stepEvent)) error {
 	}
 }
 
-func (r *stepRun) follow(ctx context.Context, tell func(stepEvent)) (over bool, err error) {
+func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell func(stepEvent)) (over bool, err error) {
 	conn, err := r.c.Dial(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = conn.Close() }()
-	s, err := conn.Stream(ctx, methodRunStep, r.req)
+	s, err := conn.Stream(ctx, methodRunStep, req)
 	if err != nil {
 		return false, err
 	}
@@ -214,6 +239,9 @@ func (r *stepRun) follow(ctx context.Context, tell func(stepEvent)) (over bool, 
 			return over, status.New(status.Unavailable, "the controller ended the stream")
 		} else if err != nil {
 			return over, err
+		}
+		if made := n.GetCreated(); made != nil {
+			req.Attempt, req.Created = made.GetAttempt(), made.GetStep()
 		}
 		over = n.GetOver() != nil
 		tell(func(r *stepRun) { r.heard(n) })
@@ -264,7 +292,7 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 			fmt.Fprintf(r.c.Stderr, "srun: error: %s: %s\n", node, end.Error)
 		}
 		if errors.Is(err, stepclient.ErrOver) {
-			err = nil // the controller tells how
+			tell(func(r *stepRun) { r.vague = true }) // the controller tells how
 		}
 	}
 	r.client = stepclient.New(cfg)
@@ -273,7 +301,7 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 	if r.opts.On("pty") {
 		restore = rawTerminal(r.c.Stdin)
 	}
-	r.input(ctx)
+	r.input(ctx, facts)
 	return restore, nil
 }
 
@@ -298,14 +326,14 @@ func (r *stepRun) dial(ctx context.Context, node string) (net.Conn, error) {
 }
 
 // input passes on what this srun reads.
-func (r *stepRun) input(ctx context.Context) {
+func (r *stepRun) input(ctx context.Context, facts *plan.FileFacts) {
 	rank := r.req.GetStep().GetInputTask()
 	if rank == spec.InputNone {
 		return
 	}
 	from := r.c.Stdin
 	if mode := r.opts.Text("input"); isFile(mode) {
-		f, err := os.Open(r.c.program(mode))
+		f, err := os.Open(r.c.program(plan.ExpandFile(mode, facts)))
 		if err != nil {
 			fmt.Fprintf(r.c.Stderr, "srun: error: Could not open stdin file: %v\n", err)
 			from = strings.NewReader("")
@@ -387,7 +415,7 @@ func (r *stepRun) terminate() {
 // end asks the controller to end the step.
 func (r *stepRun) end() {
 	err := r.c.askAgain(methodEndStep, &apiv1.EndStepRequest{Job: itoa(r.created.GetJobId()), Step: r.created.GetStep()}, &apiv1.EndStepReply{})
-	if err != nil && explainError(err).code != spec.CodeAlreadyDone {
+	if err != nil && explainError(err).code != spec.CodeAlreadyDone && r.client != nil {
 		r.client.Signal(int32(syscall.SIGKILL)) // the nodes can still be reached
 	}
 }

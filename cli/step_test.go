@@ -2,16 +2,22 @@ package cli
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/internal/transport/stepclient"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
 )
 
 // values are options as a command line gives them: name or name=argument.
@@ -119,5 +125,96 @@ func TestExitLines(t *testing.T) {
 	want := "n1: tasks 0-3,9: Exited with exit code 1\nn2: task 4: Killed\nn2: task 5: Segmentation fault (core dumped)"
 	if got := strings.Join(e.lines(), "\n"); got != want || len(e.list) != 0 {
 		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// TestEndOfAStep: srun ends with what the controller says, however its words
+// come together, or the nodes where the controller has forgotten the step; and
+// it waits for whoever reads its output.
+func TestEndOfAStep(t *testing.T) {
+	over := func(r *stepRun) { r.over = &apiv1.StepOver{State: uint32(spec.Failed), ExitCode: 3} }
+	exited := func(r *stepRun) { r.exited("n1", plan.TaskExit{Rank: 0, Code: 4}) }
+	forgotten := spec.Refuse(spec.CodeAlreadyDone, "")
+	for name, tc := range map[string]struct {
+		events []stepEvent
+		news   error
+		told   bool
+		code   int
+		out    string
+	}{
+		"both know":                  {[]stepEvent{exited, over}, nil, true, 4, "srun: error: n1: task 0: Exited with exit code 4\n"},
+		"the controller knows":       {[]stepEvent{over}, nil, false, 3, ""},
+		"the nodes know":             {[]stepEvent{exited}, forgotten, true, 4, "srun: error: n1: task 0: Exited with exit code 4\n"},
+		"all is well on the nodes":   {nil, forgotten, true, 0, ""},
+		"nobody knows":               {nil, forgotten, false, 1, ""},
+		"nor does one of many nodes": {[]stepEvent{func(r *stepRun) { r.vague = true }}, forgotten, true, 1, ""},
+	} {
+		for range 20 { // what comes at once is heard in any order
+			var out, errOut bytes.Buffer
+			w := newWorld(t)
+			c := &call{Env: w.world([]string{"srun"}, &out, &errOut), ctx: t.Context(), cmd: srunCommand()}
+			r := &stepRun{c: c, opts: values(), req: &apiv1.RunStepRequest{}, created: &apiv1.StepCreated{JobId: 7}, running: map[uint32]string{0: "n1"}, told: tc.told}
+			var err error
+			if r.out, err = newStepOutput(c, r.opts, &plan.FileFacts{}, 1); err != nil {
+				t.Fatal(err)
+			}
+			events, news := make(chan stepEvent, 2), make(chan error, 1)
+			for _, e := range tc.events {
+				events <- e
+			}
+			news <- tc.news
+			code, err := r.watch(t.Context(), events, news, nil, nil)
+			var f *failure
+			if errors.As(err, &f) {
+				code = f.code
+			}
+			if code != tc.code || errOut.String() != tc.out {
+				t.Fatalf("%s: exit %d (%v), wrote %q", name, code, err, errOut.String())
+			}
+		}
+	}
+	out, in := io.Pipe()
+	now := time.Unix(1000, 0)
+	o := &stepOutput{sinks: [2]sink{{to: in, only: -1}}, raw: true, now: func() time.Time { return now }}
+	wrote := make(chan error, 1)
+	go func() { wrote <- o.write(0, 1, []byte("words")) }()
+	if _, err := out.Read(make([]byte, 1)); err != nil || !o.busy(now.Add(time.Hour), time.Second) {
+		t.Errorf("it is given up while its reader has a part of it (%v)", err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wrote; err != nil || !o.busy(now, time.Second) || o.busy(now.Add(time.Second), time.Second) {
+		t.Errorf("%v: a piece that was taken counts for a second", err)
+	}
+}
+
+// TestCancelSteps: jobs are ended though a step beside them is over; filters
+// are not for steps.
+func TestCancelSteps(t *testing.T) {
+	w := everything(t)
+	w.reply[methodEndStep] = func(proto.Message) (proto.Message, error) { return nil, spec.Refuse(spec.CodeAlreadyDone, "") }
+	w.reply[methodCancel] = func(proto.Message) (proto.Message, error) { return &apiv1.JobResults{}, nil }
+	r := w.run("scancel", "4.0", "4")
+	if r.code != int(spec.CodeAlreadyDone)&0xff || !strings.Contains(r.errOut, "job step id 4.0: ") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+	asked := func() (list []string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, q := range w.seen {
+			list = append(list, q.method)
+		}
+		w.seen = nil
+		return list
+	}
+	if got := asked(); !slices.Equal(got, []string{methodEndStep, methodCancel}) {
+		t.Errorf("it asked %v", got)
+	}
+	for _, words := range [][]string{{"4.0", "4.x"}, {"-i", "4.0"}, {"-u", "bob", "4.0"}, {"-t", "RUNNING", "4.0", "5"}} {
+		r := w.run(append([]string{"scancel"}, words...)...)
+		if got := asked(); r.code == 0 || len(got) > 0 {
+			t.Errorf("scancel %v: exit %d, asked %v: %s", words, r.code, got, r.errOut)
+		}
 	}
 }

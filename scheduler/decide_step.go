@@ -9,9 +9,10 @@ import (
 // StartStep asks for a step in a running job. The result names the step; Busy
 // tells that it must wait for others.
 type StartStep struct {
-	UID    spec.JobUID
-	Spec   *spec.StepSpec
-	Ticket string
+	UID     spec.JobUID
+	Attempt uint32 // of the job; 0 = any
+	Spec    *spec.StepSpec
+	Ticket  string
 }
 
 // EndStep ends a step, or sends it a signal.
@@ -56,6 +57,9 @@ func (d *decision) startStep(c StartStep) error {
 	j, err := d.runningJob(c.UID)
 	if err != nil {
 		return err
+	}
+	if c.Attempt != 0 && c.Attempt != j.Attempt {
+		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
 	for i := range j.Steps {
 		if j.Steps[i].Ticket == c.Ticket && c.Ticket != "" {

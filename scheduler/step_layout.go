@@ -10,11 +10,8 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// Bounds of a step.
-const (
-	maxStepTasks   = 1 << 20
-	maxStepProgram = 1 << 16 // bytes of its command
-)
+// maxStepTasks bounds the tasks of a step.
+const maxStepTasks = 1 << 20
 
 // stepNode is a node of the job as a step sees it: what the job has there and
 // what no other step holds of it.
@@ -201,7 +198,7 @@ func (n *stepNode) room(s *spec.StepSpec) int {
 	if !s.NoGRES && !asksGPUs(s) && len(n.gpus) < len(n.whole.GPUs) {
 		return 0 // it gets all of the job's, and others have some
 	}
-	if s.MemPerNode > n.mem {
+	if s.MemPerNode > n.mem || s.MemPerCPU > n.mem {
 		return 0
 	}
 	if s.MemPerCPU > 0 {

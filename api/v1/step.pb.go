@@ -460,12 +460,16 @@ func (x *TaskProgram) GetArgv() []string {
 // RunStepRequest starts a step in a running job. The stream of its answer is
 // srun's presence: a step that nobody attends for a while is ended.
 type RunStepRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Step          *StepSpec              `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
-	Environment   *Blob                  `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"` // of the tasks: NUL-separated NAME=value
-	Ticket        []byte                 `protobuf:"bytes,4,opt,name=ticket,proto3" json:"ticket,omitempty"`           // 16 random bytes: asking again with them makes no second step
-	Immediate     bool                   `protobuf:"varint,5,opt,name=immediate,proto3" json:"immediate,omitempty"`    // fail rather than wait for other steps
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Job         string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step        *StepSpec              `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Environment *Blob                  `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"` // of the tasks: NUL-separated NAME=value
+	Ticket      []byte                 `protobuf:"bytes,4,opt,name=ticket,proto3" json:"ticket,omitempty"`           // 16 random bytes: asking again with them makes no second step
+	Immediate   bool                   `protobuf:"varint,5,opt,name=immediate,proto3" json:"immediate,omitempty"`    // fail rather than wait for other steps
+	Host        string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`               // where srun runs
+	// Of a step that was created, when the stream broke: follow it, start none.
+	Attempt       uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 = none was
+	Created       int32  `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +539,27 @@ func (x *RunStepRequest) GetImmediate() bool {
 		return x.Immediate
 	}
 	return false
+}
+
+func (x *RunStepRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *RunStepRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *RunStepRequest) GetCreated() int32 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
 }
 
 // StepNews is what srun is told, in this order: queued at most once, created,
@@ -1347,13 +1372,16 @@ const file_step_proto_rawDesc = "" +
 	"\x04wait\x188 \x01(\x11R\x04wait\"M\n" +
 	"\vTaskProgram\x12*\n" +
 	"\x05ranks\x18\x01 \x03(\v2\x14.muster.v1.TaskRangeR\x05ranks\x12\x12\n" +
-	"\x04argv\x18\x02 \x03(\tR\x04argv\"\xb4\x01\n" +
+	"\x04argv\x18\x02 \x03(\tR\x04argv\"\xfc\x01\n" +
 	"\x0eRunStepRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12'\n" +
 	"\x04step\x18\x02 \x01(\v2\x13.muster.v1.StepSpecR\x04step\x121\n" +
 	"\venvironment\x18\x03 \x01(\v2\x0f.muster.v1.BlobR\venvironment\x12\x16\n" +
 	"\x06ticket\x18\x04 \x01(\fR\x06ticket\x12\x1c\n" +
-	"\timmediate\x18\x05 \x01(\bR\timmediate\"\xa2\x01\n" +
+	"\timmediate\x18\x05 \x01(\bR\timmediate\x12\x12\n" +
+	"\x04host\x18\x06 \x01(\tR\x04host\x12\x18\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\x12\x18\n" +
+	"\acreated\x18\b \x01(\x05R\acreated\"\xa2\x01\n" +
 	"\bStepNews\x12/\n" +
 	"\x06queued\x18\x01 \x01(\v2\x15.muster.v1.StepQueuedH\x00R\x06queued\x122\n" +
 	"\acreated\x18\x02 \x01(\v2\x16.muster.v1.StepCreatedH\x00R\acreated\x12)\n" +

@@ -59,7 +59,14 @@ func (h *hub) effects(f *flight) {
 			h.signal(f.state.Job(e.UID), "")
 		case *event.JobResumed:
 			h.signal(f.state.Job(e.UID), "")
+		case *event.JobSubmitted:
+			if e.Spec.Attended {
+				h.c.present.expect(jobKey(e.UID))
+			}
 		case *event.StepStarted:
+			if e.Ticket != "" {
+				h.c.present.expect(attended{e.UID, e.Attempt, e.Step})
+			}
 			j, step := stepOf(f.state, e.UID, e.Step)
 			h.launchStep(f.state, j, step, "")
 		case *event.StepEndRequested:

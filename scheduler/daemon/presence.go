@@ -42,6 +42,16 @@ func newPresence(c *Controller) *presence {
 	return &presence{c: c, here: map[attended]int{}, left: map[attended]spec.Instant{}}
 }
 
+// expect notes that a client should come: it may have gone while its request
+// was carried out.
+func (p *presence) expect(k attended) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.here[k] == 0 {
+		p.left[k] = p.c.deps.Clock.Now()
+	}
+}
+
 // enter notes that a client is there, until it leaves.
 func (p *presence) enter(k attended) (leave func()) {
 	p.mu.Lock()

@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"fmt"
 	"testing"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/state/pmap"
 	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -66,5 +69,49 @@ func TestClientsMayComeWhileTheyAreMissed(t *testing.T) {
 	p.enter(jobKey(1))
 	if gone := p.overdue(clock.now.Add(absence)); len(gone) != 1 || gone[0] != jobKey(2) {
 		t.Errorf("overdue are %v", gone)
+	}
+}
+
+// TestClientsThatNeverCame: a job and a step whose client died before it said
+// that it is there count as left from their beginning; the number that an
+// array's last task shares with the array names that task's steps.
+func TestClientsThatNeverCame(t *testing.T) {
+	w := start(t)
+	for _, name := range []string{"n1", "n2"} {
+		inv := w.inventory(name)
+		inv.Socket = "/s"
+		w.must(scheduler.RegisterNode{Node: name, Inventory: inv})
+	}
+	left := func(k attended) func() bool {
+		return func() bool {
+			w.c.present.mu.Lock()
+			defer w.c.present.mu.Unlock()
+			_, gone := w.c.present.left[k]
+			return gone
+		}
+	}
+	id := w.submit(&apiv1.JobSpec{Name: "alloc", Shell: true, Attended: true, Array: []*apiv1.TaskRange{{First: 1, Last: 2, Step: 1}}})
+	w.until("the array runs", func() bool {
+		j := w.c.View().State.JobByID(spec.JobID(id))
+		return j.State == spec.Running && !j.IsArrayRecord()
+	})
+	st := w.c.View().State
+	j, err := stepJob(st, fmt.Sprint(id))
+	if err != nil || j.ID != spec.JobID(id) || j.Task != 2 {
+		t.Fatalf("%d is %+v (%v), want task 2", id, j, err)
+	}
+	if first, err := stepJob(st, fmt.Sprintf("%d_1", id)); err != nil || first == j {
+		t.Errorf("%d_1 is %+v (%v)", id, first, err)
+	}
+	if _, err := stepJob(st, fmt.Sprintf("%d_[1-2]", id)); spec.CodeOf(err) != spec.CodeInvalidJobID {
+		t.Errorf("two tasks for a step: %v", err)
+	}
+	ask := scheduler.StartStep{UID: j.UID, Attempt: j.Attempt, Spec: &spec.StepSpec{Tasks: 1}, Ticket: "x"}
+	step := w.must(ask).Step
+	w.until("the job's client is missed", left(jobKey(j.UID)))
+	w.until("the step's client is missed", left(attended{j.UID, j.Attempt, step}))
+	ask.Attempt, ask.Ticket = 2, "y"
+	if rep := w.c.writer.do(t.Context(), &request{cmd: ask}); spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
+		t.Errorf("a step of another attempt: %v", rep.err)
 	}
 }

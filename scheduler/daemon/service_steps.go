@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -24,6 +25,7 @@ import (
 // Bounds of a step's request.
 const (
 	maxStepSpec = 256 << 10
+	maxHostName = 255
 	ticketSize  = 16
 )
 
@@ -34,8 +36,14 @@ const attachWords = "step input and output"
 // attachLife is how long srun may attach with one credential.
 const attachLife = 30 * spec.Day
 
-// ownJob finds a running or pending job of the caller by its number.
-func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
+// stepJob finds the one job that an expression names; the number that an
+// array's last task has with the array means that task.
+func stepJob(st *state.State, expr string) (*state.Job, error) {
+	if n, err := strconv.ParseUint(expr, 10, 32); err == nil {
+		if j := st.JobByID(spec.JobID(n)); j != nil && !j.IsArrayRecord() {
+			return j, nil
+		}
+	}
 	list, err := targets(st, expr)
 	if err != nil {
 		return nil, err
@@ -43,8 +51,18 @@ func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*stat
 	if len(list) != 1 || list[0].Task != spec.NoTask {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "steps run in one task of an array: name it as 12_3")
 	}
-	j := st.Job(list[0].UID)
-	if j.Spec.UID != who.UID {
+	return st.Job(list[0].UID), nil
+}
+
+// ownJob finds a running or pending job of the caller by its number.
+func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
+	j, err := stepJob(st, expr)
+	switch {
+	case err != nil:
+		return nil, err
+	case !s.sees(who)(j):
+		return nil, hidden()
+	case j.Spec.UID != who.UID:
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user runs something in a job")
 	}
 	return j, nil
@@ -58,35 +76,40 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 	if err != nil {
 		return err
 	}
-	if proto.Size(req.GetStep()) > maxStepSpec || len(req.GetTicket()) != ticketSize || len(req.GetEnvironment().GetData()) > maxContentBytes {
+	if proto.Size(req.GetStep()) > maxStepSpec || len(req.GetTicket()) != ticketSize || req.GetCreated() < 0 || len(req.GetEnvironment().GetData()) > maxContentBytes {
 		return spec.Refuse(spec.CodeBadRequest, "the step's description or environment is too large, or its ticket has not 16 bytes")
 	}
 	j, err := s.ownJob(who, s.C.View().State, req.GetJob())
 	if err != nil {
 		return err
 	}
-	r, err := s.stepRequest(j.UID, req)
+	r, err := s.stepRequest(j, req)
 	if err != nil {
 		return err
 	}
 	r.actor = actor
-	id, err := s.awaitStep(ctx, r, req, j, stream)
-	if err != nil {
-		return err
+	key := attended{job: j.UID, attempt: req.GetAttempt(), step: spec.StepID(req.GetCreated())}
+	if key.attempt == 0 {
+		if key.step, err = s.awaitStep(ctx, r, req, j, stream); err != nil {
+			return err
+		}
+		key.attempt = j.Attempt
 	}
-	key := attended{job: j.UID, attempt: j.Attempt, step: id}
 	defer s.C.present.enter(key)()
 	return s.followStep(ctx, key, stream)
 }
 
 // stepRequest makes a command of a request.
-func (s *ClusterService) stepRequest(uid spec.JobUID, req *apiv1.RunStepRequest) (*request, error) {
+func (s *ClusterService) stepRequest(j *state.Job, req *apiv1.RunStepRequest) (*request, error) {
 	sp, err := wire.ToStepSpec(req.GetStep())
 	if err != nil {
 		return nil, err
 	}
 	if len(sp.Argv) == 0 && len(sp.Programs) == 0 {
 		return nil, spec.Refuse(spec.CodeBadRequest, "the step has no command")
+	}
+	if sp.MemPerNode < 0 || sp.MemPerCPU < 0 || len(req.GetHost()) > maxHostName {
+		return nil, spec.Refuse(spec.CodeBadRequest, "the step's memory or host cannot be so")
 	}
 	r := &request{size: proto.Size(req)}
 	if env := req.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
@@ -97,7 +120,8 @@ func (s *ClusterService) stepRequest(uid spec.JobUID, req *apiv1.RunStepRequest)
 			r.blobs = []content{{sp.Env, env.GetData()}}
 		}
 	}
-	r.cmd = scheduler.StartStep{UID: uid, Spec: sp, Ticket: string(req.GetTicket())}
+	sp.Host = req.GetHost()
+	r.cmd = scheduler.StartStep{UID: j.UID, Attempt: j.Attempt, Spec: sp, Ticket: string(req.GetTicket())}
 	return r, nil
 }
 
@@ -217,12 +241,10 @@ func (s *ClusterService) EndStep(ctx context.Context, req *apiv1.EndStepRequest)
 	if err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
-	list, err := targets(st, req.GetJob())
+	j, err := stepJob(s.C.View().State, req.GetJob())
 	if err != nil {
 		return nil, err
 	}
-	j := st.Job(list[0].UID)
 	if !s.sees(who)(j) {
 		return nil, hidden()
 	}
