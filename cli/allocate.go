@@ -73,7 +73,7 @@ func (a *allocation) attend(ctx context.Context, attended bool) {
 	wait := firstWait / 10
 	for ctx.Err() == nil {
 		err := a.follow(ctx, attended)
-		if err == nil || (!wentAway(err) && ctx.Err() == nil) {
+		if err == nil || ctx.Err() != nil || !wentAway(err) {
 			return
 		}
 		a.c.Pause(ctx, wait)
