@@ -154,9 +154,7 @@ func (a *Acct) Runs(s Scope, want func(RunPart) bool) (over, live Query) {
 	b := begin(s)
 	over = b.query("SELECT " + list + "\nFROM " + b.table("jobs") + "\nWHERE " + stored + a.where(b, true) + order)
 	b = begin(s)
-	live = b.query("SELECT " + list + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + a.where(b, false) + order)
-	over.Plain, live.Plain = len(a.Nodes) == 0, len(a.Nodes) == 0 // nodes are asked for within
-	return over, live
+	return over, b.query("SELECT " + list + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + a.where(b, false) + order)
 }
 
 // RunKey names a run.
@@ -206,9 +204,7 @@ func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
 	if parts.Tasks {
 		columns += ", tasks"
 	}
-	q := b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step")
-	q.Plain = true
-	return q
+	return b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\nWHERE " + stored + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step")
 }
 
 // LiveSteps asks for the numbered steps of runs that run now.

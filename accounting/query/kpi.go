@@ -103,9 +103,10 @@ func (b *builder) kpiRuns(r *Report, rates *kpi.Rates) string {
 		return "ifNull(" + column + " >= " + windowFrom + " AND " + column + " < " + windowTo + ", false)"
 	}
 	// A run that ended in the window, started or not, or still ran in it, or
-	// waits at its end.
+	// waits at its end. None of these was over before the window: said first, that
+	// lets the store leave out months.
 	const waiting = "(isNotNull(eligible) AND eligible < " + windowTo + " AND ifNull(start >= " + windowTo + ", true) AND ifNull(end >= " + windowTo + ", true))"
-	where := "((" + ran + ") OR (end >= " + windowFrom + " AND end < " + windowTo + ") OR " + waiting + ")"
+	where := "(end >= " + windowFrom + " OR isNull(end)) AND ((" + ran + ") OR (end >= " + windowFrom + " AND end < " + windowTo + ") OR " + waiting + ")"
 	wait := "ifNull(greatest(0, multiIf(started_in, toUnixTimestamp64Micro(start), " + waiting + ", {to:Int64}, toUnixTimestamp64Micro(end)) - toUnixTimestamp64Micro(eligible)), 0)"
 	const run = "(ifNull(toUnixTimestamp64Micro(end), {to:Int64}) - toUnixTimestamp64Micro(start))"
 	// A run that is suspended now has used its CPUs until it was: what it ran for

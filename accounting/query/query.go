@@ -18,9 +18,6 @@ import (
 type Query struct {
 	SQL    string
 	Params []Param
-	// Plain: the SQL reads one table, joins nothing and asks nothing within
-	// itself. The store then plans it the short way.
-	Plain bool
 }
 
 // Param is a value for {Name:Type} in the text. Value is a string, bool,

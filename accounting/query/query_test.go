@@ -117,30 +117,28 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestNeedless: what every run meets is not asked for, and a question is plain
-// unless another is within it.
+// TestNeedless: what every run meets is not asked for.
 func TestNeedless(t *testing.T) {
 	const midnight, now = 1000, 5000
 	job := []query.JobRef{{ID: 1, Task: spec.NoTask}}
 	for _, c := range []struct {
-		name                    string
-		ask                     query.Acct
-		submitted, alive, plain bool
+		name             string
+		ask              query.Acct
+		submitted, alive bool
 	}{
-		{"-j", query.Acct{Jobs: job}, false, false, true},
-		{"-j -S", query.Acct{Jobs: job, Start: 2000}, false, true, true},
-		{"-j -E", query.Acct{Jobs: job, End: 3000}, true, false, true},
-		{"-u", query.Acct{Users: []string{"u"}}, true, true, true},
-		{"-S -E", query.Acct{Start: 2000, End: 3000}, true, true, true},
-		{"-S -E in the future", query.Acct{Start: 2000, End: 6000}, true, true, true},
-		{"-j -E in the future", query.Acct{Jobs: job, End: 6000}, false, false, true},
-		{"-N", query.Acct{Nodes: []string{"n1"}}, true, true, false},
+		{"-j", query.Acct{Jobs: job}, false, false},
+		{"-j -S", query.Acct{Jobs: job, Start: 2000}, false, true},
+		{"-j -E", query.Acct{Jobs: job, End: 3000}, true, false},
+		{"-u", query.Acct{Users: []string{"u"}}, true, true},
+		{"-S -E", query.Acct{Start: 2000, End: 3000}, true, true},
+		{"-S -E in the future", query.Acct{Start: 2000, End: 6000}, true, true},
+		{"-j -E in the future", query.Acct{Jobs: job, End: 6000}, false, false},
 	} {
 		c.ask.Window(now, midnight)
 		over, live := c.ask.Runs(query.Scope{Database: "x", Now: now}, all)
 		for _, q := range []query.Query{over, live} {
-			if strings.Contains(q.SQL, "submit <= ") != c.submitted || strings.Contains(q.SQL, "end >= ") != c.alive || q.Plain != c.plain {
-				t.Errorf("%s: plain %v\n%s", c.name, q.Plain, q.SQL)
+			if strings.Contains(q.SQL, "submit <= ") != c.submitted || strings.Contains(q.SQL, "end >= ") != c.alive {
+				t.Errorf("%s:\n%s", c.name, q.SQL)
 			}
 		}
 	}
