@@ -98,7 +98,7 @@ func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.Job
 	}
 	out.UsageFrom, out.UsageStep = int64(from), step*int64(spec.Second)
 	var now *apiv1.UsageHistory
-	err = s.D.cfg.Store.Query(ctx, query.UsageHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
+	return s.D.cfg.Store.Query(ctx, query.UsageHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
 		var node string
 		var n uint64
 		p := &apiv1.UsagePoint{}
@@ -107,16 +107,19 @@ func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.Job
 		}
 		if now == nil || now.GetNode() != node {
 			now = &apiv1.UsageHistory{Node: node}
-			out.Usage = append(out.Usage, now)
+			if len(out.GetUsage()) < usageNodes {
+				out.Usage = append(out.Usage, now)
+			} else {
+				out.UsageMore++
+			}
+		}
+		if out.GetUsageMore() > 0 {
+			return nil // a job of thousands of nodes has more points than fit in an answer
 		}
 		now.Samples += n
 		now.Points = append(now.Points, p)
 		return nil
 	})
-	if more := len(out.GetUsage()) - usageNodes; more > 0 {
-		out.Usage, out.UsageMore = out.GetUsage()[:usageNodes], uint32(more)
-	}
-	return err
 }
 
 // runCost fills in what a run cost.

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/musterhpc/muster/accounting/tally"
@@ -10,11 +12,11 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Samples of GPUs and of what runs use take a way of their own into the store: the ledger neither
-// holds nor orders them, and a store that is away loses some of them at the
-// agents, which count what they lose. An agent is answered when its samples
-// are on the disk, so that nothing is lost that was taken; one insert is made
-// of all that came within SampleInterval.
+// Samples of GPUs and of what runs use take a way of their own into the store:
+// the ledger neither holds nor orders them, and a store that is away loses some
+// of them at the agents, which count what they lose. An agent is answered when
+// its samples are on the disk, so that nothing is lost that was taken; one
+// insert is made of all that came within SampleInterval.
 
 // SampleRows are readings of GPUs and of runs.
 type SampleRows struct {
@@ -45,6 +47,7 @@ type sampleBatch struct {
 type sampleMark struct {
 	uuid          string
 	uid           uint64
+	step          int32
 	at, usedAt    int64
 	rows, useRows int
 }
@@ -102,6 +105,10 @@ func badSamples(req *apiv1.PutGpuSamplesRequest, format string, args ...any) err
 	return spec.Refuse(spec.CodeBadRequest, "samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...))
 }
 
+// noTime tells Unix seconds that the store cannot keep: they would cost all
+// that are inserted with them.
+func noTime(at int64) bool { return at <= 0 || at > math.MaxUint32 }
+
 // readUsage reads what runs used, at most so many readings.
 func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSample, err error) {
 	for _, u := range req.GetUsage() {
@@ -110,6 +117,9 @@ func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSamp
 		}
 		if len(out)+len(u.GetAt()) > most {
 			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
+		}
+		if i := slices.IndexFunc(u.GetAt(), noTime); i >= 0 {
+			return nil, badSamples(req, "%d is no time of job %d", u.GetAt()[i], u.GetJobId())
 		}
 		for k, at := range u.GetAt() {
 			out = append(out, tally.UsageSample{At: at, Node: req.GetNode(), UID: u.GetUid(), Attempt: u.GetAttempt(), JobID: u.GetJobId(), Step: u.GetStep(),
@@ -130,6 +140,9 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 		}
 		if len(out)+len(g.GetAt()) > samplesOneCall {
 			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
+		}
+		if i := slices.IndexFunc(g.GetAt(), noTime); i >= 0 {
+			return nil, badSamples(req, "%d is no time of GPU %s", g.GetAt()[i], g.GetUuid())
 		}
 		for k, at := range g.GetAt() {
 			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: g.GetUuid(), Index: g.GetIndex(), Profile: g.GetProfile(), UID: g.GetUid(),
@@ -181,7 +194,8 @@ func markOf(rows SampleRows) sampleMark {
 		m.uuid, m.at = rows.GPUs[m.rows-1].UUID, rows.GPUs[m.rows-1].At
 	}
 	if m.useRows > 0 {
-		m.uid, m.usedAt = rows.Usage[m.useRows-1].UID, rows.Usage[m.useRows-1].At
+		end := &rows.Usage[m.useRows-1]
+		m.uid, m.step, m.usedAt = end.UID, end.Step, end.At
 	}
 	return m
 }

@@ -130,6 +130,9 @@ func TestGpuSamples(t *testing.T) {
 	if err := put("n1", bad); spec.CodeOf(err) != spec.CodeBadRequest {
 		t.Errorf("lists of two lengths: %v", err)
 	}
+	if err := put("n1", samplesOf("GPU-x", 0, 0, "", "", -1, 1)); spec.CodeOf(err) != spec.CodeBadRequest {
+		t.Errorf("a reading from before time: %v", err)
+	}
 	// A store that is away is said so, and what comes then is taken again.
 	store.set(errors.New("away"))
 	more := samplesOf("GPU-n1-0", 0, 0, "", "", at(open)+1000, 1, 2, 3)
@@ -140,7 +143,7 @@ func TestGpuSamples(t *testing.T) {
 	if err := put("n1", more); err != nil {
 		t.Error(err)
 	}
-	if st := s.Status(); st.SamplesStored != 21 || st.SamplesRefused != 3 {
+	if st := s.Status(); st.SamplesStored != 40 || st.SamplesRefused != 3 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -194,9 +197,29 @@ func (s *sqlRig) usageOverTime(t *testing.T, store *fullStore, run *apiv1.AcctRo
 	if want := "n1 9 of 10 s: 0=-/2 1=1.25/3072 2=2/5120 3=2/1024 4=0.5/1024 5=0.5/1024"; got != want {
 		t.Errorf("over time %q, want %q", got, want)
 	}
+	for step := range int32(2) { // one after the other, of one instant: none of them is the other sent again
+		if err := put(series(step+1, []int64{1000}, []int64{1024})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 17 {
+		if _, err := s.Service().PutGpuSamples(t.Context(), &apiv1.PutGpuSamplesRequest{Node: fmt.Sprintf("n1%02d", i), UsageSeconds: 10, Usage: []*apiv1.UsageSeries{series(0, []int64{0}, []int64{1})}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rep, err = s.Service().JobReport(t.Context(), &apiv1.JobReportQuery{Job: fmt.Sprint(run.GetJobId())})
+	if list := rep.GetUsage(); err != nil || len(list) != 16 || rep.GetUsageMore() != 2 || list[0].GetSamples() != 11 || list[15].GetNode() != "n114" || len(list[15].GetPoints()) != 1 {
+		t.Errorf("of 18 nodes: %v, %v", rep, err)
+	}
 	all[0].Rss = all[0].GetRss()[:2]
 	if err := put(all...); spec.CodeOf(err) != spec.CodeBadRequest {
 		t.Errorf("lists of two lengths: %v", err)
+	}
+	late := series(0, []int64{1}, []int64{1})
+	for _, late.At[0] = range []int64{-1, 0, 1 << 32} {
+		if err := put(late); spec.CodeOf(err) != spec.CodeBadRequest {
+			t.Errorf("a reading of second %d: %v", late.GetAt()[0], err)
+		}
 	}
 }
 
