@@ -102,8 +102,10 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()
-	a.mail, err = newMailing(s.cfg, s.config, func() mailRole { return mailRoleOf(a.daemon.Status()) }, time.Now, s.log)
-	return a, err
+	if a.mail, err = newMailing(s.cfg, s.config, func() mailRole { return mailRoleOf(a.daemon.Status()) }, time.Now, s.log); err != nil {
+		s.log.Error("no reports are mailed", "error", err) // jobs run without them
+	}
+	return a, nil
 }
 
 // run keeps the embedded engine up, if it is ours, and serves.

@@ -79,8 +79,12 @@ func newMailing(cfg *conffile.Config, config string, role func() mailRole, now f
 	if err != nil {
 		return nil, err
 	}
+	socket := cfg.Socket
+	if cfg.AccountingSocket != filepath.Join(filepath.Dir(socket), "accounting.sock") {
+		socket = "" // muster looks for accounting only there; without this it reads muster.yaml
+	}
 	m := &mailing{list: list, program: filepath.Join(filepath.Dir(self), "muster"), file: filepath.Join(cfg.StateDir, "reports.json"), role: role, now: now, log: l,
-		environ: append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+cfg.Socket)}
+		environ: append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+socket)}
 	if cfg.Reports.From != "" {
 		m.options = append(m.options, "--from", cfg.Reports.From)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestMailing(t *testing.T) {
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cfg := &conffile.Config{StateDir: dir, Socket: "/run/m.sock", Reports: conffile.Reports{From: "m@example.org", SMTP: "relay:25",
+	cfg := &conffile.Config{StateDir: dir, Socket: "/run/m.sock", AccountingSocket: "/run/accounting.sock", Reports: conffile.Reports{From: "m@example.org", SMTP: "relay:25",
 		Mail: []string{"weekly monday 07:00 user alice to a@example.org,b@example.org", "daily 06:00 site to ops@example.org"}}}
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) // a Sunday
 	role := mailSends
@@ -132,6 +133,10 @@ func TestMailing(t *testing.T) {
 		if got := mailRoleOf(st); got != want {
 			t.Errorf("%+v: %d, want %d", st, got, want)
 		}
+	}
+	cfg.AccountingSocket = "/run/apart/a.sock"
+	if m = begin(); !slices.Contains(m.environ, "MUSTER_SOCKET=") || !slices.Contains(m.environ, "MUSTER_CONFIG=/etc/m.yaml") {
+		t.Error("muster looks for accounting beside the controller's socket, where it is not")
 	}
 	if err := os.WriteFile(m.file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
