@@ -483,3 +483,22 @@ func TestAStepWithoutItsClientEnds(t *testing.T) {
 		t.Errorf("%+v after %v", x, time.Since(before))
 	}
 }
+
+// What a task has used stays in its step's counters when the task has ended,
+// also where no control group counts.
+func TestEndedTasksStayInTheUsage(t *testing.T) {
+	l := newLab(t, "--cgroup-mode", "none")
+	door := l.fifo("door")
+	sp := l.step(2, `if [ $SLURM_PROCID = 0 ]; then i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; else read x < door; fi`)
+	l.launch(sp)
+	v := newViewer(t).attach(l, sp.Key)
+	v.await(func() bool { _, over := v.exits[0]; return over })
+	list, err := l.client.Usage(context.Background())
+	if err != nil || len(list) != 1 || list[0].UserCPU+list[0].SystemCPU < v.exits[0].Usage.UserCPU/2 || list[0].Procs != 1 {
+		t.Errorf("%+v, %v; the task used %+v", list, err, v.exits[0].Usage)
+	}
+	if err := os.WriteFile(door, []byte("x\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	l.exit(sp.Key)
+}

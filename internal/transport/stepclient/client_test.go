@@ -248,3 +248,20 @@ func TestFences(t *testing.T) {
 		}
 	}
 }
+
+// What is typed at a task that does not read waits here, and not in the agent:
+// neither more pieces than it takes nor more bytes.
+func TestInputWaitsForAnswers(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for size, most := range map[int]int{1: stepio.MaxPieces, stepio.MaxInput: stepio.MaxWindow / stepio.MaxInput} {
+		c := New(Config{Nodes: []Node{{Name: "n1", Ranks: []uint32{0}}}})
+		n := 0
+		for c.Input(ended, 0, make([]byte, size)) == nil {
+			n++
+		}
+		if n != most {
+			t.Errorf("%d pieces of %d bytes leave, want %d", n, size, most)
+		}
+	}
+}

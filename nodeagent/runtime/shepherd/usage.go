@@ -59,11 +59,13 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 	u := plan.Usage{Key: r.Key, PIDs: make([]int32, 0, len(pids))}
 	page := int64(os.Getpagesize())
 	for _, pid := range pids {
-		if r.Minded && pid == r.PID {
-			continue // not the user's doing
-		}
 		st, err := proc.ReadStat(pid)
 		if err != nil {
+			continue
+		}
+		if r.Minded && pid == r.PID { // of the user's doing are only the tasks that have ended
+			u.UserCPU += spec.Span(st.ChildUser) * tickLength
+			u.SystemCPU += spec.Span(st.ChildSystem) * tickLength
 			continue
 		}
 		u.UserCPU += spec.Span(st.User+st.ChildUser) * tickLength
