@@ -117,15 +117,26 @@ func TestMPI(t *testing.T) {
 	}
 }
 
-// A program that gives up ends the whole step, and says why.
+// A program that gives up ends the whole step, also what had not begun yet, and
+// says why.
 func TestMPIAbort(t *testing.T) {
 	l := newLab(t)
-	sp := l.mpiStep("/bin/sh", 0, 1, []uint32{0, 1}, pmi.Mapping([]uint32{0, 0}), 2)
+	const tasks = 60
+	ranks := make([]uint32, tasks)
+	for i := range ranks {
+		ranks[i] = uint32(i)
+	}
+	sp := l.mpiStep("/bin/sh", 0, 1, ranks, pmi.Mapping(make([]uint32, tasks)), tasks)
 	sp.Tasks.Argv = []string{"bash", "-c", `test $PMI_RANK = 0 && printf 'cmd=init pmi_version=1 pmi_subversion=1\ncmd=abort exitcode=7 error_msg=no_way\n' >&$PMI_FD; sleep 1000`}
 	l.launch(sp)
 	v := newViewer(t).attach(l, sp.Key)
 	v.all("0.1")
-	if v.exits[0].Signal != 9 || v.exits[1].Signal != 9 || len(v.notices) != 1 {
-		t.Errorf("%+v, %q", v.exits, v.notices)
+	if len(v.exits) != tasks || len(v.notices) != 1 {
+		t.Errorf("%d ends, %q", len(v.exits), v.notices)
+	}
+	for _, x := range v.exits {
+		if x.Signal != 9 {
+			t.Errorf("%+v", x)
+		}
 	}
 }

@@ -85,6 +85,7 @@ type minder struct {
 	born    chan struct{} // room for one token: there are children to wait for
 	alone   chan struct{} // room for one token: there was no child
 	exits   []plan.TaskExit
+	aborted bool        // its program has given up: what begins now ends at once
 	ending  atomic.Bool // it was told to end
 }
 
@@ -289,6 +290,14 @@ func (m *minder) signal(sig unix.Signal) {
 	for pid := range m.running {
 		_ = unix.Kill(-pid, sig)
 	}
+}
+
+// abort kills all tasks, and those that are still to begin.
+func (m *minder) abort() {
+	m.mu.Lock()
+	m.aborted = true
+	m.mu.Unlock()
+	m.signal(unix.SIGKILL)
 }
 
 func now() spec.Instant { return spec.Instant(time.Now().UnixNano()) }

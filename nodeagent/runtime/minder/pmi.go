@@ -74,7 +74,7 @@ func (m *minder) spoke(t *task, data []byte) error {
 	f.answer(res)
 	if res.Abort {
 		m.tell(nil, fmt.Sprintf("task %d: PMI: the program aborts the step with exit code %d: %s", t.Rank, res.ExitCode, res.Message))
-		m.signal(unix.SIGKILL)
+		m.abort()
 	}
 	switch part := (plan.Fence{Number: res.Number, Node: f.cfg.Node, Data: res.Fence}); {
 	case res.Reached && f.cfg.Nodes > 1:

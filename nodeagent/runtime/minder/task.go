@@ -135,6 +135,9 @@ func (m *minder) begin(t *task, files shared) error {
 	}
 	t.pid, t.start = child.PID, now()
 	m.running[t.pid] = t
+	if m.aborted {
+		_ = unix.Kill(-t.pid, unix.SIGKILL)
+	}
 	m.mu.Unlock()
 	for i, f := range t.outs {
 		if f != nil {
