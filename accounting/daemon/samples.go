@@ -227,7 +227,7 @@ func (s *samples) waiting() int {
 // keepSamples stores samples until the context ends. Before the first insert
 // the schema must be there: it waits for the ingester, which makes it.
 func (d *Daemon) keepSamples(ctx context.Context) {
-	kept := false
+	kept, told := false, false
 	for {
 		late, stop := d.cfg.Clock.After(d.cfg.SampleInterval)
 		select {
@@ -241,10 +241,11 @@ func (d *Daemon) keepSamples(ctx context.Context) {
 		case <-late:
 		}
 		if !kept && d.ready() {
-			if err := d.cfg.Store.KeepSamples(ctx, d.cfg.SampleKeep); err != nil {
-				d.cfg.Log.Warn("how long samples are kept cannot be set", "error", d.cfg.Store.Explain(err))
+			err := d.cfg.Store.KeepSamples(ctx, d.cfg.SampleKeep)
+			if err != nil && !told {
+				d.cfg.Log.Warn("how long samples are kept cannot be set, and is tried again", "error", d.cfg.Store.Explain(err))
 			}
-			kept = true
+			kept, told = err == nil, err != nil
 		}
 		rows, batch := d.samples.take()
 		if batch == nil {

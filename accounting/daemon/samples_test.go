@@ -31,6 +31,8 @@ type fullStore struct {
 	mu   sync.Mutex
 	fail error
 	puts int
+
+	keeps int // how often KeepSamples was called
 }
 
 func (s *fullStore) PutSamples(ctx context.Context, ledger [16]byte, cluster string, rows []tally.GPUSample) error {
@@ -40,6 +42,22 @@ func (s *fullStore) PutSamples(ctx context.Context, ledger [16]byte, cluster str
 		return s.fail
 	}
 	return s.Store.PutSamples(ctx, ledger, cluster, rows)
+}
+
+// KeepSamples fails the first time.
+func (s *fullStore) KeepSamples(ctx context.Context, span spec.Span) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keeps++; s.keeps == 1 {
+		return errors.New("away for a moment")
+	}
+	return s.Store.KeepSamples(ctx, span)
+}
+
+func (s *fullStore) kept() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keeps
 }
 
 func (s *fullStore) count() int {
@@ -67,6 +85,7 @@ func TestGpuSamples(t *testing.T) {
 	s.clock.set(log[len(log)-1].At.Add(spec.Minute))
 	s.start()
 	s.stored(uint64(len(log)))
+	s.until("how long samples are kept is set", func() bool { return store.kept() == 2 })
 	ctx := t.Context()
 	put := func(node string, series ...*apiv1.GpuSeries) error {
 		_, err := s.Service().PutGpuSamples(ctx, &apiv1.PutGpuSamplesRequest{Node: node, Seconds: 10, Series: series})
