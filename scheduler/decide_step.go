@@ -75,6 +75,9 @@ func (d *decision) startStep(c StartStep) error {
 	case j.Configuring():
 		return spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
 	}
+	if full(j) {
+		return spec.Refuse(spec.CodeNodesBusy, "the job has as many steps at once as it may")
+	}
 	layout, err := layStep(j, c.Spec)
 	if err != nil {
 		return err
@@ -91,6 +94,38 @@ func (d *decision) startStep(c StartStep) error {
 	}
 	d.res.Step = ev.Step
 	return d.emit(ev)
+}
+
+// What a job's live steps may come to. Steps that share what others have would
+// else grow the ledger's state without bound.
+const (
+	maxLiveSteps     = 1024
+	maxLiveStepBytes = 16 << 20 // of commands
+)
+
+// full tells that a job's next step waits until one of them is over.
+func full(j *state.Job) bool {
+	n, size := 0, 0
+	for i := range j.Steps {
+		if !j.Steps[i].Live() {
+			continue
+		}
+		n++
+		if s := j.Steps[i].Spec; s != nil {
+			size += argvBytes(s.Argv)
+			for p := range s.Programs {
+				size += argvBytes(s.Programs[p].Argv)
+			}
+		}
+	}
+	return n >= maxLiveSteps || size >= maxLiveStepBytes
+}
+
+func argvBytes(argv []string) (n int) {
+	for _, a := range argv {
+		n += len(a)
+	}
+	return n
 }
 
 func (d *decision) endStep(c EndStep) error {

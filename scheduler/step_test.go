@@ -228,3 +228,40 @@ func TestStepsNeverShare(t *testing.T) {
 		sound(rt, tr)
 	})
 }
+
+// TestStepsWithoutBound: steps that hold nothing are bounded all the same, by
+// their number and by what they say, and one may begin when one has ended.
+func TestStepsWithoutBound(t *testing.T) {
+	for name, c := range map[string]struct {
+		argv []string
+		most int
+	}{
+		"many":  {[]string{"true"}, 1024},
+		"large": {[]string{strings.Repeat("x", 1<<18)}, 64},
+	} {
+		tr := stepCluster(t)
+		start := func() error {
+			_, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Argv: c.argv, External: true}})
+			return err
+		}
+		n := 0
+		var err error
+		for ; n <= c.most; n++ {
+			if err = start(); err != nil {
+				break
+			}
+		}
+		if n != c.most || spec.CodeOf(err) != spec.CodeNodesBusy {
+			t.Errorf("%s: %d steps at once, then %v", name, n, err)
+		}
+		for _, part := range tr.Job(1).StepByID(0).Layout {
+			if _, err := scheduler.Decide(tr, scheduler.Report{Node: part.Name, Run: scheduler.Run{UID: 1, Attempt: 1}, StepOver: &scheduler.StepOver{}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := start(); err != nil {
+			t.Errorf("%s: one has ended, and the next: %v", name, err)
+		}
+		sound(t, tr)
+	}
+}
