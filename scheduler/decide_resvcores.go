@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
@@ -194,27 +195,41 @@ func (d *decision) namedCores(a *resvAsk) error {
 // the others.
 func (d *decision) freeCores(r *spec.Reservation, n *state.Node) (free int64, who string) {
 	threads := max(n.Spec.ThreadsPerCore, 1)
-	cpus, mine := n.CPUs, resv.Windows(r, d.t.Now)
-	for i := range d.t.Reservations {
-		o := &d.t.Reservations[i]
-		if o.Name == r.Name || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, resv.Windows(o, d.t.Now)) {
-			continue
-		}
-		if who = "; reservation " + o.Name + " is there"; o.Cores == nil {
-			return 0, who
-		}
-		cpus -= resv.Kept(o, n).CPU
+	held, who, whole := d.heldBeside(r, n)
+	if whole {
+		return 0, who
 	}
 	for i := range d.t.Parts.List {
 		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(n.ID)) && p.Spec.Sharers(spec.Oversubscribe) > 1 {
 			return 0, "; partition " + p.Spec.Name + " shares its CPUs (OverSubscribe), so that only whole nodes can be reserved"
 		}
 	}
+	return max(n.CPUs-held.CPU, 0) / threads, who
+}
+
+// heldBeside is what others hold of a node while a reservation is there: other
+// reservations, the last of which who names, and jobs that may run into it.
+// whole tells that one of them has the whole node.
+func (d *decision) heldBeside(r *spec.Reservation, n *state.Node) (held place.Free, who string, whole bool) {
+	mine := resv.Windows(r, d.t.Now)
+	for i := range d.t.Reservations {
+		o := &d.t.Reservations[i]
+		if o.Name == r.Name || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, resv.Windows(o, d.t.Now)) {
+			continue
+		}
+		if who = "; reservation " + o.Name + " is there"; o.Cores == nil {
+			return held, who, true
+		}
+		kept := resv.Kept(o, n)
+		held.CPU += kept.CPU
+		held.GPU += kept.GPU
+	}
 	for _, uid := range n.Jobs {
 		j := d.t.Job(uid)
 		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation != r.Name && max(j.Deadline(), d.t.Now+1) > r.Start {
-			cpus -= int64(j.Alloc.Nodes[i].CPUs.Count())
+			held.CPU += int64(j.Alloc.Nodes[i].CPUs.Count())
+			held.GPU += int64(len(j.Alloc.Nodes[i].GPUs))
 		}
 	}
-	return max(cpus, 0) / threads, who
+	return held, who, false
 }

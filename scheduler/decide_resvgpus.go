@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -111,23 +110,9 @@ func oneKind(n *state.Node, typ string) bool {
 // freeGPUs is how many GPUs of a node a reservation could have: those that no
 // other keeps at the same time, and no job that may run into it holds.
 func (d *decision) freeGPUs(r *spec.Reservation, n *state.Node) (free int64, who string) {
-	free = int64(len(n.GPUs))
-	mine := resv.Windows(r, d.t.Now)
-	for i := range d.t.Reservations {
-		o := &d.t.Reservations[i]
-		if o.Name == r.Name || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, resv.Windows(o, d.t.Now)) {
-			continue
-		}
-		if who = "; reservation " + o.Name + " is there"; o.Cores == nil {
-			return 0, who
-		}
-		free -= resv.Kept(o, n).GPU
+	held, who, whole := d.heldBeside(r, n)
+	if whole {
+		return 0, who
 	}
-	for _, uid := range n.Jobs {
-		j := d.t.Job(uid)
-		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation != r.Name && max(j.Deadline(), d.t.Now+1) > r.Start {
-			free -= int64(len(j.Alloc.Nodes[i].GPUs))
-		}
-	}
-	return max(free, 0), who
+	return max(int64(len(n.GPUs))-held.GPU, 0), who
 }

@@ -140,14 +140,14 @@ func TestAStepAndAnAgentThatRestarts(t *testing.T) {
 	v := l.view(k, 2)
 	for i := range 3 {
 		v.await(func() bool { return len(v.out[0]) > 1000*i })
-		if err := v.Input(t.Context(), plan.InputAll, []byte("piece\n")); err != nil {
+		if err := v.Input(t.Context(), spec.InputAll, []byte("piece\n")); err != nil {
 			t.Fatal(err)
 		}
 		l.stopAgent()
 		l.startAgent()
 		l.awaitStream(i + 2)
 	}
-	if err := v.CloseInput(t.Context(), plan.InputAll); err != nil {
+	if err := v.CloseInput(t.Context(), spec.InputAll); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-v.done; err != nil {
@@ -310,10 +310,10 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 				return theirs, nil
 			},
 			Output: func(_ uint32, _ uint8, data []byte) error { out.Write(data); return nil }})
-		if err := c.Input(t.Context(), plan.InputAll, []byte("far\n")); err != nil {
+		if err := c.Input(t.Context(), spec.InputAll, []byte("far\n")); err != nil {
 			return "", err
 		}
-		if err := c.CloseInput(t.Context(), plan.InputAll); err != nil {
+		if err := c.CloseInput(t.Context(), spec.InputAll); err != nil {
 			return "", err
 		}
 		err := c.Run(t.Context())

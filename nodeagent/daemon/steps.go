@@ -260,17 +260,17 @@ type StepState struct {
 	Over   bool   // it is not here, or not any more
 }
 
-// Step tells how a step's part is doing. known is false while nothing was heard
-// of it: its order may still come.
-func (c *Core) Step(k plan.RunKey) (s StepState, known bool) {
+// Step tells how a step's part is doing. Nothing, while nothing was heard of it:
+// its order may still come.
+func (c *Core) Step(k plan.RunKey) StepState {
 	if c.recent.of[k] != nil {
-		return StepState{Over: true}, true
+		return StepState{Over: true}
 	}
 	r := c.runs[k]
 	if r == nil {
-		return StepState{}, false
+		return StepState{}
 	}
-	return StepState{Socket: r.socket, Over: r.phase == reported}, true
+	return StepState{Socket: r.socket, Over: r.phase == reported}
 }
 
 // attachWords are what a credential for input and output is about, in the place
@@ -331,23 +331,16 @@ func (a *Agent) StepSocket(ctx context.Context, k plan.RunKey) (string, error) {
 	}
 	until := a.deps.Clock.Now().Add(stepPatience)
 	for {
-		type answer struct {
-			s     StepState
-			known bool
-		}
-		got := make(chan answer, 1)
-		a.inbox.put(func() {
-			s, known := a.core.Step(k)
-			got <- answer{s, known}
-		})
+		got := make(chan StepState, 1)
+		a.inbox.put(func() { got <- a.core.Step(k) })
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
-		case x := <-got:
-			if x.s.Socket != "" && !x.s.Over {
-				return x.s.Socket, nil
+		case s := <-got:
+			if s.Socket != "" && !s.Over {
+				return s.Socket, nil
 			}
-			if x.s.Over || a.deps.Clock.Now() >= until {
+			if s.Over || a.deps.Clock.Now() >= until {
 				return "", ErrStepOver
 			}
 		}

@@ -15,7 +15,7 @@ type Tasks struct {
 	Umask   uint32   `cbor:"6,keyasint,omitempty"`
 	Append  bool     `cbor:"7,keyasint,omitempty"`
 	Rlimits []Rlimit `cbor:"9,keyasint,omitempty"` // the shepherd puts in what this node allows
-	// Input is the rank that reads what the user types, InputAll or InputNone.
+	// Input is the rank that reads what the user types, spec.InputAll or spec.InputNone.
 	Input    int32    `cbor:"10,keyasint,omitempty"`
 	Terminal *Window  `cbor:"11,keyasint,omitempty"` // the first task here has a terminal of this size
 	Prologs  []string `cbor:"12,keyasint,omitempty"` // run before each task, as the user, in this order
@@ -24,12 +24,6 @@ type Tasks struct {
 	Notices  []string `cbor:"15,keyasint,omitempty"` // for the user, before anything else
 	OOMFile  string   `cbor:"16,keyasint,omitempty"` // the shepherd puts in where kills for memory are counted
 }
-
-// Who reads the user's input besides a single rank.
-const (
-	InputAll  int32 = -1
-	InputNone int32 = -2
-)
 
 // Task is one task of a step.
 type Task struct {

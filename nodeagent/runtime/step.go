@@ -47,7 +47,7 @@ func (s *Step) Ack(ctx context.Context, upTo uint64) error {
 	return s.call(ctx, protocol.OpStepAck, protocol.StepAck{UpTo: upTo}, nil)
 }
 
-// Input passes a piece of the input on, for one rank or plan.InputAll, and
+// Input passes a piece of the input on, for one rank or spec.InputAll, and
 // returns when it is taken. No data is the end of the input.
 func (s *Step) Input(ctx context.Context, rank int32, offset uint64, data []byte) error {
 	return s.call(ctx, protocol.OpStepInput, protocol.StepInput{Rank: rank, Offset: offset, Data: data}, nil)

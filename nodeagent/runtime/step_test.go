@@ -22,7 +22,7 @@ import (
 func (l *lab) step(n int, command string) plan.RunSpec {
 	sp := l.job("")
 	sp.Script, sp.Stdout, sp.Key.Step = nil, "", 0
-	t := &plan.Tasks{Argv: []string{"sh", "-c", command}, Env: sp.Env, WorkDir: l.work, Umask: 0o022, Input: plan.InputAll}
+	t := &plan.Tasks{Argv: []string{"sh", "-c", command}, Env: sp.Env, WorkDir: l.work, Umask: 0o022, Input: spec.InputAll}
 	for i := range n {
 		t.List = append(t.List, plan.Task{Rank: uint32(i), Env: []string{fmt.Sprintf("SLURM_PROCID=%d", i)}})
 	}
@@ -156,12 +156,12 @@ func TestInputReachesWhoReadsIt(t *testing.T) {
 	for _, c := range []struct {
 		input int32
 		want  [2]string
-	}{{plan.InputAll, [2]string{"ab", "ab"}}, {1, [2]string{"", "ab"}}, {plan.InputNone, [2]string{"", ""}}} {
+	}{{spec.InputAll, [2]string{"ab", "ab"}}, {1, [2]string{"", "ab"}}, {spec.InputNone, [2]string{"", ""}}} {
 		sp := l.step(2, "cat")
 		sp.Tasks.Input = c.input
 		l.launch(sp)
 		v := newViewer(t).attach(l, sp.Key)
-		to := max(c.input, plan.InputAll)
+		to := max(c.input, spec.InputAll)
 		for _, piece := range []struct {
 			at   uint64
 			text string
@@ -285,7 +285,7 @@ func TestTerminal(t *testing.T) {
 	l.launch(sp)
 	v := newViewer(t).attach(l, sp.Key)
 	v.await(func() bool { return strings.Contains(v.out["0.1"], "30 70") })
-	if err := v.step.Input(context.Background(), plan.InputAll, 0, []byte("hello\n")); err != nil {
+	if err := v.step.Input(context.Background(), spec.InputAll, 0, []byte("hello\n")); err != nil {
 		t.Fatal(err)
 	}
 	v.await(func() bool { return strings.Contains(v.out["0.1"], "got hello") })

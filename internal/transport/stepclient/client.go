@@ -15,6 +15,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/pmi"
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Node is a node of the step, with the ranks of its tasks.
@@ -95,7 +96,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Input passes data on to a rank, or plan.InputAll; it waits for the nodes once
+// Input passes data on to a rank, or spec.InputAll; it waits for the nodes once
 // enough is on its way. What is for a node that is over is lost, as in a pipe.
 func (c *Client) Input(ctx context.Context, rank int32, data []byte) error {
 	c.input.Lock()
@@ -110,7 +111,7 @@ func (c *Client) Input(ctx context.Context, rank int32, data []byte) error {
 	return nil
 }
 
-// CloseInput ends the input of a rank, or of plan.InputAll.
+// CloseInput ends the input of a rank, or of spec.InputAll.
 func (c *Client) CloseInput(ctx context.Context, rank int32) error {
 	c.input.Lock()
 	defer c.input.Unlock()
@@ -120,7 +121,7 @@ func (c *Client) CloseInput(ctx context.Context, rank int32) error {
 func (c *Client) pass(ctx context.Context, rank int32, piece []byte) error {
 	m := stepio.Message{Kind: stepio.Input, Rank: rank, Offset: c.sent[rank], Data: piece}
 	for i, n := range c.nodes {
-		if rank != plan.InputAll && !slices.Contains(c.cfg.Nodes[i].Ranks, uint32(rank)) {
+		if rank != spec.InputAll && !slices.Contains(c.cfg.Nodes[i].Ranks, uint32(rank)) {
 			continue
 		}
 		if err := n.feed(ctx, m); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+	"github.com/musterhpc/muster/spec"
 )
 
 // part stands for a step's part on a node: it keeps frames until they are
@@ -150,12 +151,12 @@ func TestBrokenConnections(t *testing.T) {
 			for k := range 50 {
 				line := fmt.Sprintf("line %d\n", k)
 				want.WriteString(line)
-				if err := c.Input(t.Context(), plan.InputAll, []byte(line)); err != nil {
+				if err := c.Input(t.Context(), spec.InputAll, []byte(line)); err != nil {
 					fed <- err
 					return
 				}
 			}
-			fed <- c.CloseInput(t.Context(), plan.InputAll)
+			fed <- c.CloseInput(t.Context(), spec.InputAll)
 		}()
 		if err := <-fed; err != nil {
 			t.Fatal(err)

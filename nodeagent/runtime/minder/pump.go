@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"github.com/musterhpc/muster/spec"
 	"golang.org/x/sys/unix"
 )
 
@@ -172,7 +173,7 @@ func (m *minder) input(q *protocol.StepInput) error {
 	m.mu.Lock()
 	var to []*input
 	for _, t := range m.tasks {
-		if t.input != nil && (q.Rank == plan.InputAll || q.Rank == int32(t.Rank)) {
+		if t.input != nil && (q.Rank == spec.InputAll || q.Rank == int32(t.Rank)) {
 			to = append(to, t.input)
 		}
 	}

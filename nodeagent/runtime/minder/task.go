@@ -197,7 +197,7 @@ func (m *minder) files(t *task, s shared) (*ends, error) {
 	if m.spec.Terminal != nil && t.index == 0 {
 		return e, m.terminal(t, e)
 	}
-	reads := m.spec.Input == plan.InputAll || m.spec.Input == int32(t.Rank)
+	reads := m.spec.Input == spec.InputAll || m.spec.Input == int32(t.Rank)
 	if t.Stdin == "" && reads {
 		var p [2]int
 		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
