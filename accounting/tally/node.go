@@ -63,17 +63,8 @@ func (t *Tally) configured(env *event.Envelope, ns *spec.NodeSpec, parts []strin
 		n = nil // it was forgotten, and is a new one
 	}
 	if n == nil {
-		n = &node{Name: ns.Name, Admin: event.NodeResume, Reason: ns.Reason}
-		switch ns.State {
-		case "DOWN":
-			n.Admin = event.NodeDown
-		case "DRAIN":
-			n.Admin = event.NodeDrain
-		case "FAIL":
-			n.Admin = event.NodeFail
-		case "CLOUD":
-			n.Power = event.PoweredDown
-		}
+		n = &node{Name: ns.Name, Reason: ns.Reason}
+		n.Admin, n.Power = event.Configured(ns)
 		t.nodes[ns.Name] = n
 	}
 	if at, ok := slices.BinarySearch(t.names, ns.Name); !ok {

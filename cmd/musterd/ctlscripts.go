@@ -22,9 +22,9 @@ var errTooLong = errors.New("too long")
 
 // Run implements daemon.Scripts.
 func (c ctlScripts) Run(ctx context.Context, file string, timeout spec.Span, env []string) error {
-	as, err := c.identity()
+	as, err := slurmUser(c.user)
 	if err != nil {
-		return fmt.Errorf("SlurmUser %s: %w", c.user, err)
+		return err
 	}
 	if timeout > 0 && timeout != spec.Infinite {
 		var cancel context.CancelFunc
@@ -41,19 +41,23 @@ func (c ctlScripts) Run(ctx context.Context, file string, timeout spec.Span, env
 	return nil
 }
 
-// identity is SlurmUser's; nil: as this process.
-func (c ctlScripts) identity() (*syscall.Credential, error) {
-	if os.Geteuid() != 0 || c.user == "" || c.user == "root" {
+// slurmUser is who the site's programs run as; nil: as this process, where that
+// is SlurmUser or may not become somebody else.
+func slurmUser(name string) (*syscall.Credential, error) {
+	if os.Geteuid() != 0 || name == "" || name == "root" {
 		return nil, nil
 	}
-	u, err := user.Lookup(c.user)
+	u, err := user.Lookup(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("SlurmUser %s: %w", name, err)
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("SlurmUser %s: %w", name, err)
 	}
 	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
+	if err != nil {
+		return nil, fmt.Errorf("SlurmUser %s: %w", name, err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }

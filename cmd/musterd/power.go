@@ -1,13 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"syscall"
 )
 
@@ -34,14 +31,14 @@ func (p *programs) start(program, nodes string, resume []byte) error {
 	defer out.Close()
 	cmd := exec.Command(program, nodes)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	uid, gid, err := p.identity(cmd)
+	as, err := slurmUser(p.user)
 	if err != nil {
 		return err
 	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: as}
 	file := ""
 	if resume != nil {
-		if file, err = p.keep(resume, uid, gid); err != nil {
+		if file, err = p.keep(resume, as); err != nil {
 			return err
 		}
 		cmd.Env = append(cmd.Environ(), "SLURM_RESUME_FILE="+file)
@@ -63,24 +60,8 @@ func (p *programs) start(program, nodes string, resume []byte) error {
 	return nil
 }
 
-// identity lets a program run as SlurmUser where this process may do that.
-func (p *programs) identity(cmd *exec.Cmd) (uid, gid int, err error) {
-	if uid, gid = os.Getuid(), os.Getgid(); uid != 0 || p.user == "" || p.user == "root" {
-		return uid, gid, nil
-	}
-	u, err := user.Lookup(p.user)
-	if err != nil {
-		return 0, 0, fmt.Errorf("SlurmUser: %w", err)
-	}
-	if uid, err = strconv.Atoi(u.Uid); err == nil {
-		gid, err = strconv.Atoi(u.Gid)
-	}
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	return uid, gid, err
-}
-
 // keep writes SLURM_RESUME_FILE.
-func (p *programs) keep(resume []byte, uid, gid int) (string, error) {
+func (p *programs) keep(resume []byte, as *syscall.Credential) (string, error) {
 	f, err := os.CreateTemp(p.dir, "resume-*.json")
 	if err != nil {
 		return "", err
@@ -89,5 +70,8 @@ func (p *programs) keep(resume []byte, uid, gid int) (string, error) {
 	if _, err := f.Write(resume); err != nil {
 		return "", err
 	}
-	return f.Name(), f.Chown(uid, gid)
+	if as == nil {
+		return f.Name(), nil
+	}
+	return f.Name(), f.Chown(int(as.Uid), int(as.Gid))
 }

@@ -24,6 +24,23 @@ const (
 	NodeFail                             // like drain, and known to be failing
 )
 
+// Configured is what State= of a configured node asks for at the beginning:
+// what an administrator wants of it and whether it is on. A node of the cloud
+// is off until somebody needs it.
+func Configured(ns *spec.NodeSpec) (NodeAdminState, PowerState) {
+	switch ns.State {
+	case "DOWN":
+		return NodeDown, 0
+	case "DRAIN":
+		return NodeDrain, 0
+	case "FAIL":
+		return NodeFail, 0
+	case "CLOUD":
+		return NodeResume, PoweredDown
+	}
+	return NodeResume, 0
+}
+
 // NodeStateSet changes whether a node is in service.
 type NodeStateSet struct {
 	Node   string         `cbor:"1,keyasint"`

@@ -10,18 +10,8 @@ import (
 )
 
 func newNode(id spec.NodeID, ns *spec.NodeSpec) *Node {
-	n := &Node{ID: id, Spec: ns, Admin: event.NodeResume, Reason: ns.Reason}
-	switch ns.State {
-	case "DOWN":
-		n.Admin = event.NodeDown
-	case "DRAIN":
-		n.Admin = event.NodeDrain
-	case "FAIL":
-		n.Admin = event.NodeFail
-	}
-	if ns.State == "CLOUD" {
-		n.Power = event.PoweredDown // until somebody needs it
-	}
+	n := &Node{ID: id, Spec: ns, Reason: ns.Reason}
+	n.Admin, n.Power = event.Configured(ns)
 	n.capacity()
 	return n
 }
