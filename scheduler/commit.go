@@ -8,6 +8,7 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/reserve"
 	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
@@ -149,7 +150,7 @@ func (d *decision) current(s *Start) bool {
 	for i := range s.Alloc.Nodes {
 		a := &s.Alloc.Nodes[i]
 		n := d.t.NodeByID(a.ID)
-		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || !place.Welcome(d.t.State, n, &tenant, near) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) || !d.besideCores(n, s.Alloc, a, s.Limit) {
+		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || !place.Welcome(d.t.State, n, &tenant, near) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) || !d.besideCores(&view, n, s.Alloc, a, s.Limit) {
 			return false
 		}
 	}
@@ -192,70 +193,19 @@ func (d *decision) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocat
 }
 
 // besideCores tells whether one node's part of an allocation leaves reservations
-// of cores theirs: its own has enough for all jobs in it, and the others have
-// theirs whenever one of them begins or is on while the job may run.
-func (d *decision) besideCores(n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc, limit spec.Span) bool {
-	if len(d.t.Reservations) == 0 {
+// of cores theirs for as long as the job may run: its own, or the magnetic one that
+// it is drawn into, has enough for all jobs in it, and the others have theirs.
+func (d *decision) besideCores(view *resv.View, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc, limit spec.Span) bool {
+	if !slices.ContainsFunc(d.t.Reservations, func(r spec.Reservation) bool { return r.CoresOf(n.Spec.Name) > 0 }) {
 		return true
 	}
-	use := place.Free{CPU: int64(a.CPUs.Count()), GPU: int64(len(a.GPUs))}
-	own := d.t.Reservation(alloc.Reservation)
-	if own != nil && own.Cores != nil {
-		held, kept := d.heldOn(n, own, d.t.Now), resv.Kept(own, n)
-		if held.Add(&use, 1); held.CPU > kept.CPU || kept.GPU > 0 && held.GPU > kept.GPU {
-			return false
-		}
-		if kept.GPU > 0 {
-			return true
-		}
-		use.CPU = 0 // its GPUs are not its reservation's
+	as := *alloc
+	if in := view.Cores(); in != "" {
+		as.Reservation = in
 	}
-	end := d.t.Now.Add(limit)
-	for i := range d.t.Reservations {
-		r := &d.t.Reservations[i]
-		if r.CoresOf(n.Spec.Name) == 0 {
-			continue
-		}
-		for _, w := range resv.Windows(r, d.t.Now) {
-			at := max(w.From, d.t.Now)
-			all, _ := resv.Others(d.t.State, n, d.t.Now, at, at+1)
-			held := d.heldOn(n, nil, at)
-			all.Add(&held, 1)
-			if all.Add(&use, 1); at < end && (use.CPU > 0 && all.CPU > n.CPUs || use.GPU > 0 && all.GPU > int64(len(n.GPUs))) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// heldOn is how many CPUs and GPUs of a node those jobs may hold at an instant
-// that are in a reservation of cores, or with nil in none. The GPUs of a job in a
-// reservation that keeps none are counted as those of the others.
-func (d *decision) heldOn(n *state.Node, in *spec.Reservation, at spec.Instant) place.Free {
-	var sum place.Free
-	for _, uid := range n.Jobs {
-		j := d.t.Job(uid)
-		r := d.t.Reservation(j.Alloc.Reservation)
-		if r != nil && r.Cores == nil {
-			r = nil
-		}
-		k := j.Alloc.Index(n.ID)
-		lasts := max(j.Deadline(), d.t.Now+1) > at
-		if j.Completing() || j.Ending != nil {
-			lasts = at <= d.t.Now
-		}
-		if !lasts || k < 0 || j.Done.Has(k) {
-			continue
-		}
-		if r == in && !j.Yields {
-			sum.CPU += int64(j.Alloc.Nodes[k].CPUs.Count())
-		}
-		if r == in || in == nil && r.GPUs == nil {
-			sum.GPU += int64(len(j.Alloc.Nodes[k].GPUs))
-		}
-	}
-	return sum
+	line := reserve.New(d.t.State, d.t.Now, spec.Second, spec.Bitset{}.Set(int(n.ID)), nil)
+	resv.Keep(d.t.State, line, d.t.Now)
+	return line.Holds(n, a, &as, d.t.Now.Add(limit))
 }
 
 // available tells whether a node can still give a part of an allocation.

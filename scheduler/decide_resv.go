@@ -501,17 +501,19 @@ func (d *decision) busyInto(r *spec.Reservation, n *state.Node) bool {
 	})
 }
 
+// resvShare are the flags of reservations that may have what others have too.
+const resvShare = spec.ResvMaint | spec.ResvOverlap
+
 // resvConflict names a reservation that has a node at the same time. MAINT
 // and OVERLAP may share.
 func (d *decision) resvConflict(r *spec.Reservation, node string) string {
-	const share = spec.ResvMaint | spec.ResvOverlap
-	if r.Flags&share != 0 {
+	if r.Flags&resvShare != 0 {
 		return ""
 	}
 	mine := resv.Windows(r, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name != r.Name && o.Flags&share == 0 && slices.Contains(o.Nodes, node) && meets(mine, resv.Windows(o, d.t.Now)) {
+		if o.Name != r.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) && meets(mine, resv.Windows(o, d.t.Now)) {
 			return o.Name
 		}
 	}
@@ -604,6 +606,9 @@ func (d *decision) tickReservation(r spec.Reservation) error {
 	}
 	if r.Flags&(spec.ResvReplace|spec.ResvReplaceDown) == 0 {
 		return nil
+	}
+	if r.Cores != nil {
+		return d.replaceCores(&r)
 	}
 	keep := slices.DeleteFunc(slices.Clone(r.Nodes), func(name string) bool {
 		n := d.t.Node(name)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/resv"
@@ -82,10 +83,6 @@ func (d *decision) resvTRES(a *resvAsk, v string) error {
 // settleResvCores works out of which nodes a reservation has how many cores.
 func (d *decision) settleResvCores(a *resvAsk) error {
 	r := a.r
-	const other = spec.ResvMaint | spec.ResvFlex | spec.ResvMagnetic | spec.ResvReplace | spec.ResvReplaceDown | spec.ResvOverlap | spec.ResvIgnoreJobs | spec.ResvAnyNodes
-	if bad := r.Flags & other; bad != 0 {
-		return spec.Refuse(spec.CodeDisabled, "the flags "+bad.String()+" of a reservation of cores are not implemented in this release")
-	}
 	asked := a.cores != nil || a.cpus > 0 || a.gpus > 0
 	if !asked && (a.nodes != "" || a.choose) {
 		return spec.Refuse(spec.CodeCPUCountInvalid, "it is one of cores: say how many of the nodes with CoreCnt")
@@ -101,7 +98,6 @@ func (d *decision) settleResvCores(a *resvAsk) error {
 			return err
 		}
 	}
-	r.TRES = spec.TRES{Node: int64(len(r.Nodes))}
 	for i, name := range r.Nodes {
 		n := d.t.Node(name)
 		if n == nil {
@@ -113,12 +109,66 @@ func (d *decision) settleResvCores(a *resvAsk) error {
 		if free, who := d.freeGPUs(r, n); free < r.GPUsOf(name) {
 			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for%s", name, free, r.GPUsOf(name), who))
 		}
+	}
+	r.TRES = d.coresTRES(r)
+	return nil
+}
+
+// coresTRES is what a reservation of cores has of its nodes.
+func (d *decision) coresTRES(r *spec.Reservation) spec.TRES {
+	sum := spec.TRES{Node: int64(len(r.Nodes))}
+	for _, name := range r.Nodes {
+		n := d.t.Node(name)
+		if n == nil {
+			continue
+		}
 		kept := resv.Kept(r, n)
-		if r.TRES.CPU += kept.CPU; kept.GPU > 0 {
-			r.TRES = r.TRES.With("gres/gpu", r.TRES.Get("gres/gpu")+kept.GPU)
+		if sum.CPU += kept.CPU; kept.GPU > 0 {
+			sum = sum.With("gres/gpu", sum.Get("gres/gpu")+kept.GPU)
 		}
 	}
-	return nil
+	return sum
+}
+
+// replaceCores gives a reservation of cores others for those of nodes that went
+// out of service, with REPLACE also for those that its jobs took. What cannot be
+// replaced stays.
+func (d *decision) replaceCores(r *spec.Reservation) error {
+	before := slices.Clone(r.Nodes)
+	r.Nodes = slices.Clone(before)
+	for i, name := range before {
+		old := d.t.Node(name)
+		if old != nil && old.Usable() && !(r.Flags.Has(spec.ResvReplace) && d.runsIn(r, old)) {
+			continue
+		}
+		typ := ""
+		if old != nil && len(old.GPUs) > 0 {
+			typ = old.GPUs[0].Type
+		}
+		for _, n := range d.resvNodes(r) {
+			if slices.Contains(r.Nodes, n.Spec.Name) || (r.GPUs != nil && !oneKind(n, typ)) {
+				continue
+			}
+			cores, _ := d.freeCores(r, n)
+			gpus, _ := d.freeGPUs(r, n)
+			if cores >= int64(r.Cores[i]) && (r.GPUs == nil || gpus >= int64(r.GPUs[i])) {
+				r.Nodes[i] = n.Spec.Name
+				break
+			}
+		}
+	}
+	if slices.Equal(r.Nodes, before) {
+		return nil
+	}
+	r.Cores, r.GPUs = slices.Clone(r.Cores), slices.Clone(r.GPUs)
+	d.sortCores(r)
+	r.TRES = d.coresTRES(r)
+	return d.emit(&event.ReservationPut{Reservation: *r})
+}
+
+// runsIn tells whether a job of a reservation runs on a node.
+func (d *decision) runsIn(r *spec.Reservation, n *state.Node) bool {
+	return slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool { return d.t.Job(uid).Alloc.Reservation == r.Name })
 }
 
 // chooseCores sets the nodes of a reservation of cores, and how many it has of
@@ -214,7 +264,7 @@ func (d *decision) heldBeside(r *spec.Reservation, n *state.Node) (held place.Fr
 	mine := resv.Windows(r, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name == r.Name || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, resv.Windows(o, d.t.Now)) {
+		if o.Name == r.Name || (r.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, resv.Windows(o, d.t.Now)) {
 			continue
 		}
 		if who = "; reservation " + o.Name + " is there"; o.Cores == nil {
@@ -223,6 +273,9 @@ func (d *decision) heldBeside(r *spec.Reservation, n *state.Node) (held place.Fr
 		kept := resv.Kept(o, n)
 		held.CPU += kept.CPU
 		held.GPU += kept.GPU
+	}
+	if r.Flags.Has(spec.ResvIgnoreJobs) {
+		return held, who, false
 	}
 	for _, uid := range n.Jobs {
 		j := d.t.Job(uid)

@@ -73,17 +73,20 @@ func (d *decision) chooseGPUs(a *resvAsk) error {
 	if left > 0 {
 		return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%d of %d GPUs, or the cores beside them, are not free in that time", left, total))
 	}
-	d.sortGPUs(r)
+	d.sortCores(r)
 	return nil
 }
 
-// sortGPUs puts the nodes of a reservation of GPUs into their order.
-func (d *decision) sortGPUs(r *spec.Reservation) {
+// sortCores puts the nodes of a reservation of cores, perhaps with GPUs, into their
+// order.
+func (d *decision) sortCores(r *spec.Reservation) {
 	names, cores, gpus := slices.Clone(r.Nodes), slices.Clone(r.Cores), slices.Clone(r.GPUs)
 	slices.SortFunc(r.Nodes, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
 	for i, name := range r.Nodes {
 		k := slices.Index(names, name)
-		r.Cores[i], r.GPUs[i] = cores[k], gpus[k]
+		if r.Cores[i] = cores[k]; gpus != nil {
+			r.GPUs[i] = gpus[k]
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -38,7 +39,7 @@ func (w *world) reserve() {
 func (w *world) reserveCores(name string) {
 	set := []spec.KeyValue{{Key: "corecnt", Value: fmt.Sprint(w.n("corecnt", 1, 4))}, {Key: "users", Value: pick(w, "users", "alice", "bob", "-carol")},
 		{Key: "starttime", Value: fmt.Sprintf("now+0:%d:00", w.n("in", 0, 50))}, {Key: "duration", Value: fmt.Sprint(w.n("length", 1, 90))},
-		{Key: "flags", Value: pick(w, "flags", "", "", "DAILY", "HOURLY", "PURGE_COMP", "TIME_FLOAT", "STATIC_ALLOC")}}
+		{Key: "flags", Value: pick(w, "flags", "", "", "DAILY", "HOURLY", "PURGE_COMP", "TIME_FLOAT", "STATIC_ALLOC", "MAINT", "OVERLAP", "IGNORE_JOBS", "OVERLAP,IGNORE_JOBS", "FLEX", "FLEX,OVERLAP", "MAGNETIC", "MAGNETIC,FLEX", "ANY_NODES", "REPLACE", "REPLACE_DOWN")}}
 	switch w.n("where", 0, 5) {
 	case 4:
 		set[0] = spec.KeyValue{Key: "tres", Value: fmt.Sprintf("gres/gpu=%d", w.n("gpus", 1, 4))}
@@ -123,15 +124,23 @@ func (w *world) judgeKept(before *state.State, out *scheduler.Outcome, i int, wh
 		if u.of(&s.Alloc.Nodes[k]) == 0 {
 			continue
 		}
-		if own := inside(s.Alloc); own != "" {
-			r := before.Reservation(own)
+		own := inside(s.Alloc)
+		r := before.Reservation(own)
+		if own != "" && !slices.Contains(r.Nodes, node) {
+			own, r = "", nil // the job is in it, this node is not
+		}
+		if r != nil && r.Flags&spec.ResvOpen == 0 {
 			if n := sum(node, own, w.now); n > u.keeps(r, cfg) {
 				w.rt.Fatalf("jobs in reservation %s have %d %s of %s; it keeps %d", own, n, what, node, u.keeps(r, cfg))
 			}
 			continue
 		}
+		mine := before.Reservation(s.Alloc.Reservation)
 		for q := range before.Reservations {
-			r := &before.Reservations[q]
+			o, r := r, &before.Reservations[q]
+			if r == o || o != nil && !o.Heeds(r) || mine == nil && r.Flags.Has(spec.ResvMagnetic) && resv.Admits(before, r, before.Job(s.UID).Spec) {
+				continue
+			}
 			start, length := r.Start, r.End.Sub(r.Start)
 			if r.Flags.Has(spec.ResvTimeFloat) {
 				start, length = w.now.Add(r.Ahead), 365*spec.Day
@@ -141,7 +150,11 @@ func (w *world) judgeKept(before *state.State, out *scheduler.Outcome, i int, wh
 				if at >= start.Add(length) || at >= w.now.Add(s.Limit) || u.keeps(r, cfg) == 0 {
 					continue
 				}
-				if held, kept := sum(node, "", at), u.keeps(r, cfg); held+kept > u.all(cfg) {
+				held, kept := sum(node, "", at), u.keeps(r, cfg)
+				if own != "" {
+					held += sum(node, own, at)
+				}
+				if held+kept > u.all(cfg) {
 					w.rt.Fatalf("job %d starts on %s: others hold %d of its %d %s when reservation %s keeps %d", s.UID, node, held, u.all(cfg), what, r.Name, kept)
 				}
 			}
@@ -164,7 +177,7 @@ func (w *world) judgeReservations(before *state.State, j *state.Job, s *schedule
 	}
 	for i := range s.Alloc.Nodes {
 		node := s.Alloc.Nodes[i].Name
-		if own != nil && own.Flags&(spec.ResvFlex|spec.ResvMagnetic|spec.ResvTimeFloat) == 0 && (!slices.Contains(own.Nodes, node) || from < own.Start || to > own.End && own.Next(own.Start) != own.End) { // one that comes again at once goes on
+		if own != nil && own.Flags&(spec.ResvOpen|spec.ResvTimeFloat) == 0 && (!slices.Contains(own.Nodes, node) || from < own.Start || to > own.End && own.Next(own.Start) != own.End) { // one that comes again at once goes on
 			w.rt.Fatalf("job %d runs on %s from %d to %d; its reservation %s is %v from %d to %d", j.ID, node, from, to, own.Name, own.Nodes, own.Start, own.End)
 		}
 		for k := range before.Reservations {
@@ -172,7 +185,7 @@ func (w *world) judgeReservations(before *state.State, j *state.Job, s *schedule
 			if r.Cores != nil {
 				continue // see judgeCores
 			}
-			mine := r == own || (own != nil && own.Flags.Has(spec.ResvMaint)) || (own == nil || own.Flags.Has(spec.ResvMagnetic)) && r.Flags.Has(spec.ResvMagnetic) && !strings.Contains(strings.Join(r.Users, ","), "-"+j.Spec.User)
+			mine := r == own || (own != nil && !own.Heeds(r)) || (own == nil || own.Flags.Has(spec.ResvMagnetic)) && r.Flags.Has(spec.ResvMagnetic) && !strings.Contains(strings.Join(r.Users, ","), "-"+j.Spec.User)
 			start, end := r.Start, r.End
 			if r.Flags.Has(spec.ResvTimeFloat) {
 				start, end = w.now.Add(r.Ahead), spec.FarFuture

@@ -64,6 +64,10 @@ const (
 	ResvForceStart // it may be said to have begun in the past
 )
 
+// ResvOpen are the flags of a reservation whose jobs may take more than it has,
+// or have it without asking.
+const ResvOpen = ResvFlex | ResvMagnetic | ResvAnyNodes
+
 // ReservationFlags lists the flags with Slurm's names, in the order in which
 // they are shown.
 func ReservationFlags() []struct {
@@ -111,6 +115,13 @@ func (r *Reservation) GPUsOf(node string) int64 {
 		return int64(r.GPUs[i])
 	}
 	return 0
+}
+
+// Heeds tells whether a reservation, and the jobs in it, leave another one what
+// that keeps: maintenance heeds none, and one that may overlap others only
+// maintenance.
+func (r *Reservation) Heeds(o *Reservation) bool {
+	return !r.Flags.Has(ResvMaint) && (!r.Flags.Has(ResvOverlap) || o.Flags.Has(ResvMaint))
 }
 
 // Repeats tells a reservation that comes again.

@@ -77,7 +77,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 	switch {
 	case d.Threads > s.Threads:
 		return Lack{"threads", s.Threads, d.Threads}
-	case cpus > f.CPU && d.ofNode():
+	case cpus > f.CPU && d.ofNode(s):
 		return Lack{"cpu", f.CPU, cpus}
 	case d.PerSocket > 0 && tasks > d.PerSocket*s.Sockets:
 		return Lack{"ntasks-per-socket", d.PerSocket * s.Sockets, tasks}
@@ -93,7 +93,7 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		return d.lackGPUs(s, f, tasks, gpu)
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.caps(d) && !d.Exclusive && cpus > f.More[i] {
+		if k := &s.Kinds[i]; s.caps(k, d) && !d.Exclusive && cpus > f.More[i] {
 			return Lack{"cpu", f.More[i], cpus}
 		}
 	}
@@ -156,10 +156,16 @@ func sumOf(list []spec.Count, c spec.Count) int64 {
 // gpusFree is how many GPUs of a node are free to the job: of those that its
 // reservation keeps, or else of the node's.
 func (d *Demand) gpusFree(s *Shape, f *Free) int64 {
-	if k := s.resvGPUs(d.Inside); k >= 0 {
-		return f.More[k]
+	own, n := s.resvGPUs(d.Inside), f.GPU
+	if own >= 0 {
+		n = f.More[own]
 	}
-	return f.GPU
+	for i := range s.Kinds {
+		if k := &s.Kinds[i]; own < 0 && k.GPU && k.Open {
+			n = min(n, f.More[i])
+		}
+	}
+	return n
 }
 
 // amount is how much of a GRES is free to the job. Of a resource in several
@@ -214,13 +220,22 @@ func (d *Demand) whole(s *Shape) *Free {
 		f.Mem = 0
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Cap {
-			f.More[i] = 0
-			if k.caps(d) {
-				f.More[i] = min(k.N, s.CPUs)
-			}
+		k := &s.Kinds[i]
+		if !k.Cap {
+			continue
+		}
+		f.More[i] = 0
+		if s.caps(k, d) {
+			f.More[i] = min(k.N, s.CPUs)
+		}
+		if k.Open && k.Name == d.Inside && !k.GPU {
+			f.CPU = 0 // they are counted there
 		}
 	}
+	if k := s.resvGPUs(d.Inside); k >= 0 && s.Kinds[k].Open {
+		f.GPU = 0
+	}
+	s.takeGPUs(&f, d.Inside, s.GPUs)
 	return &f
 }
 
@@ -277,11 +292,11 @@ func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
 // demand that is not exclusive: one that shares them has no more than the node,
 // and none has more than its partition may use there.
 func (d *Demand) hasCPUs(s *Shape, f *Free, cpus int64) bool {
-	if cpus > s.CPUs || (d.ofNode() && cpus > f.CPU) {
+	if cpus > s.CPUs || (d.ofNode(s) && cpus > f.CPU) {
 		return false
 	}
 	for i := range s.Kinds {
-		if s.Kinds[i].caps(d) && cpus > f.More[i] {
+		if s.caps(&s.Kinds[i], d) && cpus > f.More[i] {
 			return false
 		}
 	}
@@ -302,16 +317,21 @@ type Need struct {
 
 // caps tells the counter that bounds the CPUs of a demand, beside those of the
 // node.
-func (k *Kind) caps(d *Demand) bool {
-	if k.Resv {
-		return !k.GPU && k.Name == d.Inside
+func (s *Shape) caps(k *Kind, d *Demand) bool {
+	switch {
+	case k.GPU:
+		return false
+	case k.Real:
+		return d.Share == 0
+	case k.Resv:
+		return k.Name == d.Inside || k.Open && d.Share == 0 && !s.keeps(d.Inside)
 	}
 	return k.Cap && k.Name == d.Partition && k.Share == (d.Share > 0)
 }
 
 // ofNode tells whether the CPUs of a demand are counted against the node's: they
 // are not shared, and no reservation has them already.
-func (d *Demand) ofNode() bool { return d.Share == 0 && d.Inside == "" }
+func (d *Demand) ofNode(s *Shape) bool { return d.Share == 0 && !s.keeps(d.Inside) }
 
 // Need computes what a node of a shape gives to a number of tasks with its
 // part of the GRES asked for the job as a whole. Untyped requests for a
@@ -350,7 +370,7 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 		return n, false
 	}
 	n.Use, n.Mem, n.CPUs, n.Tenant = Free{CPU: cpus, GPU: gpu}, mem, cpus, &d.Tenant
-	if !d.ofNode() {
+	if !d.ofNode(s) {
 		n.Use.CPU = 0
 	}
 	if d.Memory {
@@ -359,13 +379,14 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 	if len(s.Kinds) > 0 {
 		n.Use.More = make([]int64, len(s.Kinds))
 		for i := range s.Kinds {
-			if s.Kinds[i].caps(d) {
+			if s.caps(&s.Kinds[i], d) {
 				n.Use.More[i] = cpus
 			}
 		}
-		if k := s.resvGPUs(d.Inside); k >= 0 {
-			n.Use.More[k], n.Use.GPU = gpu, 0
+		if s.resvGPUs(d.Inside) >= 0 {
+			n.Use.GPU = 0
 		}
+		s.takeGPUs(&n.Use, d.Inside, gpu)
 	}
 	for _, typed := range [...]bool{true, false} {
 		for _, c := range gres {

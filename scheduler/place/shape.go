@@ -42,6 +42,12 @@ type Kind struct {
 	Resv bool
 	// GPU: the same of the GPUs that it has. Cap and Resv are true.
 	GPU bool
+	// Open: jobs of the reservation may take more than it has. The Kind then counts
+	// what it and its neighbours leave to them and to jobs in no reservation: all of
+	// the node, without what these hold and the other reservations keep.
+	Open bool
+	// Real: what nobody holds, whoever keeps it. Cap and Resv are true, Name is empty.
+	Real bool
 	// Dev is 1 + the position of the device that this Kind is, 0 for none. Type
 	// is then the device's, Part what it can be held in parts of (or empty), N
 	// the number of these parts (or 1), and Name is empty.
@@ -61,7 +67,13 @@ type Cap struct {
 	// Resv: Partition is a reservation of cores instead, which has some cores of
 	// each node.
 	Resv *spec.Reservation
+	// Over: on its nodes reservations may keep more together than jobs leave them,
+	// so that what is really free is counted besides.
+	Over bool
 }
+
+// over are the flags of reservations of cores for which Cap.Over is set.
+const over = spec.ResvOpen | spec.ResvMaint | spec.ResvOverlap | spec.ResvIgnoreJobs
 
 // Caps lists the partitions with MaxCPUsPerNode and those that share CPUs, and
 // the reservations of cores.
@@ -81,7 +93,7 @@ func Caps(st *state.State) []Cap {
 		if r.Cores == nil {
 			continue
 		}
-		c := Cap{Partition: r.Name, Resv: r}
+		c := Cap{Partition: r.Name, Resv: r, Over: r.Flags&over != 0}
 		for _, name := range r.Nodes {
 			if id, ok := st.NodeIDs[name]; ok {
 				c.Nodes = c.Nodes.Set(int(id))
@@ -248,11 +260,21 @@ func (b *Shape) Mixed() bool {
 
 func (s *Shapes) intern(n *state.Node) *Shape {
 	b := &s.buf
+	if slices.ContainsFunc(s.Caps, func(c Cap) bool { return c.Over && c.Nodes.Has(int(n.ID)) }) {
+		b.Kinds = append(b.Kinds, Kind{N: b.CPUs, Cap: true, Resv: true, Real: true})
+		if b.GPUs > 0 && !b.Devices && !b.hasKind("gpu") {
+			b.Kinds = append(b.Kinds, Kind{Name: "gpu", Type: b.GPUType, N: b.GPUs}) // by type they are what is really free
+			b.GPUType = ""
+		}
+	}
 	for i := range s.Caps {
 		if c := &s.Caps[i]; c.Nodes.Has(int(n.ID)) {
 			k := Kind{Name: c.Partition, N: c.CPUs, Cap: true, Share: c.Share > 0}
 			if c.Resv != nil {
-				k.N, k.Resv = c.Resv.CoresOf(n.Spec.Name)*b.Threads, true
+				k.N, k.Resv, k.Open = c.Resv.CoresOf(n.Spec.Name)*b.Threads, true, c.Resv.Flags&spec.ResvOpen != 0
+			}
+			if k.Open {
+				k.N = b.CPUs
 			}
 			if k.Share {
 				k.N = b.CPUs * c.Share
@@ -262,7 +284,9 @@ func (s *Shapes) intern(n *state.Node) *Shape {
 			}
 			b.Kinds = append(b.Kinds, k)
 			if c.Resv != nil && c.Resv.GPUsOf(n.Spec.Name) > 0 {
-				k.N, k.GPU = c.Resv.GPUsOf(n.Spec.Name), true
+				if k.N, k.GPU = c.Resv.GPUsOf(n.Spec.Name), true; k.Open {
+					k.N = b.GPUs
+				}
 				b.Kinds = append(b.Kinds, k)
 			}
 		}
@@ -378,9 +402,11 @@ func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
 		switch {
-		case i == kept:
-			f.More[i] = int64(len(a.GPUs))
-		case k.Cap && k.of(of):
+		case k.GPU:
+			if i == kept || kept < 0 && k.Open {
+				f.More[i] = int64(len(a.GPUs))
+			}
+		case k.Cap && b.of(k, of):
 			f.More[i] = cpus
 		case k.Cap:
 		case k.Dev > 0:
@@ -440,27 +466,32 @@ func (b *Shape) OnCPUs(f Free) Free {
 // TakeCap counts CPUs that a job of a partition holds on the node.
 func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.Cap && k.of(of) {
+		if k := &b.Kinds[i]; k.Cap && b.of(k, of) {
 			f.More[i] -= cpus
 		}
 	}
 }
 
 // of tells whether a job of an allocation counts against a counter of CPUs.
-func (k *Kind) of(a *spec.Allocation) bool {
-	if k.GPU {
+func (b *Shape) of(k *Kind, a *spec.Allocation) bool {
+	switch {
+	case k.GPU:
 		return false
-	}
-	if k.Resv {
-		return k.Name == a.Reservation
+	case k.Real:
+		return a.Share == 0
+	case k.Resv:
+		return k.Name == a.Reservation || k.Open && a.Share == 0 && !b.Inside(a)
 	}
 	return k.Name == a.Partition && k.Share == (a.Share > 0)
 }
 
 // Inside tells whether an allocation is of the cores of a reservation that keeps
 // cores of the node: it counts against these, and not against the node's CPUs.
-func (b *Shape) Inside(a *spec.Allocation) bool {
-	return a.Reservation != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Resv && k.Name == a.Reservation })
+func (b *Shape) Inside(a *spec.Allocation) bool { return b.keeps(a.Reservation) }
+
+// keeps tells whether a reservation keeps cores of the node.
+func (b *Shape) keeps(resv string) bool {
+	return resv != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Resv && k.Name == resv })
 }
 
 // resvGPUs is the counter of the GPUs that a reservation keeps of the node; -1 if
@@ -481,11 +512,42 @@ func (b *Shape) GPUsInside(of *spec.Allocation, a *spec.NodeAlloc) int64 {
 	return int64(len(a.GPUs))
 }
 
-// TakeGPUs counts GPUs that a job of a reservation holds of those it keeps.
+// TakeGPUs counts GPUs that a job of a reservation holds of those it keeps, and
+// those of a job in none where it has them from what is left to all.
 func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
-	if k := b.resvGPUs(of.Reservation); k >= 0 {
-		f.More[k] -= int64(len(a.GPUs))
+	if len(a.GPUs) > 0 {
+		b.takeGPUs(f, of.Reservation, -int64(len(a.GPUs)))
 	}
+}
+
+// takeGPUs adds to the counters that count the GPUs of a job in a reservation, or
+// in none.
+func (b *Shape) takeGPUs(f *Free, resv string, n int64) {
+	own := b.resvGPUs(resv)
+	for i := range b.Kinds {
+		if k := &b.Kinds[i]; k.GPU && (i == own || own < 0 && k.Open) {
+			f.More[i] += n
+		}
+	}
+}
+
+// Leave takes what a reservation keeps out of what is free: also of what is left
+// to jobs of those that heed it.
+func (b *Shape) Leave(kept *Free, heeds func(resv string) bool) Free {
+	use := Free{CPU: kept.CPU, GPU: kept.GPU}
+	for i := range b.Kinds {
+		k := &b.Kinds[i]
+		if !k.Open || !heeds(k.Name) {
+			continue
+		}
+		if use.More == nil {
+			use.More = make([]int64, len(b.Kinds))
+		}
+		if use.More[i] = kept.CPU; k.GPU {
+			use.More[i] = kept.GPU
+		}
+	}
+	return use
 }
 
 // Clone copies the amounts.
@@ -514,14 +576,15 @@ func (f *Free) Min(g *Free) {
 	}
 }
 
-// Holds tells whether all of a need is there. Without a need of memory it does
-// not matter how much there is: it may not be counted at all.
+// Holds tells whether all of a need is there. What is not needed may be less than
+// nothing: memory that is not counted, or cores that reservations keep though others
+// have them.
 func (f *Free) Holds(need *Free) bool {
-	if f.CPU < need.CPU || f.GPU < need.GPU || (need.Mem > 0 && f.Mem < need.Mem) {
+	if (need.CPU > 0 && f.CPU < need.CPU) || (need.GPU > 0 && f.GPU < need.GPU) || (need.Mem > 0 && f.Mem < need.Mem) {
 		return false
 	}
 	for i, n := range need.More {
-		if f.More[i] < n {
+		if n > 0 && f.More[i] < n {
 			return false
 		}
 	}

@@ -287,8 +287,14 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 // Keep takes the CPUs and GPUs of a node that a reservation keeps out of the
 // timeline in some windows of time. What jobs of the reservation hold of them is
 // part of it; a job that outlasts it holds them until it ends.
-func (t *Timeline) Keep(n *state.Node, resv string, kept place.Free, windows []Window) {
-	take := func(use place.Free, from, to spec.Instant, uid spec.JobUID) {
+func (t *Timeline) Keep(n *state.Node, r *spec.Reservation, kept place.Free, windows []Window) {
+	shape := t.lanes[n.ID].shape
+	heeds := func(name string) bool {
+		o := t.st.Reservation(name)
+		return name != r.Name && o != nil && o.Heeds(r)
+	}
+	take := func(held place.Free, from, to spec.Instant, uid spec.JobUID) {
+		use := shape.Leave(&held, heeds)
 		limit := spec.Infinite
 		if to != spec.FarFuture {
 			limit = to.Sub(max(from, t.now))
@@ -302,17 +308,32 @@ func (t *Timeline) Keep(n *state.Node, resv string, kept place.Free, windows []W
 			over = max(over, w.To)
 		}
 	}
+	if r.Flags&spec.ResvOpen != 0 {
+		return // what its jobs hold is counted where all are that are not of others
+	}
 	for _, uid := range n.Jobs {
 		j := t.st.Job(uid)
 		i := j.Alloc.Index(n.ID)
-		if until := t.until(j); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation == resv && until > over {
-			held := place.Free{CPU: int64(j.Alloc.Nodes[i].CPUs.Count()), GPU: t.lanes[n.ID].shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])}
+		if until := t.until(j); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation == r.Name && until > over {
+			held := place.Free{CPU: int64(j.Alloc.Nodes[i].CPUs.Count()), GPU: shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])}
 			if j.Yields {
 				held.CPU = 0
 			}
 			take(held, over, until, uid)
 		}
 	}
+}
+
+// Holds tells whether a node can give one part of an allocation from now on until
+// an instant. Memory is not looked at.
+func (t *Timeline) Holds(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation, until spec.Instant) bool {
+	if !t.Usable(n.ID) {
+		return false
+	}
+	l := t.lanes[n.ID]
+	need, free := l.shape.Held(n, a, of), l.over(t.now, until)
+	need.Mem = 0
+	return free.Holds(&need)
 }
 
 // Forget gives the promise to a job back. Questions that were asked before

@@ -67,6 +67,7 @@ type View struct {
 	Maint bool              // one of the bars is for maintenance
 	Cored bool              // others keep cores
 	magic []*spec.Reservation
+	drawn *spec.Reservation // of those the one of cores that the job may use without asking
 }
 
 // For works out the view of a job. Of several reservations that it names the
@@ -86,11 +87,11 @@ func For(st *state.State, js *spec.JobSpec, now spec.Instant) (View, *spec.Reaso
 			continue
 		}
 		if v.Own == nil && r.Flags.Has(spec.ResvMagnetic) && Admits(st, r, js) {
-			v.magic = append(v.magic, r)
+			v.attract(r, now)
 			continue
 		}
-		if v.Own != nil && v.Own.Flags.Has(spec.ResvMaint) {
-			continue // maintenance comes before every other
+		if v.Own != nil && !v.Own.Heeds(r) {
+			continue
 		}
 		if r.Cores != nil {
 			v.Cored = true // it bars nobody from a node: see Keep
@@ -108,6 +109,18 @@ func For(st *state.State, js *spec.JobSpec, now spec.Instant) (View, *spec.Reaso
 		v.Bars.Key = key.String()
 	}
 	return v, nil
+}
+
+// attract notes a magnetic reservation that a job may use. Of several of cores
+// the one counts that begins first.
+func (v *View) attract(r *spec.Reservation, now spec.Instant) {
+	v.magic = append(v.magic, r)
+	if r.Cores == nil {
+		return
+	}
+	if w := Windows(r, now); len(w) > 0 && (v.drawn == nil || w[0].From < Windows(v.drawn, now)[0].From) {
+		v.drawn = r
+	}
 }
 
 // own finds the reservation that a job asked for.
@@ -135,12 +148,15 @@ func (v *View) own(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Re
 }
 
 // Cores names the reservation whose cores the job runs on, if it keeps cores and
-// not whole nodes.
+// not whole nodes: its own, or a magnetic one.
 func (v *View) Cores() string {
-	if v.Own == nil || v.Own.Cores == nil {
-		return ""
+	switch {
+	case v.Own != nil && v.Own.Cores != nil:
+		return v.Own.Name
+	case v.Own == nil && v.drawn != nil:
+		return v.drawn.Name
 	}
-	return v.Own.Name
+	return ""
 }
 
 // Kept is what a reservation of cores keeps of a node: CPUs, perhaps GPUs.
@@ -178,7 +194,7 @@ func Keep(st *state.State, t *reserve.Timeline, now spec.Instant) {
 				continue
 			}
 			if kept := Kept(r, n); kept.CPU > 0 {
-				t.Keep(n, r.Name, kept, Windows(r, now))
+				t.Keep(n, r, kept, Windows(r, now))
 			}
 		}
 	}
@@ -217,8 +233,7 @@ func (v *View) Inside(st *state.State, ids []spec.NodeID, now spec.Instant) stri
 		return v.Own.Name
 	}
 	for _, r := range v.magic {
-		set := Nodes(st, r)
-		if Active(r, now) && !slices.ContainsFunc(ids, func(id spec.NodeID) bool { return !set.Has(int(id)) }) {
+		if set := Nodes(st, r); (r.Cores == nil || r == v.drawn) && Active(r, now) && !slices.ContainsFunc(ids, func(id spec.NodeID) bool { return !set.Has(int(id)) }) {
 			return r.Name
 		}
 	}
