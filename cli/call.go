@@ -293,10 +293,10 @@ func (c *call) checkClusters() error {
 }
 
 // pastCluster is the cluster whose past -M asks about: this one, or one that
-// was imported. Accounting knows which there are.
+// was imported. Accounting knows which there are, and refuses several at once.
 func (c *call) pastCluster() string {
-	if list := c.opts.List("clusters"); len(list) > 0 && !strings.EqualFold(list[0], "all") {
-		return list[0]
+	if text := c.opts.Text("clusters"); !strings.EqualFold(text, "all") {
+		return text
 	}
 	return ""
 }

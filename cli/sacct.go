@@ -48,13 +48,13 @@ the jobs of this user (of all users for root and with -j). A job that was requeu
 		options: []opt.Option{
 			{Long: "accounts", Short: "A", Arg: "<account_list>", Help: "only jobs of these accounts"},
 			{Long: "array", Help: "one line for each task of an array that has not started"},
-			{Long: "allclusters", Short: "L", Help: "show all clusters", Always: noFederation},
+			{Long: "allclusters", Short: "L", Help: "show this cluster; those that were imported are named with -M", Always: noFederation},
 			{Long: "allocations", Short: "X", Help: "jobs only, without their steps"},
 			{Long: "allusers", Short: "a", Help: "jobs of all users"},
 			{Long: "associations", Short: "x", Arg: "<assoc_list>", Help: "only jobs of these associations, by number"},
 			{Long: "batch-script", Short: "B", Help: "print the batch script of each job of -j instead"},
 			{Long: "brief", Short: "b", Help: "jobid, state and exitcode"},
-			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "this cluster, or one that was imported"},
+			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "this cluster, those that were imported, or several of them one after the other"},
 			{Long: "completion", Short: "c", Help: "read the job completion file: there is none, the accounting store has every job"},
 			{Long: "constraints", Short: "C", Arg: "<constraint_list>", Help: "only jobs with one of these constraints"},
 			{Long: "delimiter", Arg: "<characters>", Help: "what stands between fields with -p and -P"},
@@ -132,7 +132,6 @@ func runSacct(c *call) error {
 	if err != nil {
 		return err
 	}
-	ask.req.Cluster = c.pastCluster()
 	if c.opts.On("batch-script") || c.opts.On("env-vars") {
 		if err := c.checkClusters(); err != nil { // what was imported has no scripts
 			return err
@@ -156,7 +155,13 @@ func (c *call) acctPrint(ask *acctAsk, fields []acctColumn) error {
 	var kept []*apiv1.AcctRow
 	var buf []byte
 	first, behind := true, uint64(0)
-	err := c.acctStream(ask.req, func(rep *apiv1.AcctReply) error {
+	clusters := c.opts.List("clusters")
+	if len(clusters) < 2 {
+		clusters = []string{c.pastCluster()}
+	} else if c.wantsTree() {
+		return c.errorf("--json and --yaml are about one cluster: ask for %s one by one", strings.Join(clusters, ", "))
+	}
+	each := func(rep *apiv1.AcctReply) error {
 		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
 		rows := ask.rows(rep.GetRows(), c.opts.On("array"))
 		if c.wantsTree() {
@@ -166,9 +171,11 @@ func (c *call) acctPrint(ask *acctAsk, fields []acctColumn) error {
 		buf = acctText(buf[:0], style, fields, rows, view, first)
 		first = false
 		return c.write(buf)
-	})
-	if err != nil {
-		return err
+	}
+	for _, ask.req.Cluster = range clusters {
+		if err := c.acctStream(ask.req, each); err != nil {
+			return err
+		}
 	}
 	c.warnBehind(behind)
 	if c.wantsTree() {

@@ -243,7 +243,21 @@ func acctFields() []acctField {
 	}
 	planned := jobOnly(func(r *R) string { return format.Duration(r.GetPlanned() / second) })
 	plannedCPU := func(r *R) int64 { return r.GetPlanned() / second * int64(r.GetReqCpus()) }
-	freq := jobOnly(func(*R) string { return "Unknown" })
+	freq := row(func(r *R) string {
+		if isStep(r) {
+			return "0"
+		}
+		return "Unknown"
+	})
+	wrote := used(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + itoa(u.GetWriteBytes()) })
+	wroteAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
+		return func(v *acctView, r *R) string {
+			if at := where(v, r); at != "" {
+				return "fs/disk=" + at
+			}
+			return ""
+		}
+	}
 	return []acctField{
 		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, empty},
 		{"AllocCPUS", 10, row(func(r *R) string { return itoa(allocCPUs(r)) })}, {"AllocNodes", 10, row(func(r *R) string { return itoa(allocNodes(r)) })},
@@ -255,7 +269,12 @@ func acctFields() []acctField {
 		{"CPUTimeRAW", 10, row(func(r *R) string { return itoa(r.GetElapsed() / second * allocCPUs(r)) })}, {"DBIndex", -21, row(func(r *R) string { return itoa(r.GetUid()) })},
 		{"DerivedExitCode", 15, jobOnly(func(r *R) string { return itoa(r.GetDerivedCode()) + ":" + itoa(r.GetDerivedSignal()) })},
 		{"Elapsed", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / second) })}, {"ElapsedRaw", 10, row(func(r *R) string { return itoa(r.GetElapsed() / second) })},
-		{"Eligible", 19, jobTime((*R).GetEligible)}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(func(r *R) string { return itoa(r.GetExitCode()) + ":" + itoa(r.GetExitSignal()) })},
+		{"Eligible", 19, func(v *acctView, r *R) string {
+			if isStep(r) { // its job had begun: it was eligible when it started
+				return v.time(r.GetStart())
+			}
+			return v.time(r.GetEligible())
+		}}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(func(r *R) string { return itoa(r.GetExitCode()) + ":" + itoa(r.GetExitSignal()) })},
 		{"Extra", 14, empty}, {"FailedNode", 8, empty}, {"Flags", 19, jobOnly((*R).GetFlags)}, {"GID", 6, jobOnly(func(r *R) string { return itoa(r.GetGroupId()) })}, {"Group", 9, jobOnly((*R).GetGroup)},
 		{"JobID", -12, row(acctID)}, {"JobIDRaw", -12, row(func(r *R) string { return itoa(r.GetJobId()) + stepSuffix(r) })}, {"JobName", 10, row(func(r *R) string {
 			if isStep(r) && r.GetName() == "" {
@@ -283,7 +302,12 @@ func acctFields() []acctField {
 		{"PlannedCPURAW", 13, jobOnly(func(r *R) string { return itoa(plannedCPU(r)) })}, {"Priority", 10, jobOnly(func(r *R) string { return itoa(r.GetPriority()) })},
 		{"QOS", 10, jobOnly((*R).GetQos)}, {"QOSRAW", 6, empty}, {"QOSREQ", 10, jobOnly((*R).GetQos)}, {"Reason", 22, jobOnly((*R).GetReason)},
 		{"ReqCPUFreq", 10, freq}, {"ReqCPUFreqGov", 13, freq}, {"ReqCPUFreqMax", 13, freq}, {"ReqCPUFreqMin", 13, freq},
-		{"ReqCPUS", 8, row(func(r *R) string { return itoa(r.GetReqCpus()) })}, {"ReqMem", 10, func(v *acctView, r *R) string {
+		{"ReqCPUS", 8, row(func(r *R) string {
+			if isStep(r) { // a step gets what it asks for
+				return itoa(allocCPUs(r))
+			}
+			return itoa(r.GetReqCpus())
+		})}, {"ReqMem", 10, func(v *acctView, r *R) string {
 			if isStep(r) {
 				return ""
 			}
@@ -315,8 +339,8 @@ func acctFields() []acctField {
 		{"TotalCPU", 10, cpuTime(func(u *apiv1.Usage) int64 { return u.GetUserCpu() + u.GetSystemCpu() })},
 		{"TRESUsageInAve", 14, used(usageTRES)}, {"TRESUsageInMax", 14, used(usageTRES)}, {"TRESUsageInMaxNode", 18, usageWhere(false)}, {"TRESUsageInMaxTask", 18, usageWhere(true)},
 		{"TRESUsageInMin", 14, used(usageTRES)}, {"TRESUsageInMinNode", 18, usageWhere(false)}, {"TRESUsageInMinTask", 18, usageWhere(true)}, {"TRESUsageInTot", 14, used(usageTRES)},
-		{"TRESUsageOutAve", 15, empty}, {"TRESUsageOutMax", 15, empty}, {"TRESUsageOutMaxNode", 19, empty}, {"TRESUsageOutMaxTask", 19, empty}, {"TRESUsageOutMin", 15, empty},
-		{"TRESUsageOutMinNode", 19, empty}, {"TRESUsageOutMinTask", 19, empty}, {"TRESUsageOutTot", 15, used(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + itoa(u.GetWriteBytes()) })},
+		{"TRESUsageOutAve", 15, wrote}, {"TRESUsageOutMax", 15, wrote}, {"TRESUsageOutMaxNode", 19, wroteAt(onNode)}, {"TRESUsageOutMaxTask", 19, wroteAt(task)}, {"TRESUsageOutMin", 15, wrote},
+		{"TRESUsageOutMinNode", 19, wroteAt(onNode)}, {"TRESUsageOutMinTask", 19, wroteAt(task)}, {"TRESUsageOutTot", 15, wrote},
 		{"UID", 6, jobOnly(func(r *R) string { return itoa(r.GetUserId()) })}, {"User", 9, jobOnly((*R).GetUser)}, {"UserCPU", 10, cpuTime((*apiv1.Usage).GetUserCpu)},
 		{"WCKey", 10, jobOnly((*R).GetWckey)}, {"WCKeyID", 10, empty}, {"WorkDir", 20, jobOnly((*R).GetWorkDir)},
 		{"GPUUUIDs", 20, jobOnly((*R).GetGpuUuids)}, // Muster's own

@@ -80,7 +80,7 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	} else {
 		line("State", "%s", r.GetState())
 	}
-	if nodes > 1 {
+	if cores > 1 {
 		line("Nodes", "%d", nodes)
 		line("Cores per node", "%d", cores/nodes)
 	} else {

@@ -48,7 +48,7 @@ grouping=, printjobcount, flatview, jobs= and nodes= (job sizes).`,
 			{Long: "parsable2", Short: "P", Help: "| between fields"},
 			{Long: "quiet", Short: "Q", Help: "print no warnings"},
 			{Long: "time-format", Short: "t", Arg: "<format>", Help: "Seconds, Minutes (so without the option), Hours, Percent, SecPer, MinPer or HourPer"},
-			{Long: "tres", Short: "T", Arg: "<tres_names>", Env: "SREPORT_TRES", Help: "report these instead of CPUs: cpu,gres/gpu"},
+			{Long: "tres", Short: "T", Arg: "<tres_names>", Env: "SREPORT_TRES", Help: "report these instead of CPUs: cpu,gres/gpu; ALL for every one that the nodes had"},
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Help: "print YAML"},
 		},
 		example: []example{
@@ -76,8 +76,8 @@ func reports() []usageReport {
 	top := r("user", "TopUsage", "Top %d Users", true)
 	top.ask = "user top"
 	return []usageReport{
-		r("cluster", "AccountUtilizationByQOS", "Cluster/Account/QOS Utilization", true),
 		r("cluster", "AccountUtilizationByUser", "Cluster/Account/User Utilization", true),
+		r("cluster", "AccountUtilizationByQOS", "Cluster/Account/QOS Utilization", true),
 		r("cluster", "UserUtilizationByAccount", "Cluster/User/Account Utilization", true),
 		r("cluster", "UserUtilizationByWckey", "Cluster/User/WCKey Utilization", true),
 		r("cluster", "Utilization", "Cluster Utilization", false),
@@ -135,7 +135,11 @@ func runSreport(c *call) error {
 	if c.wantsTree() {
 		return c.structured(c.opts.On("json"), a.document(c, &rep))
 	}
-	return c.write(a.text(&rep, c.tableStyle(), c.Loc))
+	text, err := a.text(&rep, c.tableStyle(), c.Loc)
+	if err != nil {
+		return c.errorf("%v", err)
+	}
+	return c.write(text)
 }
 
 func columnOf(rep *apiv1.ReportReply, name string) int {
@@ -394,7 +398,7 @@ func (a *reportAsk) document(c *call, rep *apiv1.ReportReply) tree.Object {
 }
 
 // text lays a report out.
-func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.Location) []byte {
+func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.Location) ([]byte, error) {
 	var b []byte
 	if !style.NoHeader {
 		k := clock{loc: loc}
@@ -408,21 +412,23 @@ func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.L
 		}
 		b = append(b, reportRule+title+" "+span+"\n"+a.heading()+"\n"+reportRule...)
 	}
-	columns := a.columns(rep)
+	columns, err := a.columns(rep)
+	if err != nil {
+		return nil, err
+	}
 	fields := make([]column.Field, len(columns))
 	for i, c := range columns {
-		name := rep.GetColumns()[c].GetName()
-		fields[i] = column.Field{Name: name, Width: a.width(name)}
+		fields[i] = column.Field{Name: rep.GetColumns()[c.at].GetName(), Width: c.width}
 	}
 	b = style.Header(b, fields)
 	texts := make([]string, len(columns))
 	for _, r := range rep.GetRows() {
 		for i, c := range columns {
-			texts[i] = a.cell(rep, r, c)
+			texts[i] = a.cell(rep, r, c.at)
 		}
 		b = style.Row(b, fields, texts)
 	}
-	return b
+	return b, nil
 }
 
 // hidden are columns that are shown only where format= names them: what the
@@ -439,26 +445,45 @@ func (a *reportAsk) hidden(name string) bool {
 	return false
 }
 
-// columns chooses the columns to show.
-func (a *reportAsk) columns(rep *apiv1.ReportReply) []int {
-	var out []int
+// reportColumn is a column to show.
+type reportColumn struct {
+	at    int // among those of the answer
+	width int
+}
+
+// columns chooses the columns to show: those of format=, which may be
+// shortened and have a width (login%20), else the usual ones.
+func (a *reportAsk) columns(rep *apiv1.ReportReply) ([]reportColumn, error) {
+	var out []reportColumn
 	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "") }
 	for _, f := range a.fields {
-		for i, c := range rep.GetColumns() {
-			if strings.HasPrefix(plain(c.GetName()), plain(f)) {
-				out = append(out, i)
-				break
-			}
+		name, width, sized, err := column.Sized(f)
+		if err != nil {
+			return nil, err
 		}
+		i := slices.IndexFunc(rep.GetColumns(), func(c *apiv1.ReportColumn) bool { return strings.HasPrefix(plain(c.GetName()), plain(name)) })
+		if i < 0 || name == "" {
+			var known []string
+			for _, c := range rep.GetColumns() {
+				if n := plain(c.GetName()); n != "depth" && n != "total" { // which the layout is made from
+					known = append(known, n)
+				}
+			}
+			return nil, fmt.Errorf("this report has no field %q: it has %s", name, strings.Join(known, ", "))
+		}
+		if !sized {
+			width = a.width(rep.GetColumns()[i].GetName())
+		}
+		out = append(out, reportColumn{i, width})
 	}
 	if out == nil {
 		for i, c := range rep.GetColumns() {
 			if !a.hidden(c.GetName()) {
-				out = append(out, i)
+				out = append(out, reportColumn{i, a.width(c.GetName())})
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // cell writes one value. Amounts of use come in TRES-seconds.

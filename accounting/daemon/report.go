@@ -33,6 +33,9 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		return nil, err
 	}
 	r.reply.Behind = behind
+	if err := r.allTRES(ctx, name == "cluster utilization"); err != nil {
+		return nil, err
+	}
 	switch name {
 	case "cluster utilization":
 		err = r.utilization(ctx)
@@ -136,6 +139,9 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 		tres = []string{"cpu"}
 	}
 	for _, t := range tres {
+		if strings.EqualFold(t, allTRES) {
+			continue
+		}
 		probe := query.Report{TRES: t}
 		if _, err := probe.Used(scope, query.KeyUser); err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
@@ -158,6 +164,30 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 	}
 	return &report{s: s, q: q, scope: scope, tres: tres, ask: ask,
 		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Seq, Cluster: scope.Cluster}}, nil
+}
+
+// allTRES stands for every TRES that the nodes had.
+const allTRES = "all"
+
+// allTRES fills in what ALL stands for in the window; billing is nothing that
+// nodes have, so a report of what they had (capacity) leaves it out.
+func (r *report) allTRES(ctx context.Context, capacity bool) error {
+	i := slices.IndexFunc(r.tres, func(t string) bool { return strings.EqualFold(t, allTRES) })
+	if i < 0 {
+		return nil
+	}
+	r.tres = []string{"cpu", "mem", "node"}
+	if !capacity {
+		r.tres = append(r.tres, "billing")
+	}
+	return r.query(ctx, r.ask.Kinds(r.scope), func(scan func(...any) error) error {
+		var name string
+		if err := scan(&name); err != nil {
+			return err
+		}
+		r.tres = append(r.tres, name)
+		return nil
+	})
 }
 
 func (r *report) query(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {

@@ -242,6 +242,15 @@ func (b *builder) nodeIntervals(columns string) string {
 )`
 }
 
+// Kinds asks which generic resources the nodes had within the window, by name:
+// gres/gpu, gres/gpu:h100.
+func (r *Report) Kinds(s Scope) Query {
+	b := begin(s)
+	r.bounds(b)
+	return b.query("SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " + b.table("node_states") +
+		" WHERE " + stored + " AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND startsWith(name, 'gres/') ORDER BY name")
+}
+
 // Capacity asks what the cluster had of a TRES over the window: the amount
 // times microseconds (Int128).
 func (r *Report) Capacity(s Scope) (Query, error) {

@@ -36,7 +36,22 @@ func accountKeys() []string {
 	return []string{"description", "organization", "parent", "cluster", "clusters", "name", "names", "account", "accounts"}
 }
 
+// longKeys writes the shortened keys of accounts out, desc and org among them:
+// the keys of what is stored are found by their whole names.
+func longKeys(list []spec.KeyValue) []spec.KeyValue {
+	out := slices.Clone(list)
+	for i := range out {
+		for _, whole := range [...]string{"description", "organization"} {
+			if k := plainKey(out[i].Key); len(k) >= 3 && strings.HasPrefix(whole, k) {
+				out[i].Key = whole
+			}
+		}
+	}
+	return out
+}
+
 func (p *planner) account() error {
+	p.c.Where, p.c.Set = longKeys(p.c.Where), longKeys(p.c.Set)
 	if err := p.knownConditions("name", "names", "account", "accounts", "parent", "organization", "description"); err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ func TestRefusals(t *testing.T) {
 
 func TestConditionsAndLists(t *testing.T) {
 	s := open(t)
-	must(t, s, "sacctmgr add account a,b organization=o", "sacctmgr add account c parent=a", "sacctmgr add user u,v account=a,b", "sacctmgr add user u account=a partition=gpu",
+	must(t, s, "sacctmgr add account a,b org=o", "sacctmgr add account c parent=a", "sacctmgr add user u,v account=a,b", "sacctmgr add user u account=a partition=gpu",
 		"sacctmgr add qos x,y,z", "sacctmgr modify user where account=b set maxjobs=3", "sacctmgr modify user u where account=a partition=gpu set maxjobs=9",
 		"sacctmgr modify account where organization=o set qos+=x", "sacctmgr modify user u where account=b set qos+=y,z", "sacctmgr modify user u where account=b set qos-=x",
 		"sacctmgr add coordinator account=a names=u", "sacctmgr add user w account=c wckeys=k1,k2", "sacctmgr modify user w set wckeys-=k1", "sacctmgr modify user w set defaultwckey=k2 adminlevel=op",
