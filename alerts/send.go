@@ -3,20 +3,19 @@ package alerts
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/mail"
-	"net/smtp"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/musterhpc/muster/internal/mailer"
 )
 
 // pagerDutyURL is where PagerDuty takes events (Events API v2).
@@ -144,31 +143,12 @@ func (s *Settings) pagerDutyDirect(ctx context.Context, t Test) error {
 	return t.post(ctx, to, "", event)
 }
 
-// mail sends the notification to the mailbox, as Alertmanager would.
-func (s *Settings) mail(ctx context.Context, t Test) error {
-	e := s.Email
-	host, _, err := net.SplitHostPort(e.SMTP)
-	if err != nil {
-		return err
-	}
-	var auth smtp.Auth
-	if e.Username != "" {
-		password, err := ReadSecret("email.password_file", e.PasswordFile)
-		if err != nil {
-			return err
-		}
-		auth = smtp.PlainAuth("", e.Username, password, host)
-	}
-	if err := e.send(ctx, host, auth, t.text()); err != nil {
-		return fmt.Errorf("mail server %s: %w", e.SMTP, err)
-	}
-	return nil
-}
-
 // mailPatience is how long a mail server may take in all.
 const mailPatience = 20 * time.Second
 
-func (e *Email) send(ctx context.Context, host string, auth smtp.Auth, text string) error {
+// mail sends the notification to the mailbox, as Alertmanager would.
+func (s *Settings) mail(ctx context.Context, t Test) error {
+	e := s.Email
 	to, err := mail.ParseAddressList(e.To)
 	if err != nil {
 		return err
@@ -177,51 +157,26 @@ func (e *Email) send(ctx context.Context, host string, auth smtp.Auth, text stri
 	if err != nil {
 		return err
 	}
+	server := mailer.Server{Addr: e.SMTP, User: e.Username, RequireTLS: e.tls()}
+	if e.Username != "" {
+		if server.Password, err = ReadSecret("email.password_file", e.PasswordFile); err != nil {
+			return err
+		}
+	}
+	addresses := make([]string, len(to))
+	for i, a := range to {
+		addresses[i] = a.Address
+	}
 	ctx, cancel := context.WithTimeout(ctx, mailPatience)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", e.SMTP)
-	if err != nil {
-		return err
+	err = server.Send(ctx, from.Address, addresses, []byte("From: "+e.From+"\r\nTo: "+e.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+t.text()+"\r\n"))
+	switch {
+	case errors.Is(err, mailer.ErrNoTLS) && e.tls():
+		return fmt.Errorf("mail server %s: %w (email.require_tls: false for a relay of your own)", e.SMTP, err)
+	case err != nil:
+		return fmt.Errorf("mail server %s: %w", e.SMTP, err)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	c, err := smtp.NewClient(conn, host)
-	if err != nil {
-		conn.Close()
-		return err
-	}
-	defer c.Close()
-	if ok, _ := c.Extension("STARTTLS"); ok {
-		if err := c.StartTLS(&tls.Config{ServerName: host}); err != nil {
-			return err
-		}
-	} else if e.tls() {
-		return errors.New("it does not offer STARTTLS (email.require_tls: false for a relay of your own)")
-	}
-	if auth != nil {
-		if err := c.Auth(auth); err != nil {
-			return err
-		}
-	}
-	if err := c.Mail(from.Address); err != nil {
-		return err
-	}
-	for _, a := range to {
-		if err := c.Rcpt(a.Address); err != nil {
-			return fmt.Errorf("%s: %w", a.Address, err)
-		}
-	}
-	w, err := c.Data()
-	if err != nil {
-		return err
-	}
-	if _, err := io.WriteString(w, "From: "+e.From+"\r\nTo: "+e.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+text+"\r\n"); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return c.Quit()
+	return nil
 }
 
 // post sends JSON and wants a 2xx.

@@ -47,7 +47,9 @@ chargeback's lines add up to the whole, to the last digit: costs are rounded by 
 			{Long: "csv", Help: "waste, idle, budget, chargeback and fairshare: print CSV"},
 			{Long: "mail", Arg: "ADDRESS,...", Help: "send it there instead of printing it, as text and HTML; reports.mail of muster.yaml does so on a schedule"},
 			{Long: "from", Arg: "ADDRESS", Help: "the sender of mail, muster@HOST without the option"},
-			{Long: "smtp", Arg: "HOST:PORT", Help: "send mail there; without the option sendmail does"},
+			{Long: "smtp", Arg: "HOST:PORT", Help: "send mail there, with STARTTLS where the server has it (at port 465 with TLS from the first byte); without the option sendmail does"},
+			{Long: "smtp-user", Arg: "NAME", Help: "log in there (AUTH PLAIN or LOGIN), with TLS only"},
+			{Long: "smtp-password-file", Arg: "FILE", Help: "the file with the password of --smtp-user, mode 0600"},
 		},
 		example: []example{
 			{"muster report 22", "shows how well job 22 used what it held"},

@@ -30,9 +30,17 @@ func (r *reporting) mail(to []string) error {
 		}
 		list = append(list, addr.Address)
 	}
+	server, user, password := r.opts.Text("smtp"), r.opts.Text("smtp-user"), r.opts.Text("smtp-password-file")
+	if (user == "") != (password == "") || (user != "" && server == "") {
+		return r.errorf("--smtp-user=NAME, --smtp-password-file=FILE and --smtp=HOST:PORT go together")
+	}
 	message := mailText(sender.Address, list, r.page.title, r.page.text(), r.page.html(), r.Now())
-	if server := r.opts.Text("smtp"); server != "" {
-		args := append([]string{"mail", "--smtp", server, "--from", sender.Address, "--"}, list...)
+	if server != "" {
+		args := []string{"mail", "--smtp", server, "--from", sender.Address}
+		if user != "" {
+			args = append(args, "--user", user, "--password-file", password)
+		}
+		args = append(append(args, "--"), list...)
 		if err := r.Beside(r.ctx, bytes.NewReader(message), "musterd", args...); err != nil {
 			return r.errorf("%s does not take the mail: %v", server, err)
 		}

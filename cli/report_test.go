@@ -193,6 +193,21 @@ func TestReportMail(t *testing.T) {
 	if r := w.run("muster", "report", "12", "--mail", "alice@example.org,bob@example.org", "--from", "muster@example.org", "--smtp", l.Addr().String()); r.code != 0 || r.out != "" {
 		t.Fatalf("exit %d, %s %s", r.code, r.out, r.errOut)
 	}
+	w.beside = func(_ context.Context, _ io.Reader, program string, args ...string) error {
+		const want = "musterd mail --smtp relay:587 --from muster@example.org --user ops --password-file /etc/p -- a@b"
+		if got := program + " " + strings.Join(args, " "); got != want {
+			t.Errorf("%s was called, want %s", got, want)
+		}
+		return nil
+	}
+	if r := w.run("muster", "report", "12", "--mail", "a@b", "--from", "muster@example.org", "--smtp", "relay:587", "--smtp-user", "ops", "--smtp-password-file", "/etc/p"); r.code != 0 {
+		t.Errorf("exit %d, %s", r.code, r.errOut)
+	}
+	for _, half := range [][]string{{"--smtp-user", "ops"}, {"--smtp-password-file", "/etc/p"}, {"--smtp-user", "ops", "--smtp-password-file", "/etc/p", "--smtp", ""}} {
+		if r := w.run(append([]string{"muster", "report", "12", "--mail", "a@b", "--smtp", "relay:587"}, half...)...); r.code == 0 || !strings.Contains(r.errOut, "go together") {
+			t.Errorf("%v: exit %d, %s", half, r.code, r.errOut)
+		}
+	}
 	m, err := mail.ReadMessage(strings.NewReader(<-got))
 	if err != nil {
 		t.Fatal(err)

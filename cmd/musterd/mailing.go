@@ -91,6 +91,9 @@ func newMailing(cfg *conffile.Config, config string, role func() mailRole, now f
 	if cfg.Reports.SMTP != "" {
 		m.options = append(m.options, "--smtp", cfg.Reports.SMTP)
 	}
+	if cfg.Reports.SMTPUser != "" {
+		m.options = append(m.options, "--smtp-user", cfg.Reports.SMTPUser, "--smtp-password-file", cfg.Reports.SMTPPasswordFile)
+	}
 	return m, m.load()
 }
 

@@ -28,7 +28,7 @@ func TestMailing(t *testing.T) {
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cfg := &conffile.Config{StateDir: dir, Socket: "/run/m.sock", AccountingSocket: "/run/accounting.sock", Reports: conffile.Reports{From: "m@example.org", SMTP: "relay:25",
+	cfg := &conffile.Config{StateDir: dir, Socket: "/run/m.sock", AccountingSocket: "/run/accounting.sock", Reports: conffile.Reports{From: "m@example.org", SMTP: "relay:25", SMTPUser: "m", SMTPPasswordFile: "/p",
 		Mail: []string{"weekly monday 07:00 user alice to a@example.org,b@example.org", "daily 06:00 site to ops@example.org"}}}
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) // a Sunday
 	role := mailSends
@@ -52,7 +52,7 @@ func TestMailing(t *testing.T) {
 		}
 		return string(data)
 	}
-	const options = "/run/m.sock report --from m@example.org --smtp relay:25 "
+	const options = "/run/m.sock report --from m@example.org --smtp relay:25 --smtp-user m --smtp-password-file /p "
 	const weekly = options + "-S 2026-11-16T00:00:00 -E 2026-11-23T00:00:00 --mail a@example.org,b@example.org -- user alice\n"
 	if err := os.WriteFile(filepath.Join(dir, "reports.json"), []byte(`{"weekly monday 07:00 user alice to a@example.org,b@example.org": "2026-11-16T07:00:00Z", "daily 06:00 site to ops@example.org": "2026-11-22T06:00:00Z", "gone": "2026-01-01T00:00:00Z"}`), 0o600); err != nil {
 		t.Fatal(err)

@@ -255,8 +255,13 @@ type Reports struct {
 	Mail []string `yaml:"mail" example:"[\"weekly monday 07:00 site to ops@example.org\", \"monthly 1 06:30 account ml to pi@example.org,admin@example.org\"]"`
 	// The sender. Empty means muster@ and the name of the host.
 	From string `yaml:"from" example:"muster@example.org"`
-	// The mail server, host:port. Empty hands mail to sendmail.
+	// The mail server, host:port, asked with STARTTLS where it has it, and at port
+	// 465 with TLS from the first byte. Empty hands mail to sendmail.
 	SMTP string `yaml:"smtp" example:"mail.example.org:25"`
+	// Who logs in there (AUTH PLAIN or LOGIN). A password goes out with TLS only.
+	SMTPUser string `yaml:"smtp_user" example:"muster"`
+	// The file with that user's password in one line, mode 0600.
+	SMTPPasswordFile string `yaml:"smtp_password_file" kind:"path" example:"/etc/muster/secrets/smtp-password"`
 }
 
 // GPU says when a GPU's state is somebody's affair, and what is done then.

@@ -1,6 +1,7 @@
 package conffile
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,6 +43,24 @@ func TestReportMail(t *testing.T) {
 		"daily 07:00 site to a@example.org, b@example.org", "daily 07:00 site to a@example.org;rm"} {
 		if _, err := (&Reports{Mail: []string{bad}}).Schedule(); err == nil {
 			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+// TestReportLogin: a login is whole, and at a server; without reports it is
+// nobody's affair.
+func TestReportLogin(t *testing.T) {
+	const mail = "reports: {mail: [daily 07:00 site to a@example.org], "
+	for text, want := range map[string]string{
+		mail + "smtp: 'h:587', smtp_user: m, smtp_password_file: /p}":      "",
+		mail + "smtp: 'h:587', smtp_user: m}":                              "name both or neither",
+		mail + "smtp: 'h:587', smtp_password_file: /p}":                    "name both or neither",
+		mail + "smtp_user: m, smtp_password_file: /p}":                     "name it with smtp",
+		"reports: {smtp: 'h:587', smtp_user: m}":                           "",
+		mail + "smtp: h, smtp_user: m, smtp_password_file: /p, from: '@'}": "is not host:port",
+	} {
+		if _, err := Parse(Source{Name: "/etc/muster/muster.yaml", Data: []byte(text)}); (want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

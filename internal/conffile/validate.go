@@ -145,6 +145,13 @@ func (c *Config) checkReports(v *validator) {
 			v.add("reports.smtp", "%q is not host:port, such as mail.example.org:25", at)
 		}
 	}
+	switch r := &c.Reports; {
+	case len(r.Mail) == 0: // nothing is sent
+	case (r.SMTPUser == "") != (r.SMTPPasswordFile == ""):
+		v.add("reports.smtp_user", "it goes with smtp_password_file: name both or neither")
+	case r.SMTPUser != "" && r.SMTP == "":
+		v.add("reports.smtp_user", "it logs in at a mail server: name it with smtp")
+	}
 	if from := c.Reports.From; from != "" {
 		if _, err := mail.ParseAddress(from); err != nil {
 			v.add("reports.from", "%q is no address", from)

@@ -86,10 +86,11 @@ var order = []room{
 		why: "carries the API; knows channels and identity, no other adapter"},
 	{path: "internal/conffile", layer: 4, upTo: 3, outside: []string{mYAML}, why: "an adapter knows YAML and no other adapter"},
 	{path: "internal/clock", layer: 4, upTo: 0, why: "an adapter knows the machine's clock and no other adapter"},
+	{path: "internal/mailer", layer: 4, upTo: 0, why: "hands mail to a server, for reports and for alerts"},
 	{path: "internal/program", layer: 4, upTo: 0, why: "an adapter knows processes and no other adapter"},
 	{path: "dashboards", layer: 4, upTo: 3, outside: []string{"github.com/grafana/grafana-foundation-sdk/go"},
 		why: "panels are generated from the catalogue, the KPIs and the queries"},
-	{path: "alerts", layer: 4, upTo: 3, outside: []string{mYAML, "github.com/prometheus/prometheus", "github.com/prometheus/common",
+	{path: "alerts", layer: 4, upTo: 3, also: []string{"internal/mailer"}, outside: []string{mYAML, "github.com/prometheus/prometheus", "github.com/prometheus/common",
 		"github.com/prometheus/alertmanager"}, why: "rules are generated from the catalogue, the KPIs and the queries"},
 
 	{path: "scheduler/daemon", layer: 5, upTo: 3, also: []string{"api", "internal/wire"}, outside: []string{mProtobuf},
