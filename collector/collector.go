@@ -50,8 +50,8 @@ type AccountingLag struct {
 	Seconds float64
 	// Readings of GPUs that this process stored, did not, and has waiting; all 0
 	// where accounting runs in another.
-	SamplesStored, SamplesRefused uint64
-	SamplesWaiting                int
+	SamplesStored, SamplesRefused, SamplesLeftOut uint64
+	SamplesWaiting                                int
 	// Reports that this process mailed by schedule, and tries that failed.
 	ReportsMailed, ReportsFailed uint64
 }

@@ -151,6 +151,8 @@ func accountingFamilies() []family {
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesStored) })},
 		{counter("muster_accounting_gpu_samples_refused_total", "Readings of GPUs and jobs that the store did not take, or for which there was no room: the agents keep them and try again, and count what they lose.",
 			catalogue.None, samples, "1"), lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesRefused) })},
+		{counter("muster_accounting_samples_left_out_total", "Readings of GPUs and jobs that were not stored, because they are older than accounting.samples_keep or of a time that is not yet.",
+			catalogue.None, samples, "1"), lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesLeftOut) })},
 		{gauge("muster_accounting_gpu_samples_waiting", "Readings of GPUs and jobs that wait for the next insert.", catalogue.None, samples, "1"),
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesWaiting) })},
 		{counter("muster_accounting_reports_mailed_total", "Reports of reports.mail that were handed to the mail server or sendmail.", catalogue.None, mails, "1"),

@@ -1,9 +1,12 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -61,7 +64,37 @@ func (s *Store) PutSamples(ctx context.Context, ledger [16]byte, cluster string,
 	for i, f := range tally.SampleColumns() {
 		cols = append(cols, sampleColumn(i, f))
 	}
-	return send(ctx, newInsert(s, samplesTable), "", cols, rows)
+	return sendDays(ctx, newInsert(s, samplesTable), cols, rows, func(r *row) int64 { return r.At })
+}
+
+// daysAtOnce is how many days' readings go into one insert: a day is a
+// partition, and the engine refuses an insert into more than a hundred.
+const daysAtOnce = 90
+
+// sendDays inserts readings, those of many days one stretch of days after the
+// other.
+func sendDays[R any](ctx context.Context, ins insert, cols []column[R], rows []R, at func(*R) int64) error {
+	day := func(r *R) int64 { return at(r) / (24 * 60 * 60) }
+	if len(rows) > 0 {
+		first, last := day(&rows[0]), day(&rows[0])
+		for i := range rows {
+			first, last = min(first, day(&rows[i])), max(last, day(&rows[i]))
+		}
+		if last-first < daysAtOnce {
+			return send(ctx, ins, "", cols, rows)
+		}
+	}
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b R) int { return cmp.Compare(at(&a), at(&b)) })
+	for len(rows) > 0 {
+		end := day(&rows[0]) + daysAtOnce
+		n := sort.Search(len(rows), func(i int) bool { return day(&rows[i]) >= end })
+		if err := send(ctx, ins, "", cols, rows[:n]); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
 }
 
 func sampleColumn(i int, f tally.SampleField) column[tally.GPUSample] {
@@ -111,7 +144,7 @@ func (s *Store) PutUsage(ctx context.Context, ledger [16]byte, cluster string, r
 			return &n
 		}), col("rss_kib", func(r *row) uint64 { return uint64(max(r.RSS, 0)) }),
 	}
-	return send(ctx, newInsert(s, usageTable), "", cols, rows)
+	return sendDays(ctx, newInsert(s, usageTable), cols, rows, func(r *row) int64 { return r.At })
 }
 
 // KeepSamples says how long readings of GPUs and runs are kept; Infinite keeps

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
@@ -148,6 +149,39 @@ func TestSamples(t *testing.T) {
 		}
 		if got := ttl(); !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
 			t.Errorf("kept for %v: %q", tc.keep, got)
+		}
+	}
+}
+
+// TestSamplesOfMonths: readings of more days than the engine takes in one
+// insert are stored all the same, also those that are older than what is kept:
+// they go when the engine next merges, and cost the others nothing.
+func TestSamplesOfMonths(t *testing.T) {
+	ctx := context.Background()
+	s := openStore(t, startEngine(t).Socket(), "smm")
+	if err := s.KeepSamples(ctx, 30*spec.Day); err != nil {
+		t.Fatal(err)
+	}
+	const days = 250
+	now := time.Now().Unix()
+	var gpus []tally.GPUSample
+	var usage []tally.UsageSample
+	for i := range int64(days) {
+		gpus = append(gpus, tally.GPUSample{At: now - i*86400, Node: "n1", UUID: "GPU-a", Seconds: 10})
+		usage = append(usage, tally.UsageSample{At: now - i*86400, Node: "n1", UID: 7, Seconds: 10})
+	}
+	for range 2 { // the second time the first rows may be gone already
+		if err := s.PutSamples(ctx, tallytest.LedgerID, "peer", gpus); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.PutUsage(ctx, tallytest.LedgerID, "peer", usage); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, table := range []string{"gpu_samples", "usage_samples"} {
+		recent := one[uint64](t, s, "SELECT uniqExact(at) FROM smm."+table+" WHERE at > now() - toIntervalDay(29)")
+		if all := one[uint64](t, s, "SELECT uniqExact(at) FROM smm."+table); recent != 29 || all > days {
+			t.Errorf("%s has %d of 29 recent readings, %d in all", table, recent, all)
 		}
 	}
 }

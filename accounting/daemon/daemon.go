@@ -47,6 +47,7 @@ type Daemon struct {
 type figures struct {
 	batches, rows, retries, snapshots, sessions atomic.Uint64
 	samplesStored, samplesRefused               atomic.Uint64
+	samplesLeftOut                              atomic.Uint64
 	lastWrite                                   atomic.Int64
 }
 
@@ -94,6 +95,7 @@ type Status struct {
 
 	SamplesStored  uint64 // readings of GPUs since the start
 	SamplesRefused uint64 // those that the store did not take, or for which there was no room
+	SamplesLeftOut uint64 // those of a time that is not kept
 	SamplesWaiting int    // those that wait for the store
 }
 
@@ -106,7 +108,7 @@ func (d *Daemon) Status() Status {
 	s := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Seq, Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
 		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
 		LastWrite: spec.Span(d.figures.lastWrite.Load()), SamplesStored: d.figures.samplesStored.Load(), SamplesRefused: d.figures.samplesRefused.Load(),
-		SamplesWaiting: d.samples.waiting()}
+		SamplesLeftOut: d.figures.samplesLeftOut.Load(), SamplesWaiting: d.samples.waiting()}
 	if d.writing != 0 && s.Up && now.Sub(d.writing) > slowWrite {
 		s.Up, s.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
 	}

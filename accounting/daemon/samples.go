@@ -34,6 +34,7 @@ type samples struct {
 	batch *sampleBatch // what rows go into
 	full  chan struct{}
 	last  map[string]sampleMark // by node
+	odd   map[string]bool       // the nodes whose last call had readings that were left out
 }
 
 // sampleBatch is one insert, and those who wait for it.
@@ -68,8 +69,12 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 		}
 	}
 	rows, err := ReadSamples(req)
-	if err != nil || rows.Len() == 0 {
-		return &apiv1.PutGpuSamplesReply{}, err
+	if err != nil {
+		return nil, err
+	}
+	s.D.leaveOut(req.GetNode(), &rows)
+	if rows.Len() == 0 {
+		return &apiv1.PutGpuSamplesReply{}, nil
 	}
 	batch, err := s.D.samples.add(req.GetNode(), rows)
 	if err != nil {
@@ -105,9 +110,38 @@ func badSamples(req *apiv1.PutGpuSamplesRequest, format string, args ...any) err
 	return spec.Refuse(spec.CodeBadRequest, "samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...))
 }
 
-// noTime tells Unix seconds that the store cannot keep: they would cost all
-// that are inserted with them.
-func noTime(at int64) bool { return at <= 0 || at > math.MaxUint32 }
+// aheadMost is how far a node's clock may be ahead of this host's. What is
+// further in the future would be kept for ever, and shown to nobody.
+const aheadMost = spec.Day
+
+// leaveOut takes out the readings whose time no store keeps: impossible ones,
+// those of the future, and those older than what is kept. The agent is told
+// that they are done with: sent again they would be no better, and keep what
+// comes behind them waiting. They are counted, and the log says once of which
+// node they are.
+func (d *Daemon) leaveOut(node string, rows *SampleRows) {
+	now := d.cfg.Clock.Now()
+	oldest, newest := int64(1), min(now.Add(aheadMost).Unix(), math.MaxUint32)
+	if d.cfg.SampleKeep != spec.Infinite {
+		oldest = max(oldest, now.Add(-d.cfg.SampleKeep).Unix())
+	}
+	var bad int
+	var example int64
+	no := func(at int64) bool {
+		if at >= oldest && at <= newest {
+			return false
+		}
+		bad, example = bad+1, at
+		return true
+	}
+	rows.GPUs = slices.DeleteFunc(rows.GPUs, func(r tally.GPUSample) bool { return no(r.At) })
+	rows.Usage = slices.DeleteFunc(rows.Usage, func(r tally.UsageSample) bool { return no(r.At) })
+	d.figures.samplesLeftOut.Add(uint64(bad))
+	if d.samples.strange(node, bad > 0) {
+		d.cfg.Log.Warn("readings are left out: they are older than accounting.samples_keep, or of a time that is not yet; is the node's clock right?",
+			"node", node, "readings", bad, "one_at_unix_second", example)
+	}
+}
 
 // readUsage reads what runs used, at most so many readings.
 func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSample, err error) {
@@ -117,9 +151,6 @@ func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSamp
 		}
 		if len(out)+len(u.GetAt()) > most {
 			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
-		}
-		if i := slices.IndexFunc(u.GetAt(), noTime); i >= 0 {
-			return nil, badSamples(req, "%d is no time of job %d", u.GetAt()[i], u.GetJobId())
 		}
 		for k, at := range u.GetAt() {
 			out = append(out, tally.UsageSample{At: at, Node: req.GetNode(), UID: u.GetUid(), Attempt: u.GetAttempt(), JobID: u.GetJobId(), Step: u.GetStep(),
@@ -140,9 +171,6 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 		}
 		if len(out)+len(g.GetAt()) > samplesOneCall {
 			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
-		}
-		if i := slices.IndexFunc(g.GetAt(), noTime); i >= 0 {
-			return nil, badSamples(req, "%d is no time of GPU %s", g.GetAt()[i], g.GetUuid())
 		}
 		for k, at := range g.GetAt() {
 			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: g.GetUuid(), Index: g.GetIndex(), Profile: g.GetProfile(), UID: g.GetUid(),
@@ -207,6 +235,23 @@ func (s *samples) stored(node string, rows SampleRows) {
 		s.last = map[string]sampleMark{}
 	}
 	s.last[node] = markOf(rows)
+}
+
+// strange notes whether readings of a node were left out, and tells that this
+// is new.
+func (s *samples) strange(node string, odd bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.odd[node]
+	switch {
+	case odd && s.odd == nil:
+		s.odd = map[string]bool{node: true}
+	case odd:
+		s.odd[node] = true
+	case was:
+		delete(s.odd, node)
+	}
+	return odd && !was
 }
 
 // take begins an insert of all that waits.

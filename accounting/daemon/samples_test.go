@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -80,7 +81,7 @@ func TestGpuSamples(t *testing.T) {
 	ledger.add(t, log, 25)
 	s := &sqlRig{rig: newRig(t, startEngine(t).Socket(), ledger)}
 	store := &fullStore{Store: s.store}
-	s.cfg.Store, s.cfg.SampleInterval, s.who.Admin = store, 20*spec.Millisecond, true
+	s.cfg.Store, s.cfg.SampleInterval, s.cfg.SampleKeep, s.who.Admin = store, 20*spec.Millisecond, 90*spec.Day, true
 	s.cfg.Identify = func(context.Context) daemon.Caller { return s.who }
 	s.clock.set(log[len(log)-1].At.Add(spec.Minute))
 	s.start()
@@ -149,9 +150,7 @@ func TestGpuSamples(t *testing.T) {
 	if err := put("n1", bad); spec.CodeOf(err) != spec.CodeBadRequest {
 		t.Errorf("lists of two lengths: %v", err)
 	}
-	if err := put("n1", samplesOf("GPU-x", 0, 0, "", "", -1, 1)); spec.CodeOf(err) != spec.CodeBadRequest {
-		t.Errorf("a reading from before time: %v", err)
-	}
+	s.leftOut(t, put)
 	// A store that is away is said so, and what comes then is taken again.
 	store.set(errors.New("away"))
 	more := samplesOf("GPU-n1-0", 0, 0, "", "", at(open)+1000, 1, 2, 3)
@@ -162,7 +161,7 @@ func TestGpuSamples(t *testing.T) {
 	if err := put("n1", more); err != nil {
 		t.Error(err)
 	}
-	if st := s.Status(); st.SamplesStored != 40 || st.SamplesRefused != 3 {
+	if st := s.Status(); st.SamplesStored != 43 || st.SamplesRefused != 3 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -234,11 +233,29 @@ func (s *sqlRig) usageOverTime(t *testing.T, store *fullStore, run *apiv1.AcctRo
 	if err := put(all...); spec.CodeOf(err) != spec.CodeBadRequest {
 		t.Errorf("lists of two lengths: %v", err)
 	}
-	late := series(0, []int64{1}, []int64{1})
-	for _, late.At[0] = range []int64{-1, 0, 1 << 32} {
-		if err := put(late); spec.CodeOf(err) != spec.CodeBadRequest {
-			t.Errorf("a reading of second %d: %v", late.GetAt()[0], err)
-		}
+}
+
+// leftOut: readings of a time that is not kept cost neither those that come
+// with them nor those behind them, and are counted.
+func (s *sqlRig) leftOut(t *testing.T, put func(node string, series ...*apiv1.GpuSeries) error) {
+	t.Helper()
+	now := s.cfg.Clock.Now().Unix()
+	before := s.Status()
+	g := samplesOf("GPU-odd", 0, 0, "", "", now, 1, 1, 1, 1, 1, 1, 1, 1)
+	kept := int64(90 * 24 * 3600)
+	g.At = []int64{-1, 0, 1 << 32, math.MaxInt64, now - kept - 60, now + 2*24*3600, now - kept + 60, now}
+	if err := put("n9", g); err != nil {
+		t.Fatal(err)
+	}
+	u := &apiv1.UsageSeries{Uid: 1, JobId: 1, At: []int64{math.MinInt64, now}, Cpu: []int64{1, 1}, Rss: []int64{1, 1}}
+	if _, err := s.Service().PutGpuSamples(t.Context(), &apiv1.PutGpuSamplesRequest{Node: "n9", UsageSeconds: 10, Usage: []*apiv1.UsageSeries{u}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("n9", samplesOf("GPU-odd", 0, 0, "", "", 1, 1)); err != nil { // all of it
+		t.Fatal(err)
+	}
+	if st := s.Status(); st.SamplesStored != before.SamplesStored+3 || st.SamplesLeftOut != before.SamplesLeftOut+8 || st.SamplesRefused != before.SamplesRefused {
+		t.Errorf("before %+v, now %+v", before, st)
 	}
 }
 

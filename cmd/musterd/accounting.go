@@ -167,7 +167,7 @@ func (a *accounting) close() {
 func (a *accounting) lag() collector.AccountingLag {
 	st := a.daemon.Status()
 	lag := collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second),
-		SamplesStored: st.SamplesStored, SamplesRefused: st.SamplesRefused, SamplesWaiting: st.SamplesWaiting}
+		SamplesStored: st.SamplesStored, SamplesRefused: st.SamplesRefused, SamplesLeftOut: st.SamplesLeftOut, SamplesWaiting: st.SamplesWaiting}
 	if a.mail != nil {
 		lag.ReportsMailed, lag.ReportsFailed = a.mail.sent.Load(), a.mail.failed.Load()
 	}
