@@ -51,6 +51,20 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+// TestSoils: a session goes on only after statements that leave nothing behind,
+// neither in it nor among what runs under its name.
+func TestSoils(t *testing.T) {
+	for sql, want := range map[string]bool{
+		"SELECT 1": false, "INSERT INTO t VALUES (1)": false, "ALTER TABLE t DELETE WHERE a": false, "DROP DATABASE d SYNC": false,
+		"SET a = 1": true, "use d": true, "CREATE TEMPORARY TABLE t (a Int8)": true,
+		"BACKUP DATABASE d TO File('x')": true, "/* all */ restore DATABASE d FROM File('x')": true,
+	} {
+		if got := examine(sql).soils(); got != want {
+			t.Errorf("%s: %v, want %v", sql, got, want)
+		}
+	}
+}
+
 // TestHello compares the front's own block with bytes worked out by hand from the format's description.
 func TestHello(t *testing.T) {
 	id := identity{"box", "26.7.2.1", "UTC"}

@@ -30,8 +30,11 @@ func (s statement) cancels() bool {
 }
 
 // soils reports whether the session may be changed once the statement has run.
+// BACKUP and RESTORE may still stand in the engine's list of what runs when they
+// have answered, and every statement of a session has the same id there: the
+// next one would be refused as already running.
 func (s statement) soils() bool {
-	return s.temporary || slices.Contains([]string{"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK", "DETACH"}, s.verb)
+	return s.temporary || slices.Contains([]string{"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK", "DETACH", "BACKUP", "RESTORE"}, s.verb)
 }
 
 // examine reads a text once. It does not judge syntax: what it cannot make sense of, the engine will refuse.
