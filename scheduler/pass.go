@@ -51,6 +51,9 @@ type Outcome struct {
 	// Wake is when time alone changes something for a waiting job: its begin
 	// time, a delayed dependency, its deadline. FarFuture if nothing does.
 	Wake spec.Instant
+	// Ahead is the state with the starts made, where nothing else is proposed but
+	// reasons, for a caller that asked for it (PassOptions.Alone); else nil.
+	Ahead *trial.Trial
 }
 
 // Empty tells that there is nothing to commit.
@@ -87,6 +90,11 @@ type PassOptions struct {
 	// Breathe, if set, is called every few jobs: whoever runs the pass may let
 	// others go first. It changes nothing of the outcome.
 	Breathe func()
+	// Alone tells that nothing happens between the pass and its commit, that the
+	// state is one to be thrown away (Draft), and that nobody wants to know why
+	// jobs wait: only reasons that decide something are proposed, and the caller
+	// may go on with the state that the pass made its starts in.
+	Alone bool
 	// Incremental starts what can start inside the plan that is kept, and
 	// leaves the plan and all reasons as they are. Without a plan to keep it
 	// changes nothing.
@@ -141,6 +149,7 @@ type pass struct {
 	marks map[spec.JobUID]mark
 	multi map[spec.JobUID]*spec.Reason // of jobs in several partitions
 	head  []spec.JobUID                // by partition: the first job that waits for resources
+	rear  []*spec.Reason               // by partition: why those behind it wait, once somebody does
 	fifo  []spec.Instant               // by partition: the last start that was planned
 	moved bool                         // a job started that had a reservation in another partition
 	stop  spec.JobUID                  // look no further than this job; 0 = look at all
@@ -185,7 +194,11 @@ func Pass(st *state.State, now spec.Instant, opt PassOptions) (*Outcome, error) 
 	if p.moved {
 		return p.again()
 	}
-	return p.finish(), nil
+	out := p.finish()
+	if opt.Alone && len(out.Starts) > 0 && len(out.Preempts)+len(out.Turns)+len(out.Eligible)+len(out.Ends)+len(p.holds) == 0 {
+		out.Ahead = p.t
+	}
+	return out, nil
 }
 
 // again repeats a pass in which a job started in one of its partitions after
@@ -233,7 +246,7 @@ func (p *pass) again() (*Outcome, error) {
 	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
 	out.Eligible = first.with(out.Eligible) // what started may have made others ready
 	out.Ends, out.Queue, out.Depth = first.Ends, first.Queue, first.Depth+out.Depth
-	out.Wake, out.Plan.Seq = min(out.Wake, first.Wake), p.st.Seq
+	out.Wake, out.Plan.Seq, out.Ahead = min(out.Wake, first.Wake), p.st.Seq, nil
 	return out, nil
 }
 

@@ -121,7 +121,7 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
 	}
 	if p.head[l.pi] != 0 && p.head[l.pi] != m.uid && p.strict {
 		if !plan {
-			return p.waiting(l, m)
+			return p.queues(l, m)
 		}
 		at = max(p.fifo[l.pi], p.now+1)
 	}
@@ -134,7 +134,7 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
 	}
 	switch {
 	case r != nil && !plan:
-		return p.waiting(l, m)
+		return p.queues(l, m)
 	case r != nil:
 		return r
 	case start == spec.FarFuture:

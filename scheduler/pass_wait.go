@@ -30,12 +30,12 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 	}
 	if inOrder {
 		if !plan {
-			return reserve.Slot{}, p.waiting(l, m)
+			return reserve.Slot{}, p.queues(l, m)
 		}
 		p.ask(l).NotBefore(max(p.fifo[l.pi], p.now+1))
 	}
 	if !plan && !p.roomy(l) {
-		return reserve.Slot{}, p.waiting(l, m)
+		return reserve.Slot{}, p.queues(l, m)
 	}
 	slot, ok := p.line.Earliest(p.ask(l), until, p.hint(j.UID, task))
 	switch {
@@ -44,7 +44,7 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 	case plan:
 		return slot, p.impossible(l, j)
 	}
-	return slot, p.waiting(l, m)
+	return slot, p.queues(l, m)
 }
 
 // ask is what a lot asks the timeline.
@@ -108,14 +108,26 @@ func (p *pass) hint(uid spec.JobUID, task int64) *reserve.Hint {
 	return &reserve.Hint{Start: pl.Start, Nodes: pl.Nodes, Devices: pl.Devices}
 }
 
-// waiting is the reason of a job that does not fit now: Resources for the
-// first in a partition, Priority behind it.
+// waiting is the reason of a job that does not fit now, to be completed.
 func (p *pass) waiting(l *lot, m *member) *spec.Reason {
-	r := &spec.Reason{Code: spec.ReasonResources, Subject: l.part.Subject}
-	if head := p.head[l.pi]; head != 0 && head != m.uid {
-		r.Code, r.Blocker = spec.ReasonPriority, head
+	r := *p.queues(l, m)
+	return &r
+}
+
+// queues is why a job waits that does not fit now: Resources for the first in a
+// partition, Priority behind it. All of those get the same, which nobody changes.
+func (p *pass) queues(l *lot, m *member) *spec.Reason {
+	head := p.head[l.pi]
+	if head == 0 || head == m.uid {
+		return &spec.Reason{Code: spec.ReasonResources, Subject: l.part.Subject}
 	}
-	return r
+	if p.rear == nil {
+		p.rear = make([]*spec.Reason, len(p.head))
+	}
+	if r := p.rear[l.pi]; r == nil || r.Blocker != head {
+		p.rear[l.pi] = &spec.Reason{Code: spec.ReasonPriority, Subject: l.part.Subject, Blocker: head}
+	}
+	return p.rear[l.pi]
 }
 
 // impossible is the reason of a job that no end of other jobs would let
@@ -261,6 +273,9 @@ func nodeName(n *state.Node, id int) string {
 // reason stands that is nearest to a start: resources before limits and the like, and
 // those before what keeps it out of a partition altogether.
 func (p *pass) refuse(j *state.Job, r *spec.Reason) {
+	if p.opt.Alone && r.Code != spec.ReasonDependencyNever { // the only one that decides something
+		return
+	}
 	for _, c := range p.st.Components(j) {
 		if c.State == spec.Pending && c.Hold == spec.NotHeld {
 			p.reason(c, r)
@@ -288,6 +303,9 @@ func (p *pass) reason(j *state.Job, r *spec.Reason) {
 // refuseAll notes why the rest of a lot waits. Where the ledger says so of all
 // of them already, only the odd ones are looked at.
 func (p *pass) refuseAll(l *lot, r *spec.Reason) {
+	if p.opt.Alone {
+		return
+	}
 	rest := l.members[l.pos:]
 	if l.kin.like.Spec.Choices() {
 		for i := range rest {

@@ -36,6 +36,7 @@ func TestRandomWorlds(t *testing.T) {
 		{"shallow", worldKind{odd: true, depth: 2}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
+			aheads := 0
 			rapid.Check(t, func(rt *rapid.T) {
 				w := newWorld(rt, k.kind)
 				for range rapid.IntRange(1, 60).Draw(rt, "steps") {
@@ -43,7 +44,11 @@ func TestRandomWorlds(t *testing.T) {
 				}
 				w.pass()
 				w.drainQueue()
+				aheads += w.aheads
 			})
+			if aheads == 0 {
+				t.Error("no pass handed its state over: the test does not reach that")
+			}
 		})
 	}
 }

@@ -23,6 +23,8 @@ type world struct {
 	boots map[string]int
 	queue scheduler.Queue
 	newly []spec.JobUID
+	// aheads counts how often a pass handed its state over.
+	aheads int
 	// longer are the runs there were when an administrator last gave one more time.
 	longer map[run]bool
 }
@@ -356,6 +358,7 @@ func (w *world) pass() *scheduler.Outcome {
 	w.judgePreempts(frozen, out)
 	w.user = "root"
 	res := w.must(scheduler.Starts{Outcome: out})
+	w.judgeAlone(frozen, opt, out)
 	w.check()
 	if res.Stale != 0 || res.Started != len(out.Starts) || res.Preempted != len(out.Preempts) {
 		w.rt.Fatalf("of %d proposals on an unchanged head %d were stale, %d started\n%s", len(out.Starts), res.Stale, res.Started, dump(out, frozen))
@@ -366,6 +369,28 @@ func (w *world) pass() *scheduler.Outcome {
 	}
 	w.plan = out.Plan
 	return out
+}
+
+// judgeAlone: who is alone with the state may go on with that of the pass. It is
+// the one that a commit of the same starts makes.
+func (w *world) judgeAlone(frozen *state.State, opt scheduler.PassOptions, out *scheduler.Outcome) {
+	opt.Queue, opt.Alone = nil, true
+	alone, err := scheduler.Pass(frozen, w.now, opt)
+	if err != nil {
+		w.rt.Fatalf("alone: %v", err)
+	}
+	if !reflect.DeepEqual(alone.Starts, out.Starts) || !reflect.DeepEqual(alone.Preempts, out.Preempts) || !reflect.DeepEqual(alone.Ends, out.Ends) || alone.Wake != out.Wake {
+		w.rt.Fatalf("who is alone is told\n%+v\ninstead of\n%+v", alone, out)
+	}
+	if alone.Ahead == nil {
+		return
+	}
+	w.aheads++
+	committed := slices.DeleteFunc(slices.Clone(w.last), func(e event.Envelope) bool { return e.Event.Kind() == event.KindReasonsChanged })
+	same := func(a, b event.Envelope) bool { return a.At == b.At && reflect.DeepEqual(a.Event, b.Event) }
+	if !slices.EqualFunc(alone.Ahead.Events, committed, same) {
+		w.rt.Fatalf("the pass made\n%+v\nand the commit\n%+v", alone.Ahead.Events, committed)
+	}
 }
 
 // step does one random thing.

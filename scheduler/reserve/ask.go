@@ -33,7 +33,8 @@ type Ask struct {
 
 // Ask prepares the questions about a demand on the allowed nodes.
 func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Ask {
-	a := &Ask{Demand: d, allowed: allowed, options: opt, view: t.viewer(bars), from: t.now, wantsGPU: d.WantsGPU()}
+	a := t.madeAsks.take()
+	*a = Ask{Demand: d, allowed: allowed, options: opt, view: t.viewer(bars), from: t.now, wantsGPU: d.WantsGPU()}
 	if len(opt.OneOf) > 0 || opt.Prefer != nil {
 		return t.choice(a, bars)
 	}
@@ -45,7 +46,7 @@ func (t *Timeline) Ask(d place.Demand, allowed spec.Bitset, opt place.Options, b
 	loose = loose || (opt.Mix != nil && d.MaxNodes == 1) // the choice is not one of an order of nodes
 	tasks, even := d.Even()
 	a.even = even && !loose && a.options.Open()
-	if form, each, ok := evenForm(&d); ok && !loose && a.options.Open() {
+	if form, each, ok := evenForm(&a.Demand); ok && !loose && a.options.Open() {
 		a.nodes, a.each, a.form = d.MinNodes, each, t.index(form, each, bars)
 	}
 	if a.even {
@@ -68,6 +69,9 @@ func evenForm(d *place.Demand) (form *place.Demand, tasks int64, ok bool) {
 	tasks = d.Tasks / d.MinNodes
 	if d.TasksPerNode > 0 && tasks > d.TasksPerNode {
 		return nil, 0, false
+	}
+	if d.MinNodes == 1 && d.MaxNodes == 1 {
+		return d, tasks, true
 	}
 	f := *d
 	f.MaxNodes, f.PerJob = 1, nil // of one node: its share of what the job as a whole gets

@@ -44,21 +44,35 @@ func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 	return k
 }
 
+// hash is equal for equal keys.
+func (k *key) hash() uint64 {
+	h := uint64(len(k.partition) + len(k.inside)<<8 + len(k.bars)<<16 + len(k.gres)<<24)
+	for _, v := range [...]int64{k.tasks, k.cpusPerTask, k.cpusPerGPU, k.minCPUs, k.perNode, k.perCPU, k.perGPU, k.threads} {
+		h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}
+
 // index knows, for one need, when each node can give it: as spans of time, of
 // which the last may be endless.
 type index struct {
-	t      *Timeline
-	view   *viewer // nil: nothing is barred
-	demand *place.Demand
-	tasks  int64
-	needs  map[*place.Shape]*shapeNeed
-	spans  [][]window     // by node: those that end
-	tail   []spec.Instant // by node: when the endless one begins; FarFuture = never
-	hole   []spec.Span    // by node: the longest of spans
-	seen   int            // changes of the timeline that are accounted for
-	built  bool
-	known  []bound
-	given  int // promises given back when known was found out
+	t       *Timeline
+	key     key
+	next    *index  // of the same hash
+	view    *viewer // nil: nothing is barred
+	demand  *place.Demand
+	tasks   int64
+	shape   *place.Shape                // the first that was asked about
+	onShape shapeNeed                   // the need on it
+	needs   map[*place.Shape]*shapeNeed // on the others
+	spans   [][]window                  // by node: those that end
+	tail    []spec.Instant              // by node: when the endless one begins; FarFuture = never
+	hole    []spec.Span                 // by node: the longest of spans
+	seen    int                         // changes of the timeline that are accounted for
+	built   bool
+	known   []bound
+	given   int // promises given back when known was found out
 }
 
 // bound says that so many nodes cannot give it for so long before an instant.
@@ -108,21 +122,37 @@ type window struct{ from, to spec.Instant }
 func (t *Timeline) index(d *place.Demand, tasks int64, bars Bars) *index {
 	k := t.keyOf(d, tasks)
 	k.bars = bars.Key
-	x := t.indexes[k]
-	if x == nil {
-		x = &index{t: t, view: t.viewer(bars), demand: d, tasks: tasks, needs: map[*place.Shape]*shapeNeed{}}
-		t.indexes[k] = x
+	h := k.hash()
+	first := t.indexes[h]
+	for x := first; x != nil; x = x.next {
+		if x.key == k {
+			return x
+		}
 	}
+	x := t.madeIndexes.take()
+	*x = index{t: t, key: k, next: first, view: t.viewer(bars), demand: d, tasks: tasks, spans: x.spans, tail: x.tail, hole: x.hole, known: x.known[:0]}
+	t.indexes[h] = x
 	return x
 }
 
 func (x *index) need(s *place.Shape) *shapeNeed {
-	n := x.needs[s]
-	if n == nil {
+	if x.shape == s {
+		return &x.onShape
+	}
+	if n := x.needs[s]; n != nil {
+		return n
+	}
+	n := &x.onShape
+	if x.shape == nil {
+		x.shape = s
+	} else {
+		if x.needs == nil {
+			x.needs = map[*place.Shape]*shapeNeed{}
+		}
 		n = &shapeNeed{}
-		n.Need, n.ok, n.loose = x.demand.Fixed(s, x.tasks)
 		x.needs[s] = n
 	}
+	n.Need, n.ok, n.loose = x.demand.Fixed(s, x.tasks)
 	return n
 }
 
@@ -130,12 +160,16 @@ func (x *index) need(s *place.Shape) *shapeNeed {
 func (x *index) update() {
 	if !x.built {
 		n := len(x.t.lanes)
-		x.spans, x.tail, x.hole = make([][]window, n), make([]spec.Instant, n), make([]spec.Span, n)
+		if cap(x.spans) < n {
+			x.spans, x.tail, x.hole = make([][]window, n), make([]spec.Instant, n), make([]spec.Span, n)
+		}
+		x.spans, x.tail, x.hole = x.spans[:n], x.tail[:n], x.hole[:n]
 		for id, l := range x.t.lanes {
-			x.tail[id] = spec.FarFuture
 			if l != nil {
 				x.rebuild(id, l)
+				continue
 			}
+			x.spans[id], x.tail[id], x.hole[id] = x.spans[id][:0], spec.FarFuture, 0
 		}
 		x.built, x.seen = true, len(x.t.changed)
 		return

@@ -29,14 +29,18 @@ type Timeline struct {
 	lanes   []*lane // by node id; nil = not usable
 	store   []lane  // what they point into
 	changed []uint32
-	given   int // promises that were given back
-	indexes map[key]*index
+	given   int               // promises that were given back
+	indexes map[uint64]*index // by the hash of their keys
 	viewers map[string]*viewer
 	apart   bool                // who is on which node is known: stays
 	near    [][]spec.NodeID     // by node id: those of its block; nil: there are no blocks
 	lists   map[*uint64][]int32 // node sets that were listed before, by where they are stored
 
-	ends []ending // scratch space of New
+	madeAsks    slab[Ask]
+	madeIndexes slab[index]
+
+	ends  []ending // scratch space of New
+	turns []turn
 
 	// Scratch space of one question.
 	tails   []spec.Instant
@@ -99,28 +103,59 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, o
 // renewed is an empty timeline with room for so many node ids and lanes, in the
 // memory of one that is no longer used.
 func (t *Timeline) renewed(size, lanes int) *Timeline {
-	n := &Timeline{}
-	if t != nil {
-		n.lanes, n.store, n.stamp, n.changed, n.ends = t.lanes, t.store, t.stamp, t.changed[:0], t.ends
-		n.tails, n.windows, n.cands, n.ranks, n.sweep = t.tails, t.windows, t.cands, t.ranks, t.sweep
-		n.indexes, n.viewers, n.lists = t.indexes, t.viewers, t.lists
-		clear(n.indexes)
-		clear(n.viewers)
-		clear(n.lists)
-	} else {
-		n.indexes, n.viewers, n.lists = map[key]*index{}, map[string]*viewer{}, map[*uint64][]int32{}
+	if t == nil {
+		t = &Timeline{indexes: map[uint64]*index{}, viewers: map[string]*viewer{}, lists: map[*uint64][]int32{}}
 	}
-	if cap(n.lanes) < size {
-		n.lanes, n.stamp = make([]*lane, size), make([]uint32, size)
+	clear(t.indexes)
+	clear(t.viewers)
+	clear(t.lists)
+	t.madeAsks.renew(keptAsks)
+	t.madeIndexes.renew(keptCells / max(size, 1))
+	*t = Timeline{lanes: t.lanes, store: t.store, stamp: t.stamp, changed: t.changed[:0], ends: t.ends, turns: t.turns,
+		tails: t.tails, windows: t.windows, cands: t.cands, ranks: t.ranks, sweep: t.sweep,
+		indexes: t.indexes, viewers: t.viewers, lists: t.lists, madeAsks: t.madeAsks, madeIndexes: t.madeIndexes}
+	if cap(t.lanes) < size {
+		t.lanes, t.stamp = make([]*lane, size), make([]uint32, size)
 	}
-	n.lanes, n.stamp = n.lanes[:size], n.stamp[:size]
-	clear(n.lanes)
-	clear(n.stamp)
-	if cap(n.store) < lanes {
-		n.store = make([]lane, lanes)
+	t.lanes, t.stamp = t.lanes[:size], t.stamp[:size]
+	clear(t.lanes)
+	clear(t.stamp)
+	if cap(t.store) < lanes {
+		t.store = make([]lane, lanes)
 	}
-	n.store = n.store[:0]
-	return n
+	t.store = t.store[:0]
+	return t
+}
+
+// How much memory of one pass serves the next one: so many asks, and indexes
+// with so many nodes together. Most passes are small.
+const (
+	keptAsks  = 1 << 10
+	keptCells = 1 << 14
+)
+
+// slab hands out values whose memory serves again.
+type slab[T any] struct {
+	list []*T
+	used int
+}
+
+// take gives a value that nobody uses. What is in it is what it held before.
+func (s *slab[T]) take() *T {
+	if s.used == len(s.list) {
+		s.list = append(s.list, new(T))
+	}
+	s.used++
+	return s.list[s.used-1]
+}
+
+// renew takes all values back, and keeps so many.
+func (s *slab[T]) renew(most int) {
+	if len(s.list) > most {
+		clear(s.list[most:])
+		s.list = s.list[:most]
+	}
+	s.used = 0
 }
 
 // count adds what a node can give now to what all can, or takes it away.
@@ -163,6 +198,13 @@ type ending struct {
 	part place.Free
 }
 
+// turn is the place of an ending in a list; it is less to move about.
+type turn struct {
+	at  spec.Instant
+	uid spec.JobUID
+	nth int
+}
+
 // fill derives a lane's segments from the jobs on its node.
 func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
 	n := l.node
@@ -192,23 +234,28 @@ func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
 			ends = append(ends, ending{end, uid, part})
 		}
 	}
-	slices.SortFunc(ends, func(a, b ending) int {
+	turns := t.turns[:0]
+	for i := range ends {
+		turns = append(turns, turn{ends[i].at, ends[i].uid, i})
+	}
+	slices.SortFunc(turns, func(a, b turn) int {
 		if c := cmp.Compare(a.at, b.at); c != 0 {
 			return c
 		}
 		return cmp.Compare(a.uid, b.uid)
 	})
+	t.turns = turns
 	if cap(l.segs) <= len(ends) {
 		l.segs = make([]segment, 0, len(ends)+4)
 	}
 	l.segs = append(l.segs[:0], segment{from: t.now, free: f})
-	for i := range ends {
+	for i := range turns {
 		last := &l.segs[len(l.segs)-1]
-		if last.from != ends[i].at {
-			l.segs = append(l.segs, segment{from: ends[i].at, after: ends[i].uid, free: last.free.Clone()})
+		if at := turns[i].at; last.from != at {
+			l.segs = append(l.segs, segment{from: at, after: turns[i].uid, free: last.free.Clone()})
 			last = &l.segs[len(l.segs)-1]
 		}
-		last.free.Add(&ends[i].part, 1)
+		last.free.Add(&ends[turns[i].nth].part, 1)
 	}
 	return ends
 }

@@ -116,7 +116,7 @@ func (e ending) before(o ending) bool {
 
 // Run replays a workload. Progress may be nil.
 func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Result, error) {
-	e := &engine{w: w, rule: rule, st: state.New(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
+	e := &engine{w: w, rule: rule, st: state.New().Freeze().Draft(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
 	if len(w.Jobs) == 0 {
 		return nil, ErrEmpty
 	}
@@ -369,7 +369,7 @@ func (e *engine) pass(settled bool) error {
 		e.plan, e.kept = nil, nil
 		return nil
 	}
-	opt := scheduler.PassOptions{Plan: e.plan, Queue: &e.queue, Discipline: e.rule.Discipline}
+	opt := scheduler.PassOptions{Plan: e.plan, Queue: &e.queue, Discipline: e.rule.Discipline, Alone: true}
 	if e.rule.Keep {
 		opt.Keep, opt.Settled = e.kept, settled
 	}
@@ -382,6 +382,13 @@ func (e *engine) pass(settled bool) error {
 	if e.rule.Keep {
 		e.kept, e.wake = out.Promises, min(e.wake, out.Promises.Next())
 	}
+	if t := out.Ahead; t != nil {
+		e.st = t.State
+		if err := e.follow(t.Events); err != nil || len(out.Reasons) == 0 {
+			return err
+		}
+		out.Starts = nil
+	}
 	if out.Empty() {
 		return nil
 	}
@@ -392,8 +399,13 @@ func (e *engine) pass(settled bool) error {
 	if res.Started != len(out.Starts) {
 		return fmt.Errorf("%d of %d starts could not be committed", len(out.Starts)-res.Started, len(out.Starts))
 	}
-	for k := range t.Events {
-		switch ev := t.Events[k].Event.(type) {
+	return e.follow(t.Events)
+}
+
+// follow does what the events of a pass ask for.
+func (e *engine) follow(events []event.Envelope) error {
+	for k := range events {
+		switch ev := events[k].Event.(type) {
 		case *event.ArrayTaskSplit:
 			if ev.UID != ev.Array {
 				return errors.New("arrays are replayed task by task")

@@ -80,7 +80,7 @@ func (m *Map[V]) Set(own *Owner, key uint64, v V) {
 		m.root = &node[V]{owner: own, bitmap: 1 << (m.prefix & mask), kids: []*node[V]{m.root}}
 		m.prefix, m.height = m.prefix>>stride, m.height+1
 	}
-	m.root = m.root.editable(own)
+	m.root = m.root.editable(own, key, int(m.height))
 	n := m.root
 	for level := int(m.height); level > 0; level-- {
 		i, ok := n.slot(key, level)
@@ -88,7 +88,7 @@ func (m *Map[V]) Set(own *Owner, key uint64, v V) {
 			n.bitmap |= 1 << digit(key, level)
 			n.kids = slices.Insert(n.kids, i, &node[V]{owner: own})
 		} else {
-			n.kids[i] = n.kids[i].editable(own)
+			n.kids[i] = n.kids[i].editable(own, key, level-1)
 		}
 		n = n.kids[i]
 	}
@@ -111,22 +111,28 @@ func (m *Map[V]) Delete(own *Owner, key uint64) {
 	m.n--
 }
 
-// remove returns the node without the key, or nil when nothing is left.
+// remove returns the node without the key, which is there, or nil when nothing
+// is left.
 func (n *node[V]) remove(own *Owner, key uint64, level int) *node[V] {
-	n = n.editable(own)
 	i, _ := n.slot(key, level)
-	if level == 0 {
-		n.vals = slices.Delete(n.vals, i, i+1)
-		n.bitmap &^= 1 << digit(key, 0)
-	} else if kid := n.kids[i].remove(own, key, level-1); kid != nil {
-		n.kids[i] = kid
-	} else {
-		n.kids = slices.Delete(n.kids, i, i+1)
-		n.bitmap &^= 1 << digit(key, level)
+	var kid *node[V]
+	if level > 0 {
+		kid = n.kids[i].remove(own, key, level-1)
 	}
-	if n.bitmap == 0 {
+	if kid == nil && n.bitmap == 1<<digit(key, level) {
 		return nil
 	}
+	n = n.editable(own, key, level)
+	switch {
+	case kid != nil:
+		n.kids[i] = kid
+		return n
+	case level > 0:
+		n.kids = slices.Delete(n.kids, i, i+1)
+	default:
+		n.vals = slices.Delete(n.vals, i, i+1)
+	}
+	n.bitmap &^= 1 << digit(key, level)
 	return n
 }
 
@@ -174,9 +180,21 @@ func (n *node[V]) slot(key uint64, level int) (int, bool) {
 	return bits.OnesCount32(n.bitmap & (bit - 1)), n.bitmap&bit != 0
 }
 
-func (n *node[V]) editable(own *Owner) *node[V] {
+// editable returns the node, or a copy of it, to change what it holds of a key.
+// A copy has room for the key if it is not there yet.
+func (n *node[V]) editable(own *Owner, key uint64, level int) *node[V] {
 	if own != nil && n.owner == own {
 		return n
 	}
-	return &node[V]{owner: own, bitmap: n.bitmap, kids: slices.Clone(n.kids), vals: slices.Clone(n.vals)}
+	room := 0
+	if _, ok := n.slot(key, level); !ok {
+		room = 1
+	}
+	c := &node[V]{owner: own, bitmap: n.bitmap}
+	if level > 0 {
+		c.kids = append(make([]*node[V], 0, len(n.kids)+room), n.kids...)
+	} else {
+		c.vals = append(make([]V, 0, len(n.vals)+room), n.vals...)
+	}
+	return c
 }
