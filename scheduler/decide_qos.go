@@ -64,6 +64,9 @@ func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
 // named.
 func (d *decision) namedQOS(js *spec.JobSpec) []string {
 	names := js.QOSes
+	if names == nil && !strings.Contains(js.QOS, ",") {
+		return []string{js.QOS}
+	}
 	if names == nil {
 		names = strings.Split(js.QOS, ",")
 	}

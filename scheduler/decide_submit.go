@@ -240,8 +240,10 @@ func (d *decision) checkSize(js *spec.JobSpec) error {
 	if most := d.t.Config.Limits.MaxTasksPerNode; most > 0 && js.Size.TasksPerNode > most {
 		return spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks on a node; MaxTasksPerNode is %d", js.Size.TasksPerNode, most))
 	}
-	if c, err := parseConstraint(js.Place.Constraint); js.Place.Constraint != "" && err == nil && js.Size.MaxNodes > 0 && int64(js.Size.MaxNodes) < c.nodes() {
-		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the constraint counts %d nodes", c.nodes()))
+	if js.Place.Constraint != "" && js.Size.MaxNodes > 0 {
+		if c, err := parseConstraint(js.Place.Constraint); err == nil && int64(js.Size.MaxNodes) < c.nodes() {
+			return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the constraint counts %d nodes", c.nodes()))
+		}
 	}
 	if js.Size.MaxNodes > 0 && js.Size.MaxNodes < js.Size.MinNodes {
 		return spec.Refuse(spec.CodeNodeCountInvalid, "")

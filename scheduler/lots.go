@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/resv"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -53,6 +54,9 @@ type lot struct {
 	nodes     nodeSet
 	ask       *reserve.Ask // made when it is needed
 	noReserve bool
+	patient   bool       // the ask insists on --switches
+	stuck     bool       // no victims are enough
+	view      *resv.View // nil: no reservation concerns it
 }
 
 // member is one job of a lot, or the record of an array. Jobs of a lot differ
@@ -162,6 +166,7 @@ func (l *lot) empty() bool { return l.gone == len(l.members) }
 // begin prepares a lot for a pass.
 func (l *lot) begin(ctx *order.Context) {
 	l.pos, l.ready, l.ask, l.noReserve, l.length = -1, false, nil, false, 0
+	l.patient, l.stuck, l.view = false, false, nil
 	l.fixed = ctx.Fixed(l.as(l.kin.like), l.part.Spec)
 	l.next(ctx)
 }

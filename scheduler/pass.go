@@ -157,9 +157,6 @@ type pass struct {
 	rules    *preempt.Rules              // nil: nothing can be preempted
 	floors   *floor.Floors               // nil: nothing is guaranteed
 	tree     *place.Tree                 // of switches; nil: none is known
-	patient  map[*lot]bool               // whose ask insists on --switches
-	stuck    map[*lot]bool               // for which no victims are enough
-	views    map[*lot]*resv.View         // of lots that reservations concern
 	searches int                         // for victims
 	sleepers []*state.Job                // suspended jobs that are to go on, in the order in which they do
 	spared   map[spec.NodeID]spec.Bitset // CPUs that nobody behind them may have
@@ -268,7 +265,7 @@ func (o *Outcome) with(more []spec.JobUID) []spec.JobUID {
 func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	p := &pass{st: st, t: trial.On(st.Draft(), now, event.Actor{}, "schedule"), cfg: st.Config, now: max(now, st.At), opt: opt, queue: opt.Queue,
 		out: &Outcome{Exit: exitEnd, Wake: spec.FarFuture, Queue: int64(st.Waiting.Len())}, marks: map[spec.JobUID]mark{},
-		multi: map[spec.JobUID]*spec.Reason{}, head: make([]spec.JobUID, len(st.Parts.List)), fifo: make([]spec.Instant, len(st.Parts.List))}
+		head: make([]spec.JobUID, len(st.Parts.List)), fifo: make([]spec.Instant, len(st.Parts.List))}
 	if p.queue == nil {
 		p.queue = &Queue{}
 	}
@@ -288,13 +285,12 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	if p.floors = floor.New(st, p.now, opt.ran); p.floors != nil {
 		p.ctx.First = func(j *state.Job) bool { return p.floors.Within(j, j.Req) }
 	}
-	p.rules, p.stuck = preempt.New(st, p.now, opt.ran), map[*lot]bool{}
+	p.rules = preempt.New(st, p.now, opt.ran)
 	if p.opt.Mix == nil && p.cfg.Sched.PackMix {
 		p.opt.Mix = mixOf(st)
 	}
-	p.tree, p.patient = treeOf(st), map[*lot]bool{}
+	p.tree = treeOf(st)
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
-	p.views = map[*lot]*resv.View{}
 	p.collect()
 	p.findSleepers()
 	return p
@@ -379,8 +375,11 @@ const breatheEvery = 8
 func (p *pass) run() error {
 	heap := p.queue.begin(p.ctx)
 	var nodes spec.Bitset
+	of := make([]bool, len(p.head)) // by partition: its nodes are among them
 	for _, l := range heap {
-		nodes = nodes.Or(l.part.Nodes)
+		if !of[l.pi] {
+			of[l.pi], nodes = true, nodes.Or(l.part.Nodes)
+		}
 		for _, c := range p.st.Components(l.kin.like) {
 			if part := p.st.Parts.Find(c.Spec.Partitions[0]); part != nil {
 				nodes = nodes.Or(part.Nodes)
@@ -681,7 +680,7 @@ func (p *pass) allocate(st *state.State, l *lot, j *state.Job, parts []place.Par
 		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: l.part.Subject}
 	}
 	alloc.QOS = l.qos
-	if v := p.views[l]; v != nil {
+	if v := l.view; v != nil {
 		alloc.Reservation = v.Inside(p.st, nodeIDs(alloc), p.now)
 	}
 	var short *spec.Reason

@@ -39,7 +39,7 @@ const (
 func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, blocked *spec.Reason) (reserve.Slot, bool, error) {
 	at := p.line.Soon()
 	inOrder := p.strict && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
-	if (p.rules == nil && p.floors == nil) || p.stuck[l] || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
+	if (p.rules == nil && p.floors == nil) || l.stuck || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.opt.Starts < 0 {
 		return slot, false, nil
 	}
 	f := l.fixed
@@ -52,7 +52,7 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 	p.searches++
 	victims, parts := p.fewest(l, at, list)
 	if parts == nil || p.inVain(l, j, victims, parts) {
-		p.stuck[l] = true
+		l.stuck = true
 		return slot, false, nil
 	}
 	var room spec.Bitset

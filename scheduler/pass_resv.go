@@ -10,6 +10,7 @@ import (
 // reservations restricts a lot to the nodes and the times that reservations
 // leave it.
 func (p *pass) reservations(l *lot, j *state.Job, nodes *nodeSet) *spec.Reason {
+	l.view = nil
 	if len(p.st.Reservations) == 0 && j.Spec.Place.Reservation == "" {
 		return nil
 	}
@@ -17,7 +18,7 @@ func (p *pass) reservations(l *lot, j *state.Job, nodes *nodeSet) *spec.Reason {
 	if r != nil {
 		return r
 	}
-	p.views[l], l.demand.Inside = &v, v.Cores()
+	l.view, l.demand.Inside = &v, v.Cores()
 	if v.Only != nil {
 		nodes.set = nodes.set.And(v.Only)
 	}
@@ -30,7 +31,7 @@ func (p *pass) reservations(l *lot, j *state.Job, nodes *nodeSet) *spec.Reason {
 // openOtherwise tells whether a job could start up to an instant if nobody had
 // reserved anything.
 func (p *pass) openOtherwise(l *lot, nodes nodeSet, until spec.Instant) bool {
-	v, line := p.views[l], p.line
+	v, line := l.view, p.line
 	switch {
 	case v == nil || (len(v.Bars.List) == 0 && !v.Cored):
 		return false
@@ -45,7 +46,7 @@ func (p *pass) openOtherwise(l *lot, nodes nodeSet, until spec.Instant) bool {
 // in its reason: its own that has not begun, which own tells, or another's
 // that keeps it off nodes it could start on.
 func (p *pass) waitsForReservation(l *lot, r *spec.Reason, planned spec.Instant) (own bool) {
-	v := p.views[l]
+	v := l.view
 	if v == nil {
 		return false
 	}
@@ -72,7 +73,7 @@ func (p *pass) waitsForReservation(l *lot, r *spec.Reason, planned spec.Instant)
 
 // barsOf are the times and nodes that reservations keep a lot from.
 func (p *pass) barsOf(l *lot) reserve.Bars {
-	if v := p.views[l]; v != nil {
+	if v := l.view; v != nil {
 		return v.Bars
 	}
 	return reserve.Bars{}

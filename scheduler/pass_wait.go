@@ -50,13 +50,13 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 // ask is what a lot asks the timeline.
 func (p *pass) ask(l *lot) *reserve.Ask {
 	strict := l.nodes.switches != nil && !p.waitedForSwitches(l.current().job)
-	if l.ask == nil || (l.nodes.switches != nil && strict != p.patient[l]) {
+	if l.ask == nil || (l.nodes.switches != nil && strict != l.patient) {
 		opt := l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree)
 		opt.Mix = p.opt.Mix
 		if strict {
 			opt.OneOf = cross(opt.OneOf, l.nodes.switches)
 		}
-		l.ask, p.patient[l] = p.line.Ask(l.demand, l.nodes.set, opt, p.barsOf(l)), strict
+		l.ask, l.patient = p.line.Ask(l.demand, l.nodes.set, opt, p.barsOf(l)), strict
 	}
 	return l.ask
 }
@@ -138,7 +138,7 @@ func (p *pass) impossible(l *lot, j *state.Job) *spec.Reason {
 	if err != nil {
 		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
 	}
-	if v := p.views[l]; v != nil {
+	if v := l.view; v != nil {
 		switch {
 		case v.Own != nil:
 			return &spec.Reason{Code: "ReservationInvalid", Subject: "reservation/" + v.Own.Name}
@@ -289,6 +289,9 @@ func (p *pass) refuse(j *state.Job, r *spec.Reason) {
 		return
 	}
 	if old := p.multi[j.UID]; old == nil || nearness(r.Code) > nearness(old.Code) {
+		if p.multi == nil {
+			p.multi = map[spec.JobUID]*spec.Reason{}
+		}
 		p.multi[j.UID] = r
 	}
 }

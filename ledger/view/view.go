@@ -5,6 +5,8 @@
 package view
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
@@ -31,7 +33,7 @@ type Plan struct {
 	Jobs []Planned    // in order of priority
 	// Truncated tells that jobs beyond bf_max_job_test were not planned.
 	Truncated bool
-	byUID     map[spec.JobUID]int
+	byUID     map[spec.JobUID]int // nil if it is short
 }
 
 // Planned is one pending job's predicted start.
@@ -57,11 +59,29 @@ type PlannedDevice struct {
 
 // NewPlan indexes a list of predictions.
 func NewPlan(at spec.Instant, seq uint64, jobs []Planned, truncated bool) *Plan {
-	p := &Plan{At: at, Seq: seq, Jobs: jobs, Truncated: truncated, byUID: make(map[spec.JobUID]int, len(jobs))}
+	p := &Plan{At: at, Seq: seq, Jobs: jobs, Truncated: truncated}
+	if len(jobs) <= short {
+		return p
+	}
+	p.byUID = make(map[spec.JobUID]int, len(jobs))
 	for i := len(jobs) - 1; i >= 0; i-- {
 		p.byUID[jobs[i].UID] = i
 	}
 	return p
+}
+
+// short is a plan that is looked through faster than in an index.
+const short = 4
+
+// first is where the first prediction for a job stands; -1 = there is none.
+func (p *Plan) first(uid spec.JobUID) int {
+	if p.byUID == nil {
+		return slices.IndexFunc(p.Jobs, func(j Planned) bool { return j.UID == uid })
+	}
+	if i, ok := p.byUID[uid]; ok {
+		return i
+	}
+	return -1
 }
 
 // Of returns the first prediction for a job, or nil.
@@ -69,11 +89,10 @@ func (p *Plan) Of(uid spec.JobUID) *Planned {
 	if p == nil {
 		return nil
 	}
-	i, ok := p.byUID[uid]
-	if !ok {
-		return nil
+	if i := p.first(uid); i >= 0 {
+		return &p.Jobs[i]
 	}
-	return &p.Jobs[i]
+	return nil
 }
 
 // OfTask returns the prediction for one task of an array's record, or for a
@@ -82,8 +101,7 @@ func (p *Plan) OfTask(uid spec.JobUID, task int64) *Planned {
 	if p == nil {
 		return nil
 	}
-	i, ok := p.byUID[uid]
-	for ; ok && i < len(p.Jobs) && p.Jobs[i].UID == uid; i++ {
+	for i := p.first(uid); i >= 0 && i < len(p.Jobs) && p.Jobs[i].UID == uid; i++ {
 		if p.Jobs[i].Task == task && !p.Jobs[i].Estimate {
 			return &p.Jobs[i]
 		}

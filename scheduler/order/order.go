@@ -65,7 +65,7 @@ type partTotals struct{ tres spec.TRES }
 
 // NewContext sums up the cluster once.
 func NewContext(st *state.State, now spec.Instant) *Context {
-	c := &Context{st: st, now: now, parts: map[string]partTotals{}, levels: levels(st), maxAge: st.Config.Priority.MaxAge,
+	c := &Context{st: st, now: now, levels: levels(st), maxAge: st.Config.Priority.MaxAge,
 		flags: flagsOf(&st.Config.Priority)}
 	if c.maxAge == 0 {
 		c.maxAge = 7 * spec.Day
@@ -86,6 +86,9 @@ func NewContext(st *state.State, now spec.Instant) *Context {
 			if n := st.NodeByID(spec.NodeID(id)); n != nil {
 				t = t.Add(n.Capacity())
 			}
+		}
+		if c.parts == nil {
+			c.parts = map[string]partTotals{}
 		}
 		c.parts[p.Spec.Name] = partTotals{t}
 	}

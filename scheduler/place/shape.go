@@ -113,6 +113,14 @@ type Shapes struct {
 	buf  Shape
 }
 
+// Forget drops the shapes that were found if they are more than so many. Those
+// that stay are found again by what they are.
+func (s *Shapes) Forget(most int) {
+	if len(s.list) > most {
+		s.list, s.last = nil, nil
+	}
+}
+
 // Of returns a node's shape as it is now: by its inventory.
 func (s *Shapes) Of(n *state.Node) *Shape {
 	b := &s.buf

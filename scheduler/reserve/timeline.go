@@ -111,7 +111,8 @@ func (t *Timeline) renewed(size, lanes int) *Timeline {
 	clear(t.lists)
 	t.madeAsks.renew(keptAsks)
 	t.madeIndexes.renew(keptCells / max(size, 1))
-	*t = Timeline{lanes: t.lanes, store: t.store, stamp: t.stamp, changed: t.changed[:0], ends: t.ends, turns: t.turns,
+	t.shapes.Forget(keptShapes)
+	*t = Timeline{shapes: t.shapes, lanes: t.lanes, store: t.store, stamp: t.stamp, changed: t.changed[:0], ends: t.ends, turns: t.turns,
 		tails: t.tails, windows: t.windows, cands: t.cands, ranks: t.ranks, sweep: t.sweep,
 		indexes: t.indexes, viewers: t.viewers, lists: t.lists, madeAsks: t.madeAsks, madeIndexes: t.madeIndexes}
 	if cap(t.lanes) < size {
@@ -127,11 +128,12 @@ func (t *Timeline) renewed(size, lanes int) *Timeline {
 	return t
 }
 
-// How much memory of one pass serves the next one: so many asks, and indexes
+// How much of one pass serves the next one: so many shapes of nodes and asks, and indexes
 // with so many nodes together. Most passes are small.
 const (
-	keptAsks  = 1 << 10
-	keptCells = 1 << 14
+	keptShapes = 64
+	keptAsks   = 1 << 10
+	keptCells  = 1 << 14
 )
 
 // slab hands out values whose memory serves again.

@@ -73,7 +73,8 @@ func (m *Map[V]) Has(key uint64) bool {
 // Set stores a value. Nodes not stamped by own are copied first.
 func (m *Map[V]) Set(own *Owner, key uint64, v V) {
 	if m.root == nil {
-		m.root = &node[V]{owner: own}
+		m.root = made[V](1, 0)
+		m.root.owner = own
 		m.prefix, m.height = key>>stride, 0
 	}
 	for !m.fits(key) {
@@ -86,7 +87,9 @@ func (m *Map[V]) Set(own *Owner, key uint64, v V) {
 		i, ok := n.slot(key, level)
 		if !ok {
 			n.bitmap |= 1 << digit(key, level)
-			n.kids = slices.Insert(n.kids, i, &node[V]{owner: own})
+			kid := made[V](1, level-1)
+			kid.owner = own
+			n.kids = slices.Insert(n.kids, i, kid)
 		} else {
 			n.kids[i] = n.kids[i].editable(own, key, level-1)
 		}
@@ -190,11 +193,67 @@ func (n *node[V]) editable(own *Owner, key uint64, level int) *node[V] {
 	if _, ok := n.slot(key, level); !ok {
 		room = 1
 	}
-	c := &node[V]{owner: own, bitmap: n.bitmap}
-	if level > 0 {
-		c.kids = append(make([]*node[V], 0, len(n.kids)+room), n.kids...)
-	} else {
-		c.vals = append(make([]V, 0, len(n.vals)+room), n.vals...)
-	}
+	c := made[V](len(n.kids)+len(n.vals)+room, level)
+	c.owner, c.bitmap = own, n.bitmap
+	c.kids, c.vals = append(c.kids, n.kids...), append(c.vals, n.vals...)
 	return c
+}
+
+// made is a node with room for so many entries, in one piece: most of what a
+// writer does between two snapshots is to copy nodes.
+func made[V any](size, level int) *node[V] {
+	switch {
+	case level > 0:
+		return madeInner[V](size)
+	case size <= 1:
+		n := &struct {
+			node[V]
+			room [1]V
+		}{}
+		n.vals = n.room[:0]
+		return &n.node
+	case size <= 4:
+		n := &struct {
+			node[V]
+			room [4]V
+		}{}
+		n.vals = n.room[:0]
+		return &n.node
+	case size <= 12:
+		n := &struct {
+			node[V]
+			room [12]V
+		}{}
+		n.vals = n.room[:0]
+		return &n.node
+	}
+	return &node[V]{vals: make([]V, 0, size)}
+}
+
+// madeInner is made for a node above the leaves.
+func madeInner[V any](size int) *node[V] {
+	switch {
+	case size <= 1:
+		n := &struct {
+			node[V]
+			room [1]*node[V]
+		}{}
+		n.kids = n.room[:0]
+		return &n.node
+	case size <= 4:
+		n := &struct {
+			node[V]
+			room [4]*node[V]
+		}{}
+		n.kids = n.room[:0]
+		return &n.node
+	case size <= 12:
+		n := &struct {
+			node[V]
+			room [12]*node[V]
+		}{}
+		n.kids = n.room[:0]
+		return &n.node
+	}
+	return &node[V]{kids: make([]*node[V], 0, size)}
 }
