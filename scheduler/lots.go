@@ -221,6 +221,7 @@ func rankOf(standing, priority uint32) uint64 { return ^(uint64(standing)<<32 | 
 type kin struct {
 	like *state.Job
 	hash uint64
+	next *kin // of the same hash
 	lots []*lot
 	gone int // partitions that do not exist
 }

@@ -20,13 +20,15 @@ type Queue struct {
 	now   spec.Instant
 	rule  rule
 	jobs  map[spec.JobUID]*waiter
-	kins  map[uint64][]*kin
+	kins  map[uint64]*kin // by the hash of their requests
 	last  *kin
 	lots  []*lot
 	own   *pmap.Owner
 	watch state.Set // jobs that time or other jobs make ready, or end
 	fresh state.Set // ready jobs that the ledger does not call eligible yet
 	claim state.Set // ready jobs that others made room for
+
+	spares []*lot // that nobody is in any more
 
 	line *reserve.Timeline // of the last pass: its memory serves the next one
 }
@@ -41,7 +43,7 @@ type waiter struct {
 func (q *Queue) refresh(st *state.State, now spec.Instant) {
 	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy || q.st.Parts != st.Parts || now < q.now {
 		*q = Queue{line: q.line, st: &state.State{}, rule: ruleOf(&st.Config.Priority), jobs: make(map[spec.JobUID]*waiter, st.Waiting.Len()),
-			kins: map[uint64][]*kin{}, own: new(pmap.Owner)}
+			kins: map[uint64]*kin{}, own: new(pmap.Owner)}
 	}
 	pmap.Diff(&q.st.Jobs, &st.Jobs, func(key uint64, was *state.Job, _ bool, is *state.Job, _ bool) {
 		if was == is {
@@ -59,7 +61,10 @@ func (q *Queue) refresh(st *state.State, now spec.Instant) {
 	q.st, q.now = st, now
 	q.lots = slices.DeleteFunc(q.lots, func(l *lot) bool {
 		if !slices.ContainsFunc(l.kin.lots, func(o *lot) bool { return !o.empty() }) {
-			q.forget(l.kin)
+			if l == l.kin.lots[0] {
+				q.forget(l.kin)
+			}
+			q.spare(l)
 			return true
 		}
 		return false
@@ -68,13 +73,41 @@ func (q *Queue) refresh(st *state.State, now spec.Instant) {
 
 // forget drops a request that nobody makes any more.
 func (q *Queue) forget(k *kin) {
-	list := slices.DeleteFunc(q.kins[k.hash], func(o *kin) bool { return o == k })
-	if q.kins[k.hash] = list; len(list) == 0 {
+	first := q.kins[k.hash]
+	switch {
+	case first == k && k.next == nil:
 		delete(q.kins, k.hash)
+	case first == k:
+		q.kins[k.hash] = k.next
+	default:
+		for first.next != k {
+			first = first.next
+		}
+		first.next = k.next
 	}
 	if q.last == k {
 		q.last = nil
 	}
+}
+
+// spare keeps the memory of a lot that is gone for another one.
+func (q *Queue) spare(l *lot) {
+	if len(q.spares) < 64 && cap(l.members) <= 64 {
+		clear(l.members[:cap(l.members)])
+		*l = lot{members: l.members[:0]}
+		q.spares = append(q.spares, l)
+	}
+}
+
+// spareLot is an empty lot.
+func (q *Queue) spareLot() *lot {
+	n := len(q.spares)
+	if n == 0 {
+		return &lot{}
+	}
+	l := q.spares[n-1]
+	q.spares = q.spares[:n-1]
+	return l
 }
 
 // enter takes a job in; one that waits for more than its turn is watched.
@@ -131,7 +164,7 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 		return q.last
 	}
 	h := askHash(j)
-	for _, k := range q.kins[h] {
+	for k := q.kins[h]; k != nil; k = k.next {
 		if sameAsk(k.like, j) {
 			q.last = k
 			return k
@@ -146,7 +179,8 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 			continue
 		}
 		for _, qos := range qosOf(j.Spec) {
-			l := &lot{part: &st.Parts.List[i], pi: i, nth: nth, qos: qos, kin: k}
+			l := q.spareLot()
+			l.part, l.pi, l.nth, l.qos, l.kin = &st.Parts.List[i], i, nth, qos, k
 			if len(j.Spec.Partitions) == 1 && l.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 && j.Spec.Place.Reservation == "" {
 				l.cpus, l.size = j.Req.CPU, j.Req.Node
 			}
@@ -155,7 +189,7 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 			nth++
 		}
 	}
-	q.kins[h] = append(q.kins[h], k)
+	k.next, q.kins[h] = q.kins[h], k
 	q.last = k
 	return k
 }

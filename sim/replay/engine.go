@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -209,9 +210,26 @@ func (e *engine) one(next int) (int, error) {
 				return next, err
 			}
 		}
+		if e.full() {
+			return next, nil
+		}
 		return next, e.pass(false)
 	}
 	return next, e.pass(true)
+}
+
+// full tells that a pass would change nothing: every job that waits asks for
+// more than is free, and on one node there is no choice of where it is to start.
+func (e *engine) full() bool {
+	if e.rule.Keep || len(e.w.Config.Nodes) != 1 || e.wake != spec.FarFuture || !e.waits() {
+		return false
+	}
+	free, least := e.free(), int64(math.MaxInt64)
+	e.st.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		least = min(least, e.st.Job(spec.JobUID(uid)).Req.CPU)
+		return least > free
+	})
+	return least > free
 }
 
 // release ends the jobs whose time limit is over at this instant: what they
@@ -320,12 +338,16 @@ func (e *engine) linked(j *Job) *spec.JobSpec {
 
 // fits tells whether a job could start now if it were alone: enough is free.
 func (e *engine) fits(uid spec.JobUID) bool {
-	var free int64
-	e.st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		free += n.FreeCPUs()
+	return e.st.Job(uid).Req.CPU <= e.free()
+}
+
+// free is how many CPUs nobody has.
+func (e *engine) free() (n int64) {
+	e.st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		n += node.FreeCPUs()
 		return true
 	})
-	return e.st.Job(uid).Req.CPU <= free
+	return n
 }
 
 // end lets a job end.

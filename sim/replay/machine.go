@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/musterhpc/muster/spec"
 )
@@ -44,9 +45,10 @@ func (m Machine) Config(s Settings) *spec.Config {
 // time limit gets its run time as one, so that it can be planned.
 func (t *Trace) Workload(cfg *spec.Config) *Workload {
 	w := &Workload{Config: cfg, Jobs: make([]Job, len(t.Rows))}
+	specs, users, accounts := make([]spec.JobSpec, len(t.Rows)), names{letter: "u"}, names{letter: "a"}
 	for i := range t.Rows {
-		r := &t.Rows[i]
-		js := &spec.JobSpec{Name: "job", UID: uint32(1000 + max(r.User, 0)), GID: uint32(1000 + max(r.Group, 0)), User: fmt.Sprintf("u%d", r.User), Account: fmt.Sprintf("a%d", r.Group)}
+		r, js := &t.Rows[i], &specs[i]
+		*js = spec.JobSpec{Name: "job", UID: uint32(1000 + max(r.User, 0)), GID: uint32(1000 + max(r.Group, 0)), User: users.of(r.User), Account: accounts.of(r.Group)}
 		js.Size.Tasks = uint32(r.Procs)
 		if len(cfg.Nodes) == 1 && r.Procs < 1<<16 { // of one pool, at once
 			js.Size.Tasks, js.Size.CPUsPerTask = 1, uint32(r.Procs)
@@ -62,6 +64,24 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 		w.Jobs[i] = Job{Spec: js, Submit: epoch.Add(spec.Span(r.Submit) * spec.Second), Run: spec.Span(r.Run) * spec.Second}
 	}
 	return w
+}
+
+// names makes names of numbers, each once.
+type names struct {
+	letter string
+	known  map[int64]string
+}
+
+func (n *names) of(number int64) string {
+	if n.known == nil {
+		n.known = map[int64]string{}
+	}
+	name, ok := n.known[number]
+	if !ok {
+		name = n.letter + strconv.FormatInt(number, 10)
+		n.known[number] = name
+	}
+	return name
 }
 
 // ExactLimits gives each job its run time as its time limit.
