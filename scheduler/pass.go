@@ -368,17 +368,13 @@ func (p *pass) notYet(j *state.Job) *spec.Reason {
 	return nil
 }
 
-// breatheEvery is after how many lots a pass lets others go first.
-const breatheEvery = 8
-
-// run looks at jobs in order until nothing can start or be planned.
-func (p *pass) run() error {
-	heap := p.queue.begin(p.ctx)
+// nodesOf are the nodes of the partitions that some lots are in.
+func (p *pass) nodesOf(lots []*lot) spec.Bitset {
 	var nodes spec.Bitset
-	of := make([]bool, len(p.head)) // by partition: its nodes are among them
-	for _, l := range heap {
-		if !of[l.pi] {
-			of[l.pi], nodes = true, nodes.Or(l.part.Nodes)
+	known := make([]bool, len(p.head)) // by partition
+	for _, l := range lots {
+		if !known[l.pi] {
+			known[l.pi], nodes = true, nodes.Or(l.part.Nodes)
 		}
 		for _, c := range p.st.Components(l.kin.like) {
 			if part := p.st.Parts.Find(c.Spec.Partitions[0]); part != nil {
@@ -386,7 +382,16 @@ func (p *pass) run() error {
 			}
 		}
 	}
-	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes, p.queue.line)
+	return nodes
+}
+
+// breatheEvery is after how many lots a pass lets others go first.
+const breatheEvery = 8
+
+// run looks at jobs in order until nothing can start or be planned.
+func (p *pass) run() error {
+	heap := p.queue.begin(p.ctx)
+	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), p.nodesOf(heap), p.queue.line)
 	p.queue.line = p.line
 	resv.Keep(p.st, p.line, p.now)
 	p.tellApart(heap)
