@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{32, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{43, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{48, 0}
 }
 
 type GpuInfo struct {
@@ -2257,10 +2257,12 @@ func (*ShutdownReply) Descriptor() ([]byte, []int) {
 	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
+// CreateTokenRequest asks for an enrolment token of a node, or of a login host.
 type CreateTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Lifetime      int64                  `protobuf:"varint,2,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	Login         bool                   `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2309,6 +2311,13 @@ func (x *CreateTokenRequest) GetLifetime() int64 {
 		return x.Lifetime
 	}
 	return 0
+}
+
+func (x *CreateTokenRequest) GetLogin() bool {
+	if x != nil {
+		return x.Login
+	}
+	return false
 }
 
 type CreateTokenReply struct {
@@ -2365,6 +2374,287 @@ func (x *CreateTokenReply) GetExpires() int64 {
 	return 0
 }
 
+// HostInfo is a certificate of a machine: role is agent or login.
+type HostInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Serial        string                 `protobuf:"bytes,3,opt,name=serial,proto3" json:"serial,omitempty"`
+	Expires       int64                  `protobuf:"varint,4,opt,name=expires,proto3" json:"expires,omitempty"`
+	Revoked       bool                   `protobuf:"varint,5,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostInfo) Reset() {
+	*x = HostInfo{}
+	mi := &file_cluster_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostInfo) ProtoMessage() {}
+
+func (x *HostInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostInfo.ProtoReflect.Descriptor instead.
+func (*HostInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *HostInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HostInfo) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *HostInfo) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *HostInfo) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *HostInfo) GetRevoked() bool {
+	if x != nil {
+		return x.Revoked
+	}
+	return false
+}
+
+type ListHostsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHostsRequest) Reset() {
+	*x = ListHostsRequest{}
+	mi := &file_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHostsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHostsRequest) ProtoMessage() {}
+
+func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
+func (*ListHostsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+type ListHostsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []*HostInfo            `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	Now           int64                  `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHostsReply) Reset() {
+	*x = ListHostsReply{}
+	mi := &file_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHostsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHostsReply) ProtoMessage() {}
+
+func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
+func (*ListHostsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListHostsReply) GetHosts() []*HostInfo {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *ListHostsReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// RevokeHostRequest ends all certificates of a machine; an empty role means
+// both of its roles.
+type RevokeHostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeHostRequest) Reset() {
+	*x = RevokeHostRequest{}
+	mi := &file_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeHostRequest) ProtoMessage() {}
+
+func (x *RevokeHostRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeHostRequest.ProtoReflect.Descriptor instead.
+func (*RevokeHostRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RevokeHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevokeHostRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RevokeHostRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RevokeHostReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []*HostInfo            `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeHostReply) Reset() {
+	*x = RevokeHostReply{}
+	mi := &file_cluster_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeHostReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeHostReply) ProtoMessage() {}
+
+func (x *RevokeHostReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeHostReply.ProtoReflect.Descriptor instead.
+func (*RevokeHostReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RevokeHostReply) GetHosts() []*HostInfo {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
 // CreateUserTokenRequest asks for a token of the caller, or of another user,
 // which only administrators get. lifetime 0 is half an hour.
 type CreateUserTokenRequest struct {
@@ -2377,7 +2667,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2680,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2694,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -2432,7 +2722,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2735,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2749,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -2501,7 +2791,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2804,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2818,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -2596,7 +2886,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2899,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2913,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -2642,7 +2932,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2945,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2959,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -2696,7 +2986,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2999,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +3013,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -2798,7 +3088,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +3101,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +3115,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -2878,7 +3168,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +3181,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3195,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -3164,7 +3454,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3467,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3481,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -3233,7 +3523,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3536,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3550,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Resource) GetName() string {
@@ -3346,7 +3636,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3649,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3663,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Account) GetName() string {
@@ -3423,7 +3713,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3726,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3740,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -3517,7 +3807,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3530,7 +3820,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3834,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Association) GetId() uint32 {
@@ -3751,7 +4041,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4054,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +4068,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 type DiagReply struct {
@@ -3814,7 +4104,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +4117,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +4131,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -4047,7 +4337,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4350,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4074,7 +4364,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{40}
+	return file_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -4218,7 +4508,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4521,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4535,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{41}
+	return file_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 type ReservationsReply struct {
@@ -4258,7 +4548,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4561,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4575,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{42}
+	return file_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -4313,7 +4603,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4616,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4630,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{43}
+	return file_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -4373,7 +4663,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +4676,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4690,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{44}
+	return file_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4625,13 +4915,30 @@ const file_cluster_proto_rawDesc = "" +
 	"\x10ReconfigureReply\x12\x1a\n" +
 	"\bwarnings\x18\x01 \x03(\tR\bwarnings\"\x11\n" +
 	"\x0fShutdownRequest\"\x0f\n" +
-	"\rShutdownReply\"D\n" +
+	"\rShutdownReply\"Z\n" +
 	"\x12CreateTokenRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1a\n" +
-	"\blifetime\x18\x02 \x01(\x03R\blifetime\"B\n" +
+	"\blifetime\x18\x02 \x01(\x03R\blifetime\x12\x14\n" +
+	"\x05login\x18\x03 \x01(\bR\x05login\"B\n" +
 	"\x10CreateTokenReply\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x18\n" +
-	"\aexpires\x18\x02 \x01(\x03R\aexpires\"H\n" +
+	"\aexpires\x18\x02 \x01(\x03R\aexpires\"~\n" +
+	"\bHostInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
+	"\x06serial\x18\x03 \x01(\tR\x06serial\x12\x18\n" +
+	"\aexpires\x18\x04 \x01(\x03R\aexpires\x12\x18\n" +
+	"\arevoked\x18\x05 \x01(\bR\arevoked\"\x12\n" +
+	"\x10ListHostsRequest\"M\n" +
+	"\x0eListHostsReply\x12)\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x13.muster.v1.HostInfoR\x05hosts\x12\x10\n" +
+	"\x03now\x18\x02 \x01(\x03R\x03now\"S\n" +
+	"\x11RevokeHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"<\n" +
+	"\x0fRevokeHostReply\x12)\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x13.muster.v1.HostInfoR\x05hosts\"H\n" +
 	"\x16CreateUserTokenRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
 	"\blifetime\x18\x02 \x01(\x03R\blifetime\"Z\n" +
@@ -4858,7 +5165,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
@@ -4887,99 +5194,106 @@ var file_cluster_proto_goTypes = []any{
 	(*ShutdownReply)(nil),          // 24: muster.v1.ShutdownReply
 	(*CreateTokenRequest)(nil),     // 25: muster.v1.CreateTokenRequest
 	(*CreateTokenReply)(nil),       // 26: muster.v1.CreateTokenReply
-	(*CreateUserTokenRequest)(nil), // 27: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),   // 28: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),    // 29: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),      // 30: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),          // 31: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),            // 32: muster.v1.PolicyReply
-	(*OptionalInt)(nil),            // 33: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 34: muster.v1.Qos
-	(*WcKey)(nil),                  // 35: muster.v1.WcKey
-	(*Resource)(nil),               // 36: muster.v1.Resource
-	(*Account)(nil),                // 37: muster.v1.Account
-	(*AccountingUser)(nil),         // 38: muster.v1.AccountingUser
-	(*Association)(nil),            // 39: muster.v1.Association
-	(*DiagRequest)(nil),            // 40: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 41: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 42: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 43: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 44: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 45: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 46: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 47: muster.v1.Tres
-	(*GpuFault)(nil),               // 48: muster.v1.GpuFault
-	(*NamedCount)(nil),             // 49: muster.v1.NamedCount
-	(*Count)(nil),                  // 50: muster.v1.Count
+	(*HostInfo)(nil),               // 27: muster.v1.HostInfo
+	(*ListHostsRequest)(nil),       // 28: muster.v1.ListHostsRequest
+	(*ListHostsReply)(nil),         // 29: muster.v1.ListHostsReply
+	(*RevokeHostRequest)(nil),      // 30: muster.v1.RevokeHostRequest
+	(*RevokeHostReply)(nil),        // 31: muster.v1.RevokeHostReply
+	(*CreateUserTokenRequest)(nil), // 32: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),   // 33: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),    // 34: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),      // 35: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),          // 36: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),            // 37: muster.v1.PolicyReply
+	(*OptionalInt)(nil),            // 38: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 39: muster.v1.Qos
+	(*WcKey)(nil),                  // 40: muster.v1.WcKey
+	(*Resource)(nil),               // 41: muster.v1.Resource
+	(*Account)(nil),                // 42: muster.v1.Account
+	(*AccountingUser)(nil),         // 43: muster.v1.AccountingUser
+	(*Association)(nil),            // 44: muster.v1.Association
+	(*DiagRequest)(nil),            // 45: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 46: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 47: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 48: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 49: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 50: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 51: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 52: muster.v1.Tres
+	(*GpuFault)(nil),               // 53: muster.v1.GpuFault
+	(*NamedCount)(nil),             // 54: muster.v1.NamedCount
+	(*Count)(nil),                  // 55: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	47, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	47, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	48, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	47, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	52, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	52, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	53, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	52, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	15, // 7: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
 	15, // 8: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
 	18, // 9: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	0,  // 10: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	15, // 11: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	15, // 12: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	34, // 13: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	37, // 14: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	38, // 15: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	39, // 16: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	35, // 17: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	36, // 18: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	49, // 19: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	49, // 20: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	49, // 21: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	49, // 22: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	49, // 23: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	49, // 24: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	49, // 25: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	49, // 26: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	33, // 27: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	33, // 28: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	33, // 29: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	33, // 30: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	33, // 31: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	33, // 32: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	33, // 33: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	49, // 34: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	49, // 35: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	49, // 36: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	33, // 37: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	33, // 38: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	33, // 39: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	33, // 40: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	49, // 41: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	49, // 42: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	49, // 43: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	33, // 44: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	33, // 45: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	49, // 46: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	49, // 47: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	49, // 48: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	33, // 49: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	33, // 50: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	33, // 51: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	33, // 52: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	33, // 53: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	49, // 54: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	33, // 55: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 56: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	47, // 57: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	50, // 58: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	42, // 59: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 60: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 61: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	27, // 10: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	27, // 11: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	0,  // 12: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	15, // 13: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	15, // 14: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	39, // 15: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	42, // 16: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	43, // 17: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	44, // 18: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	40, // 19: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	41, // 20: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	54, // 21: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	54, // 22: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	54, // 23: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	54, // 24: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	54, // 25: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	54, // 26: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	54, // 27: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	54, // 28: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	38, // 29: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	38, // 30: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	38, // 31: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	38, // 32: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	38, // 33: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	38, // 34: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	38, // 35: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	54, // 36: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	54, // 37: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	54, // 38: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	38, // 39: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	38, // 40: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	38, // 41: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	38, // 42: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	54, // 43: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	54, // 44: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	54, // 45: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	38, // 46: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	38, // 47: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	54, // 48: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	54, // 49: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	54, // 50: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	38, // 51: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	38, // 52: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	38, // 53: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	38, // 54: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	38, // 55: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	54, // 56: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	38, // 57: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 58: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	52, // 59: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	55, // 60: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	47, // 61: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 62: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 63: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -4996,7 +5310,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   45,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

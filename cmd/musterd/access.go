@@ -80,8 +80,12 @@ func (a *access) UserToken(user string, uid, gid uint32, from, until spec.Instan
 }
 
 // NewToken implements daemon.Access.
-func (a *access) NewToken(node string, expires spec.Instant) (string, spec.Hash, error) {
-	text, record, err := pki.NewToken(a.ca, identity.Agent, node, time.Unix(0, int64(expires)))
+func (a *access) NewToken(node string, login bool, expires spec.Instant) (string, spec.Hash, error) {
+	role := identity.Agent
+	if login {
+		role = identity.Login
+	}
+	text, record, err := pki.NewToken(a.ca, role, node, time.Unix(0, int64(expires)))
 	return text, record.Hash, err
 }
 
@@ -93,11 +97,15 @@ type tokenStore struct {
 
 // Token implements pki.TokenStore.
 func (s tokenStore) Token(_ context.Context, secret pki.Hash) (pki.Token, error) {
-	node, expires, key, ok := s.tokens.Find(secret)
+	t, ok := s.tokens.Find(secret)
 	if !ok {
 		return pki.Token{}, pki.ErrTokenUnknown
 	}
-	return pki.Token{Hash: secret, Role: identity.Agent, Node: node, Expires: time.Unix(0, int64(expires)), UsedBy: pki.Hash(key)}, nil
+	out := pki.Token{Hash: secret, Role: identity.Agent, Node: t.Node, Expires: time.Unix(0, int64(t.Expires)), UsedBy: pki.Hash(t.Key)}
+	if t.Role == identity.Login.String() {
+		out.Role = identity.Login
+	}
+	return out, nil
 }
 
 // Spend implements pki.TokenStore: the use is in the ledger before it returns.
@@ -115,7 +123,7 @@ func (a *access) Enrol(ctx context.Context, token, node string, csr []byte, toke
 }
 
 // Renew implements daemon.Access.
-func (a *access) Renew(ctx context.Context, _ string, csr []byte) (daemon.Certificate, error) {
+func (a *access) Renew(ctx context.Context, csr []byte) (daemon.Certificate, error) {
 	issued, err := pki.Renew(a.ca, identity.From(ctx), csr, nil, time.Now())
 	if err != nil {
 		return daemon.Certificate{}, spec.Refuse(spec.CodeBadCredential, err.Error())
@@ -124,7 +132,7 @@ func (a *access) Renew(ctx context.Context, _ string, csr []byte) (daemon.Certif
 }
 
 func certificate(i pki.Issued, ca *pki.CA) daemon.Certificate {
-	return daemon.Certificate{PEM: i.CertPEM, CA: ca.CertPEM(), Serial: i.Serial, Expires: spec.Instant(i.NotAfter.UnixNano())}
+	return daemon.Certificate{Role: i.Role.String(), Name: i.Node, PEM: i.CertPEM, CA: ca.CertPEM(), Serial: i.Serial, Expires: spec.Instant(i.NotAfter.UnixNano())}
 }
 
 // clusterUUID makes the identity of a new ledger.

@@ -166,11 +166,13 @@ func caller(self uint32) func(ctx context.Context) daemon.Caller {
 			if id.Kind == identity.LocalUser {
 				c.Admin = id.UID == 0 || id.UID == self
 			} else {
-				c.Host = id.Node
+				c.Host, c.Limited = id.Node, id.By == identity.Agent
 			}
 			return c
 		case identity.Agent:
 			return daemon.Caller{Node: id.Node}
+		case identity.Login:
+			return daemon.Caller{Login: id.Node}
 		case identity.Admin:
 			return daemon.Caller{UID: identity.NoID, GID: identity.NoID, NoUID: true, User: id.User, Admin: true, Host: "tls"}
 		}

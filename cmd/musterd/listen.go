@@ -38,6 +38,7 @@ func (s *server) listen(g *group) error {
 	if err != nil {
 		return err
 	}
+	s.api.Store(ep)
 	gateway := s.gateway(source)
 	users := registrars{ep, gateway}
 	jobs := &daemon.ClusterService{C: s.ctl}
@@ -60,7 +61,7 @@ func (s *server) listen(g *group) error {
 func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 	names := userNames()
 	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
-	admission := &channel.Admission{Revoked: source.Revoked, Now: time.Now, MayAttest: s.mayAttest, Names: names}
+	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now, JobThere: s.jobThere, Names: names}
 	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Log: s.log,
 		Unary: s.aroundUnary(), Stream: aroundStream()})
 }

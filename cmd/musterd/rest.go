@@ -32,7 +32,7 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 // gateway is the API as JSON over HTTP, without its services.
 func (s *server) gateway(source *mtls.Source) *rest.Gateway {
-	admission := &channel.Admission{Revoked: source.Revoked, Now: time.Now}
+	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
 	return rest.New(rest.Config{Errors: status.Numbers(), Unary: s.aroundUnary(), Stream: aroundStream(), Version: "v1", Log: s.log,
 		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) }})
 }

@@ -11,11 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
@@ -46,7 +50,8 @@ type server struct {
 	stopOnce sync.Once
 
 	calls   *collector.Calls // of the API, for metrics
-	jobComp *jobComp         // nil unless JobCompType=jobcomp/filetxt
+	api     atomic.Pointer[grpcx.Endpoint]
+	jobComp *jobComp // nil unless JobCompType=jobcomp/filetxt
 }
 
 func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
@@ -181,6 +186,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Log: ledgerLog{s.durable}, Archive: s.archive, Blobs: s.blobs, Clock: clockAdapter{clock.NewSystem()},
 		Directory: newDirectory(s.log), Access: acc, Codec: codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
+		Revoked:  s.disconnect,
 		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
@@ -204,20 +210,57 @@ func gpuPolicy(c conffile.GPU) scheduler.GPUPolicy {
 	return scheduler.GPUPolicy{Drain: c.OnFault == "drain", WarnIdle: c.OnIdle != "report", CancelIdle: c.OnIdle == "cancel" && bounded, IdleAfter: c.IdleAfter, Grace: c.IdleGrace}
 }
 
+// disconnect ends the connections of certificates that have been revoked.
+func (s *server) disconnect(serials map[string]bool) {
+	if ep := s.api.Load(); ep != nil {
+		n := ep.Disconnect(func(id identity.Identity) bool { return serials[id.Serial] })
+		s.log.Info("certificates were revoked", "certificates", len(serials), "connections ended", n)
+	}
+}
+
 func (s *server) closeLedger() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return errors.Join(s.durable.Close(ctx), s.archive.Close(), s.blobs.Close())
 }
 
-// mayAttest lets a compute node speak for users that have a job there.
-func (s *server) mayAttest(node string, uid uint32) bool {
+// jobThere is identity.JobThere: of several jobs that a user has on a node, the
+// group of one that has the group he shows counts, else that of the first.
+func (s *server) jobThere(node string, a identity.Attestation) (gid uint32, ok bool) {
 	if s.ctl == nil {
-		return false // accounting apart does not know who runs where
+		return 0, false // accounting apart does not know who runs where
 	}
 	st := s.ctl.View().State
 	n := st.Node(node)
-	return n != nil && slices.ContainsFunc(n.Jobs, func(j spec.JobUID) bool { return st.Job(j).Spec.UID == uid })
+	if n == nil {
+		return 0, false
+	}
+	for _, uid := range n.Jobs {
+		j := st.Job(uid)
+		switch {
+		case j == nil || j.Spec.UID != a.UID:
+		case j.Spec.GID == a.GID:
+			return a.GID, true
+		case !ok:
+			gid, ok = j.Spec.GID, true
+		}
+	}
+	return gid, ok
+}
+
+// revokedSerial tells whether a certificate has been revoked: the ledger knows
+// of those that this cluster issued, the list beside the certificates of others.
+func (s *server) revokedSerial(source *mtls.Source) func(serial string) bool {
+	return func(serial string) bool {
+		if source.Revoked(serial) {
+			return true
+		}
+		if s.ctl == nil {
+			return false
+		}
+		c := s.ctl.View().State.Access.Cert(serial)
+		return c != nil && c.Revoked
+	}
 }
 
 // health is ok when the controller takes submissions.

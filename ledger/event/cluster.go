@@ -20,12 +20,13 @@ type ConfigAdopted struct {
 	Config *spec.Config `cbor:"1,keyasint"`
 }
 
-// TokenIssued lets one node enrol, with one key, until it expires. Only the
+// TokenIssued lets one node or login host enrol, with one key, until it expires. Only the
 // hash of the secret is kept.
 type TokenIssued struct {
 	Hash    spec.Hash    `cbor:"1,keyasint"`
 	Node    string       `cbor:"2,keyasint"`
 	Expires spec.Instant `cbor:"3,keyasint"`
+	Role    string       `cbor:"4,keyasint,omitempty"` // login; empty = agent, a compute node
 }
 
 // TokenSpent binds a token to the key of the node that used it. A node whose

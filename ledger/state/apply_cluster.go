@@ -217,7 +217,7 @@ func (s *State) applyTokenIssued(e *event.TokenIssued) error {
 		return contradiction("the token for node %s is empty", e.Node)
 	}
 	a := *s.Access
-	a.Tokens = put(slices.Clone(a.Tokens), Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires}, tokenKey)
+	a.Tokens = put(slices.Clone(a.Tokens), Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires, Role: e.Role}, tokenKey)
 	s.Access = &a
 	return nil
 }

@@ -192,13 +192,17 @@ type Access struct {
 	Certs  []Cert  `cbor:"2,keyasint,omitempty"` // by serial
 }
 
+// Cert finds a certificate by its serial number; nil if the cluster never issued it.
+func (a *Access) Cert(serial string) *Cert { return find(a.Certs, serial, certKey) }
+
 // Token is an enrolment token. It stays, once used, so that a node which lost
 // the answer can ask again with the same key.
 type Token struct {
 	Hash    spec.Hash    `cbor:"1,keyasint"`
 	Node    string       `cbor:"2,keyasint"`
 	Expires spec.Instant `cbor:"3,keyasint"`
-	Key     spec.Hash    `cbor:"4,keyasint"` // that it was used for; zero = unused
+	Key     spec.Hash    `cbor:"4,keyasint"`           // that it was used for; zero = unused
+	Role    string       `cbor:"5,keyasint,omitempty"` // login; empty = agent
 }
 
 // Cert is a certificate the cluster issued.

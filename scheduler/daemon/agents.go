@@ -12,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
@@ -33,28 +34,28 @@ func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*api
 	if err != nil {
 		return nil, err
 	}
-	if err := c.recordCertificate(ctx, req.GetNode(), cert); err != nil {
+	if err := c.recordCertificate(ctx, cert); err != nil {
 		return nil, err
 	}
 	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil
 }
 
-func (c *Controller) recordCertificate(ctx context.Context, node string, cert Certificate) error {
-	ev := &event.CertificateIssued{Serial: cert.Serial, Role: "agent", Name: node, Expires: cert.Expires}
-	return c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
+func (c *Controller) recordCertificate(ctx context.Context, cert Certificate) error {
+	ev := &event.CertificateIssued{Serial: cert.Serial, Role: cert.Role, Name: cert.Name, Expires: cert.Expires}
+	return c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: event.Actor{Kind: event.ActorNode, Name: cert.Name}}).err
 }
 
 // tokens are the ledger's enrolment tokens.
 type tokens struct{ c *Controller }
 
 // Find implements Tokens.
-func (t tokens) Find(hash spec.Hash) (node string, expires spec.Instant, key spec.Hash, ok bool) {
+func (t tokens) Find(hash spec.Hash) (state.Token, bool) {
 	for _, tok := range t.c.View().State.Access.Tokens {
 		if tok.Hash == hash {
-			return tok.Node, tok.Expires, tok.Key, true
+			return tok, true
 		}
 	}
-	return "", 0, key, false
+	return state.Token{}, false
 }
 
 // Spend implements Tokens.
@@ -63,17 +64,17 @@ func (t tokens) Spend(ctx context.Context, hash spec.Hash, node string, key spec
 		actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
 }
 
-// Renew gives a node that has a valid certificate a new one.
+// Renew gives a node or login host that has a valid certificate a new one.
 func (s *AgentService) Renew(ctx context.Context, req *apiv1.RenewRequest) (*apiv1.EnrolReply, error) {
 	caller := s.C.deps.Identify(ctx)
-	if caller.Node == "" {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "only a node renews its certificate")
+	if caller.Node == "" && caller.Login == "" {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "only a node or a login host renews its certificate")
 	}
-	cert, err := s.C.deps.Access.Renew(ctx, caller.Node, req.GetCsr())
+	cert, err := s.C.deps.Access.Renew(ctx, req.GetCsr())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.C.recordCertificate(ctx, caller.Node, cert); err != nil {
+	if err := s.C.recordCertificate(ctx, cert); err != nil {
 		return nil, err
 	}
 	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil

@@ -68,7 +68,13 @@ type Caller struct {
 	Admin    bool   // root or the cluster's own user
 	NoUID    bool   // UID and GID mean nothing: an administrator's certificate
 	Host     string // where the user is, when not here
+	Login    string // "" = not a login host's agent
+	Limited  bool   // a compute node vouches for the user: he has no rights over others' affairs
 }
+
+// FromElsewhere tells that the caller is on another machine and proves himself
+// by what that machine says of him.
+func (c Caller) FromElsewhere() bool { return c.Host != "" && !c.Admin }
 
 // Access issues what lets agents and jobs in.
 type Access interface {
@@ -76,21 +82,22 @@ type Access interface {
 	Sign(c credentials.Claims) ([]byte, error)
 	// Keys are the public keys that verify credentials, encoded.
 	Keys() [][]byte
-	// NewToken makes a single-use enrolment token; only its hash is stored.
-	NewToken(node string, expires spec.Instant) (text string, hash spec.Hash, err error)
+	// NewToken makes a single-use enrolment token for a node, or for a login
+	// host; only its hash is stored.
+	NewToken(node string, login bool, expires spec.Instant) (text string, hash spec.Hash, err error)
 	// UserToken makes a token with which a program acts as a user over REST.
 	UserToken(user string, uid, gid uint32, from, until spec.Instant) (string, error)
 	// Enrol checks a token's text and a CSR, spends the token and issues a
 	// certificate.
 	Enrol(ctx context.Context, token, node string, csr []byte, tokens Tokens) (Certificate, error)
-	// Renew issues a new certificate to a node that has a valid one.
-	Renew(ctx context.Context, node string, csr []byte) (Certificate, error)
+	// Renew issues a new certificate to the machine that calls and has a valid one.
+	Renew(ctx context.Context, csr []byte) (Certificate, error)
 }
 
 // Tokens are the enrolment tokens of the ledger.
 type Tokens interface {
-	// Find returns a token by its hash; key is zero until it is used.
-	Find(hash spec.Hash) (node string, expires spec.Instant, key spec.Hash, ok bool)
+	// Find returns a token by its hash; its key is zero until it is used.
+	Find(hash spec.Hash) (state.Token, bool)
 	// Spend binds a token to the hash of the public key that the certificate
 	// will be for, durably before it returns, or refuses. The same key may come
 	// again.
@@ -99,6 +106,8 @@ type Tokens interface {
 
 // Certificate is what an agent gets: PEM, leaf first, and the authority.
 type Certificate struct {
+	Role    string // agent or login
+	Name    string
 	PEM, CA []byte
 	Serial  string
 	Expires spec.Instant
@@ -124,8 +133,8 @@ type Scripts interface {
 	Run(ctx context.Context, program string, timeout spec.Span, env []string) error
 }
 
-// Deps are the outside of the controller. All fields but Shutdown, Scripts,
-// Committed, Programs and History are needed.
+// Deps are the outside of the controller. All fields but Shutdown, Revoked,
+// Scripts, Committed, Programs and History are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -140,6 +149,9 @@ type Deps struct {
 	Reload func() (*spec.Config, []string, error)
 	// Shutdown, if set, ends the process gracefully; it does not wait for that.
 	Shutdown func()
+	// Revoked, if set, ends the connections of the certificates with these serial
+	// numbers.
+	Revoked func(serials map[string]bool)
 	// Committed, if set, is told of every durable batch and the state after it,
 	// in order. It must not block.
 	Committed func(st *state.State, events []event.Envelope)

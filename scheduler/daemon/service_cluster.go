@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -255,37 +254,6 @@ func (s *ClusterService) Shutdown(ctx context.Context, _ *apiv1.ShutdownRequest)
 	s.C.deps.Logger.Info("a shutdown was asked for", "by", who.User)
 	s.C.deps.Shutdown()
 	return &apiv1.ShutdownReply{}, nil
-}
-
-// defaultToken is how long an enrolment token lives.
-const defaultToken = spec.Day
-
-// CreateToken makes a single-use enrolment token for a node.
-func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenReply, error) {
-	who, actor, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !s.admin(who) {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "")
-	}
-	if st := s.C.View().State; st.Node(req.GetNode()) == nil && (st.Config.MaxNodes == 0 || hostlist.CheckName(req.GetNode()) != nil) {
-		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q is not in the configuration", req.GetNode()))
-	}
-	life := spec.Span(req.GetLifetime())
-	if life <= 0 {
-		life = defaultToken
-	}
-	expires := s.C.deps.Clock.Now().Add(life)
-	text, hash, err := s.C.deps.Access.NewToken(req.GetNode(), expires)
-	if err != nil {
-		return nil, err
-	}
-	ev := &event.TokenIssued{Hash: hash, Node: req.GetNode(), Expires: expires}
-	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: actor}); rep.err != nil {
-		return nil, rep.err
-	}
-	return &apiv1.CreateTokenReply{Token: text, Expires: int64(expires)}, nil
 }
 
 // Why explains a job.

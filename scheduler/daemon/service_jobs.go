@@ -37,8 +37,12 @@ func (s *ClusterService) caller(ctx context.Context) (Caller, event.Actor, error
 	return who, event.Actor{Kind: event.ActorUser, UID: who.UID, Name: who.User, Host: who.Host}, nil
 }
 
-// admin tells whether a caller may do what operators do.
+// admin tells whether a caller may do what operators do. Whom a compute node
+// vouches for may not, whoever he is: a broken node must not rule the cluster.
 func (s *ClusterService) admin(who Caller) bool {
+	if who.Limited {
+		return false
+	}
 	if who.Admin || (who.UID == 0 && who.User != "") {
 		return true
 	}
@@ -51,6 +55,9 @@ func (s *ClusterService) admin(who Caller) bool {
 func (s *ClusterService) may(who Caller, j *state.Job) bool {
 	if j.Spec.UID == who.UID || s.admin(who) {
 		return true
+	}
+	if who.Limited {
+		return false
 	}
 	for name := j.Spec.Account; name != ""; {
 		a := s.C.View().State.Policy.FindAccount(name)

@@ -23,6 +23,9 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 	if err != nil {
 		return nil, err
 	}
+	if who.Limited {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "a compute node vouches for its users only while their jobs run there, and a token would last: ask for it on a login host")
+	}
 	name, uid, gid := who.User, who.UID, who.GID
 	if other := req.GetUser(); other != "" && other != who.User {
 		if !s.admin(who) {

@@ -29,13 +29,13 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xa1\x11\n" +
+	"step.proto\x1a\x10accounting.proto2\xb8\x12\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
-	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x01\x12D\n" +
+	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x01\x12I\n" +
 	"\n" +
-	"StreamJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply0\x01\x12A\n" +
+	"StreamJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x010\x01\x12A\n" +
 	"\bWatchJob\x12\x1a.muster.v1.WatchJobRequest\x1a\x12.muster.v1.JobInfo\"\x03\x90\x02\x010\x01\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.JobResults\x12C\n" +
 	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x126\n" +
@@ -54,7 +54,10 @@ const file_service_proto_rawDesc = "" +
 	"Priorities\x12\x1c.muster.v1.PrioritiesRequest\x1a\x1a.muster.v1.PrioritiesReply\"\x03\x90\x02\x01\x129\n" +
 	"\x04Diag\x12\x16.muster.v1.DiagRequest\x1a\x14.muster.v1.DiagReply\"\x03\x90\x02\x01\x129\n" +
 	"\x04Ping\x12\x16.muster.v1.PingRequest\x1a\x14.muster.v1.PingReply\"\x03\x90\x02\x01\x12I\n" +
-	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12U\n" +
+	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12H\n" +
+	"\tListHosts\x12\x1b.muster.v1.ListHostsRequest\x1a\x19.muster.v1.ListHostsReply\"\x03\x90\x02\x01\x12F\n" +
+	"\n" +
+	"RevokeHost\x12\x1c.muster.v1.RevokeHostRequest\x1a\x1a.muster.v1.RevokeHostReply\x12U\n" +
 	"\x0fCreateUserToken\x12!.muster.v1.CreateUserTokenRequest\x1a\x1f.muster.v1.CreateUserTokenReply\x12@\n" +
 	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12H\n" +
 	"\tStepUsage\x12\x1b.muster.v1.StepUsageRequest\x1a\x19.muster.v1.StepUsageReply\"\x03\x90\x02\x01\x12U\n" +
@@ -111,79 +114,83 @@ var file_service_proto_goTypes = []any{
 	(*v1.DiagRequest)(nil),             // 16: muster.v1.DiagRequest
 	(*v1.PingRequest)(nil),             // 17: muster.v1.PingRequest
 	(*v1.CreateTokenRequest)(nil),      // 18: muster.v1.CreateTokenRequest
-	(*v1.CreateUserTokenRequest)(nil),  // 19: muster.v1.CreateUserTokenRequest
-	(*v1.ShutdownRequest)(nil),         // 20: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),        // 21: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),     // 22: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),       // 23: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),          // 24: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),          // 25: muster.v1.EndStepRequest
-	(*v1.EndJobRequest)(nil),           // 26: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),              // 27: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),         // 28: muster.v1.PartitionChange
-	(*v1.TypedCommand)(nil),            // 29: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),            // 30: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 31: muster.v1.RenewRequest
-	(*v1.AgentMessage)(nil),            // 32: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 33: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 34: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 35: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 36: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 37: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 38: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),         // 39: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),             // 40: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 41: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 42: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),    // 43: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),         // 44: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),             // 45: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 46: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 47: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 48: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 49: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 50: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 51: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 52: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 53: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 54: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 55: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 56: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 57: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 58: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 59: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 60: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 61: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 62: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 63: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 64: muster.v1.CreateTokenReply
-	(*v1.CreateUserTokenReply)(nil),    // 65: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 66: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),          // 67: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),       // 68: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 69: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                // 70: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),            // 71: muster.v1.EndStepReply
-	(*v1.EndJobReply)(nil),             // 72: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),         // 73: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),    // 74: muster.v1.PartitionChangeReply
-	(*v1.TypedAnswer)(nil),             // 75: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 76: muster.v1.EnrolReply
-	(*v1.ControllerMessage)(nil),       // 77: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 78: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 79: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 80: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 81: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 82: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 83: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 84: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 85: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 86: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 87: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),      // 88: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),         // 89: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),             // 90: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 91: muster.v1.AccountingStatusReply
+	(*v1.ListHostsRequest)(nil),        // 19: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),       // 20: muster.v1.RevokeHostRequest
+	(*v1.CreateUserTokenRequest)(nil),  // 21: muster.v1.CreateUserTokenRequest
+	(*v1.ShutdownRequest)(nil),         // 22: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),        // 23: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),     // 24: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),       // 25: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),          // 26: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),          // 27: muster.v1.EndStepRequest
+	(*v1.EndJobRequest)(nil),           // 28: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),              // 29: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),         // 30: muster.v1.PartitionChange
+	(*v1.TypedCommand)(nil),            // 31: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),            // 32: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 33: muster.v1.RenewRequest
+	(*v1.AgentMessage)(nil),            // 34: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),        // 35: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 36: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 37: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 38: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 39: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 40: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),         // 41: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),             // 42: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 43: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 44: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),    // 45: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),         // 46: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),             // 47: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 48: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 49: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 50: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 51: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 52: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 53: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 54: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 55: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 56: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 57: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 58: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 59: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 60: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 61: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 62: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 63: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 64: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 65: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 66: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),          // 67: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),         // 68: muster.v1.RevokeHostReply
+	(*v1.CreateUserTokenReply)(nil),    // 69: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 70: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),          // 71: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),       // 72: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 73: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                // 74: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),            // 75: muster.v1.EndStepReply
+	(*v1.EndJobReply)(nil),             // 76: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),         // 77: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),    // 78: muster.v1.PartitionChangeReply
+	(*v1.TypedAnswer)(nil),             // 79: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),              // 80: muster.v1.EnrolReply
+	(*v1.ControllerMessage)(nil),       // 81: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 82: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 83: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 84: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 85: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 86: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 87: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 88: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 89: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 90: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 91: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),      // 92: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),         // 93: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),             // 94: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 95: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -207,87 +214,91 @@ var file_service_proto_depIdxs = []int32{
 	16, // 18: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
 	17, // 19: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
 	18, // 20: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	19, // 21: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	20, // 22: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	21, // 23: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	22, // 24: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	23, // 25: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	24, // 26: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	25, // 27: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	26, // 28: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	27, // 29: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	28, // 30: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	29, // 31: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	30, // 32: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	31, // 33: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	32, // 34: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	33, // 35: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	34, // 36: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	35, // 37: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	36, // 38: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	36, // 39: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	37, // 40: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	38, // 41: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	39, // 42: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	40, // 43: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	41, // 44: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	42, // 45: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	43, // 46: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	44, // 47: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	45, // 48: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	46, // 49: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	47, // 50: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	47, // 51: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	48, // 52: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	48, // 53: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	49, // 54: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	50, // 55: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	50, // 56: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	51, // 57: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	52, // 58: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	53, // 59: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	54, // 60: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	55, // 61: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	56, // 62: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	57, // 63: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	58, // 64: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	59, // 65: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	60, // 66: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	61, // 67: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	62, // 68: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	63, // 69: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	64, // 70: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	65, // 71: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	66, // 72: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	67, // 73: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	68, // 74: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	69, // 75: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	70, // 76: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	71, // 77: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	72, // 78: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	73, // 79: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	74, // 80: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	75, // 81: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	76, // 82: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	76, // 83: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	77, // 84: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	78, // 85: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	79, // 86: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	80, // 87: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	81, // 88: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	81, // 89: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	82, // 90: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	83, // 91: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	84, // 92: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	85, // 93: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	86, // 94: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	87, // 95: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	88, // 96: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	89, // 97: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	90, // 98: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	91, // 99: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	50, // [50:100] is the sub-list for method output_type
-	0,  // [0:50] is the sub-list for method input_type
+	19, // 21: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
+	20, // 22: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
+	21, // 23: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	22, // 24: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	23, // 25: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	24, // 26: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	25, // 27: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	26, // 28: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	27, // 29: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	28, // 30: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	29, // 31: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	30, // 32: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	31, // 33: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	32, // 34: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	33, // 35: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	34, // 36: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	35, // 37: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	36, // 38: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	37, // 39: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	38, // 40: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	38, // 41: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	39, // 42: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	40, // 43: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	41, // 44: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	42, // 45: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	43, // 46: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	44, // 47: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	45, // 48: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	46, // 49: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	47, // 50: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	48, // 51: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	49, // 52: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	49, // 53: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	50, // 54: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	50, // 55: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	51, // 56: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	52, // 57: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	52, // 58: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	53, // 59: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	54, // 60: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	55, // 61: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	56, // 62: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	57, // 63: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	58, // 64: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	59, // 65: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	60, // 66: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	61, // 67: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	62, // 68: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	63, // 69: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	64, // 70: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	65, // 71: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	66, // 72: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	67, // 73: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	68, // 74: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	69, // 75: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	70, // 76: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	71, // 77: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	72, // 78: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	73, // 79: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	74, // 80: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	75, // 81: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	76, // 82: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	77, // 83: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	78, // 84: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	79, // 85: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	80, // 86: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	80, // 87: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	81, // 88: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	82, // 89: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	83, // 90: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	84, // 91: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	85, // 92: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	85, // 93: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	86, // 94: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	87, // 95: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	88, // 96: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	89, // 97: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	90, // 98: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	91, // 99: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	92, // 100: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	93, // 101: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	94, // 102: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	95, // 103: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	52, // [52:104] is the sub-list for method output_type
+	0,  // [0:52] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

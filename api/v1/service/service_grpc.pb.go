@@ -44,6 +44,8 @@ const (
 	Cluster_Diag_FullMethodName              = "/muster.v1.Cluster/Diag"
 	Cluster_Ping_FullMethodName              = "/muster.v1.Cluster/Ping"
 	Cluster_CreateToken_FullMethodName       = "/muster.v1.Cluster/CreateToken"
+	Cluster_ListHosts_FullMethodName         = "/muster.v1.Cluster/ListHosts"
+	Cluster_RevokeHost_FullMethodName        = "/muster.v1.Cluster/RevokeHost"
 	Cluster_CreateUserToken_FullMethodName   = "/muster.v1.Cluster/CreateUserToken"
 	Cluster_Shutdown_FullMethodName          = "/muster.v1.Cluster/Shutdown"
 	Cluster_StepUsage_FullMethodName         = "/muster.v1.Cluster/StepUsage"
@@ -86,6 +88,10 @@ type ClusterClient interface {
 	Diag(ctx context.Context, in *v1.DiagRequest, opts ...grpc.CallOption) (*v1.DiagReply, error)
 	Ping(ctx context.Context, in *v1.PingRequest, opts ...grpc.CallOption) (*v1.PingReply, error)
 	CreateToken(ctx context.Context, in *v1.CreateTokenRequest, opts ...grpc.CallOption) (*v1.CreateTokenReply, error)
+	// ListHosts tells which machines have enrolled.
+	ListHosts(ctx context.Context, in *v1.ListHostsRequest, opts ...grpc.CallOption) (*v1.ListHostsReply, error)
+	// RevokeHost ends the certificates of a machine.
+	RevokeHost(ctx context.Context, in *v1.RevokeHostRequest, opts ...grpc.CallOption) (*v1.RevokeHostReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error)
 	Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error)
@@ -341,6 +347,26 @@ func (c *clusterClient) CreateToken(ctx context.Context, in *v1.CreateTokenReque
 	return out, nil
 }
 
+func (c *clusterClient) ListHosts(ctx context.Context, in *v1.ListHostsRequest, opts ...grpc.CallOption) (*v1.ListHostsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListHostsReply)
+	err := c.cc.Invoke(ctx, Cluster_ListHosts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) RevokeHost(ctx context.Context, in *v1.RevokeHostRequest, opts ...grpc.CallOption) (*v1.RevokeHostReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.RevokeHostReply)
+	err := c.cc.Invoke(ctx, Cluster_RevokeHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.CreateUserTokenReply)
@@ -480,6 +506,10 @@ type ClusterServer interface {
 	Diag(context.Context, *v1.DiagRequest) (*v1.DiagReply, error)
 	Ping(context.Context, *v1.PingRequest) (*v1.PingReply, error)
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenReply, error)
+	// ListHosts tells which machines have enrolled.
+	ListHosts(context.Context, *v1.ListHostsRequest) (*v1.ListHostsReply, error)
+	// RevokeHost ends the certificates of a machine.
+	RevokeHost(context.Context, *v1.RevokeHostRequest) (*v1.RevokeHostReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error)
 	Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error)
@@ -566,6 +596,12 @@ func (UnimplementedClusterServer) Ping(context.Context, *v1.PingRequest) (*v1.Pi
 }
 func (UnimplementedClusterServer) CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
+}
+func (UnimplementedClusterServer) ListHosts(context.Context, *v1.ListHostsRequest) (*v1.ListHostsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListHosts not implemented")
+}
+func (UnimplementedClusterServer) RevokeHost(context.Context, *v1.RevokeHostRequest) (*v1.RevokeHostReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeHost not implemented")
 }
 func (UnimplementedClusterServer) CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateUserToken not implemented")
@@ -971,6 +1007,42 @@ func _Cluster_CreateToken_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ListHosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListHostsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListHosts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListHosts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListHosts(ctx, req.(*v1.ListHostsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_RevokeHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.RevokeHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).RevokeHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_RevokeHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).RevokeHost(ctx, req.(*v1.RevokeHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_CreateUserToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.CreateUserTokenRequest)
 	if err := dec(in); err != nil {
@@ -1222,6 +1294,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateToken",
 			Handler:    _Cluster_CreateToken_Handler,
+		},
+		{
+			MethodName: "ListHosts",
+			Handler:    _Cluster_ListHosts_Handler,
+		},
+		{
+			MethodName: "RevokeHost",
+			Handler:    _Cluster_RevokeHost_Handler,
 		},
 		{
 			MethodName: "CreateUserToken",

@@ -14,10 +14,10 @@ import (
 // Admission decides for each call who is asking. It is asked on every call, not only when a connection opens, so that a
 // revocation or the end of a certificate takes effect at once.
 type Admission struct {
-	Revoked   func(serial string) bool           // nil = nothing is revoked
-	Now       func() time.Time                   // required
-	MayAttest func(node string, uid uint32) bool // whether a compute node may speak for a user: has he a job there? nil = no
-	Names     identity.Resolver                  // names of attested users, from the controller's own sources; nil = none
+	Revoked  func(serial string) bool // nil = nothing is revoked
+	Now      func() time.Time         // required
+	JobThere identity.JobThere        // whether a compute node may speak for a user; nil = no
+	Names    identity.Resolver        // names of attested users, from the controller's own sources; nil = none
 }
 
 // Admit returns the identity for one call: the channel's own, or that of the user for whom an authorised channel vouches in the
@@ -40,7 +40,7 @@ func (a *Admission) Admit(ctx context.Context, channel identity.Identity, header
 	if err != nil {
 		return identity.Nameless(), err
 	}
-	id, err := channel.Attest(claim, a.MayAttest)
+	id, err := channel.Attest(claim, a.JobThere)
 	if err != nil {
 		return identity.Nameless(), status.New(status.PermissionDenied, "%v", err)
 	}

@@ -59,7 +59,7 @@ func newWorld(t testing.TB, service *echotest.Service, requireCert bool) *world 
 		t.Fatal(err)
 	}
 	w.admit = &channel.Admission{Revoked: w.source.Revoked, Now: time.Now,
-		MayAttest: func(node string, uid uint32) bool { return w.hasJob[node] == uid }}
+		JobThere: func(node string, a identity.Attestation) (uint32, bool) { return a.GID, w.hasJob[node] == a.UID }}
 	w.endpoint, err = grpcx.NewEndpoint(grpcx.EndpointConfig{
 		Channel: &channel.Server{TLS: w.source.Server(requireCert, channel.ALPNGRPC, framed.ALPN), Cluster: "prod"},
 		Admit:   w.admit.Admit, Errors: status.Numbers(), Limits: serve.Limits{ConnsPerPeer: perPeer},

@@ -50,6 +50,8 @@ type Identity struct {
 	PID      int32     // process that connected, LocalUser only; it may have passed the socket on
 	User     string    // name of UID ("" = the uid has no name here), or the administrator's name
 	Node     string    // host whose certificate this is, or that attested the user
+	By       Kind      // of an AttestedUser: what attested him, Login or Agent; Anonymous otherwise
+	Squashed bool      // of an AttestedUser: he is root there, and Nobody here, who may look and change nothing
 	Cluster  string    // cluster named in the certificate
 	Serial   string    // certificate's serial number, lower-case hex; "" without a certificate
 	NotAfter time.Time // certificate's end; zero without a certificate
@@ -122,27 +124,35 @@ type Attestation struct{ UID, GID uint32 }
 // ErrMayNotAttest is wrapped when a channel may not vouch for the user it names.
 var ErrMayNotAttest = errors.New("may not attest this user")
 
+// JobThere tells as whom a user of a compute node counts: ok only if a job of his is on the node, and then with the group of that
+// job rather than with any that the node might think of.
+type JobThere func(node string, a Attestation) (gid uint32, ok bool)
+
 // Attest returns the identity of the user for whom the channel id vouches. A login host may vouch for any user, a node only for
-// users that mayAttest allows (those with a job there); others for nobody. Root of another machine is Nobody here. Group
+// users with a job there; others for nobody. Root of another machine is Nobody here, who may look and change nothing. Group
 // membership is not attested: the controller looks it up itself. User is left empty for the caller to fill in.
-func (id Identity) Attest(a Attestation, mayAttest func(node string, uid uint32) bool) (Identity, error) {
-	switch id.Kind {
-	case Login:
-	case Agent:
-		if mayAttest == nil || !mayAttest(id.Node, a.UID) {
-			return Nameless(), fmt.Errorf("%s, uid %d has no job there: %w", id, a.UID, ErrMayNotAttest)
-		}
-	default:
+func (id Identity) Attest(a Attestation, there JobThere) (Identity, error) {
+	if id.Kind != Login && id.Kind != Agent {
 		return Nameless(), fmt.Errorf("%s: only login hosts and nodes attest users: %w", id, ErrMayNotAttest)
 	}
 	if a.UID == NoID || a.GID == NoID {
 		return Nameless(), fmt.Errorf("%s attests an impossible id: %w", id, ErrMayNotAttest)
 	}
-	out := Identity{Kind: AttestedUser, UID: a.UID, GID: a.GID, Node: id.Node, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}
+	out := Identity{Kind: AttestedUser, UID: a.UID, GID: a.GID, Node: id.Node, By: id.Kind, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}
 	if a.UID == 0 {
-		out.UID, out.GID = Nobody, Nobody
+		out.UID, out.GID, out.Squashed = Nobody, Nobody, true
+		return out, nil
 	}
-	if a.GID == 0 {
+	if id.Kind == Agent {
+		ok := false
+		if there != nil {
+			out.GID, ok = there(id.Node, a)
+		}
+		if !ok {
+			return Nameless(), fmt.Errorf("%s: uid %d has no job on that node, and a compute node speaks only for users who have: %w", id, a.UID, ErrMayNotAttest)
+		}
+	}
+	if out.GID == 0 {
 		out.GID = Nobody
 	}
 	return out, nil

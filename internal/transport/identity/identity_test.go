@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestFromFailsClosed(t *testing.T) {
@@ -151,7 +153,7 @@ func TestFromCertificate(t *testing.T) {
 }
 
 func TestAttest(t *testing.T) {
-	has42 := func(node string, uid uint32) bool { return node == "n1" && uid == 42 }
+	has42 := func(node string, a Attestation) (uint32, bool) { return 420, node == "n1" && a.UID == 42 }
 	login := Identity{Kind: Login, UID: NoID, GID: NoID, Node: "l1", Serial: "5"}
 	node := Identity{Kind: Agent, UID: NoID, GID: NoID, Node: "n1"}
 	other := Identity{Kind: Agent, UID: NoID, GID: NoID, Node: "n2"}
@@ -166,7 +168,8 @@ func TestAttest(t *testing.T) {
 		{"root there is nobody here", login, Attestation{0, 0}, Nobody, Nobody, false},
 		{"root there with a user's gid", login, Attestation{0, 100}, Nobody, Nobody, false},
 		{"user with gid 0", login, Attestation{1000, 0}, 1000, Nobody, false},
-		{"node, user with a job", node, Attestation{42, 42}, 42, 42, false},
+		{"node, user with a job, who counts with that job's group", node, Attestation{42, 10}, 42, 420, false},
+		{"root of a node is nobody here", node, Attestation{0, 0}, Nobody, Nobody, false},
 		{"node, user without a job", node, Attestation{43, 43}, 0, 0, true},
 		{"another node", other, Attestation{42, 42}, 0, 0, true},
 		{"impossible uid", login, Attestation{NoID, 1}, 0, 0, true},
@@ -192,6 +195,39 @@ func TestAttest(t *testing.T) {
 	if _, err := node.Attest(Attestation{42, 42}, nil); !errors.Is(err, ErrMayNotAttest) {
 		t.Errorf("no policy: %v", err)
 	}
+}
+
+// TestAttestNeverRaises: whatever a machine says, and whatever the policy about jobs answers, nobody becomes root, this machine's
+// or a group of root's; who was root there is squashed, and only he; a node vouches for those alone that the policy allows.
+func TestAttestNeverRaises(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ids := rapid.OneOf(rapid.SampledFrom([]uint32{0, 1, 42, Nobody, NoID}), rapid.Uint32())
+		channel := Identity{Kind: Kind(rapid.IntRange(0, 7).Draw(t, "kind")), UID: ids.Draw(t, "channel"), GID: NoID, Node: "h"}
+		a := Attestation{ids.Draw(t, "uid"), ids.Draw(t, "gid")}
+		group, has := ids.Draw(t, "job's group"), rapid.Bool().Draw(t, "has a job")
+		got, err := channel.Attest(a, func(node string, asked Attestation) (uint32, bool) {
+			if node != channel.Node || asked != a {
+				t.Fatalf("asked about %+v on %s", asked, node)
+			}
+			return group, has
+		})
+		if err != nil {
+			if got.Kind != Anonymous || got.UID != NoID || got.GID != NoID || got.Squashed {
+				t.Fatalf("refused as %+v", got)
+			}
+			return
+		}
+		switch {
+		case channel.Kind != Login && channel.Kind != Agent, a.UID == NoID, a.GID == NoID:
+			t.Fatalf("%+v vouched for %+v", channel, a)
+		case got.Kind != AttestedUser || got.By != channel.Kind || got.IsRoot() || got.UID == 0 || got.GID == 0:
+			t.Fatalf("%+v became %+v", a, got)
+		case got.Squashed != (a.UID == 0) || got.Squashed && got.UID != Nobody:
+			t.Fatalf("root's place: %+v became %+v", a, got)
+		case channel.Kind == Agent && a.UID != 0 && (!has || got.GID != group && group != 0):
+			t.Fatalf("a node vouched for %+v as %+v", a, got)
+		}
+	})
 }
 
 func TestKeysAndStrings(t *testing.T) {

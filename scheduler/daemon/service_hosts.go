@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// The roles of a machine's certificate, as events name them.
+const (
+	roleAgent = "agent"
+	roleLogin = "login"
+)
+
+// defaultToken is how long an enrolment token lives.
+const defaultToken = spec.Day
+
+// keeper lets those in who may say which machines belong to the cluster. A
+// machine vouches for its users, so this is not done from one: who has taken a
+// login host could bring further ones in, to stay.
+func (s *ClusterService) keeper(ctx context.Context) (event.Actor, error) {
+	who, actor, err := s.caller(ctx)
+	switch {
+	case err != nil:
+		return actor, err
+	case !s.admin(who):
+		return actor, spec.Refuse(spec.CodeAccessDenied, "")
+	case who.FromElsewhere():
+		return actor, spec.Refuse(spec.CodeAccessDenied, "machines are let in and sent away on the controller's host, or with an administrator's certificate")
+	}
+	return actor, nil
+}
+
+// CreateToken makes a single-use enrolment token for a node or a login host.
+func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenReply, error) {
+	actor, err := s.keeper(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, name := s.C.View().State, req.GetNode()
+	switch known := st.Node(name) != nil; {
+	case req.GetLogin() && hostlist.CheckName(name) != nil:
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q cannot be the name of a host", name))
+	case !req.GetLogin() && !known && (st.Config.MaxNodes == 0 || hostlist.CheckName(name) != nil):
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q is not in the configuration", name))
+	}
+	life := spec.Span(req.GetLifetime())
+	if life <= 0 {
+		life = defaultToken
+	}
+	expires := s.C.deps.Clock.Now().Add(life)
+	text, hash, err := s.C.deps.Access.NewToken(name, req.GetLogin(), expires)
+	if err != nil {
+		return nil, err
+	}
+	ev := &event.TokenIssued{Hash: hash, Node: name, Expires: expires}
+	if req.GetLogin() {
+		ev.Role = roleLogin
+	}
+	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: actor}); rep.err != nil {
+		return nil, rep.err
+	}
+	return &apiv1.CreateTokenReply{Token: text, Expires: int64(expires)}, nil
+}
+
+// ListHosts tells which machines have a certificate that has not expired.
+func (s *ClusterService) ListHosts(ctx context.Context, _ *apiv1.ListHostsRequest) (*apiv1.ListHostsReply, error) {
+	if _, _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	now := s.C.deps.Clock.Now()
+	out := &apiv1.ListHostsReply{Now: int64(now)}
+	for _, c := range s.C.View().State.Access.Certs {
+		if c.Expires > now {
+			out.Hosts = append(out.Hosts, hostInfo(c))
+		}
+	}
+	return out, nil
+}
+
+func hostInfo(c state.Cert) *apiv1.HostInfo {
+	return &apiv1.HostInfo{Name: c.Name, Role: c.Role, Serial: c.Serial, Expires: int64(c.Expires), Revoked: c.Revoked}
+}
+
+// RevokeHost ends the certificates of a machine: what it asks from then on is
+// refused, and its connections end. With a new token it can come back.
+func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRequest) (*apiv1.RevokeHostReply, error) {
+	actor, err := s.keeper(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if role := req.GetRole(); role != "" && role != roleAgent && role != roleLogin {
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("a machine is an %s or a %s, not %q", roleAgent, roleLogin, role))
+	}
+	now, out := s.C.deps.Clock.Now(), &apiv1.RevokeHostReply{}
+	var events []event.Event
+	for _, c := range s.C.View().State.Access.Certs {
+		if c.Name == req.GetName() && (req.GetRole() == "" || c.Role == req.GetRole()) && !c.Revoked && c.Expires > now {
+			events = append(events, &event.CertificateRevoked{Serial: c.Serial, Reason: req.GetReason()})
+			c.Revoked = true
+			out.Hosts = append(out.Hosts, hostInfo(c))
+		}
+	}
+	if len(events) == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q has no certificate that could be revoked (muster hosts lists them)", req.GetName()))
+	}
+	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
+		return nil, rep.err
+	}
+	if s.C.deps.Revoked != nil {
+		serials := make(map[string]bool, len(out.Hosts))
+		for _, h := range out.Hosts {
+			serials[h.GetSerial()] = true
+		}
+		s.C.deps.Revoked(serials)
+	}
+	return out, nil
+}
