@@ -28,6 +28,7 @@ func commands() []entry {
 		{"sql", sqlCommand},
 		{"accounting", accountingCommand},
 		{"token", tokenCommand},
+		{"hosts", hostsCommand},
 		{"init", initCommand},
 		{"up", upCommand},
 		{"down", downCommand},

@@ -65,6 +65,8 @@ const (
 	methodPing            = "/muster.v1.Cluster/Ping"
 	methodUserToken       = "/muster.v1.Cluster/CreateUserToken"
 	methodCreateToken     = "/muster.v1.Cluster/CreateToken"
+	methodListHosts       = "/muster.v1.Cluster/ListHosts"
+	methodRevokeHost      = "/muster.v1.Cluster/RevokeHost"
 	methodStepUsage       = "/muster.v1.Cluster/StepUsage"
 	methodReservations    = "/muster.v1.Cluster/ListReservations"
 	methodReserve         = "/muster.v1.Cluster/ChangeReservation"
@@ -122,7 +124,7 @@ func (c framedConn) Stream(ctx context.Context, method string, req proto.Message
 // dial connects to the controller of this host.
 func (e *Env) dial(ctx context.Context) (Conn, error) {
 	if server := e.Getenv("MUSTER_SERVER"); server != "" {
-		return nil, fmt.Errorf("MUSTER_SERVER=%s is set, but this release reaches a controller only through the socket on its own host: unset it, or name a socket in MUSTER_SOCKET", server)
+		return nil, fmt.Errorf("MUSTER_SERVER=%s is set, but commands reach the controller through the socket of this host: unset it and run muster-agent --login here, or name a socket in MUSTER_SOCKET", server)
 	}
 	path, _, err := e.sockets()
 	if err != nil {
@@ -168,7 +170,7 @@ func (u *unreachable) Error() string {
 	case denied(u.socket):
 		why = "this user may not open it"
 	}
-	return fmt.Sprintf("%s: %s at %s; start the controller (muster up, or its service), or name its socket in MUSTER_SOCKET",
+	return fmt.Sprintf("%s: %s at %s; start the controller (muster up, or its service), on another machine its agent (muster-agent --login), or name the socket in MUSTER_SOCKET",
 		spec.CodeUnreachable, why, u.socket)
 }
 

@@ -31,7 +31,7 @@ func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
-		"token": "muster token n7", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
+		"token": "muster token n7", "hosts": "muster hosts revoke l1", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor",
 		"simulate":   "muster simulate --swf DIR/log --procs 8",
@@ -106,7 +106,8 @@ func samples() map[string]map[string]sample {
 			"smtp": on("muster report --mail=a@b 12", "127.0.0.1:1"), "smtp-user": on("muster report --mail=a@b --smtp=h:1 12", "muster"),
 			"smtp-password-file": on("muster report --mail=a@b --smtp=h:1 12", "/f"),
 		},
-		"token": {"lifetime": s("2d")},
+		"token": {"lifetime": s("2d"), "login": s("")},
+		"hosts": {"role": s("login"), "reason": s("gone")},
 		"man":   {"dir": on("muster man", "MANDIR")},
 		"simulate": {
 			"openb": on("muster simulate", "DIR/."), "shuffles": on("muster simulate --openb DIR/.", "2"), "inflate": on("muster simulate --openb DIR/.", "200"),

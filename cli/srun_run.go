@@ -319,10 +319,18 @@ func (r *stepRun) dial(ctx context.Context, node string) (net.Conn, error) {
 		}
 		relay = n.GetSocket()
 	}
-	if relay == "" {
-		return nil, fmt.Errorf("no agent on this machine relays to node %s: call srun on a node of the job", node)
+	if relay == "" { // this machine has no part of the step
+		controller, _, err := r.c.sockets()
+		if err != nil {
+			return nil, err
+		}
+		relay = controller[:strings.LastIndexByte(controller, '/')+1] + "steps.sock"
 	}
-	return d.DialContext(ctx, "unix", relay)
+	conn, err := d.DialContext(ctx, "unix", relay)
+	if err != nil {
+		return nil, fmt.Errorf("no agent on this machine passes the input and output of node %s on: start muster-agent, or muster-agent --login, here (%w)", node, err)
+	}
+	return conn, nil
 }
 
 // input passes on what this srun reads.

@@ -10,17 +10,19 @@ import (
 func tokenCommand() *command {
 	return &command{
 		name: "token", mixed: true,
-		summary: "make a token with which a node joins the cluster",
+		summary: "make a token with which a node or a login host joins the cluster",
 		usage:   []string{"[OPTIONS] NODE"},
-		about: `The token works once, for this node, until it expires. Give it to the agent through a file or its standard input,
-never on a command line. Only operators can make one.`,
-		options: []opt.Option{{Long: "lifetime", Short: "l", Arg: "<1h|1d|...>", Help: "how long it works, 1d without the option"}},
-		example: []example{{"muster token n7 | ssh n7 'install -m 600 /dev/stdin /etc/muster/token'", "brings it to the node"}},
+		about: `The token works once, for this host, until it expires. Give it to the agent through a file or its standard input,
+never on a command line. Only operators can make one, on the controller's host. muster hosts lists who has joined.`,
+		options: []opt.Option{{Long: "lifetime", Short: "l", Arg: "<1h|1d|...>", Help: "how long it works, 1d without the option"},
+			{Long: "login", Help: "for a login host, whose users' commands its agent passes on; it need not be in slurm.conf"}},
+		example: []example{{"muster token n7 | ssh n7 muster-agent --enrol --token-file -", "a node of slurm.conf"},
+			{"muster token --login l1 | ssh l1 muster-agent --login --enrol --controller ctl --token-file -", "a login host"}},
 		run: func(c *call) error {
 			if len(c.args) != 1 {
 				return &opt.UsageError{Command: "muster token", Text: "name one node"}
 			}
-			req := &apiv1.CreateTokenRequest{Node: c.args[0]}
+			req := &apiv1.CreateTokenRequest{Node: c.args[0], Login: c.opts.On("login")}
 			if c.opts.On("lifetime") {
 				span, ok := window(c.opts.Text("lifetime"))
 				if !ok {

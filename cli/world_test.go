@@ -67,7 +67,7 @@ func requests() map[string]proto.Message {
 		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodChangeNodes: &apiv1.NodeChange{}, methodChangePartition: &apiv1.PartitionChange{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
-		methodCreateToken: &apiv1.CreateTokenRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
+		methodCreateToken: &apiv1.CreateTokenRequest{}, methodListHosts: &apiv1.ListHostsRequest{}, methodRevokeHost: &apiv1.RevokeHostRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
 		methodStepUsage: &apiv1.StepUsageRequest{}, methodRunStep: &apiv1.RunStepRequest{}, methodEndStep: &apiv1.EndStepRequest{}, methodEndJob: &apiv1.EndJobRequest{},
 		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},

@@ -100,7 +100,7 @@ func (m *machine) Inventory(context.Context) (spec.Inventory, error) {
 		return spec.Inventory{}, err
 	}
 	inv := m.s.inventory(found)
-	inv.MetricsAddr, inv.Socket = m.addr, m.steps.socket()
+	inv.MetricsAddr, inv.Socket, inv.Addr = m.addr, m.steps.socket(), m.steps.reached()
 	return inv, nil
 }
 

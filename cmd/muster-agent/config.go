@@ -39,16 +39,21 @@ type settings struct {
 // defaultPort is the controller's where slurm.conf names none.
 const defaultPort = 6817
 
+// loadConfig reads muster.yaml; without one the defaults hold.
+func loadConfig(o options) (*conffile.Config, error) {
+	cfg, err := conffile.Load(o.config)
+	if errors.Is(err, fs.ErrNotExist) && !o.configGiven {
+		cfg, err = conffile.Defaults(), nil
+		cfg.Fill()
+	}
+	return cfg, err
+}
+
 // readSettings reads muster.yaml and slurm.conf and finds this node in them.
 func readSettings(o options) (*settings, error) {
 	s := &settings{options: o}
 	var err error
-	s.cfg, err = conffile.Load(o.config)
-	if errors.Is(err, fs.ErrNotExist) && !o.configGiven {
-		s.cfg, err = conffile.Defaults(), nil
-		s.cfg.Fill()
-	}
-	if err != nil {
+	if s.cfg, err = loadConfig(o); err != nil {
 		return nil, err
 	}
 	if s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf)); err != nil {
@@ -336,20 +341,11 @@ func declaredGPUs(n *spec.NodeSpec) ([]simulated.Declared, error) {
 // controllers are the addresses to try, in order: a path is a unix socket.
 func (s *settings) controllers() ([]string, error) {
 	port := s.cluster.Control.Port
-	if port == 0 {
-		port = defaultPort
-	}
-	withPort := func(addr string) string {
-		if _, _, err := net.SplitHostPort(addr); err == nil {
-			return addr
-		}
-		return net.JoinHostPort(strings.Trim(addr, "[]"), strconv.FormatUint(uint64(port), 10))
-	}
 	if s.controller != "" {
 		if strings.Contains(s.controller, "/") {
 			return []string{s.controller}, nil
 		}
-		return []string{withPort(s.controller)}, nil
+		return []string{withPort(s.controller, port)}, nil
 	}
 	var out []string
 	for _, h := range s.cluster.Control.Hosts {
@@ -357,12 +353,23 @@ func (s *settings) controllers() ([]string, error) {
 			out = append(out, s.cfg.Socket)
 			continue
 		}
-		out = append(out, withPort(orElse(h.Addr, h.Name)))
+		out = append(out, withPort(orElse(h.Addr, h.Name), port))
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s names no SlurmctldHost: name the controller with --controller", s.slurmConf)
 	}
 	return out, nil
+}
+
+// withPort is an address with its port: that of slurm.conf, where it has none.
+func withPort(addr string, port uint32) string {
+	if _, _, err := net.SplitHostPort(addr); err == nil {
+		return addr
+	}
+	if port == 0 {
+		port = defaultPort
+	}
+	return net.JoinHostPort(strings.Trim(addr, "[]"), strconv.FormatUint(uint64(port), 10))
 }
 
 // printNode prints this machine as slurmd -C does.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,43 +22,83 @@ import (
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/internal/transport/status"
 )
 
-// certificates gives this node's certificates. Without any it enrols with the
-// token; needed says that a controller is reached over TLS.
-func (s *settings) certificates(ctx context.Context, addresses []string) (*mtls.Source, error) {
-	remote := ""
-	for _, a := range addresses {
-		if !strings.Contains(a, "/") {
-			remote = a
-			break
-		}
+// party is whom this process is in the cluster, and where its certificates are.
+type party struct {
+	name      string
+	role      identity.Kind // Agent or Login
+	tls       string        // folder
+	tokenFile string
+}
+
+// party is the node.
+func (s *settings) party() party {
+	return party{name: s.node.Name, role: identity.Agent, tls: filepath.Join(s.stateDir, "tls"), tokenFile: s.tokenFile}
+}
+
+// called is what people call such a host, and how a token for it is made.
+func (p party) called() (what, command string) {
+	if p.role == identity.Login {
+		return "login host", "muster token --login " + p.name
 	}
-	if remote == "" {
+	return "node", "muster token " + p.name
+}
+
+// certificates gives this host's certificates. Without any it enrols with the
+// token; nil says that no controller is reached over TLS.
+func (p party) certificates(ctx context.Context, addresses []string) (*mtls.Source, error) {
+	remote := remotes(addresses)
+	if len(remote) == 0 {
 		return nil, nil
 	}
-	dir := pki.Dir(s.tlsDir())
-	_, err := os.Stat(filepath.Join(s.tlsDir(), pki.HostFile))
+	what, command := p.called()
+	_, err := os.Stat(filepath.Join(p.tls, pki.HostFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		if s.tokenFile == "" {
-			return nil, fmt.Errorf("this node has no certificate in %s: make a token on the controller with `muster token %s` and give it with --token-file",
-				s.tlsDir(), s.node.Name)
+		if p.tokenFile == "" {
+			return nil, fmt.Errorf("this %s has no certificate in %s: make a token on the controller with `%s` and give it with --token-file", what, p.tls, command)
 		}
-		if err := s.enrol(ctx, remote, dir); err != nil {
-			return nil, fmt.Errorf("enrol at %s: %w", remote, err)
+		if err := p.enrolAt(ctx, remote); err != nil {
+			return nil, err
 		}
 	}
-	source, err := mtls.Load(dir)
+	source, err := mtls.Load(pki.Dir(p.tls))
 	if err != nil {
-		return nil, fmt.Errorf("this node's certificate: %w", err)
+		return nil, fmt.Errorf("this %s's certificate: %w", what, err)
 	}
-	if self := source.Self(); self.Kind != identity.Agent || self.Node != s.node.Name {
-		return nil, fmt.Errorf("the certificate in %s is of %s, not of node %s: give each node its own --state-dir", s.tlsDir(), self, s.node.Name)
+	if self := source.Self(); self.Kind != p.role || self.Node != p.name {
+		return nil, fmt.Errorf("the certificate in %s is of %s, not of %s %s: give each its own --state-dir", p.tls, self, what, p.name)
 	}
 	return source, nil
 }
 
-func (s *settings) tlsDir() string { return filepath.Join(s.stateDir, "tls") }
+// remotes are the addresses that are not a socket on this host.
+func remotes(addresses []string) []string {
+	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return strings.Contains(a, "/") })
+}
+
+// enrolAt trades the token for a certificate at the first controller that
+// answers.
+func (p party) enrolAt(ctx context.Context, addresses []string) error {
+	token, err := readToken(p.tokenFile)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range addresses {
+		err := p.enrol(ctx, a, token)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("enrol at %s: %w", a, err))
+		var st *status.Error
+		if !errors.As(err, &st) || st.Wire != status.Unavailable {
+			break // it has answered
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Files of an enrolment that is not finished: with the same key a lost answer
 // can be asked for again.
@@ -67,16 +108,12 @@ const (
 )
 
 // enrol trades the token for a certificate.
-func (s *settings) enrol(ctx context.Context, address string, dir pki.Dir) error {
-	text, err := readToken(s.tokenFile)
-	if err != nil {
-		return err
-	}
+func (p party) enrol(ctx context.Context, address, text string) error {
 	_, pin, err := pki.ParseToken(text)
 	if err != nil {
 		return err
 	}
-	csr, key, err := s.request()
+	csr, key, err := p.request()
 	if err != nil {
 		return err
 	}
@@ -87,20 +124,20 @@ func (s *settings) enrol(ctx context.Context, address string, dir pki.Dir) error
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	reply, err := service.NewAgentsClient(conn).Enrol(ctx, &apiv1.EnrolRequest{Token: text, Node: s.node.Name, Csr: csr})
+	reply, err := service.NewAgentsClient(conn).Enrol(ctx, &apiv1.EnrolRequest{Token: text, Node: p.name, Csr: csr})
 	if err != nil {
 		return err
 	}
-	if err := dir.SaveEnrolled(pki.Pair{Cert: reply.GetCertificate(), Key: key}); err != nil {
+	if err := pki.Dir(p.tls).SaveEnrolled(pki.Pair{Cert: reply.GetCertificate(), Key: key}); err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(filepath.Join(s.tlsDir(), enrolKey)), os.Remove(filepath.Join(s.tlsDir(), enrolRequest)))
+	return errors.Join(os.Remove(filepath.Join(p.tls, enrolKey)), os.Remove(filepath.Join(p.tls, enrolRequest)))
 }
 
 // request gives the signing request to send: that of an unfinished enrolment,
 // or a new one, stored before it is used.
-func (s *settings) request() (csr, key []byte, err error) {
-	keyPath, csrPath := filepath.Join(s.tlsDir(), enrolKey), filepath.Join(s.tlsDir(), enrolRequest)
+func (p party) request() (csr, key []byte, err error) {
+	keyPath, csrPath := filepath.Join(p.tls, enrolKey), filepath.Join(p.tls, enrolRequest)
 	key, err = keyfile.Read(keyPath)
 	if err == nil {
 		if csr, err = os.ReadFile(csrPath); err == nil {
@@ -110,10 +147,14 @@ func (s *settings) request() (csr, key []byte, err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
-	if csr, key, err = pki.NewRequest(s.node.Name); err != nil {
+	if csr, key, err = pki.NewRequest(p.name); err != nil {
 		return nil, nil, err
 	}
-	if err = os.MkdirAll(s.tlsDir(), 0o700); err != nil {
+	// Users' jobs are run from below the folder around it: they must be able to pass.
+	if err = os.MkdirAll(filepath.Dir(p.tls), 0o711); err != nil {
+		return nil, nil, err
+	}
+	if err = os.MkdirAll(p.tls, 0o700); err != nil {
 		return nil, nil, err
 	}
 	if err = keyfile.Write(csrPath, csr, 0o600); err == nil {
@@ -149,10 +190,10 @@ func renewal(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controlle
 			}
 			err := renew(ctx, source, dir, c)
 			if err == nil {
-				log.Info("this node's certificate was renewed", "until", source.Self().NotAfter)
+				log.Info("this host's certificate was renewed", "until", source.Self().NotAfter)
 				break
 			}
-			log.Warn("this node's certificate could not be renewed; trying again", "error", err, "ends", source.Self().NotAfter)
+			log.Warn("this host's certificate could not be renewed; trying again", "error", err, "ends", source.Self().NotAfter)
 			wait = retry
 		}
 	}

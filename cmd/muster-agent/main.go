@@ -34,6 +34,8 @@ Examples:
       --controller /run/muster/muster.sock            # a second node on one machine, for a lab
   muster-agent -Z --describe 'Feature=spot Gres=gpu:4' # a node that no slurm.conf names
   muster-agent -C >> slurm.conf                       # a NodeName line for this machine
+  muster-agent --login --enrol --controller ctl --token-file -   # a login host, the first time
+  muster-agent --login                                # the agent of a login host
 
 Options:
 `
@@ -49,6 +51,8 @@ type options struct {
 	shepherd                       string
 	configGiven                    bool
 	dynamic                        bool     // -Z: the node is in no slurm.conf
+	login                          bool     // this is a login host
+	enrol                          bool     // get a certificate and end
 	about                          string   // --describe
 	shepherdEnv                    []string // tests only: the environment of a started shepherd
 }
@@ -70,7 +74,9 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.StringVarP(&o.node, "node", "N", "", "`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)")
 	fs.BoolVarP(&o.dynamic, "dynamic", "Z", false, "the node is in no slurm.conf: add it to the cluster, as this machine is (needs MaxNodeCount)")
 	fs.StringVar(&o.about, "describe", "", "with -Z: `keys` of a NodeName record that say more or other than the machine: 'Feature=a100 Gres=gpu:4'")
-	fs.StringVar(&o.controller, "controller", "", "`host:port` or path of a unix socket (default: SlurmctldHost)")
+	fs.BoolVar(&o.login, "login", false, "this is a login host: pass its users' commands on to the controller, and run no jobs")
+	fs.BoolVar(&o.enrol, "enrol", false, "get this host's certificate with --token-file, remember the controller, and end")
+	fs.StringVar(&o.controller, "controller", "", "`host:port` or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)")
 	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
 	fs.StringVar(&o.metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
 	fs.StringVar(&o.stateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
@@ -99,10 +105,20 @@ func command(args []string, out, errOut io.Writer) int {
 		return exitOK
 	case *detect:
 		err = printNode(out)
+	case o.login && (o.dynamic || o.metrics != "" || o.shepherd != ""):
+		fmt.Fprintln(errOut, "muster-agent: --login runs no jobs: --dynamic, --metrics and --shepherd are of nodes (see muster-agent --help)")
+		return exitUsage
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		err = serve(ctx, o, errOut)
+		switch {
+		case o.login:
+			err = serveLogin(ctx, o, out, errOut)
+		case o.enrol:
+			err = enrolNode(ctx, o, out)
+		default:
+			err = serve(ctx, o, errOut)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(errOut, "muster-agent: %v\n", err)

@@ -56,13 +56,13 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	source, err := s.certificates(ctx, addresses)
+	source, err := s.party().certificates(ctx, addresses)
 	if err != nil {
 		return err
 	}
 	ctl := newControllers(addresses, source)
 	defer func() { _ = ctl.close() }()
-	a, err := assemble(ctx, s, ctl, source, log)
+	a, err := assemble(ctx, s, ctl, addresses, source, log)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 	defer wg.Wait()
 	defer cancel()
 	if source != nil {
-		wg.Go(func() { renewal(ctx, source, pki.Dir(s.tlsDir()), ctl, log) })
+		wg.Go(func() { renewal(ctx, source, pki.Dir(s.party().tls), ctl, log) })
 	}
 	if err := a.serveHTTP(ctx, &wg); err != nil {
 		return err
@@ -80,6 +80,7 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 	a.ship(ctx, &wg)
 	defer a.steps.close()
 	a.steps.serve(ctx, &wg)
+	a.gateHere(addresses, source).serve(ctx, &wg)
 	return a.run(ctx)
 }
 
@@ -122,7 +123,7 @@ func (a *assembled) weak(err error) {
 const maxSocket = 107
 
 // assemble makes the agent, without starting anything but the GPU library.
-func assemble(ctx context.Context, s *settings, ctl daemon.Controller, source *mtls.Source, log *slog.Logger) (*assembled, error) {
+func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses []string, source *mtls.Source, log *slog.Logger) (*assembled, error) {
 	a := &assembled{s: s, log: log, keeper: &kept{}}
 	if err := checkShepherd(s); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, source *m
 	if err := a.openShipping(); err != nil {
 		return nil, err
 	}
-	a.steps = a.openSteps(ctx, source)
+	a.steps = a.openSteps(ctx, addresses, source)
 	m := &machine{s: s, metrics: a.metrics, steps: a.steps}
 	if m.addr, err = a.listen(ctx); err != nil {
 		return nil, err

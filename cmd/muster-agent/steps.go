@@ -40,24 +40,33 @@ const openWait = 10 * time.Second
 // processes that mind the steps. It checks who asks: a credential of the
 // controller's, shown by its user.
 type stepServer struct {
-	node   string
-	agent  *daemon.Agent
-	source *mtls.Source // nil: other nodes cannot be reached
-	port   string       // at which other agents listen
-	log    *slog.Logger
-	unix   *listen.UnixListener
-	tcp    net.Listener // nil: other agents cannot reach this one
+	node    string        // empty on a login host, which only passes on
+	agent   *daemon.Agent // nil there
+	source  *mtls.Source  // nil: other nodes cannot be reached
+	port    string        // at which other agents listen that do not say so
+	log     *slog.Logger
+	unix    *listen.UnixListener // for the clients of this node's steps
+	near    *listen.UnixListener // for those on this host whose steps are elsewhere; nil: another agent has it
+	tcp     net.Listener         // nil: other agents cannot reach this one
+	address string               // of tcp, as others reach it
 }
 
-// openSteps opens the listeners. Without the one of this machine no steps are
+// openSteps opens the listeners; controllers are where the cluster's are, which
+// tells under which address this host is known. Without the one of this machine no steps are
 // started here, and the node says so.
-func (a *assembled) openSteps(ctx context.Context, source *mtls.Source) *stepServer {
+func (a *assembled) openSteps(ctx context.Context, controllers []string, source *mtls.Source) *stepServer {
 	s := &stepServer{node: a.s.node.Name, source: source, log: a.log}
 	path := filepath.Join(a.s.stateDir, stepsSocket)
 	var err error
 	if s.unix, err = listen.Unix(path, 0o666); err != nil {
 		a.weak(fmt.Errorf("srun cannot start steps on this node: %w", err))
 		return nil
+	}
+	if err = os.MkdirAll(filepath.Dir(a.s.cfg.Socket), 0o755); err == nil {
+		s.near, err = listen.Unix(nearSteps(a.s.cfg), 0o666)
+	}
+	if err != nil { // mostly another agent of this host: srun needs one of them
+		a.log.Info("srun of jobs that are elsewhere does not go through this agent", "why", err)
 	}
 	address := conffile.Addr(a.s.cfg.Listen.AgentGRPC)
 	if source == nil || address.Off() {
@@ -76,7 +85,21 @@ func (a *assembled) openSteps(ctx context.Context, source *mtls.Source) *stepSer
 		return s
 	}
 	s.tcp = tls.NewListener(plain, source.Server(true, alpnSteps))
+	s.address = a.reachedAt(plain, controllers)
 	return s
+}
+
+// reachedAt is the address of a listener for other hosts: NodeAddr, else the one
+// from which this host reaches the controller, which needs no resolver.
+func (a *assembled) reachedAt(l net.Listener, controllers []string) string {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = orElse(a.s.node.Addr, orElse(nearest(controllers), a.s.host.Hostname))
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // of tells whose steps these are.
@@ -114,7 +137,11 @@ func (s *stepServer) serve(ctx context.Context, wg *sync.WaitGroup) {
 			}
 		})
 	}
-	accept(s.unix, localUser)
+	for _, l := range []*listen.UnixListener{s.unix, s.near} {
+		if l != nil {
+			accept(l, localUser)
+		}
+	}
 	if s.tcp != nil {
 		accept(s.tcp, s.relayedUser)
 	}
@@ -182,7 +209,7 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 	if direct {
 		open.UID = uid
 	}
-	if open.Node != s.node && direct {
+	if direct && (open.Node != s.node || s.agent == nil) {
 		err = s.relay(ctx, sock, buffered, &open)
 	} else {
 		err = s.attach(ctx, sock, r, &open, direct && uid == 0)
@@ -204,6 +231,9 @@ func (s *stepServer) relay(ctx context.Context, sock net.Conn, from io.Reader, o
 		return &refused{stepio.Unreachable, fmt.Errorf("node %s is on another machine, and this one has no certificate", open.Node)}
 	}
 	address := open.Address
+	if address == "" {
+		address = open.Node
+	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), s.port)
 	}
@@ -376,9 +406,22 @@ func (c *stepConn) queue(m *stepio.Message) error {
 
 // close removes the socket.
 func (s *stepServer) close() {
-	if s != nil {
-		_ = s.unix.Close()
+	if s == nil {
+		return
 	}
+	for _, l := range []*listen.UnixListener{s.unix, s.near} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// reached is where agents of other hosts reach this one; empty where they cannot.
+func (s *stepServer) reached() string {
+	if s == nil {
+		return ""
+	}
+	return s.address
 }
 
 // socket is where srun reaches the agent; empty where it cannot.

@@ -20,6 +20,8 @@ npm     npm                 test   the dashboards are held to the types of Grafa
 curl    curl                build  fetches the ClickHouse engine library; the tour asks the metrics
 diff    diffutils           test   comparisons of generated files
 ps      procps              test   the kill tests look at processes
+ip      iproute2            test   a cluster of several machines, each in a network of its own
+nsenter util-linux          test   the same
 protoc  protobuf-compiler   test   make generate and make check
 promtool prometheus         test   the alert rules are tried in it, and the end-to-end tests run it
 amtool  prometheus-alertmanager test the same for Alertmanager

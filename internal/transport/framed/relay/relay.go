@@ -18,7 +18,12 @@ import (
 	"github.com/musterhpc/muster/internal/transport/status"
 )
 
-// Relay is a serve.Handler over one connection to the controller, which it opens when it is first needed and again when it broke.
+// crowd is how many calls may be under way on a connection before another is opened: the controller handles so many of one
+// connection at a time (serve.Limits.ActiveCalls), and those who watch a job are there for as long as it runs.
+const crowd = 128
+
+// Relay is a serve.Handler over connections to the controller, which it opens when they are first needed, and again when they broke
+// or are crowded.
 type Relay struct {
 	dial func(ctx context.Context) (net.Conn, error)
 
@@ -27,16 +32,21 @@ type Relay struct {
 	wg     sync.WaitGroup // the goroutine that dials
 
 	mu      sync.Mutex
-	conn    *framed.Conn   // the newest
-	older   []*framed.Conn // which may still have calls under way
-	opening *attempt       // nil = nobody dials
+	conns   []*upstream // some may have ended, or take no more calls
+	opening *attempt    // nil = nobody dials
 	closed  bool
+}
+
+// upstream is a connection to the controller.
+type upstream struct {
+	*framed.Conn
+	calls int // under way; guarded by Relay.mu
 }
 
 // attempt is one attempt to reach the controller, shared by everybody who waits for it.
 type attempt struct {
 	done chan struct{}
-	conn *framed.Conn // after done; nil = err
+	conn *upstream // after done; nil = err
 	err  error
 }
 
@@ -60,6 +70,7 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 	if err != nil {
 		return err
 	}
+	defer r.leave(up)
 	out, err := up.Start(ctx, call.Method, call.Payload, framed.Attest(call.Peer.UID, call.Peer.GID))
 	if err != nil {
 		return err
@@ -79,16 +90,20 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 	}
 }
 
-// upstream returns the connection to the controller. Calls that come while it is being opened wait for it, each for its own time.
-func (r *Relay) upstream(ctx context.Context) (*framed.Conn, error) {
+// upstream returns a connection to the controller with room for a call, which leave takes off it again. Calls that come while one
+// is being opened wait for it, each for its own time.
+func (r *Relay) upstream(ctx context.Context) (*upstream, error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
 		return nil, unavailable("the agent is shutting down")
 	}
-	if r.conn != nil && r.conn.Usable() {
-		defer r.mu.Unlock()
-		return r.conn, nil
+	for _, c := range r.conns {
+		if c.calls < crowd && c.Usable() {
+			c.calls++
+			r.mu.Unlock()
+			return c, nil
+		}
 	}
 	a := r.opening
 	if a == nil {
@@ -99,10 +114,22 @@ func (r *Relay) upstream(ctx context.Context) (*framed.Conn, error) {
 	r.mu.Unlock()
 	select {
 	case <-a.done:
-		return a.conn, a.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.conn.calls++
+	return a.conn, nil
+}
+
+func (r *Relay) leave(c *upstream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.calls--
 }
 
 // open dials, under the relay's own time: the caller that began it may go away.
@@ -121,16 +148,12 @@ func (r *Relay) open(a *attempt) {
 		nc.Close()
 		a.err = unavailable("the agent is shutting down")
 	default:
-		r.older = slices.DeleteFunc(r.older, ended)
-		if r.conn != nil {
-			r.older = append(r.older, r.conn)
-		}
-		r.conn = framed.NewConn(nc, framed.Preface)
-		a.conn = r.conn
+		a.conn = &upstream{Conn: framed.NewConn(nc, framed.Preface)}
+		r.conns = append(slices.DeleteFunc(r.conns, ended), a.conn)
 	}
 }
 
-func ended(c *framed.Conn) bool {
+func ended(c *upstream) bool {
 	select {
 	case <-c.Done():
 		return true
@@ -149,10 +172,7 @@ func unavailable(format string, args ...any) *status.Error {
 func (r *Relay) Close() error {
 	r.mu.Lock()
 	r.closed = true
-	conns := r.older
-	if r.conn != nil {
-		conns = append(conns, r.conn)
-	}
+	conns := r.conns
 	r.mu.Unlock()
 	r.cancel()
 	r.wg.Wait()

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/transport/listen"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/spec/slurmconf"
+)
+
+// loginDir is the state of the agent of a login host.
+func loginDir(stateDir string) string { return filepath.Join(stateDir, "login") }
+
+// enrolledFile keeps where the controllers are, beside the certificate.
+const enrolledFile = "enrolled.json"
+
+// enrolled is what a host that has enrolled needs to know besides its
+// certificate.
+type enrolled struct {
+	Controllers []string `json:"controllers"`
+}
+
+// rememberControllers notes where the controllers are, so that the agent needs
+// no configuration to find them again.
+func (p party) rememberControllers(addresses []string) error {
+	data, err := json.Marshal(enrolled{Controllers: addresses})
+	if err != nil {
+		return err
+	}
+	return keyfile.Write(filepath.Join(p.tls, enrolledFile), append(data, '\n'), 0o644)
+}
+
+// remembered are the controllers of this host's enrolment; none before it.
+func (p party) remembered() ([]string, error) {
+	path := filepath.Join(p.tls, enrolledFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var e enrolled
+	if err := json.Unmarshal(data, &e); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return e.Controllers, nil
+}
+
+// enrolHost is --enrol: it gets a certificate in place of any that is there.
+func (p party) enrolHost(ctx context.Context, addresses []string, out io.Writer) error {
+	if p.tokenFile == "" {
+		_, command := p.called()
+		return fmt.Errorf("--enrol needs a token: make one on the controller's host with `%s` and give it with --token-file", command)
+	}
+	far := remotes(addresses)
+	if len(far) == 0 {
+		return errors.New("--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed")
+	}
+	if err := p.enrolAt(ctx, far); err != nil {
+		return err
+	}
+	source, err := p.certificates(ctx, far)
+	if err != nil {
+		return err
+	}
+	if err := p.rememberControllers(far); err != nil {
+		return err
+	}
+	self := source.Self()
+	_, err = fmt.Fprintf(out, "%s of cluster %s has its certificate, good until %s and renewed by itself\n", self, self.Cluster, self.NotAfter.Format("2006-01-02"))
+	return err
+}
+
+// enrolNode is --enrol on a compute node.
+func enrolNode(ctx context.Context, o options, out io.Writer) error {
+	s, err := readSettings(o)
+	if err != nil {
+		return err
+	}
+	addresses, err := s.controllers()
+	if err != nil {
+		return err
+	}
+	return s.party().enrolHost(ctx, addresses, out)
+}
+
+// loginSettings are what the agent of a login host is told.
+type loginSettings struct {
+	cfg       *conffile.Config
+	party     party
+	addresses []string
+}
+
+// readLogin finds what there is: a login host needs no file but its
+// certificate, and follows muster.yaml and slurm.conf where it has them.
+func readLogin(o options) (*loginSettings, error) {
+	cfg, err := loadConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &loginSettings{cfg: cfg, party: party{name: o.node, role: identity.Login, tokenFile: o.tokenFile}}
+	if s.party.name == "" {
+		if s.party.name, err = os.Hostname(); err != nil {
+			return nil, err
+		}
+	}
+	s.party.tls = filepath.Join(orElse(o.stateDir, loginDir(cfg.StateDir)), "tls")
+	s.addresses, err = s.controllers(o)
+	return s, err
+}
+
+// controllers are --controller, else those of the enrolment, else what slurm.conf
+// says.
+func (s *loginSettings) controllers(o options) ([]string, error) {
+	if o.controller != "" {
+		return []string{withPort(o.controller, 0)}, nil
+	}
+	if list, err := s.party.remembered(); err != nil || len(list) > 0 {
+		return list, err
+	}
+	conf := orElse(o.conf, s.cfg.SlurmConf)
+	if _, err := os.Stat(conf); err != nil {
+		return nil, errors.New("where is the controller? Name it with --controller HOST[:PORT] when this host enrols; it is remembered")
+	}
+	cluster, problems := conffile.ReadSlurm(conf)
+	if err := problems.Err(); err != nil {
+		return nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
+	}
+	return controllersOf(cluster)
+}
+
+// controllersOf are the controllers that slurm.conf names.
+func controllersOf(c *slurmconf.Cluster) ([]string, error) {
+	var out []string
+	for _, h := range c.Control.Hosts {
+		out = append(out, withPort(orElse(h.Addr, h.Name), c.Control.Port))
+	}
+	if len(out) == 0 {
+		return nil, errors.New("slurm.conf names no SlurmctldHost: name the controller with --controller")
+	}
+	return out, nil
+}
+
+// serveLogin is the agent of a login host: the commands' way to the controller,
+// and srun's to the nodes. It runs no jobs.
+func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
+	s, err := readLogin(o)
+	if err != nil {
+		return err
+	}
+	if o.enrol {
+		return s.party.enrolHost(ctx, s.addresses, out)
+	}
+	log := newLogger(s.cfg.Log, errOut).With("login", s.party.name)
+	if err := os.MkdirAll(filepath.Dir(s.party.tls), 0o755); err != nil {
+		return err
+	}
+	unlock, err := lockDir(filepath.Dir(s.party.tls))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	source, err := s.party.certificates(ctx, s.addresses)
+	if err != nil {
+		return err
+	}
+	if source == nil {
+		return errors.New("on the controller's own host its socket serves the commands: a login host is another machine")
+	}
+	if err := s.party.rememberControllers(remotes(s.addresses)); err != nil {
+		return err
+	}
+	g, err := openGate(s.cfg.Socket, remotes(s.addresses), source, log)
+	if err != nil {
+		return err
+	}
+	steps := &stepServer{source: source, log: log}
+	if _, port, err := net.SplitHostPort(string(s.cfg.Listen.AgentGRPC)); err == nil {
+		steps.port = port
+	}
+	if steps.near, err = listen.Unix(nearSteps(s.cfg), 0o666); err != nil {
+		return err
+	}
+	ctl := newControllers(s.addresses, source)
+	defer func() { _ = ctl.close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { renewal(ctx, source, pki.Dir(s.party.tls), ctl, log) })
+	g.serve(ctx, &wg)
+	steps.serve(ctx, &wg)
+	<-ctx.Done()
+	log.Info("the agent ends; what was submitted goes on")
+	return nil
+}
+
+// nearSteps is the socket by which srun on this host reaches steps on others.
+func nearSteps(cfg *conffile.Config) string {
+	return filepath.Join(filepath.Dir(cfg.Socket), stepsSocket)
+}
