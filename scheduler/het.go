@@ -13,8 +13,8 @@ import (
 )
 
 // A heterogeneous job is several jobs with numbers in a row that wait, start,
-// are held and queued again together. The first of them, the leader, has the
-// batch script; when it ends, the others do.
+// are preempted, held and queued again together. The first of them, the leader,
+// has the batch script; when it ends, the others do.
 
 // maxComponents bounds a heterogeneous job.
 const maxComponents = 128
@@ -38,9 +38,6 @@ func (d *decision) submitHet(list []*spec.JobSpec) error {
 		assoc, req, err := d.resolve(js, nil)
 		if err == nil {
 			err = d.withinLimits(js, assoc, req, int64(len(list)))
-		}
-		if err == nil && js.Choices() {
-			err = spec.Refuse(spec.CodeDisabled, "several partitions or QOS for a component of a heterogeneous job are not implemented in this release")
 		}
 		if err != nil {
 			return component(err, i)
@@ -241,15 +238,15 @@ func (d *decision) tellSiblings(ev event.Event) error {
 		return d.holdTogether(e.UID)
 	case *event.JobEndRequested:
 		j := d.t.Job(e.UID)
-		if j.Het == nil || (!j.Het.Leads() && !e.Requeue) {
-			return nil
+		if j.Het == nil || (!j.Het.Leads() && !e.Requeue && e.Cause != event.EndPreempt) {
+			return nil // a component may be cancelled alone
 		}
 		for _, c := range d.t.Components(j) {
-			if c.UID == j.UID || !c.State.Active() || (c.Ending != nil && (e.Requeue || !c.Ending.Requeue)) {
+			if c = d.t.Job(c.UID); c.UID == j.UID || !c.State.Active() || (c.Ending != nil && (e.Requeue || !c.Ending.Requeue)) {
 				continue
 			}
 			if err := d.emit(&event.JobEndRequested{UID: c.UID, Attempt: c.Attempt, Cause: e.Cause, By: e.By, Requeue: e.Requeue, Hold: e.Hold,
-				Detail: e.Detail, Grace: e.Grace}); err != nil {
+				Detail: e.Detail, Grace: e.Grace, For: e.For}); err != nil {
 				return err
 			}
 		}
@@ -317,5 +314,5 @@ func (d *decision) startTogether(list []Start) error {
 
 // boundIn finds the limits of a job in a state that it is tried on.
 func boundIn(st *state.State, l *lot, j *state.Job, now spec.Instant) limits.Bound {
-	return limits.Find(st, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: now})
+	return limits.Find(st, limits.Subject{Job: l.as(j).Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: now})
 }

@@ -1,7 +1,6 @@
 package scheduler_test
 
 import (
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -27,7 +26,8 @@ func TestHetJobs(t *testing.T) {
 
 // hetWorld is one history; it returns how often components were seen to run.
 func hetWorld(rt *rapid.T) (started int) {
-	w := newWorld(rt, worldKind{odd: true, partitions: rapid.Bool().Draw(rt, "partitions"), limits: rapid.Bool().Draw(rt, "limits")})
+	preempt := rapid.Bool().Draw(rt, "preempt")
+	w := newWorld(rt, worldKind{odd: true, partitions: preempt || rapid.Bool().Draw(rt, "partitions"), limits: rapid.Bool().Draw(rt, "limits"), preempt: preempt, backfill: preempt})
 	for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 		if w.chance("heterogeneous", 3) {
 			w.submitHet()
@@ -42,16 +42,15 @@ func hetWorld(rt *rapid.T) (started int) {
 	return started
 }
 
-func (w *world) submitHet() {
+func (w *world) submitHet(partitions ...string) {
 	var list []*spec.JobSpec
 	user := pick(w, "user", "alice", "bob")
 	for range w.n("components", 2, 4) {
 		js := w.request()
 		js.User, js.UID = user, uidOf(user)
-		if len(js.Partitions) > 1 {
-			js.Partitions = js.Partitions[:1]
+		if partitions != nil {
+			js.Partitions = partitions
 		}
-		js.QOS, _, _ = strings.Cut(js.QOS, ",")
 		list = append(list, js)
 	}
 	w.queueing(list[0])

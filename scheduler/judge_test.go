@@ -358,22 +358,26 @@ func (w *world) comesBefore(ctx *order.Context, a, b *state.Job) bool {
 		if !slices.Contains(a.Spec.Partitions, name) {
 			continue
 		}
-		in, first := name, a
-		if a.Het != nil {
+		in, first := []string{name}, a
+		if a.Het != nil { // it comes with its leader, in any of that one's partitions
 			first = w.head.Job(a.Het.Leader)
-			in = first.Spec.Partitions[0]
+			in = first.Spec.Partitions
 		}
-		p, q := w.head.Parts.Find(in).Spec, w.head.Parts.Find(name).Spec
-		switch x, y := ctx.Of(first, p).Total, ctx.Of(b, q).Total; {
-		case order.Tier(p) != order.Tier(q):
-			if order.Tier(p) > order.Tier(q) {
-				return true
-			}
-		case x > y || (x == y && w.older(first, b)):
+		if slices.ContainsFunc(in, func(in string) bool { return w.comesBeforeIn(ctx, first, in, b, name) }) {
 			return true
 		}
 	}
 	return false
+}
+
+// comesBeforeIn is comesBefore for one partition of each.
+func (w *world) comesBeforeIn(ctx *order.Context, a *state.Job, in string, b *state.Job, name string) bool {
+	p, q := w.head.Parts.Find(in).Spec, w.head.Parts.Find(name).Spec
+	if order.Tier(p) != order.Tier(q) {
+		return order.Tier(p) > order.Tier(q)
+	}
+	x, y := ctx.Of(a, p).Total, ctx.Of(b, q).Total
+	return x > y || (x == y && w.older(a, b))
 }
 
 // older breaks ties of priority: by age where that counts, submission, number.

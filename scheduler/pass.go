@@ -171,6 +171,7 @@ const (
 	reserved                    // it has a reservation in one of its partitions
 	preempting                  // other jobs make room for it
 	claiming                    // they did: it starts where they were
+	seen                        // a heterogeneous job was looked at
 )
 
 // Pass runs over the whole queue of a frozen state in order of priority:
@@ -377,8 +378,10 @@ func (p *pass) nodesOf(lots []*lot) spec.Bitset {
 			known[l.pi], nodes = true, nodes.Or(l.part.Nodes)
 		}
 		for _, c := range p.st.Components(l.kin.like) {
-			if part := p.st.Parts.Find(c.Spec.Partitions[0]); part != nil {
-				nodes = nodes.Or(part.Nodes)
+			for _, name := range c.Spec.Partitions {
+				if part := p.st.Parts.Find(name); part != nil {
+					nodes = nodes.Or(part.Nodes)
+				}
 			}
 		}
 	}

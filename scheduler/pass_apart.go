@@ -3,27 +3,33 @@ package scheduler
 import (
 	"slices"
 
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
 // tellApart makes the timeline keep who is on which node, if any of the lots
-// minds.
+// minds, or a component of a heterogeneous job that one stands for.
 func (p *pass) tellApart(lots []*lot) {
 	if slices.ContainsFunc(lots, func(l *lot) bool {
-		return apartOf(p.cfg, l) || l.part.Spec.Sharers(l.kin.like.Spec.Place.Sharing) > 1
+		return p.minds(l.part.Spec, l.kin.like) || slices.ContainsFunc(p.st.Components(l.kin.like), func(c *state.Job) bool {
+			return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
+				part := p.st.Parts.Find(name)
+				return part != nil && p.minds(part.Spec, c)
+			})
+		})
 	}) {
 		p.line.Apart()
 	}
 }
 
-// apartOf tells whether the jobs of a lot keep others off their nodes, be it
-// only perhaps.
-func apartOf(cfg *spec.Config, l *lot) bool {
-	switch l.kin.like.Spec.Place.Sharing {
+// minds tells whether a job in a partition keeps others off its nodes, be it
+// only perhaps, or shares its CPUs with others.
+func (p *pass) minds(part *spec.PartitionSpec, j *state.Job) bool {
+	switch j.Spec.Place.Sharing {
 	case spec.ExclusiveUser, spec.ExclusiveMCS, spec.ExclusiveTopo:
 		return true
 	}
-	return l.part.Spec.ExclusiveUser || l.part.Spec.ExclusiveTopo || (cfg.Labels().Always && l.kin.like.Spec.MCSLabel != "")
+	return part.ExclusiveUser || part.ExclusiveTopo || (p.cfg.Labels().Always && j.Spec.MCSLabel != "") || part.Sharers(j.Spec.Place.Sharing) > 1
 }
 
 // wholeBlocks tells whether some job keeps whole blocks for itself. What is on

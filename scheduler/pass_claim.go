@@ -24,7 +24,14 @@ type claimant struct {
 
 // claims places the jobs that others made room for.
 func (p *pass) claims() error {
-	list := p.claimants()
+	list, hets := p.claimants()
+	for i := range hets { // first, since they need room for all of their components
+		if c := &hets[i]; (p.opt.Starts == 0 || len(p.out.Starts) < p.opt.Starts) && p.marks[c.m.uid]&(touched|claiming) == 0 {
+			if err := p.claimHet(c.l, &c.m); err != nil {
+				return err
+			}
+		}
+	}
 	p.settle(list)
 	for i := range list {
 		if p.opt.Starts != 0 && len(p.out.Starts) >= max(p.opt.Starts, 0) {
@@ -40,12 +47,15 @@ func (p *pass) claims() error {
 }
 
 // claimants lists the jobs that others made room for, as far as they may
-// start, in the order in which they come.
-func (p *pass) claimants() []claimant {
-	var list []claimant
+// start, in the order in which they come, and heterogeneous jobs apart.
+func (p *pass) claimants() (list, hets []claimant) {
 	p.queue.claim.Range(func(uid uint64, _ struct{}) bool {
 		w := p.queue.jobs[spec.JobUID(uid)]
 		for _, l := range w.kin.lots {
+			if w.job.Het != nil && w.job.UID != p.stop {
+				hets = append(hets, claimant{l: l, m: memberOf(w.job, p.queue.rule)})
+				break
+			}
 			if c := (claimant{l: l, m: memberOf(l.as(w.job), p.queue.rule)}); c.m.uid != p.stop && p.ready(&c) {
 				list = append(list, c)
 			}
@@ -53,7 +63,8 @@ func (p *pass) claimants() []claimant {
 		return true
 	})
 	slices.SortStableFunc(list, p.inRank)
-	return list
+	slices.SortStableFunc(hets, p.inRank)
+	return list, hets
 }
 
 // inRank is the order in which claimants come.
@@ -229,9 +240,24 @@ func (p *pass) look(uid spec.JobUID) (done func()) {
 	p.t.Hold(h.job, h.alloc, h.limit, false)
 	delete(p.holds, uid)
 	return func() {
-		if j := p.t.Job(uid); j.State == spec.Pending && j.Claim != nil {
+		if j := p.t.Job(uid); j.State == spec.Pending && p.t.Job(leaderOf(j)).Claim != nil && p.holds[uid] == nil {
 			p.t.Hold(h.job, h.alloc, h.limit, true)
 			p.holds[uid] = h
+		}
+	}
+}
+
+// lookAll is look for the components of a heterogeneous job but its leader.
+func (p *pass) lookAll(leader *state.Job) (done func()) {
+	var again []func()
+	for _, c := range p.st.Components(leader) {
+		if p.holds[c.UID] != nil {
+			again = append(again, p.look(c.UID))
+		}
+	}
+	return func() {
+		for _, f := range again {
+			f()
 		}
 	}
 }
@@ -256,9 +282,18 @@ func (p *pass) holdAll() {
 	}
 	for i := range p.opt.Keep.list {
 		r := &p.opt.Keep.list[i]
-		if w := p.queue.jobs[r.uid]; w != nil && p.queue.claim.Has(uint64(r.uid)) {
-			p.hold(w.job, w.job.Partition(), w.job.Claim, r.limit)
+		w := p.queue.jobs[r.uid]
+		if w == nil || !p.queue.claim.Has(uint64(leaderOf(w.job))) {
+			continue
 		}
+		room := w.job.Claim
+		if w.job.Het != nil {
+			room = spec.Bitset{}
+			for k := range r.slot.Parts {
+				room = room.Set(int(r.slot.Parts[k].Node.ID))
+			}
+		}
+		p.hold(w.job, w.job.Partition(), room, r.limit)
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// hetPart is one of a heterogeneous job in a pass: a lot of its own, which
-// is not in the queue, and where it would start.
+// hetPart is one of a heterogeneous job in a pass: lots of its own, which are
+// not in the queue, one for each of its partitions and QOS, and where it would
+// start.
 type hetPart struct {
 	job  *state.Job
-	lot  *lot
+	lots []*lot // in the order in which they come
+	lot  *lot   // of them, that of the slot
 	slot reserve.Slot
 }
 
@@ -25,14 +27,28 @@ const maxHetTries = 200
 // tryHet starts all components of a heterogeneous job, or plans them for the
 // first instant at which there is room for all, or says why not.
 func (p *pass) tryHet(l *lot, m *member) (*spec.Reason, error) {
+	if p.marks[m.uid]&seen != 0 {
+		return nil, nil // in another of the leader's partitions
+	}
+	defer p.lookAll(m.job)()
 	parts, r := p.components(l, m)
 	if r == nil && !p.staysHet(parts, &r) {
-		if r = p.place(l, m, parts); r == nil {
+		start := p.now
+		start, r = p.place(l, m, parts)
+		switch made, err := p.makeRoomHet(l, m, parts, start, r); {
+		case err != nil:
+			return nil, err
+		case made, r == nil && start > p.now:
+			r = p.promiseHet(l, m, parts)
+		case r == nil:
 			r = p.allowed(parts)
 		}
 		if r == nil {
 			return nil, p.startHet(parts)
 		}
+	}
+	if p.phase != gaps || p.depth <= 0 { // else it is planned later
+		p.marks[m.uid] |= seen
 	}
 	for _, c := range p.st.Components(m.job) {
 		if c.State != spec.Pending {
@@ -57,33 +73,72 @@ func (p *pass) components(l *lot, m *member) ([]hetPart, *spec.Reason) {
 		if r := p.notYet(j); r != nil {
 			return nil, r
 		}
-		pi := slices.IndexFunc(p.st.Parts.List, func(q state.Partition) bool { return q.Spec.Name == j.Spec.Partitions[0] })
-		if pi < 0 {
-			return nil, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"}
-		}
-		c := &lot{part: &p.st.Parts.List[pi], pi: pi, kin: &kin{like: j}, members: []member{memberOf(j, p.queue.rule)}, rank: l.rank}
-		c.fixed = p.ctx.Fixed(j, c.part.Spec)
-		if r := p.prepare(c, j); r != nil {
+		lots, r := p.hetLots(l, j)
+		if r != nil {
 			return nil, r
 		}
-		c.demand.Stretch = 0 // what one takes beyond its need another may lack
-		if r := c.bound.Before(c.least, c.demand.Limit); r != nil {
-			return nil, r
-		}
-		if r := licences(p.t.State, j.Spec, p.now, c.demand.Limit); r != nil {
-			return nil, r
-		}
-		l.noReserve = l.noReserve || c.noReserve
-		out = append(out, hetPart{job: j, lot: c})
+		out = append(out, hetPart{job: j, lots: lots, lot: lots[0]})
 	}
 	if len(all) < int(m.job.Het.Size) {
 		return nil, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: "a component is gone"}
 	}
-	if r := p.tooLow(l, m.job); r != nil {
-		return nil, r
-	}
-	slices.SortStableFunc(out, func(a, b hetPart) int { return cmp.Compare(a.lot.nodes.set.Count(), b.lot.nodes.set.Count()) })
+	slices.SortStableFunc(out, func(a, b hetPart) int { return cmp.Compare(a.choices(), b.choices()) })
 	return out, nil
+}
+
+// choices is how many nodes a component has to choose from.
+func (c *hetPart) choices() int {
+	var set spec.Bitset
+	for _, l := range c.lots {
+		set = set.Or(l.nodes.set)
+	}
+	return set.Count()
+}
+
+// hetLots prepares a lot for each partition and QOS that a component may start
+// in now, those of the higher rank first; else it says what keeps it out of the
+// one that is nearest to a start.
+func (p *pass) hetLots(l *lot, j *state.Job) ([]*lot, *spec.Reason) {
+	why := &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"}
+	var out []*lot
+	for _, name := range j.Spec.Partitions {
+		pi := slices.IndexFunc(p.st.Parts.List, func(q state.Partition) bool { return q.Spec.Name == name })
+		if pi < 0 {
+			continue
+		}
+		for _, qos := range qosOf(j.Spec) {
+			c := &lot{part: &p.st.Parts.List[pi], pi: pi, nth: len(out), qos: qos, kin: &kin{like: j}, rank: l.rank}
+			c.members = []member{memberOf(c.as(j), p.queue.rule)}
+			c.fixed = p.ctx.Fixed(c.as(j), c.part.Spec)
+			switch r := p.prepareHet(c, c.as(j)); {
+			case r == nil:
+				l.noReserve = l.noReserve || c.noReserve
+				out = append(out, c)
+			case why.Code == spec.ReasonPartitionDown, nearness(r.Code) > nearness(why.Code):
+				why = r
+			}
+		}
+	}
+	if out == nil {
+		return nil, why
+	}
+	slices.SortStableFunc(out, func(a, b *lot) int { return cmp.Compare(p.rank(a, a.as(j)), p.rank(b, b.as(j))) })
+	return out, nil
+}
+
+// prepareHet is prepare for a component, with what its limits say.
+func (p *pass) prepareHet(c *lot, j *state.Job) *spec.Reason {
+	if r := p.prepare(c, j); r != nil {
+		return r
+	}
+	c.demand.Stretch = 0 // what one takes beyond its need another may lack
+	if r := c.bound.Before(c.least, c.demand.Limit); r != nil {
+		return r
+	}
+	if r := p.tooLow(c, j); r != nil {
+		return r
+	}
+	return licences(p.t.State, j.Spec, p.now, c.demand.Limit)
 }
 
 // staysHet leaves the promises to a heterogeneous job where they are, if the
@@ -104,16 +159,17 @@ func (p *pass) staysHet(parts []hetPart, r **spec.Reason) bool {
 				*r = why
 			}
 		default:
-			p.giveBack(c.lot, old)
+			p.giveBack(c.lot, old) // each question of placeAt is asked anew
 		}
 	}
 	return stays
 }
 
-// place finds the first instant at which there is room for all components, and
-// plans them if it is still to come. Each is given room in turn; where one
-// finds it later only, all are looked at again from then on.
-func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
+// place finds the first instant at which there is room for all components;
+// where it is still to come and nothing may be planned, it says why they wait.
+// Each is given room in turn; where one finds it later only, all are looked at
+// again from then on.
+func (p *pass) place(l *lot, m *member, parts []hetPart) (spec.Instant, *spec.Reason) {
 	plan := p.depth > 0 && p.phase != gaps && !l.noReserve && p.marks[m.uid]&reserved == 0
 	until, at := p.now, p.now
 	if plan {
@@ -121,7 +177,7 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
 	}
 	if p.head[l.pi] != 0 && p.head[l.pi] != m.uid && p.strict {
 		if !plan {
-			return p.queues(l, m)
+			return at, p.queues(l, m)
 		}
 		at = max(p.fifo[l.pi], p.now+1)
 	}
@@ -134,15 +190,11 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) *spec.Reason {
 	}
 	switch {
 	case r != nil && !plan:
-		return p.queues(l, m)
-	case r != nil:
-		return r
-	case start == spec.FarFuture:
-		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: l.part.Subject, Detail: "the components do not fit together"}
-	case start > p.now:
-		return p.promiseHet(l, m, parts)
+		r = p.queues(l, m)
+	case r == nil && start == spec.FarFuture:
+		r = &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: l.part.Subject, Detail: "the components do not fit together"}
 	}
-	return nil
+	return start, r
 }
 
 // together finds the first instant from at on at which each component in turn
@@ -171,19 +223,34 @@ func (p *pass) placeAt(parts []hetPart, at, until spec.Instant) (spec.Instant, *
 	}
 	for i := range parts {
 		c := &parts[i]
-		ask := p.ask(c.lot)
-		ask.Anew(at)
-		slot, ok := p.line.Earliest(ask, until, nil)
+		found := p.earliest(c, at, until)
 		switch {
-		case !ok:
-			return at, p.impossible(c.lot, c.job)
-		case slot.Start > at:
-			return slot.Start, nil
+		case !found:
+			return at, p.impossible(c.lots[0], c.lots[0].as(c.job))
+		case c.slot.Start > at:
+			later := c.slot.Start
+			c.slot = reserve.Slot{}
+			return later, nil
 		}
-		c.slot = slot
-		p.line.Promise(slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+		p.line.Promise(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
 	}
 	return at, nil
+}
+
+// earliest finds the first start of a component from an instant on, in any of
+// its partitions and QOS.
+func (p *pass) earliest(c *hetPart, at, until spec.Instant) (found bool) {
+	for _, l := range c.lots {
+		ask := p.ask(l)
+		ask.Anew(at)
+		if slot, ok := p.line.Earliest(ask, until, nil); ok && (!found || slot.Start < c.slot.Start) {
+			c.lot, c.slot, found = l, slot, true
+		}
+		if found && c.slot.Start <= at {
+			break
+		}
+	}
+	return found
 }
 
 // promiseHet plans all components and says why they wait.
@@ -198,7 +265,7 @@ func (p *pass) promiseHet(l *lot, m *member, parts []hetPart) *spec.Reason {
 	p.depth = max(p.depth, int64(len(parts))) // all of them or none
 	for i := range parts {
 		c := &parts[i]
-		if why := p.promise(c.lot, &c.lot.members[0], c.job, c.slot); r.Blocker == 0 && why.Blocker != m.uid {
+		if why := p.promise(c.lot, &c.lot.members[0], c.lot.as(c.job), c.slot); r.Blocker == 0 && why.Blocker != m.uid {
 			r.Blocker = why.Blocker
 		}
 	}
@@ -208,8 +275,12 @@ func (p *pass) promiseHet(l *lot, m *member, parts []hetPart) *spec.Reason {
 // allowed tries the starts of all components on a copy of the pass's state: a
 // limit may allow each of them, but not all.
 func (p *pass) allowed(parts []hetPart) *spec.Reason {
+	return p.allowedIn(trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule"), parts)
+}
+
+// allowedIn is allowed in a state that is thrown away.
+func (p *pass) allowedIn(t *trial.Trial, parts []hetPart) *spec.Reason {
 	slices.SortFunc(parts, func(a, b hetPart) int { return cmp.Compare(a.job.UID, b.job.UID) }) // limits may depend on the order
-	t := trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule")
 	d := &decision{t: t}
 	for i := range parts {
 		c := &parts[i]
@@ -220,7 +291,7 @@ func (p *pass) allowed(parts []hetPart) *spec.Reason {
 		if r := licences(t.State, c.job.Spec, p.now, c.lot.demand.Limit); r != nil {
 			return r
 		}
-		alloc, r := p.allocate(t.State, c.lot, c.job, c.slot.Parts, &b)
+		alloc, r := p.allocate(t.State, c.lot, c.lot.as(c.job), c.slot.Parts, &b)
 		if r != nil {
 			return r
 		}

@@ -17,7 +17,10 @@ import (
 // Preempt is a proposal: a running job is told to end, so that a waiting one
 // can start.
 type Preempt struct {
-	For       spec.JobUID
+	For spec.JobUID
+	// By is the component that outranks the victim, where For leads a
+	// heterogeneous job; else 0.
+	By        spec.JobUID
 	Partition string // where the waiting job is to start
 	QOS       string // in which it is to start, of several; else empty
 	Priority  uint32 // of the waiting job
@@ -44,13 +47,8 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 	}
 	f := l.fixed
 	p.ctx.Complete(&f, j)
-	list := p.victims(l, j, f.Total)
-	list = slices.DeleteFunc(list, func(v preempt.Victim) bool {
-		r := p.t.Job(v.UID)
-		return r == nil || r.State != spec.Running || r.Ending != nil
-	})
 	p.searches++
-	victims, parts := p.fewest(l, at, list)
+	victims, parts := p.fewest(l, at, p.victims(l, j, f.Total))
 	if parts == nil || p.inVain(l, j, victims, parts) {
 		l.stuck = true
 		return slot, false, nil
@@ -68,7 +66,9 @@ func (p *pass) makeRoom(l *lot, m *member, j *state.Job, slot reserve.Slot, bloc
 			return slot, false, err
 		}
 		p.out.Preempts = append(p.out.Preempts, pr)
-		p.floors.Gone(v.UID)
+		for _, gone := range together(p.st, v.UID) {
+			p.floors.Gone(gone.UID)
+		}
 		if v.Mode == preempt.Suspend {
 			p.reserve(p.t.Job(v.UID))
 		}
@@ -95,16 +95,49 @@ func (p *pass) victims(l *lot, j *state.Job, priority uint32) []preempt.Victim {
 			list = append(list, v)
 		}
 	}
-	return list
+	return slices.DeleteFunc(onePerJob(p.st, list), func(v preempt.Victim) bool {
+		r := p.t.Job(v.UID)
+		return r == nil || r.State != spec.Running || r.Ending != nil
+	})
 }
 
-// records gives the victims' records as the pass found them.
+// records gives the records of the victims, and of those who go with them, as
+// the pass found them.
 func (p *pass) records(list []preempt.Victim) []reserve.Gone {
-	out := make([]reserve.Gone, len(list))
+	out := make([]reserve.Gone, 0, len(list))
 	for i := range list {
-		out[i] = reserve.Gone{Job: p.st.Job(list[i].UID), CPUs: list[i].Mode == preempt.Suspend}
+		for _, j := range together(p.st, list[i].UID) {
+			out = append(out, reserve.Gone{Job: j, CPUs: list[i].Mode == preempt.Suspend})
+		}
 	}
 	return out
+}
+
+// together are a job that runs and those that end with it when it makes room:
+// the other components of its heterogeneous job that run.
+func together(st *state.State, uid spec.JobUID) []*state.Job {
+	j := st.Job(uid)
+	if j.Het == nil {
+		return []*state.Job{j}
+	}
+	return slices.DeleteFunc(st.Components(j), func(c *state.Job) bool { return !c.State.Active() || c.Ending != nil })
+}
+
+// onePerJob leaves one component of each heterogeneous job among some victims:
+// the others go with it.
+func onePerJob(st *state.State, list []preempt.Victim) []preempt.Victim {
+	var have []spec.JobUID
+	return slices.DeleteFunc(list, func(v preempt.Victim) bool {
+		j := st.Job(v.UID)
+		if j == nil || j.Het == nil {
+			return false
+		}
+		if slices.Contains(have, j.Het.Leader) {
+			return true
+		}
+		have = append(have, j.Het.Leader)
+		return false
+	})
 }
 
 // fewest takes victims from the front of a list until a demand fits, and then
@@ -133,7 +166,9 @@ func (p *pass) fewest(l *lot, at spec.Instant, list []preempt.Victim) ([]preempt
 		used = used.Set(int(parts[i].Node.ID))
 	}
 	victims := slices.DeleteFunc(slices.Clone(list[:high]), func(v preempt.Victim) bool {
-		return !slices.ContainsFunc(p.st.Job(v.UID).Alloc.Nodes, func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) })
+		return !slices.ContainsFunc(together(p.st, v.UID), func(j *state.Job) bool {
+			return slices.ContainsFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) })
+		})
 	})
 	if again := fit(victims); again != nil {
 		parts = again
@@ -157,24 +192,10 @@ func (p *pass) fewest(l *lot, at spec.Instant, list []preempt.Victim) ([]preempt
 // free is enough in number only.
 func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []place.Part) bool {
 	t := trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule")
-	for _, v := range victims {
-		r := t.Job(v.UID)
-		if v.Mode == preempt.Suspend {
-			if t.Emit(&event.JobSuspended{UID: v.UID, Attempt: v.Attempt, Yields: true, Auto: true}) != nil {
-				return true
-			}
-		} else if vanish(t, r) != nil {
-			return true
-		}
+	if !p.clear(t, victims, parts) {
+		return true
 	}
 	there := slices.Clone(parts)
-	for i := range there {
-		for _, uid := range slices.Clone(t.NodeByID(there[i].Node.ID).Jobs) {
-			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.Soon()) && vanish(t, r) != nil {
-				return true
-			}
-		}
-	}
 	for i := range there {
 		there[i].Node = t.NodeByID(there[i].Node.ID)
 	}
@@ -184,6 +205,30 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 	}
 	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now})
 	return b.After(alloc, l.demand.Limit) != nil
+}
+
+// clear takes victims, and those that end on the nodes of some parts anyway,
+// out of a state that is thrown away; false if that cannot be.
+func (p *pass) clear(t *trial.Trial, victims []preempt.Victim, parts []place.Part) bool {
+	for _, v := range victims {
+		for _, r := range together(t.State, v.UID) {
+			if v.Mode == preempt.Suspend {
+				if t.Emit(&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true}) != nil {
+					return false
+				}
+			} else if vanish(t, r) != nil {
+				return false
+			}
+		}
+	}
+	for i := range parts {
+		for _, uid := range slices.Clone(t.NodeByID(parts[i].Node.ID).Jobs) {
+			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.Soon()) && vanish(t, r) != nil {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // vanish takes a job and all that it holds out of a state that is thrown away.
@@ -221,7 +266,7 @@ func (d *decision) commitPreempts(list []Preempt, which func(pr Preempt) bool) e
 		if !which(*pr) {
 			continue
 		}
-		j, part := d.t.Job(pr.For), d.t.Parts.Find(pr.Partition)
+		j, part := d.t.Job(max(pr.For, pr.By)), d.t.Parts.Find(pr.Partition)
 		if j == nil || part == nil || j.State != spec.Pending || j.Hold != spec.NotHeld ||
 			(!preempt.Allowed(d.t.State, d.t.Now, inQOS(j, pr.QOS), part.Spec, pr.Priority, pr.Victim) && !floor.Allowed(d.t.State, d.t.Now, j, pr.Victim)) {
 			d.res.Stale++

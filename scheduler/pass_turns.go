@@ -94,7 +94,7 @@ func (p *pass) turn(j *state.Job) (instead []Run, ok bool) {
 				continue
 			}
 			over := o.RunsSince().Add(preempt.Slice(&p.cfg.Sched))
-			if shares < 2 || o.State != spec.Running || o.Ending != nil || o.Alloc.Partition != j.Alloc.Partition {
+			if shares < 2 || o.Het != nil || o.State != spec.Running || o.Ending != nil || o.Alloc.Partition != j.Alloc.Partition {
 				return nil, false
 			}
 			if over > p.now {

@@ -32,12 +32,17 @@ func (w *world) judgePreempts(before *state.State, out *scheduler.Outcome) {
 			if w.now.Sub(victim.RunsSince()) < 30*spec.Second {
 				w.rt.Fatalf("the turn of job %d is over after %d", victim.ID, w.now.Sub(victim.RunsSince()))
 			}
+		case p.Victim.Mode == preempt.Suspend && victim.Het != nil:
+			w.rt.Fatalf("component %d is suspended without the others", victim.ID)
 		case before.Parts.Find(victim.Alloc.Partition).Spec.PriorityTier >= before.Parts.Find(p.Partition).Spec.PriorityTier:
 			w.rt.Fatalf("job %d of partition %s is preempted for one in %s", victim.ID, victim.Alloc.Partition, p.Partition)
 		case w.now.Sub(victim.Started) < before.Config.Sched.PreemptExempt:
 			w.rt.Fatalf("job %d is preempted after %d", victim.ID, w.now.Sub(victim.Started))
 		}
 		seen[p.Victim.UID] = true
+		for _, c := range before.Components(victim) {
+			seen[c.UID] = true
+		}
 	}
 }
 
@@ -71,7 +76,11 @@ func TestPreemption(t *testing.T) {
 func preemption(rt *rapid.T) int {
 	w := newWorld(rt, worldKind{odd: true, partitions: true, preempt: true, backfill: true, limits: rapid.Bool().Draw(rt, "limits")})
 	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
-		w.step()
+		if w.chance("heterogeneous", 6) {
+			w.submitHet()
+		} else {
+			w.step()
+		}
 	}
 	w.heal()
 	w.now = w.now.Add(2 * spec.Minute)
@@ -84,9 +93,13 @@ func preemption(rt *rapid.T) int {
 		}
 		w.passAll()
 	}
-	js := w.request()
-	js.Partitions = []string{"q"}
-	w.submit(js)
+	if w.chance("for several components", 3) {
+		w.submitHet("q")
+	} else {
+		js := w.request()
+		js.Partitions = []string{"q"}
+		w.submit(js)
+	}
 	frozen := w.head.Freeze()
 	out := w.pass()
 	if out.Exit == "start limit" {

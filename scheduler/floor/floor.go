@@ -124,6 +124,14 @@ func (f *Floors) Claim(j *state.Job, least spec.TRES) {
 	}
 }
 
+// Unclaim is the reverse of Claim.
+func (f *Floors) Unclaim(j *state.Job, least spec.TRES) {
+	if f != nil {
+		o := f.owner(j)
+		o.claimed = o.claimed.Sub(least)
+	}
+}
+
 // Promised counts a job that is planned as if it had what it asks for, if that
 // is within its floor.
 func (f *Floors) Promised(j *state.Job) {
@@ -224,10 +232,7 @@ func (o *owner) excess(mine *owner, least spec.TRES) int64 {
 // victim is how a job makes room: it is requeued, or cancelled where it cannot
 // be.
 func (f *Floors) victim(r *state.Job) preempt.Victim {
-	v := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Requeue}
-	if r.Spec.Shell || !r.Spec.Queue.Requeue.Or(f.st.Config.Limits.JobRequeue) {
-		v.Mode = preempt.Cancel
-	}
+	v := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Leave(f.st, r)}
 	if p := f.st.Parts.Find(r.Alloc.Partition); p != nil {
 		v.Grace = p.Spec.GraceTime
 	}

@@ -17,7 +17,8 @@ import (
 type Mode uint8
 
 // The modes. A job that cannot be requeued is cancelled instead; one that is
-// suspended leaves its CPUs only.
+// suspended leaves its CPUs only. A heterogeneous job makes room as a whole: it
+// is requeued instead of suspended, and takes no turns.
 const (
 	Off Mode = iota
 	Cancel
@@ -113,7 +114,9 @@ func (r *Rules) look(j *state.Job) (run, bool) {
 	if none(c) || (c.PreemptExemptPrio > 0 && j.StartPrio >= c.PreemptExemptPrio) {
 		x.mode = Off
 	}
-	x.share, x.turn = turns(c, x.part), j.RunsSince().Add(Slice(c))
+	if x.turn = j.RunsSince().Add(Slice(c)); j.Het == nil {
+		x.share = turns(c, x.part)
+	}
 	return x, x.mode != Off || x.share > 1
 }
 
@@ -142,13 +145,28 @@ func (r *Rules) ranked(j *state.Job) run {
 		exempt = x.qos.PreemptExempt
 	}
 	x.mode = modeOf(x.words)
-	if x.mode == Requeue && (j.Spec.Shell || !j.Spec.Queue.Requeue.Or(r.st.Config.Limits.JobRequeue)) {
-		x.mode = Cancel
+	if whole := j.Het != nil; x.mode == Requeue || (whole && x.mode == Suspend) {
+		x.mode = Leave(r.st, j)
 	}
 	if exempt > 0 {
 		x.from = j.Started.Add(exempt)
 	}
 	return x
+}
+
+// Leave is how a job makes room that is not to stand still: it is queued again,
+// or cancelled where it cannot be. Of a heterogeneous job the leader decides,
+// since all of it goes.
+func Leave(st *state.State, j *state.Job) Mode {
+	if j.Het.Follows() {
+		if leader := st.Job(j.Het.Leader); leader != nil {
+			j = leader
+		}
+	}
+	if j.Spec.Shell || !j.Spec.Queue.Requeue.Or(st.Config.Limits.JobRequeue) {
+		return Cancel
+	}
+	return Requeue
 }
 
 // modeOf finds the mode among the words of a PreemptMode.
@@ -253,7 +271,7 @@ func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32)
 	q := r.st.Policy.FindQOS(j.QOS())
 	for i := range r.runs {
 		x := &r.runs[i]
-		if !r.outranks(q, part, x) && x.takesTurns(part) && !r.crowded(x) {
+		if j.Het == nil && !r.outranks(q, part, x) && x.takesTurns(part) && !r.crowded(x) {
 			if x.turn > r.now {
 				next = min(next, x.turn)
 				continue

@@ -80,6 +80,25 @@ func (t *Timeline) Relieve(at spec.Instant, gone []Gone) {
 	}
 }
 
+// Sketch is a copy of the timeline to try things on that may come to nothing:
+// what is promised and relieved there is not so here. Only questions that were
+// made here already can be asked of it, and only by Relieved.
+func (t *Timeline) Sketch() *Timeline {
+	s := *t
+	s.lanes, s.changed = make([]*lane, len(t.lanes)), nil
+	for id, l := range t.lanes {
+		if l == nil {
+			continue
+		}
+		c := &lane{node: l.node, shape: l.shape, segs: slices.Clone(l.segs), stays: slices.Clone(l.stays)}
+		for i := range c.segs {
+			c.segs[i].free = c.segs[i].free.Clone()
+		}
+		s.lanes[id] = c
+	}
+	return &s
+}
+
 // relieve gives one job's part of a lane back between an instant and the end
 // at which it was to come back.
 func (t *Timeline) relieve(l *lane, g Gone, at spec.Instant) {

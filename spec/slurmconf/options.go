@@ -193,12 +193,12 @@ func schedulerParams() []option {
 		{"assoc_limit_stop", unsupported, "a job over a limit does not stop those behind it"},
 		{"batch_sched_delay", meaningless, passes},
 		{"bb_array_stage_cnt", unsupported, whyBurst},
-		{"bf_allow_magnetic_slot", unsupported, "reservations attract no jobs"},
+		{"bf_allow_magnetic_slot", meaningless, "a job that a magnetic reservation lets in starts in it wherever that is earliest"},
 		{"bf_busy_nodes", unsupported, "nodes are chosen by fit"},
 		{"bf_continue", meaningless, passes},
 		{"bf_firm", implemented, ""}, // Muster's own: see spec.SchedConfig.Firm
-		{"bf_hetjob_immediate", unsupported, "heterogeneous jobs are not planned"},
-		{"bf_hetjob_prio", unsupported, "heterogeneous jobs are not planned"},
+		{"bf_hetjob_immediate", meaningless, "a heterogeneous job starts in the pass that finds room for all of its components"},
+		{"bf_hetjob_prio", unsupported, "a heterogeneous job has the priority of its first component"},
 		{"bf_interval", meaningless, "a pass runs when something has changed"},
 		{"bf_job_part_count_reserve", unsupported, order},
 		{"bf_licenses", unsupported, "licences are counted when a job starts, not planned"},
@@ -267,7 +267,7 @@ func schedulerParams() []option {
 		{"step_retry_count", unsupported, whySteps},
 		{"step_retry_time", unsupported, whySteps},
 		{"time_min_as_soft_limit", unsupported, "--time-min only helps a job start"},
-		{"whole_hetjob", unsupported, "heterogeneous jobs are not planned"},
-		{"whole_pack", unsupported, "heterogeneous jobs are not planned"},
+		{"whole_hetjob", meaningless, "a heterogeneous job is held, cancelled and queued again as a whole"},
+		{"whole_pack", meaningless, "a heterogeneous job is held, cancelled and queued again as a whole"},
 	}
 }

@@ -1,0 +1,243 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/preempt"
+	"github.com/musterhpc/muster/scheduler/reserve"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// A heterogeneous job has others make room for all of its components, or for
+// none: each pushes out only whom its own rank lets it. What they leave belongs
+// to the leader until all start there.
+
+// makeRoomHet looks for running jobs that the components of a heterogeneous job
+// may push out so that all can start as soon as those are gone. start is when
+// they would start otherwise, blocked why they would not.
+func (p *pass) makeRoomHet(l *lot, m *member, parts []hetPart, start spec.Instant, blocked *spec.Reason) (bool, error) {
+	at := p.line.Soon()
+	inOrder := p.strict && p.head[l.pi] != 0 && p.head[l.pi] != m.uid
+	if (p.rules == nil && p.floors == nil) || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && start <= at) || p.opt.Starts < 0 {
+		return false, nil
+	}
+	before := slices.Clone(parts)
+	list := p.pushes(m, parts, at)
+	if len(list) == 0 || p.inVainHet(list, parts) {
+		copy(parts, before)
+		return false, nil
+	}
+	var room spec.Bitset
+	for i := range parts {
+		for _, part := range parts[i].slot.Parts {
+			room = room.Set(int(part.Node.ID))
+		}
+	}
+	list[0].Room = room
+	for i := range list {
+		if err := (&decision{t: p.t}).push(&list[i]); err != nil {
+			return false, err
+		}
+		for _, gone := range together(p.st, list[i].Victim.UID) {
+			if p.floors.Gone(gone.UID); list[i].Victim.Mode == preempt.Suspend {
+				p.reserve(p.t.Job(gone.UID))
+			}
+		}
+	}
+	p.line.Relieve(at, p.records(victimsOf(list)))
+	p.out.Preempts = append(p.out.Preempts, list...)
+	p.marks[m.uid] |= preempting
+	for i := range parts {
+		p.hold(parts[i].job, parts[i].lot.part.Spec.Name, nodesOf(&parts[i]), parts[i].lot.demand.Limit)
+	}
+	return true, nil
+}
+
+// pushes finds victims for one component after the other, on a sketch of the
+// timeline; nil if one of them finds no room. The components' slots tell where
+// they would start then.
+func (p *pass) pushes(m *member, parts []hetPart, at spec.Instant) []Preempt {
+	line, claimed := p.line, 0
+	p.line = line.Sketch()
+	var out []Preempt
+	for i := range parts {
+		list, ok := p.pushesOf(m, &parts[i], at, out)
+		if !ok {
+			out = nil
+			break
+		}
+		c := &parts[i]
+		p.line.Promise(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+		p.floors.Claim(c.job, c.lot.least)
+		claimed, out = i+1, append(out, list...)
+	}
+	p.line = line
+	for i := range parts[:claimed] {
+		p.floors.Unclaim(parts[i].job, parts[i].lot.least)
+	}
+	for i, tried := len(out)-1, 0; i >= 0 && len(out) > 1 && tried < maxSparedHet && !p.cfg.Sched.PreemptStrict; i, tried = i-1, tried+1 {
+		if fewer := slices.Delete(slices.Clone(out), i, i+1); p.fitWithout(fewer, parts, at) {
+			out = fewer // those for another component leave enough
+		}
+	}
+	return out
+}
+
+// maxSparedHet bounds the victims that are tried to be spared once there is room
+// for all components: each takes a sketch.
+const maxSparedHet = 16
+
+// fitWithout tells whether all components find room with some victims gone, and
+// moves their slots there.
+func (p *pass) fitWithout(list []Preempt, parts []hetPart, at spec.Instant) bool {
+	line, before := p.line.Sketch(), slices.Clone(parts)
+	line.Relieve(at, p.records(victimsOf(list)))
+	for i := range parts {
+		c := &parts[i]
+		if !slices.ContainsFunc(c.lots, func(l *lot) bool {
+			c.lot, c.slot = l, reserve.Slot{Start: at, Parts: line.Relieved(p.ask(l), at, nil)}
+			return c.slot.Parts != nil
+		}) {
+			copy(parts, before)
+			return false
+		}
+		line.Promise(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+	}
+	return true
+}
+
+// pushesOf finds the victims of a component beside those that were found
+// already, which are gone from the sketch: none if it has room as it is.
+func (p *pass) pushesOf(m *member, c *hetPart, at spec.Instant, have []Preempt) ([]Preempt, bool) {
+	for _, l := range c.lots {
+		if parts := p.line.Relieved(p.ask(l), at, nil); parts != nil {
+			c.lot, c.slot = l, reserve.Slot{Start: at, Parts: parts}
+			return nil, true
+		}
+	}
+	for _, l := range c.lots {
+		f := l.fixed
+		p.ctx.Complete(&f, l.as(c.job))
+		list := slices.DeleteFunc(p.victims(l, l.as(c.job), f.Total), func(v preempt.Victim) bool {
+			return slices.ContainsFunc(have, func(pr Preempt) bool { return sameJob(p.st, pr.Victim.UID, v.UID) })
+		})
+		p.searches++
+		victims, parts := p.fewest(l, at, list)
+		if parts == nil {
+			continue
+		}
+		p.line.Relieve(at, p.records(victims))
+		c.lot, c.slot = l, reserve.Slot{Start: at, Parts: parts}
+		var out []Preempt
+		for _, v := range victims {
+			out = append(out, Preempt{For: m.uid, By: c.job.UID, Partition: l.part.Spec.Name, QOS: l.qos, Priority: f.Total, Victim: v, After: len(p.out.Starts)})
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// sameJob tells whether two records are of one job: the same, or components of
+// one heterogeneous job.
+func sameJob(st *state.State, a, b spec.JobUID) bool {
+	x, y := st.Job(a), st.Job(b)
+	return a == b || (x != nil && y != nil && x.Het != nil && leaderOf(x) == leaderOf(y))
+}
+
+func victimsOf(list []Preempt) []preempt.Victim {
+	out := make([]preempt.Victim, len(list))
+	for i := range list {
+		out[i] = list[i].Victim
+	}
+	return out
+}
+
+func nodesOf(c *hetPart) spec.Bitset {
+	var out spec.Bitset
+	for i := range c.slot.Parts {
+		out = out.Set(int(c.slot.Parts[i].Node.ID))
+	}
+	return out
+}
+
+// inVainHet tells that the components could not all start even if the victims
+// were gone, and those who are ending there already.
+func (p *pass) inVainHet(list []Preempt, parts []hetPart) bool {
+	t := trial.On(p.t.Freeze().Fork(), p.now, event.Actor{}, "schedule")
+	victims := victimsOf(list)
+	for i := range parts {
+		if !p.clear(t, victims, parts[i].slot.Parts) {
+			return true
+		}
+		victims = nil // they are gone
+	}
+	return p.allowedIn(t, parts) != nil
+}
+
+// claimHet starts a heterogeneous job on the nodes that were freed for it, or
+// promises them to it if they will be free soon.
+func (p *pass) claimHet(l *lot, m *member) error {
+	parts, r := p.components(l, m)
+	if r != nil {
+		return nil // it waits its turn like the others
+	}
+	for i := range parts {
+		c := &parts[i]
+		if old := p.promised(c.job.UID, spec.NoTask); old != nil {
+			p.giveBack(c.lot, old)
+		}
+	}
+	for _, at := range [...]spec.Instant{p.now, p.line.Soon()} {
+		if !p.placeClaim(m.job, parts, at) {
+			continue
+		}
+		if at == p.now {
+			if p.allowed(parts) != nil {
+				return nil
+			}
+			return p.startHet(parts)
+		}
+		for i := range parts {
+			c := &parts[i]
+			p.line.Promise(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+			p.note(c.lot, &promise{c.job.UID, spec.NoTask, c.slot, c.lot.demand.Limit, p.line.Blockers(c.slot.Parts, at, c.job.UID)})
+			p.spend()
+			p.hold(c.job, c.lot.part.Spec.Name, nodesOf(c), c.lot.demand.Limit)
+		}
+		p.marks[m.uid] |= claiming
+		return nil
+	}
+	return nil
+}
+
+// placeClaim finds room for all components at an instant on the nodes that their
+// leader claims, and leaves the timeline as it was.
+func (p *pass) placeClaim(leader *state.Job, parts []hetPart, at spec.Instant) bool {
+	if at == p.now && p.awaits(leader) {
+		return false
+	}
+	all := true
+	for i := range parts {
+		c := &parts[i]
+		c.slot = reserve.Slot{}
+		for _, l := range c.lots {
+			ask := p.line.Ask(l.demand, l.nodes.set.And(leader.Claim), l.nodes.options(p.cfg, l.part.Spec, c.job.Spec, p.tree), p.barsOf(l))
+			ask.NotBefore(at)
+			if slot, ok := p.line.Earliest(ask, at, nil); ok {
+				c.lot, c.slot = l, slot
+				p.line.Promise(slot.Parts, at, l.demand.Limit, c.job.UID)
+				break
+			}
+		}
+		all = all && c.slot.Parts != nil
+	}
+	for i := range parts {
+		if c := &parts[i]; c.slot.Parts != nil {
+			p.line.Forget(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+		}
+	}
+	return all
+}
