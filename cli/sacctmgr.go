@@ -24,8 +24,9 @@ Keys are Slurm's, long or short, with any capitals: MaxTRESPerUser=gres/gpu=4, M
 take from lists. A limit of -1 removes it. Who may change what is decided by the controller.
 
 Beside Slurm's keys an account has GuaranteedTRES=gres/gpu=8, what it can always have, since jobs of accounts that hold more than their own
-make room for it; and OverQuotaWeight, by which it keeps what it holds beyond that: of two accounts the one that holds more for each unit of weight gives back
-first. Without a weight its Fairshare counts; with 0 it gives back before all others.
+make room for it; and OverQuotaWeight, by which what nobody is guaranteed, or uses, is shared: of two accounts the one that holds less beyond its own
+for each unit of weight starts first, and the one that holds more gives back first. Without a weight its Fairshare counts; with 0 it starts after
+all others and gives back before them. As long as any account is guaranteed something, that decides before priority does, within a tier.
 
 Without -i a change is asked about first; where there is nobody to ask, it is made, but nothing is deleted.`,
 		verbs: []verb{

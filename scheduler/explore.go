@@ -214,14 +214,17 @@ func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int {
 	me := memberOf(w.job, p.queue.rule)
 	for _, own := range w.kin.lots {
 		job := own.as(w.job)
-		rank := rankOf(p.ctx.Standing(job, own.part.Spec), p.ctx.Of(job, own.part.Spec).Total)
+		at := &lot{rank: rankOf(p.ctx.Standing(job, own.part.Spec), p.ctx.Of(job, own.part.Spec).Total), members: []member{me}, nth: own.nth}
+		if p.ctx.Share != nil {
+			at.share = p.ctx.Share(job)
+		}
 		for _, l := range p.queue.lots {
 			if l.pi != own.pi || l.empty() {
 				continue
 			}
 			for l.begin(p.ctx); l.pos < len(l.members); l.next(p.ctx) {
 				m := l.current()
-				if l.rank > rank || (l.rank == rank && !m.before(&me)) {
+				if !l.before(at) {
 					break // nor do those behind it
 				}
 				if m.uid != uid {

@@ -15,6 +15,7 @@ import (
 type floors struct {
 	*world
 	floor map[string]int64 // by account
+	quiet [2]int64         // when, and with which head, a pass said that nobody more would make room
 }
 
 func newFloors(rt *rapid.T) *floors {
@@ -79,6 +80,9 @@ func (f *floors) pass() {
 		f.rt.Fatal(err)
 	}
 	f.judgeStarts(before, out)
+	if f.quiet == [2]int64{int64(f.now), int64(before.Seq)} && len(out.Preempts) > 0 {
+		f.rt.Fatalf("%d make room in a pass that needed not follow", len(out.Preempts))
+	}
 	for i := range out.Preempts {
 		p := &out.Preempts[i]
 		victim, j := before.Job(p.Victim.UID), before.Job(p.For)
@@ -103,7 +107,9 @@ func (f *floors) pass() {
 	if res.Stale != 0 || res.Preempted != len(out.Preempts) {
 		f.rt.Fatalf("%d of %d victims of a pass on an unchanged head, %d stale", res.Preempted, len(out.Preempts), res.Stale)
 	}
-	f.plan = out.Plan
+	if f.plan = out.Plan; !out.Again {
+		f.quiet = [2]int64{int64(f.now), int64(f.head.Seq)}
+	}
 }
 
 // TestFloors: in random histories nobody who holds no more than what is
@@ -164,5 +170,75 @@ func TestFloors(t *testing.T) {
 	})
 	if preempted == 0 {
 		t.Error("nobody ever made room: the test does not reach what it is for")
+	}
+}
+
+// TestShares: where everybody always wants more than there is, what goes beyond
+// floors is shared by weight within one job's size: nobody got its last job
+// while another one, who waited, held less for each unit of its weight.
+func TestShares(t *testing.T) {
+	shared := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		f := newFloors(rt)
+		size := int64(f.n("size", 1, 2))
+		weights := map[string]int64{}
+		for account := range map[string]bool{"gold": true, "silver": true, "guests": true} {
+			a := f.head.Policy.FindAssoc(account, "", "")
+			if weights[account] = max(a.Share(), 1); a.OverQuota != nil {
+				weights[account] = *a.OverQuota
+			}
+		}
+		if len(f.floor) == 0 {
+			return // then priority decides
+		}
+		for _, user := range []string{"carol", "bob", "alice"} {
+			for range f.n("arrays", 1, 2) {
+				js := &spec.JobSpec{Name: "j", User: user, UID: uidOf(user), GID: 100, Size: spec.Size{PerNode: []spec.Count{{Name: "gpu", N: size}}, CPUsPerTask: 1}}
+				js.Time.Limit = spec.Hour
+				js.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: 0, Last: 500, Step: 1}}, 0)
+				f.submit(js)
+			}
+		}
+		for range rapid.IntRange(1, 20).Draw(rt, "rounds") {
+			f.settleFloors()
+			used := f.used(f.head)
+			beyond := func(a string) int64 { return max(used[a]-f.floor[a], 0) }
+			for a, x := range weights {
+				for b, y := range weights {
+					// Of the job that takes an account beyond its floor only a part is beyond.
+					if last := beyond(a) - size; last >= 0 && x > 0 && y > 0 && last*y > beyond(b)*x {
+						rt.Fatalf("%s holds %d beyond its floor by weight %d, %s %d by weight %d", a, beyond(a), x, b, beyond(b), y)
+					}
+					if x == 0 && y > 0 && used[b] > 0 && beyond(a) >= size && beyond(b) == 0 {
+						rt.Fatalf("%s holds %d without any weight, and %s nothing beyond its floor", a, beyond(a), b)
+					}
+				}
+			}
+			shared += int(beyond("gold") + beyond("silver") + beyond("guests"))
+			for range f.n("ends", 1, 3) {
+				if j := f.some("who ends", func(j *state.Job) bool { return j.HoldsNodes() }); j != nil {
+					f.finish(j, 0)
+				}
+			}
+			f.now = f.now.Add(spec.Minute)
+			f.must(scheduler.Tick{})
+		}
+	})
+	if shared == 0 {
+		t.Error("nothing was ever held beyond a floor")
+	}
+}
+
+// settleFloors runs passes until nobody starts, or makes room, any more.
+func (f *floors) settleFloors() {
+	for range 100 {
+		before := f.head.Seq
+		f.pass()
+		for _, j := range f.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
+			f.finishRest(j)
+		}
+		if f.head.Seq == before {
+			return
+		}
 	}
 }

@@ -47,6 +47,7 @@ type lot struct {
 	// Of one pass.
 	pos       int // the member that is looked at
 	rank      uint64
+	share     uint64    // of what goes beyond floors: the less its account holds, the earlier
 	length    spec.Span // time limit, where the shortest comes first; else 0
 	fixed     order.Factors
 	ready     bool
@@ -165,7 +166,7 @@ func (l *lot) empty() bool { return l.gone == len(l.members) }
 
 // begin prepares a lot for a pass.
 func (l *lot) begin(ctx *order.Context) {
-	l.pos, l.ready, l.ask, l.noReserve, l.length = -1, false, nil, false, 0
+	l.pos, l.ready, l.ask, l.noReserve, l.length, l.share = -1, false, nil, false, 0, 0
 	l.patient, l.stuck, l.view = false, false, nil
 	l.fixed = ctx.Fixed(l.as(l.kin.like), l.part.Spec)
 	l.next(ctx)
@@ -190,6 +191,9 @@ func (l *lot) next(ctx *order.Context) bool {
 			f := l.fixed
 			ctx.Complete(&f, j)
 			l.rank = rankOf(ctx.Standing(j, l.part.Spec), f.Total)
+			if ctx.Share != nil {
+				l.share = ctx.Share(j)
+			}
 			return true
 		}
 	}
@@ -198,20 +202,37 @@ func (l *lot) next(ctx *order.Context) bool {
 
 func (l *lot) current() *member { return &l.members[l.pos] }
 
-// before is the order in which a pass looks at lots: tier and priority of
-// their current members, then those members' own order. Of one job the
+// before is the order in which a pass looks at lots: tier of their current
+// members, what their accounts hold beyond their floors, and priority, then those members' own order. Of one job the
 // partition that it named first comes first, and in it the best QOS.
 func (l *lot) before(o *lot) bool {
 	a, b := l.current(), o.current()
 	switch {
 	case l.length != o.length && l.rank>>32 == o.rank>>32: // of one tier
 		return l.length < o.length
+	case l.share != o.share && l.rank>>32 == o.rank>>32:
+		return l.share < o.share
 	case l.rank != o.rank:
 		return l.rank < o.rank
 	case a.uid == b.uid:
 		return l.nth < o.nth
 	}
 	return a.before(b)
+}
+
+// moves works out anew where a lot stands, where that changes within a pass: with
+// what its account holds. It tells whether it did.
+func (p *pass) moves(l *lot) bool {
+	if p.floors == nil {
+		return false
+	}
+	j := l.current().job
+	rank, share := p.rank(l, j), p.floors.Share(j)
+	if rank == l.rank && share == l.share {
+		return false
+	}
+	l.rank, l.share = rank, share
+	return true
 }
 
 // rankOf makes one number of standing and priority; the lower, the earlier.

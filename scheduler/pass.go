@@ -48,6 +48,8 @@ type Outcome struct {
 	Depth    int64 // jobs and tasks that were tried
 	Queue    int64 // pending records
 	Exit     string
+	// Again tells that another pass may have jobs make room that started in this one.
+	Again bool
 	// Wake is when time alone changes something for a waiting job: its begin
 	// time, a delayed dependency, its deadline. FarFuture if nothing does.
 	Wake spec.Instant
@@ -244,6 +246,7 @@ func (p *pass) again() (*Outcome, error) {
 	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
 	out.Eligible = first.with(out.Eligible) // what started may have made others ready
 	out.Ends, out.Queue, out.Depth = first.Ends, first.Queue, first.Depth+out.Depth
+	out.Again = out.Again || p.startsMayGo()
 	out.Wake, out.Plan.Seq, out.Ahead = min(out.Wake, first.Wake), p.st.Seq, nil
 	return out, nil
 }
@@ -285,6 +288,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	}
 	if p.floors = floor.New(st, p.now, opt.ran); p.floors != nil {
 		p.ctx.First = func(j *state.Job) bool { return p.floors.Within(j, j.Req) }
+		p.ctx.Share = p.floors.Share
 	}
 	p.rules = preempt.New(st, p.now, opt.ran)
 	if p.opt.Mix == nil && p.cfg.Sched.PackMix {
@@ -299,6 +303,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 
 func (p *pass) finish() *Outcome {
 	p.settleReasons()
+	p.out.Again = p.startsMayGo()
 	p.out.Plan = view.NewPlan(p.now, p.st.Seq, p.plan, p.out.Exit == exitDepth)
 	p.out.Promises = &p.made
 	if len(p.made.list) > 1000 {
@@ -410,6 +415,10 @@ func (p *pass) run() error {
 		if p.phase == firmly && p.firm <= 0 {
 			p.phase = gaps
 			heap.shortestFirst()
+		}
+		if p.moves(heap[0]) {
+			heap.sink(0)
+			continue
 		}
 		l := heap[0]
 		m := l.current()
@@ -670,7 +679,7 @@ func (p *pass) start(l *lot, m *member, task int64, parts []place.Part, limit sp
 	if err != nil {
 		return nil, fmt.Errorf("pass: job %d: %w", j.ID, err)
 	}
-	if j.Claim == nil { // else it counts already
+	if !p.st.Claims(j) { // else it counts already
 		p.floors.Claim(j, alloc.TRES)
 	}
 	p.moved = p.moved || p.marks[m.uid]&reserved != 0

@@ -265,6 +265,7 @@ func (p *pass) promiseHet(l *lot, m *member, parts []hetPart) *spec.Reason {
 	p.depth = max(p.depth, int64(len(parts))) // all of them or none
 	for i := range parts {
 		c := &parts[i]
+		p.floors.Promised(c.job)
 		if why := p.promise(c.lot, &c.lot.members[0], c.lot.as(c.job), c.slot); r.Blocker == 0 && why.Blocker != m.uid {
 			r.Blocker = why.Blocker
 		}

@@ -258,6 +258,12 @@ func (d *decision) push(pr *Preempt) error {
 		For: pr.For, Grace: v.Grace, Room: pr.Room})
 }
 
+// startsMayGo tells that jobs started which those that still wait may push out,
+// and of which this pass took none: only who ran before it makes room.
+func (p *pass) startsMayGo() bool {
+	return len(p.out.Starts) > 0 && p.st.Waiting.Len() > 0 && (p.floors != nil || preempt.Configured(&p.cfg.Sched))
+}
+
 // commitPreempts tells some of the victims of a pass to end, but for those that
 // the rules no longer name.
 func (d *decision) commitPreempts(list []Preempt, which func(pr Preempt) bool) error {

@@ -61,6 +61,10 @@ func (p *pass) runQuick() error {
 			p.out.Exit = exitStarts
 			return nil
 		}
+		if p.moves(heap[0]) {
+			heap.sink(0)
+			continue
+		}
 		l := heap[0]
 		if err := p.goOn(uint32(^l.rank >> 32)); err != nil {
 			return err

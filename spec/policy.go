@@ -113,9 +113,9 @@ type Association struct {
 	// Budget binds beside GrpTRESMins: what the account has used, and what the
 	// rest of its budget of money still pays for.
 	Budget Limits `cbor:"28,keyasint,omitempty"`
-	// OverQuota is the weight with which the account keeps what it holds beyond
-	// what is guaranteed to it, against the others, when a floor is claimed; nil: its
-	// Fairshare, 0: it gives that back before everybody else.
+	// OverQuota is the weight with which the account gets, and keeps when a floor
+	// is claimed, what goes beyond what is guaranteed to it; nil: its Fairshare, 0:
+	// it gets that after everybody else and gives it back before them.
 	OverQuota *int64 `cbor:"29,keyasint,omitempty"`
 }
 

@@ -263,6 +263,16 @@ func (j *Job) Deadline() spec.Instant {
 	return max(j.Started, j.Ready).Add(j.Limit + j.Paused)
 }
 
+// Claims tells whether others make room for a job that waits: of a heterogeneous
+// job the leader has the claim of all components.
+func (s *State) Claims(j *Job) bool {
+	if j.Het.Follows() {
+		leader := s.Job(j.Het.Leader)
+		return j.State == spec.Pending && leader != nil && leader.Claim != nil
+	}
+	return j.Claim != nil
+}
+
 // Components are those of a heterogeneous job that are still known, in order,
 // given any of them; nil for another job.
 func (s *State) Components(j *Job) []*Job {

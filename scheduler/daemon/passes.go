@@ -211,7 +211,7 @@ func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.S
 			p.ExitEnd++
 		}
 	})
-	if dropped > 0 || out.Exit == "start limit" {
+	if dropped > 0 || out.Exit == "start limit" || (out.Again && !quick) {
 		token(c.kick)
 	}
 	return took, out.Wake, nil

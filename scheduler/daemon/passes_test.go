@@ -50,3 +50,42 @@ func TestIncrementalPasses(t *testing.T) {
 		t.Errorf("%d incremental passes and %d full ones", p.QuickPasses, p.Passes)
 	}
 }
+
+// stillClock lets nothing happen for the sake of time alone.
+type stillClock struct{ realClock }
+
+func (stillClock) After(spec.Span) (<-chan struct{}, func()) { return nil, func() {} }
+
+// TestAPassFollowsStarts: where jobs make room for others, a pass that starts some
+// is followed by another one at once, since of those it looks at who ran before
+// only.
+func TestAPassFollowsStarts(t *testing.T) {
+	conf := testConfig()
+	conf.Sched.PreemptType, conf.Sched.PreemptMode = "preempt/partition_prio", "REQUEUE"
+	w := startDeps(t, conf, func(d *Deps) { d.Clock = stillClock{} })
+	var last uint32
+	for range 20 { // more than fit
+		last = w.submit(&apiv1.JobSpec{Name: "j", TimeLimit: int64(spec.Day), Tasks: 8, CpusPerTask: 1})
+	}
+	w.until("a pass has seen them all", func() bool {
+		return w.c.View().State.JobByID(spec.JobID(last)).Reason.Code == spec.ReasonReqNodeNotAvail
+	})
+	w.register("n1")
+	follows := func() bool {
+		v := w.c.View()
+		started := spec.FarFuture
+		v.State.Active.Range(func(uid uint64, _ struct{}) bool {
+			started = v.State.Job(spec.JobUID(uid)).Started
+			return true
+		})
+		return v.State.Waiting.Len() > 0 && v.Pass.LastAt > started
+	}
+	for range 1000 {
+		if follows() {
+			return
+		}
+		fires, _ := realClock{}.After(20 * spec.Millisecond)
+		<-fires
+	}
+	t.Error("no pass began after the one that started jobs")
+}

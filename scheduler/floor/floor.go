@@ -1,13 +1,16 @@
 // Package floor gives accounts back what is guaranteed to them. What nobody is
-// guaranteed, or does not use, anybody may have; when the owner of a floor
-// returns, jobs of those who hold more than their own floor make room, first of
-// the account that holds most beyond it by its weight: OverQuotaWeight, or else
-// its Fairshare.
+// guaranteed, or does not use, anybody may have: it goes to the account that
+// holds least beyond its own floor for each unit of its weight, which is its
+// OverQuotaWeight, or else its Fairshare. When the owner of a floor returns, jobs
+// of those who hold more than their own make room, first of the account that
+// holds most beyond it by its weight.
 package floor
 
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/state"
@@ -20,7 +23,9 @@ type Floors struct {
 	st     *state.State
 	now    spec.Instant
 	owners map[uint32]*owner
-	runs   []*state.Job // that may have to make room, the cheapest first
+	names  []string         // of what some account is guaranteed
+	totals map[string]int64 // how much of that there is
+	runs   []*state.Job     // that may have to make room, the cheapest first
 }
 
 // owner is an account with a floor, or one without, which has none.
@@ -30,6 +35,7 @@ type owner struct {
 	weight  int64     // of what it holds beyond its floor
 	used    spec.TRES // by jobs that run and are not told to end
 	claimed spec.TRES // by jobs of it that wait and for which others make room
+	planned spec.TRES // by jobs of it that wait beyond its floor and have a start
 }
 
 // New collects the floors; nil where no account has one. Of the jobs that run
@@ -39,6 +45,7 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Floors {
 		return nil
 	}
 	f := &Floors{st: st, now: now, owners: map[uint32]*owner{}}
+	f.measure()
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		j := st.Job(spec.JobUID(uid))
 		if j.Alloc == nil || j.Ending != nil {
@@ -52,7 +59,7 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Floors {
 		return true
 	})
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		if j := st.Job(spec.JobUID(uid)); j != nil && j.Claim != nil {
+		if j := st.Job(spec.JobUID(uid)); j != nil && st.Claims(j) {
 			f.Claim(j, j.Req)
 		}
 		return true
@@ -106,7 +113,7 @@ func (f *Floors) Within(j *state.Job, least spec.TRES) bool {
 		n := least.Get(c.Name)
 		some = some || n > 0
 		more := n
-		if j.Claim != nil {
+		if f.st.Claims(j) {
 			more = 0 // it is among what is claimed
 		}
 		if o.used.Get(c.Name)+o.claimed.Get(c.Name)+more > o.limit(c.Name) && n > 0 {
@@ -132,12 +139,62 @@ func (f *Floors) Unclaim(j *state.Job, least spec.TRES) {
 	}
 }
 
-// Promised counts a job that is planned as if it had what it asks for, if that
-// is within its floor.
+// Promised counts a job that is planned as if it had what it asks for: within
+// its floor for all purposes, beyond it for the order in which others come.
 func (f *Floors) Promised(j *state.Job) {
+	if f == nil {
+		return
+	}
 	if f.Within(j, j.Req) {
 		f.Claim(j, j.Req)
+		return
 	}
+	o := f.owner(j)
+	o.planned = o.planned.Add(j.Req)
+}
+
+// measure finds what is guaranteed to anybody, and how much of it there is.
+func (f *Floors) measure() {
+	f.totals = map[string]int64{}
+	for i := range f.st.Policy.Assocs {
+		for _, c := range f.st.Policy.Assocs[i].Guaranteed {
+			if !slices.Contains(f.names, c.Name) {
+				f.names = append(f.names, c.Name)
+			}
+		}
+	}
+	f.st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		all := n.Capacity()
+		for _, name := range f.names {
+			f.totals[name] += all.Get(name)
+		}
+		return true
+	})
+}
+
+// Share is what the account of a job holds beyond its floor for each unit of its
+// weight: of what is guaranteed to anybody that which it holds most of, in
+// billionths of all there is. The account with the least comes first with what
+// goes beyond floors. One without weight comes last; a job within its floor does
+// not wait for a share.
+func (f *Floors) Share(j *state.Job) uint64 {
+	if f.Within(j, j.Req) {
+		return 0
+	}
+	o := f.owner(j)
+	if o.weight == 0 {
+		return math.MaxUint64
+	}
+	var most uint64
+	for _, name := range f.names {
+		held := o.used.Get(name) + o.claimed.Get(name) + o.planned.Get(name) - o.limit(name)
+		hi, lo := bits.Mul64(uint64(max(held, 0)), 1_000_000_000)
+		if total := uint64(max(f.totals[name], 1)); hi < total {
+			share, _ := bits.Div64(hi, lo, total)
+			most = max(most, share/uint64(o.weight))
+		}
+	}
+	return most
 }
 
 // Gone takes a job that was told to make room from what its owner holds.
@@ -266,7 +323,7 @@ func Say(st *state.State, now spec.Instant, j *state.Job) []string {
 	case f.Within(j, j.Req):
 		return append(out, "the job is within that: it comes first, and jobs of accounts that hold more than their own make room for it")
 	}
-	return append(out, "the job goes beyond that and takes its turn among all others")
+	return append(out, fmt.Sprintf("the job goes beyond that: of what nobody is guaranteed, or uses, the account with the least beyond its own for each unit of weight comes first; %s has the weight %d", name, o.weight))
 }
 
 // Allowed tells whether a job may still push another out for its floor.

@@ -46,6 +46,9 @@ type Context struct {
 	// First tells jobs that come before all others: those that are within what is
 	// guaranteed to their account. Nil: none do.
 	First func(j *state.Job) bool
+	// Share orders jobs of one standing before their priority does: what the account
+	// of one holds beyond its floor, the least first. Nil: nothing is guaranteed.
+	Share func(j *state.Job) uint64
 }
 
 // flags are the PriorityFlags that the formula knows.

@@ -81,6 +81,9 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	return r
 }
 
+// Configured tells that jobs of a higher rank push others out.
+func Configured(c *spec.SchedConfig) bool { return !none(c) }
+
 // none tells that no job is preempted for one of a higher rank.
 func none(c *spec.SchedConfig) bool { return c.PreemptType == "" || c.PreemptType == "preempt/none" }
 
