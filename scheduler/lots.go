@@ -203,8 +203,9 @@ func (l *lot) next(ctx *order.Context) bool {
 func (l *lot) current() *member { return &l.members[l.pos] }
 
 // before is the order in which a pass looks at lots: tier of their current
-// members, what their accounts hold beyond their floors, and priority, then those members' own order. Of one job the
-// partition that it named first comes first, and in it the best QOS.
+// members, what their accounts hold beyond their floors, and priority, then those
+// members' own order. Of one job the partition that it named first comes first,
+// and in it the best QOS.
 func (l *lot) before(o *lot) bool {
 	a, b := l.current(), o.current()
 	switch {

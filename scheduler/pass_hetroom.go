@@ -60,6 +60,11 @@ func (p *pass) makeRoomHet(l *lot, m *member, parts []hetPart, start spec.Instan
 // timeline; nil if one of them finds no room. The components' slots tell where
 // they would start then.
 func (p *pass) pushes(m *member, parts []hetPart, at spec.Instant) []Preempt {
+	for i := range parts {
+		for _, l := range parts[i].lots {
+			p.ask(l) // the sketch takes no new questions
+		}
+	}
 	line, claimed := p.line, 0
 	p.line = line.Sketch()
 	var out []Preempt
