@@ -62,10 +62,11 @@ func downCommand() *command {
 }
 
 func benchCommand() *command {
-	return &command{name: "bench", summary: "measure a cluster: submissions, jobs end to end, restarts, scheduling passes", usage: []string{"submit|run|restart|array|scheduler|command [OPTION...]"},
+	return &command{name: "bench", summary: "measure a cluster: submissions, jobs end to end, restarts, scheduling passes", usage: []string{"submit|run|restart|array|scheduler|passes|accounting|gpu|command [OPTION...]"},
 		about: "Runs muster-bench, which loads the cluster for as long as it measures. `muster bench --help` lists what it measures.",
 		example: []example{{"muster bench submit --clients 64 --jobs 100000 --stream", "measures durable submissions"},
-			{"muster bench scheduler --nodes 5000 --pending 50000", "measures a scheduling pass in memory, without a cluster"}}, program: []string{"muster-bench"}}
+			{"muster bench scheduler --nodes 5000 --pending 50000", "measures a scheduling pass in memory, without a cluster"},
+			{"muster bench passes --nodes 5000 --pending 50000", "measures submissions while a controller makes such passes, on a cluster of its own"}}, program: []string{"muster-bench"}}
 }
 
 func alertsCommand() *command {

@@ -49,6 +49,19 @@ func TestPercentilesAreNearestRank(t *testing.T) {
 	}
 }
 
+func TestSubmissionsInPasses(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	passes := []span{{at(100), at(200)}, {at(500), at(600)}}
+	for _, c := range []struct {
+		from, to int
+		in       bool
+	}{{0, 50, false}, {50, 101, true}, {120, 130, true}, {199, 260, true}, {201, 499, false}, {50, 700, true}, {601, 700, false}} {
+		if s := (&sample{at(c.from), at(c.to)}); s.in(passes) != c.in {
+			t.Errorf("a submission from %d to %d ms: in a pass %v, want %v", c.from, c.to, !c.in, c.in)
+		}
+	}
+}
+
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -74,6 +87,9 @@ func TestCommandLine(t *testing.T) {
 		{"submit --jobs 0 --clients 0", 2, "", "--clients, --jobs must be at least 1"},
 		{"run --socket /nowhere/muster.sock", 1, "", "/nowhere/muster.sock does not answer"},
 		{"submit --socket= --config /nowhere/muster.yaml", 1, "", "where is the controller?"},
+		{"passes --help", 0, "--rate", ""},
+		{"passes --musterd /nowhere/musterd", 2, "", "/nowhere/musterd"},
+		{"passes --musterd /dev/null --nodes 0", 2, "", "--nodes must be at least 1"},
 		{"restart --musterd /nowhere/musterd", 2, "", "/nowhere/musterd"},
 		{"accounting --dir /dev/null/x", 1, "", "/dev/null"},
 		{"accounting --dir /dev/null/x --beside 1000", 1, "", "/dev/null"},
@@ -97,7 +113,7 @@ func words(s string) []string {
 }
 
 func TestResultsAreTextAndJSON(t *testing.T) {
-	for _, r := range []result{&submitResult{Refused: 3, Reasons: []string{"3: no"}}, &runResult{States: map[string]int{"FAILED": 2, "COMPLETED": 7}}, &restartResult{}, &arrayResult{}} {
+	for _, r := range []result{&submitResult{Refused: 3, Reasons: []string{"3: no"}}, &runResult{States: map[string]int{"FAILED": 2, "COMPLETED": 7}}, &restartResult{}, &passesResult{}, &arrayResult{}} {
 		var text, encoded bytes.Buffer
 		if err := show(&text, r, false); err != nil {
 			t.Fatal(err)

@@ -31,6 +31,7 @@ Usage:
   muster-bench restart [options]   how soon the controller answers after a start
   muster-bench array   [options]   what accepting a large array costs
   muster-bench scheduler [options] how long a scheduling pass takes, on a cluster made in memory
+  muster-bench passes  [options]   what submitting takes while the scheduler plans a deep queue
   muster-bench accounting [options] what sacct, sreport and kpi take on a store of many jobs
   muster-bench gpu [options]       what samples of GPUs take on the disk, and to ask
   muster-bench command [options] -- COMMAND   how often a command can be run
@@ -44,6 +45,7 @@ Examples:
   muster bench run --jobs 20000 --json
   muster bench array --tasks 1000000
   muster bench scheduler --nodes 5000 --pending 50000
+  muster bench passes --nodes 5000 --pending 50000
   muster bench restart --config lab/muster.yaml --jobs 100000 --events 1000000 --tail 100000
 `
 
@@ -87,10 +89,10 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	measurements := map[string]measurement{"submit": &submitBench{}, "run": &runBench{}, "restart": &restartBench{}, "array": &arrayBench{},
-		"command": &commandBench{}, "scheduler": &schedulerBench{}, "accounting": &accountingBench{}, "gpu": &gpuBench{}}
+		"command": &commandBench{}, "scheduler": &schedulerBench{}, "passes": &passesBench{}, "accounting": &accountingBench{}, "gpu": &gpuBench{}}
 	m, ok := measurements[args[0]]
 	if !ok {
-		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, accounting, gpu and command are there (muster-bench --help)\n", args[0])
+		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, passes, accounting, gpu and command are there (muster-bench --help)\n", args[0])
 		return exitUsage
 	}
 	code, err := measure(ctx, m, args, out, errOut)

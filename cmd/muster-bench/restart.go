@@ -64,17 +64,27 @@ func (b *restartBench) check() error {
 	if b.events < 0 || b.tail < 0 {
 		return fmt.Errorf("%w: --events and --tail must not be negative", errUsage)
 	}
-	if b.musterd == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		b.musterd = filepath.Join(filepath.Dir(self), "musterd")
-	}
-	if _, err := os.Stat(b.musterd); err != nil {
-		return fmt.Errorf("%w: the server's program: %w (name it with --musterd)", errUsage, err)
+	var err error
+	if b.musterd, err = serverProgram(b.musterd); err != nil {
+		return err
 	}
 	return positive(map[string]int{"jobs": b.jobs, "times": b.times})
+}
+
+// serverProgram is where the server's program is: where it was said, or beside
+// this one.
+func serverProgram(said string) (string, error) {
+	if said == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		said = filepath.Join(filepath.Dir(self), "musterd")
+	}
+	if _, err := os.Stat(said); err != nil {
+		return "", fmt.Errorf("%w: the server's program: %w (name it with --musterd)", errUsage, err)
+	}
+	return said, nil
 }
 
 // restartResult is what was found.

@@ -57,6 +57,9 @@ func frame(nonce uint64, blobs [][]byte, events []byte) []byte {
 	return append(out, events...)
 }
 
+// Batch is what a ledger holds for some events that are encoded, without contents.
+func Batch(events []byte) []byte { return frame(0, nil, events) }
+
 func unframe(batch []byte) (nonce uint64, blobs [][]byte, events []byte, err error) {
 	if len(batch) < 9 {
 		return 0, nil, nil, fmt.Errorf("batch of %d bytes: %w", len(batch), event.ErrMalformed)

@@ -19,10 +19,15 @@ import (
 const (
 	NodeCPUs = 64
 	NodeGPUs = 8
-	nodeMem  = 512_000 // MiB
+	NodeMem  = 512_000 // MiB
 	users    = 60
 	accounts = 12
 )
+
+const nodeName = "n%05d"
+
+// NodeNames are those of so many nodes, as slurm.conf has them.
+func NodeNames(nodes int) string { return fmt.Sprintf("n[00001-%05d]", nodes) }
 
 // Epoch is when the cluster begins.
 const Epoch = spec.Instant(1_750_000_000 * int64(spec.Second))
@@ -31,12 +36,20 @@ const Epoch = spec.Instant(1_750_000_000 * int64(spec.Second))
 type Site struct {
 	State *state.State
 	Now   spec.Instant
+	// Told, if set, is given the events of each command.
+	Told func([]event.Envelope) error
+
+	epoch spec.Instant
 	rng   *rand.Rand
 }
 
 // New makes a cluster of idle nodes.
-func New(nodes int, seed uint64) (*Site, error) {
-	s := &Site{State: state.New(), Now: Epoch, rng: rand.New(rand.NewPCG(seed, 0x6c6f6164))}
+func New(nodes int, seed uint64) (*Site, error) { return NewAt(nodes, seed, Epoch, nil) }
+
+// NewAt is New for a cluster that begins at another time, of which somebody is
+// told all events.
+func NewAt(nodes int, seed uint64, epoch spec.Instant, told func([]event.Envelope) error) (*Site, error) {
+	s := &Site{State: state.New(), Now: epoch, Told: told, epoch: epoch, rng: rand.New(rand.NewPCG(seed, 0x6c6f6164))}
 	c := &spec.Config{ClusterName: "bench", GresTypes: []string{"gpu"}}
 	c.Sched = spec.SchedConfig{Backfill: true, Memory: true, Cores: true, BFMaxJobTest: 1 << 30}
 	c.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 4000, MaxJobCount: 1 << 30, MaxArraySize: 1 << 30}
@@ -44,19 +57,19 @@ func New(nodes int, seed uint64) (*Site, error) {
 	c.Timing.MinJobAge = 300 * spec.Second
 	part := spec.PartitionSpec{Name: "gpu", Default: true, DefaultTime: spec.Hour, MaxTime: 7 * spec.Day, State: spec.PartitionUp}
 	for i := range nodes {
-		name := fmt.Sprintf("n%05d", i+1)
+		name := fmt.Sprintf(nodeName, i+1)
 		part.NodeNames = append(part.NodeNames, name)
-		c.Nodes = append(c.Nodes, spec.NodeSpec{Name: name, CPUs: NodeCPUs, ThreadsPerCore: 1, Mem: nodeMem, GRES: []spec.GRESSpec{{Name: "gpu", N: NodeGPUs}}})
+		c.Nodes = append(c.Nodes, spec.NodeSpec{Name: name, CPUs: NodeCPUs, ThreadsPerCore: 1, Mem: NodeMem, GRES: []spec.GRESSpec{{Name: "gpu", N: NodeGPUs}}})
 	}
 	c.Partitions = []spec.PartitionSpec{part}
-	if err := s.Do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{Name: "bench", Version: event.Version}}}); err != nil {
+	if err := s.Do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "bench", Version: event.Version}}}); err != nil {
 		return nil, err
 	}
 	if err := s.Do(scheduler.Configure{Config: c}); err != nil {
 		return nil, err
 	}
 	for _, name := range part.NodeNames {
-		inv := spec.Inventory{BootID: "1", CPUs: NodeCPUs, Mem: nodeMem}
+		inv := spec.Inventory{BootID: "1", CPUs: NodeCPUs, Mem: NodeMem}
 		for g := range uint32(NodeGPUs) {
 			inv.GPUs = append(inv.GPUs, spec.GPU{Index: g, UUID: fmt.Sprintf("GPU-%s-%d", name, g)})
 		}
@@ -69,8 +82,11 @@ func New(nodes int, seed uint64) (*Site, error) {
 
 // Do decides a command and folds its events.
 func (s *Site) Do(cmd scheduler.Command) error {
-	_, err := scheduler.Decide(trial.On(s.State, s.Now, event.Actor{Kind: event.ActorSystem}, ""), cmd)
-	return err
+	t := trial.On(s.State, s.Now, event.Actor{Kind: event.ActorSystem}, "")
+	if _, err := scheduler.Decide(t, cmd); err != nil || s.Told == nil {
+		return err
+	}
+	return s.Told(t.Events)
 }
 
 // Pass runs the scheduler on the cluster as it is. Nothing is committed.
@@ -148,11 +164,9 @@ func (s *Site) Occupy() error {
 			return fmt.Errorf("%d jobs that should fill half of the cluster do not start", before)
 		}
 		s.Now = s.Now.Add(8 * spec.Minute)
-		if s.Now > Epoch.Add(55*spec.Minute) {
-			s.Now = Epoch.Add(55 * spec.Minute)
-		}
+		s.Now = min(s.Now, s.epoch.Add(55*spec.Minute))
 	}
-	s.Now = Epoch.Add(spec.Hour)
+	s.Now = s.epoch.Add(spec.Hour)
 	return s.Do(scheduler.Tick{})
 }
 

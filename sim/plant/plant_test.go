@@ -3,8 +3,11 @@ package plant
 import (
 	"testing"
 
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 func prepared(t testing.TB, nodes, jobs int) *Site {
@@ -54,6 +57,35 @@ func BenchmarkIncrementalPass(b *testing.B) {
 			b.Fatal(err)
 		}
 		commit(b, s, opt)
+	}
+}
+
+// Who is told all events of a site can make the same one of them.
+func TestEventsMakeTheSite(t *testing.T) {
+	again := state.New()
+	s, err := NewAt(6, 3, Epoch.Add(spec.Day), func(events []event.Envelope) error {
+		for i := range events {
+			if err := again.Apply(&events[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.Occupy()
+	}
+	if err == nil {
+		err = s.Submit(30)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Seq != s.State.Seq || again.Created != Epoch.Add(spec.Day) || again.Waiting.Len() != s.State.Waiting.Len() || again.Active.Len() != s.State.Active.Len() || again.Active.Len() == 0 {
+		t.Errorf("%d events make a cluster with %d running and %d pending jobs; it has %d and %d after %d", again.Seq, again.Active.Len(), again.Waiting.Len(), s.State.Active.Len(), s.State.Waiting.Len(), s.State.Seq)
+	}
+	names, err := hostlist.Expand(NodeNames(6))
+	if err != nil || len(names) != 6 || again.Node(names[5]) == nil {
+		t.Errorf("slurm.conf names %v, %v", names, err)
 	}
 }
 
