@@ -52,7 +52,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{"reboot", "[ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL", "reboot nodes when no job is on them; ASAP starts none there before"},
 			{"cancel_reboot", "NODES", "call reboots off that have not begun"},
 			{"wait_job", "JOB", "wait until a job runs; exit code 1 if it ends before"},
-			{"create", "reservation|nodename=NODES KEY=VALUE...", "reserve nodes: users= or accounts=, nodes= or nodecnt=, starttime=, duration=, flags=; or add nodes while the cluster runs, with the keys of a NodeName record (needs MaxNodeCount)"},
+			{"create", "reservation|nodename=NODES|partitionname=NAME KEY=VALUE...", "reserve nodes: users= or accounts=, nodes= or nodecnt=, starttime=, duration=, flags=; or add nodes while the cluster runs, with the keys of a NodeName record (needs MaxNodeCount); or a partition, with the keys of a PartitionName record"},
 			{"delete", "reservation=NAME|nodename=NODES", "end a reservation; or take nodes away that were created so and on which no job is"},
 			{"ping", "", "say whether the controller is there"},
 			{"reconfigure", "", "read the configuration files again"},

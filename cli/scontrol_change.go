@@ -131,14 +131,23 @@ func (c *call) updateNodes(names string, values map[string]string, keys []string
 	if _, err := hostlist.Count(names); err != nil {
 		return c.errorf("%v", err)
 	}
+	state, reason := strings.ToLower(values["state"]), strings.Trim(values["reason"], "\"")
+	req := &apiv1.UpdateNodeRequest{Nodes: names, State: state, Reason: reason}
 	for _, k := range keys {
-		if _, ok := values[k]; ok && k != "state" && k != "reason" {
-			return c.errorf("%s of a node cannot be updated in this release (state and reason can)", k)
+		val, ok := values[k]
+		switch {
+		case !ok || k == "state" || k == "reason" && state != "":
+		case slices.Contains(nodeSettings(), k):
+			req.Set = append(req.Set, &apiv1.ConfigEntry{Key: k, Value: strings.Trim(val, `"`)})
+		default:
+			return c.errorf("%s of a node cannot be updated in this release (state and %s can): change the configuration and reconfigure", k, strings.Join(nodeSettings(), ", "))
 		}
 	}
-	state, reason := strings.ToLower(values["state"]), strings.Trim(values["reason"], "\"")
+	if state == "" && len(req.GetSet()) == 0 {
+		return fail(1, "No changes specified")
+	}
 	if state == "" {
-		return c.errorf("a node's reason is set together with its state: add state=drain, down or fail")
+		return c.changeNodes(req)
 	}
 	if slices.Contains([]string{"drain", "down", "fail"}, state) && reason == "" {
 		return fail(1, "You must specify a reason when DOWNING or DRAINING a node. Request denied")
@@ -146,13 +155,21 @@ func (c *call) updateNodes(names string, values map[string]string, keys []string
 	if strings.HasPrefix(state, "reboot") {
 		return c.errorf("state=%s is not set with update: use scontrol reboot", state)
 	}
-	return c.changeNodes(&apiv1.UpdateNodeRequest{Nodes: names, State: state, Reason: reason})
+	return c.changeNodes(req)
+}
+
+// nodeSettings are what scontrol update sets of a node beside its state.
+func nodeSettings() []string {
+	return []string{"reason", "weight", "features", "availablefeatures", "activefeatures", "comment", "extra"}
 }
 
 // updatePartition sends the keys as they were typed: the controller reads them
 // as it reads slurm.conf.
 func (c *call) updatePartition(args []string) error {
-	req := &apiv1.PartitionChange{}
+	return c.changePartition(&apiv1.PartitionChange{}, args)
+}
+
+func (c *call) changePartition(req *apiv1.PartitionChange, args []string) error {
 	for _, a := range args {
 		key, val, _ := strings.Cut(a, "=")
 		val = strings.Trim(val, `"`)
@@ -162,7 +179,7 @@ func (c *call) updatePartition(args []string) error {
 		}
 		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
 	}
-	if len(req.GetSet()) == 0 {
+	if len(req.GetSet()) == 0 && !req.GetCreate() && !req.GetDelete() {
 		return fail(1, "No changes specified")
 	}
 	var rep apiv1.PartitionChangeReply

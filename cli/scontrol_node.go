@@ -57,9 +57,8 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 	rec := &record{}
 	rec.line("NodeName="+n.GetName(), "Arch="+or(n.GetArch(), null), "CoresPerSocket="+itoa(n.GetCoresPerSocket())+" ")
 	rec.line("CPUAlloc="+itoa(n.GetCpusAlloc()), "CPUEfctv="+itoa(n.GetCpus()), "CPUTot="+itoa(n.GetCpus()), "CPULoad="+milli(n.GetLoadMilli()))
-	features := or(strings.Join(n.GetFeatures(), ","), null)
-	rec.line("AvailableFeatures=" + features)
-	rec.line("ActiveFeatures=" + features)
+	rec.line("AvailableFeatures=" + or(strings.Join(availableFeatures(n), ","), null))
+	rec.line("ActiveFeatures=" + or(strings.Join(n.GetFeatures(), ","), null))
 	rec.line("Gres=" + or(n.GetGres(), null))
 	if details {
 		rec.line("GresDrain=N/A")
@@ -86,6 +85,12 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 	rec.line("CapWatts=n/a")
 	rec.line("CurrentWatts=0 AveWatts=0")
 	rec.line("ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s")
+	if n.GetExtra() != "" {
+		rec.line("Extra=" + n.GetExtra())
+	}
+	if n.GetComment() != "" {
+		rec.line("Comment=" + n.GetComment())
+	}
 	if text := nodeReason(n, v.clock); text != "" {
 		rec.line("Reason=" + text)
 	}
@@ -103,6 +108,14 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 		rec.line(words)
 	}
 	return rec
+}
+
+// availableFeatures are all features that a node may have.
+func availableFeatures(n *apiv1.NodeInfo) []string {
+	if a := n.GetAvailableFeatures(); len(a) > 0 {
+		return a
+	}
+	return n.GetFeatures()
 }
 
 // nodeTRES is a node's vector: without the node itself.

@@ -9,7 +9,7 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// createReservation is scontrol create reservation KEY=VALUE….
+// createReservation is scontrol create reservation, nodename= or partitionname=.
 func (c *call) createReservation(args []string) error {
 	if len(args) == 0 {
 		return fail(1, "too few arguments for keyword:create")
@@ -22,15 +22,16 @@ func (c *call) createReservation(args []string) error {
 		}
 	case what == "nodename" && named:
 		return c.createNodes(args)
-	case what == "partitionname":
-		return c.errorf("partitions are not created with scontrol; change the configuration and reconfigure")
+	case what == "partitionname" && named:
+		return c.changePartition(&apiv1.PartitionChange{Create: true}, args)
 	default:
 		return fail(1, "Invalid creation entity: "+args[0])
 	}
 	return c.changeReservation(apiv1.ReservationChange_CREATE, args)
 }
 
-// deleteReservation is scontrol delete reservation=NAME, or reservation NAME.
+// deleteReservation is scontrol delete reservation=NAME, or reservation NAME, nodename=
+// or partitionname=.
 func (c *call) deleteReservation(args []string) error {
 	if len(args) == 0 {
 		return fail(1, "too few arguments for keyword:delete")
@@ -45,8 +46,11 @@ func (c *call) deleteReservation(args []string) error {
 	if strings.EqualFold(what, "nodename") && named {
 		return c.deleteNodes(name)
 	}
+	if strings.EqualFold(what, "partitionname") && named {
+		return c.changePartition(&apiv1.PartitionChange{Delete: true}, []string{"partitionname=" + name})
+	}
 	if w := strings.ToLower(what); len(w) < 3 || !strings.HasPrefix("reservationname", w) {
-		return c.errorf("%s is not deleted with scontrol; reservations are, and nodes that were created with it", what)
+		return c.errorf("%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it", what)
 	}
 	return c.changeReservation(apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})
 }

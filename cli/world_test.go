@@ -386,15 +386,26 @@ func (w *world) submitted(line string) *apiv1.SubmitRequest {
 	return w.last(methodSubmit).(*apiv1.SubmitRequest)
 }
 
-// changeNodes answers as the controller does.
+// changePartition answers as the controller does.
 func (f *fake) changePartition(q *apiv1.PartitionChange) (proto.Message, error) {
+	set := make([]spec.KeyValue, len(q.GetSet()))
+	for i, e := range q.GetSet() {
+		set[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
+	}
+	if q.GetCreate() {
+		next, warnings, err := slurmconf.NewPartition(q.GetName(), set, &spec.Config{Nodes: []spec.NodeSpec{{Name: "node1"}, {Name: "node2"}}})
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+		f.parts = append(slices.Clip(f.parts), &apiv1.PartitionInfo{Name: next.Name, NodeNames: next.NodeNames, Nodes: next.Nodes, MaxTime: int64(next.MaxTime)})
+		return &apiv1.PartitionChangeReply{Warnings: warnings}, nil
+	}
 	at := slices.IndexFunc(f.parts, func(p *apiv1.PartitionInfo) bool { return p.GetName() == q.GetName() })
 	if at < 0 {
 		return nil, spec.Refuse(spec.CodeInvalidPartition, q.GetName())
 	}
-	set := make([]spec.KeyValue, len(q.GetSet()))
-	for i, e := range q.GetSet() {
-		set[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
+	if q.GetDelete() {
+		return nil, spec.Refuse(spec.CodeInvalidPartition, q.GetName()+" is in slurm.conf: take it out there and reconfigure")
 	}
 	next, warnings, err := slurmconf.ChangePartition(spec.PartitionSpec{Name: q.GetName()}, set)
 	if err != nil {

@@ -72,6 +72,22 @@ type UpdateNode struct {
 // somebody decided about it.
 type UpdatePartition struct{ Old, New spec.PartitionSpec }
 
+// ChangeNodes changes what is known of nodes but their state, all of them or none.
+// What is nil stays.
+type ChangeNodes struct {
+	Nodes             []string
+	Weight            *uint32
+	Available, Active *[]string // features that they may have, and have
+	Comment, Extra    *string
+	Reason            *string
+}
+
+// CreatePartition adds a partition to the cluster while it runs.
+type CreatePartition struct{ New spec.PartitionSpec }
+
+// DeletePartition takes a partition away that was added so.
+type DeletePartition struct{ Name string }
+
 // CreateNodes adds nodes to the cluster while it runs.
 type CreateNodes struct{ Nodes []spec.NodeSpec }
 
@@ -241,6 +257,9 @@ func (Suspend) command() string           { return "suspend" }
 func (Resume) command() string            { return "resume" }
 func (UpdateJob) command() string         { return "update job" }
 func (UpdateNode) command() string        { return "update node" }
+func (ChangeNodes) command() string       { return "update node" }
+func (CreatePartition) command() string   { return "create partition" }
+func (DeletePartition) command() string   { return "delete partition" }
 func (UpdatePartition) command() string   { return "update partition" }
 func (CreateNodes) command() string       { return "create node" }
 func (DeleteNodes) command() string       { return "delete node" }

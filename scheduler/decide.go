@@ -55,6 +55,12 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.updateNode(c)
 	case UpdatePartition:
 		return d.updatePartition(c)
+	case ChangeNodes:
+		return d.amendNodes(c)
+	case CreatePartition:
+		return d.createPartition(c)
+	case DeletePartition:
+		return d.deletePartition(c)
 	case CreateNodes:
 		return d.createNodes(c.Nodes)
 	case DeleteNodes:

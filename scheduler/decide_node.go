@@ -35,6 +35,53 @@ func (d *decision) updateNode(c UpdateNode) error {
 	return nil
 }
 
+// amendNodes changes what is known of nodes, all of them or none.
+func (d *decision) amendNodes(c ChangeNodes) error {
+	for _, name := range c.Nodes {
+		n := d.t.Node(name)
+		if n == nil || n.Removed {
+			return spec.Refuse(spec.CodeInvalidNodeName, name)
+		}
+		ev := event.NodeChanged{Node: name, Weight: n.Spec.Weight, Features: n.Spec.Features, Available: n.Spec.Available, Comment: n.Comment, Extra: n.Extra, Reason: n.Reason}
+		was := ev
+		if c.Available != nil {
+			ev.Features, ev.Available = *c.Available, nil // which are active all at once
+		}
+		if c.Active != nil {
+			all := n.Spec.AvailableFeatures()
+			if c.Available != nil {
+				all = *c.Available
+			}
+			for _, f := range *c.Active {
+				if !slices.Contains(all, f) {
+					return spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%s is not among the available features of %s", f, name))
+				}
+			}
+			if ev.Features, ev.Available = *c.Active, all; len(*c.Active) == len(all) {
+				ev.Features, ev.Available = all, nil
+			}
+		}
+		set(&ev.Weight, c.Weight)
+		set(&ev.Comment, c.Comment)
+		set(&ev.Extra, c.Extra)
+		set(&ev.Reason, c.Reason)
+		if reflect.DeepEqual(ev, was) {
+			continue
+		}
+		if err := d.emit(&ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set changes a value if a new one is given.
+func set[T any](to, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
 // register takes an agent's inventory. A new boot id proves that the runs of
 // the old life are gone.
 func (d *decision) register(c RegisterNode) error {

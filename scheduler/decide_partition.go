@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
@@ -21,5 +23,59 @@ func (d *decision) updatePartition(c UpdatePartition) error {
 	if reflect.DeepEqual(now, next) {
 		return nil // as it is already
 	}
+	if err := d.oneDefault(&next); err != nil {
+		return err
+	}
 	return d.emit(&event.PartitionPut{Partition: next})
+}
+
+// oneDefault takes Default from the partition that has it, if another gets it.
+func (d *decision) oneDefault(next *spec.PartitionSpec) error {
+	old := d.t.Parts.Default()
+	if old == nil || !next.Default || !old.Spec.Default || old.Spec.Name == next.Name {
+		return nil
+	}
+	was := old.Spec.WithoutNodes()
+	was.Default = false
+	return d.emit(&event.PartitionPut{Partition: was})
+}
+
+// createPartition adds a partition.
+func (d *decision) createPartition(c CreatePartition) error {
+	if d.t.Parts.Find(c.New.Name) != nil {
+		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name+" exists already")
+	}
+	if err := d.oneDefault(&c.New); err != nil {
+		return err
+	}
+	return d.emit(&event.PartitionAdded{Partition: c.New})
+}
+
+// deletePartition takes a partition away that was added while the cluster ran and
+// that no job is in.
+func (d *decision) deletePartition(c DeletePartition) error {
+	p := d.t.Parts.Find(c.Name)
+	switch {
+	case p == nil:
+		return spec.Refuse(spec.CodeInvalidPartition, c.Name)
+	case !p.Spec.Dynamic:
+		return spec.Refuse(spec.CodeInvalidPartition, c.Name+" is in slurm.conf: take it out there and reconfigure")
+	}
+	jobs := 0
+	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
+		if j := d.t.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Partition == c.Name {
+			jobs++
+		}
+		return true
+	})
+	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		if slices.Contains(d.t.Job(spec.JobUID(uid)).Spec.Partitions, c.Name) {
+			jobs++
+		}
+		return true
+	})
+	if jobs > 0 {
+		return spec.Refuse(spec.CodePartitionInUse, fmt.Sprintf("%d jobs wait for it or run in it", jobs))
+	}
+	return d.emit(&event.PartitionGone{Name: c.Name})
 }

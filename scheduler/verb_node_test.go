@@ -91,7 +91,33 @@ func (s *session) inventory(name string, opt map[string]string) spec.Inventory {
 //
 //	$ node create NodeName=d[1-2] CPUs=4 Feature=spot
 //	$ node delete d1
+//	$ node change n1 weight=5 features=a,b active=a reason=look
 func changeNodes(s *session, args []string) error {
+	if args[1] == "change" {
+		names, err := hostlist.Expand(args[2])
+		if err != nil {
+			return err
+		}
+		cmd := scheduler.ChangeNodes{Nodes: names}
+		for _, a := range args[3:] {
+			k, v, _ := strings.Cut(a, "=")
+			list := strings.FieldsFunc(v, func(c rune) bool { return c == ',' })
+			switch k {
+			case "weight":
+				n, _ := strconv.Atoi(v)
+				w := uint32(n)
+				cmd.Weight = &w
+			case "features":
+				cmd.Available = &list
+			case "active":
+				cmd.Active = &list
+			case "reason":
+				cmd.Reason = &v
+			}
+		}
+		_, err = s.decide(cmd)
+		return err
+	}
 	if args[1] == "delete" {
 		names, err := hostlist.Expand(args[2])
 		if err != nil {
@@ -111,11 +137,32 @@ func changeNodes(s *session, args []string) error {
 // changePartition sets keys of a partition anew, as scontrol update does.
 //
 //	$ partition gpu State=DOWN MaxTime=30
+//	$ partition new create Nodes=n1 Default=YES
+//	$ partition new delete
 func changePartition(s *session, args []string) error {
 	var set []spec.KeyValue
+	if len(args) == 3 && args[2] == "delete" {
+		_, err := s.decide(scheduler.DeletePartition{Name: args[1]})
+		return err
+	}
+	create := len(args) > 2 && args[2] == "create"
+	if create {
+		args = args[1:]
+	}
 	for _, a := range args[2:] {
 		k, v, _ := strings.Cut(a, "=")
 		set = append(set, spec.KeyValue{Key: k, Value: v})
+	}
+	if create {
+		next, said, err := slurmconf.NewPartition(args[0], set, s.head.Config)
+		for _, line := range said {
+			s.printf("warning: %s\n", line)
+		}
+		if err != nil {
+			return spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+		_, err = s.decide(scheduler.CreatePartition{New: next})
+		return err
 	}
 	was := spec.PartitionSpec{Name: args[1]}
 	if p := s.head.Parts.Find(args[1]); p != nil {

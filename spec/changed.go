@@ -24,6 +24,10 @@ func (c *Config) WithPartition(p *PartitionSpec) *Config {
 	next.Nodes, next.NodeNames, next.AllNodes, next.NodeFeatures = was.Nodes, was.NodeNames, was.AllNodes, was.NodeFeatures
 	out.Partitions = slices.Clone(c.Partitions)
 	out.Partitions[i] = next
+	if was.Dynamic {
+		out.Partitions[i].Dynamic = true
+		return &out
+	}
 	at := indexPartition(c.FileParts, p.Name)
 	if at < 0 {
 		at, out.FileParts = len(c.FileParts), append(slices.Clip(c.FileParts), was.WithoutNodes())
@@ -37,9 +41,35 @@ func (c *Config) WithPartition(p *PartitionSpec) *Config {
 	return &out
 }
 
-// KeepChanged is a configuration as the files have it, with the partitions of
-// an older one that were changed while the cluster ran and of which the files
-// say what they said then.
+// WithChangedNode is the configuration with a node replaced by one of the same
+// name; it remembers what the files say of it. The receiver stays as it is.
+func (c *Config) WithChangedNode(n NodeSpec) *Config {
+	i := indexNode(c.Nodes, n.Name)
+	if i < 0 {
+		return c
+	}
+	out := *c
+	out.Nodes = slices.Clone(c.Nodes)
+	out.Nodes[i] = n
+	if n.Dynamic {
+		return &out
+	}
+	at := indexNode(c.FileNodes, n.Name)
+	if at < 0 {
+		at, out.FileNodes = len(c.FileNodes), append(slices.Clip(c.FileNodes), c.Nodes[i])
+	}
+	if reflect.DeepEqual(out.FileNodes[at], n) {
+		out.FileNodes = slices.Delete(slices.Clone(out.FileNodes), at, at+1)
+	}
+	if len(out.FileNodes) == 0 {
+		out.FileNodes = nil
+	}
+	return &out
+}
+
+// KeepChanged is a configuration as the files have it, with the partitions and
+// nodes of an older one that were changed while the cluster ran and of which the
+// files say what they said then.
 func (c *Config) KeepChanged(old *Config) *Config {
 	out := c
 	for i := range old.FileParts {
@@ -49,7 +79,18 @@ func (c *Config) KeepChanged(old *Config) *Config {
 			out = out.WithPartition(&old.Partitions[was])
 		}
 	}
+	for i := range old.FileNodes {
+		file := &old.FileNodes[i]
+		at, was := indexNode(c.Nodes, file.Name), indexNode(old.Nodes, file.Name)
+		if at >= 0 && was >= 0 && reflect.DeepEqual(c.Nodes[at], *file) {
+			out = out.WithChangedNode(old.Nodes[was])
+		}
+	}
 	return out
+}
+
+func indexNode(list []NodeSpec, name string) int {
+	return slices.IndexFunc(list, func(n NodeSpec) bool { return n.Name == name })
 }
 
 func indexPartition(list []PartitionSpec, name string) int {

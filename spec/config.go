@@ -54,6 +54,9 @@ type Config struct {
 	// FileParts are partitions as the files have them, without their nodes, that
 	// were changed since while the cluster ran.
 	FileParts []PartitionSpec `cbor:"76,keyasint,omitempty"`
+	// FileNodes are likewise the nodes as the files have them that were changed
+	// since.
+	FileNodes []NodeSpec `cbor:"77,keyasint,omitempty"`
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its
@@ -152,6 +155,8 @@ type PartitionSpec struct {
 	// partition: all, or those with one of the features (Nodes=ALL, a NodeSet).
 	AllNodes     bool     `cbor:"70,keyasint,omitempty"`
 	NodeFeatures []string `cbor:"71,keyasint,omitempty"`
+	// Dynamic tells a partition that was made while the cluster ran: no file names it.
+	Dynamic bool `cbor:"72,keyasint,omitempty"`
 }
 
 // Sharers is how many jobs may be on a CPU of the partition at once, given

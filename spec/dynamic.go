@@ -46,8 +46,26 @@ func (c *Config) WithoutNode(name string) *Config {
 	return &out
 }
 
-// KeepDynamic is a configuration as the files have it, with the nodes of an
-// older one that were added while the cluster ran and that no file names now.
+// WithNewPartition is the configuration with one more partition. The receiver
+// stays as it is.
+func (c *Config) WithNewPartition(p PartitionSpec) *Config {
+	out := *c
+	p.Dynamic = true
+	out.Partitions = append(slices.Clip(c.Partitions), p)
+	return &out
+}
+
+// WithoutPartition is the configuration without a partition. The receiver stays
+// as it is.
+func (c *Config) WithoutPartition(name string) *Config {
+	out := *c
+	out.Partitions = slices.DeleteFunc(slices.Clone(c.Partitions), func(p PartitionSpec) bool { return p.Name == name })
+	return &out
+}
+
+// KeepDynamic is a configuration as the files have it, with the nodes and the
+// partitions of an older one that were added while the cluster ran and that no
+// file names now.
 func (c *Config) KeepDynamic(old *Config) *Config {
 	named := make(map[string]bool, len(c.Nodes))
 	for i := range c.Nodes {
@@ -56,8 +74,18 @@ func (c *Config) KeepDynamic(old *Config) *Config {
 	out := c
 	for i := range old.Nodes {
 		if n := &old.Nodes[i]; n.Dynamic && !named[n.Name] {
+			named[n.Name] = true
 			out = out.WithNode(*n, c.Taking(n))
 		}
+	}
+	for i := range old.Partitions {
+		p := old.Partitions[i]
+		if !p.Dynamic || indexPartition(c.Partitions, p.Name) >= 0 {
+			continue
+		}
+		p.NodeNames = slices.DeleteFunc(slices.Clone(p.NodeNames), func(n string) bool { return !named[n] })
+		p.Default = p.Default && !slices.ContainsFunc(c.Partitions, func(o PartitionSpec) bool { return o.Default })
+		out = out.WithNewPartition(p)
 	}
 	return out
 }

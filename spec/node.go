@@ -26,6 +26,17 @@ type NodeSpec struct {
 	SuspendTime    Span       `cbor:"20,keyasint,omitempty"` // 0 = as its partitions, Infinite = never
 	// Dynamic tells a node that was added while the cluster ran: no file names it.
 	Dynamic bool `cbor:"60,keyasint,omitempty"`
+	// Available are the features that it may have, where Features, which it has, are
+	// not all of them.
+	Available []string `cbor:"61,keyasint,omitempty"`
+}
+
+// AvailableFeatures are all features that the node may have.
+func (n *NodeSpec) AvailableFeatures() []string {
+	if n.Available != nil {
+		return n.Available
+	}
+	return n.Features
 }
 
 // GRESSpec is a kind of generic resource that a node declares.

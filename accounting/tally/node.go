@@ -75,6 +75,24 @@ func (t *Tally) configured(env *event.Envelope, ns *spec.NodeSpec, parts []strin
 	t.state(n, env, false)
 }
 
+// partition puts nodes into a partition, or takes them out of one.
+func (t *Tally) partition(env *event.Envelope, names []string, in, out string) {
+	for _, name := range names {
+		n := t.nodes[name]
+		if n == nil || n.Gone {
+			continue
+		}
+		parts := slices.DeleteFunc(slices.Clone(n.Parts), func(p string) bool { return p == out })
+		if in != "" {
+			parts = append(parts, in)
+		}
+		if !slices.Equal(parts, n.Parts) {
+			n.Parts = parts
+			t.state(n, env, false)
+		}
+	}
+}
+
 // holds tells whether an open run still holds a node.
 func (t *Tally) holds(name string) bool {
 	//muster:unordered any one will do
@@ -130,6 +148,19 @@ func (t *Tally) nodeSet(env *event.Envelope, e *event.NodeStateSet) error {
 	}
 	t.state(n, env, false)
 	return nil
+}
+
+// nodeChanged notes a reason that was set without a state.
+func (t *Tally) nodeChanged(env *event.Envelope, e *event.NodeChanged) {
+	n := t.node(e.Node)
+	if n == nil || n.Reason == e.Reason {
+		return
+	}
+	n.Reason, n.By, n.ByUID = e.Reason, env.Actor.Name, env.Actor.UID
+	if e.Reason == "" {
+		n.By, n.ByUID = "", 0
+	}
+	t.state(n, env, false)
 }
 
 // notResponding is the reason that a silent node shows when it has no other.

@@ -99,6 +99,10 @@ func (t *Tally) fold(env *event.Envelope) error {
 		if n := t.nodes[e.Node]; n != nil && !n.Gone {
 			t.removed(e.Node, env)
 		}
+	case *event.PartitionAdded:
+		t.partition(env, e.Partition.NodeNames, e.Partition.Name, "")
+	case *event.PartitionGone:
+		t.partition(env, t.names, "", e.Name)
 	case *event.AccountRemoved:
 		t.dropAssociations(env, func(a *spec.Association) bool { return a.Account == e.Name })
 	case *event.UserRemoved:
@@ -147,6 +151,8 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.nodeLost(env, e)
 	case *event.NodeReturned:
 		return t.nodeReturned(env, e)
+	case *event.NodeChanged:
+		t.nodeChanged(env, e)
 	case *event.NodePowered:
 		t.powered(env, e)
 	case *event.NodeReboot:
@@ -293,6 +299,8 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.NodeAdded:
 		return 0, 0, e.Node.Name
 	case *event.NodeDeleted:
+		return 0, 0, e.Node
+	case *event.NodeChanged:
 		return 0, 0, e.Node
 	case *event.GPUFaulted:
 		return e.Fault.Job, e.Fault.Attempt, e.Node

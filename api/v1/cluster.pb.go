@@ -324,64 +324,67 @@ func (x *GpuInfo) GetSharesUsed() int64 {
 }
 
 type NodeInfo struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Hostname       string                 `protobuf:"bytes,2,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Addr           string                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`
-	Port           uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
-	Partitions     []string               `protobuf:"bytes,5,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	Cpus           int64                  `protobuf:"varint,6,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	CpusAlloc      int64                  `protobuf:"varint,7,opt,name=cpus_alloc,json=cpusAlloc,proto3" json:"cpus_alloc,omitempty"`
-	Boards         int64                  `protobuf:"varint,8,opt,name=boards,proto3" json:"boards,omitempty"`
-	Sockets        int64                  `protobuf:"varint,9,opt,name=sockets,proto3" json:"sockets,omitempty"`
-	CoresPerSocket int64                  `protobuf:"varint,10,opt,name=cores_per_socket,json=coresPerSocket,proto3" json:"cores_per_socket,omitempty"`
-	ThreadsPerCore int64                  `protobuf:"varint,11,opt,name=threads_per_core,json=threadsPerCore,proto3" json:"threads_per_core,omitempty"`
-	Mem            int64                  `protobuf:"varint,12,opt,name=mem,proto3" json:"mem,omitempty"`
-	MemAlloc       int64                  `protobuf:"varint,13,opt,name=mem_alloc,json=memAlloc,proto3" json:"mem_alloc,omitempty"`
-	MemFree        int64                  `protobuf:"varint,14,opt,name=mem_free,json=memFree,proto3" json:"mem_free,omitempty"` // as the agent sees it; -1 = unknown
-	TmpDisk        int64                  `protobuf:"varint,15,opt,name=tmp_disk,json=tmpDisk,proto3" json:"tmp_disk,omitempty"`
-	Weight         uint32                 `protobuf:"varint,16,opt,name=weight,proto3" json:"weight,omitempty"`
-	Features       []string               `protobuf:"bytes,17,rep,name=features,proto3" json:"features,omitempty"`
-	Gres           string                 `protobuf:"bytes,18,opt,name=gres,proto3" json:"gres,omitempty"` // as configured
-	GresUsed       string                 `protobuf:"bytes,19,opt,name=gres_used,json=gresUsed,proto3" json:"gres_used,omitempty"`
-	Gpus           []*GpuInfo             `protobuf:"bytes,20,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Version        string                 `protobuf:"bytes,21,opt,name=version,proto3" json:"version,omitempty"`
-	Os             string                 `protobuf:"bytes,22,opt,name=os,proto3" json:"os,omitempty"`
-	Arch           string                 `protobuf:"bytes,23,opt,name=arch,proto3" json:"arch,omitempty"`
-	BootTime       int64                  `protobuf:"varint,24,opt,name=boot_time,json=bootTime,proto3" json:"boot_time,omitempty"`
-	AgentStart     int64                  `protobuf:"varint,25,opt,name=agent_start,json=agentStart,proto3" json:"agent_start,omitempty"`
-	LastBusy       int64                  `protobuf:"varint,26,opt,name=last_busy,json=lastBusy,proto3" json:"last_busy,omitempty"`
-	LoadMilli      int64                  `protobuf:"varint,27,opt,name=load_milli,json=loadMilli,proto3" json:"load_milli,omitempty"` // one-minute load in thousandths; -1 = unknown
-	Reason         string                 `protobuf:"bytes,28,opt,name=reason,proto3" json:"reason,omitempty"`
-	ReasonUser     string                 `protobuf:"bytes,29,opt,name=reason_user,json=reasonUser,proto3" json:"reason_user,omitempty"`
-	ReasonTime     int64                  `protobuf:"varint,30,opt,name=reason_time,json=reasonTime,proto3" json:"reason_time,omitempty"`
-	CfgTres        *Tres                  `protobuf:"bytes,31,opt,name=cfg_tres,json=cfgTres,proto3" json:"cfg_tres,omitempty"`
-	AllocTres      *Tres                  `protobuf:"bytes,32,opt,name=alloc_tres,json=allocTres,proto3" json:"alloc_tres,omitempty"`
-	Admin          uint32                 `protobuf:"varint,40,opt,name=admin,proto3" json:"admin,omitempty"` // event.NodeAdminState
-	Registered     bool                   `protobuf:"varint,41,opt,name=registered,proto3" json:"registered,omitempty"`
-	Lost           bool                   `protobuf:"varint,42,opt,name=lost,proto3" json:"lost,omitempty"`
-	Invalid        string                 `protobuf:"bytes,43,opt,name=invalid,proto3" json:"invalid,omitempty"`
-	JobsRunning    uint32                 `protobuf:"varint,44,opt,name=jobs_running,json=jobsRunning,proto3" json:"jobs_running,omitempty"`
-	JobsCompleting uint32                 `protobuf:"varint,45,opt,name=jobs_completing,json=jobsCompleting,proto3" json:"jobs_completing,omitempty"`
-	Planned        bool                   `protobuf:"varint,46,opt,name=planned,proto3" json:"planned,omitempty"` // the plan keeps it for a job
-	MetricsAddr    string                 `protobuf:"bytes,47,opt,name=metrics_addr,json=metricsAddr,proto3" json:"metrics_addr,omitempty"`
-	Degraded       string                 `protobuf:"bytes,48,opt,name=degraded,proto3" json:"degraded,omitempty"`
-	State          string                 `protobuf:"bytes,49,opt,name=state,proto3" json:"state,omitempty"` // as scontrol shows it: IDLE+DRAIN
-	LastSeen       int64                  `protobuf:"varint,50,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
-	NodeId         uint32                 `protobuf:"varint,51,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Reservation    string                 `protobuf:"bytes,60,opt,name=reservation,proto3" json:"reservation,omitempty"`              // that holds it now
-	Maintenance    bool                   `protobuf:"varint,61,opt,name=maintenance,proto3" json:"maintenance,omitempty"`             // and is for maintenance
-	GpuFaults      []*GpuFault            `protobuf:"bytes,70,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"` // the last of each kind and device
-	Power          uint32                 `protobuf:"varint,80,opt,name=power,proto3" json:"power,omitempty"`                         // event.PowerState; 0 = never touched
-	PowerAt        int64                  `protobuf:"varint,81,opt,name=power_at,json=powerAt,proto3" json:"power_at,omitempty"`      // since when
-	Cloud          bool                   `protobuf:"varint,82,opt,name=cloud,proto3" json:"cloud,omitempty"`                         // State=CLOUD
-	Reboot         uint32                 `protobuf:"varint,83,opt,name=reboot,proto3" json:"reboot,omitempty"`                       // 0 = none, 1 = asked for, 2 = under way
-	RebootAsap     bool                   `protobuf:"varint,84,opt,name=reboot_asap,json=rebootAsap,proto3" json:"reboot_asap,omitempty"`
-	NextState      string                 `protobuf:"bytes,85,opt,name=next_state,json=nextState,proto3" json:"next_state,omitempty"` // after the reboot
-	Dynamic        bool                   `protobuf:"varint,90,opt,name=dynamic,proto3" json:"dynamic,omitempty"`                     // added while the cluster ran
-	Future         bool                   `protobuf:"varint,91,opt,name=future,proto3" json:"future,omitempty"`                       // State=FUTURE, and no agent has come yet
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Hostname          string                 `protobuf:"bytes,2,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Addr              string                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`
+	Port              uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	Partitions        []string               `protobuf:"bytes,5,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Cpus              int64                  `protobuf:"varint,6,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	CpusAlloc         int64                  `protobuf:"varint,7,opt,name=cpus_alloc,json=cpusAlloc,proto3" json:"cpus_alloc,omitempty"`
+	Boards            int64                  `protobuf:"varint,8,opt,name=boards,proto3" json:"boards,omitempty"`
+	Sockets           int64                  `protobuf:"varint,9,opt,name=sockets,proto3" json:"sockets,omitempty"`
+	CoresPerSocket    int64                  `protobuf:"varint,10,opt,name=cores_per_socket,json=coresPerSocket,proto3" json:"cores_per_socket,omitempty"`
+	ThreadsPerCore    int64                  `protobuf:"varint,11,opt,name=threads_per_core,json=threadsPerCore,proto3" json:"threads_per_core,omitempty"`
+	Mem               int64                  `protobuf:"varint,12,opt,name=mem,proto3" json:"mem,omitempty"`
+	MemAlloc          int64                  `protobuf:"varint,13,opt,name=mem_alloc,json=memAlloc,proto3" json:"mem_alloc,omitempty"`
+	MemFree           int64                  `protobuf:"varint,14,opt,name=mem_free,json=memFree,proto3" json:"mem_free,omitempty"` // as the agent sees it; -1 = unknown
+	TmpDisk           int64                  `protobuf:"varint,15,opt,name=tmp_disk,json=tmpDisk,proto3" json:"tmp_disk,omitempty"`
+	Weight            uint32                 `protobuf:"varint,16,opt,name=weight,proto3" json:"weight,omitempty"`
+	Features          []string               `protobuf:"bytes,17,rep,name=features,proto3" json:"features,omitempty"`
+	Gres              string                 `protobuf:"bytes,18,opt,name=gres,proto3" json:"gres,omitempty"` // as configured
+	GresUsed          string                 `protobuf:"bytes,19,opt,name=gres_used,json=gresUsed,proto3" json:"gres_used,omitempty"`
+	Gpus              []*GpuInfo             `protobuf:"bytes,20,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Version           string                 `protobuf:"bytes,21,opt,name=version,proto3" json:"version,omitempty"`
+	Os                string                 `protobuf:"bytes,22,opt,name=os,proto3" json:"os,omitempty"`
+	Arch              string                 `protobuf:"bytes,23,opt,name=arch,proto3" json:"arch,omitempty"`
+	BootTime          int64                  `protobuf:"varint,24,opt,name=boot_time,json=bootTime,proto3" json:"boot_time,omitempty"`
+	AgentStart        int64                  `protobuf:"varint,25,opt,name=agent_start,json=agentStart,proto3" json:"agent_start,omitempty"`
+	LastBusy          int64                  `protobuf:"varint,26,opt,name=last_busy,json=lastBusy,proto3" json:"last_busy,omitempty"`
+	LoadMilli         int64                  `protobuf:"varint,27,opt,name=load_milli,json=loadMilli,proto3" json:"load_milli,omitempty"` // one-minute load in thousandths; -1 = unknown
+	Reason            string                 `protobuf:"bytes,28,opt,name=reason,proto3" json:"reason,omitempty"`
+	ReasonUser        string                 `protobuf:"bytes,29,opt,name=reason_user,json=reasonUser,proto3" json:"reason_user,omitempty"`
+	ReasonTime        int64                  `protobuf:"varint,30,opt,name=reason_time,json=reasonTime,proto3" json:"reason_time,omitempty"`
+	CfgTres           *Tres                  `protobuf:"bytes,31,opt,name=cfg_tres,json=cfgTres,proto3" json:"cfg_tres,omitempty"`
+	AllocTres         *Tres                  `protobuf:"bytes,32,opt,name=alloc_tres,json=allocTres,proto3" json:"alloc_tres,omitempty"`
+	Admin             uint32                 `protobuf:"varint,40,opt,name=admin,proto3" json:"admin,omitempty"` // event.NodeAdminState
+	Registered        bool                   `protobuf:"varint,41,opt,name=registered,proto3" json:"registered,omitempty"`
+	Lost              bool                   `protobuf:"varint,42,opt,name=lost,proto3" json:"lost,omitempty"`
+	Invalid           string                 `protobuf:"bytes,43,opt,name=invalid,proto3" json:"invalid,omitempty"`
+	JobsRunning       uint32                 `protobuf:"varint,44,opt,name=jobs_running,json=jobsRunning,proto3" json:"jobs_running,omitempty"`
+	JobsCompleting    uint32                 `protobuf:"varint,45,opt,name=jobs_completing,json=jobsCompleting,proto3" json:"jobs_completing,omitempty"`
+	Planned           bool                   `protobuf:"varint,46,opt,name=planned,proto3" json:"planned,omitempty"` // the plan keeps it for a job
+	MetricsAddr       string                 `protobuf:"bytes,47,opt,name=metrics_addr,json=metricsAddr,proto3" json:"metrics_addr,omitempty"`
+	Degraded          string                 `protobuf:"bytes,48,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	State             string                 `protobuf:"bytes,49,opt,name=state,proto3" json:"state,omitempty"` // as scontrol shows it: IDLE+DRAIN
+	LastSeen          int64                  `protobuf:"varint,50,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
+	NodeId            uint32                 `protobuf:"varint,51,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Reservation       string                 `protobuf:"bytes,60,opt,name=reservation,proto3" json:"reservation,omitempty"`              // that holds it now
+	Maintenance       bool                   `protobuf:"varint,61,opt,name=maintenance,proto3" json:"maintenance,omitempty"`             // and is for maintenance
+	GpuFaults         []*GpuFault            `protobuf:"bytes,70,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"` // the last of each kind and device
+	Power             uint32                 `protobuf:"varint,80,opt,name=power,proto3" json:"power,omitempty"`                         // event.PowerState; 0 = never touched
+	PowerAt           int64                  `protobuf:"varint,81,opt,name=power_at,json=powerAt,proto3" json:"power_at,omitempty"`      // since when
+	Cloud             bool                   `protobuf:"varint,82,opt,name=cloud,proto3" json:"cloud,omitempty"`                         // State=CLOUD
+	Reboot            uint32                 `protobuf:"varint,83,opt,name=reboot,proto3" json:"reboot,omitempty"`                       // 0 = none, 1 = asked for, 2 = under way
+	RebootAsap        bool                   `protobuf:"varint,84,opt,name=reboot_asap,json=rebootAsap,proto3" json:"reboot_asap,omitempty"`
+	NextState         string                 `protobuf:"bytes,85,opt,name=next_state,json=nextState,proto3" json:"next_state,omitempty"`                         // after the reboot
+	Dynamic           bool                   `protobuf:"varint,90,opt,name=dynamic,proto3" json:"dynamic,omitempty"`                                             // added while the cluster ran
+	Future            bool                   `protobuf:"varint,91,opt,name=future,proto3" json:"future,omitempty"`                                               // State=FUTURE, and no agent has come yet
+	AvailableFeatures []string               `protobuf:"bytes,92,rep,name=available_features,json=availableFeatures,proto3" json:"available_features,omitempty"` // where features are not all of them
+	Comment           string                 `protobuf:"bytes,93,opt,name=comment,proto3" json:"comment,omitempty"`
+	Extra             string                 `protobuf:"bytes,94,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -799,6 +802,27 @@ func (x *NodeInfo) GetFuture() bool {
 		return x.Future
 	}
 	return false
+}
+
+func (x *NodeInfo) GetAvailableFeatures() []string {
+	if x != nil {
+		return x.AvailableFeatures
+	}
+	return nil
+}
+
+func (x *NodeInfo) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+func (x *NodeInfo) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
 }
 
 type PartitionInfo struct {
@@ -1381,6 +1405,7 @@ type UpdateNodeRequest struct {
 	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // drain, resume, undrain, down, fail, idle, power_up, power_down, power_down_asap, power_down_force, reboot, reboot_asap, cancel_reboot
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	NextState     string                 `protobuf:"bytes,20,opt,name=next_state,json=nextState,proto3" json:"next_state,omitempty"` // after a reboot: resume, down
+	Set           []*ConfigEntry         `protobuf:"bytes,21,rep,name=set,proto3" json:"set,omitempty"`                              // weight, features, activefeatures, comment, extra; reason without a state
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1445,6 +1470,13 @@ func (x *UpdateNodeRequest) GetNextState() string {
 	return ""
 }
 
+func (x *UpdateNodeRequest) GetSet() []*ConfigEntry {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
 type UpdateNodeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unknown       []string               `protobuf:"bytes,1,rep,name=unknown,proto3" json:"unknown,omitempty"`
@@ -1491,11 +1523,14 @@ func (x *UpdateNodeReply) GetUnknown() []string {
 	return nil
 }
 
-// PartitionChange sets keys of a partition anew while the cluster runs.
+// PartitionChange sets keys of a partition anew while the cluster runs, adds one or
+// takes such a one away.
 type PartitionChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Set           []*ConfigEntry         `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"` // keys of a PartitionName record
+	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`
+	Delete        bool                   `protobuf:"varint,4,opt,name=delete,proto3" json:"delete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1544,6 +1579,20 @@ func (x *PartitionChange) GetSet() []*ConfigEntry {
 		return x.Set
 	}
 	return nil
+}
+
+func (x *PartitionChange) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
+func (x *PartitionChange) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
 }
 
 type PartitionChangeReply struct {
@@ -4726,7 +4775,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
 	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
 	"\vshares_used\x18\x13 \x01(\x03R\n" +
-	"sharesUsed\"\xb9\f\n" +
+	"sharesUsed\"\x98\r\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -4796,7 +4845,10 @@ const file_cluster_proto_rawDesc = "" +
 	"\n" +
 	"next_state\x18U \x01(\tR\tnextState\x12\x18\n" +
 	"\adynamic\x18Z \x01(\bR\adynamic\x12\x16\n" +
-	"\x06future\x18[ \x01(\bR\x06future\"\xaa\n" +
+	"\x06future\x18[ \x01(\bR\x06future\x12-\n" +
+	"\x12available_features\x18\\ \x03(\tR\x11availableFeatures\x12\x18\n" +
+	"\acomment\x18] \x01(\tR\acomment\x12\x14\n" +
+	"\x05extra\x18^ \x01(\tR\x05extra\"\xaa\n" +
 	"\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
@@ -4860,18 +4912,21 @@ const file_cluster_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x18.muster.v1.PartitionInfoR\n" +
 	"partitions\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x18\n" +
-	"\aunknown\x18\x03 \x03(\tR\aunknown\"v\n" +
+	"\aunknown\x18\x03 \x03(\tR\aunknown\"\xa0\x01\n" +
 	"\x11UpdateNodeRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"next_state\x18\x14 \x01(\tR\tnextState\"+\n" +
+	"next_state\x18\x14 \x01(\tR\tnextState\x12(\n" +
+	"\x03set\x18\x15 \x03(\v2\x16.muster.v1.ConfigEntryR\x03set\"+\n" +
 	"\x0fUpdateNodeReply\x12\x18\n" +
-	"\aunknown\x18\x01 \x03(\tR\aunknown\"O\n" +
+	"\aunknown\x18\x01 \x03(\tR\aunknown\"\x7f\n" +
 	"\x0fPartitionChange\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
-	"\x03set\x18\x02 \x03(\v2\x16.muster.v1.ConfigEntryR\x03set\"2\n" +
+	"\x03set\x18\x02 \x03(\v2\x16.muster.v1.ConfigEntryR\x03set\x12\x16\n" +
+	"\x06create\x18\x03 \x01(\bR\x06create\x12\x16\n" +
+	"\x06delete\x18\x04 \x01(\bR\x06delete\"2\n" +
 	"\x14PartitionChangeReply\x12\x1a\n" +
 	"\bwarnings\x18\x01 \x03(\tR\bwarnings\"<\n" +
 	"\n" +
@@ -5232,68 +5287,69 @@ var file_cluster_proto_depIdxs = []int32{
 	52, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	15, // 7: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
-	15, // 8: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	18, // 9: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	27, // 10: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
-	27, // 11: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
-	0,  // 12: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	15, // 13: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	15, // 14: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	39, // 15: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	42, // 16: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	43, // 17: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	44, // 18: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	40, // 19: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	41, // 20: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	54, // 21: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	54, // 22: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	54, // 23: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	54, // 24: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	54, // 25: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	54, // 26: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	54, // 27: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	54, // 28: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	38, // 29: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	38, // 30: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	38, // 31: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	38, // 32: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	38, // 33: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	38, // 34: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	38, // 35: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	54, // 36: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	54, // 37: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	54, // 38: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	38, // 39: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	38, // 40: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	38, // 41: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	38, // 42: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	54, // 43: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	54, // 44: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	54, // 45: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	38, // 46: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	38, // 47: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	54, // 48: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	54, // 49: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	54, // 50: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	38, // 51: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	38, // 52: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	38, // 53: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	38, // 54: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	38, // 55: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	54, // 56: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	38, // 57: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 58: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	52, // 59: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	55, // 60: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	47, // 61: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 62: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 63: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	15, // 7: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
+	15, // 8: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
+	15, // 9: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	18, // 10: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	27, // 11: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	27, // 12: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	0,  // 13: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	15, // 14: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	15, // 15: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	39, // 16: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	42, // 17: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	43, // 18: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	44, // 19: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	40, // 20: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	41, // 21: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	54, // 22: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	54, // 23: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	54, // 24: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	54, // 25: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	54, // 26: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	54, // 27: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	54, // 28: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	54, // 29: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	38, // 30: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	38, // 31: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	38, // 32: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	38, // 33: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	38, // 34: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	38, // 35: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	38, // 36: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	54, // 37: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	54, // 38: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	54, // 39: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	38, // 40: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	38, // 41: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	38, // 42: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	38, // 43: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	54, // 44: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	54, // 45: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	54, // 46: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	38, // 47: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	38, // 48: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	54, // 49: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	54, // 50: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	54, // 51: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	38, // 52: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	38, // 53: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	38, // 54: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	38, // 55: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	38, // 56: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	54, // 57: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	38, // 58: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 59: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	52, // 60: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	55, // 61: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	47, // 62: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 63: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 64: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

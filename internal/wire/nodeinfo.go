@@ -44,6 +44,7 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		Boards: ns.Boards, Sockets: ns.Sockets, CoresPerSocket: ns.CoresPerSocket, ThreadsPerCore: ns.ThreadsPerCore,
 		Mem: ns.Mem, MemAlloc: n.UsedMem, MemFree: live.MemFree, LoadMilli: live.LoadMilli, LastSeen: int64(live.LastSeen),
 		TmpDisk: ns.TmpDisk, Weight: max(ns.Weight, 1), Features: ns.Features, Gres: GRESText(ns.GRES), GresUsed: gresUsed(n),
+		AvailableFeatures: ns.Available, Comment: n.Comment, Extra: n.Extra,
 		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: TRES(n.Spec.NodeTRES()), AllocTres: TRES(n.InUse()),
 		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), Planned: planned,
 	}

@@ -51,7 +51,9 @@
 // administrator's DOWN, or the fence that the site configured.
 //
 // Partitions are the configuration's; PartitionPut changes one while the cluster
-// runs, until a configuration is adopted that does not keep the change.
+// runs, until a configuration is adopted that does not keep the change, and so does
+// NodeChanged with a node's weight and features; what an operator wrote beside it
+// stays. PartitionAdded and PartitionGone are the life of one that no file names.
 //
 // # Encoding
 //

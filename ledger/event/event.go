@@ -69,6 +69,9 @@ const (
 	KindNodeAdded      Kind = 90
 	KindNodeDeleted    Kind = 91
 	KindPartitionPut   Kind = 92
+	KindNodeChanged    Kind = 93
+	KindPartitionAdded Kind = 94
+	KindPartitionGone  Kind = 95
 )
 
 // Event is one fact. The types of this package are all there are: the

@@ -179,6 +179,15 @@ func (*NodeDeleted) Kind() Kind { return KindNodeDeleted }
 // Kind implements Event.
 func (*PartitionPut) Kind() Kind { return KindPartitionPut }
 
+// Kind implements Event.
+func (*NodeChanged) Kind() Kind { return KindNodeChanged }
+
+// Kind implements Event.
+func (*PartitionAdded) Kind() Kind { return KindPartitionAdded }
+
+// Kind implements Event.
+func (*PartitionGone) Kind() Kind { return KindPartitionGone }
+
 func (*ClusterCreated) sealed()       {}
 func (*ClusterVersionRaised) sealed() {}
 func (*ConfigAdopted) sealed()        {}
@@ -238,6 +247,9 @@ func (*NodeReboot) sealed()           {}
 func (*NodeAdded) sealed()            {}
 func (*NodeDeleted) sealed()          {}
 func (*PartitionPut) sealed()         {}
+func (*NodeChanged) sealed()          {}
+func (*PartitionAdded) sealed()       {}
+func (*PartitionGone) sealed()        {}
 
 // New returns an empty event of a kind, or nil for a kind of a newer release.
 func New(k Kind) Event { return fresh(k) }
@@ -365,6 +377,12 @@ func fresh(k Kind) Event {
 		return new(NodeDeleted)
 	case KindPartitionPut:
 		return new(PartitionPut)
+	case KindNodeChanged:
+		return new(NodeChanged)
+	case KindPartitionAdded:
+		return new(PartitionAdded)
+	case KindPartitionGone:
+		return new(PartitionGone)
 	}
 	return nil
 }
@@ -433,6 +451,9 @@ func Kinds() []Kind {
 		KindNodeAdded,
 		KindNodeDeleted,
 		KindPartitionPut,
+		KindNodeChanged,
+		KindPartitionAdded,
+		KindPartitionGone,
 	}
 }
 
@@ -559,6 +580,12 @@ func (k Kind) String() string {
 		return "NodeDeleted"
 	case KindPartitionPut:
 		return "PartitionPut"
+	case KindNodeChanged:
+		return "NodeChanged"
+	case KindPartitionAdded:
+		return "PartitionAdded"
+	case KindPartitionGone:
+		return "PartitionGone"
 	}
 	return "unknown"
 }

@@ -115,6 +115,29 @@ type PartitionPut struct {
 	Partition spec.PartitionSpec `cbor:"1,keyasint"`
 }
 
+// NodeChanged replaces what scontrol update can change of a node but its state,
+// all of it.
+type NodeChanged struct {
+	Node      string   `cbor:"1,keyasint"`
+	Weight    uint32   `cbor:"2,keyasint,omitempty"`
+	Features  []string `cbor:"3,keyasint,omitempty"` // that it has now
+	Available []string `cbor:"4,keyasint,omitempty"` // that it may have, where those are more
+	Comment   string   `cbor:"5,keyasint,omitempty"`
+	Extra     string   `cbor:"6,keyasint,omitempty"`
+	Reason    string   `cbor:"7,keyasint,omitempty"` // of the state that it has
+}
+
+// PartitionAdded adds a partition while the cluster runs (scontrol create
+// partitionname=).
+type PartitionAdded struct {
+	Partition spec.PartitionSpec `cbor:"1,keyasint"`
+}
+
+// PartitionGone takes a partition away that was added so.
+type PartitionGone struct {
+	Name string `cbor:"1,keyasint"`
+}
+
 // NodeDeleted takes a node away that was added so.
 type NodeDeleted struct {
 	Node string `cbor:"1,keyasint"`

@@ -146,6 +146,12 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyNodeDeleted(e)
 	case *event.PartitionPut:
 		err = s.applyPartitionPut(e)
+	case *event.NodeChanged:
+		err = s.applyNodeChanged(env, e)
+	case *event.PartitionAdded:
+		err = s.applyPartitionAdded(e)
+	case *event.PartitionGone:
+		err = s.applyPartitionGone(e)
 	default:
 		err = event.ErrNewer
 	}

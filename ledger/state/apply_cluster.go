@@ -106,6 +106,55 @@ func (s *State) applyPartitionPut(e *event.PartitionPut) error {
 	return nil
 }
 
+// applyNodeChanged changes a node that exists.
+func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) error {
+	old := s.Node(e.Node)
+	if old == nil || old.Removed {
+		return contradiction("node %s is changed, but does not exist", e.Node)
+	}
+	ns, n := *old.Spec, *old
+	ns.Weight, ns.Features, ns.Available = e.Weight, e.Features, e.Available
+	s.Config = s.Config.WithChangedNode(ns)
+	s.repart(func(*Partition) {})
+	n.Spec, n.Comment, n.Extra = &ns, e.Comment, e.Extra
+	if n.Reason != e.Reason {
+		n.Reason, n.ReasonBy, n.ReasonAt = e.Reason, env.Actor, env.At
+	}
+	if e.Reason == "" {
+		n.ReasonBy, n.ReasonAt = event.Actor{}, 0
+	}
+	s.putNode(&n)
+	return nil
+}
+
+// applyPartitionAdded adds a partition that no file names.
+func (s *State) applyPartitionAdded(e *event.PartitionAdded) error {
+	if s.Parts.Find(e.Partition.Name) != nil {
+		return contradiction("partition %s is added, but exists", e.Partition.Name)
+	}
+	s.withPartitions(s.Config.WithNewPartition(e.Partition))
+	return nil
+}
+
+// applyPartitionGone takes a partition away that was added.
+func (s *State) applyPartitionGone(e *event.PartitionGone) error {
+	if p := s.Parts.Find(e.Name); p == nil || !p.Spec.Dynamic {
+		return contradiction("partition %s is taken away, but was not added", e.Name)
+	}
+	s.withPartitions(s.Config.WithoutPartition(e.Name))
+	return nil
+}
+
+// withPartitions adopts a configuration that differs in its partitions.
+func (s *State) withPartitions(c *spec.Config) {
+	oldQOS := partitionQOS(s.Config)
+	s.Config = c
+	s.Parts = derivePartitions(c, s.NodeIDs)
+	if !slices.Equal(oldQOS, partitionQOS(c)) {
+		s.recountAll()
+	}
+}
+
 // repart lets the partitions follow a configuration with the same ones, each as
 // it is changed.
 func (s *State) repart(change func(p *Partition)) {

@@ -57,6 +57,8 @@ type Node struct {
 	DownAt  spec.Instant     `cbor:"26,keyasint,omitempty"`
 	UpAt    spec.Instant     `cbor:"27,keyasint,omitempty"`
 	Reboot  *Reboot          `cbor:"28,keyasint,omitempty"` // nil: none is asked for
+	Comment string           `cbor:"29,keyasint,omitempty"` // an operator's
+	Extra   string           `cbor:"30,keyasint,omitempty"` // likewise
 }
 
 // Reboot is a reboot that was asked for or is under way.

@@ -246,6 +246,12 @@ func (w *words) node() event.Event {
 		return &event.NodeDeleted{Node: w.arg(0)}
 	case "partition":
 		return &event.PartitionPut{Partition: spec.PartitionSpec{Name: w.arg(0), State: spec.PartitionState(w.n("state")), QOS: w.kv["qos"]}}
+	case "change":
+		return &event.NodeChanged{Node: w.arg(0), Weight: uint32(w.n("weight")), Features: w.list("features"), Available: w.list("available"), Comment: w.kv["comment"], Reason: w.kv["reason"]}
+	case "newpart":
+		return &event.PartitionAdded{Partition: spec.PartitionSpec{Name: w.arg(0), NodeNames: w.list("nodes"), QOS: w.kv["qos"]}}
+	case "nopart":
+		return &event.PartitionGone{Name: w.arg(0)}
 	case "reboot":
 		phases := []string{"", "wanted", "issued", "over"}
 		return &event.NodeReboot{Node: w.arg(0), Phase: event.RebootPhase(slices.Index(phases, w.arg(1))), ASAP: w.has("asap"), Reason: w.kv["reason"]}

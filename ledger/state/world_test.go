@@ -472,9 +472,15 @@ func (w *world) power(n *Node) {
 // configure adds, removes, grows and shrinks nodes, also under running jobs.
 func (w *world) configure() {
 	c := &w.conf
-	switch w.int(0, 9) {
+	switch w.int(0, 11) {
 	case 9:
 		w.partition()
+		return
+	case 10:
+		w.newPartition()
+		return
+	case 11:
+		w.changeNode()
 		return
 	case 6:
 		c.prolog = !c.prolog
@@ -512,6 +518,33 @@ func (w *world) partition() {
 		p.State, p.QOS = spec.PartitionState(w.int(1, 4)), pick(w, []string{"", "part", "high", "gone"})
 	}
 	w.put(&event.PartitionPut{Partition: p})
+}
+
+// newPartition adds a partition while jobs run, or takes it away, also under
+// them.
+func (w *world) newPartition() {
+	if p := w.s.Parts.Find("extra"); p != nil {
+		if p.Spec.Dynamic {
+			w.put(&event.PartitionGone{Name: "extra"})
+		}
+		return
+	}
+	w.put(&event.PartitionAdded{Partition: spec.PartitionSpec{Name: "extra", NodeNames: pick(w, [][]string{nil, {"n1"}, {"n1", "n2"}}), QOS: pick(w, []string{"", "high"})}})
+}
+
+// changeNode changes a node while jobs run, also back to what the file says.
+func (w *world) changeNode() {
+	list := w.s.Config.Nodes
+	if len(list) == 0 {
+		return
+	}
+	n := list[w.int(0, len(list)-1)]
+	if i := slices.IndexFunc(w.s.Config.FileNodes, func(f spec.NodeSpec) bool { return f.Name == n.Name }); i >= 0 && w.coin() {
+		n = w.s.Config.FileNodes[i]
+	} else {
+		n.Weight, n.Features = uint32(w.int(0, 3)), pick(w, [][]string{nil, {"fast"}, {"fast", "big"}})
+	}
+	w.put(&event.NodeChanged{Node: n.Name, Weight: n.Weight, Features: n.Features, Available: n.Available, Comment: pick(w, []string{"", "rack 7"}), Reason: pick(w, []string{"", "look"})})
 }
 
 // dynamic adds a node while jobs run, or takes one away, also under its jobs.

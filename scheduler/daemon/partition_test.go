@@ -71,3 +71,63 @@ func TestChangePartition(t *testing.T) {
 		t.Errorf("reconfigured again: %v, %v", rep.GetWarnings(), err)
 	}
 }
+
+// What scontrol update says of nodes, and partitions that no file names, outlive a
+// restart and a reconfiguration as far as no file says otherwise.
+func TestChangeNodes(t *testing.T) {
+	w := start(t)
+	w.c.deps.Identify = func(context.Context) Caller { return Caller{UID: 0, User: "root", Admin: true} }
+	w.c.deps.Reload = func() (*spec.Config, []string, error) { return testConfig(), nil, nil }
+	name := testConfig().Nodes[0].Name
+	update := func(kv ...string) error {
+		req := &apiv1.UpdateNodeRequest{Nodes: name}
+		for _, s := range kv {
+			k, v, _ := strings.Cut(s, "=")
+			req.Set = append(req.Set, &apiv1.ConfigEntry{Key: k, Value: v})
+		}
+		_, err := w.svc.UpdateNode(t.Context(), req)
+		return err
+	}
+	for _, bad := range []string{"weight=x", "weight=-1", "features=a,,b", "features=a&b", "activefeatures=never", "gres=gpu:1"} {
+		if err := update("weight=9", bad); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+	if n := w.c.View().State.Node(name); n.Spec.Weight == 9 {
+		t.Error("half of a bad change is made")
+	}
+	if err := update("weight=9", "features=a,b", "activefeatures=b", "comment=rack 7", "reason=look"); err != nil {
+		t.Fatal(err)
+	}
+	shows := func(when string, weight uint32, features string) {
+		t.Helper()
+		n := w.c.View().State.Node(name)
+		if n.Spec.Weight != weight || strings.Join(n.Spec.Features, ",") != features || n.Comment != "rack 7" || n.Reason != "look" {
+			t.Errorf("%s: weight %d, features %v of %v, %q, %q", when, n.Spec.Weight, n.Spec.Features, n.Spec.Available, n.Comment, n.Reason)
+		}
+	}
+	shows("changed", 9, "b")
+	part := &apiv1.PartitionChange{Name: "made", Create: true, Set: []*apiv1.ConfigEntry{{Key: "Nodes", Value: name}, {Key: "MaxTime", Value: "30"}}}
+	if _, err := w.svc.ChangePartition(t.Context(), part); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.found(t.Context(), Create{Config: testConfig()}); err != nil {
+		t.Fatal(err)
+	}
+	shows("restarted", 9, "b")
+	was := testConfig().Nodes[0]
+	rep, err := w.svc.Reconfigure(t.Context(), nil)
+	if err != nil || len(rep.GetWarnings()) != 1 || !strings.Contains(rep.GetWarnings()[0], "node "+name+" ") {
+		t.Errorf("reconfigured: %v, %v", rep.GetWarnings(), err)
+	}
+	shows("reconfigured", was.Weight, strings.Join(was.Features, ","))
+	if p := w.c.View().State.Parts.Find("made"); p == nil || p.Nodes.Count() != 1 || p.Spec.MaxTime != 30*spec.Minute {
+		t.Errorf("the partition that was made: %+v", p)
+	}
+	if _, err := w.svc.ChangePartition(t.Context(), &apiv1.PartitionChange{Name: "made", Delete: true}); err != nil || w.c.View().State.Parts.Find("made") != nil {
+		t.Errorf("deleted: %v", err)
+	}
+	if _, err := w.svc.ChangePartition(t.Context(), &apiv1.PartitionChange{Name: testConfig().Partitions[0].Name, Delete: true}); spec.CodeOf(err) != spec.CodeInvalidPartition {
+		t.Errorf("a partition of the file is deleted: %v", err)
+	}
+}

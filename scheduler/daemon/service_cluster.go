@@ -120,6 +120,18 @@ func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRe
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
 	}
+	if len(req.GetSet()) > 0 {
+		cmd, err := nodeChanges(names, req.GetSet())
+		if err != nil {
+			return nil, err
+		}
+		if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+			return nil, rep.err
+		}
+		if req.GetState() == "" {
+			return &apiv1.UpdateNodeReply{}, nil
+		}
+	}
 	if cmd := powerCommand(req, names); cmd != nil {
 		return &apiv1.UpdateNodeReply{}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
 	}
@@ -201,6 +213,9 @@ func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRe
 	if old := s.C.View().State.Config; !sameConfig(old, cfg.KeepDynamic(old)) {
 		if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
 			return nil, rep.err
+		}
+		for i := range old.FileNodes {
+			warnings = append(warnings, "node "+old.FileNodes[i].Name+" was changed with scontrol update, and has its weight and features again as slurm.conf says")
 		}
 		for i := range old.FileParts {
 			warnings = append(warnings, "partition "+old.FileParts[i].Name+" was changed with scontrol update, and is again as slurm.conf has it")

@@ -9,7 +9,8 @@ import (
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
-// ChangePartition sets keys of a partition anew while the cluster runs.
+// ChangePartition sets keys of a partition anew while the cluster runs, adds one or
+// takes such a one away.
 func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.PartitionChange) (*apiv1.PartitionChangeReply, error) {
 	who, actor, err := s.caller(ctx)
 	if err != nil {
@@ -17,6 +18,19 @@ func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.Partiti
 	}
 	if !s.admin(who) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	do := func(cmd scheduler.Command) error {
+		return s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+	}
+	if req.GetDelete() {
+		return &apiv1.PartitionChangeReply{}, do(scheduler.DeletePartition{Name: req.GetName()})
+	}
+	if req.GetCreate() {
+		next, warnings, err := slurmconf.NewPartition(req.GetName(), pairs(req.GetSet()), s.C.View().State.Config)
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+		return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.CreatePartition{New: next})
 	}
 	p := s.C.View().State.Parts.Find(req.GetName())
 	if p == nil {
@@ -26,6 +40,5 @@ func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.Partiti
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	cmd := scheduler.UpdatePartition{Old: *p.Spec, New: next}
-	return &apiv1.PartitionChangeReply{Warnings: warnings}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *p.Spec, New: next})
 }

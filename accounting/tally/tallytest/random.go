@@ -248,8 +248,20 @@ func (w *world) node() {
 	}
 }
 
-// dynamic adds a node while jobs run, or takes it away.
+// dynamic adds a node or a partition while jobs run, takes it away, or changes a
+// node.
 func (w *world) dynamic() {
+	switch {
+	case w.coin() && w.State.Parts.Find("extra") != nil:
+		w.Put(&event.PartitionGone{Name: "extra"})
+		return
+	case w.coin() && w.State.Parts.Find("extra") == nil:
+		w.Put(&event.PartitionAdded{Partition: spec.PartitionSpec{Name: "extra", NodeNames: []string{"n1", "d1"}}})
+		return
+	case w.coin() && w.State.Node("n1") != nil:
+		w.Put(&event.NodeChanged{Node: "n1", Weight: uint32(w.int(0, 3)), Reason: []string{"", "look"}[w.int(0, 1)]})
+		return
+	}
 	if w.State.Node("d1") != nil {
 		w.Put(&event.NodeDeleted{Node: "d1"})
 		return

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// nodeChanges reads what scontrol update sets of nodes beside their state.
+func nodeChanges(names []string, set []*apiv1.ConfigEntry) (scheduler.ChangeNodes, error) {
+	cmd := scheduler.ChangeNodes{Nodes: names}
+	for _, e := range set {
+		v := e.GetValue()
+		switch key := strings.ToLower(e.GetKey()); key {
+		case "weight":
+			n, err := strconv.ParseUint(v, 10, 31)
+			if err != nil {
+				return cmd, spec.Refuse(spec.CodeBadRequest, "weight="+v+": a weight is a number below 2147483648")
+			}
+			w := uint32(n)
+			cmd.Weight = &w
+		case "features", "availablefeatures", "activefeatures":
+			list, err := featureList(v)
+			if err != nil {
+				return cmd, err
+			}
+			if key == "activefeatures" {
+				cmd.Active = &list
+			} else {
+				cmd.Available = &list
+			}
+		case "comment":
+			cmd.Comment = &v
+		case "extra":
+			cmd.Extra = &v
+		case "reason":
+			cmd.Reason = &v
+		default:
+			return cmd, spec.Refuse(spec.CodeBadRequest, e.GetKey()+" of a node cannot be updated")
+		}
+	}
+	return cmd, nil
+}
+
+// featureList reads names of features, each once; empty: none.
+func featureList(v string) ([]string, error) {
+	var out []string
+	for f := range strings.SplitSeq(v, ",") {
+		f = strings.TrimSpace(f)
+		switch {
+		case f == "" && v != "":
+			return nil, spec.Refuse(spec.CodeInvalidFeature, v)
+		case strings.ContainsAny(f, "&|()[]*!=; \t\n"):
+			return nil, spec.Refuse(spec.CodeInvalidFeature, f+" is no name of a feature")
+		case f != "":
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
