@@ -357,7 +357,7 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 			}
 		}
 		n.Use, n.Tenant = *d.whole(s), &d.Tenant
-		n.CPUs = n.Use.CPU
+		n.CPUs = s.CPUs
 		if s.Devices && !n.allDevices(d, cand, gres) {
 			return n, false
 		}
