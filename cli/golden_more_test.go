@@ -240,8 +240,9 @@ func moreScenarios() map[string]scenario {
 			"sacctmgr_show_qos.txt": {"sacctmgr show qos -P"}, "sacctmgr_show_qos_fmt.txt": {"sacctmgr show qos format=name,priority,maxtrespu"}, "sacctmgr_show_tres.txt": {"sacctmgr show tres -P"},
 			"sacctmgr_del_missing.txt": {"sacctmgr -i delete user nosuch"}, "sacctmgr_problem.txt": {"sacctmgr show problem"}, "sacctmgr_runaway.txt": {"sacctmgr -i show runaway"},
 		}},
-		"shares":     {func(w *world) { w.shares("root") }, map[string][]string{"s3_sshare.txt": {"sshare -l", "sshare -a -l", "sshare -a -P"}}},
-		"priorities": {(*world).priorities, map[string][]string{"s3_sprio.txt": {"sprio -l", "sprio", "sprio -w", "sprio -n"}}},
+		"none of these": {func(*world) {}, map[string][]string{"sacctmgr_coord_etc.txt": {"sacctmgr show coordinator", "sacctmgr show wckey", "sacctmgr show resource", "sacctmgr show reservation", "sacctmgr show federation"}}},
+		"shares":        {func(w *world) { w.shares("root") }, map[string][]string{"s3_sshare.txt": {"sshare -l", "sshare -a -l", "sshare -a -P"}}},
+		"priorities":    {(*world).priorities, map[string][]string{"s3_sprio.txt": {"sprio -l", "sprio", "sprio -w", "sprio -n"}}},
 		"bad QOS": {func(w *world) {
 			w.people()
 			w.reply[methodChangePolicy] = func(proto.Message) (proto.Message, error) {

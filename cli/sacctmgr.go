@@ -139,7 +139,7 @@ func readWords(what string, args []string, setting bool) words {
 	own := map[string][]string{
 		"account": {"name", "names", "account", "accounts", "acct"}, "user": {"name", "names", "user", "users"},
 		"qos": {"name", "names", "qos"}, "cluster": {"name", "names", "cluster", "clusters"}, "coordinator": {"name", "names", "user", "users"},
-		"wckey": {"name", "names", "wckey", "wckeys"}, "resource": {"name", "names", "resource", "resources"},
+		"wckey": {"name", "names", "wckey", "wckeys"}, "reservation": {"name", "names", "reservation", "reservations"}, "resource": {"name", "names", "resource", "resources"},
 	}[what]
 	condition := !setting
 	for _, a := range args {
@@ -154,7 +154,7 @@ func readWords(what string, args []string, setting bool) words {
 		key, val, ok := strings.Cut(a, "=")
 		val = strings.Trim(val, "\"'")
 		switch plain := strings.TrimRight(strings.ToLower(key), "+-"); {
-		case !ok && contains([]string{"withassoc", "withcoordinator", "withcoord", "tree", "withdeleted", "wopinfo", "wopi", "wopl", "woplimits"}, strings.ToLower(a)):
+		case !ok && contains([]string{"withassoc", "withcoordinator", "withcoord", "tree", "withdeleted", "withclusters", "withcoordinators", "wopinfo", "wopi", "wopl", "woplimits"}, strings.ToLower(a)):
 			w.bare = append(w.bare, strings.ToLower(a))
 		case !ok:
 			w.names = append(w.names, splitList(a)...)

@@ -8,6 +8,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 func badListEntity() error {
@@ -114,6 +115,35 @@ func (c *call) showTransactions(w words) error {
 		rows = append(rows, &policyRow{more: []string{c.time(t.GetAt()), t.GetAction(), t.GetActor(), t.GetWhere(), t.GetInfo()}})
 	}
 	shown, err := c.policyColumns(fields, nil, w)
+	if err != nil {
+		return err
+	}
+	s := policyShow{}
+	return c.write(s.text(c.tableStyle(), shown, rows))
+}
+
+// showAccountedReservations is sacctmgr show reservation: those that the controller
+// has now; UnusedWall, which accounting would have to work out, stays empty.
+func (c *call) showAccountedReservations(w words) error {
+	rep, err := c.reservations()
+	if err != nil {
+		return err
+	}
+	var cfg apiv1.GetConfigReply
+	if err := c.ask(methodGetConfig, &apiv1.GetConfigRequest{}, &cfg); err != nil {
+		return err
+	}
+	all := cells("Cluster", 10, "Name", 15, "TRES", 30, "TimeStart", 19, "TimeEnd", 19, "UnusedWall", 10, "NodeNames", 20, "Flags", 20, "Comment", 20)
+	all[3].names, all[4].names, all[6].names = []string{"start"}, []string{"end"}, []string{"nodes"}
+	var rows []*policyRow
+	for _, r := range rep.GetReservations() {
+		if len(w.names) > 0 && !contains(w.names, r.GetName()) {
+			continue
+		}
+		rows = append(rows, &policyRow{more: []string{cfg.GetCluster(), r.GetName(), tresText(r.GetTres()), c.time(r.GetStart()), c.time(r.GetEnd()), "",
+			hostlist.FoldSorted(r.GetNodes()), r.GetFlags(), r.GetComment()}})
+	}
+	shown, err := c.policyColumns(all[:6], all[6:], w)
 	if err != nil {
 		return err
 	}

@@ -298,6 +298,8 @@ func (c *call) showPolicy(args []string) error {
 		return c.showEvents(w)
 	case "runawayjobs":
 		return c.showRunaway()
+	case "reservation":
+		return c.showAccountedReservations(w)
 	}
 	var p apiv1.PolicyReply
 	var ping apiv1.PingReply
@@ -311,10 +313,10 @@ func (c *call) showPolicy(args []string) error {
 	}
 	withAssoc := c.opts.On("associations") || contains(w.bare, "withassoc")
 	s := policyShow{policy: &p, words: w, host: ping.GetHost(), port: or(configValue(&cfg, "SlurmctldPort"), "6817"), config: &cfg, assocs: withAssoc,
-		tree: contains(w.bare, "tree"), coords: contains(w.bare, "withcoordinator") || contains(w.bare, "withcoord")}
+		tree: contains(w.bare, "tree"), coords: contains(w.bare, "withcoordinator") || contains(w.bare, "withcoordinators") || contains(w.bare, "withcoord")}
 	rows, fields, more := s.rows(what)
 	if rows == nil && fields == nil {
-		return c.errorf("show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, resource, runawayjobs, transaction, tres, user and wckey are)", what)
+		return c.errorf("show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)", what)
 	}
 	shown, err := c.policyColumns(fields, more, w)
 	if err != nil {
@@ -606,11 +608,14 @@ func findPolicyField(all []policyField, name string) int {
 	return -1
 }
 
+// treeless is the width of Account where there is no tree.
+const treeless = 10
+
 func (s *policyShow) text(style column.Style, fields []policyField, rows []*policyRow) []byte {
 	heads := make([]column.Field, len(fields))
 	for i, f := range fields {
 		heads[i] = column.Field{Name: f.head, Width: f.width}
-		if s.tree && f.head == "Account" {
+		if s.tree && f.head == "Account" && f.width == treeless {
 			heads[i].Width = -20
 		}
 	}

@@ -148,6 +148,8 @@ func closed(st *state.State, p *state.Partition, j *state.Job) *spec.Reason {
 		return &spec.Reason{Code: spec.ReasonInvalidAccount, Subject: "assoc/" + j.Spec.Account + "/" + j.Spec.User}
 	case j.Spec.QOS != "" && st.Policy.FindQOS(j.Spec.QOS) == nil:
 		return &spec.Reason{Code: spec.ReasonInvalidQOS, Subject: "qos/" + j.Spec.QOS}
+	case st.Config.Enforce.QOS && j.Spec.QOS != "" && !slices.Contains(allowedQOS(st.Policy, j.Assoc), j.Spec.QOS):
+		return &spec.Reason{Code: spec.ReasonInvalidQOS, Subject: "qos/" + j.Spec.QOS, Detail: "the association may not use it any more"}
 	}
 	return nil
 }

@@ -22,17 +22,11 @@ const defaultQOS = "normal"
 // Where there is no list at all, only the QOS normal is allowed.
 func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
 	pol := d.t.Policy
-	var allowed []string
+	allowed := allowedQOS(pol, assoc)
 	for _, a := range pol.Chain(assoc) {
 		if js.QOS == "" {
 			js.QOS = a.DefaultQOS
 		}
-		if len(allowed) == 0 {
-			allowed = a.QOS
-		}
-	}
-	if len(allowed) == 0 {
-		allowed = []string{defaultQOS}
 	}
 	if js.QOS == "" && len(allowed) == 1 {
 		js.QOS = allowed[0]
@@ -58,6 +52,16 @@ func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
 	}
 	js.SetQOS(names)
 	return nil
+}
+
+// allowedQOS are the QOS that an association may use.
+func allowedQOS(pol *state.Policy, assoc uint32) []string {
+	for _, a := range pol.Chain(assoc) {
+		if len(a.QOS) > 0 {
+			return a.QOS
+		}
+	}
+	return []string{defaultQOS}
 }
 
 // namedQOS are the QOS of a job, the highest priority first, then as they were
