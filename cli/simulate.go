@@ -89,7 +89,7 @@ func (c *call) simulation() (*simulation, error) {
 		s.kind, s.file = kind, c.opts.Text(kind)
 	}
 	if s.kind == "" {
-		return nil, wrong("name a trace with --swf, --itp or --graham")
+		return nil, wrong("name a trace with --swf, --itp or --graham, or one to pack with --openb")
 	}
 	numbers := map[string]int64{}
 	for _, name := range []string{"procs", "nodes", "cpus", "gpus"} {
@@ -142,12 +142,17 @@ func runSimulate(c *call) error {
 	if s.machine.GPUs == 0 && t.WantsGPUs() {
 		return c.errorf("%s: its jobs ask for GPUs: say with --gpus how many a node has", s.file)
 	}
+	if out := c.opts.Text("out"); out != "" { // before, not after a long replay
+		if folder, err := os.Stat(filepath.Dir(c.path(out))); err != nil || !folder.IsDir() {
+			return c.errorf("--out=%s: there is no folder %s", out, filepath.Dir(c.path(out)))
+		}
+	}
 	// A replay makes much garbage and keeps little.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt)
 	defer stop()
 	began := c.Now()
-	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Settings())), s.rule, c.progress(began))
+	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Settings())), s.rule, c.progress(began, "jobs have ended"))
 	c.progressOver()
 	if errors.Is(err, context.Canceled) {
 		return c.errorf("interrupted: nothing was written")
@@ -240,8 +245,9 @@ func (c *call) writeSchedule(t *replay.Trace, res *replay.Result) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// progress tells on standard error how far a long replay is.
-func (c *call) progress(began time.Time) replay.Progress {
+// progress tells on standard error how far a long replay is: of how many so many
+// are done.
+func (c *call) progress(began time.Time, done string) replay.Progress {
 	live := c.Terminal(c.Stderr)
 	last := began
 	return func(ended, all int, at spec.Instant) {
@@ -250,7 +256,7 @@ func (c *call) progress(began time.Time) replay.Progress {
 			return
 		}
 		last = now
-		line := fmt.Sprintf("muster simulate: %d of %d jobs have ended", ended, all)
+		line := fmt.Sprintf("muster simulate: %d of %d %s", ended, all, done)
 		if live {
 			line = "\r" + line
 		} else {

@@ -63,7 +63,8 @@ func (c *call) pack() error {
 	if err != nil {
 		return c.errorf("%v", err)
 	}
-	began := c.Now()
+	began, asTree := c.Now(), c.wantsTree()
+	told := c.progress(began, "orders are packed")
 	var rows tree.List
 	var sum int64
 	for seed := int64(1); seed <= p.shuffles && c.ctx.Err() == nil; seed++ {
@@ -74,8 +75,13 @@ func (c *call) pack() error {
 		part := r.Alloc * 100_000 / r.Capacity
 		sum += part
 		rows = append(rows, tree.Object{{Key: "shuffle", Value: seed}, {Key: "pods", Value: r.Pods}, {Key: "placed", Value: r.Placed}, {Key: "gpus_allocated_percent", Value: float64(part) / 1000}})
-		if !c.opts.On("json") && !c.opts.On("yaml") {
-			fmt.Fprintf(c.out, "order %-3d %d of %d pods placed, %s of %d GPUs allocated\n", seed, r.Placed, r.Pods, thousandth(part), r.Capacity/1000)
+		if asTree {
+			told(int(seed), int(p.shuffles), 0)
+			continue
+		}
+		fmt.Fprintf(c.out, "order %-3d %d of %d pods placed, %s of %d GPUs allocated\n", seed, r.Placed, r.Pods, thousandth(part), r.Capacity/1000)
+		if err := c.out.Flush(); err != nil { // the next one takes its time
+			return err
 		}
 	}
 	if err := c.ctx.Err(); err != nil {
@@ -83,8 +89,8 @@ func (c *call) pack() error {
 	}
 	mean := sum / p.shuffles
 	took := c.Now().Sub(began).Seconds()
-	switch {
-	case c.opts.On("json"), c.opts.On("yaml"):
+	if asTree {
+		c.progressOver()
 		return c.structured(c.opts.On("json"), tree.Object{{Key: "shuffles", Value: rows}, {Key: "mean_gpus_allocated_percent", Value: float64(mean) / 1000}, {Key: "seconds", Value: took}})
 	}
 	fmt.Fprintf(c.out, "mean      %s of the GPUs allocated by %s (%d orders, %.0f s)\n", thousandth(mean), p.name(), p.shuffles, took)

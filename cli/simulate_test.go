@@ -29,6 +29,10 @@ func TestSimulate(t *testing.T) {
 	if _, err := z.Write([]byte(tinyLog)); err != nil || z.Close() != nil || f.Close() != nil {
 		t.Fatal(err)
 	}
+	cut := filepath.Join(dir, "cut.swf.gz")
+	if whole, err := os.ReadFile(packed); err != nil || os.WriteFile(cut, whole[:len(whole)-30], 0o600) != nil {
+		t.Fatal(err)
+	}
 	out := filepath.Join(dir, "out.swf.gz")
 	r := w.run("muster", "simulate", "--swf", packed, "--procs", "4", "--policy", "easy", "-o", out)
 	if r.code != 0 || !strings.Contains(r.out, "mean wait              56.7 s") || !strings.Contains(r.out, "makespan               300 s") {
@@ -39,7 +43,8 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("the schedule that was written cannot be read back: %d\n%s\n%s", r.code, r.out, r.errOut)
 	}
 	for args, want := range map[string]string{
-		"--procs 4":                         "name a trace",
+		"--procs 4":                         "or one to pack with --openb",
+		"--swf CUT --procs 4":               "line 3: the file is cut off here",
 		"--swf LOG":                         "how large is the cluster",
 		"--swf LOG --procs 0":               "--procs=0: expected a number from 1",
 		"--swf LOG --procs 4 --cpus 2":      "both say how many",
@@ -50,10 +55,10 @@ func TestSimulate(t *testing.T) {
 		"--itp LOG --nodes 1 --gpus 8":      "names no column",
 		"--swf /nowhere --procs 4":          "/nowhere: no such file",
 		"--swf LOG --procs 4 extra":         "unexpected argument extra",
-		"--swf LOG --procs 4 -o /nowhere/x": "/nowhere",
+		"--swf LOG --procs 4 -o /nowhere/x": "--out=/nowhere/x: there is no folder /nowhere",
 		"--swf LOG --procs 4 --frobnicate":  "unrecognized option",
 	} {
-		r := w.shell("muster simulate " + strings.ReplaceAll(args, "LOG", plain))
+		r := w.shell("muster simulate " + strings.NewReplacer("LOG", plain, "CUT", cut).Replace(args))
 		if r.code == 0 || r.out != "" || !strings.Contains(r.errOut, want) {
 			t.Errorf("%s: %d %q %q, want %q", args, r.code, r.out, r.errOut, want)
 		}

@@ -3,9 +3,11 @@ package replay
 import (
 	"bytes"
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"pgregory.net/rapid"
 
@@ -64,6 +66,11 @@ func TestBadTraces(t *testing.T) {
 	} {
 		if _, err := ReadSWF(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for _, text := range []string{"1 0 -1 9 4 -1 -1 4 100 -1\n2 0 -1", "1 0 -1 9 4 -1 -1 4 100 -1\n"} {
+		if _, err := ReadSWF(io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF))); err == nil || !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%q, then nothing: %v", text, err)
 		}
 	}
 	if _, err := ReadITP(strings.NewReader("a,b\n1,2\n"), ""); err == nil || !strings.Contains(err.Error(), `no column "cluster"`) {

@@ -73,6 +73,9 @@ func ReadSWF(r io.Reader) (*Trace, error) {
 		}
 		row, err := swfRow(text)
 		if err != nil {
+			if !sc.Scan() && errors.Is(sc.Err(), io.ErrUnexpectedEOF) {
+				return nil, fmt.Errorf("line %d: the file is cut off here", line)
+			}
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 		if row.Procs <= 0 || row.Run < 0 || row.Submit < 0 {
@@ -81,7 +84,10 @@ func ReadSWF(r io.Reader) (*Trace, error) {
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	if err := sc.Err(); err != nil {
+	switch err := sc.Err(); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("behind %d jobs the file is cut off", len(t.Rows))
+	case err != nil:
 		return nil, err
 	}
 	return t, t.settle()
