@@ -192,6 +192,14 @@ func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
 		}
 		r.worst = max(r.worst, code)
 	}
+	if !r.told && r.worst == 0 && r.over != nil && spec.JobState(r.over.GetState()) == spec.Completed {
+		why := ""
+		if r.failed != nil {
+			why = ": " + r.failed.Error()
+		}
+		fmt.Fprintf(r.c.Stderr, "srun: error: %s has ended well, but not all of its output has come%s\n", place(r.created), why)
+		return 1, err
+	}
 	if r.failed != nil && r.worst == 0 && (r.over == nil || spec.JobState(r.over.GetState()) != spec.Completed) {
 		return 1, fail(1, "srun: error: "+r.failed.Error())
 	}

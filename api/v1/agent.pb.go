@@ -186,6 +186,154 @@ func (x *RenewRequest) GetCsr() []byte {
 	return nil
 }
 
+// ConfigurationRequest asks for slurm.conf and the files that belong to it, for
+// a node that has none of its own.
+type ConfigurationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigurationRequest) Reset() {
+	*x = ConfigurationRequest{}
+	mi := &file_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigurationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigurationRequest) ProtoMessage() {}
+
+func (x *ConfigurationRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigurationRequest.ProtoReflect.Descriptor instead.
+func (*ConfigurationRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{3}
+}
+
+type ConfigurationReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`   // of slurm.conf, without the leading /
+	Files         []*ConfFile            `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"` // that one, those beside it and all that they include
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigurationReply) Reset() {
+	*x = ConfigurationReply{}
+	mi := &file_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigurationReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigurationReply) ProtoMessage() {}
+
+func (x *ConfigurationReply) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigurationReply.ProtoReflect.Descriptor instead.
+func (*ConfigurationReply) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ConfigurationReply) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ConfigurationReply) GetFiles() []*ConfFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+type ConfFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfFile) Reset() {
+	*x = ConfFile{}
+	mi := &file_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfFile) ProtoMessage() {}
+
+func (x *ConfFile) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfFile.ProtoReflect.Descriptor instead.
+func (*ConfFile) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ConfFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ConfFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // AgentMessage is what an agent says. The first is always a Registration.
 type AgentMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -202,7 +350,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -215,7 +363,7 @@ func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[3]
+	mi := &file_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +377,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{3}
+	return file_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AgentMessage) GetKind() isAgentMessage_Kind {
@@ -319,7 +467,7 @@ type Registration struct {
 
 func (x *Registration) Reset() {
 	*x = Registration{}
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +480,7 @@ func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[4]
+	mi := &file_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +494,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{4}
+	return file_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Registration) GetNode() string {
@@ -418,7 +566,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +579,7 @@ func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +593,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{5}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Inventory) GetBootId() string {
@@ -592,7 +740,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +753,7 @@ func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +767,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{6}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Heartbeat) GetLoadMilli() int64 {
@@ -654,7 +802,7 @@ type RunKey struct {
 
 func (x *RunKey) Reset() {
 	*x = RunKey{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +815,7 @@ func (*RunKey) ProtoMessage() {}
 
 func (x *RunKey) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +829,7 @@ func (x *RunKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunKey.ProtoReflect.Descriptor instead.
 func (*RunKey) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunKey) GetJobUid() uint64 {
@@ -716,7 +864,7 @@ type Reports struct {
 
 func (x *Reports) Reset() {
 	*x = Reports{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +877,7 @@ func (*Reports) ProtoMessage() {}
 
 func (x *Reports) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +891,7 @@ func (x *Reports) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reports.ProtoReflect.Descriptor instead.
 func (*Reports) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Reports) GetReports() []*Report {
@@ -772,7 +920,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +933,7 @@ func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +947,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Report) GetNumber() uint64 {
@@ -928,7 +1076,7 @@ type NodeCheck struct {
 
 func (x *NodeCheck) Reset() {
 	*x = NodeCheck{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1089,7 @@ func (*NodeCheck) ProtoMessage() {}
 
 func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1103,7 @@ func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeCheck.ProtoReflect.Descriptor instead.
 func (*NodeCheck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeCheck) GetFailed() string {
@@ -975,7 +1123,7 @@ type Launched struct {
 
 func (x *Launched) Reset() {
 	*x = Launched{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1136,7 @@ func (*Launched) ProtoMessage() {}
 
 func (x *Launched) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1150,7 @@ func (x *Launched) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launched.ProtoReflect.Descriptor instead.
 func (*Launched) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Launched) GetAt() int64 {
@@ -1031,7 +1179,7 @@ type LaunchFailed struct {
 
 func (x *LaunchFailed) Reset() {
 	*x = LaunchFailed{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1192,7 @@ func (*LaunchFailed) ProtoMessage() {}
 
 func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1206,7 @@ func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LaunchFailed.ProtoReflect.Descriptor instead.
 func (*LaunchFailed) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LaunchFailed) GetText() string {
@@ -1110,7 +1258,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1271,7 @@ func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1285,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunEnded) GetStarted() int64 {
@@ -1209,7 +1357,7 @@ type NodeDone struct {
 
 func (x *NodeDone) Reset() {
 	*x = NodeDone{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1370,7 @@ func (*NodeDone) ProtoMessage() {}
 
 func (x *NodeDone) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1384,7 @@ func (x *NodeDone) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeDone.ProtoReflect.Descriptor instead.
 func (*NodeDone) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NodeDone) GetUsage() *Usage {
@@ -1280,7 +1428,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1441,7 @@ func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1455,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Usage) GetUserCpu() int64 {
@@ -1417,7 +1565,7 @@ type GpuUsage struct {
 
 func (x *GpuUsage) Reset() {
 	*x = GpuUsage{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1578,7 @@ func (*GpuUsage) ProtoMessage() {}
 
 func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1592,7 @@ func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuUsage.ProtoReflect.Descriptor instead.
 func (*GpuUsage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GpuUsage) GetUuid() string {
@@ -1569,7 +1717,7 @@ type ControllerMessage struct {
 
 func (x *ControllerMessage) Reset() {
 	*x = ControllerMessage{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1730,7 @@ func (*ControllerMessage) ProtoMessage() {}
 
 func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1744,7 @@ func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllerMessage.ProtoReflect.Descriptor instead.
 func (*ControllerMessage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ControllerMessage) GetKind() isControllerMessage_Kind {
@@ -1702,7 +1850,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1863,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1877,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -1800,7 +1948,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1961,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1975,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -1860,7 +2008,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +2021,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2035,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -1914,7 +2062,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2075,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2089,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -2049,7 +2197,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2210,7 @@ func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2224,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Reboot) GetSeq() uint64 {
@@ -2114,7 +2262,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2275,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2289,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -2246,7 +2394,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2407,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2421,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -2343,7 +2491,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2504,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2518,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -2405,7 +2553,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2566,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2580,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -2465,7 +2613,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2626,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2640,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -2514,7 +2662,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2675,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2689,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -2569,7 +2717,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2730,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2744,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -2631,7 +2779,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2792,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2806,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -2733,7 +2881,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2746,7 +2894,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +2908,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -2779,7 +2927,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2940,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2954,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2827,7 +2975,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2988,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3002,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -2885,7 +3033,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3046,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3060,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -2960,7 +3108,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3121,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3135,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -3006,7 +3154,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3167,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3181,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -3058,7 +3206,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3219,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3085,7 +3233,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -3133,7 +3281,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3294,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3308,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -3182,7 +3330,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3343,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3357,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -3236,7 +3384,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3397,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3263,7 +3411,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -3290,7 +3438,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3451,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3465,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -3337,7 +3485,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3498,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3512,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -3397,7 +3545,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3558,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3572,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -3488,7 +3636,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3649,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3663,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -3554,7 +3702,14 @@ const file_agent_proto_rawDesc = "" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\" \n" +
 	"\fRenewRequest\x12\x10\n" +
-	"\x03csr\x18\x01 \x01(\fR\x03csr\"\xee\x01\n" +
+	"\x03csr\x18\x01 \x01(\fR\x03csr\"\x16\n" +
+	"\x14ConfigurationRequest\"S\n" +
+	"\x12ConfigurationReply\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
+	"\x05files\x18\x02 \x03(\v2\x13.muster.v1.ConfFileR\x05files\"2\n" +
+	"\bConfFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xee\x01\n" +
 	"\fAgentMessage\x12=\n" +
 	"\fregistration\x18\x01 \x01(\v2\x17.muster.v1.RegistrationH\x00R\fregistration\x124\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
@@ -3825,122 +3980,126 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_agent_proto_goTypes = []any{
-	(*EnrolRequest)(nil),      // 0: muster.v1.EnrolRequest
-	(*EnrolReply)(nil),        // 1: muster.v1.EnrolReply
-	(*RenewRequest)(nil),      // 2: muster.v1.RenewRequest
-	(*AgentMessage)(nil),      // 3: muster.v1.AgentMessage
-	(*Registration)(nil),      // 4: muster.v1.Registration
-	(*Inventory)(nil),         // 5: muster.v1.Inventory
-	(*Heartbeat)(nil),         // 6: muster.v1.Heartbeat
-	(*RunKey)(nil),            // 7: muster.v1.RunKey
-	(*Reports)(nil),           // 8: muster.v1.Reports
-	(*Report)(nil),            // 9: muster.v1.Report
-	(*NodeCheck)(nil),         // 10: muster.v1.NodeCheck
-	(*Launched)(nil),          // 11: muster.v1.Launched
-	(*LaunchFailed)(nil),      // 12: muster.v1.LaunchFailed
-	(*RunEnded)(nil),          // 13: muster.v1.RunEnded
-	(*NodeDone)(nil),          // 14: muster.v1.NodeDone
-	(*Usage)(nil),             // 15: muster.v1.Usage
-	(*GpuUsage)(nil),          // 16: muster.v1.GpuUsage
-	(*ControllerMessage)(nil), // 17: muster.v1.ControllerMessage
-	(*Welcome)(nil),           // 18: muster.v1.Welcome
-	(*NodeConfig)(nil),        // 19: muster.v1.NodeConfig
-	(*Orders)(nil),            // 20: muster.v1.Orders
-	(*Order)(nil),             // 21: muster.v1.Order
-	(*Reboot)(nil),            // 22: muster.v1.Reboot
-	(*Launch)(nil),            // 23: muster.v1.Launch
-	(*HetComponent)(nil),      // 24: muster.v1.HetComponent
-	(*Terminate)(nil),         // 25: muster.v1.Terminate
-	(*SignalRun)(nil),         // 26: muster.v1.SignalRun
-	(*ChangeLimit)(nil),       // 27: muster.v1.ChangeLimit
-	(*Measure)(nil),           // 28: muster.v1.Measure
-	(*Measured)(nil),          // 29: muster.v1.Measured
-	(*Measurement)(nil),       // 30: muster.v1.Measurement
-	(*ReportAck)(nil),         // 31: muster.v1.ReportAck
-	(*Goodbye)(nil),           // 32: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),  // 33: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),       // 34: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),    // 35: muster.v1.ContentRequest
-	(*ContentReply)(nil),      // 36: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),    // 37: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),       // 38: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),        // 39: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),      // 40: muster.v1.ConfirmReply
-	(*StepUsageRequest)(nil),  // 41: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),    // 42: muster.v1.StepUsageReply
-	(*JobSteps)(nil),          // 43: muster.v1.JobSteps
-	(*StepMeasured)(nil),      // 44: muster.v1.StepMeasured
-	(*GpuInfo)(nil),           // 45: muster.v1.GpuInfo
-	(*Count)(nil),             // 46: muster.v1.Count
-	(*GpuFault)(nil),          // 47: muster.v1.GpuFault
-	(*ConfigEntry)(nil),       // 48: muster.v1.ConfigEntry
-	(*JobInfo)(nil),           // 49: muster.v1.JobInfo
-	(*NodeAlloc)(nil),         // 50: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),        // 51: muster.v1.StepLaunch
-	(*NamedCount)(nil),        // 52: muster.v1.NamedCount
-	(*Error)(nil),             // 53: muster.v1.Error
-	(*Tres)(nil),              // 54: muster.v1.Tres
+	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
+	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
+	(*RenewRequest)(nil),         // 2: muster.v1.RenewRequest
+	(*ConfigurationRequest)(nil), // 3: muster.v1.ConfigurationRequest
+	(*ConfigurationReply)(nil),   // 4: muster.v1.ConfigurationReply
+	(*ConfFile)(nil),             // 5: muster.v1.ConfFile
+	(*AgentMessage)(nil),         // 6: muster.v1.AgentMessage
+	(*Registration)(nil),         // 7: muster.v1.Registration
+	(*Inventory)(nil),            // 8: muster.v1.Inventory
+	(*Heartbeat)(nil),            // 9: muster.v1.Heartbeat
+	(*RunKey)(nil),               // 10: muster.v1.RunKey
+	(*Reports)(nil),              // 11: muster.v1.Reports
+	(*Report)(nil),               // 12: muster.v1.Report
+	(*NodeCheck)(nil),            // 13: muster.v1.NodeCheck
+	(*Launched)(nil),             // 14: muster.v1.Launched
+	(*LaunchFailed)(nil),         // 15: muster.v1.LaunchFailed
+	(*RunEnded)(nil),             // 16: muster.v1.RunEnded
+	(*NodeDone)(nil),             // 17: muster.v1.NodeDone
+	(*Usage)(nil),                // 18: muster.v1.Usage
+	(*GpuUsage)(nil),             // 19: muster.v1.GpuUsage
+	(*ControllerMessage)(nil),    // 20: muster.v1.ControllerMessage
+	(*Welcome)(nil),              // 21: muster.v1.Welcome
+	(*NodeConfig)(nil),           // 22: muster.v1.NodeConfig
+	(*Orders)(nil),               // 23: muster.v1.Orders
+	(*Order)(nil),                // 24: muster.v1.Order
+	(*Reboot)(nil),               // 25: muster.v1.Reboot
+	(*Launch)(nil),               // 26: muster.v1.Launch
+	(*HetComponent)(nil),         // 27: muster.v1.HetComponent
+	(*Terminate)(nil),            // 28: muster.v1.Terminate
+	(*SignalRun)(nil),            // 29: muster.v1.SignalRun
+	(*ChangeLimit)(nil),          // 30: muster.v1.ChangeLimit
+	(*Measure)(nil),              // 31: muster.v1.Measure
+	(*Measured)(nil),             // 32: muster.v1.Measured
+	(*Measurement)(nil),          // 33: muster.v1.Measurement
+	(*ReportAck)(nil),            // 34: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 35: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 36: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 37: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 38: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 39: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 40: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 41: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 42: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 43: muster.v1.ConfirmReply
+	(*StepUsageRequest)(nil),     // 44: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 45: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 46: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 47: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 48: muster.v1.GpuInfo
+	(*Count)(nil),                // 49: muster.v1.Count
+	(*GpuFault)(nil),             // 50: muster.v1.GpuFault
+	(*ConfigEntry)(nil),          // 51: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 52: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 53: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 54: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 55: muster.v1.NamedCount
+	(*Error)(nil),                // 56: muster.v1.Error
+	(*Tres)(nil),                 // 57: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
-	4,  // 0: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
-	6,  // 1: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
-	8,  // 2: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	29, // 3: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
-	5,  // 4: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
-	7,  // 5: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	45, // 6: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	46, // 7: muster.v1.Inventory.gres:type_name -> muster.v1.Count
-	9,  // 8: muster.v1.Reports.reports:type_name -> muster.v1.Report
-	7,  // 9: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	11, // 10: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	12, // 11: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	13, // 12: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	14, // 13: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	47, // 14: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	10, // 15: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	15, // 16: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
-	15, // 17: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	13, // 18: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	16, // 19: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	18, // 20: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	20, // 21: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	31, // 22: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	32, // 23: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	28, // 24: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	7,  // 25: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	19, // 26: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	48, // 27: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	46, // 28: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	21, // 29: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	7,  // 30: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	23, // 31: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	25, // 32: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	26, // 33: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	27, // 34: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	22, // 35: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	49, // 36: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	50, // 37: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	24, // 38: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	51, // 39: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	7,  // 40: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	30, // 41: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	7,  // 42: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	15, // 43: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	38, // 44: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	39, // 45: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	52, // 46: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	43, // 47: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	53, // 48: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	54, // 49: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	44, // 50: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	30, // 51: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
+	7,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
+	9,  // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
+	11, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
+	32, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	8,  // 5: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
+	10, // 6: muster.v1.Registration.running:type_name -> muster.v1.RunKey
+	48, // 7: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	49, // 8: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	12, // 9: muster.v1.Reports.reports:type_name -> muster.v1.Report
+	10, // 10: muster.v1.Report.run:type_name -> muster.v1.RunKey
+	14, // 11: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	15, // 12: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	16, // 13: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	17, // 14: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	50, // 15: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	13, // 16: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
+	18, // 17: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	18, // 18: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	16, // 19: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	19, // 20: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	21, // 21: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	23, // 22: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	34, // 23: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	35, // 24: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	31, // 25: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	10, // 26: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	22, // 27: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	51, // 28: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	49, // 29: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	24, // 30: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	10, // 31: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	26, // 32: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	28, // 33: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	29, // 34: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	30, // 35: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	25, // 36: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	52, // 37: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	53, // 38: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	27, // 39: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	54, // 40: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	10, // 41: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	33, // 42: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	10, // 43: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	18, // 44: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	41, // 45: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	42, // 46: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	55, // 47: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	46, // 48: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	56, // 49: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	57, // 50: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	47, // 51: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	33, // 52: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -3953,13 +4112,13 @@ func file_agent_proto_init() {
 	file_job_proto_init_once()
 	file_cluster_proto_init_once()
 	file_step_proto_init_once()
-	file_agent_proto_msgTypes[3].OneofWrappers = []any{
+	file_agent_proto_msgTypes[6].OneofWrappers = []any{
 		(*AgentMessage_Registration)(nil),
 		(*AgentMessage_Heartbeat)(nil),
 		(*AgentMessage_Reports)(nil),
 		(*AgentMessage_Measured)(nil),
 	}
-	file_agent_proto_msgTypes[9].OneofWrappers = []any{
+	file_agent_proto_msgTypes[12].OneofWrappers = []any{
 		(*Report_Launched)(nil),
 		(*Report_LaunchFailed)(nil),
 		(*Report_Ended)(nil),
@@ -3967,14 +4126,14 @@ func file_agent_proto_init() {
 		(*Report_GpuFault)(nil),
 		(*Report_NodeCheck)(nil),
 	}
-	file_agent_proto_msgTypes[17].OneofWrappers = []any{
+	file_agent_proto_msgTypes[20].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),
 		(*ControllerMessage_Orders)(nil),
 		(*ControllerMessage_Ack)(nil),
 		(*ControllerMessage_Goodbye)(nil),
 		(*ControllerMessage_Measure)(nil),
 	}
-	file_agent_proto_msgTypes[21].OneofWrappers = []any{
+	file_agent_proto_msgTypes[24].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -3987,7 +4146,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -56,11 +57,16 @@ func readSettings(o options) (*settings, error) {
 	if s.cfg, err = loadConfig(o); err != nil {
 		return nil, err
 	}
-	if s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf)); err != nil {
-		return nil, err
-	}
 	var problems slurmconf.Problems
-	s.cluster, problems = conffile.ReadSlurm(s.slurmConf)
+	if o.sent != nil {
+		s.slurmConf = filepath.Join(o.sent.root, o.sent.name)
+		s.cluster, problems = conffile.ReadSlurmBelow(o.sent.root, o.sent.name)
+	} else {
+		if s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf)); err != nil {
+			return nil, err
+		}
+		s.cluster, problems = conffile.ReadSlurm(s.slurmConf)
+	}
 	if err := problems.Err(); err != nil {
 		return nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
@@ -341,15 +347,22 @@ func declaredGPUs(n *spec.NodeSpec) ([]simulated.Declared, error) {
 // controllers are the addresses to try, in order: a path is a unix socket.
 func (s *settings) controllers() ([]string, error) {
 	port := s.cluster.Control.Port
+	if s.sent != nil {
+		return s.sent.controllers, nil
+	}
 	if s.controller != "" {
 		if strings.Contains(s.controller, "/") {
 			return []string{s.controller}, nil
 		}
 		return []string{withPort(s.controller, port)}, nil
 	}
+	// A node on the controller's host needs no certificate, but with one it is
+	// reached from other machines, and reaches them.
+	_, err := os.Stat(filepath.Join(s.party().tls, pki.HostFile))
+	enrolled := err == nil || s.tokenFile != ""
 	var out []string
 	for _, h := range s.cluster.Control.Hosts {
-		if _, err := os.Stat(s.cfg.Socket); err == nil && h.Name == s.host.Hostname {
+		if _, err := os.Stat(s.cfg.Socket); err == nil && !enrolled && h.Name == s.host.Hostname {
 			out = append(out, s.cfg.Socket)
 			continue
 		}

@@ -204,7 +204,7 @@ func onThisHost(address string) bool {
 }
 
 // nearest is the address under which the host of the first controller that is
-// reached over the network can reach this one; empty where none is.
+// reached over a network can reach this one; empty where none is.
 func nearest(addresses []string) string {
 	for _, a := range remotes(addresses) {
 		c, err := net.DialTimeout("udp", a, 2*time.Second) // asks the routing table, and sends nothing
@@ -213,7 +213,7 @@ func nearest(addresses []string) string {
 		}
 		local := c.LocalAddr()
 		_ = c.Close()
-		if u, ok := local.(*net.UDPAddr); ok && !u.IP.IsUnspecified() {
+		if u, ok := local.(*net.UDPAddr); ok && !u.IP.IsUnspecified() && !u.IP.IsLoopback() {
 			return u.IP.String()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -61,10 +62,6 @@ func (p party) remembered() ([]string, error) {
 
 // enrolHost is --enrol: it gets a certificate in place of any that is there.
 func (p party) enrolHost(ctx context.Context, addresses []string, out io.Writer) error {
-	if p.tokenFile == "" {
-		_, command := p.called()
-		return fmt.Errorf("--enrol needs a token: make one on the controller's host with `%s` and give it with --token-file", command)
-	}
 	far := remotes(addresses)
 	if len(far) == 0 {
 		return errors.New("--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed")
@@ -72,6 +69,11 @@ func (p party) enrolHost(ctx context.Context, addresses []string, out io.Writer)
 	if err := p.enrolAt(ctx, far); err != nil {
 		return err
 	}
+	return p.welcome(ctx, far, out)
+}
+
+// welcome tells what an enrolment has brought, and keeps where it was.
+func (p party) welcome(ctx context.Context, far []string, out io.Writer) error {
 	source, err := p.certificates(ctx, far)
 	if err != nil {
 		return err
@@ -86,9 +88,16 @@ func (p party) enrolHost(ctx context.Context, addresses []string, out io.Writer)
 
 // enrolNode is --enrol on a compute node.
 func enrolNode(ctx context.Context, o options, out io.Writer) error {
+	o, err := configless(ctx, o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
 	s, err := readSettings(o)
 	if err != nil {
 		return err
+	}
+	if o.sent != nil { // it has enrolled on the way
+		return s.party().welcome(ctx, o.sent.controllers, out)
 	}
 	addresses, err := s.controllers()
 	if err != nil {

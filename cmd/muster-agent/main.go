@@ -29,7 +29,8 @@ Usage:
 
 Examples:
   muster-agent                                        # the node that slurm.conf names for this host
-  muster-agent --token-file ./token                   # the first time: gets this node's certificate
+  muster-agent --enrol --controller ctl --token-file -   # the first time: a node without any file gets all it needs
+  muster-agent --token-file ./token                   # the same for a node with its own slurm.conf, and goes on
   muster-agent --node n2 --state-dir /tmp/n2 --metrics :9401 \
       --controller /run/muster/muster.sock            # a second node on one machine, for a lab
   muster-agent -Z --describe 'Feature=spot Gres=gpu:4' # a node that no slurm.conf names
@@ -53,6 +54,7 @@ type options struct {
 	dynamic                        bool     // -Z: the node is in no slurm.conf
 	login                          bool     // this is a login host
 	enrol                          bool     // get a certificate and end
+	sent                           *sent    // the configuration, when it is the controller's
 	about                          string   // --describe
 	shepherdEnv                    []string // tests only: the environment of a started shepherd
 }
@@ -105,6 +107,9 @@ func command(args []string, out, errOut io.Writer) int {
 		return exitOK
 	case *detect:
 		err = printNode(out)
+	case o.enrol && o.tokenFile == "":
+		fmt.Fprintln(errOut, "muster-agent: --enrol needs --token-file: make a token on the controller's host with muster token (see muster-agent --help)")
+		return exitUsage
 	case o.login && (o.dynamic || o.metrics != "" || o.shepherd != ""):
 		fmt.Fprintln(errOut, "muster-agent: --login runs no jobs: --dynamic, --metrics and --shepherd are of nodes (see muster-agent --help)")
 		return exitUsage

@@ -35,6 +35,10 @@ import (
 
 // serve runs the agent until the context ends.
 func serve(ctx context.Context, o options, errOut io.Writer) error {
+	o, err := configless(ctx, o, slog.New(slog.NewTextHandler(errOut, nil)))
+	if err != nil {
+		return err
+	}
 	s, err := readSettings(o)
 	if err != nil {
 		return err

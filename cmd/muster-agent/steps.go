@@ -89,15 +89,19 @@ func (a *assembled) openSteps(ctx context.Context, controllers []string, source 
 	return s
 }
 
-// reachedAt is the address of a listener for other hosts: NodeAddr, else the one
-// from which this host reaches the controller, which needs no resolver.
+// reachedAt is the address of a listener for other hosts: NodeAddr, where
+// slurm.conf gives one besides the name, else the one from which this host
+// reaches the controller, which needs no resolver.
 func (a *assembled) reachedAt(l net.Listener, controllers []string) string {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		return ""
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = orElse(a.s.node.Addr, orElse(nearest(controllers), a.s.host.Hostname))
+		host = orElse(a.s.node.Addr, a.s.host.Hostname)
+		if own := nearest(controllers); own != "" && (host == a.s.node.Name || host == orElse(a.s.node.Hostname, a.s.host.Hostname)) {
+			host = own
+		}
 	}
 	return net.JoinHostPort(host, port)
 }

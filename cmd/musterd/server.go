@@ -187,6 +187,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Directory: newDirectory(s.log), Access: acc, Codec: codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Revoked:  s.disconnect,
+		Files:    func() (string, map[string][]byte, error) { return conffile.SlurmFiles(s.cfg.SlurmConf) },
 		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},

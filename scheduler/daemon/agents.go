@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -78,6 +80,25 @@ func (s *AgentService) Renew(ctx context.Context, req *apiv1.RenewRequest) (*api
 		return nil, err
 	}
 	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil
+}
+
+// Configuration gives a node the configuration that this host has.
+func (s *AgentService) Configuration(ctx context.Context, _ *apiv1.ConfigurationRequest) (*apiv1.ConfigurationReply, error) {
+	if who := s.C.deps.Identify(ctx); who.Node == "" && !who.Admin {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "only a node asks for the configuration")
+	}
+	if s.C.deps.Files == nil {
+		return nil, spec.Refuse(spec.CodeDisabled, "this controller has no files to give")
+	}
+	name, files, err := s.C.deps.Files()
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ConfigurationReply{Name: name}
+	for _, n := range slices.Sorted(maps.Keys(files)) {
+		out.Files = append(out.Files, &apiv1.ConfFile{Name: n, Data: files[n]})
+	}
+	return out, nil
 }
 
 // Connect is an agent's stream for as long as it lives.

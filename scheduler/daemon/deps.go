@@ -133,8 +133,8 @@ type Scripts interface {
 	Run(ctx context.Context, program string, timeout spec.Span, env []string) error
 }
 
-// Deps are the outside of the controller. All fields but Shutdown, Revoked,
-// Scripts, Committed, Programs and History are needed.
+// Deps are the outside of the controller. All fields but Files, Shutdown,
+// Revoked, Scripts, Committed, Programs and History are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -147,6 +147,8 @@ type Deps struct {
 	Identify  func(ctx context.Context) Caller
 	// Reload reads the cluster's configuration again, for reconfigure.
 	Reload func() (*spec.Config, []string, error)
+	// Files, if set, gives slurm.conf and the files that belong to it, by name.
+	Files func() (name string, files map[string][]byte, err error)
 	// Shutdown, if set, ends the process gracefully; it does not wait for that.
 	Shutdown func()
 	// Revoked, if set, ends the connections of the certificates with these serial

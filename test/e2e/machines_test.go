@@ -2,13 +2,14 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,8 +34,8 @@ const (
 )
 
 // machine is a machine of its own as far as a cluster can tell: its network, its
-// name, its /run and its /var/lib. Only the file system below is shared, as
-// homes are.
+// name, its /etc, /run and /var/lib. Only the rest of the file system is shared,
+// as homes are.
 type machine struct {
 	t    *testing.T
 	site *site
@@ -83,7 +84,8 @@ func newSite(t *testing.T) *site {
 // allowed.
 func (s *site) hold(name string) *machine {
 	s.t.Helper()
-	script := "hostname " + name + " && mount -t tmpfs none /run && mount -t tmpfs none /var/lib && ip link set lo up && echo ready && exec sleep 600"
+	script := "hostname " + name + " && mount -t tmpfs none /run && mount -t tmpfs none /var/lib && cp -a /etc /run/etc && rm -rf /run/etc/slurm /run/etc/muster && " +
+		"mkdir /run/etc/slurm && mount --bind /run/etc /etc && ip link set lo up && echo ready && exec sleep 600"
 	cmd := exec.Command("unshare", "--net", "--uts", "--mount", "--propagation", "private", "sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
@@ -121,6 +123,9 @@ func clearNetwork(pid int) {
 	}
 }
 
+// bins is the folder of the commands' own names.
+func (s *site) bins() string { return filepath.Join(s.dir, "bin") }
+
 // home is the folder that all machines share.
 func (s *site) home() string { return filepath.Join(s.dir, "home") }
 
@@ -142,7 +147,9 @@ func (s *site) machine(name string) *machine {
 
 // command is a command on the machine, as root.
 func (m *machine) command(args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"-t", strconv.Itoa(m.pid), "-n", "-u", "-m"}, args...)...)
+	cmd := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(m.pid), "-n", "-u", "-m"}, args...)...)
+	cmd.Env = []string{"PATH=" + m.site.bins() + ":" + os.Getenv("PATH"), "LANG=C", "TZ=UTC", "HOME=" + os.Getenv("HOME")}
+	return cmd
 }
 
 func (m *machine) must(args ...string) string {
@@ -187,17 +194,21 @@ func (s *site) daemon(m *machine, args ...string) (kill func()) {
 	return kill
 }
 
+// shell is a command in the shared home, as the user or as root.
+func (m *machine) shell(root bool, args ...string) *exec.Cmd {
+	line := []string{"env", "-C", m.site.home()}
+	if !root {
+		line = append(line, "setpriv", "--reuid", userID, "--regid", groupID, "--clear-groups", "--")
+	}
+	return m.command(append(line, args...)...)
+}
+
 // muster is a command on the machine, as the user or as root.
 func (m *machine) muster(root bool, args ...string) (stdout, stderr string, code int) {
 	m.t.Helper()
-	line := append([]string{bin("muster")}, args...)
-	if !root {
-		line = append([]string{"setpriv", "--reuid", userID, "--regid", groupID, "--clear-groups", "--"}, line...)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(m.pid), "-n", "-u", "-m", "env", "-C", m.site.home()}, line...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C"}
+	cmd := m.shell(root, append([]string{bin("muster")}, args...)...)
+	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer stop.Stop()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
@@ -257,50 +268,14 @@ func (m *machine) begin(args ...string) (ended func() (string, int)) {
 	}
 }
 
-// enrol brings a token from the controller to a machine's agent.
-func (s *site) enrol(ctl, m *machine, token []string, args ...string) {
-	s.t.Helper()
-	text, errs, code := ctl.controller(append([]string{"token"}, append(token, m.name)...)...)
-	if code != 0 {
-		s.t.Fatalf("token for %s: %s", m.name, errs)
-	}
-	cmd := m.command(append([]string{bin("muster-agent")}, append(args, "--enrol", "--token-file", "-")...)...)
-	cmd.Stdin = strings.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		s.t.Fatalf("%s does not enrol: %v\n%s", m.name, err, out)
-	}
-}
-
-// controller is a command of root's on the controller's host.
-func (m *machine) controller(args ...string) (stdout, stderr string, code int) {
-	m.t.Helper()
-	cmd := m.command(append([]string{"env", "MUSTER_SOCKET=" + filepath.Join(m.site.dir, "ctl", "run", "muster.sock"), bin("muster")}, args...)...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		m.t.Fatalf("%s: muster %v: %v", m.name, args, err)
-	}
-	return strings.TrimSpace(out.String()), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-// farConf is the cluster's: nodes without addresses, whose names nobody resolves.
-const farConf = `ClusterName=far
-SlurmctldHost=ctl(10.99.0.1)
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-SlurmdParameters=config_overrides
-ReturnToService=2
-KillWait=2
-NodeName=c[1-2] CPUs=4 RealMemory=4000 State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=60 DefMemPerCPU=100 State=UP
-`
-
 // far is a controller's host, a login host and two compute hosts.
 type far struct {
 	*site
 	ctl, login, c1, c2 *machine
 	killController     func()
 	killLogin          func()
+	revoked            pageStep // the command of the page that sends the login host away
+	words              map[string]string
 }
 
 func newFar(t *testing.T) *far {
@@ -313,59 +288,173 @@ func newFar(t *testing.T) *far {
 	if err := os.Chmod(f.home(), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"ctl", "c1", "c2"} {
-		if err := os.MkdirAll(filepath.Join(f.dir, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(f.dir, dir, "slurm.conf"), []byte(farConf), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, errs, code := f.ctl.controller("init", "--dir", filepath.Join(f.dir, "ctl"), "--host", f.ctl.ip); code != 0 {
-		t.Fatalf("init: %s %s", out, errs)
-	}
-	f.startController()
-	for _, c := range []*machine{f.c1, f.c2} {
-		conf := []string{"--conf", filepath.Join(f.dir, c.name, "slurm.conf"), "--state-dir", filepath.Join(f.dir, c.name, "state")}
-		f.enrol(f.ctl, c, nil, conf...)
-		f.daemon(c, append([]string{bin("muster-agent")}, conf...)...)
-	}
-	f.login.refused(false, "muster-agent --login", "squeue")
-	f.enrolLogin()
-	f.startLogin()
-	f.login.until("c[1-2] idle", "sinfo", "-h", "-o", "%N %t")
+	f.tools()
+	f.page()
 	return f
 }
 
-func (f *far) startController() {
+// tools are the commands' own names, and an ssh that knows these machines.
+func (f *far) tools() {
 	f.t.Helper()
-	f.killController = f.daemon(f.ctl, bin("musterd"), "--config", filepath.Join(f.dir, "ctl", "muster.yaml"))
-	for range 600 {
-		if _, _, code := f.ctl.controller("scontrol", "ping"); code == 0 {
+	if err := os.Mkdir(f.bins(), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if out, err := exec.Command(bin("muster"), "links", f.bins()).CombinedOutput(); err != nil {
+		f.t.Fatalf("muster links: %v %s", err, out)
+	}
+	ssh := "#!/bin/sh\ncase $1 in\n"
+	for _, m := range f.machines() {
+		ssh += fmt.Sprintf("%s) pid=%d ;;\n", m.name, m.pid)
+	}
+	ssh += "esac\nshift\nexec nsenter -t $pid -n -u -m \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(f.bins(), "ssh"), []byte(ssh), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, name := range []string{"muster", "muster-agent"} {
+		if err := os.Symlink(bin(name), filepath.Join(f.bins(), name)); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *far) machines() []*machine { return []*machine{f.ctl, f.login, f.c1, f.c2} }
+
+// unit starts what a systemd unit of deploy/systemd starts.
+func (f *far) unit(m *machine, name string) (kill func()) {
+	f.t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", name+".service"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_, line, found := strings.Cut(string(data), "\nExecStart=/usr/bin/")
+	line, _, _ = strings.Cut(line, "\n")
+	words := strings.Fields(line)
+	if !found || len(words) == 0 {
+		f.t.Fatalf("%s.service starts nothing of /usr/bin", name)
+	}
+	words[0] = bin(words[0])
+	return f.daemon(m, words...)
+}
+
+// machinesPage is executed here, as the way in which this cluster is made.
+const machinesPage = "several-machines.md"
+
+// page makes the cluster as docs/operations says, up to where a machine is sent
+// away: that is the last part of the test.
+func (f *far) page() {
+	f.t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", machinesPage))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_, conf, _ := strings.Cut(string(data), "```conf\n")
+	conf, _, _ = strings.Cut(conf, "```")
+	if err := os.WriteFile(filepath.Join(f.dir, "slurm.conf"), []byte(conf), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+	f.ctl.must("cp", filepath.Join(f.dir, "slurm.conf"), "/etc/slurm/slurm.conf")
+	words := map[string]string{}
+	for _, s := range f.steps(string(data)) {
+		if strings.Contains(s.command, "revoke") {
+			f.revoked = s
+			f.words = words
+			return
+		}
+		f.step(f.t, s, words)
+	}
+	f.t.Fatal("the page sends no machine away")
+}
+
+// pageStep is one command of the page.
+type pageStep struct {
+	step
+	on   *machine
+	root bool
+}
+
+var prompt = regexp.MustCompile(`^([a-z0-9]+)([#$]) (.*)$`)
+
+// steps reads the ```machines blocks of a page.
+func (f *far) steps(text string) []pageStep {
+	var out []pageStep
+	inside := false
+	for i, line := range strings.Split(text, "\n") {
+		m := prompt.FindStringSubmatch(line)
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```machines"
+		case inside && m != nil:
+			at := slices.IndexFunc(f.machines(), func(x *machine) bool { return x.name == m[1] })
+			if at < 0 {
+				f.t.Fatalf("%s:%d: there is no machine %s", machinesPage, i+1, m[1])
+			}
+			out = append(out, pageStep{step: step{line: i + 1, command: m[3]}, on: f.machines()[at], root: m[2] == "#"})
+		case inside && len(out) > 0:
+			out[len(out)-1].want = append(out[len(out)-1].want, line)
+		}
+	}
+	return out
+}
+
+// step executes a command of the page until it says what the page says.
+func (f *far) step(t *testing.T, s pageStep, words map[string]string) {
+	t.Helper()
+	if unit, is := strings.CutPrefix(s.command, "systemctl enable --now "); is {
+		kill := f.unit(s.on, unit)
+		switch s.on {
+		case f.ctl:
+			f.killController = kill
+		case f.login:
+			f.killLogin = kill
+		}
+		return
+	}
+	want, names := pattern(s.want, words)
+	var got string
+	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
+		command := s.command
+		for name, word := range words {
+			command = strings.ReplaceAll(command, "{"+name+"}", word)
+		}
+		out, _ := s.on.shell(s.root, "sh", "-c", command).CombinedOutput() // a refusal is part of the page
+		got = plain(string(out))
+		if m := want.FindStringSubmatch(got); m != nil {
+			for i, name := range names {
+				words[name] = m[i+1]
+			}
+			return
+		}
+		if !slices.Contains([]string{"squeue", "sinfo", "sacct", "sort", "scontrol"}, strings.Fields(command)[0]) {
+			break // it would be done twice
+		}
+	}
+	t.Fatalf("%s:%d\n%s: %s\n%s\nexpected\n%s", machinesPage, s.line, s.on.name, s.command, got, strings.Join(s.want, "\n"))
+}
+
+// answers waits until a machine's commands reach the controller.
+func (m *machine) answers() {
+	m.t.Helper()
+	for range 300 {
+		if _, _, code := m.muster(false, "scontrol", "ping"); code == 0 {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	f.t.Fatal("the controller does not answer")
+	m.t.Fatalf("on %s nobody answers", m.name)
 }
 
-func (f *far) enrolLogin() {
+func (f *far) startController() {
 	f.t.Helper()
-	f.enrol(f.ctl, f.login, []string{"--login"}, "--login", "--controller", f.ctl.ip)
+	f.killController = f.unit(f.ctl, "musterd")
+	f.ctl.answers()
 }
 
 // startLogin starts the agent of the login host, which has no file but its
 // certificate.
 func (f *far) startLogin() {
 	f.t.Helper()
-	f.killLogin = f.daemon(f.login, bin("muster-agent"), "--login")
-	for range 200 {
-		if _, _, code := f.login.muster(false, "scontrol", "ping"); code == 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	f.t.Fatal("the login host's agent does not answer")
+	f.killLogin = f.unit(f.login, "muster-login")
+	f.login.answers()
 }
 
 // as calls the controller from a machine with a certificate of its own, and says
@@ -418,7 +507,7 @@ func TestMachines(t *testing.T) {
 	}{{"commands", f.commands}, {"whom a machine may speak for", f.trust}, {"the login agent is killed", f.loginKilled},
 		{"the network is parted", f.parted}, {"the controller restarts", f.controllerRestarts}, {"a machine is sent away", f.sentAway}} {
 		ok := t.Run(part.name, func(t *testing.T) {
-			for _, m := range []*machine{f.hub, f.ctl, f.login, f.c1, f.c2} {
+			for _, m := range append(f.machines(), f.hub) {
 				m.t = t
 			}
 			part.test(t)
@@ -489,7 +578,7 @@ func (f *far) commands(t *testing.T) {
 	for _, line := range [][]string{{"sinfo"}, {"squeue", "--start"}, {"sreport", "cluster", "utilization"}, {"sprio"}, {"sshare"}, {"why", id}, {"scontrol", "show", "config"}, {"kpi"}, {"hosts"}} {
 		l.user(line...)
 	}
-	out, errs, _ := f.ctl.controller("sql", "SELECT groupUniqArray(host) AS h FROM events WHERE kind = 'JobSubmitted' AND actor = '"+userName+"'")
+	out, errs, _ := f.ctl.muster(true, "sql", "SELECT groupUniqArray(host) AS h FROM events WHERE kind = 'JobSubmitted' AND actor = '"+userName+"'")
 	if !strings.Contains(out, "login") || !strings.Contains(out, "c1") {
 		t.Errorf("the events do not name the hosts that vouched: %q %s", out, errs)
 	}
@@ -502,7 +591,8 @@ func (f *far) trust(t *testing.T) {
 	drain := func(c *client.Client) error {
 		return c.Call(t.Context(), "/muster.v1.Cluster/UpdateNode", &apiv1.UpdateNodeRequest{Nodes: "c2", State: "DRAIN", Reason: "forged"}, &apiv1.UpdateNodeReply{})
 	}
-	node, login := filepath.Join(f.dir, "c1", "state", "tls"), filepath.Join(f.dir, "login-tls")
+	node, login := filepath.Join(f.dir, "node-tls"), filepath.Join(f.dir, "login-tls")
+	f.c1.must("cp", "-r", "/var/lib/muster/agent/c1/tls", node)
 	f.login.must("cp", "-r", "/var/lib/muster/login/tls", login)
 	for _, c := range []struct {
 		what         string
@@ -573,16 +663,14 @@ func (f *far) controllerRestarts(t *testing.T) {
 func (f *far) sentAway(t *testing.T) {
 	watching := f.login.begin("srun", "-N1", "sleep", "60")
 	f.login.until("R", "squeue", "-h", "-o", "%t")
-	if out, errs, code := f.ctl.controller("hosts", "revoke", "login", "--reason", "stolen"); code != 0 || !strings.Contains(out, "revoked") {
-		t.Fatalf("revoke: %d, %s %s", code, out, errs)
-	}
+	f.step(t, f.revoked, f.words)
 	f.login.refused(false, "is revoked", "squeue")
 	f.login.refused(false, "is revoked", "sbatch", "--wrap", "true")
 	if out, code := watching(); code == 0 {
 		t.Errorf("srun over a revoked host: exit %d, %q", code, out)
 	}
 	f.killLogin()
-	f.enrolLogin()
+	f.ctl.must("sh", "-c", "muster token --login login | ssh login muster-agent --login --enrol --controller "+f.ctl.ip+" --token-file -")
 	f.startLogin()
 	f.login.user("squeue")
 }

@@ -1475,9 +1475,10 @@ var Shell_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Agents_Enrol_FullMethodName   = "/muster.v1.Agents/Enrol"
-	Agents_Renew_FullMethodName   = "/muster.v1.Agents/Renew"
-	Agents_Connect_FullMethodName = "/muster.v1.Agents/Connect"
+	Agents_Enrol_FullMethodName         = "/muster.v1.Agents/Enrol"
+	Agents_Renew_FullMethodName         = "/muster.v1.Agents/Renew"
+	Agents_Configuration_FullMethodName = "/muster.v1.Agents/Configuration"
+	Agents_Connect_FullMethodName       = "/muster.v1.Agents/Connect"
 )
 
 // AgentsClient is the client API for Agents service.
@@ -1488,6 +1489,8 @@ const (
 type AgentsClient interface {
 	Enrol(ctx context.Context, in *v1.EnrolRequest, opts ...grpc.CallOption) (*v1.EnrolReply, error)
 	Renew(ctx context.Context, in *v1.RenewRequest, opts ...grpc.CallOption) (*v1.EnrolReply, error)
+	// Configuration tells the cluster's configuration as the controller's host has it.
+	Configuration(ctx context.Context, in *v1.ConfigurationRequest, opts ...grpc.CallOption) (*v1.ConfigurationReply, error)
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.AgentMessage, v1.ControllerMessage], error)
 }
 
@@ -1519,6 +1522,16 @@ func (c *agentsClient) Renew(ctx context.Context, in *v1.RenewRequest, opts ...g
 	return out, nil
 }
 
+func (c *agentsClient) Configuration(ctx context.Context, in *v1.ConfigurationRequest, opts ...grpc.CallOption) (*v1.ConfigurationReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ConfigurationReply)
+	err := c.cc.Invoke(ctx, Agents_Configuration_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentsClient) Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.AgentMessage, v1.ControllerMessage], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Agents_ServiceDesc.Streams[0], Agents_Connect_FullMethodName, cOpts...)
@@ -1540,6 +1553,8 @@ type Agents_ConnectClient = grpc.BidiStreamingClient[v1.AgentMessage, v1.Control
 type AgentsServer interface {
 	Enrol(context.Context, *v1.EnrolRequest) (*v1.EnrolReply, error)
 	Renew(context.Context, *v1.RenewRequest) (*v1.EnrolReply, error)
+	// Configuration tells the cluster's configuration as the controller's host has it.
+	Configuration(context.Context, *v1.ConfigurationRequest) (*v1.ConfigurationReply, error)
 	Connect(grpc.BidiStreamingServer[v1.AgentMessage, v1.ControllerMessage]) error
 	mustEmbedUnimplementedAgentsServer()
 }
@@ -1556,6 +1571,9 @@ func (UnimplementedAgentsServer) Enrol(context.Context, *v1.EnrolRequest) (*v1.E
 }
 func (UnimplementedAgentsServer) Renew(context.Context, *v1.RenewRequest) (*v1.EnrolReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedAgentsServer) Configuration(context.Context, *v1.ConfigurationRequest) (*v1.ConfigurationReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Configuration not implemented")
 }
 func (UnimplementedAgentsServer) Connect(grpc.BidiStreamingServer[v1.AgentMessage, v1.ControllerMessage]) error {
 	return status.Error(codes.Unimplemented, "method Connect not implemented")
@@ -1617,6 +1635,24 @@ func _Agents_Renew_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Agents_Configuration_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ConfigurationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).Configuration(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_Configuration_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).Configuration(ctx, req.(*v1.ConfigurationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Agents_Connect_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(AgentsServer).Connect(&grpc.GenericServerStream[v1.AgentMessage, v1.ControllerMessage]{ServerStream: stream})
 }
@@ -1638,6 +1674,10 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Renew",
 			Handler:    _Agents_Renew_Handler,
+		},
+		{
+			MethodName: "Configuration",
+			Handler:    _Agents_Configuration_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -69,7 +69,8 @@ func TestLoginHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := server.NewRegistry(nil, nil)
-	registry.RegisterService(echotest.Desc(), &echotest.Service{})
+	service := &echotest.Service{Blocked: make(chan struct{}, 300)}
+	registry.RegisterService(echotest.Desc(), service)
 	ch := &channel.Server{TLS: ctlSource.Server(true, framed.ALPN), Cluster: "prod"}
 	admit := &channel.Admission{Now: time.Now}
 	controller, address := serveOn(t, serve.Config{Handler: registry.Handle, Authenticate: ch.Authenticate, Admit: admit.Admit, Errors: status.Numbers()}, "tcp", "127.0.0.1:0")
@@ -119,7 +120,31 @@ func TestLoginHost(t *testing.T) {
 	if err := s.Recv(n); !errors.Is(err, io.EOF) {
 		t.Errorf("end: %v", err)
 	}
-	if n := controller.Disconnect(func(id identity.Identity) bool { return id.Kind == identity.Login }); n != 1 {
+	// More who wait than one connection to the controller serves at a time, and a command beside them.
+	watching, stopWatching := context.WithCancel(t.Context())
+	for range 3 {
+		w, err := client.Dial(t.Context(), client.Unix(socket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for range 100 {
+			if _, err := w.Start(watching, echotest.Block, wrapperspb.String("")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 300 {
+		<-service.Blocked
+	}
+	if err := c.Call(t.Context(), echotest.WhoAmI, wrapperspb.String(""), out); err != nil {
+		t.Errorf("a command beside 300 who wait: %v", err)
+	}
+	if n := controller.Conns(); n != 3 {
+		t.Errorf("300 who wait have %d connections, want 3", n)
+	}
+	stopWatching()
+	if n := controller.Disconnect(func(id identity.Identity) bool { return id.Kind == identity.Login }); n != 3 {
 		t.Errorf("%d connections to the controller", n)
 	}
 	for { // the relay notices, and dials again

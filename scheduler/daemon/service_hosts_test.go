@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// hostTokens makes tokens that say what they are for.
+type hostTokens struct{ Access }
+
+func (hostTokens) NewToken(node string, login bool, _ spec.Instant) (string, spec.Hash, error) {
+	if login {
+		return "login " + node, spec.Hash{1}, nil
+	}
+	return "node " + node, spec.Hash{2}, nil
+}
+
+// commit writes events as they are.
+func (w *world) commit(events ...event.Event) {
+	w.t.Helper()
+	if rep := w.c.writer.do(w.t.Context(), &request{cmd: scheduler.Policy{Events: events}}); rep.err != nil {
+		w.t.Fatal(rep.err)
+	}
+}
+
+// TestMachinesWord: what a user may do depends on what vouches for him. An
+// operator is one on a login host, and a plain user on a compute node; machines
+// are let in and sent away on the controller's host alone.
+func TestMachinesWord(t *testing.T) {
+	w := start(t)
+	w.c.deps.Access = hostTokens{w.c.deps.Access}
+	w.commit(&event.UserPut{User: spec.User{Name: "ops", AdminLevel: "Operator"}})
+	ops := Caller{UID: 1001, GID: 1001, User: "ops"}
+	there, compute := ops, ops
+	there.Host, compute.Host, compute.Limited = "l1", "n1", true
+	root := Caller{User: "root", Admin: true}
+	tls := Caller{User: "boss", Admin: true, NoUID: true, Host: "tls"}
+	for _, x := range []struct {
+		who           Caller
+		name          string
+		drain, tokens bool
+		own           bool // a token of his own for REST
+	}{
+		{root, "root", true, true, false}, {tls, "an administrator's certificate", true, true, false}, {ops, "an operator", true, true, true},
+		{there, "an operator on a login host", true, false, true}, {compute, "an operator in a job", false, false, false},
+	} {
+		w.as(x.who)
+		_, err := w.svc.UpdateNode(t.Context(), &apiv1.UpdateNodeRequest{Nodes: "n1", State: "DRAIN", Reason: "test"})
+		if got := spec.CodeOf(err) != spec.CodeAccessDenied; got != x.drain {
+			t.Errorf("%s drains a node: %v", x.name, err)
+		}
+		for _, login := range []bool{false, true} {
+			rep, err := w.svc.CreateToken(t.Context(), &apiv1.CreateTokenRequest{Node: "n1", Login: login})
+			if got := spec.CodeOf(err) != spec.CodeAccessDenied; got != x.tokens || got && strings.HasPrefix(rep.GetToken(), "login") != login {
+				t.Errorf("%s makes a token: %q, %v", x.name, rep.GetToken(), err)
+			}
+		}
+		if _, err := w.svc.RevokeHost(t.Context(), &apiv1.RevokeHostRequest{Name: "nobody"}); (spec.CodeOf(err) != spec.CodeAccessDenied) != x.tokens {
+			t.Errorf("%s revokes: %v", x.name, err)
+		}
+		if x.who.Limited {
+			if _, err := w.svc.CreateUserToken(t.Context(), &apiv1.CreateUserTokenRequest{}); spec.CodeOf(err) != spec.CodeAccessDenied {
+				t.Errorf("%s gets a token that outlives the job: %v", x.name, err)
+			}
+		}
+	}
+}
+
+// TestRevokeHost: a machine's certificates end, of both roles or of one, and
+// only those that have not ended; what is connected is told of.
+func TestRevokeHost(t *testing.T) {
+	w := start(t)
+	far := w.c.deps.Clock.Now().Add(spec.Day)
+	w.commit(&event.CertificateIssued{Serial: "a1", Role: roleAgent, Name: "n1", Expires: far}, &event.CertificateIssued{Serial: "a2", Role: roleAgent, Name: "n1", Expires: 1},
+		&event.CertificateIssued{Serial: "b1", Role: roleLogin, Name: "n1", Expires: far}, &event.CertificateIssued{Serial: "c1", Role: roleLogin, Name: "l1", Expires: far})
+	w.as(Caller{User: "root", Admin: true})
+	var cut []string
+	w.c.deps.Revoked = func(serials map[string]bool) {
+		for s := range serials {
+			cut = append(cut, s)
+		}
+	}
+	revoke := func(name, role string) (string, error) {
+		rep, err := w.svc.RevokeHost(t.Context(), &apiv1.RevokeHostRequest{Name: name, Role: role, Reason: "test"})
+		var got []string
+		for _, h := range rep.GetHosts() {
+			got = append(got, h.GetSerial())
+		}
+		slices.Sort(got)
+		return strings.Join(got, " "), err
+	}
+	if got, err := revoke("n1", roleLogin); got != "b1" || err != nil {
+		t.Errorf("one role: %q, %v", got, err)
+	}
+	if got, err := revoke("n1", ""); got != "a1" || err != nil {
+		t.Errorf("what is left: %q, %v", got, err)
+	}
+	for _, x := range [][2]string{{"n1", ""}, {"n9", ""}, {"l1", "controller"}} {
+		if got, err := revoke(x[0], x[1]); err == nil {
+			t.Errorf("%v: %q", x, got)
+		}
+	}
+	if slices.Sort(cut); strings.Join(cut, " ") != "a1 b1" {
+		t.Errorf("cut are %v", cut)
+	}
+	list, err := w.svc.ListHosts(t.Context(), &apiv1.ListHostsRequest{})
+	if err != nil || len(list.GetHosts()) != 3 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	for _, h := range list.GetHosts() {
+		if h.GetRevoked() != (h.GetSerial() != "c1") {
+			t.Errorf("%v", h)
+		}
+	}
+}
