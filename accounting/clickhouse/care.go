@@ -118,21 +118,40 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	}
 	add(false, "engine", "ClickHouse %s at %s", version, s.target)
 	off := time.Since(now).Round(time.Millisecond)
-	add(off > clockOff || off < -clockOff, "clock", "the engine's differs by %s", off)
-	var have uint32
-	if err := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.table("schema_versions")).Scan(&have); err != nil {
-		return nil, fmt.Errorf("read the version of the accounting schema: %w", err)
+	if bad := off > clockOff || off < -clockOff; bad {
+		add(true, "clock", "the engine's differs by %s: set the clocks of both hosts, runs are shown with the ledger's times", off)
+	} else {
+		add(false, "clock", "the engine's differs by %s", off)
 	}
-	add(have != SchemaVersion, "schema", "version %d, this release knows %d", have, SchemaVersion)
-	for _, step := range []func(context.Context, func(bool, string, string, ...any)) error{s.examineTables, s.examineParts} {
-		if err := step(ctx, add); err != nil {
-			return nil, err
+	var have uint32
+	switch err := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.table("schema_versions")).Scan(&have); {
+	case err != nil:
+		add(true, "schema", "its version cannot be read: %v", s.Explain(err))
+	case have > SchemaVersion:
+		add(true, "schema", "version %d, this release knows %d: run the release that migrated it, or restore a backup from before", have, SchemaVersion)
+	case have < SchemaVersion:
+		add(true, "schema", "version %d, this release knows %d: the accounting migrates it when it starts; if it runs, its log says why it has not", have, SchemaVersion)
+	default:
+		add(false, "schema", "version %d, this release knows %d", have, SchemaVersion)
+	}
+	// What one look cannot be asked for must not hide what the others find.
+	for _, look := range []struct {
+		name string
+		run  func(context.Context, func(bool, string, string, ...any)) error
+	}{{"columns", s.examineTables}, {"parts", s.examineParts}, {"detached parts", s.examineDetached}, {"mutations", s.examineMutations}, {"runs twice", s.examineTwice}, {"disk", s.examineDisks}} {
+		if err := look.run(ctx, add); err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			add(true, look.name, "cannot be looked at: %v", s.Explain(err))
 		}
 	}
 	done, intent, err := s.phases(ctx, ledger)
 	switch {
-	case err != nil:
+	case err != nil && ctx.Err() != nil:
 		return nil, err
+	case err != nil:
+		add(true, "position", "cannot be read: %v", s.Explain(err))
 	case done == nil:
 		add(true, "position", "this ledger was never stored here")
 	case intent != nil && intent.last > done.last:
@@ -162,18 +181,28 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read the columns of the accounting store: %w", err)
 	}
-	var wrong []string
+	var wrong, gone []string
 	for _, t := range schema() {
+		if !tables[t.name] {
+			gone = append(gone, t.name)
+			continue
+		}
 		for _, c := range t.columns {
 			want := c.plain()
-			if got := have[t.name+"."+c.name]; got != want {
-				wrong = append(wrong, fmt.Sprintf("%s.%s is %q, not %s", t.name, c.name, got, want))
+			if got := have[t.name+"."+c.name]; got == "" {
+				wrong = append(wrong, fmt.Sprintf("%s.%s is missing", t.name, c.name))
+			} else if got != want {
+				wrong = append(wrong, fmt.Sprintf("%s.%s is %s, not %s", t.name, c.name, got, want))
 			}
 		}
 	}
+	if len(gone) > 0 {
+		add(true, "missing tables", "%s: ATTACH TABLE brings back one that was detached; else restore a backup (muster accounting restore NAME), or DROP DATABASE %s and "+
+			"restart the accounting, which counts the ledger anew", strings.Join(gone, ", "), quoteName(s.db))
+	}
 	if len(wrong) > 0 {
-		add(true, "columns", "%d differ from the schema: %s", len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
-	} else {
+		add(true, "columns", "%d differ from the schema: %s: somebody altered the tables; restore a backup (muster accounting restore NAME)", len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
+	} else if len(gone) == 0 {
 		add(false, "columns", "%d tables as this release makes them", len(schema()))
 	}
 	for t := range tables {
@@ -184,48 +213,64 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 	return nil
 }
 
-// examineParts looks at what lies on the disk.
+// look asks a question about the store and hands each row on.
+func (s *Store) look(ctx context.Context, sql string, each func(scan func(...any) error) error) error {
+	return s.Query(ctx, query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: s.db}}}, each)
+}
+
+// examineParts looks at how large the tables are, and in how many pieces.
 func (s *Store) examineParts(ctx context.Context, add func(bool, string, string, ...any)) error {
-	ask := func(sql string, each func(scan func(...any) error) error) error {
-		return s.Query(ctx, query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: s.db}}}, each)
-	}
-	err := ask("SELECT table, count(), sum(rows), sum(bytes_on_disk) FROM system.parts WHERE database = {db:String} AND active GROUP BY table ORDER BY table", func(scan func(...any) error) error {
+	return s.look(ctx, "SELECT table, count(), sum(rows), sum(bytes_on_disk) FROM system.parts WHERE database = {db:String} AND active GROUP BY table ORDER BY table", func(scan func(...any) error) error {
 		var table string
 		var parts, rows, bytes uint64
 		if err := scan(&table, &parts, &rows, &bytes); err != nil {
 			return err
 		}
-		add(parts > partsMost, "table "+table, "%d rows, %.1f MiB, %d parts", rows, float64(bytes)/(1<<20), parts)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	err = ask("SELECT count(), groupArray(3)(concat(table, ' ', name, ' ', reason)) FROM system.detached_parts WHERE database = {db:String}", func(scan func(...any) error) error {
-		var n uint64
-		var some []string
-		if err := scan(&n, &some); err != nil {
-			return err
+		more := ""
+		if parts > partsMost {
+			more = ": the engine does not merge as fast as it is written to; has it memory and disk enough?"
 		}
-		add(n > 0, "detached parts", "%d %s", n, strings.Join(some, "; "))
+		add(parts > partsMost, "table "+table, "%d rows, %.1f MiB, %d parts%s", rows, float64(bytes)/(1<<20), parts, more)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	err = ask("SELECT count(), countIf(latest_fail_reason != ''), anyIf(latest_fail_reason, latest_fail_reason != '') FROM system.mutations WHERE database = {db:String} AND NOT is_done", func(scan func(...any) error) error {
-		var open, failed uint64
-		var why string
-		if err := scan(&open, &failed, &why); err != nil {
-			return err
-		}
-		add(failed > 0, "mutations", "%d open, %d failing %s", open, failed, why)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	err = ask("SELECT count() - uniqExact(ledger, uid, restarts) FROM "+s.table("jobs"), func(scan func(...any) error) error {
+}
+
+// examineDetached looks for parts that the engine has put aside.
+func (s *Store) examineDetached(ctx context.Context, add func(bool, string, string, ...any)) error {
+	return s.look(ctx, "SELECT count(), groupArray(3)(concat(table, ' ', name, if(reason = '', '', concat(' (', reason, ')')))) FROM system.detached_parts WHERE database = {db:String}",
+		func(scan func(...any) error) error {
+			var n uint64
+			var some []string
+			if err := scan(&n, &some); err != nil {
+				return err
+			}
+			if n == 0 {
+				add(false, "detached parts", "0")
+				return nil
+			}
+			add(true, "detached parts", "%d: %s: their rows are in no answer. Where muster accounting verify finds rows missing, ALTER TABLE … ATTACH PART '…' brings them back; else DROP DETACHED PART ends this",
+				n, strings.Join(some, "; "))
+			return nil
+		})
+}
+
+// examineMutations looks for changes that the engine cannot end.
+func (s *Store) examineMutations(ctx context.Context, add func(bool, string, string, ...any)) error {
+	return s.look(ctx, "SELECT count(), countIf(latest_fail_reason != ''), anyIf(latest_fail_reason, latest_fail_reason != '') FROM system.mutations WHERE database = {db:String} AND NOT is_done",
+		func(scan func(...any) error) error {
+			var open, failed uint64
+			var why string
+			if err := scan(&open, &failed, &why); err != nil {
+				return err
+			}
+			add(failed > 0, "mutations", "%s", strings.TrimSpace(fmt.Sprintf("%d open, %d failing %s", open, failed, why)))
+			return nil
+		})
+}
+
+// examineTwice looks for runs that are there more than once.
+func (s *Store) examineTwice(ctx context.Context, add func(bool, string, string, ...any)) error {
+	return s.look(ctx, "SELECT count() - uniqExact(ledger, uid, restarts) FROM "+s.table("jobs"), func(scan func(...any) error) error {
 		var n int64
 		if err := scan(&n); err != nil {
 			return err
@@ -233,16 +278,21 @@ func (s *Store) examineParts(ctx context.Context, add func(bool, string, string,
 		add(n != 0, "runs twice", "%d", n)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return ask("SELECT name, free_space, total_space FROM system.disks", func(scan func(...any) error) error {
+}
+
+// examineDisks looks at how much room there is.
+func (s *Store) examineDisks(ctx context.Context, add func(bool, string, string, ...any)) error {
+	return s.look(ctx, "SELECT name, free_space, total_space FROM system.disks", func(scan func(...any) error) error {
 		var name string
 		var free, total uint64
 		if err := scan(&name, &free, &total); err != nil {
 			return err
 		}
-		add(free < diskLeast, "disk "+name, "%.1f of %.1f GiB free", float64(free)/(1<<30), float64(total)/(1<<30))
+		more := ""
+		if free < diskLeast {
+			more = ": make room, or shorten what is kept (accounting.*_keep); the ledger keeps what does not fit until it does"
+		}
+		add(free < diskLeast, "disk "+name, "%.1f of %.1f GiB free%s", float64(free)/(1<<30), float64(total)/(1<<30), more)
 		return nil
 	})
 }
