@@ -91,7 +91,8 @@ type Config struct {
 	Zone      *time.Location
 	Cluster   string // where the dump has a column Cluster, lines of others are rejected; empty = all are taken
 	Rejected  func(Reject)
-	Now       spec.Instant
+	Now       spec.Instant // up to when the dump says everything
+	Present   spec.Instant // what is later than it by a day is refused; 0 = Now
 	From      spec.Instant // what the store's position says until the dump is read to its end; 0 = Now
 	Batch     int          // runs that are stored at once; 0 = 100,000
 }
@@ -277,6 +278,9 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool)) error {
 
 // head takes the first line as names of columns.
 func (r *run) head(cells []string) error {
+	if !header(cells) && strings.ContainsRune(strings.Join(cells, ""), 0) {
+		return fmt.Errorf("%w: the first line is no text in UTF-8: where it is UTF-16, iconv -f UTF-16 -t UTF-8 makes it so", ErrColumns)
+	}
 	if !header(cells) {
 		return fmt.Errorf("%w: the first line does not name them; give them in order, as in sacct --format", ErrColumns)
 	}
@@ -361,13 +365,30 @@ func (r *run) reject(n int, line []byte, why string) {
 	r.Rejected(Reject{n, why, strings.ToValidUTF8(text, "\ufffd")})
 }
 
+// future refuses a run of a time that is not yet, by more than clocks differ: it
+// would count as waiting, or running, until then.
+func (r *run) future(row *tally.JobRow) error {
+	late := tally.Cut(max(r.Now, r.Present).Add(spec.Day))
+	if row.Submit > late || row.Start > late || row.End > late {
+		return reject("it is of a time that is not yet")
+	}
+	return nil
+}
+
 // line takes one line: a job, or a step of the job before it.
 func (r *run) line(n int, cells []string, line []byte) {
 	if i := r.lines.at[fCluster]; i >= 0 && i < len(cells) && r.Cluster != "" && cells[i] != r.Cluster && cells[i] != "" {
 		r.reject(n, line, "it is of cluster "+cells[i])
 		return
 	}
+	if bytes.IndexByte(line, 0) >= 0 {
+		r.reject(n, line, "it has a character NUL: the dump is damaged there")
+		return
+	}
 	j, step, err := r.lines.parse(cells)
+	if err == nil {
+		err = r.future(&j.row)
+	}
 	switch {
 	case err != nil:
 		if step == "" {

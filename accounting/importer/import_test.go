@@ -332,7 +332,10 @@ func TestBadLines(t *testing.T) {
 		line("10", "RUNNING", day+"10:00:00", day+"10:01:00", "Unknown", "cpu=4,gres/gpu=1", "long") +
 		strings.Replace(line("11", "CANCELLED by 5", day+"10:00:00", day+"10:05:00", day+"10:05:00", "", "never"), "|n1|", "|None assigned|", 1) +
 		line("12_[1-5%2]", "PENDING", day+"10:00:00", "Unknown", "Unknown", "", "later") + ok("1") +
-		line("13", "COMPLETED", day+"10:00:00", "1772358060", "9999999999999", "", "x")
+		line("13", "COMPLETED", day+"10:00:00", "1772358060", "9999999999999", "", "x") +
+		line("14", "COMPLETED", day+"10:00:00", "2099-01-01T00:00:00", "2099-01-02T00:00:00", "", "x") +
+		line("15", "RUNNING", day+"10:00:00", "2099-01-01T00:00:00", "Unknown", "", "x") +
+		line("16", "COMPLETED", day+"10:00:00", day+"10:01:00", day+"10:11:00", "", "a\x00b")
 	dump = strings.ReplaceAll(dump, "12_[1-5%2]|12_[1-5%2]", "12_[1-5%2]|12")
 	dump = strings.ReplaceAll(dump, "8_3|8_3", "8_3|80")
 	res, rejects := into(t, s, "bad", strings.NewReader(dump), func(c *importer.Config) { c.Batch = 3 })
@@ -349,6 +352,9 @@ func TestBadLines(t *testing.T) {
 10 it has 3 columns, there must be 16
 11 it is a step whose job does not stand before it
 18 End "9999999999999" cannot be read
+19 it is of a time that is not yet
+20 it is of a time that is not yet
+21 it has a character NUL: the dump is damaged there
 `
 	if got != want {
 		t.Errorf("rejected:\n%sexpected:\n%s", got, want)
@@ -370,7 +376,7 @@ func TestBadLines(t *testing.T) {
 	}
 	// Later the running job has ended, and the number 1 was given out again.
 	later := head + line("10", "COMPLETED", day+"10:00:00", day+"10:01:00", day+"12:01:00", "cpu=4,gres/gpu=1", "long") +
-		line("1", "FAILED", "2027-03-01T10:00:00", "2027-03-01T10:00:00", "2027-03-01T11:00:00", "", "other")
+		line("1", "FAILED", "2026-12-01T10:00:00", "2026-12-01T10:00:00", "2026-12-01T11:00:00", "", "other")
 	res, _ = into(t, s, "bad", strings.NewReader(later), nil)
 	if res.New != 2 || res.Known != 0 {
 		t.Errorf("later: %+v", res)
@@ -383,7 +389,7 @@ func TestBadLines(t *testing.T) {
 // TestColumns: dumps that cannot be read say why.
 func TestColumns(t *testing.T) {
 	for dump, want := range map[string]string{
-		"1|2|3\n": "does not name them", "JobID|State|Start|End\n": "Submit is missing", "JobID|Submit|Start|End\n": "State is missing",
+		"1|2|3\n": "does not name them", "\xff\xfeJ\x00o\x00b\x00I\x00D\x00|\x00S\x00t\x00a\x00t\x00e\x00\n\x00": "iconv -f UTF-16", "JobID|State|Start|End\n": "Submit is missing", "JobID|Submit|Start|End\n": "State is missing",
 		"JobID|JobID|Submit|Start|End|State\n": "stands twice", "JobID|Nonsense|Submit|Start|End|State\n": `no field "Nonsense"`, "Submit|Start|End|State\n": "JobID or JobIDRaw",
 	} {
 		c := importer.Config{Store: nothing{}, Writer: nothing{}}

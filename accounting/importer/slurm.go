@@ -85,6 +85,7 @@ func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each
 		step = 7 * 24 * time.Hour
 	}
 	c.Cluster, c.Columns, c.Delimiter, c.Zone = s.Cluster, nil, "|", time.UTC
+	c.Present = max(c.Now, spec.Instant(until.UnixNano()))
 	for from := since; from.Before(until); from = from.Add(step) {
 		to := from.Add(step)
 		if to.After(until) {

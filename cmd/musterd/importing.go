@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func importCommand(args []string, out, errOut io.Writer) int {
 	fl := pflag.NewFlagSet("muster import", pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(&im.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`: it says where the store is")
+	fl.StringVar(&im.config, "config", cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath), "muster.yaml `file`: it says where the store is (environment: MUSTER_CONFIG)")
 	fl.StringVar(&im.cluster, "cluster", "", "the `name` of the cluster; for slurm also Slurm's name of it")
 	fl.StringVar(&im.file, "file", "", "sacct: the dump `file`; - is standard input")
 	fl.StringSliceVar(&im.columns, "columns", nil, "sacct: the columns in order, by `names` of sacct's fields; - skips one")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,7 +74,7 @@ func whatifCommand(args []string, out, errOut io.Writer) int {
 	fl.SetOutput(errOut)
 	fl.SortFlags = false
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(&w.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`, which names the archive")
+	fl.StringVar(&w.config, "config", cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath), "muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)")
 	fl.StringVar(&w.archive, "archive", "", "`folder` of an archive, instead of the one of muster.yaml")
 	fl.StringVar(&w.from, "from", "", "first moment of the history, as sacct -S takes it")
 	fl.StringVar(&w.to, "to", "now", "end of the history")
