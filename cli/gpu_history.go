@@ -40,7 +40,7 @@ func (c *call) levels() (steps []rune, empty rune) {
 		for _, kv := range c.Environ {
 			if v, ok := strings.CutPrefix(kv, name+"="); ok && v != "" {
 				if v = strings.ToUpper(v); strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8") {
-					return []rune("▁▂▃▄▅▆▇█"), '·'
+					return []rune(blocks), '·'
 				}
 				return []rune("_.-:=+*#"), 'x'
 			}

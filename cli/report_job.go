@@ -158,7 +158,8 @@ func (r *reporting) overTime(rep *apiv1.JobReportReply) {
 	for _, n := range rep.GetNodes() {
 		held[n.GetNode()] = n
 	}
-	steps, _ := r.levels()
+	steps := []rune(blocks)
+	r.page.steps, _ = r.levels()
 	p := part{heading: fmt.Sprintf("Over time, from %s, %s a column", r.clock().time(rep.GetUsageFrom()), format.Duration(rep.GetUsageStep()/second)),
 		head: []string{"Node", "What", "", "Mean", "Most"}, texts: 3, drawn: true}
 	for _, u := range rep.GetUsage() {

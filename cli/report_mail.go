@@ -34,6 +34,7 @@ func (r *reporting) mail(to []string) error {
 	if (user == "") != (password == "") || (user != "" && server == "") {
 		return r.errorf("--smtp-user=NAME, --smtp-password-file=FILE and --smtp=HOST:PORT go together")
 	}
+	r.page.steps = nil // mail is UTF-8
 	message := mailText(sender.Address, list, r.page.title, r.page.text(), r.page.html(), r.Now())
 	if server != "" {
 		args := []string{"mail", "--smtp", server, "--from", sender.Address}

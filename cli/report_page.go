@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 )
 
@@ -10,6 +11,7 @@ import (
 type page struct {
 	title string
 	parts []part
+	steps []rune // what a course is drawn with in text, from least to most; nil = blocks
 }
 
 // part is one piece of a page, under a heading if it has one. What is empty is
@@ -22,7 +24,7 @@ type part struct {
 	head    []string // of a table
 	rows    [][]string
 	texts   int      // how many of its columns, from the left, are texts
-	drawn   bool     // lines of the table are drawn: every character is as wide as any other
+	drawn   bool     // cells in brackets are courses over time, of blocks
 	list    []string // sentences
 	none    string   // said where everything else is empty
 }
@@ -76,9 +78,14 @@ func (p *page) text() string {
 		b.WriteString(aligned(lines, func(int) bool { return true }))
 		if len(t.rows) > 0 {
 			table := append([][]string{t.head}, t.rows...)
-			for _, line := range table {
-				lines := append([]string{in + line[0]}, line[1:]...)
-				copy(line, lines)
+			for k, line := range table {
+				table[k] = slices.Clone(line)
+				table[k][0] = in + line[0]
+				for i, cell := range line[1:] {
+					if _, ok := course(cell); ok && t.drawn {
+						table[k][i+1] = p.inSteps(cell)
+					}
+				}
 			}
 			b.WriteString(aligned(table, func(i int) bool { return i < t.texts }))
 		}
@@ -89,15 +96,72 @@ func (p *page) text() string {
 	return b.String()
 }
 
-const pageStyle = `body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#1d2733}h1{font-size:1.4em}h2{font-size:1.1em;margin-bottom:.3em}
-table{border-collapse:collapse}td,th{padding:.15em .8em .15em 0;text-align:left;vertical-align:top}.n{text-align:right;font-variant-numeric:tabular-nums}
-.bar{background:#e3e8ee;width:14em;height:.8em;display:inline-block;border-radius:3px;overflow:hidden}.bar i{background:#2f7ebc;height:100%;display:block}.in{margin-left:1.5em}.m td{font-family:monospace;white-space:pre}`
+// pageStyle is how a page looks: figures do not break in the middle, a table
+// that is wider than the window scrolls by itself, and who reads in the dark
+// gets it dark.
+const pageStyle = `:root{color-scheme:light dark;--ink:#1d2733;--faint:#5b6875;--line:#dfe4ea;--track:#e3e8ee;--fill:#2f7ebc}
+@media(prefers-color-scheme:dark){:root{--ink:#dde3ea;--faint:#93a0ad;--line:#323c47;--track:#2b343e;--fill:#5aa2dc}body{background:#14191f}}
+body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:76em;padding:0 1em;color:var(--ink)}h1{font-size:1.4em}h2{font-size:1.1em;margin:1.6em 0 .4em}
+.s{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.2em 1em .2em 0;text-align:left;vertical-align:top;white-space:nowrap}th{color:var(--faint);font-weight:600}
+.t td,.t th{border-bottom:1px solid var(--line)}.w{white-space:normal}.n{text-align:right;font-variant-numeric:tabular-nums}
+.bar{background:var(--track);width:14em;height:.8em;display:inline-block;border-radius:3px;overflow:hidden}.bar i{background:var(--fill);height:100%;display:block}
+.in{margin-left:1.5em}.in h2{margin-top:1em}.run{display:inline-block;height:1.3em;border-bottom:1px solid var(--line)}.run i{display:inline-block;width:4px;margin-right:1px;background:var(--fill);vertical-align:bottom}
+@media print{body{margin:0;max-width:none}}`
+
+// blocks are what a course over time is drawn of, from least to most.
+const blocks = "▁▂▃▄▅▆▇█"
+
+// course writes a course of blocks as columns of a page; false = it is a text.
+func course(text string) (string, bool) {
+	text, begins := strings.CutPrefix(text, "[")
+	text, ends := strings.CutSuffix(text, "]")
+	if !begins || !ends || strings.Trim(text, blocks+" ") != "" {
+		return "", false
+	}
+	var b strings.Builder
+	b.WriteString(`<span class="run">`)
+	for _, c := range text {
+		eighths := 0 // nothing was measured
+		if i := slices.Index([]rune(blocks), c); i >= 0 {
+			eighths = i + 1
+		}
+		fmt.Fprintf(&b, `<i style="height:%.1f%%"></i>`, float64(eighths)*12.5)
+	}
+	b.WriteString("</span>")
+	return b.String(), true
+}
+
+// inSteps writes a course of blocks with what the terminal can show.
+func (p *page) inSteps(text string) string {
+	if p.steps == nil {
+		return text
+	}
+	return strings.Map(func(c rune) rune {
+		if i := slices.Index([]rune(blocks), c); i >= 0 {
+			return p.steps[i]
+		}
+		return c
+	}, text)
+}
+
+// cell writes a cell of a table.
+func (t *part) cell(b *strings.Builder, tag string, column int, text string) {
+	class := ""
+	if column >= t.texts {
+		class = ` class="n"`
+	}
+	drawn, ok := course(text)
+	if !ok || !t.drawn {
+		drawn = html.EscapeString(text)
+	}
+	fmt.Fprintf(b, "<%s%s>%s</%s>", tag, class, drawn, tag)
+}
 
 // html writes a page that needs nothing else.
 func (p *page) html() string {
 	var b strings.Builder
 	e := html.EscapeString
-	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>%s</style></head>\n<body><h1>%s</h1>\n", e(p.title), pageStyle, e(p.title))
+	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>%s</title><style>%s</style></head>\n<body><h1>%s</h1>\n", e(p.title), pageStyle, e(p.title))
 	for i := range p.parts {
 		t := &p.parts[i]
 		if t.empty() && t.none == "" {
@@ -115,22 +179,22 @@ func (p *page) html() string {
 			fmt.Fprintf(&b, "<p>%s</p>", e(t.none))
 		}
 		if len(t.pairs)+len(t.bars) > 0 {
-			b.WriteString("<table>")
+			b.WriteString(`<div class="s"><table>`)
 			for _, kv := range t.pairs {
-				fmt.Fprintf(&b, "<tr><th>%s</th><td>%s</td></tr>", e(kv[0]), e(kv[1]))
+				fmt.Fprintf(&b, "<tr><th>%s</th><td class=\"w\">%s</td></tr>", e(kv[0]), e(kv[1]))
 			}
 			for _, x := range t.bars {
 				if x.share == nil {
 					fmt.Fprintf(&b, "<tr><th>%s</th><td>not measured</td><td></td><td>%s</td></tr>", e(x.label), e(x.text))
 				} else {
-					fmt.Fprintf(&b, "<tr><th>%s</th><td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span></td><td class=\"n\">%.1f %%</td><td>%s</td></tr>",
+					fmt.Fprintf(&b, "<tr><th>%s</th><td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span></td><td class=\"n\">%.1f %%</td><td class=\"w\">%s</td></tr>",
 						e(x.label), 100*min(1, max(0, *x.share)), 100**x.share, e(x.text))
 				}
 			}
-			b.WriteString("</table>\n")
+			b.WriteString("</table></div>\n")
 		}
 		if len(t.rows) > 0 {
-			b.WriteString(map[bool]string{true: `<table class="m">`, false: "<table>"}[t.drawn])
+			b.WriteString(`<div class="s"><table class="t">`)
 			for k, row := range append([][]string{t.head}, t.rows...) {
 				cell := "td"
 				if k == 0 {
@@ -138,15 +202,11 @@ func (p *page) html() string {
 				}
 				b.WriteString("<tr>")
 				for i, text := range row {
-					n := ""
-					if i >= t.texts {
-						n = ` class="n"`
-					}
-					fmt.Fprintf(&b, "<%s%s>%s</%s>", cell, n, e(text), cell)
+					t.cell(&b, cell, i, text)
 				}
 				b.WriteString("</tr>")
 			}
-			b.WriteString("</table>\n")
+			b.WriteString("</table></div>\n")
 		}
 		if len(t.list) > 0 {
 			b.WriteString("<ul>")
