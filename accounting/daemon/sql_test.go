@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +125,40 @@ func TestSQLWhoSeesWhat(t *testing.T) {
 			if empty := slices.Contains(nothing, v.Name) && format == "json"; err != nil || (got == "" && !empty) || (format == "parquet") != strings.HasPrefix(got, "PAR1") {
 				t.Errorf("%s as %s: %v, %d bytes", v.Name, format, err, len(got))
 			}
+		}
+	}
+}
+
+// TestSQLExamples: every question that the pages show is answered as it stands.
+func TestSQLExamples(t *testing.T) {
+	s := newSQLRig(t)
+	asked := 0
+	for _, page := range []string{"views.md", "accounting.md", "gpus.md"} {
+		data, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range strings.Split(string(data), "```sql\n") {
+			if i == 0 {
+				continue
+			}
+			sql, _, _ := strings.Cut(block, "```")
+			asked++
+			if _, err := s.ask("root", sql); err != nil {
+				t.Errorf("%s: %s: %v", page, sql, err)
+			}
+		}
+	}
+	if asked <= len(query.Views()) {
+		t.Errorf("%d questions, of %d views", asked, len(query.Views()))
+	}
+	for _, v := range query.Views() {
+		names := map[string]bool{}
+		for _, c := range v.Columns {
+			if c.About == "" || names[c.Name] || strings.Contains(c.About, " / ") {
+				t.Errorf("%s: column %s is %q", v.Name, c.Name, c.About)
+			}
+			names[c.Name] = true
 		}
 	}
 }
