@@ -102,7 +102,8 @@ func TestGuardTakesNoNonsense(t *testing.T) {
 		if query.Guard(sql, []string{"jobs"}) != nil {
 			return
 		}
-		flat := strings.Join(strings.Fields(sql), " ")
+		// Behind the dot of a name a word is a column, for the engine as well: jobs . FROM is the column FROM.
+		flat := strings.NewReplacer(". FROM", ". x", ". JOIN", ". x", ". IN", ". x", ". SETTINGS", ". x").Replace(strings.Join(strings.Fields(sql), " "))
 		for _, bad := range []string{";", "{", "}", "--", "/*", "SETTINGS", "FROM system", "JOIN system", "FROM file", "FROM one", "file (", "file(", "IN system", "IN one", "IN ( one )"} {
 			if strings.Contains(flat, bad) {
 				t.Fatalf("%q is let through", sql)
