@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"pgregory.net/rapid"
+
 	"github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
@@ -127,6 +129,22 @@ func TestSQLWhoSeesWhat(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSQLNonsense: whatever words of the language stand between a view and a
+// table, the engine never reads the table: what it calls a list of tables and
+// what the guard does are the same.
+func TestSQLNonsense(t *testing.T) {
+	s := newSQLRig(t)
+	words := strings.Fields("SELECT WITH FROM JOIN ON USING WHERE PREWHERE GROUP HAVING ORDER LIMIT OFFSET UNION EXCEPT INTERSECT WINDOW QUALIFY IN ARRAY AS AS AS FINAL LEFT FULL INNER CROSS SEMI ANTI ASOF PASTE BY ALL ANY " +
+		", , , , ( ) jobs x \"x\" 1 (SELECT 1) = LATERAL")
+	rapid.Check(t, func(t *rapid.T) {
+		sql := rapid.SampledFrom([]string{"SELECT 1 FROM jobs ", "SELECT 1 FROM jobs AS ", "WITH ", "SELECT 1 FROM (SELECT 1) ", "SELECT 1 FROM jobs JOIN jobs AS y ON 1 "}).Draw(t, "begin") +
+			strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 4).Draw(t, "words"), " ") + rapid.SampledFrom([]string{" muster.purges", ", muster.purges", ", muster.purges AS z ON 1"}).Draw(t, "end")
+		if got, err := s.ask("bob", sql); err == nil {
+			t.Fatalf("%s is answered: %s", sql, got)
+		}
+	})
 }
 
 // TestSQLExamples: every question that the pages show is answered as it stands.

@@ -167,10 +167,9 @@ type guard struct {
 
 // level is what is known of one pair of brackets.
 type level struct {
-	from  bool // in the list of tables
-	on    bool // behind ON or USING of that list: a comma there could begin a table
-	array bool // in the list of an ARRAY JOIN
-	cte   string
+	from bool // in the list of tables
+	on   bool // behind ON or USING of that list: a comma there could begin a table
+	cte  string
 }
 
 func (g *guard) at(i int) token {
@@ -203,7 +202,7 @@ func (g *guard) check() error {
 				g.tables = append(g.tables, top.cte)
 			}
 			g.levels = g.levels[:len(g.levels)-1]
-		case t.sign(",") && top.from && !top.array:
+		case t.sign(",") && top.from:
 			if top.on {
 				return refused("tables behind ON or USING are joined with a word, not with a comma")
 			}
@@ -232,25 +231,30 @@ func (g *guard) word(i int, top *level) error {
 	if g.at(i-1).sign(".") && g.operand(i-2) {
 		return nil // a column of a table
 	}
+	if structural(t) && (g.at(i+1).is("AS") || g.at(i-1).is("AS") && !(t.is("ARRAY") && g.at(i+1).sign("("))) {
+		return refused("%s is a word of the language: as a name it stands in quotes", t.text)
+	}
 	switch word := strings.ToUpper(t.text); word {
 	case "SETTINGS", "FORMAT", "INTO", "OUTFILE", "APPLY", "RECURSIVE", "MATERIALIZED", "EXPLAIN", "SAMPLE", "STEP", "INTERPOLATE", "TABLE":
 		return refused("the word %s is not used here (write table.%s if it is a column)", word, t.text)
 	case "SELECT":
+		if top.from { // the engine may take it for another name of the table before it
+			return refused("SELECT stands before FROM")
+		}
 		*top = level{cte: top.cte}
 	case "FROM":
 		*top = level{cte: top.cte, from: true}
 		return g.table(i + 1)
 	case "JOIN":
 		if g.at(i - 1).is("ARRAY") {
-			top.array = true
-			return nil
+			return refused("ARRAY JOIN is not used here: arrayJoin(…) does the same")
 		}
-		top.from, top.on, top.array = true, false, false
+		top.from, top.on = true, false
 		return g.table(i + 1)
 	case "ON", "USING":
 		top.on = top.from
 	case "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "QUALIFY":
-		top.from, top.on, top.array = false, false, false
+		top.from, top.on = false, false
 	case "IN":
 		if !g.operand(i - 1) {
 			return refused("IN stands between a value and a list")
@@ -258,6 +262,16 @@ func (g *guard) word(i int, top *level) error {
 		return g.in(i + 1)
 	}
 	return nil
+}
+
+// structural tells the words by which a question is taken apart, and those of
+// their kind. The engine takes each of them for a name behind AS, and as the
+// name of a WITH: what follows would be a list of tables still, and be taken
+// here for the list of another clause.
+func structural(t token) bool {
+	return t.kind == wordToken && slices.Contains([]string{"SELECT", "WITH", "FROM", "JOIN", "ON", "USING", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT",
+		"INTERSECT", "WINDOW", "QUALIFY", "IN", "ARRAY", "AS", "NOT", "GLOBAL", "FINAL", "LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "SEMI", "ANTI", "ASOF", "PASTE", "DISTINCT", "BY", "FETCH"},
+		strings.ToUpper(t.text))
 }
 
 // table checks what stands where a table does.
@@ -271,7 +285,7 @@ func (g *guard) table(i int) error {
 			return refused("a bracket behind FROM or JOIN holds a SELECT")
 		}
 		return nil
-	case !t.named():
+	case !t.named() || structural(t):
 		return refused("FROM and JOIN take a view or a bracket with a SELECT")
 	case g.at(i + 1).sign("."):
 		return refused("%s.… is not a view: views stand without a database", t.text)
