@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -137,13 +138,17 @@ func (a *allocation) wait() error {
 					c.say("job %d has been allocated resources", a.id)
 				}
 				return nil
+			case !told && barred(j):
+				told, late = true, nil
+				c.say("%s", spec.CodePartitionConfigUnavailable)
+				for _, line := range (&whyView{}).becauseLimit(&apiv1.WhyReply{Job: j, Reason: j.GetReason()}) {
+					c.say("%s", line)
+				}
+				a.sayQueued()
 			}
 		case <-late:
 			told, late = true, nil
-			if c.cmd.name == "salloc" {
-				c.say("Pending job allocation %d", a.id)
-			}
-			c.say("job %d queued and waiting for resources", a.id)
+			a.sayQueued()
 		case <-limit:
 			a.end(1, 0)
 			return fail(1, fmt.Sprintf("%s: error: Unable to allocate resources: %s", c.cmd.name, spec.CodeCannotStartNow))
@@ -152,6 +157,19 @@ func (a *allocation) wait() error {
 			return fail(1, fmt.Sprintf("%s: Job allocation %d has been revoked.", c.cmd.name, a.id))
 		}
 	}
+}
+
+func (a *allocation) sayQueued() {
+	if a.c.cmd.name == "salloc" {
+		a.c.say("Pending job allocation %d", a.id)
+	}
+	a.c.say("job %d queued and waiting for resources", a.id)
+}
+
+// barred tells that a job cannot start as it is, however long it waits.
+func barred(j *apiv1.JobInfo) bool {
+	return slices.Contains([]spec.ReasonCode{spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionConfig, spec.ReasonBadConstraints,
+		spec.ReasonAccountNotAllowed, spec.ReasonQOSNotAllowed}, spec.ReasonCode(j.GetReason().GetCode()))
 }
 
 // patience is --immediate: how long to wait; nil is for ever.

@@ -138,6 +138,9 @@ func stepOptions() []opt.Option {
 }
 
 func runSrun(c *call) error {
+	if c.opts.Text("mpi") == "list" {
+		return fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
+	}
 	if len(c.args) == 0 {
 		return fail(1, "srun: fatal: No command given to execute.")
 	}

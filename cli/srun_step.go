@@ -163,8 +163,6 @@ func (c *call) readDistribution(s *apiv1.StepSpec, text string) error {
 
 func (c *call) readMPI(s *apiv1.StepSpec, text string) error {
 	switch text {
-	case "list":
-		return fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
 	case "none", "pmi2":
 		s.Mpi = text
 		return nil

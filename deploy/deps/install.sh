@@ -28,6 +28,8 @@ amtool  prometheus-alertmanager test the same for Alertmanager
 chromium chromium           test   the screenshot of the dashboards
 mpicc.mpich mpich           test   a real MPI program over PMI, in a step
 /usr/share/doc/libmpich-dev libmpich-dev test the same
+mpirun.openmpi openmpi-bin  test   Open MPI's own launcher in an allocation
+mpicc.openmpi libopenmpi-dev test  the same
 '
 
 only=
