@@ -380,7 +380,9 @@ func (r *stepRun) exited(node string, x plan.TaskExit) {
 	switch {
 	case x.Signal != 0:
 		code = 128 + int(x.Signal)
-		what = signalText(int(x.Signal))
+		if what = signalText(int(x.Signal)); x.Error == plan.OutOfMemory {
+			what = x.Error
+		}
 		if x.Core {
 			what += " (core dumped)"
 		}

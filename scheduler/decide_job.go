@@ -370,6 +370,7 @@ func (d *decision) verdict(j *state.Job, done *NodeDone) *event.JobEnded {
 		ev.State, ev.Reason.Code = spec.NodeFailed, spec.ReasonNodeDown
 	case done.Usage.OOMKilled && !done.Batch.Exit.OK():
 		ev.State, ev.Reason.Code = spec.OutOfMemory, spec.ReasonOutOfMemory
+		ev.Exit = outOfMemory(ev.Exit)
 	case done.Batch.Unknown:
 		ev.State = spec.Failed
 		ev.Reason = spec.Reason{Code: spec.ReasonUnknownExit, Detail: done.Batch.Detail}
@@ -382,6 +383,19 @@ func (d *decision) verdict(j *state.Job, done *NodeDone) *event.JobEnded {
 		ev.State = spec.Completed
 	}
 	return ev
+}
+
+// memorySignal is what Slurm shows for the signal of what the kernel killed for
+// memory: 0:125.
+const memorySignal = 125
+
+// outOfMemory is the exit of something that ended for lack of memory: what was
+// killed for it shows the number that stands for that.
+func outOfMemory(x spec.ExitStatus) spec.ExitStatus {
+	if x.Signal == sigKill || x.Code == 128+sigKill {
+		return spec.ExitStatus{Signal: memorySignal}
+	}
+	return x
 }
 
 func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {

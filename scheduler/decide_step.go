@@ -170,7 +170,19 @@ func (d *decision) endJob(c EndJob) error {
 	case j.Configuring():
 		return d.end(j, event.EndCancel, false, spec.NotHeld, "")
 	}
-	return d.emit(d.verdict(j, &NodeDone{Batch: &event.StepResult{Exit: c.Exit}}))
+	return d.emit(d.verdict(j, &NodeDone{Batch: &event.StepResult{Exit: c.Exit}, Usage: spec.Usage{OOMKilled: lastOutOfMemory(j)}}))
+}
+
+// lastOutOfMemory tells that the last step to end ran out of memory, which is
+// then why its srun has failed.
+func lastOutOfMemory(j *state.Job) bool {
+	var last *state.Step
+	for i := range j.Steps {
+		if st := &j.Steps[i]; !st.Live() && (last == nil || st.Ended >= last.Ended) {
+			last = st
+		}
+	}
+	return last != nil && last.State == spec.OutOfMemory
 }
 
 // stepOver closes a node's part of a step, and the step with its last part.
@@ -187,7 +199,11 @@ func (d *decision) stepOver(j *state.Job, node string, over *StepOver) error {
 	if st = j.StepByID(over.Step); st.Done.Count() < len(st.Layout) {
 		return d.failedStep(j, st)
 	}
-	return d.emit(&event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: st.ID, State: stepState(j, st), Result: *st.Result, Usage: st.Usage})
+	ev := &event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: st.ID, State: stepState(j, st), Result: *st.Result, Usage: st.Usage}
+	if ev.State == spec.OutOfMemory {
+		ev.Result.Exit = outOfMemory(ev.Result.Exit)
+	}
+	return d.emit(ev)
 }
 
 // failedStep ends a step of which a part could not be started or was lost: the

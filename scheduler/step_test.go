@@ -184,6 +184,35 @@ func TestStepLife(t *testing.T) {
 	}
 }
 
+// TestStepOutOfMemory: a step of which the kernel killed something for memory
+// shows Slurm's state and code for it, and so does the job of the srun that ran
+// it; what it was asked for is not kept when it is over.
+func TestStepOutOfMemory(t *testing.T) {
+	tr := stepCluster(t)
+	res, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Nodes: "n1"}, Ticket: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range []scheduler.Command{
+		scheduler.Report{Node: "n1", Run: scheduler.Run{UID: 1, Attempt: 1}, StepOver: &scheduler.StepOver{Step: res.Step,
+			Result: event.StepResult{Exit: spec.ExitStatus{Signal: 9}}, Usage: spec.Usage{OOMKilled: true}}},
+		scheduler.EndJob{UID: 1, Exit: spec.ExitStatus{Code: 137}},
+	} {
+		if _, err := scheduler.Decide(tr, cmd); err != nil {
+			t.Fatal(err)
+		}
+		sound(t, tr)
+	}
+	j := tr.Job(1)
+	st, want := j.StepByID(res.Step), spec.ExitStatus{Signal: 125}
+	if st.State != spec.OutOfMemory || st.Result.Exit != want || j.State != spec.OutOfMemory || j.Exit != want {
+		t.Errorf("the step is %s %+v, the job %s %+v", st.State, st.Result.Exit, j.State, j.Exit)
+	}
+	if st.Spec != nil || st.Layout != nil {
+		t.Errorf("the step that is over keeps %+v, %+v", st.Spec, st.Layout)
+	}
+}
+
 // TestStepsNeverShare: whatever is asked for, in whatever order steps come and
 // go and nodes are lost, the invariants hold, and what fits an empty job starts
 // when all others have ended.

@@ -163,6 +163,7 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 	}
 	res := e.Result
 	st.State, st.Ended, st.Result, st.Usage = e.State, env.At, &res, e.Usage
+	st.Spec, st.Layout = nil, nil // nobody needs them any more, and they can be large
 	if res.Exit.Code > j.StepExit.Code {
 		j.StepExit = res.Exit
 	}

@@ -130,6 +130,7 @@ func Batch(j *Job, n *Node) (RunSpec, []string) {
 	r.Stdin, r.Stdout, r.Stderr = Files(j, n)
 	r.CPUs = bind(j, n)
 	r.Limits = confine(j, n)
+	r.JobLimits = r.Limits
 	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(r.CPUs) > 0
 	if n.fences() {
 		r.FenceDevices, r.Devices = true, j.Devices

@@ -40,6 +40,9 @@ type RunSpec struct {
 	// Tasks makes the run a step's part: Script, Argv, the files, Rlimits and
 	// the programs around tasks are then those of Tasks.
 	Tasks *Tasks `cbor:"24,keyasint,omitempty"`
+
+	// JobLimits hold all runs of the attempt on this node together; only memory counts.
+	JobLimits Limits `cbor:"25,keyasint,omitempty"`
 }
 
 // Rlimit is one resource limit by its Linux number (RLIMIT_NOFILE is 7). Keep

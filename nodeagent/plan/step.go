@@ -59,11 +59,14 @@ type TaskExit struct {
 	Code   int32        `cbor:"2,keyasint,omitempty"`
 	Signal int32        `cbor:"3,keyasint,omitempty"`
 	Core   bool         `cbor:"4,keyasint,omitempty"`
-	Error  string       `cbor:"5,keyasint,omitempty"` // it could not be started, and why
+	Error  string       `cbor:"5,keyasint,omitempty"` // why it could not be started; or OutOfMemory
 	Start  spec.Instant `cbor:"6,keyasint,omitempty"`
 	End    spec.Instant `cbor:"7,keyasint,omitempty"`
 	Usage  Usage        `cbor:"8,keyasint,omitempty"`
 }
+
+// OutOfMemory is the Error of a task that the kernel killed for lack of memory.
+const OutOfMemory = "Out Of Memory"
 
 // signalled is what a shell adds to the number of the signal that ended a
 // process.

@@ -47,7 +47,7 @@ func TestStepRun(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	if r.Key != s.Key || r.UID != 1001 || r.Limits.MemoryBytes != 500<<20 || len(r.CPUs) != 6 {
+	if r.Key != s.Key || r.UID != 1001 || r.Limits.MemoryBytes != 500<<20 || r.JobLimits.MemoryBytes != 2000<<20 || len(r.CPUs) != 6 {
 		t.Errorf("%+v", r)
 	}
 	tasks := r.Tasks

@@ -461,7 +461,7 @@ func TestAStepOutOfMemory(t *testing.T) {
 	l.launch(sp)
 	v := newViewer(t).attach(l, sp.Key)
 	v.all("0.1")
-	if v.exits[0].Signal != 9 || !slices.ContainsFunc(v.notices, func(s string) bool { return strings.Contains(s, "oom_kill event") }) {
+	if v.exits[0].Signal != 9 || v.exits[0].Error != plan.OutOfMemory || !slices.ContainsFunc(v.notices, func(s string) bool { return strings.Contains(s, "oom_kill event") }) {
 		t.Errorf("%+v, %q", v.exits[0], v.notices)
 	}
 	if x := l.exit(sp.Key); !x.OOM || x.Usage.OOMKills == 0 {

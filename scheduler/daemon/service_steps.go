@@ -222,8 +222,12 @@ func (s *ClusterService) created(v *view.View, j *state.Job, st *state.Step) (*a
 	return &apiv1.StepNews{Kind: &apiv1.StepNews_Created{Created: out}}, nil
 }
 
-// stepNodes tells where the parts of a step are and how they are reached.
+// stepNodes tells where the parts of a step are and how they are reached; of one
+// that is over there are none.
 func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
+	if !step.Live() {
+		return nil
+	}
 	ranks := spec.StepRanks(step.Layout, step.Spec)
 	out := make([]*apiv1.StepNode, len(step.Layout))
 	for i := range step.Layout {

@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
@@ -139,6 +141,119 @@ func TestMemoryLimitKillsAndSaysSo(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A job's script and its steps are held to the job's memory together: each alone
+// would fit.
+func TestAJobsGroupsShareItsMemory(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		if !h.Enforces().Memory {
+			t.Skip("no memory controller")
+		}
+		job := plan.Limits{MemoryBytes: 64 << 20, SwapBytes: plan.NoSwap}
+		script, err := h.Create("7.0.batch", Settings{Limits: job, Job: job})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := h.Create("7.0.0", Settings{Limits: job, Job: job})
+		if err != nil {
+			t.Fatal(err)
+		}
+		holder := start(t, script, "x=$(head -c 40000000 /dev/zero | tr '\\0' a); sleep 1000; echo $x")
+		for { // until it holds them
+			if s, err := script.Stats(); err != nil {
+				t.Fatal(err)
+			} else if s.Peak > 39000000 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		wait(t, start(t, step, "exec head -c 50000000 /dev/zero | tail -c 49000000 >/dev/null"))
+		s, err := step.Stats()
+		o, oerr := script.Stats()
+		if err != nil || oerr != nil || s.OOMKills+o.OOMKills == 0 {
+			t.Errorf("script %+v, %v; step %+v, %v: both had what the job has not", o, oerr, s, err)
+		}
+		if err := script.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, holder)
+		for _, g := range []*Group{step, script} {
+			if err := g.WaitEmpty(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Remove(); err != nil {
+				t.Error(err)
+			}
+		}
+		if left, err := os.ReadDir(filepath.Dir(filepath.Dir(step.mem))); err == nil {
+			for _, e := range left {
+				if e.IsDir() {
+					t.Errorf("left over: %s", e.Name())
+				}
+			}
+		}
+	})
+}
+
+// Groups are found again in their job's folder and, of an older release, beside
+// it; an empty folder of a job goes.
+func TestNamesOfJobsFolders(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		if _, err := h.Create("8.0.batch", Settings{Job: plan.Limits{MemoryBytes: 64 << 20}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{"9.0.batch", "10.0"} {
+			if err := os.Mkdir(filepath.Join(h.track, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		names, err := h.Names()
+		slices.Sort(names)
+		if err != nil || !slices.Equal(names, []string{"8.0.batch", "9.0.batch"}) {
+			t.Errorf("names %q, %v", names, err)
+		}
+		for _, name := range names {
+			if err := h.Open(name).Remove(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(h.track, "10.0")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the empty folder of a job is there: %v", err)
+		}
+		if names, err := h.Names(); err != nil || len(names) != 0 {
+			t.Errorf("left over: %q, %v", names, err)
+		}
+	})
+}
+
+// Kernels of version 2 are told by files: what is written, and where.
+func TestLimitsOfVersion2(t *testing.T) {
+	h := &Host{mode: V2, track: t.TempDir(), v2: map[string]bool{"memory": true}}
+	job := filepath.Join(h.track, "7.0")
+	for _, dir := range []string{job, filepath.Join(job, "7.0.0")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{"memory.max", "memory.swap.max", "cgroup.subtree_control"} {
+			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := h.jobV2(job, plan.Limits{MemoryBytes: 100, SwapBytes: plan.NoSwap}); err != nil {
+		t.Fatal(err)
+	}
+	g := h.Open("7.0.0")
+	if err := g.limitV2(Settings{Limits: plan.Limits{MemoryBytes: 60, SwapBytes: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"memory.max": "100", "memory.swap.max": "0", "cgroup.subtree_control": "+memory",
+		"7.0.0/memory.max": "60", "7.0.0/memory.swap.max": "7", "7.0.0/cgroup.subtree_control": ""} {
+		if got, err := os.ReadFile(filepath.Join(job, file)); err != nil || string(got) != want {
+			t.Errorf("%s holds %q (%v), want %q", file, got, err, want)
+		}
+	}
 }
 
 func TestCoresConfine(t *testing.T) {

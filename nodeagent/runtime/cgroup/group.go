@@ -20,19 +20,23 @@ import (
 var ErrBusy = errors.New("the control group still holds processes")
 
 // Group is the control group of one run. A nil Group stands for "not tracked".
+// Where memory is limited it lies in a group of its job, which the job's other
+// runs on this node share: all of them together are held to the job's memory.
 type Group struct {
 	host  *Host
 	name  string
 	dir   string   // in the tracking hierarchy
 	extra []string // folders in v1 hierarchies
 	mem   string   // folder with the memory counters; empty without
+	jobs  []string // folders of the job around those of the run
 }
 
 // Settings are what a group is made with.
 type Settings struct {
 	Limits  plan.Limits
-	CPUs    []int32  // for Limits.Cores
-	Devices []string // device files allowed; used with Fence
+	Job     plan.Limits // the memory of all of the job's groups together
+	CPUs    []int32     // for Limits.Cores
+	Devices []string    // device files allowed; used with Fence
 	Fence   bool
 }
 
@@ -42,7 +46,13 @@ func (h *Host) Create(name string, s Settings) (*Group, error) {
 		return nil, nil
 	}
 	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
-	if err := unix.Mkdir(g.dir, 0o755); err != nil {
+	var err error
+	if h.mode == V2 {
+		g.dir, err = g.nest(h.track, func(job string) error { return h.jobV2(job, s.Job) })
+	} else {
+		err = unix.Mkdir(g.dir, 0o755)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("make control group %s: %w", g.dir, err)
 	}
 	if err := g.limit(s); err != nil {
@@ -52,18 +62,75 @@ func (h *Host) Create(name string, s Settings) (*Group, error) {
 	return g, nil
 }
 
+// jobOf is the folder in which the groups of a job's attempt are, by the name of
+// one of them.
+func jobOf(name string) string {
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		return name[:i]
+	}
+	return name + ".job"
+}
+
+// nestTries bounds how often a job's folder is made again that its last group
+// has just taken away.
+const nestTries = 100
+
+// nest makes the group's folder inside of its job's, which prepare has set up.
+func (g *Group) nest(base string, prepare func(job string) error) (string, error) {
+	job := filepath.Join(base, jobOf(g.name))
+	dir := filepath.Join(job, g.name)
+	var err error
+	for range nestTries {
+		if err = unix.Mkdir(job, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return dir, err
+		}
+		if err = prepare(job); err == nil {
+			err = unix.Mkdir(dir, 0o755)
+		}
+		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
+			break
+		}
+	}
+	if err == nil || errors.Is(err, unix.EEXIST) {
+		g.jobs = append(g.jobs, job)
+	}
+	return dir, err
+}
+
+// found is where a group of this name is below base: in its job's folder, or, of
+// an older release, beside it.
+func (g *Group) found(base string) string {
+	job := filepath.Join(base, jobOf(g.name))
+	if dir := filepath.Join(job, g.name); exists(dir) {
+		g.jobs = append(g.jobs, job)
+		return dir
+	}
+	return filepath.Join(base, g.name)
+}
+
+func exists(dir string) bool {
+	_, err := os.Stat(dir)
+	return err == nil
+}
+
 // Open gives the handle of a group that exists, after a restart.
 func (h *Host) Open(name string) *Group {
 	if h.mode == None {
 		return nil
 	}
 	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
+	if h.mode == V2 {
+		g.dir = g.found(h.track)
+	}
 	for c, base := range h.v1 {
 		d := filepath.Join(base, name)
+		if c == "memory" {
+			d = g.found(base)
+		}
 		if d == g.dir {
 			continue
 		}
-		if _, err := os.Stat(d); err == nil {
+		if exists(d) {
 			g.extra = append(g.extra, d)
 			if c == "memory" {
 				g.mem = d
@@ -94,13 +161,13 @@ func (g *Group) limit(s Settings) error {
 			return err
 		}
 	}
-	if l := s.Limits; l.MemoryBytes > 0 && h.v1["memory"] != "" {
-		d, err := g.enter("memory")
-		if err != nil {
+	if l := s.Limits; (l.MemoryBytes > 0 || s.Job.MemoryBytes > 0) && h.v1["memory"] != "" {
+		d, err := g.nest(h.v1["memory"], func(job string) error { return jobV1(job, s.Job) })
+		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
-		g.mem = d
-		if err := g.limitMemoryV1(d, l); err != nil {
+		g.mem, g.extra = d, append(g.extra, d)
+		if err := limitMemoryV1(d, l); err != nil {
 			return err
 		}
 	}
@@ -139,7 +206,17 @@ func (g *Group) limit(s Settings) error {
 	return nil
 }
 
-func (g *Group) limitMemoryV1(d string, l plan.Limits) error {
+// jobV1 sets up a job's folder of the v1 memory controller.
+func jobV1(dir string, l plan.Limits) error {
+	// Kernels before 5.11 count what is below a folder only where this says so.
+	_ = writeFile(filepath.Join(dir, "memory.use_hierarchy"), "1")
+	return limitMemoryV1(dir, l)
+}
+
+func limitMemoryV1(d string, l plan.Limits) error {
+	if l.MemoryBytes == 0 {
+		return nil
+	}
 	if err := writeFile(filepath.Join(d, "memory.limit_in_bytes"), strconv.FormatInt(l.MemoryBytes, 10)); err != nil {
 		return err
 	}
@@ -150,21 +227,47 @@ func (g *Group) limitMemoryV1(d string, l plan.Limits) error {
 	return writeFile(filepath.Join(d, "memory.memsw.limit_in_bytes"), strconv.FormatInt(both, 10))
 }
 
+// jobV2 sets up a job's folder: it hands the controllers on to the groups in it.
+func (h *Host) jobV2(dir string, l plan.Limits) error {
+	if err := h.handDown(dir); err != nil || !h.v2["memory"] {
+		return err
+	}
+	return limitMemoryV2(dir, l)
+}
+
+// handDown gives the groups in a folder the controllers that we have.
+func (h *Host) handDown(dir string) error {
+	for _, c := range controllersV2 {
+		if !h.v2[c] {
+			continue
+		}
+		if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func limitMemoryV2(dir string, l plan.Limits) error {
+	if l.MemoryBytes == 0 {
+		return nil
+	}
+	if err := writeFile(filepath.Join(dir, "memory.max"), strconv.FormatInt(l.MemoryBytes, 10)); err != nil || l.SwapBytes == 0 {
+		return err
+	}
+	err := writeFile(filepath.Join(dir, "memory.swap.max"), strconv.FormatInt(max(l.SwapBytes, 0), 10))
+	if errors.Is(err, os.ErrNotExist) && exists(dir) {
+		return nil // a kernel without swap accounting has no such file, and no swap to forbid
+	}
+	return err
+}
+
 func (g *Group) limitV2(s Settings) error {
 	h, l := g.host, s.Limits
 	if h.v2["memory"] {
 		g.mem = g.dir
-		if l.MemoryBytes > 0 {
-			if err := writeFile(filepath.Join(g.dir, "memory.max"), strconv.FormatInt(l.MemoryBytes, 10)); err != nil {
-				return err
-			}
-			if l.SwapBytes != 0 {
-				err := writeFile(filepath.Join(g.dir, "memory.swap.max"), strconv.FormatInt(max(l.SwapBytes, 0), 10))
-				// A kernel without swap accounting has no such file, and no swap to forbid.
-				if err != nil && !errors.Is(err, os.ErrNotExist) {
-					return err
-				}
-			}
+		if err := limitMemoryV2(g.dir, l); err != nil {
+			return err
 		}
 	}
 	if h.v2["pids"] && l.Pids > 0 {
@@ -342,6 +445,9 @@ func (g *Group) Remove() error {
 		default:
 			return fmt.Errorf("remove control group %s: %w", d, err)
 		}
+	}
+	for _, job := range g.jobs {
+		_ = unix.Rmdir(job) // of the job's last run
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func Detect(o Options) *Host {
 		best = Hybrid
 	}
 	if o.Force != "" && o.Force != best {
-		if o.Force == V1 && best == Hybrid || o.Force == None {
+		if (o.Force == V1 || o.Force == V2) && best == Hybrid || o.Force == None {
 			best = o.Force
 		} else {
 			h.note("control groups are %s here, %s was demanded", best, o.Force)
@@ -190,6 +190,9 @@ func probe(dir string) error {
 	return os.Remove(child)
 }
 
+// controllersV2 are those that our groups use.
+var controllersV2 = []string{"memory", "pids", "cpuset", "cpu", "io"}
+
 // enableV2 hands the controllers down to our groups, level by level.
 func (h *Host) enableV2(parent string) {
 	if _, err := os.Stat(filepath.Join(parent, "cgroup.type")); err == nil {
@@ -209,7 +212,7 @@ func (h *Host) enableV2(parent string) {
 		return
 	}
 	for _, c := range strings.Fields(string(have)) {
-		if !slices.Contains([]string{"memory", "pids", "cpuset", "cpu", "io"}, c) {
+		if !slices.Contains(controllersV2, c) {
 			continue
 		}
 		err := writeFile(filepath.Join(parent, "cgroup.subtree_control"), "+"+c)
@@ -224,19 +227,51 @@ func (h *Host) enableV2(parent string) {
 	}
 }
 
-// Names lists the groups that exist, of this shepherd or of one before it.
+// Names lists the groups that exist, of this shepherd or of one before it. Jobs'
+// folders that hold none are removed.
 func (h *Host) Names() ([]string, error) {
 	if h.mode == None {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(h.track)
+	out, err := h.names(h.track)
+	if base := h.v1["memory"]; base != "" {
+		_, merr := h.names(base)
+		err = errors.Join(err, merr)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list control groups: %w", err)
 	}
-	var out []string
+	return out, nil
+}
+
+// names lists the groups below a folder: a group's name begins with its job's.
+func (h *Host) names(base string) (out []string, err error) {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
-		if e.IsDir() {
+		if !e.IsDir() {
+			continue
+		}
+		inside, err := os.ReadDir(filepath.Join(base, e.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		job := false
+		for _, g := range inside {
+			if g.IsDir() && jobOf(g.Name()) == e.Name() {
+				out, job = append(out, g.Name()), true
+			}
+		}
+		switch dots := strings.Count(e.Name(), "."); {
+		case job:
+		case dots >= 2:
 			out = append(out, e.Name())
+		case dots == 1: // a job's
+			_ = os.Remove(filepath.Join(base, e.Name()))
 		}
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
 	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
 	"github.com/musterhpc/muster/spec"
@@ -46,11 +47,20 @@ func (m *minder) reaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
 			MajFaults: ru.Majflt, ReadB: ru.Inblock * 512, WriteB: ru.Oublock * 512, VolSwitch: ru.Nvcsw, InvSwitch: ru.Nivcsw}}
 		if ws.Signaled() {
 			x.Signal, x.Core = int32(ws.Signal()), ws.CoreDump()
+			if ws.Signal() == unix.SIGKILL && m.outOfMemory() {
+				x.Error = plan.OutOfMemory
+			}
 		} else {
 			x.Code = int32(ws.ExitStatus())
 		}
 		go m.afterwards(t, x)
 	}
+}
+
+// outOfMemory tells that the kernel has killed a process of the step for memory.
+func (m *minder) outOfMemory() bool {
+	n, err := cgroup.OOMKills(m.spec.OOMFile)
+	return err == nil && n > 0
 }
 
 // afterwards completes a task: the programs that follow it run, as its user

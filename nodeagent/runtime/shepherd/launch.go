@@ -248,7 +248,7 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 			return plan.FailSpool, err
 		}
 	}
-	g, err := s.host.Create(r.Key.String(), cgroup.Settings{Limits: sp.Limits, CPUs: sp.CPUs, Devices: sp.Devices, Fence: sp.FenceDevices})
+	g, err := s.host.Create(r.Key.String(), cgroup.Settings{Limits: sp.Limits, Job: sp.JobLimits, CPUs: sp.CPUs, Devices: sp.Devices, Fence: sp.FenceDevices})
 	if err != nil {
 		return plan.FailCgroup, err
 	}
