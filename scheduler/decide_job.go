@@ -311,7 +311,7 @@ func (d *decision) nodeDone(j *state.Job, node string, done *NodeDone, lost bool
 	if err := d.stepsLeave(d.t.Job(j.UID), node, lost); err != nil {
 		return err
 	}
-	if err := d.emit(&event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: node, Usage: done.Usage, Batch: done.Batch, Lost: lost}); err != nil {
+	if err := d.emit(&event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: node, Usage: done.Usage, Batch: batchOutOfMemory(done.Batch, done.Usage.OOMKilled), Lost: lost}); err != nil {
 		return err
 	}
 	j = d.t.Job(j.UID)
@@ -390,12 +390,23 @@ func (d *decision) verdict(j *state.Job, done *NodeDone) *event.JobEnded {
 const memorySignal = 125
 
 // outOfMemory is the exit of something that ended for lack of memory: what was
-// killed for it shows the number that stands for that.
+// killed for it, also as srun tells of it, shows the number that stands for that.
 func outOfMemory(x spec.ExitStatus) spec.ExitStatus {
-	if x.Signal == sigKill || x.Code == 128+sigKill {
+	if x.Signal == sigKill || x.Code == 128+sigKill || x.Code == 128+memorySignal {
 		return spec.ExitStatus{Signal: memorySignal}
 	}
 	return x
+}
+
+// batchOutOfMemory is the end of a batch script, of which the kernel may have
+// killed something for memory.
+func batchOutOfMemory(b *event.StepResult, oom bool) *event.StepResult {
+	if b == nil || !oom {
+		return b
+	}
+	out := *b
+	out.Exit = outOfMemory(b.Exit)
+	return &out
 }
 
 func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {

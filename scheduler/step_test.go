@@ -196,7 +196,7 @@ func TestStepOutOfMemory(t *testing.T) {
 	for _, cmd := range []scheduler.Command{
 		scheduler.Report{Node: "n1", Run: scheduler.Run{UID: 1, Attempt: 1}, StepOver: &scheduler.StepOver{Step: res.Step,
 			Result: event.StepResult{Exit: spec.ExitStatus{Signal: 9}}, Usage: spec.Usage{OOMKilled: true}}},
-		scheduler.EndJob{UID: 1, Exit: spec.ExitStatus{Code: 137}},
+		scheduler.EndJob{UID: 1, Exit: spec.ExitStatus{Code: 253}},
 	} {
 		if _, err := scheduler.Decide(tr, cmd); err != nil {
 			t.Fatal(err)
