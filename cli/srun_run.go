@@ -52,6 +52,7 @@ type stepRun struct {
 	pressed  time.Time
 	presses  int
 	deadline <-chan time.Time // of --wait
+	patience <-chan time.Time // of --immediate
 }
 
 // event is something that the step's own goroutines tell the one that acts.
@@ -64,8 +65,15 @@ func (c *call) runStep(req *apiv1.RunStepRequest, opts *opt.Values, job []string
 	if err != nil {
 		return 0, err
 	}
-	req.Environment, req.Ticket, req.Immediate, req.Host = &apiv1.Blob{Data: env}, ticket(), opts.On("immediate"), c.Host
 	r := &stepRun{c: c, opts: opts, req: req, running: map[uint32]string{}}
+	if v, ok := opts.Get("immediate"); ok && job == nil { // in a job of its own it is the job that must start at once
+		if req.Immediate = v.Text == ""; !req.Immediate {
+			if r.patience, err = c.patience(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	req.Environment, req.Ticket, req.Host = &apiv1.Blob{Data: env}, ticket(), c.Host
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	events := make(chan stepEvent, 64)
@@ -108,6 +116,10 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			}
 			if r.over != nil && done != nil {
 				giveUp = time.After(lastOutput)
+			}
+		case <-r.patience:
+			if r.patience = nil; r.created == nil {
+				return r.lost(spec.Refuse(spec.CodeNodesBusy, ""))
 			}
 		case <-exitsDue:
 			exitsDue = nil

@@ -34,6 +34,7 @@ type Controller struct {
 	recent  *recent // contents that came lately
 	ctl     *ctlScripts
 	present *presence
+	steps   *stepLines
 
 	mu      sync.Mutex // guards changed and the order of published views
 	changed chan struct{}
@@ -56,7 +57,7 @@ type figures struct {
 func New(deps Deps, machine *Machine) *Controller {
 	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	c.hub, c.ctl, c.present = newHub(c), newCtlScripts(c), newPresence(c)
+	c.hub, c.ctl, c.present, c.steps = newHub(c), newCtlScripts(c), newPresence(c), newStepLines(c)
 	c.writer = newWriter(c)
 	c.publish(func(v *view.View) { v.State = machine.Applied() })
 	return c

@@ -142,6 +142,7 @@ func (p *presence) end(ctx context.Context, k attended) {
 	}
 	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", "job", j.ID, "step", k.step.String())
 	if rep := p.c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil && spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
-		p.c.deps.Logger.Warn("what nobody attends could not be ended", "job", j.ID, "error", rep.err)
+		p.c.deps.Logger.Warn("what nobody attends could not be ended: it is tried again", "job", j.ID, "error", rep.err)
+		p.expect(k)
 	}
 }

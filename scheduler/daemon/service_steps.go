@@ -130,46 +130,24 @@ func stepWaits(err error) bool {
 	return slices.Contains([]spec.Code{spec.CodeNodesBusy, spec.CodePrologRunning, spec.CodeJobSuspended}, spec.CodeOf(err))
 }
 
-// awaitStep sends the command until the step is there. Between two tries it
-// waits until something of the job has changed.
+// awaitStep sends the command until the step is there: at once if nobody else of
+// the job waits, else in its turn.
 func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.RunStepRequest, j *state.Job, stream service.Cluster_RunStepServer) (spec.StepID, error) {
-	told := false
-	for {
-		v, changed := s.C.Changed()
-		var last uint64
-		if now := v.State.Job(j.UID); now != nil {
-			last = now.Changed
-		}
-		again := *r
-		again.reply = nil
-		rep := s.C.writer.do(ctx, &again)
-		if rep.err == nil {
-			return rep.res.Step, nil
-		}
+	sp := r.cmd.(scheduler.StartStep).Spec
+	why := spec.CodeNodesBusy
+	if req.GetImmediate() || sp.Overlap || sp.External || s.C.steps.waiting(j.UID) == 0 {
+		first := *r
+		rep := s.C.writer.do(ctx, &first)
 		if !stepWaits(rep.err) || req.GetImmediate() {
-			return 0, rep.err
+			return rep.res.Step, rep.err
 		}
-		if !told {
-			told = true
-			if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Queued{Queued: &apiv1.StepQueued{JobId: uint32(j.ID), Why: spec.CodeOf(rep.err).String()}}}); err != nil {
-				return 0, err
-			}
-		}
-		for {
-			now := v.State.Job(j.UID)
-			if now == nil || now.Changed != last {
-				break
-			}
-			select {
-			case <-changed:
-				v, changed = s.C.Changed()
-			case <-ctx.Done():
-				return 0, ctx.Err()
-			case <-s.C.stopping:
-				return 0, spec.Refuse(spec.CodeStopping, "")
-			}
-		}
+		why = spec.CodeOf(rep.err)
 	}
+	if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Queued{Queued: &apiv1.StepQueued{JobId: uint32(j.ID), Why: why.String()}}}); err != nil {
+		return 0, err
+	}
+	rep := s.C.steps.wait(ctx, j.UID, r, sp)
+	return rep.res.Step, rep.err
 }
 
 // followStep tells where a step runs and, when it is over, how it ended.
@@ -376,7 +354,8 @@ func (h *hub) stepImpossible(j *state.Job, step *state.Step, node string, cause 
 		actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
 	select {
 	case h.c.writer.cmds <- r:
-	default: // srun goes, and then the step is ended
+	default: // the writer waits for who calls this: it is told when it can take it
+		go func() { _ = h.c.writer.send(context.Background(), r) }() // until the controller stops; its next start orders the step anew
 	}
 }
 

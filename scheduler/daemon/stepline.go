@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/spec"
+)
+
+// stepLines are the steps that wait for others of their jobs, in the order in
+// which they came. When something of a job changes, its line is gone through
+// once: each tries when it is its turn, but for those that ask for the same as
+// one that has just found no room. So a thousand sruns that ask for the same
+// cost one try each and one for each change, and a small step passes a large one
+// that has no room, which it may be that the large one waits for.
+type stepLines struct {
+	c  *Controller
+	mu sync.Mutex
+	of map[spec.JobUID]*stepLine
+}
+
+type stepLine struct {
+	waiting []*waitingStep
+	came    chan struct{} // room for one token: somebody has joined or left
+}
+
+// waitingStep is a request whose turn comes.
+type waitingStep struct {
+	ctx    context.Context
+	r      *request
+	shape  string
+	answer chan reply // of the try that ended the waiting
+}
+
+func newStepLines(c *Controller) *stepLines {
+	return &stepLines{c: c, of: map[spec.JobUID]*stepLine{}}
+}
+
+// stepShape tells apart steps that ask for different things.
+func stepShape(s *spec.StepSpec) string {
+	return fmt.Sprint(s.MinNodes, s.MaxNodes, s.Tasks, s.TasksPerNode, s.CPUsPerTask, s.Overlap, s.Exact, s.MemPerNode, s.MemPerCPU, s.PerNode, s.PerStep,
+		s.PerTask, s.NoGRES, s.Relative, s.Overcommit, s.External) + fmt.Sprintf("%q%q%q", s.Nodes, s.Exclude, s.Distribution)
+}
+
+// waiting is how many steps of a job wait.
+func (l *stepLines) waiting(job spec.JobUID) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if line := l.of[job]; line != nil {
+		return len(line.waiting)
+	}
+	return 0
+}
+
+// wait joins the job's line until a try succeeds or is refused for good.
+func (l *stepLines) wait(ctx context.Context, job spec.JobUID, r *request, s *spec.StepSpec) reply {
+	w := &waitingStep{ctx: ctx, r: r, shape: stepShape(s), answer: make(chan reply, 1)}
+	l.mu.Lock()
+	line := l.of[job]
+	if line == nil {
+		line = &stepLine{came: make(chan struct{}, 1)}
+		l.of[job] = line
+		go l.serve(job, line)
+	}
+	line.waiting = append(line.waiting, w)
+	l.mu.Unlock()
+	line.call()
+	select {
+	case rep := <-w.answer:
+		return rep
+	case <-ctx.Done():
+		line.call()
+		return reply{err: ctx.Err()}
+	case <-l.c.stopping:
+		return reply{err: spec.Refuse(spec.CodeStopping, "")}
+	}
+}
+
+func (line *stepLine) call() {
+	select {
+	case line.came <- struct{}{}:
+	default:
+	}
+}
+
+// list drops those who have gone and gives the others; a line that is empty is
+// closed.
+func (l *stepLines) list(job spec.JobUID, line *stepLine) []*waitingStep {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line.waiting = slices.DeleteFunc(line.waiting, func(w *waitingStep) bool { return w.ctx.Err() != nil || len(w.answer) > 0 || w.r == nil })
+	if len(line.waiting) == 0 {
+		delete(l.of, job)
+	}
+	return slices.Clone(line.waiting)
+}
+
+// serve gives those who wait their turns, until nobody waits.
+func (l *stepLines) serve(job spec.JobUID, line *stepLine) {
+	var tried uint64
+	noRoom := map[string]bool{}
+	for {
+		v, changed := l.c.Changed()
+		if now := jobChanged(v, job); now != tried {
+			tried = now
+			clear(noRoom)
+		}
+		list := l.list(job, line)
+		if len(list) == 0 {
+			return
+		}
+		for _, w := range list {
+			if noRoom[w.shape] {
+				continue
+			}
+			again := *w.r
+			again.reply = nil
+			rep := l.c.writer.do(w.ctx, &again)
+			if !stepWaits(rep.err) {
+				w.r = nil
+				w.answer <- rep
+			} else if noRoom[w.shape] = true; spec.CodeOf(rep.err) != spec.CodeNodesBusy {
+				break // the whole job is not ready
+			}
+		}
+		for jobChanged(v, job) == tried {
+			select {
+			case <-changed:
+				v, changed = l.c.Changed()
+				continue
+			case <-line.came:
+			case <-l.c.stopping:
+				return
+			}
+			break
+		}
+	}
+}
+
+// jobChanged is when a job's record last changed; 0 when there is none.
+func jobChanged(v *view.View, job spec.JobUID) uint64 {
+	if j := v.State.Job(job); j != nil {
+		return j.Changed
+	}
+	return 0
+}

@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// newsStream is the stream of an srun.
+type newsStream struct {
+	grpc.ServerStream
+	ctx context.Context
+	out chan *apiv1.StepNews
+}
+
+func (s *newsStream) Context() context.Context     { return s.ctx }
+func (s *newsStream) Send(n *apiv1.StepNews) error { s.out <- n; return nil }
+
+// stepJobOf is a job of one node on which steps can be started.
+func (w *world) stepJobOf(js *apiv1.JobSpec) *state.Job {
+	w.t.Helper()
+	inv := w.inventory("n1")
+	inv.Socket = "/s"
+	w.must(scheduler.RegisterNode{Node: "n1", Inventory: inv})
+	js.Shell = true
+	id := w.submit(js)
+	w.until("the job runs", func() bool { return w.c.View().State.JobByID(spec.JobID(id)).State == spec.Running })
+	return w.c.View().State.JobByID(spec.JobID(id))
+}
+
+// srun asks for a step and waits until it was told that it waits, or has one.
+func (w *world) srun(ctx context.Context, job *state.Job, s *apiv1.StepSpec, ticket byte) (*newsStream, *apiv1.StepNews) {
+	w.t.Helper()
+	stream := &newsStream{ctx: ctx, out: make(chan *apiv1.StepNews, 4)}
+	s.Argv = []string{"true"}
+	req := &apiv1.RunStepRequest{Job: itoaID(job.ID), Step: s, Ticket: append(make([]byte, ticketSize-1), ticket)}
+	go func() {
+		if err := w.svc.RunStep(req, stream); err != nil && ctx.Err() == nil {
+			w.t.Errorf("srun %d: %v", ticket, err)
+		}
+	}()
+	return stream, <-stream.out
+}
+
+func itoaID(id spec.JobID) string { return strconv.FormatUint(uint64(id), 10) }
+
+// inLine returns when so many steps of a job wait.
+func (w *world) inLine(job *state.Job, n int) {
+	for w.c.steps.waiting(job.UID) != n && w.t.Context().Err() == nil {
+		runtime.Gosched()
+	}
+}
+
+// endStep reports the end of a job's only live step.
+func (w *world) endStep(job *state.Job, id spec.StepID) {
+	w.t.Helper()
+	w.must(scheduler.Report{Node: "n1", Run: scheduler.Run{UID: job.UID, Attempt: 1}, StepOver: &scheduler.StepOver{Step: id, Result: event.StepResult{}}})
+}
+
+// TestStepsWaitInLine: sruns of one job that ask for the same get their steps in
+// the order in which they came, and cost a few tries each, however many wait.
+func TestStepsWaitInLine(t *testing.T) {
+	const many = 50
+	w := start(t)
+	job := w.stepJobOf(&apiv1.JobSpec{Tasks: 1})
+	var streams []*newsStream
+	for i := range many {
+		stream, first := w.srun(t.Context(), job, &apiv1.StepSpec{Tasks: 1}, byte(i))
+		if created := first.GetCreated() != nil; created != (i == 0) {
+			t.Fatalf("srun %d hears %v first", i, first)
+		}
+		w.inLine(job, i) // it joins when it has told so
+		streams = append(streams, stream)
+	}
+	before := w.c.figures.commands.Load()
+	for i, s := range streams {
+		if i > 0 {
+			if made := (<-s.out).GetCreated(); made.GetStep() != int32(i) {
+				t.Fatalf("srun %d has step %d", i, made.GetStep())
+			}
+		}
+		w.endStep(job, spec.StepID(i))
+		if over := (<-s.out).GetOver(); over == nil {
+			t.Fatalf("srun %d does not hear of its step's end", i)
+		}
+	}
+	tries := w.c.figures.commands.Load() - before - many // less the ends
+	t.Logf("%d tries of %d waiting sruns", tries, many-1)
+	if tries > 5*many {
+		t.Errorf("%d tries of %d sruns that waited", tries, many-1)
+	}
+}
+
+// TestSmallStepsPassLargeOnes: one that has no room does not keep others from
+// the room that there is, and one that goes away leaves the line.
+func TestSmallStepsPassLargeOnes(t *testing.T) {
+	w := start(t)
+	job := w.stepJobOf(&apiv1.JobSpec{Tasks: 4})
+	step := func(tasks uint32) *apiv1.StepSpec { return &apiv1.StepSpec{Tasks: tasks, Exact: true} }
+	if _, first := w.srun(t.Context(), job, step(2), 1); first.GetCreated() == nil {
+		t.Fatalf("the first hears %v", first)
+	}
+	large, first := w.srun(t.Context(), job, step(4), 2)
+	if first.GetQueued() == nil {
+		t.Fatalf("the large one hears %v", first)
+	}
+	w.inLine(job, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	if _, first := w.srun(ctx, job, step(4), 3); first.GetQueued() == nil {
+		t.Fatalf("the other large one hears %v", first)
+	}
+	leave()
+	small, _ := w.srun(t.Context(), job, step(2), 4)
+	if made := (<-small.out).GetCreated(); made.GetStep() != 1 {
+		t.Fatalf("the small one has %v", made)
+	}
+	if _, err := w.srunNow(job, step(1)); spec.CodeOf(err) != spec.CodeNodesBusy {
+		t.Errorf("one that does not wait: %v", err)
+	}
+	w.endStep(job, 0)
+	w.endStep(job, 1)
+	if made := (<-large.out).GetCreated(); made.GetStep() != 2 {
+		t.Fatalf("the large one has %v", made)
+	}
+	w.endStep(job, 2)
+	w.inLine(job, 0)
+}
+
+// srunNow is srun --immediate.
+func (w *world) srunNow(job *state.Job, s *apiv1.StepSpec) (*apiv1.StepNews, error) {
+	s.Argv = []string{"true"}
+	stream := &newsStream{ctx: w.t.Context(), out: make(chan *apiv1.StepNews, 4)}
+	err := w.svc.RunStep(&apiv1.RunStepRequest{Job: itoaID(job.ID), Step: s, Ticket: make([]byte, ticketSize), Immediate: true}, stream)
+	select {
+	case n := <-stream.out:
+		return n, err
+	default:
+		return nil, err
+	}
+}
