@@ -116,9 +116,16 @@ func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
 	}
 	key := taskStream{rank, fd}
 	held := append(o.held[key], data...)
-	cut := bytes.LastIndexByte(held, '\n') + 1
+	cut := bytes.LastIndexByte(data, '\n') + 1
+	if cut > 0 {
+		cut += len(held) - len(data)
+	}
 	if len(data) == 0 || o.raw || len(held)-cut > mostHeld {
 		cut = len(held)
+	}
+	if cut == 0 {
+		o.held[key] = held
+		return nil
 	}
 	err := o.show(s, rank, held[:cut])
 	if rest := held[cut:]; len(rest) > 0 {

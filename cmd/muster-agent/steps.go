@@ -324,18 +324,26 @@ type stepConn struct {
 	inputs chan *stepio.Message
 	waits  atomic.Int64 // bytes in inputs
 	mu     sync.Mutex   // one message after another
+	buf    []byte       // of the last ones; guarded by mu
 }
 
 func (c *stepConn) send(list ...*stepio.Message) error {
-	var b []byte
-	for _, m := range list {
-		b = stepio.Append(b, m)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err := c.sock.Write(b)
+	c.buf = c.buf[:0]
+	for _, m := range list {
+		c.buf = stepio.Append(c.buf, m)
+	}
+	_, err := c.sock.Write(c.buf)
+	if cap(c.buf) > keptBuffer {
+		c.buf = nil
+	}
 	return err
 }
+
+// keptBuffer is the largest buffer that a connection keeps: frames come in
+// pieces of a quarter of it.
+const keptBuffer = 1 << 20
 
 // frames passes frames on; while the client does not take them, the step waits.
 func (c *stepConn) frames(list []plan.Frame) {

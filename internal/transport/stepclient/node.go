@@ -14,8 +14,13 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
 )
 
-// ackEvery is how much output is taken before the node may forget it, in bytes.
-const ackEvery = 128 << 10
+// ackEvery is how much is taken before the node may forget it, in bytes; each
+// frame counts for frameCost besides its output. It is far below what a node
+// keeps before tasks that write wait.
+const (
+	ackEvery  = 128 << 10
+	frameCost = 256
+)
 
 // farewell bounds the end of a connection: the node closes it once it has heard
 // that everything has arrived.
@@ -228,10 +233,10 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 				return false, fmt.Errorf("%w: %w", errShown, err)
 			}
 			n.have = m.Frame.Number
-			if m.Frame.Output != nil {
+			if due += frameCost; m.Frame.Output != nil {
 				due += len(m.Frame.Output.Data)
 			}
-			if !n.of.cfg.Observe && (over || due >= ackEvery || buffered.Buffered() == 0) {
+			if !n.of.cfg.Observe && (over || due >= ackEvery) {
 				due = 0
 				n.say(stepio.Message{Kind: stepio.Ack, UpTo: n.have})
 			}

@@ -9,6 +9,7 @@ package protocol
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -179,17 +180,22 @@ func Encode(m Message, body any) ([]byte, error) {
 		}
 		m.Body = b
 	}
-	b, err := cbor.Marshal(&m)
-	if err != nil {
+	var frame bytes.Buffer
+	frame.Grow(4 + len(m.Body) + envelope)
+	frame.Write(make([]byte, 4))
+	if err := cbor.MarshalToBuffer(&m, &frame); err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
-	if len(b) > MaxFrame {
-		return nil, fmt.Errorf("message of %d bytes is larger than %d", len(b), MaxFrame)
+	n := frame.Len() - 4
+	if n > MaxFrame {
+		return nil, fmt.Errorf("message of %d bytes is larger than %d", n, MaxFrame)
 	}
-	frame := make([]byte, 4, 4+len(b))
-	binary.LittleEndian.PutUint32(frame, uint32(len(b)))
-	return append(frame, b...), nil
+	binary.LittleEndian.PutUint32(frame.Bytes(), uint32(n))
+	return frame.Bytes(), nil
 }
+
+// envelope is about what a message is longer than its body.
+const envelope = 64
 
 // Reader reads frames.
 type Reader struct {
