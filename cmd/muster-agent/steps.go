@@ -393,10 +393,13 @@ func (c *stepConn) read(ctx context.Context, r *stepio.Reader) error {
 		default:
 			return &refused{stepio.Bad, fmt.Errorf("message of kind %s is not a client's", strconv.Itoa(int(m.Kind)))}
 		}
+		if errors.Is(err, runtime.ErrClosed) {
+			return err // it ends with its last acknowledgement
+		}
 		if err != nil {
 			c.log.Warn("a step does not do what its client asks", "error", err)
 			var no *refused
-			if errors.Is(err, runtime.ErrClosed) || errors.As(err, &no) {
+			if errors.As(err, &no) {
 				return err
 			}
 		}

@@ -315,7 +315,8 @@ func (a *Agent) Attachable(ctx context.Context, k plan.RunKey, raw []byte) (uint
 	}
 }
 
-// How long the output of a step is waited for, and how often it is looked for.
+// How long the output of a step is waited for, and how seldom it is looked for
+// at the end.
 const (
 	stepPatience = 60 * spec.Second
 	stepLook     = 20 * spec.Millisecond
@@ -330,7 +331,7 @@ func (a *Agent) StepSocket(ctx context.Context, k plan.RunKey) (string, error) {
 		return "", fmt.Errorf("%w: %s has no input and output of its own", ErrStepOver, k)
 	}
 	until := a.deps.Clock.Now().Add(stepPatience)
-	for {
+	for look := spec.Millisecond; ; look = min(2*look, stepLook) {
 		got := make(chan StepState, 1)
 		a.inbox.put(func() { got <- a.core.Step(k) })
 		select {
@@ -344,7 +345,7 @@ func (a *Agent) StepSocket(ctx context.Context, k plan.RunKey) (string, error) {
 				return "", ErrStepOver
 			}
 		}
-		if !a.sleep(ctx, stepLook) {
+		if !a.sleep(ctx, look) {
 			return "", ctx.Err()
 		}
 	}

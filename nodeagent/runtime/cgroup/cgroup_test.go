@@ -167,7 +167,7 @@ func TestAJobsGroupsShareItsMemory(t *testing.T) {
 				break
 			}
 			//muster:sleep the kernel tells nobody how much a group holds
-		time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 		wait(t, start(t, step, "exec head -c 50000000 /dev/zero | tail -c 49000000 >/dev/null"))
 		s, err := step.Stats()

@@ -27,6 +27,8 @@ type frames struct {
 	acked   uint64
 	last    uint64 // number of the end; 0 before it
 	readers map[*reader]bool
+	quiet   bool
+	heard   chan struct{} // closed once the end is acknowledged and no reader waits for anything
 }
 
 // reader is one connection that is given the frames.
@@ -36,7 +38,7 @@ type reader struct {
 }
 
 func newFrames() *frames {
-	f := &frames{first: 1, readers: map[*reader]bool{}}
+	f := &frames{first: 1, readers: map[*reader]bool{}, heard: make(chan struct{})}
 	f.changed = sync.NewCond(&f.mu)
 	return f
 }
@@ -91,6 +93,10 @@ func (f *frames) drop() {
 	if n > 0 {
 		f.list = append([]plan.Frame(nil), f.list[n:]...)
 		f.first += uint64(n)
+	}
+	if f.last != 0 && f.acked >= f.last && len(f.list) == 0 && !f.quiet {
+		f.quiet = true
+		close(f.heard)
 	}
 	f.changed.Broadcast()
 }

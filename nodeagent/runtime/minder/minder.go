@@ -254,7 +254,12 @@ func (m *minder) linger() {
 	since := time.Now()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for range tick.C {
+	for {
+		select {
+		case <-m.out.heard:
+			return
+		case <-tick.C:
+		}
 		over, attended := m.out.delivered()
 		if over {
 			return
