@@ -78,7 +78,7 @@ func (d *decision) startStep(c StartStep) error {
 	if full(j) {
 		return spec.Refuse(spec.CodeNodesBusy, "the job has as many steps at once as it may")
 	}
-	layout, err := layStep(j, c.Spec)
+	layout, err := layStep(j, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
 	if err != nil {
 		return err
 	}

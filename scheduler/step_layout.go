@@ -10,7 +10,7 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// maxStepTasks bounds the tasks of a step.
+// maxStepTasks bounds the tasks of a step, and of a node where the site does not.
 const maxStepTasks = 1 << 20
 
 // stepNode is a node of the job as a step sees it: what the job has there and
@@ -21,6 +21,7 @@ type stepNode struct {
 	gpus  []spec.GPURef
 	mem   int64
 	named bool // --nodelist asks for it
+	most  int  // tasks, whatever it has: MaxTasksPerNode
 }
 
 // busy tells that other steps have some of what the job has there.
@@ -29,8 +30,9 @@ func (n *stepNode) busy() bool { return n.cpus.Count() < n.whole.CPUs.Count() }
 // layStep chooses what a step gets of its job: nodes in the job's order, then
 // tasks over them, then CPUs, memory and GPUs. CodeNodesBusy tells that others
 // have what it asks for; another error, that the job can never give it.
-func layStep(j *state.Job, s *spec.StepSpec) ([]spec.NodeAlloc, error) {
-	free, err := stepNodes(j, s, true)
+// No node gets more than most tasks.
+func layStep(j *state.Job, s *spec.StepSpec, most uint32) ([]spec.NodeAlloc, error) {
+	free, err := stepNodes(j, s, most, true)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +40,7 @@ func layStep(j *state.Job, s *spec.StepSpec) ([]spec.NodeAlloc, error) {
 	if err == nil {
 		return out, nil
 	}
-	empty, err2 := stepNodes(j, s, false)
+	empty, err2 := stepNodes(j, s, most, false)
 	if err2 != nil {
 		return nil, err2
 	}
@@ -50,7 +52,10 @@ func layStep(j *state.Job, s *spec.StepSpec) ([]spec.NodeAlloc, error) {
 
 // stepNodes lists the nodes that a step may use, less what others have when
 // taken is set.
-func stepNodes(j *state.Job, s *spec.StepSpec, taken bool) ([]stepNode, error) {
+func stepNodes(j *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepNode, error) {
+	if most == 0 {
+		most = maxStepTasks
+	}
 	names, err := hostlist.Expand(s.Nodes)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
@@ -65,7 +70,7 @@ func stepNodes(j *state.Job, s *spec.StepSpec, taken bool) ([]stepNode, error) {
 		if j.Done.Has(i) || slices.Contains(without, a.Name) || (s.Relative > 0 && uint32(i) < s.Relative-1) {
 			continue
 		}
-		n := stepNode{whole: a, cpus: a.CPUs, gpus: a.GPUs, mem: a.Mem, named: slices.Contains(names, a.Name)}
+		n := stepNode{whole: a, cpus: a.CPUs, gpus: a.GPUs, mem: a.Mem, named: slices.Contains(names, a.Name), most: int(most)}
 		if taken && !s.Overlap && !s.External {
 			n.less(j)
 		}
@@ -176,14 +181,14 @@ func tooSmall(s *spec.StepSpec) error {
 // room beside another.
 func (n *stepNode) room(s *spec.StepSpec) int {
 	if s.External {
-		return maxStepTasks
+		return n.most
 	}
 	if !s.Exact && n.busy() {
 		return 0
 	}
-	room := n.cpus.Count() / int(max(s.CPUsPerTask, 1))
+	room := min(n.cpus.Count()/int(max(s.CPUsPerTask, 1)), n.most)
 	if s.Overcommit && n.cpus.Count() > 0 {
-		room = maxStepTasks
+		room = n.most
 	}
 	for _, c := range s.PerTask {
 		if c.Name == "gpu" && c.N > 0 {

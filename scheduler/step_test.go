@@ -184,6 +184,28 @@ func TestStepLife(t *testing.T) {
 	}
 }
 
+// TestStepsOfManyTasks: no node gets more tasks than the site allows, however a
+// step is asked for.
+func TestStepsOfManyTasks(t *testing.T) {
+	tr := stepCluster(t)
+	tr.Config.Limits.MaxTasksPerNode = 3
+	for i, ask := range []spec.StepSpec{{Tasks: 7, Overcommit: true}, {Tasks: 7, External: true}, {Tasks: 7}, {TasksPerNode: 4, Overcommit: true}} {
+		if _, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &ask, Ticket: fmt.Sprint(i)}); spec.CodeOf(err) != spec.CodeTooManyCPUs {
+			t.Errorf("%+v: %v", ask, err)
+		}
+	}
+	for _, ask := range []spec.StepSpec{{Tasks: 6, Overcommit: true, Overlap: true}, {Tasks: 6, External: true}, {Tasks: 6}} {
+		res, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &ask, Ticket: fmt.Sprintf("%+v", ask)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := laid(tr.Job(1).StepByID(res.Step)); got != "n1:3/4/2 n2:3/4/2" {
+			t.Errorf("%+v gets %s", ask, got)
+		}
+	}
+	sound(t, tr)
+}
+
 // TestStepOutOfMemory: a step of which the kernel killed something for memory
 // shows Slurm's state and code for it, and so does the job of the srun that ran
 // it; what it was asked for is not kept when it is over.

@@ -40,6 +40,7 @@ const openWait = 10 * time.Second
 // processes that mind the steps. It checks who asks: a credential of the
 // controller's, shown by its user.
 type stepServer struct {
+	callers callers       // who have connected on this machine
 	node    string        // empty on a login host, which only passes on
 	agent   *daemon.Agent // nil there
 	source  *mtls.Source  // nil: other nodes cannot be reached
@@ -182,6 +183,36 @@ func (s *stepServer) relayedUser(sock net.Conn) (uid uint32, direct bool, err er
 	return 0, false, err
 }
 
+// maxOfUser is how many connections a user has to steps by way of this agent: a
+// step has one for each of its nodes.
+const maxOfUser = 4096
+
+// callers counts the connections of each user.
+type callers struct {
+	mu sync.Mutex
+	of map[uint32]int
+}
+
+// enter counts one more, unless the user has too many; root may have any number.
+func (c *callers) enter(uid uint32) (leave func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if uid != 0 && c.of[uid] >= maxOfUser {
+		return nil, false
+	}
+	if c.of == nil {
+		c.of = map[uint32]int{}
+	}
+	c.of[uid]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.of[uid]--; c.of[uid] == 0 {
+			delete(c.of, uid)
+		}
+	}, true
+}
+
 // refused is why a client is sent away.
 type refused struct {
 	code stepio.Code
@@ -196,6 +227,14 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 	if err != nil {
 		s.log.Warn("a client of steps is sent away", "error", err)
 		return
+	}
+	if direct {
+		leave, ok := s.callers.enter(uid)
+		if !ok {
+			refuse(sock, &refused{stepio.Unreachable, fmt.Errorf("you have %d connections to steps by way of this node, and no more are possible", maxOfUser)})
+			return
+		}
+		defer leave()
 	}
 	_ = sock.SetDeadline(time.Now().Add(openWait))
 	buffered := bufio.NewReaderSize(sock, 32<<10)

@@ -356,3 +356,27 @@ func TestInputWithoutEnd(t *testing.T) {
 		}
 	}
 }
+
+// A user who connects without end leaves room for the others.
+func TestConnectionsOfOneUserAreCounted(t *testing.T) {
+	var c callers
+	var leave func()
+	for range maxOfUser {
+		var ok bool
+		if leave, ok = c.enter(7); !ok {
+			t.Fatal("refused too soon")
+		}
+	}
+	if _, ok := c.enter(7); ok {
+		t.Error("one more is let in")
+	}
+	for _, uid := range []uint32{0, 8} {
+		if _, ok := c.enter(uid); !ok {
+			t.Errorf("user %d is kept out by user 7", uid)
+		}
+	}
+	leave()
+	if _, ok := c.enter(7); !ok {
+		t.Error("who has left is still counted")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -467,6 +468,29 @@ func TestAStepOutOfMemory(t *testing.T) {
 	if x := l.exit(sp.Key); !x.OOM || x.Usage.OOMKills == 0 {
 		t.Errorf("%+v", x)
 	}
+}
+
+// The process that minds a step runs as its user, whose other processes cannot
+// look into it: it holds files of the shepherd's.
+func TestAStepsMinderIsClosedToItsUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only where the shepherd is root is the minder another user's")
+	}
+	l := newLab(t)
+	sp := l.step(1, "cat")
+	sp.UID, sp.GID, sp.Tasks.WorkDir = 65534, 65534, "/"
+	l.launch(sp)
+	fd := fmt.Sprintf("/proc/%d/fd/1", l.begun(sp.Key).PID)
+	newViewer(t).attach(l, sp.Key) // it serves: so it has closed itself
+	spy := exec.Command("readlink", fd)
+	spy.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := spy.CombinedOutput(); err == nil {
+		t.Errorf("a process of the same user reads of the minder's files: %s", out)
+	}
+	if err := l.client.Terminate(context.Background(), plan.Terminate{Key: sp.Key, Scope: plan.ScopeRun, Grace: spec.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	l.exit(sp.Key)
 }
 
 // A step that is told to end does not wait for a client that has gone.

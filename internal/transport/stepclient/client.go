@@ -204,12 +204,18 @@ func (c *Client) fence(f *plan.Fence) error {
 	if err != nil {
 		return fmt.Errorf("PMI: %w", err)
 	}
+	if len(all) > mostFence {
+		return fmt.Errorf("PMI: the tasks have put %d bytes before a fence, and %d are possible", len(all), mostFence)
+	}
 	delete(c.fences, f.Number)
 	for _, n := range c.nodes {
 		n.merged(plan.Fence{Number: f.Number, Data: all})
 	}
 	return nil
 }
+
+// mostFence is the most that all tasks can put before a fence: it is one message.
+const mostFence = stepio.MaxMessage - 1<<10
 
 // The waits between connections, doubled from the first to the longest.
 const (

@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -100,6 +102,7 @@ func Main(args []string, errOut io.Writer) int {
 	caught := make(chan os.Signal, 16)
 	signal.Notify(caught, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE,
 		unix.SIGVTALRM, unix.SIGPROF, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGIO, unix.SIGPWR, unix.SIGABRT)
+	closeToUser()
 	m := &minder{out: newFrames(), running: map[int]*task{}, helpers: map[int]chan unix.WaitStatus{}, over: make(chan struct{}),
 		born: make(chan struct{}, 1), alone: make(chan struct{}, 1), mark: os.Getenv(MarkName),
 		taken: taken{at: map[int32]uint64{}}}
@@ -110,6 +113,17 @@ func Main(args []string, errOut io.Writer) int {
 	go m.heed(caught)
 	m.run()
 	return exitOK
+}
+
+// closeToUser keeps the user's other processes from reading and writing this
+// one's memory and its open files, which are the shepherd's. Where the shepherd
+// is not root it would keep that out too.
+func closeToUser() {
+	if st, err := os.Stat("/proc/" + strconv.Itoa(os.Getppid())); err == nil {
+		if own, ok := st.Sys().(*syscall.Stat_t); ok && own.Uid == 0 {
+			_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+		}
+	}
 }
 
 // MarkName is the variable that marks the processes of a run.

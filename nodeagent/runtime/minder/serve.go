@@ -78,8 +78,9 @@ func (c *conn) handle(m protocol.Message) error {
 		if err := c.r.Decode(m, &q); err != nil {
 			return err
 		}
-		c.m.out.ack(q.UpTo)
-		return c.reply(m, nil, nil)
+		err := c.reply(m, nil, nil)
+		c.m.out.ack(q.UpTo) // last: the step may be over with it
+		return err
 	case protocol.OpStepInput:
 		var q protocol.StepInput
 		if err := c.r.Decode(m, &q); err != nil {
