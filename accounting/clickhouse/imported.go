@@ -14,6 +14,11 @@ import (
 // An imported cluster has no ledger behind it from which an interrupted batch
 // could be made again: its rows are deleted, and the import reads on.
 
+// halveRows is how many rows of an import go in two inserts at once. The store
+// makes an insert with one CPU, and an import has little else to wait for;
+// a ledger's batch has rows for several tables, which keep it busy enough.
+const halveRows = 40_000
+
 // NewImportWriter takes the lease on an imported cluster. What a batch that
 // was interrupted left is deleted; the runs that have not ended stay.
 func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster string) (*Writer, error) {
@@ -21,6 +26,7 @@ func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster st
 	if err != nil {
 		return nil, err
 	}
+	w.halve = halveRows
 	if res.Redo > res.Seq {
 		rest := &tally.Batch{First: res.Seq + 1, Last: res.Redo}
 		for _, p := range w.parts(rest) {

@@ -26,6 +26,7 @@ type Writer struct {
 	spoke  time.Time // when this writer last wrote a row of ingest
 	doubt  bool      // rows of the batch after the position may be there already
 	fresh  bool      // it has begun a generation of the live table of its own
+	halve  int       // so many rows of a table go in two inserts at once; 0 = never
 
 	// hook, in tests, runs before each step and may fail it or kill the process.
 	hook func(step string) error
@@ -181,7 +182,18 @@ type part struct {
 
 func partOf[R any](w *Writer, table string, cols []column[R], rows []R) part {
 	return part{table, len(rows), func(ctx context.Context, token string) error {
-		return send(ctx, newInsert(w.s, table), token, cols, rows)
+		ins := newInsert(w.s, table)
+		if w.halve == 0 || len(rows) < w.halve {
+			return send(ctx, ins, token, cols, rows)
+		}
+		half := len(rows) / 2
+		first := make(chan error, 1)
+		go func() { first <- send(ctx, ins, token+":1", cols, rows[:half]) }()
+		err := w.step("second half of " + table)
+		if err == nil {
+			err = send(ctx, ins, token+":2", cols, rows[half:])
+		}
+		return errors.Join(<-first, err)
 	}}
 }
 

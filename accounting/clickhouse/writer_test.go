@@ -109,6 +109,9 @@ func resume(ctx context.Context, s *Store, log []event.Envelope, cuts []uint64, 
 		return err
 	}
 	w.hook = hook
+	if hook != nil {
+		w.halve = 9 // some tables of some batches
+	}
 	ta := tally.New()
 	ta.Quiet(true)
 	apply := func(to uint64) error {
@@ -153,18 +156,22 @@ func TestCrashPoints(t *testing.T) {
 	ref := openStore(t, socket, "ref")
 	var mu sync.Mutex
 	steps := 0
-	err := resume(context.Background(), ref, log, cuts, func(string) error {
+	halves := 0
+	err := resume(context.Background(), ref, log, cuts, func(step string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		steps++
+		if strings.HasPrefix(step, "second half") {
+			halves++
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := digest(t, ref)
-	if steps < 50 {
-		t.Fatalf("only %d steps", steps)
+	if steps < 50 || halves < 3 {
+		t.Fatalf("only %d steps, %d of them between halves of an insert", steps, halves)
 	}
 	stopped := errors.New("stopped by the test")
 	for k := 1; k <= steps; k += 1 + k/12 { // all of the first batch, then some

@@ -3,6 +3,8 @@ package importer_test
 import (
 	"context"
 	"math/big"
+	"slices"
+	"sync"
 
 	"github.com/musterhpc/muster/accounting/importer"
 	"github.com/musterhpc/muster/accounting/tally"
@@ -22,3 +24,44 @@ func (nothing) Totals(context.Context, [16]byte) (importer.Totals, error) {
 func (nothing) Write(context.Context, *tally.Batch) error { return nil }
 func (nothing) RollUp(context.Context) (bool, error)      { return false, nil }
 func (nothing) Position() tally.Position                  { return tally.Position{} }
+
+// overlapping is a store that has a batch only when it is written, and ends the
+// first one only when it was asked what the second one's runs are.
+type overlapping struct {
+	nothing
+	mu    sync.Mutex
+	asked chan struct{}
+	uids  []uint64
+	subs  []uint32
+	seq   uint64
+	calls int
+}
+
+func (o *overlapping) Ended(context.Context, [16]byte, tally.Micros, tally.Micros) ([]uint64, []uint32, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.calls++; o.calls == 2 {
+		close(o.asked)
+	}
+	return slices.Clone(o.uids), slices.Clone(o.subs), nil
+}
+
+func (o *overlapping) Write(ctx context.Context, b *tally.Batch) error {
+	if b.First == 1 {
+		select {
+		case <-o.asked:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if b.First != o.seq+1 {
+		return tally.ErrOrder
+	}
+	o.seq = b.Last
+	for _, r := range b.Jobs {
+		o.uids, o.subs = append(o.uids, r.UID), append(o.subs, r.Restarts)
+	}
+	return nil
+}

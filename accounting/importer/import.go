@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -46,17 +48,39 @@ type Totals struct {
 // zero makes empty sums.
 func zero() Totals { return Totals{CPU: new(big.Int), GPU: new(big.Int), WaitedFor: new(big.Int)} }
 
-func (t *Totals) add(r *tally.JobRow) {
-	t.Runs++
+// wide is a sum of products of numbers that are not negative.
+type wide struct{ hi, lo uint64 }
+
+func (w *wide) add(a, b int64) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	var carry uint64
+	w.lo, carry = bits.Add64(w.lo, lo, 0)
+	w.hi, _ = bits.Add64(w.hi, hi, carry)
+}
+
+func (w wide) sum() *big.Int {
+	high := new(big.Int).Lsh(new(big.Int).SetUint64(w.hi), 64)
+	return high.Add(high, new(big.Int).SetUint64(w.lo))
+}
+
+// adding are Totals while they are added up.
+type adding struct {
+	runs              uint64
+	cpu, gpu, waiting wide
+}
+
+func (t *adding) add(r *tally.JobRow) {
+	t.runs++
 	if r.Start == 0 {
 		return
 	}
 	ran := r.End - r.Start - r.Suspended
-	mul := func(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(ran)) }
-	t.CPU.Add(t.CPU, mul(r.Alloc.CPUs))
-	t.GPU.Add(t.GPU, mul(r.Alloc.GPUs))
-	t.WaitedFor.Add(t.WaitedFor, big.NewInt(r.Start-r.Submit))
+	t.cpu.add(r.Alloc.CPUs, ran)
+	t.gpu.add(r.Alloc.GPUs, ran)
+	t.waiting.add(1, r.Start-r.Submit)
 }
+
+func (t *adding) totals() Totals { return Totals{t.runs, t.cpu.sum(), t.gpu.sum(), t.waiting.sum()} }
 
 func (t Totals) plus(o Totals) Totals {
 	return Totals{t.Runs + o.Runs, new(big.Int).Add(t.CPU, o.CPU), new(big.Int).Add(t.GPU, o.GPU), new(big.Int).Add(t.WaitedFor, o.WaitedFor)}
@@ -129,8 +153,15 @@ type run struct {
 	chunk []*job
 	het   []*job // components of the heterogeneous job that is being read
 	open  map[Key]bool
-	known map[Key]bool // which runs of the chunk that is being stored the store has
 	seq   uint64
+	added adding
+
+	// known are the runs of the chunk being prepared that the store has, before
+	// those of the chunk before it, which may be being written still.
+	known, before map[Key]bool
+	batches       [2]tally.Batch // one is written while the next is prepared
+	spare         chan []*job    // of chunks that are prepared, to be read into again
+	free          []*job
 }
 
 // maxLine bounds a line.
@@ -138,7 +169,7 @@ const maxLine = 4 << 20
 
 // Import reads a dump, plain or compressed by gzip, and stores what is new.
 func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
-	r := &run{Config: c, ctx: ctx, open: map[Key]bool{}}
+	r := &run{Config: c, ctx: ctx, open: map[Key]bool{}, spare: make(chan []*job, 3)}
 	r.complete()
 	in, err := plainText(dump)
 	if err != nil {
@@ -147,7 +178,6 @@ func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 	if r.res.Before, err = c.Store.Totals(ctx, c.Ledger); err != nil {
 		return nil, err
 	}
-	r.res.Added = zero()
 	uids, restarts, err := c.Store.Open(ctx, c.Ledger)
 	if err != nil {
 		return nil, err
@@ -156,7 +186,9 @@ func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 		r.open[Key{uids[i], restarts[i]}] = true
 	}
 	r.seq = c.Writer.Position().Seq
-	if err := r.read(in); err != nil {
+	err = r.read(in)
+	r.res.Added = r.added.totals()
+	if err != nil {
 		return &r.res, err
 	}
 	if r.res.After, err = c.Store.Totals(ctx, c.Ledger); err != nil {
@@ -204,29 +236,56 @@ func plainText(in io.Reader) (io.Reader, error) {
 	return z, nil
 }
 
-// read takes the dump line by line.
+// part is a chunk of jobs, the last of the dump or one before it.
+type part struct {
+	jobs []*job
+	last bool
+}
+
+// read takes the dump line by line. Reading a chunk, preparing the one before
+// it and writing the one before that overlap.
 func (r *run) read(in io.Reader) error {
-	// Storing a batch and reading the next overlap.
-	type part struct {
-		jobs []*job
-		last bool
-	}
-	work, done := make(chan part), make(chan error, 1)
+	chunks, batches, done := make(chan part), make(chan *tally.Batch), make(chan error, 2)
+	failed := make(chan struct{}) // closed when no more is taken
+	stop := sync.OnceFunc(func() { close(failed) })
+	go func() {
+		defer close(batches)
+		err := r.prepareAll(chunks, func(b *tally.Batch) bool {
+			select {
+			case batches <- b:
+				return true
+			case <-failed:
+				return false
+			}
+		})
+		if err != nil {
+			stop()
+		}
+		done <- err
+	}()
 	go func() {
 		var err error
-		for p := range work {
-			if err == nil {
-				err = r.store(p.jobs, p.last)
+		for b := range batches {
+			if err = r.Writer.Write(r.ctx, b); err != nil {
+				stop()
+				break
 			}
 		}
 		done <- err
 	}()
-	err := r.scan(in, func(chunk []*job, last bool) { work <- part{chunk, last} })
-	close(work)
-	return errors.Join(err, <-done)
+	err := r.scan(in, func(chunk []*job, last bool) bool {
+		select {
+		case chunks <- part{chunk, last}:
+			return true
+		case <-failed:
+			return false
+		}
+	})
+	close(chunks)
+	return errors.Join(err, <-done, <-done)
 }
 
-func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool)) error {
+func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error {
 	s := bufio.NewScanner(in)
 	s.Buffer(make([]byte, 1<<20), maxLine)
 	cells := []string{}
@@ -235,7 +294,7 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool)) error {
 		if err != nil {
 			return err
 		}
-		r.lines = newLines(l, clocks{loc: r.Zone})
+		r.lines = newLines(l, clocks{loc: r.Zone}, r.fresh)
 	}
 	for n := 1; s.Scan(); n++ {
 		if err := r.ctx.Err(); err != nil {
@@ -261,7 +320,9 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool)) error {
 		r.res.Lines++
 		r.line(n, cells, line)
 		if len(r.chunk) >= r.Batch && len(r.het) == 0 {
-			hand(r.chunk, false)
+			if !hand(r.chunk, false) {
+				return nil // what failed tells why
+			}
 			r.chunk = make([]*job, 0, r.Batch)
 		}
 	}
@@ -294,7 +355,7 @@ func (r *run) head(cells []string) error {
 	if err != nil {
 		return err
 	}
-	r.lines = newLines(l, clocks{loc: r.Zone})
+	r.lines = newLines(l, clocks{loc: r.Zone}, r.fresh)
 	return nil
 }
 
@@ -436,8 +497,62 @@ func (r *run) endHet() {
 	r.het = r.het[:0]
 }
 
-// store writes what is new of a chunk, the last or one before it.
-func (r *run) store(chunk []*job, last bool) error {
+// prepareAll makes batches of chunks and hands on those with something in them.
+// The one before it may be being written meanwhile, but none before that.
+func (r *run) prepareAll(chunks <-chan part, hand func(*tally.Batch) bool) error {
+	n := 0
+	for p := range chunks {
+		b := &r.batches[n%2]
+		if err := r.prepare(b, p); err != nil {
+			return err
+		}
+		if b.Last < b.First {
+			continue
+		}
+		if !hand(b) {
+			return nil
+		}
+		n++
+	}
+	return nil
+}
+
+// slab is how many jobs get their memory at once.
+const slab = 256
+
+// fresh is an empty job, of a chunk that is prepared if there is one.
+func (r *run) fresh() *job {
+	if len(r.free) == 0 {
+		select {
+		case r.free = <-r.spare:
+		default:
+			list := make([]job, slab)
+			for i := range list {
+				r.free = append(r.free, &list[i])
+			}
+		}
+	}
+	last := len(r.free) - 1
+	j := r.free[last]
+	r.free = r.free[:last]
+	return j
+}
+
+// recycle gives the jobs of a chunk back.
+func (r *run) recycle(chunk []*job) {
+	for _, j := range chunk {
+		*j = job{}
+	}
+	select {
+	case r.spare <- chunk:
+	default:
+	}
+}
+
+// prepare makes a batch of what is new of a chunk; where nothing is, it is
+// empty.
+func (r *run) prepare(b *tally.Batch, p part) error {
+	chunk := p.jobs
 	var from, to tally.Micros
 	for _, j := range chunk {
 		if j.over {
@@ -447,18 +562,18 @@ func (r *run) store(chunk []*job, last bool) error {
 			to = max(to, j.row.End)
 		}
 	}
+	r.known, r.before = r.before, r.known
 	if r.known == nil {
 		r.known = make(map[Key]bool, len(chunk))
 	}
-	known := r.known
-	clear(known)
+	clear(r.known)
 	if to > 0 {
 		uids, restarts, err := r.Store.Ended(r.ctx, r.Ledger, from, to)
 		if err != nil {
 			return err
 		}
 		for i := range uids {
-			known[Key{uids[i], restarts[i]}] = true
+			r.known[Key{uids[i], restarts[i]}] = true
 		}
 		if r.res.First == 0 || from < r.res.First {
 			r.res.First = from
@@ -466,24 +581,23 @@ func (r *run) store(chunk []*job, last bool) error {
 		r.res.Last = max(r.res.Last, to)
 	}
 	at := r.Now
-	if r.From != 0 && !last {
+	if r.From != 0 && !p.last {
 		at = r.From
 	}
-	b := &tally.Batch{First: r.seq + 1, At: at, Jobs: make([]tally.JobRow, 0, len(chunk)), Nodes: make([]tally.NodeRow, 0, len(chunk))}
+	*b = tally.Batch{First: r.seq + 1, At: at, Jobs: b.Jobs[:0], Live: b.Live[:0], Nodes: b.Nodes[:0], Steps: b.Steps[:0]}
+	b.Jobs, b.Nodes = slices.Grow(b.Jobs, len(chunk)), slices.Grow(b.Nodes, len(chunk))
 	for _, j := range chunk {
-		r.put(b, j, known)
+		r.put(b, j)
 	}
-	if r.seq < b.First {
-		return nil
-	}
+	r.recycle(chunk)
 	b.Last = r.seq
-	return r.Writer.Write(r.ctx, b)
+	return nil
 }
 
 // put adds a run to the batch, unless the store has it.
-func (r *run) put(b *tally.Batch, j *job, known map[Key]bool) {
+func (r *run) put(b *tally.Batch, j *job) {
 	k := j.key()
-	if known[k] {
+	if r.known[k] || r.before[k] {
 		r.res.Known++
 		return
 	}
@@ -495,13 +609,13 @@ func (r *run) put(b *tally.Batch, j *job, known map[Key]bool) {
 		b.Live = append(b.Live, liveRow(j))
 		return
 	}
-	known[k] = true
+	r.known[k] = true
 	if r.open[k] {
 		delete(r.open, k)
 		b.Live = append(b.Live, tally.LiveRow{JobRow: j.row, Final: true})
 	}
 	r.res.New++
-	r.res.Added.add(&j.row)
+	r.added.add(&j.row)
 	b.Jobs = append(b.Jobs, j.row)
 	b.Nodes = j.shares(b.Nodes)
 	for _, s := range j.steps {

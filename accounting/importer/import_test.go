@@ -3,6 +3,7 @@ package importer_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -401,3 +402,32 @@ func TestColumns(t *testing.T) {
 		t.Error("broken gzip is read")
 	}
 }
+
+// TestOverlap: a run that is read again while the batch with it is being
+// written is stored once, and so is one of a batch before that.
+func TestOverlap(t *testing.T) {
+	var lines strings.Builder
+	if err := dump(&lines, 6, false); err != nil {
+		t.Fatal(err)
+	}
+	l := strings.SplitAfter(lines.String(), "\n") // the names, then jobs 1 to 6
+	text := l[0] + l[1] + l[2] + l[1] + l[3] + l[4] + l[2] + l[3] + l[5] + l[6] + l[1]
+	o := &overlapping{asked: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	res, err := importer.Import(ctx, importer.Config{Store: o, Writer: o, Batch: 2}, strings.NewReader(text))
+	if err != nil || res.New != 6 || res.Known != 4 || len(o.uids) != 6 || res.Added.Runs != 6 {
+		t.Errorf("stored %v, %+v: %v", o.uids, res, err)
+	}
+	// A store that fails ends the import, however much there is to read.
+	failing := &overlapping{asked: make(chan struct{}), seq: 7}
+	endless := io.MultiReader(strings.NewReader(text), neverEnding(l[1]))
+	if _, err := importer.Import(ctx, importer.Config{Store: failing, Writer: failing, Batch: 2}, endless); !errors.Is(err, tally.ErrOrder) {
+		t.Errorf("of a store that fails: %v", err)
+	}
+}
+
+// neverEnding gives a line for ever.
+type neverEnding string
+
+func (n neverEnding) Read(p []byte) (int, error) { return copy(p, n), nil }

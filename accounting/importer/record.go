@@ -47,10 +47,11 @@ type lines struct {
 	width  int
 	last   field // of the last column
 	clocks clocks
+	fresh  func() *job // an empty job
 }
 
-func newLines(l layout, c clocks) *lines {
-	out := &lines{width: len(l), last: l[len(l)-1], clocks: c}
+func newLines(l layout, c clocks, fresh func() *job) *lines {
+	out := &lines{width: len(l), last: l[len(l)-1], clocks: c, fresh: fresh}
 	for i := range out.at {
 		out.at[i] = -1
 	}
@@ -256,9 +257,12 @@ func (l *lines) parse(cells []string) (*job, string, error) {
 	if !ok {
 		return nil, "", reject("its job number " + strconv.Quote(r.text(fJobID)+r.text(fJobIDRaw)) + " cannot be read")
 	}
-	j := &job{}
+	var j *job
 	if i.step == "" {
+		j = l.fresh()
 		r.job(j, i, raw)
+	} else {
+		j = new(job)
 	}
 	r.use(j)
 	if i.step != "" {

@@ -104,16 +104,18 @@ func span(s string) (int64, error) {
 		}
 		s, frac = whole, int64(n)
 	}
-	sec, parts := int64(0), strings.Split(s, ":")
-	if len(parts) < 2 || len(parts) > 3 {
-		return 0, errValue
-	}
-	for _, p := range parts {
+	sec, parts, more := int64(0), 0, true
+	for ; more; parts++ {
+		var p string
+		p, s, more = strings.Cut(s, ":")
 		n, err := strconv.ParseUint(p, 10, 31)
 		if err != nil {
 			return 0, errValue
 		}
 		sec = sec*60 + int64(n)
+	}
+	if parts < 2 || parts > 3 {
+		return 0, errValue
 	}
 	return (days*86_400+sec)*1_000_000 + frac, nil
 }

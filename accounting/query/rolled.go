@@ -230,23 +230,36 @@ func RolledQuarterColumns() []string {
 	return []string{"at", "account", "partition", "qos", "waiting", "cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us"}
 }
 
-// quarters splits what runs held and waited for into quarters of an hour.
-// Intervals that begin in one quarter and end in another are put together
-// first. Last is when a run's time ends.
+// quarters splits what runs held and waited for into quarters of an hour. A
+// run counts where its time begins and where it ends, however long it is: what
+// it has is added to all quarters from the one where it begins, and taken away
+// behind the one where it ends; those two are set right by what it has of them.
+// Last is when a run's time ends.
 func (b *builder) quarters(from, last string) string {
 	const quarter = "toInt64(900000000)"
+	const key = "account, partition, qos, waiting"
+	columns := RolledQuarterColumns()[5:]
 	half := func(waiting, prefix, times, a, z, cond string) string {
-		v := "[toInt128(" + prefix + "cpus), toInt128(" + prefix + "mem_mib), toInt128(" + prefix + "nodes), toInt128(" + prefix + "gpus), toInt128(" + prefix + "billing)]"
-		return "SELECT account, partition, qos, " + waiting + " AS waiting, arrayMap(n -> n * " + times + ", " + v + ") AS v, " + a + " AS a, " + z + " AS z FROM " + from + " AND " + cond
+		sql := "SELECT account, partition, qos, " + waiting + " AS waiting, " + a + " AS a, " + z + " AS z"
+		for i, amount := range [...]string{"cpus", "mem_mib", "nodes", "gpus", "billing"} {
+			sql += fmt.Sprintf(", toInt128(%s%s)%s AS v%d", prefix, amount, times, i)
+		}
+		return sql + " FROM " + from + " AND " + cond
 	}
-	all := "(" + half("false", "alloc_", "1", "toUnixTimestamp64Micro(assumeNotNull(start))", last, "isNotNull(start)") + " UNION ALL " +
-		half("true", "req_", "toInt128(count)", "toUnixTimestamp64Micro(assumeNotNull(eligible))", "ifNull(toUnixTimestamp64Micro(start), "+last+")", "isNotNull(eligible)") + ")"
-	grouped := "(SELECT account, partition, qos, waiting, intDiv(a, " + quarter + ") AS qa, intDiv(z - 1, " + quarter + ") AS qb, sumForEach(v) AS amounts, " +
-		"sumForEach(arrayMap(n -> n * (least(z, (qa + 1) * " + quarter + ") - a), v)) AS first, sumForEach(arrayMap(n -> n * (z - qb * " + quarter + "), v)) AS last FROM " + all +
-		" WHERE a < z GROUP BY account, partition, qos, waiting, qa, qb)"
-	return "SELECT toDateTime(q * 900, 'UTC') AS at, account, partition, qos, waiting, s[1] AS cpu_us, s[2] AS mem_mib_us, s[3] AS node_us, s[4] AS gpu_us, s[5] AS billing_us FROM (" +
-		"SELECT q, account, partition, qos, waiting, sumForEach(multiIf(q = qa, first, q = qb, last, arrayMap(n -> n * toInt128(" + quarter + "), amounts))) AS s FROM " + grouped +
-		" ARRAY JOIN range(toUInt64(qa), toUInt64(qb) + 1) AS q GROUP BY q, account, partition, qos, waiting)"
+	all := "(" + half("false", "alloc_", "", "toUnixTimestamp64Micro(assumeNotNull(start))", last, "isNotNull(start)") + " UNION ALL " +
+		half("true", "req_", " * count", "toUnixTimestamp64Micro(assumeNotNull(eligible))", "ifNull(toUnixTimestamp64Micro(start), "+last+")", "isNotNull(eligible)") + ")"
+	const until = "OVER (PARTITION BY " + key + " ORDER BY q ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+	const beyond = "OVER (PARTITION BY " + key + " ORDER BY q ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+	var sums, level, amounts string
+	for i, c := range columns {
+		sums += fmt.Sprintf(", sum(v%[1]d * e.2) AS d%[1]d, sum(v%[1]d * e.3) AS part%[1]d", i)
+		level += fmt.Sprintf(", sum(d%[1]d) %[2]s AS level%[1]d, part%[1]d", i, until)
+		amounts += fmt.Sprintf(", level%[1]d * %[2]s + if(at_q = q, part%[1]d, 0) AS %[3]s", i, quarter, c)
+	}
+	ends := "(SELECT " + key + ", e.1 AS q, sum(e.2) AS dn" + sums + " FROM (SELECT *, intDiv(a, " + quarter + ") AS qa, intDiv(z - 1, " + quarter + ") AS qb FROM " + all + " WHERE a < z) " +
+		"ARRAY JOIN [(qa, toInt8(1), qa * " + quarter + " - a), (qb, toInt8(-1), z - qb * " + quarter + ")] AS e GROUP BY " + key + ", q)"
+	levels := "(SELECT " + key + ", q, leadInFrame(q) " + beyond + " AS next, sum(dn) " + until + " AS n" + level + " FROM " + ends + ")"
+	return "SELECT toDateTime(at_q * 900, 'UTC') AS at, " + key + amounts + " FROM " + levels + " ARRAY JOIN range(toUInt64(q), if(n > 0, toUInt64(next), toUInt64(q) + 1)) AS at_q"
 }
 
 // notRolled is the condition on runs that are over which the rollups do not
