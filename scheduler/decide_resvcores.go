@@ -17,7 +17,8 @@ import (
 // they are is settled job by job: the reservation has so many of each node, the
 // jobs in it have no more than these together, and the others no more than the
 // rest. Memory of the nodes is everybody's, and so are GPUs, unless it keeps some
-// of them too: then it is with these as with the cores.
+// of them too: then it is with these as with the cores. Flags loosen that: see
+// decision 75.
 
 // nodeCount reads NodeCnt.
 func (a *resvAsk) nodeCount(v string) error {
