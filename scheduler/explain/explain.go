@@ -121,7 +121,7 @@ func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now 
 			return "reservation:in reservation " + by
 		}
 		return "reservation:reservation " + held.Own.Name + " is not on"
-	case held.Cores() == "" && len(st.Reservations) > 0 && coresKept(st, d, n, now) != "":
+	case len(st.Reservations) > 0 && coresKept(st, d, n, now) != "":
 		return "reservation:cores kept by reservation " + coresKept(st, d, n, now)
 	case !place.Welcome(st, n, &d.Tenant, near):
 		return "apart:taken by jobs that do not share it with this one"
@@ -132,7 +132,14 @@ func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now 
 // coresKept names the reservation whose cores a node lacks for the job, with how
 // many CPUs are kept; empty if there are enough.
 func coresKept(st *state.State, d *place.Demand, n *state.Node, now spec.Instant) string {
-	others, who := resv.Others(st, n, now, now, now.Add(d.Limit))
+	own := st.Reservation(d.Inside)
+	switch {
+	case own == nil || own.CoresOf(n.Spec.Name) == 0:
+		own = nil
+	case own.Flags&spec.ResvOpen == 0:
+		return "" // it has what it has
+	}
+	others, who := resv.Others(st, n, own, now, now, now.Add(d.Limit))
 	if others.CPU == 0 {
 		return ""
 	}
@@ -148,6 +155,9 @@ func coresKept(st *state.State, d *place.Demand, n *state.Node, now spec.Instant
 	}
 	f.CPU -= max(others.CPU-inside.CPU, 0)
 	f.GPU -= max(others.GPU-inside.GPU, 0)
+	for i, kept := range s.Leave(&others, func(resv string) bool { return resv == d.Inside }).More {
+		f.More[i] -= kept
+	}
 	switch d.Lacks(s, &f).What {
 	case "cpu":
 		return fmt.Sprintf("%s (%d CPUs of %d)", who, others.CPU, n.CPUs)

@@ -165,13 +165,14 @@ func Kept(r *spec.Reservation, n *state.Node) place.Free {
 }
 
 // Others is what reservations of cores keep of a node, as it looks now, at some
-// time in [from, to), and which of them keeps the most CPUs.
-func Others(st *state.State, n *state.Node, now, from, to spec.Instant) (sum place.Free, who string) {
+// time in [from, to), and which of them keeps the most CPUs. Those do not count that
+// a job's own one, if there is one, does not heed.
+func Others(st *state.State, n *state.Node, own *spec.Reservation, now, from, to spec.Instant) (sum place.Free, who string) {
 	most := int64(0)
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
 		kept := Kept(r, n)
-		if kept.CPU == 0 || !slices.ContainsFunc(Windows(r, now), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
+		if kept.CPU == 0 || (own != nil && (r.Name == own.Name || !own.Heeds(r))) || !slices.ContainsFunc(Windows(r, now), func(w reserve.Window) bool { return w.From < to && from < w.To }) {
 			continue
 		}
 		if sum.Add(&kept, 1); kept.CPU > most {
