@@ -81,7 +81,7 @@ type ClickHouse struct {
 	// Data source name of a ClickHouse server or cluster. Empty, and no
 	// dsn_file, means the embedded engine. A DSN with a password in it is
 	// refused unless muster.yaml has mode 0600: better name a dsn_file.
-	DSN Secret `yaml:"dsn" example:"clickhouse://muster@db1:9000,db2:9000/muster"`
+	DSN Secret `yaml:"dsn" example:"http://muster@db1:8123/muster"`
 	// File of mode 0600 whose only line is the DSN.
 	DSNFile string `yaml:"dsn_file" kind:"path" example:"/etc/muster/clickhouse.dsn"`
 	// The engine that runs as a child of the accounting service. It serves one

@@ -249,7 +249,7 @@ func badDSN(dsn string) string {
 	schemes := []string{"clickhouse", "tcp", "http", "https"}
 	switch {
 	case err != nil || u.Opaque != "" || !slices.Contains(schemes, u.Scheme):
-		return "is not a DSN: write clickhouse://user@host:9000/database (or http, https, tcp)"
+		return "is not a DSN: write http://user@host:8123/database (or https, clickhouse, tcp)"
 	case u.Host == "":
 		return "names no host"
 	}
