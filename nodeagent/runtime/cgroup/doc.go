@@ -12,6 +12,9 @@
 // here: it opens a D-Bus connection and an eBPF loader into a program that
 // must stay small, and needs several times the system calls for a group.
 //
+// Where memory is limited (v1), and always in v2, a run's group lies in a group
+// of its job's attempt, which has the job's memory; it goes with its last run.
+//
 // Fencing of devices uses the v1 devices controller where there is one; the
 // eBPF program that v2 needs is not written yet, and Enforces says so.
 package cgroup
