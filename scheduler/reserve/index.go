@@ -46,7 +46,12 @@ func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 
 // hash is equal for equal keys.
 func (k *key) hash() uint64 {
-	h := uint64(len(k.partition) + len(k.inside)<<8 + len(k.bars)<<16 + len(k.gres)<<24)
+	h := uint64(14695981039346656037)
+	for _, text := range [...]string{k.partition, k.inside, k.bars, k.gres} { // mostly empty
+		for i := range len(text) {
+			h = (h ^ uint64(text[i])) * 1099511628211
+		}
+	}
 	for _, v := range [...]int64{k.tasks, k.cpusPerTask, k.cpusPerGPU, k.minCPUs, k.perNode, k.perCPU, k.perGPU, k.threads} {
 		h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15
 		h ^= h >> 29

@@ -199,61 +199,41 @@ func (n *node[V]) editable(own *Owner, key uint64, level int) *node[V] {
 	return c
 }
 
-// made is a node with room for so many entries, in one piece: most of what a
-// writer does between two snapshots is to copy nodes.
+// made is a node with room for so many entries.
 func made[V any](size, level int) *node[V] {
-	switch {
-	case level > 0:
-		return madeInner[V](size)
-	case size <= 1:
-		n := &struct {
-			node[V]
-			room [1]V
-		}{}
-		n.vals = n.room[:0]
-		return &n.node
-	case size <= 4:
-		n := &struct {
-			node[V]
-			room [4]V
-		}{}
-		n.vals = n.room[:0]
-		return &n.node
-	case size <= 12:
-		n := &struct {
-			node[V]
-			room [12]V
-		}{}
-		n.vals = n.room[:0]
-		return &n.node
+	if level > 0 {
+		n, kids := piece[V, *node[V]](size)
+		n.kids = kids
+		return n
 	}
-	return &node[V]{vals: make([]V, 0, size)}
+	n, vals := piece[V, V](size)
+	n.vals = vals
+	return n
 }
 
-// madeInner is made for a node above the leaves.
-func madeInner[V any](size int) *node[V] {
+// piece is a node with room for so many of what it holds, in one piece of memory
+// where that is small: most of what a writer does between two snapshots is to
+// copy nodes.
+func piece[V, E any](size int) (*node[V], []E) {
 	switch {
 	case size <= 1:
-		n := &struct {
+		n := new(struct {
+			room [1]E
 			node[V]
-			room [1]*node[V]
-		}{}
-		n.kids = n.room[:0]
-		return &n.node
+		})
+		return &n.node, n.room[:0]
 	case size <= 4:
-		n := &struct {
+		n := new(struct {
+			room [4]E
 			node[V]
-			room [4]*node[V]
-		}{}
-		n.kids = n.room[:0]
-		return &n.node
+		})
+		return &n.node, n.room[:0]
 	case size <= 12:
-		n := &struct {
+		n := new(struct {
+			room [12]E
 			node[V]
-			room [12]*node[V]
-		}{}
-		n.kids = n.room[:0]
-		return &n.node
+		})
+		return &n.node, n.room[:0]
 	}
-	return &node[V]{kids: make([]*node[V], 0, size)}
+	return new(node[V]), make([]E, 0, size)
 }
