@@ -282,6 +282,8 @@ func (v *whyView) startLines(rep *apiv1.WhyReply) []string {
 			text += ", or earlier if jobs end before their limits"
 		}
 		out = append(out, text)
+	case rep.GetReason().GetUntil() > v.now && len(rep.GetBlockers()) > 0:
+		out = append(out, "not planned: enough of the jobs in the way are over by "+v.when(rep.GetReason().GetUntil())+", at their limits")
 	case rep.GetReason().GetUntil() > v.now:
 		out = append(out, "not before "+v.when(rep.GetReason().GetUntil()))
 	default:

@@ -215,6 +215,9 @@ func (v *whyView) becauseLimit(rep *apiv1.WhyReply) []string {
 		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
 			span(r.GetAsked()*second), subject, span(r.GetLimit()*second), j.GetJobId(), format.Duration(r.GetLimit()))}
 	case spec.ReasonPartitionConfig:
+		if r.GetDetail() != "" {
+			return []string{"It can never start as it is" + detail(r) + ". Waiting does not help: ask for less, or for other nodes or partitions."}
+		}
 		return []string{"No set of nodes of " + subject + " can give what it asks for, even when all of them are free. Waiting does not help: ask for less on each node, or for another partition."}
 	case spec.ReasonBadConstraints:
 		return []string{"No node can ever meet what it asks for" + detail(r) + ". Waiting does not help."}

@@ -64,6 +64,15 @@ func allowedQOS(pol *state.Policy, assoc uint32) []string {
 	return []string{defaultQOS}
 }
 
+// QOSToTry are the QOS that jobs of an association may name, but for those that
+// need a reservation or refuse what could wait.
+func QOSToTry(st *state.State, assoc uint32) []string {
+	return slices.DeleteFunc(slices.Clone(allowedQOS(st.Policy, assoc)), func(name string) bool {
+		q := st.Policy.FindQOS(name)
+		return q == nil || q.HasFlag("RequiresReservation") || q.HasFlag("DenyOnLimit")
+	})
+}
+
 // namedQOS are the QOS of a job, the highest priority first, then as they were
 // named.
 func (d *decision) namedQOS(js *spec.JobSpec) []string {

@@ -111,6 +111,9 @@ func why(s *session, args []string) error {
 	for _, uid := range x.Blockers {
 		s.printf("  waits for %s\n", s.title(s.head.Job(uid)))
 	}
+	if x.Free != 0 {
+		s.printf("  enough of them are over by %s\n", when(x.Free))
+	}
 	s.printf("  %d ahead\n", x.Ahead)
 	for _, g := range x.Guarantee {
 		s.printf("  %s\n", g)

@@ -300,6 +300,9 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	}
 	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
 	out.Ahead, out.Guarantee = int32(x.Ahead), x.Guarantee
+	if x.Free != 0 && out.Reason.Until == 0 {
+		out.Reason.Until = int64(x.Free)
+	}
 	if s.private(privateNodes, who) {
 		x.Nodes = nil
 	}

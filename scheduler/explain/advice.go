@@ -53,6 +53,9 @@ func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
 	} else if reason == nil {
 		a.planned = planned
 	}
+	if reason != nil && reason.Code == spec.ReasonDeadLine {
+		a.room = j.Spec.Time.Deadline.Sub(reason.Until)
+	}
 	for _, c := range a.changes() {
 		a.try(c)
 	}
@@ -66,6 +69,7 @@ type advisor struct {
 	x       *scheduler.Explorer
 	now     spec.Instant
 	planned spec.Instant // 0 = not known
+	room    spec.Span    // between the start and a deadline that it misses; else 0
 	opt     scheduler.PassOptions
 	found   []Advice
 }
@@ -139,8 +143,12 @@ func (a *advisor) changes() []change {
 	if p := a.v.State.Parts.Find(a.j.Partition()); limit == 0 && p != nil {
 		limit = p.Spec.DefaultTime
 	}
-	if minutes := int64(limit / spec.Minute); limit != spec.Infinite && minutes > 1 {
-		out = append(out, change{minutes - 1, func(js *spec.JobSpec, v int64) string {
+	minutes := int64(limit/spec.Minute) - 1
+	if a.room > 0 {
+		minutes = min(minutes, int64(a.room/spec.Minute))
+	}
+	if limit != spec.Infinite && minutes > 0 {
+		out = append(out, change{minutes, func(js *spec.JobSpec, v int64) string {
 			js.Time.Limit = spec.Span(v) * spec.Minute
 			return "--time=" + format.Duration(v*60)
 		}})
@@ -176,7 +184,22 @@ func (a *advisor) changes() []change {
 			}})
 		}
 	}
-	return append(out, a.elsewhere()...)
+	return append(append(out, a.elsewhere()...), a.otherQOS()...)
+}
+
+// otherQOS are the further QOS that the user may ask for, up to a handful.
+func (a *advisor) otherQOS() []change {
+	var out []change
+	for _, name := range scheduler.QOSToTry(a.v.State, a.j.Assoc) {
+		if name == a.j.Spec.QOS || slices.Contains(a.j.Spec.QOSes, name) || len(out) == maxAdvice {
+			continue
+		}
+		out = append(out, change{0, func(js *spec.JobSpec, _ int64) string {
+			js.QOS, js.QOSes = name, nil
+			return "--qos=" + name
+		}})
+	}
+	return out
 }
 
 // smaller are changes of nodes, tasks, CPUs and memory.

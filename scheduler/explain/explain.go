@@ -22,8 +22,11 @@ import (
 type Explanation struct {
 	Nodes    []Verdict
 	Blockers []spec.JobUID
-	Ahead    int // jobs that the scheduler looks at before it
-	Advice   []Advice
+	// Free is when enough of the blockers are over at the latest, of a job that waits
+	// for no nodes: for a licence, or for what a limit counts; 0 = not known.
+	Free   spec.Instant
+	Ahead  int // jobs that the scheduler looks at before it
+	Advice []Advice
 	// Guarantee says what is guaranteed to the job's account of what it asks for.
 	Guarantee []string
 }
@@ -47,6 +50,13 @@ func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
 			if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) && v.State.Job(uid) != nil {
 				x.Blockers = append(x.Blockers, uid)
 			}
+		}
+	}
+	more, free := holders(v.State, j)
+	x.Free = free
+	for _, uid := range more {
+		if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) {
+			x.Blockers = append(x.Blockers, uid)
 		}
 	}
 	x.Ahead = scheduler.Ahead(v.State, now, j.UID)
@@ -196,11 +206,11 @@ func verdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.No
 	case n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP):
 		return Verdict{Why: "state:to be rebooted, or rebooting"}
 	case n.Admin == event.NodeDown:
-		return Verdict{Why: "state:down"}
+		return Verdict{Why: "state:down" + given(n)}
 	case n.Admin == event.NodeFail:
-		return Verdict{Why: "state:failing"}
+		return Verdict{Why: "state:failing" + given(n)}
 	case n.Admin == event.NodeDrain:
-		return Verdict{Why: "state:drained"}
+		return Verdict{Why: "state:drained" + given(n)}
 	case n.Lost:
 		return Verdict{Why: "state:not responding"}
 	case n.Invalid != "":
@@ -213,4 +223,12 @@ func verdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.No
 		return Verdict{Why: "fits"}
 	}
 	return Verdict{Why: lack.What, Free: lack.Free, Need: lack.Need}
+}
+
+// given is the reason that an operator, or a check, gave for the state of a node.
+func given(n *state.Node) string {
+	if n.Reason == "" {
+		return ""
+	}
+	return " (" + n.Reason + ")"
 }

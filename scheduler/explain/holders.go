@@ -1,0 +1,123 @@
+package explain
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// holders are the jobs whose end a job waits for that waits for no nodes: those
+// that hold its licences, count towards its limit, are the running tasks of its
+// array or what it depends on, in the order in which their time limits end. free
+// is when enough of them are over at the latest, as far as that goes; 0 if that
+// is not known, or no matter of theirs.
+func holders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.Instant) {
+	share := holding(st, j)
+	if share == nil {
+		return nil, 0
+	}
+	type held struct {
+		job *state.Job
+		end spec.Instant
+		n   int64
+	}
+	var all []held
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		if o := st.Job(spec.JobUID(uid)); o.UID != j.UID {
+			if n := share(o); n > 0 {
+				all = append(all, held{o, max(o.Deadline(), st.At), n})
+			}
+		}
+		return true
+	})
+	slices.SortFunc(all, func(a, b held) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.job.UID, b.job.UID)) })
+	short := j.Reason.Used + j.Reason.Asked - j.Reason.Limit
+	if j.Reason.Code == spec.ReasonArrayTaskLimit {
+		short = 1
+	}
+	for i := range all {
+		if len(list) < maxBlockers {
+			list = append(list, all[i].job.UID)
+		}
+		if short > 0 {
+			if short -= all[i].n; short <= 0 && all[i].end < spec.FarFuture {
+				free = all[i].end
+			}
+		}
+	}
+	if j.Reason.Limit < j.Reason.Asked {
+		free = 0 // the job alone is over the limit
+	}
+	return list, free
+}
+
+// holding tells how much a running job has of what another one waits for; nil
+// where that is nothing that jobs hold.
+func holding(st *state.State, j *state.Job) func(o *state.Job) int64 {
+	r := &j.Reason
+	switch {
+	case r.Code == spec.ReasonLicenses:
+		name := strings.TrimPrefix(r.TRES, "license/")
+		return func(o *state.Job) int64 {
+			for _, c := range o.Alloc.Licenses {
+				if c.Name == name {
+					return c.N
+				}
+			}
+			return 0
+		}
+	case r.Code == spec.ReasonArrayTaskLimit:
+		return func(o *state.Job) int64 { return boolean(j.Array != 0 && o.Array == j.Array) }
+	case r.Code == spec.ReasonDependency && j.Spec.Queue.Dependency != nil:
+		return func(o *state.Job) int64 {
+			return boolean(slices.ContainsFunc(j.Spec.Queue.Dependency.Terms, func(t spec.DependencyTerm) bool {
+				return (t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)) || (t.Job == 0 && o.Spec.Name == j.Spec.Name && o.Spec.UID == j.Spec.UID)
+			}))
+		}
+	case r.Used <= 0 || strings.Contains(string(r.Code), "Minutes") || strings.Contains(string(r.Code), "Wall"):
+		return nil
+	}
+	counts := counted(st, j)
+	if counts == nil {
+		return nil
+	}
+	return func(o *state.Job) int64 {
+		switch {
+		case !counts(o):
+			return 0
+		case r.TRES == "jobs":
+			return 1
+		}
+		return o.Alloc.TRES.Get(r.TRES)
+	}
+}
+
+// counted tells whether a job counts towards the limit that another waits for.
+func counted(st *state.State, j *state.Job) func(o *state.Job) bool {
+	kind, name, _ := strings.Cut(j.Reason.Subject, "/")
+	code := string(j.Reason.Code)
+	switch kind {
+	case "qos":
+		return func(o *state.Job) bool {
+			p := st.Parts.Find(o.Partition())
+			return (o.QOS() == name || (p != nil && p.Spec.QOS == name)) && (!strings.Contains(code, "User") || o.Spec.UID == j.Spec.UID) &&
+				(!strings.Contains(code, "Account") || o.Spec.Account == j.Spec.Account)
+		}
+	case "assoc":
+		account, user, _ := strings.Cut(name, "/")
+		return func(o *state.Job) bool {
+			return slices.ContainsFunc(st.Policy.Chain(o.Assoc), func(a *spec.Association) bool { return a.Account == account && a.User == user })
+		}
+	}
+	return nil
+}
+
+func boolean(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
