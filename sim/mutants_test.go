@@ -10,59 +10,81 @@ import (
 )
 
 // mutant is a bug that somebody could have written: one text of a file of the
-// repository replaced by another.
-type mutant struct{ name, file, old, new string }
+// repository replaced by another. What the simulator does not have is found by
+// tests of the scheduler.
+type mutant struct {
+	name, file, old, new string
+	tests                string // of scheduler that must find it; empty: the simulator
+}
 
-// mutants are bugs that the simulator must find. A row whose text is not in
-// its file exactly once is stale and fails the drill.
+// mutants are bugs that must be found. A row whose text is not in its file
+// exactly once is stale and fails the drill.
 //
 //muster:table one row for each planted bug
 func mutants() []mutant {
 	return []mutant{
 		{"a report of an older attempt is accepted", "scheduler/decide_job.go",
-			"if j == nil || j.Attempt != c.Run.Attempt || !j.HoldsNodes()", "if j == nil || !j.HoldsNodes()"},
+			"if j == nil || j.Attempt != c.Run.Attempt || !j.HoldsNodes()", "if j == nil || !j.HoldsNodes()", ""},
 		{"a proposal is not checked against what is free now", "scheduler/commit.go",
-			"!available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || ", "n == nil || "},
+			"!available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || ", "n == nil || ", ""},
 		{"a node that was drained meanwhile gets a job", "scheduler/commit.go",
-			"n == nil || n.Spec.Name != a.Name || !n.Usable() || ", "n == nil || n.Spec.Name != a.Name || "},
+			"n == nil || n.Spec.Name != a.Name || !n.Usable() || ", "n == nil || n.Spec.Name != a.Name || ", ""},
 		{"one task too many of a throttled array runs", "scheduler/admit.go",
-			"most > 0 && a.Running >= most {", "most > 0 && a.Running > most {"},
+			"most > 0 && a.Running >= most {", "most > 0 && a.Running > most {", ""},
 		{"a job that was held meanwhile starts", "scheduler/commit.go",
 			"j.State != spec.Pending || j.Hold != spec.NotHeld || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif j.IsArrayRecord() !=",
-			"j.State != spec.Pending || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif j.IsArrayRecord() !="},
+			"j.State != spec.Pending || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif j.IsArrayRecord() !=", ""},
 		{"afterok takes a failed job for a good one", "scheduler/depend.go",
-			"ok := target.State == spec.Completed && target.Exit.OK()", "ok := target.State.Terminal()"},
+			"ok := target.State == spec.Completed && target.Exit.OK()", "ok := target.State.Terminal()", ""},
 		{"afterany does not wait for the end", "scheduler/depend.go",
-			"\tcase spec.AfterAny:\n\t\tif done {\n\t\t\treturn holds, 0\n\t\t}", "\tcase spec.AfterAny:\n\t\treturn holds, 0"},
+			"\tcase spec.AfterAny:\n\t\tif done {\n\t\t\treturn holds, 0\n\t\t}", "\tcase spec.AfterAny:\n\t\treturn holds, 0", ""},
 		{"a running job is not told to end when it is cancelled", "scheduler/decide_job.go",
-			"\treturn d.end(j, event.EndCancel, false, spec.NotHeld, \"\")", "\treturn nil"},
+			"\treturn d.end(j, event.EndCancel, false, spec.NotHeld, \"\")", "\treturn nil", ""},
 		{"time limits are not enforced", "scheduler/decide_node.go",
-			"case end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:", "case end == 0:"},
+			"case end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:", "case end == 0:", ""},
 		{"a reboot does not take the jobs of a node away", "scheduler/decide_node.go",
-			"rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID", "rebooted := false"},
+			"rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID", "rebooted := false", ""},
 		{"the verdict does not give licences back", "ledger/state/apply_end.go",
-			"\t\ts.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)\n\t}\n\ts.tally(j, func(a *Array) {\n\t\tif wasActive {\n\t\t\ta.Running--\n\t\t\treturn", "\t}\n\ts.tally(j, func(a *Array) {\n\t\tif wasActive {\n\t\t\ta.Running--\n\t\t\treturn"},
+			"\t\ts.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)\n\t}\n\ts.tally(j, func(a *Array) {\n\t\tif wasActive {\n\t\t\ta.Running--\n\t\t\treturn", "\t}\n\ts.tally(j, func(a *Array) {\n\t\tif wasActive {\n\t\t\ta.Running--\n\t\t\treturn", ""},
 		{"a node forgets too few of its jobs", "ledger/state/apply_end.go",
-			"\tn.give(a, j.Alloc.Share > 0, j.Yields)\n", "\t_ = a\n"},
-		{"a suspended job goes on though others have its CPUs", "scheduler/decide_job.go", "d.t.InItsPlace(j) != \"\" || ", ""},
-		{"a suspended job that ends takes the CPUs of others along", "ledger/state/apply_node.go", "\tcase yields:\n\t\tgone = nil\n", ""},
+			"\tn.give(a, j.Alloc.Share > 0, j.Yields)\n", "\t_ = a\n", ""},
+		{"a suspended job goes on though others have its CPUs", "scheduler/decide_job.go", "d.t.InItsPlace(j) != \"\" || ", "", ""},
+		{"a suspended job that ends takes the CPUs of others along", "ledger/state/apply_node.go", "\tcase yields:\n\t\tgone = nil\n", "", ""},
 		{"a snapshot loses who holds a job", "ledger/state/job.go",
-			"Hold     spec.Hold     `cbor:\"10,keyasint,omitempty\"`", "Hold     spec.Hold     `cbor:\"-\"`"},
+			"Hold     spec.Hold     `cbor:\"10,keyasint,omitempty\"`", "Hold     spec.Hold     `cbor:\"-\"`", ""},
 		{"a requeued job starts as the attempt that it was", "scheduler/commit.go",
-			"Attempt: j.Attempt + 1, Alloc", "Attempt: max(j.Attempt, 1), Alloc"},
+			"Attempt: j.Attempt + 1, Alloc", "Attempt: max(j.Attempt, 1), Alloc", ""},
 		{"the end of one node of several counts as the end of all", "scheduler/decide_job.go",
-			"if !j.Done.Has(i) && j.Alloc.Nodes[i].Name != node {", "if i < 0 {"},
+			"if !j.Done.Has(i) && j.Alloc.Nodes[i].Name != node {", "if i < 0 {", ""},
 		{"an account takes back more than it is guaranteed", "scheduler/floor/floor.go",
-			"\t\tmore := n\n", "\t\tmore := int64(0)\n"},
+			"\t\tmore := n\n", "\t\tmore := int64(0)\n", ""},
 		{"a partition that is down starts jobs", "scheduler/admit.go",
-			"case p.Spec.State == spec.PartitionDown:", "case p.Spec.State == spec.PartitionDown && false:"},
+			"case p.Spec.State == spec.PartitionDown:", "case p.Spec.State == spec.PartitionDown && false:", ""},
 		{"a node with jobs is powered down as if it were idle", "scheduler/decide_power.go",
-			"times.IdleAfter > 0 && len(n.Jobs) == 0 && n.Inv", "times.IdleAfter > 0 && n.Inv"},
+			"times.IdleAfter > 0 && len(n.Jobs) == 0 && n.Inv", "times.IdleAfter > 0 && n.Inv", ""},
+		{"a component is preempted without the others", "scheduler/het.go",
+			"(!j.Het.Leads() && !e.Requeue && e.Cause != event.EndPreempt)", "(!j.Het.Leads() && !e.Requeue)", "TestScripts/het_preempt_cancel"},
+		{"the components of a heterogeneous job start where one of them cannot", "scheduler/pass_het.go",
+			"\t\tcase r == nil:\n\t\t\tr = p.allowed(parts)\n", "\t\tcase r == nil:\n\t\t\tparts = parts[:1]\n", "TestHetJobs"},
+		{"what is freed for a job is anybody's", "scheduler/pass_claim.go",
+			"\tp.settle(list)\n", "\tlist = nil\n", "TestPreemption|TestScripts/preempt_claim"},
+		{"the cores of a reservation are anybody's", "scheduler/resv/resv.go",
+			"CPU: r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1)", "CPU: 0", "TestRandomWorlds|TestScripts/reservation_cores"},
+		{"the GPUs of a reservation are anybody's", "scheduler/resv/resv.go",
+			"GPU: r.GPUsOf(n.Spec.Name)}", "GPU: 0}", "TestScripts/reservation_gpus"},
+		{"a job in several QOS is held to the limits of the best one only", "scheduler/lots.go",
+			"\tif name == \"\" || j.Spec.QOS == name {\n\t\treturn j\n", "\tif name != \"\\x00\" {\n\t\treturn j\n", "TestScripts/several_qos"},
+		{"a node under a job is deleted", "scheduler/decide_dynamic.go",
+			"case len(n.Jobs) > 0:", "case len(n.Jobs) < 0:", "TestScripts/dynamic_nodes"},
+		{"the jobs of a silent node are taken from it before its lease is over", "scheduler/decide_node.go",
+			"n.LostAt.Add(lease) <= d.t.Now", "n.LostAt <= d.t.Now", "TestScripts/fence"},
+		{"what goes beyond floors is not shared by weight", "scheduler/lots.go",
+			"case l.share != o.share && l.rank>>32 == o.rank>>32:", "case l.share < o.share && l.share > o.share:", "TestShares"},
 	}
 }
 
-// TestMutants plants each bug in turn, compiles the simulator with it, and
-// runs seeds until one fails. It takes minutes: `make mutants` runs it.
+// TestMutants plants each bug in turn, compiles the simulator with it, or the
+// scheduler's tests, and runs seeds until one fails. It takes minutes: `make mutants` runs it.
 func TestMutants(t *testing.T) {
 	if os.Getenv("MUSTER_MUTANTS") == "" {
 		t.Skip("set MUSTER_MUTANTS=1, or run make mutants")
@@ -100,18 +122,22 @@ func (m *mutant) plant(t *testing.T) {
 	if err := os.WriteFile(overlay, over, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	prog := filepath.Join(dir, "sim.test")
-	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", prog, ".").CombinedOutput(); err != nil {
+	prog, pkg, tests := filepath.Join(dir, "drill.test"), "../scheduler", m.tests
+	if tests == "" {
+		pkg, tests = ".", "^TestSeeds$"
+	}
+	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", prog, pkg).CombinedOutput(); err != nil {
 		t.Fatalf("it does not compile: %v\n%s", err, out)
 	}
-	run := exec.Command(prog, "-test.run", "^TestSeeds$", "-test.count", "1")
+	run := exec.Command(prog, "-test.run", tests, "-test.count", "1", "-test.short")
+	run.Dir = pkg
 	run.Env = append(os.Environ(), "MUSTER_SIM_SEEDS=150", "MUSTER_SIM_NOSHRINK=1")
 	out, err := run.CombinedOutput()
 	if err == nil {
-		t.Fatalf("150 seeds do not find it:\n%s", out)
+		t.Fatalf("it is not found:\n%s", out)
 	}
 	for _, line := range strings.Split(string(out), "\n") {
-		if strings.Contains(line, ": seed ") {
+		if strings.Contains(line, ": seed ") || m.tests != "" && strings.Contains(line, "--- FAIL: ") {
 			t.Log("found:", strings.TrimSpace(line))
 			return
 		}
