@@ -89,7 +89,7 @@ bench: ## run the Go benchmarks matching BENCH, COUNT times, into bin/bench.txt
 sim: ## run the deterministic simulation over SEEDS seeds (default 200)
 	MUSTER_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m ./sim/...
 
-mutants: ## plant known bugs one after the other and see that the simulation finds each
+mutants: ## plant known bugs one after the other and see that the simulation, or a test, finds each
 	MUSTER_MUTANTS=1 $(GO) test -count=1 -timeout 60m -run TestMutants -v ./sim
 
 engine:

@@ -76,8 +76,8 @@ func mutants() []mutant {
 			"\tif name == \"\" || j.Spec.QOS == name {\n\t\treturn j\n", "\tif name != \"\\x00\" {\n\t\treturn j\n", "TestScripts/several_qos"},
 		{"a node under a job is deleted", "scheduler/decide_dynamic.go",
 			"case len(n.Jobs) > 0:", "case len(n.Jobs) < 0:", "TestScripts/dynamic_nodes"},
-		{"the jobs of a silent node are taken from it before its lease is over", "scheduler/decide_node.go",
-			"n.LostAt.Add(lease) <= d.t.Now", "n.LostAt <= d.t.Now", "TestScripts/fence"},
+		{"the jobs of a silent node are given up while it may still run them", "scheduler/decide_node.go",
+			"FenceAfter\n\tif lease == 0 {", "FenceAfter\n\tif lease < 0 {", "TestScripts/fence"},
 		{"what goes beyond floors is not shared by weight", "scheduler/lots.go",
 			"case l.share != o.share && l.rank>>32 == o.rank>>32:", "case l.share < o.share && l.share > o.share:", "TestShares"},
 	}
