@@ -75,6 +75,9 @@ func (w *world) follow(v *view.View, j *state.Job, a explain.Advice) {
 				w.rt.Fatalf("advice %q: %v", a.Change, err)
 			}
 		}
+		if strings.HasPrefix(a.Change, "--qos=") {
+			js.QOSes = nil // it was several
+		}
 	}
 	other := trial.On(v.State.Fork(), w.now, event.Actor{}, "follow")
 	plain := js

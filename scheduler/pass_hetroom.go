@@ -24,6 +24,9 @@ func (p *pass) makeRoomHet(l *lot, m *member, parts []hetPart, start spec.Instan
 	if (p.rules == nil && p.floors == nil) || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && start <= at) || p.opt.Starts < 0 {
 		return false, nil
 	}
+	if !slices.ContainsFunc(parts, p.outranks) {
+		return false, nil
+	}
 	before := slices.Clone(parts)
 	list := p.pushes(m, parts, at)
 	if len(list) == 0 || p.inVainHet(list, parts) {
@@ -54,6 +57,14 @@ func (p *pass) makeRoomHet(l *lot, m *member, parts []hetPart, start spec.Instan
 		p.hold(parts[i].job, parts[i].lot.part.Spec.Name, nodesOf(&parts[i]), parts[i].lot.demand.Limit)
 	}
 	return true, nil
+}
+
+// outranks tells whether a component could ever push somebody out: it is cheap
+// to know, other than a sketch.
+func (p *pass) outranks(c hetPart) bool {
+	return slices.ContainsFunc(c.lots, func(l *lot) bool {
+		return p.rules.Any(l.as(c.job), l.part.Spec) || p.floors.Within(c.job, l.least)
+	})
 }
 
 // pushes finds victims for one component after the other, on a sketch of the

@@ -118,7 +118,7 @@ func (a *advisor) test(c change, v int64, until spec.Instant) {
 	if r != nil || (a.planned != 0 && start.Add(spec.Minute) > a.planned) {
 		return
 	}
-	if js.Choices() || !a.x.Sure() || a.x.Rank(js) > 0 {
+	if js.Choices() || js.QOS != a.j.Spec.QOS || !a.x.Sure() || a.x.Rank(js) > 0 {
 		js.Queue.Array = a.j.Spec.Queue.Array
 		sure, ok := scheduler.Confirm(a.v.State, a.now, a.j.UID, js, a.opt)
 		if !ok || (a.planned != 0 && sure.Add(spec.Minute) > a.planned) {

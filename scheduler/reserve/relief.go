@@ -51,10 +51,7 @@ func (t *Timeline) Relieved(a *Ask, at spec.Instant, gone []Gone) []place.Part {
 		}
 		free := l.over(at, end)
 		if list := without[spec.NodeID(id)]; list != nil {
-			copied := &lane{node: l.node, shape: l.shape, segs: slices.Clone(l.segs)}
-			for i := range copied.segs {
-				copied.segs[i].free = copied.segs[i].free.Clone()
-			}
+			copied := l.copied()
 			for _, g := range list {
 				t.relieve(copied, g, at)
 			}
@@ -87,16 +84,22 @@ func (t *Timeline) Sketch() *Timeline {
 	s := *t
 	s.lanes, s.changed = make([]*lane, len(t.lanes)), nil
 	for id, l := range t.lanes {
-		if l == nil {
-			continue
+		if l != nil {
+			s.lanes[id] = l.copied()
+			s.lanes[id].stays = slices.Clone(l.stays)
 		}
-		c := &lane{node: l.node, shape: l.shape, segs: slices.Clone(l.segs), stays: slices.Clone(l.stays)}
-		for i := range c.segs {
-			c.segs[i].free = c.segs[i].free.Clone()
-		}
-		s.lanes[id] = c
 	}
 	return &s
+}
+
+// copied is a lane of its own with the same future; who stays is shared.
+func (l *lane) copied() *lane {
+	c := *l
+	c.segs = slices.Clone(l.segs)
+	for i := range c.segs {
+		c.segs[i].free = c.segs[i].free.Clone()
+	}
+	return &c
 }
 
 // relieve gives one job's part of a lane back between an instant and the end
