@@ -227,6 +227,7 @@ func (l *load) streamed(ctx context.Context, api service.ClusterClient, t *tally
 	if err != nil {
 		return err
 	}
+	slots := make(chan struct{}, l.window)   // one for each submission on its way
 	sentAt := make(chan time.Time, l.window) // in order, as the answers are
 	sendErr := make(chan error, 1)
 	go func() {
@@ -239,11 +240,12 @@ func (l *load) streamed(ctx context.Context, api service.ClusterClient, t *tally
 			}
 			req := l.request(n)
 			select {
-			case sentAt <- time.Now():
+			case slots <- struct{}{}:
 			case <-ctx.Done():
 				sendErr <- ctx.Err()
 				return
 			}
+			sentAt <- time.Now() // there is room: each in it has a slot
 			if err := stream.Send(req); err != nil {
 				sendErr <- nil // the reader learns why
 				return
@@ -259,7 +261,8 @@ func (l *load) streamed(ctx context.Context, api service.ClusterClient, t *tally
 			return fmt.Errorf("the stream ended after %d acknowledgements: %w", t.acked, err)
 		}
 		done.Add(1)
-		began := <-sentAt
+		took := time.Since(<-sentAt)
+		<-slots
 		switch {
 		case rep.GetError() != nil:
 			t.refuse(refusalText(rep.GetError()))
@@ -267,7 +270,7 @@ func (l *load) streamed(ctx context.Context, api service.ClusterClient, t *tally
 			t.refuse("acknowledged without a job id")
 		default:
 			t.acked++
-			t.times = append(t.times, time.Since(began))
+			t.times = append(t.times, took)
 		}
 	}
 }

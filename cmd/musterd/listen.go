@@ -21,6 +21,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/known"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
@@ -63,7 +64,7 @@ func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now, JobThere: s.jobThere, Names: names}
 	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Log: s.log,
-		Unary: s.aroundUnary(), Stream: aroundStream()})
+		Unary: s.aroundUnary(), Stream: aroundStream(), Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())}})
 }
 
 // aroundUnary and aroundStream surround every call, whichever way it came.
