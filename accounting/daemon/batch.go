@@ -43,8 +43,12 @@ func (s *session) count(ctx context.Context) error {
 			if s.tally.Rows() == 0 && len(e.events) > 0 {
 				s.d.building(e.events[0].At)
 			}
+			began := s.d.cfg.Clock.Now()
 			if err := s.apply(e.events); err != nil {
 				return err
+			}
+			if len(e.events) > 0 {
+				s.yield(ctx, began, e.events[0].At)
 			}
 		case <-due:
 			due, ripe = nil, true
@@ -52,10 +56,7 @@ func (s *session) count(ctx context.Context) error {
 			free = true
 		case <-s.d.hurry:
 			ripe = s.tally.Rows() > 0
-			select {
-			case s.awake <- struct{}{}:
-			default:
-			}
+			s.hurried()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -99,7 +100,7 @@ func (s *session) near() bool { return s.behind(s.tally.Seq()) <= s.tally.Larges
 
 // behind is how many events the ledger has behind one.
 func (s *session) behind(seq uint64) int {
-	head, _ := s.d.cfg.Source.Head()
+	head := s.head()
 	if head <= seq {
 		return 0
 	}
@@ -225,10 +226,10 @@ func (s *session) rollUp(ctx context.Context) bool {
 	return more && err == nil
 }
 
-// rest lets the store breathe after a small batch, unless somebody waits for
-// the next one.
+// rest lets the store breathe after a small batch, and the controller in a
+// burst after any, unless somebody waits for the next one.
 func (s *session) rest(ctx context.Context, w *work) {
-	if !s.relaxed(w) {
+	if !s.relaxed(w) && !s.burst.Load() {
 		return
 	}
 	over, stop := s.d.cfg.Clock.After(min(pauseTimes*s.lastTook, pauseMost))

@@ -211,10 +211,7 @@ func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind u
 		if pos.Seq >= seq {
 			return s, 0, nil
 		}
-		select {
-		case d.hurry <- struct{}{}:
-		default:
-		}
+		d.hasten()
 		select {
 		case <-changed:
 		case <-late:
@@ -222,6 +219,14 @@ func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind u
 		case <-ctx.Done():
 			return s, 0, ctx.Err()
 		}
+	}
+}
+
+// hasten tells the ingester that somebody waits for what is not stored yet.
+func (d *Daemon) hasten() {
+	select {
+	case d.hurry <- struct{}{}:
+	default:
 	}
 }
 

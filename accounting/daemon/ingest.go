@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/ledger/event"
@@ -72,6 +73,9 @@ type session struct {
 	idle    chan struct{}     // the writer has nothing to do
 	awake   chan struct{}     // the writer is to rest no more
 	stored  chan *tally.Batch // whose room can be used again
+
+	pace  pace        // of the counting goroutine
+	burst atomic.Bool // the ledger grows fast: the writer rests too
 
 	live     int    // rows in the live table's generation
 	snapped  uint64 // event of the last snapshot that is stored
