@@ -44,7 +44,7 @@ func (b *submitBench) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.clients, "clients", 64, "clients, each with a connection of its own")
 	fs.BoolVar(&b.stream, "stream", false, "one streaming call for each client; each job is acknowledged")
 	fs.BoolVar(&b.framed, "framed", false, "single calls over the protocol that sbatch speaks, instead of gRPC")
-	fs.IntVar(&b.window, "window", 4, "with --stream: jobs that a client has on their way")
+	fs.IntVar(&b.window, "window", 2, "with --stream: jobs that a client has on their way")
 	fs.IntVar(&b.script, "script-bytes", 4096, "size of the script")
 	fs.IntVar(&b.env, "env-bytes", 8192, "size of the environment")
 	fs.BoolVar(&b.unique, "unique", false, "another script and environment for every job (default: all share one)")

@@ -48,7 +48,7 @@ func token(ch chan struct{}) {
 // passes runs the scheduler whenever it is wanted, and at least each
 // sched_interval. A pass that took long is followed by a pause of the same
 // length, so that a deep queue never takes more than half of a core; where
-// only new jobs ask for the next one, of four times the length. What becomes
+// only new jobs ask for the next one, of nine times the length. What becomes
 // free during a pause is given out at once by incremental passes.
 func (c *Controller) passes(ctx context.Context) error {
 	wake := spec.FarFuture // when time alone changes something for a waiting job
@@ -60,7 +60,7 @@ func (c *Controller) passes(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-c.kick:
 		case <-c.arrived:
-			c.gather(ctx, min(4*took, spec.Second))
+			c.gather(ctx, min(9*took, spec.Second))
 		case <-fires:
 		}
 		stop()
