@@ -8,12 +8,12 @@ import (
 
 // Counting shares its machine with the controller, and mostly a process too.
 // While the ledger grows so fast that the controller has work for every core
-// (jobs are submitted by the ten thousand), counting takes a small part of one
+// (thousands of jobs a second are submitted), counting takes a small part of one
 // and catches up afterwards, in larger batches that cost less for each row: the
 // ledger keeps everything meanwhile. It does not fall behind without end, and
 // who asks for what is new is not kept waiting.
 const (
-	burstEvents = 10_000                // that the ledger grows by in a second, or more
+	burstEvents = 2_500                 // that the ledger grows by in a second, or more
 	burstLook   = 50 * spec.Millisecond // how often that is looked at
 	burstTimes  = 19                    // rest, in times of what counting an entry took
 	burstRest   = 100 * spec.Millisecond

@@ -20,13 +20,13 @@ func TestPaceTellsBursts(t *testing.T) {
 		{10 * spec.Millisecond, 1_001_000, false},
 		{60 * spec.Millisecond, 1_001_500, true},
 		{70 * spec.Millisecond, 1_001_500, true}, // not looked at yet
-		{120 * spec.Millisecond, 1_002_000, false},
-		{170 * spec.Millisecond, 1_003_000, true},
-		{170*spec.Millisecond + 10*spec.Second, 1_100_000, false}, // 9,700/s
-		{20 * spec.Second, 1_100_000, false},
+		{120 * spec.Millisecond, 1_001_600, false},
+		{170 * spec.Millisecond, 1_002_600, true},
+		{170*spec.Millisecond + 10*spec.Second, 1_026_600, false}, // 2,400/s
+		{20 * spec.Second, 1_026_600, false},
 		{spec.Second, 1_200_000, false}, // the clock was set back
-		{spec.Second + burstLook, 1_200_501, true},
-		{spec.Second + 2*burstLook, 1_200_400, false}, // a backup was restored
+		{spec.Second + burstLook, 1_200_126, true},
+		{spec.Second + 2*burstLook, 1_200_100, false}, // a backup was restored
 	} {
 		if got := p.look(spec.AtUnix(1000).Add(step.at), func() uint64 { return step.head }); got != step.want {
 			t.Errorf("step %d: burst %v, want %v", i, got, step.want)
