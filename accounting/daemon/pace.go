@@ -31,10 +31,10 @@ type pace struct {
 // look tells whether the ledger is in a burst.
 func (p *pace) look(now spec.Instant, head func() uint64) bool {
 	span := now.Sub(p.at)
-	if p.at != 0 && span >= 0 && span < burstLook {
+	if span >= 0 && span < burstLook {
 		return p.burst
 	}
-	before, first := p.head, p.at == 0 || span < 0 // the clock may have been set back
+	before, first := p.head, span < 0 || span > spec.Minute // the clock may have been set back
 	p.at, p.head = now, head()
 	p.burst = !first && p.head > before && int64(p.head-before) > burstEvents*int64(span)/int64(spec.Second)
 	return p.burst
