@@ -93,6 +93,10 @@ func TestChangeNodes(t *testing.T) {
 			t.Errorf("%s is accepted", bad)
 		}
 	}
+	bad := &apiv1.UpdateNodeRequest{Nodes: name, State: "asleep", Set: []*apiv1.ConfigEntry{{Key: "weight", Value: "9"}}}
+	if _, err := w.svc.UpdateNode(t.Context(), bad); spec.CodeOf(err) != spec.CodeInvalidNodeState {
+		t.Errorf("a state that there is not: %v", err)
+	}
 	if n := w.c.View().State.Node(name); n.Spec.Weight == 9 {
 		t.Error("half of a bad change is made")
 	}

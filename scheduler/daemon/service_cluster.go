@@ -120,24 +120,23 @@ func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRe
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
 	}
+	power := powerCommand(req, names)
+	to, known := nodeState(req.GetState())
+	alone := req.GetState() == "" && len(req.GetSet()) > 0
+	if power == nil && !known && !alone {
+		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
+	}
 	if len(req.GetSet()) > 0 {
 		cmd, err := nodeChanges(names, req.GetSet())
 		if err != nil {
 			return nil, err
 		}
-		if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
-			return nil, rep.err
-		}
-		if req.GetState() == "" {
-			return &apiv1.UpdateNodeReply{}, nil
+		if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil || alone {
+			return &apiv1.UpdateNodeReply{}, rep.err
 		}
 	}
-	if cmd := powerCommand(req, names); cmd != nil {
-		return &apiv1.UpdateNodeReply{}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
-	}
-	to, ok := nodeState(req.GetState())
-	if !ok {
-		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
+	if power != nil {
+		return &apiv1.UpdateNodeReply{}, s.C.writer.do(ctx, &request{cmd: power, actor: actor}).err
 	}
 	for _, name := range names {
 		cmd := scheduler.UpdateNode{Node: name, State: to, Reason: req.GetReason()}
