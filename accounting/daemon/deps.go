@@ -86,8 +86,9 @@ type Clock interface {
 
 // Caller is who calls, as the channel proved it.
 type Caller struct {
-	User  string // "" = not a user
-	Admin bool
+	User    string // "" = not a user
+	Admin   bool
+	Limited bool // a compute node vouches for the user: he is no operator and no coordinator
 }
 
 // Progress is what the ingester tells the controller.

@@ -21,7 +21,7 @@ func (d *Daemon) private(ctx context.Context, scope query.Scope, what string) (b
 		return false, nil
 	}
 	who := d.caller(ctx)
-	if !d.cfg.Operators || who.User == "" {
+	if !d.cfg.Operators || who.User == "" || who.Limited {
 		return true, nil
 	}
 	level, _ := query.Standing(scope, who.User)

@@ -120,6 +120,9 @@ func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, e
 	if v.User == "" {
 		return v, spec.Refuse(spec.CodeAccessDenied, "only users may ask")
 	}
+	if who.Limited {
+		return v, nil
+	}
 	level, accounts := query.Standing(scope, v.User)
 	var err error
 	if v.Admin, err = d.operator(ctx, level); err != nil || v.Admin {

@@ -83,7 +83,7 @@ func (g *gate) serve(ctx context.Context, wg *sync.WaitGroup) {
 // tells the user: longer than a moment's trouble, shorter than his patience.
 const (
 	dialEach    = 4 * time.Second
-	silentAfter = 20 * time.Second
+	silentAfter = 10 * time.Second
 )
 
 // dial connects to the controller that answered last, or to the next.

@@ -30,55 +30,57 @@ const enrolledFile = "enrolled.json"
 // enrolled is what a host that has enrolled needs to know besides its
 // certificate.
 type enrolled struct {
+	Name        string   `json:"name"` // in the certificate
 	Controllers []string `json:"controllers"`
+	Accounting  string   `json:"accounting,omitempty"` // where it runs apart
 }
 
-// rememberControllers notes where the controllers are, so that the agent needs
-// no configuration to find them again.
-func (p party) rememberControllers(addresses []string) error {
-	data, err := json.Marshal(enrolled{Controllers: addresses})
+// remember notes where the cluster is, so that the agent needs no configuration
+// to find it again.
+func (p party) remember(e enrolled) error {
+	e.Name = p.name
+	data, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
 	return keyfile.Write(filepath.Join(p.tls, enrolledFile), append(data, '\n'), 0o644)
 }
 
-// remembered are the controllers of this host's enrolment; none before it.
-func (p party) remembered() ([]string, error) {
+// remembered is what this host's enrolment has noted; nothing before it.
+func (p party) remembered() (e enrolled, err error) {
 	path := filepath.Join(p.tls, enrolledFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return e, nil
 	}
 	if err != nil {
-		return nil, err
+		return e, err
 	}
-	var e enrolled
 	if err := json.Unmarshal(data, &e); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return e, fmt.Errorf("%s: %w", path, err)
 	}
-	return e.Controllers, nil
+	return e, nil
 }
 
 // enrolHost is --enrol: it gets a certificate in place of any that is there.
-func (p party) enrolHost(ctx context.Context, addresses []string, out io.Writer) error {
-	far := remotes(addresses)
-	if len(far) == 0 {
+func (p party) enrolHost(ctx context.Context, e enrolled, out io.Writer) error {
+	e.Controllers = remotes(e.Controllers)
+	if len(e.Controllers) == 0 {
 		return errors.New("--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed")
 	}
-	if err := p.enrolAt(ctx, far); err != nil {
+	if err := p.enrolAt(ctx, e.Controllers); err != nil {
 		return err
 	}
-	return p.welcome(ctx, far, out)
+	return p.welcome(ctx, e, out)
 }
 
 // welcome tells what an enrolment has brought, and keeps where it was.
-func (p party) welcome(ctx context.Context, far []string, out io.Writer) error {
-	source, err := p.certificates(ctx, far)
+func (p party) welcome(ctx context.Context, e enrolled, out io.Writer) error {
+	source, err := p.certificates(ctx, e.Controllers)
 	if err != nil {
 		return err
 	}
-	if err := p.rememberControllers(far); err != nil {
+	if err := p.remember(e); err != nil {
 		return err
 	}
 	self := source.Self()
@@ -97,20 +99,21 @@ func enrolNode(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	if o.sent != nil { // it has enrolled on the way
-		return s.party().welcome(ctx, o.sent.controllers, out)
+		return s.party().welcome(ctx, enrolled{Controllers: o.sent.controllers}, out)
 	}
 	addresses, err := s.controllers()
 	if err != nil {
 		return err
 	}
-	return s.party().enrolHost(ctx, addresses, out)
+	return s.party().enrolHost(ctx, enrolled{Controllers: addresses}, out)
 }
 
 // loginSettings are what the agent of a login host is told.
 type loginSettings struct {
-	cfg       *conffile.Config
-	party     party
-	addresses []string
+	cfg        *conffile.Config
+	party      party
+	addresses  []string
+	accounting string // where it runs apart; empty = with the controller
 }
 
 // readLogin finds what there is: a login host needs no file but its
@@ -121,24 +124,34 @@ func readLogin(o options) (*loginSettings, error) {
 		return nil, err
 	}
 	s := &loginSettings{cfg: cfg, party: party{name: o.node, role: identity.Login, tokenFile: o.tokenFile}}
-	if s.party.name == "" {
+	s.party.tls = filepath.Join(orElse(o.stateDir, loginDir(cfg.StateDir)), "tls")
+	known, err := s.party.remembered()
+	if err != nil {
+		return nil, err
+	}
+	if s.party.name = orElse(s.party.name, known.Name); s.party.name == "" {
 		if s.party.name, err = os.Hostname(); err != nil {
 			return nil, err
 		}
 	}
-	s.party.tls = filepath.Join(orElse(o.stateDir, loginDir(cfg.StateDir)), "tls")
-	s.addresses, err = s.controllers(o)
+	s.accounting = orElse(o.accounting, known.Accounting)
+	if s.accounting != "" {
+		if _, _, err := net.SplitHostPort(s.accounting); err != nil {
+			return nil, fmt.Errorf("--accounting: %w", err)
+		}
+	}
+	s.addresses, err = s.controllers(o, known)
 	return s, err
 }
 
 // controllers are --controller, else those of the enrolment, else what slurm.conf
 // says.
-func (s *loginSettings) controllers(o options) ([]string, error) {
+func (s *loginSettings) controllers(o options, known enrolled) ([]string, error) {
 	if o.controller != "" {
 		return []string{withPort(o.controller, 0)}, nil
 	}
-	if list, err := s.party.remembered(); err != nil || len(list) > 0 {
-		return list, err
+	if len(known.Controllers) > 0 {
+		return known.Controllers, nil
 	}
 	conf := orElse(o.conf, s.cfg.SlurmConf)
 	if _, err := os.Stat(conf); err != nil {
@@ -171,7 +184,7 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 		return err
 	}
 	if o.enrol {
-		return s.party.enrolHost(ctx, s.addresses, out)
+		return s.party.enrolHost(ctx, enrolled{Controllers: s.addresses, Accounting: s.accounting}, out)
 	}
 	log := newLogger(s.cfg.Log, errOut).With("login", s.party.name)
 	if err := os.MkdirAll(filepath.Dir(s.party.tls), 0o755); err != nil {
@@ -189,12 +202,19 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 	if source == nil {
 		return errors.New("on the controller's own host its socket serves the commands: a login host is another machine")
 	}
-	if err := s.party.rememberControllers(remotes(s.addresses)); err != nil {
+	if err := s.party.remember(enrolled{Controllers: remotes(s.addresses), Accounting: s.accounting}); err != nil {
 		return err
 	}
 	g, err := openGate(s.cfg.Socket, remotes(s.addresses), source, log)
 	if err != nil {
 		return err
+	}
+	gates := []*gate{g}
+	if s.accounting != "" {
+		if g, err = openGate(s.cfg.AccountingSocket, []string{s.accounting}, source, log); err != nil {
+			return err
+		}
+		gates = append(gates, g)
 	}
 	steps := &stepServer{source: source, log: log}
 	if _, port, err := net.SplitHostPort(string(s.cfg.Listen.AgentGRPC)); err == nil {
@@ -210,7 +230,9 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { renewal(ctx, source, pki.Dir(s.party.tls), ctl, log) })
-	g.serve(ctx, &wg)
+	for _, g := range gates {
+		g.serve(ctx, &wg)
+	}
 	steps.serve(ctx, &wg)
 	<-ctx.Done()
 	log.Info("the agent ends; what was submitted goes on")

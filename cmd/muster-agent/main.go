@@ -49,7 +49,7 @@ func main() {
 type options struct {
 	config, conf, node, controller string
 	tokenFile, metrics, stateDir   string
-	shepherd                       string
+	shepherd, accounting           string
 	configGiven                    bool
 	dynamic                        bool     // -Z: the node is in no slurm.conf
 	login                          bool     // this is a login host
@@ -79,6 +79,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.BoolVar(&o.login, "login", false, "this is a login host: pass its users' commands on to the controller, and run no jobs")
 	fs.BoolVar(&o.enrol, "enrol", false, "get this host's certificate with --token-file, remember the controller, and end")
 	fs.StringVar(&o.controller, "controller", "", "`host:port` or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)")
+	fs.StringVar(&o.accounting, "accounting", "", "with --login: `host:port` of an accounting that runs apart (musterd --role accounting); it is remembered")
 	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
 	fs.StringVar(&o.metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
 	fs.StringVar(&o.stateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
@@ -109,6 +110,9 @@ func command(args []string, out, errOut io.Writer) int {
 		err = printNode(out)
 	case o.enrol && o.tokenFile == "":
 		fmt.Fprintln(errOut, "muster-agent: --enrol needs --token-file: make a token on the controller's host with muster token (see muster-agent --help)")
+		return exitUsage
+	case o.accounting != "" && !o.login:
+		fmt.Fprintln(errOut, "muster-agent: --accounting is of login hosts: it does not know who has a job where (see muster-agent --help)")
 		return exitUsage
 	case o.login && (o.dynamic || o.metrics != "" || o.shepherd != ""):
 		fmt.Fprintln(errOut, "muster-agent: --login runs no jobs: --dynamic, --metrics and --shepherd are of nodes (see muster-agent --help)")

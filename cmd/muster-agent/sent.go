@@ -61,7 +61,8 @@ func configless(ctx context.Context, o options, log *slog.Logger) (options, erro
 		return o, err
 	}
 	p.tls = filepath.Join(state, "tls")
-	addresses, err := p.remembered()
+	known, err := p.remembered()
+	addresses := known.Controllers
 	if o.controller != "" {
 		addresses, err = []string{withPort(o.controller, 0)}, nil
 	}
@@ -79,7 +80,7 @@ func configless(ctx context.Context, o options, log *slog.Logger) (options, erro
 		return o, err
 	}
 	o.tokenFile = "" // it has done its work
-	if err := p.rememberControllers(addresses); err != nil {
+	if err := p.remember(enrolled{Controllers: addresses}); err != nil {
 		return o, err
 	}
 	return o, o.sent.fetch(ctx, state, source, log)

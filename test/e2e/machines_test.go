@@ -443,9 +443,11 @@ func (m *machine) answers() {
 	m.t.Fatalf("on %s nobody answers", m.name)
 }
 
-func (f *far) startController() {
+// startApart starts controller and accounting in a process each.
+func (f *far) startApart() {
 	f.t.Helper()
-	f.killController = f.unit(f.ctl, "musterd")
+	f.daemon(f.ctl, bin("musterd"), "--role", "controller")
+	f.daemon(f.ctl, bin("musterd"), "--role", "accounting")
 	f.ctl.answers()
 }
 
@@ -500,6 +502,7 @@ func (f *far) as(m *machine, certificates string, claim []framed.Pair, call func
 // TestMachines: every command from a login host and from inside jobs, on
 // machines that share neither a socket nor a process.
 func TestMachines(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	f := newFar(t)
 	for _, part := range []struct {
 		name string
@@ -656,8 +659,9 @@ func (f *far) controllerRestarts(t *testing.T) {
 	if _, errs, code := f.login.muster(false, "sbatch", "--wrap", "true"); code != 1 || !strings.Contains(errs, "nable to contact") {
 		t.Errorf("sbatch without a controller: exit %d, %q", code, errs)
 	}
-	f.startController()
-	f.login.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
+	f.startApart()
+	f.login.until("COMPLETED", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T")
+	f.login.refused(false, "accounting runs in a process of its own", "sacct")
 }
 
 func (f *far) sentAway(t *testing.T) {
@@ -670,7 +674,8 @@ func (f *far) sentAway(t *testing.T) {
 		t.Errorf("srun over a revoked host: exit %d, %q", code, out)
 	}
 	f.killLogin()
-	f.ctl.must("sh", "-c", "muster token --login login | ssh login muster-agent --login --enrol --controller "+f.ctl.ip+" --token-file -")
+	f.ctl.must("sh", "-c", "muster token --login login | ssh login muster-agent --login --enrol --controller "+f.ctl.ip+" --accounting "+f.ctl.ip+":6819 --token-file -")
 	f.startLogin()
 	f.login.user("squeue")
+	f.login.until(userName, "sacct", "-n", "-X", "-P", "-j", "1", "-o", "User")
 }
