@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/importer"
 	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
 )
 
 // dump writes n jobs of one month, each with its batch step unless bare.
@@ -68,7 +69,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.SetBytes(int64(text.Len()))
 	for b.Loop() {
-		if _, err := importer.Import(b.Context(), importer.Config{Store: nothing{}, Writer: nothing{}}, strings.NewReader(text.String())); err != nil {
+		if _, err := importer.Import(b.Context(), importer.Config{Store: nothing{}, Writer: nothing{}, Now: spec.AtUnix(1_800_000_000)}, strings.NewReader(text.String())); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -95,7 +96,7 @@ func BenchmarkImport(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				res, err := importer.Import(b.Context(), importer.Config{Ledger: ledger, Store: importer.In(s), Writer: w}, strings.NewReader(text.String()))
+				res, err := importer.Import(b.Context(), importer.Config{Ledger: ledger, Store: importer.In(s), Writer: w, Now: spec.AtUnix(1_800_000_000)}, strings.NewReader(text.String()))
 				if err != nil || !res.Reconciled() || res.New != n {
 					b.Fatal(err, res)
 				}

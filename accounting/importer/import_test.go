@@ -415,14 +415,14 @@ func TestOverlap(t *testing.T) {
 	o := &overlapping{asked: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	res, err := importer.Import(ctx, importer.Config{Store: o, Writer: o, Batch: 2}, strings.NewReader(text))
+	res, err := importer.Import(ctx, importer.Config{Store: o, Writer: o, Batch: 2, Now: spec.AtUnix(1_800_000_000)}, strings.NewReader(text))
 	if err != nil || res.New != 6 || res.Known != 4 || len(o.uids) != 6 || res.Added.Runs != 6 {
 		t.Errorf("stored %v, %+v: %v", o.uids, res, err)
 	}
 	// A store that fails ends the import, however much there is to read.
 	failing := &overlapping{asked: make(chan struct{}), seq: 7}
 	endless := io.MultiReader(strings.NewReader(text), neverEnding(l[1]))
-	if _, err := importer.Import(ctx, importer.Config{Store: failing, Writer: failing, Batch: 2}, endless); !errors.Is(err, tally.ErrOrder) {
+	if _, err := importer.Import(ctx, importer.Config{Store: failing, Writer: failing, Batch: 2, Now: spec.AtUnix(1_800_000_000)}, endless); !errors.Is(err, tally.ErrOrder) {
 		t.Errorf("of a store that fails: %v", err)
 	}
 }
