@@ -304,5 +304,24 @@ func (p *pass) claimed(l *lot, m *member) *spec.Reason {
 	if p.head[l.pi] == 0 {
 		p.head[l.pi] = m.uid
 	}
+	p.planBehind(l, m)
 	return r
+}
+
+// planBehind reserves the starts of the tasks of a record behind the one that
+// others make room for: who comes later must not delay them.
+func (p *pass) planBehind(l *lot, m *member) {
+	j := m.job
+	if !j.IsArrayRecord() || !l.ready || p.marks[m.uid]&reserved != 0 || p.overLimits(l, j) != nil {
+		return
+	}
+	first, _ := p.nextTask(j)
+	tasks := slices.DeleteFunc(p.planTasks(j), func(task int64) bool { return task == first })
+	if len(tasks) == 0 {
+		return
+	}
+	if slot, r := p.find(l, m, j, tasks[0]); r == nil && slot.Start > p.now {
+		p.plant(l, j, slot, tasks, j.Tasks.Len()-1)
+		p.marks[m.uid] |= reserved
+	}
 }

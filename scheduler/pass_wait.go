@@ -180,15 +180,29 @@ func (p *pass) promise(l *lot, m *member, j *state.Job, slot reserve.Slot) *spec
 	r := p.waiting(l, m)
 	own := p.waitsForReservation(l, r, slot.Start)
 	r.Until = slot.Start
-	tasks := []int64{spec.NoTask}
+	tasks, all := []int64{spec.NoTask}, int64(1)
 	if j.IsArrayRecord() {
-		tasks = p.planTasks(j)
+		tasks, all = p.planTasks(j), j.Tasks.Len()
 	}
+	if blockers := p.plant(l, j, slot, tasks, all); r.Blocker == 0 && len(blockers) > 0 {
+		r.Blocker = blockers[0]
+	}
+	p.marks[m.uid] |= reserved
+	if p.head[l.pi] == 0 && !own {
+		p.head[l.pi] = m.uid
+	}
+	return r
+}
+
+// plant reserves the starts of a job, or of some tasks of a record, of which the
+// first is known, and says whom that one waits for. Of all there are the plan says
+// at least that they come later.
+func (p *pass) plant(l *lot, j *state.Job, slot reserve.Slot, tasks []int64, all int64) (first []spec.JobUID) {
 	made := 0
 	for ok := true; ok; {
 		blockers := p.line.Blockers(slot.Parts, slot.Start, j.UID)
-		if made == 0 && r.Blocker == 0 && len(blockers) > 0 {
-			r.Blocker = blockers[0]
+		if made == 0 {
+			first = blockers
 		}
 		p.line.Promise(slot.Parts, slot.Start, l.demand.Limit, j.UID)
 		p.note(l, &promise{j.UID, tasks[made], slot, l.demand.Limit, blockers})
@@ -199,16 +213,12 @@ func (p *pass) promise(l *lot, m *member, j *state.Job, slot reserve.Slot) *spec
 		}
 		slot, ok = p.line.Earliest(l.ask, spec.FarFuture, p.hint(j.UID, tasks[made]))
 	}
-	if j.IsArrayRecord() && int64(made) < j.Tasks.Len() {
+	if int64(made) < all {
 		last := p.plan[len(p.plan)-1]
 		last.Task, last.Estimate = spec.NoTask, true
 		p.plan = append(p.plan, last)
 	}
-	p.marks[m.uid] |= reserved
-	if p.head[l.pi] == 0 && !own {
-		p.head[l.pi] = m.uid
-	}
-	return r
+	return first
 }
 
 // planTasks are the tasks of a record that get reservations of their own.
