@@ -93,37 +93,42 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 // upstream returns a connection to the controller with room for a call, which leave takes off it again. Calls that come while one
 // is being opened wait for it, each for its own time.
 func (r *Relay) upstream(ctx context.Context) (*upstream, error) {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil, unavailable("the agent is shutting down")
-	}
-	for _, c := range r.conns {
-		if c.calls < crowd && c.Usable() {
-			c.calls++
+	for {
+		r.mu.Lock()
+		if r.closed {
 			r.mu.Unlock()
-			return c, nil
+			return nil, unavailable("the agent is shutting down")
 		}
+		for _, c := range r.conns {
+			if c.calls < crowd && c.Usable() {
+				c.calls++
+				r.mu.Unlock()
+				return c, nil
+			}
+		}
+		a := r.opening
+		if a == nil {
+			a = &attempt{done: make(chan struct{})}
+			r.opening = a
+			r.wg.Go(func() { r.open(a) })
+		}
+		r.mu.Unlock()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if a.err != nil {
+			return nil, a.err
+		}
+		r.mu.Lock()
+		if a.conn.calls < crowd { // also if it has ended at once: the call tells why
+			a.conn.calls++
+			r.mu.Unlock()
+			return a.conn, nil
+		}
+		r.mu.Unlock()
 	}
-	a := r.opening
-	if a == nil {
-		a = &attempt{done: make(chan struct{})}
-		r.opening = a
-		r.wg.Go(func() { r.open(a) })
-	}
-	r.mu.Unlock()
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if a.err != nil {
-		return nil, a.err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a.conn.calls++
-	return a.conn, nil
 }
 
 func (r *Relay) leave(c *upstream) {

@@ -168,6 +168,55 @@ func TestLoginHost(t *testing.T) {
 	}
 }
 
+// TestCrowd: of many who come while the controller is being dialled no more share the connection than it serves at a time.
+func TestCrowd(t *testing.T) {
+	const callers = 300
+	registry := server.NewRegistry(nil, nil)
+	service := &echotest.Service{Blocked: make(chan struct{}, callers)}
+	registry.RegisterService(echotest.Desc(), service)
+	controller, address := serveOn(t, serve.Config{Handler: registry.Handle, Authenticate: (&channel.Server{}).Authenticate,
+		Admit: func(_ context.Context, id identity.Identity, _ func(string) (string, bool)) (identity.Identity, error) {
+			return id, nil
+		}},
+		"unix", filepath.Join(t.TempDir(), "controller"))
+	reachable, came := make(chan struct{}), make(chan struct{}, callers)
+	r := relay.New(func(ctx context.Context) (net.Conn, error) {
+		<-reachable
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", address)
+	})
+	defer r.Close()
+	front := func(ctx context.Context, call *serve.Call) error {
+		came <- struct{}{}
+		return r.Handle(ctx, call)
+	}
+	_, socket := serveOn(t, serve.Config{Handler: front, Authenticate: (&channel.Server{}).Authenticate}, "unix", filepath.Join(t.TempDir(), "s"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 3 {
+		c, err := client.Dial(ctx, client.Unix(socket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for range callers / 3 {
+			if _, err := c.Start(ctx, echotest.Block, wrapperspb.String("")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range callers {
+		<-came
+	}
+	close(reachable)
+	for range callers {
+		<-service.Blocked
+	}
+	if n := controller.Conns(); n != 3 {
+		t.Errorf("%d who wait have %d connections, want 3", callers, n)
+	}
+}
+
 func is(err error, code status.Code) bool {
 	var e *status.Error
 	return errors.As(err, &e) && e.Wire == code
