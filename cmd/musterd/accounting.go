@@ -94,7 +94,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Confirm: from.confirm,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
-			return acctd.Caller{User: c.User, Admin: c.Admin || c.UID == 0, Limited: c.Limited}
+			return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != ""), Limited: c.Limited}
 		},
 		Rates: rates, Enforce: from.enforce(&rates),
 		MayPut: mayPut, SampleKeep: s.cfg.Accounting.SamplesKeep,
