@@ -223,6 +223,19 @@ type SpendToken struct {
 	Key  spec.Hash
 }
 
+// IssueCertificate notes a certificate that is to be handed out. What it was
+// asked with must still be good: the certificate By, or else the enrolment
+// token Token.
+type IssueCertificate struct {
+	Issued event.CertificateIssued
+	By     string // serial number
+	Token  spec.Hash
+}
+
+// RevokeHost ends all certificates of a machine, expired ones too, and the
+// tokens with which it could get one. An empty role means both roles.
+type RevokeHost struct{ Name, Role, Reason string }
+
 // CreateReservation makes a reservation; keys are scontrol's. Without a name
 // one is made up, which is the result's message.
 type CreateReservation struct {
@@ -277,6 +290,8 @@ func (CheckReport) command() string       { return "check" }
 func (Configure) command() string         { return "configure" }
 func (Policy) command() string            { return "policy" }
 func (SpendToken) command() string        { return "enrol" }
+func (IssueCertificate) command() string  { return "certificate" }
+func (RevokeHost) command() string        { return "revoke" }
 func (CreateReservation) command() string { return "create reservation" }
 func (UpdateReservation) command() string { return "update reservation" }
 func (DeleteReservation) command() string { return "delete reservation" }

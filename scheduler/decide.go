@@ -93,6 +93,10 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.policy(c)
 	case SpendToken:
 		return d.spendToken(c)
+	case IssueCertificate:
+		return d.issueCertificate(c)
+	case RevokeHost:
+		return d.revokeHost(c)
 	case CreateReservation:
 		return d.createReservation(c)
 	case UpdateReservation:
@@ -177,25 +181,6 @@ func (d *decision) configure(c Configure) error {
 }
 
 // spendToken binds a token to a key; of several keys, one wins.
-func (d *decision) spendToken(c SpendToken) error {
-	for _, tok := range d.t.Access.Tokens {
-		if tok.Hash != c.Hash {
-			continue
-		}
-		if tok.Node != c.Node || tok.Expires < d.t.Now {
-			return spec.Refuse(spec.CodeBadCredential, "the token is for another node or has expired: make a new one with `muster token NODE`")
-		}
-		switch {
-		case tok.Key.IsZero():
-			return d.emit(&event.TokenSpent{Hash: c.Hash, Node: c.Node, Key: c.Key})
-		case tok.Key != c.Key:
-			return spec.Refuse(spec.CodeBadCredential, "the token was used before, with another key: make a new one with `muster token NODE`, and find out who used it if you did not")
-		}
-		return nil // the node asks again: its answer was lost
-	}
-	return spec.Refuse(spec.CodeBadCredential, "the token is unknown: make a new one with `muster token NODE`")
-}
-
 func (d *decision) policy(c Policy) error {
 	for _, ev := range c.Events {
 		if err := d.emit(ev); err != nil {

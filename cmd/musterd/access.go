@@ -128,7 +128,9 @@ func (a *access) Renew(ctx context.Context, csr []byte) (daemon.Certificate, err
 	if err != nil {
 		return daemon.Certificate{}, spec.Refuse(spec.CodeBadCredential, err.Error())
 	}
-	return certificate(issued, a.ca), nil
+	cert := certificate(issued, a.ca)
+	cert.By = identity.From(ctx).Serial
+	return cert, nil
 }
 
 func certificate(i pki.Issued, ca *pki.CA) daemon.Certificate {

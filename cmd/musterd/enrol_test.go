@@ -125,3 +125,66 @@ func TestEnrolmentAnswerLost(t *testing.T) {
 		t.Errorf("the ledger has %d certificates, want both that were issued", n)
 	}
 }
+
+// TestSentAwayStaysAway: a machine that is revoked does not come back with the
+// token and key that it had, nor by asking for its next certificate while it is
+// sent away; with a new token it does.
+func TestSentAwayStaysAway(t *testing.T) {
+	s, stop := openServer(t, t.TempDir())
+	defer stop()
+	hosts, agents, root := &daemon.ClusterService{C: s.ctl}, &daemon.AgentService{C: s.ctl}, as(t, "root", 0)
+	csr, _, err := pki.NewRequest("l1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func() string {
+		t.Helper()
+		rep, err := hosts.CreateToken(root, &apiv1.CreateTokenRequest{Node: "l1", Login: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep.GetToken()
+	}
+	enrol := func(token string) (*apiv1.EnrolReply, error) {
+		return agents.Enrol(t.Context(), &apiv1.EnrolRequest{Token: token, Node: "l1", Csr: csr})
+	}
+	used, unused := token(), token()
+	got, err := enrol(used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := pki.ParseCertificate(got.GetCertificate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	channel, err := identity.FromCertificate(cert, s.cluster.ClusterName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew := func() error { // as of a connection that was let in before
+		_, err := agents.Renew(identity.With(t.Context(), channel), &apiv1.RenewRequest{Csr: csr})
+		return err
+	}
+	if err := renew(); err != nil {
+		t.Fatal(err)
+	}
+	if rep, err := hosts.RevokeHost(root, &apiv1.RevokeHostRequest{Name: "l1"}); err != nil || len(rep.GetHosts()) != 2 {
+		t.Fatalf("revoked are %v, %v", rep, err)
+	}
+	if err := renew(); spec.CodeOf(err) != spec.CodeBadCredential {
+		t.Errorf("renewed meanwhile: %v", err)
+	}
+	for _, tok := range []string{used, unused} {
+		if _, err := enrol(tok); spec.CodeOf(err) != spec.CodeBadCredential {
+			t.Errorf("enrolled again with a token of before: %v", err)
+		}
+	}
+	for _, c := range s.ctl.View().State.Access.Certs {
+		if !c.Revoked {
+			t.Errorf("certificate %s is still good", c.Serial)
+		}
+	}
+	if _, err := enrol(token()); err != nil {
+		t.Errorf("with a new token: %v", err)
+	}
+}

@@ -32,26 +32,32 @@ type AgentService struct {
 // certificate for it.
 func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*apiv1.EnrolReply, error) {
 	c := s.C
-	cert, err := c.deps.Access.Enrol(ctx, req.GetToken(), req.GetNode(), req.GetCsr(), tokens{c})
+	used := &tokens{c: c}
+	cert, err := c.deps.Access.Enrol(ctx, req.GetToken(), req.GetNode(), req.GetCsr(), used)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.recordCertificate(ctx, cert); err != nil {
+	if err := c.recordCertificate(ctx, cert, used.spent); err != nil {
 		return nil, err
 	}
 	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil
 }
 
-func (c *Controller) recordCertificate(ctx context.Context, cert Certificate) error {
-	ev := &event.CertificateIssued{Serial: cert.Serial, Role: cert.Role, Name: cert.Name, Expires: cert.Expires}
-	return c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: event.Actor{Kind: event.ActorNode, Name: cert.Name}}).err
+// recordCertificate has a certificate in the ledger before it leaves; token is
+// that of an enrolment.
+func (c *Controller) recordCertificate(ctx context.Context, cert Certificate, token spec.Hash) error {
+	ev := event.CertificateIssued{Serial: cert.Serial, Role: cert.Role, Name: cert.Name, Expires: cert.Expires}
+	return c.writer.do(ctx, &request{cmd: scheduler.IssueCertificate{Issued: ev, By: cert.By, Token: token}, actor: event.Actor{Kind: event.ActorNode, Name: cert.Name}}).err
 }
 
-// tokens are the ledger's enrolment tokens.
-type tokens struct{ c *Controller }
+// tokens are the ledger's enrolment tokens, for one enrolment.
+type tokens struct {
+	c     *Controller
+	spent spec.Hash // the one that was used
+}
 
 // Find implements Tokens.
-func (t tokens) Find(hash spec.Hash) (state.Token, bool) {
+func (t *tokens) Find(hash spec.Hash) (state.Token, bool) {
 	for _, tok := range t.c.View().State.Access.Tokens {
 		if tok.Hash == hash {
 			return tok, true
@@ -61,7 +67,8 @@ func (t tokens) Find(hash spec.Hash) (state.Token, bool) {
 }
 
 // Spend implements Tokens.
-func (t tokens) Spend(ctx context.Context, hash spec.Hash, node string, key spec.Hash) error {
+func (t *tokens) Spend(ctx context.Context, hash spec.Hash, node string, key spec.Hash) error {
+	t.spent = hash
 	return t.c.writer.do(ctx, &request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Key: key},
 		actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
 }
@@ -76,7 +83,7 @@ func (s *AgentService) Renew(ctx context.Context, req *apiv1.RenewRequest) (*api
 	if err != nil {
 		return nil, err
 	}
-	if err := s.C.recordCertificate(ctx, cert); err != nil {
+	if err := s.C.recordCertificate(ctx, cert, spec.Hash{}); err != nil {
 		return nil, err
 	}
 	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil

@@ -110,6 +110,7 @@ type Certificate struct {
 	Name    string
 	PEM, CA []byte
 	Serial  string
+	By      string // serial number of the certificate that asked for it; empty for a token
 	Expires spec.Instant
 }
 

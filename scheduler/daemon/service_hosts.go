@@ -89,7 +89,8 @@ func hostInfo(c state.Cert) *apiv1.HostInfo {
 }
 
 // RevokeHost ends the certificates of a machine: what it asks from then on is
-// refused, and its connections end. With a new token it can come back.
+// refused, and its connections end, also those that it opened with a certificate
+// that has expired since. With a new token it can come back.
 func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRequest) (*apiv1.RevokeHostReply, error) {
 	actor, err := s.keeper(ctx)
 	if err != nil {
@@ -98,26 +99,22 @@ func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRe
 	if role := req.GetRole(); role != "" && role != roleAgent && role != roleLogin {
 		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("a machine is an %s or a %s, not %q", roleAgent, roleLogin, role))
 	}
-	now, out := s.C.deps.Clock.Now(), &apiv1.RevokeHostReply{}
-	var events []event.Event
+	before := s.C.View().State.Access
+	cmd := scheduler.RevokeHost{Name: req.GetName(), Role: req.GetRole(), Reason: req.GetReason()}
+	if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+		return nil, rep.err
+	}
+	out, serials := &apiv1.RevokeHostReply{}, map[string]bool{}
 	for _, c := range s.C.View().State.Access.Certs {
-		if c.Name == req.GetName() && (req.GetRole() == "" || c.Role == req.GetRole()) && !c.Revoked && c.Expires > now {
-			events = append(events, &event.CertificateRevoked{Serial: c.Serial, Reason: req.GetReason()})
-			c.Revoked = true
+		if c.Name != req.GetName() || !c.Revoked {
+			continue
+		}
+		serials[c.Serial] = true
+		if old := before.Cert(c.Serial); old == nil || !old.Revoked {
 			out.Hosts = append(out.Hosts, hostInfo(c))
 		}
 	}
-	if len(events) == 0 {
-		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q has no certificate that could be revoked (muster hosts lists them)", req.GetName()))
-	}
-	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
-		return nil, rep.err
-	}
 	if s.C.deps.Revoked != nil {
-		serials := make(map[string]bool, len(out.Hosts))
-		for _, h := range out.Hosts {
-			serials[h.GetSerial()] = true
-		}
 		s.C.deps.Revoked(serials)
 	}
 	return out, nil
