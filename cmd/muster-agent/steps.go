@@ -40,7 +40,7 @@ const openWait = 10 * time.Second
 // processes that mind the steps. It checks who asks: a credential of the
 // controller's, shown by its user.
 type stepServer struct {
-	callers callers       // who have connected on this machine
+	callers callers       // for whom there are connections
 	node    string        // empty on a login host, which only passes on
 	agent   *daemon.Agent // nil there
 	source  *mtls.Source  // nil: other nodes cannot be reached
@@ -213,6 +213,14 @@ func (c *callers) enter(uid uint32) (leave func(), ok bool) {
 	}, true
 }
 
+// admit counts a user's connection, or sends it away where he has too many.
+func (s *stepServer) admit(sock net.Conn, uid uint32) (leave func(), ok bool) {
+	if leave, ok = s.callers.enter(uid); !ok {
+		refuse(sock, &refused{stepio.Unreachable, fmt.Errorf("you have %d connections to steps by way of this node, and no more are possible", maxOfUser)})
+	}
+	return leave, ok
+}
+
 // refused is why a client is sent away.
 type refused struct {
 	code stepio.Code
@@ -229,9 +237,8 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 		return
 	}
 	if direct {
-		leave, ok := s.callers.enter(uid)
+		leave, ok := s.admit(sock, uid)
 		if !ok {
-			refuse(sock, &refused{stepio.Unreachable, fmt.Errorf("you have %d connections to steps by way of this node, and no more are possible", maxOfUser)})
 			return
 		}
 		defer leave()
@@ -251,6 +258,12 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 	_ = sock.SetDeadline(time.Time{})
 	if direct {
 		open.UID = uid
+	} else { // another agent has asked who he is
+		leave, ok := s.admit(sock, open.UID)
+		if !ok {
+			return
+		}
+		defer leave()
 	}
 	if direct && (open.Node != s.node || s.agent == nil) {
 		err = s.relay(ctx, sock, buffered, &open)

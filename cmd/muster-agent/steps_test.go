@@ -380,3 +380,29 @@ func TestConnectionsOfOneUserAreCounted(t *testing.T) {
 		t.Error("who has left is still counted")
 	}
 }
+
+// Whoever comes by way of another machine's agent is counted too.
+func TestConnectionsFromElsewhereAreCounted(t *testing.T) {
+	s := &stepServer{node: "n1", log: slog.New(slog.DiscardHandler)}
+	s.callers.of = map[uint32]int{7: maxOfUser}
+	relayed := func(net.Conn) (uint32, bool, error) { return 0, false, nil }
+	for uid, want := range map[uint32]stepio.Code{7: stepio.Unreachable, 8: stepio.Over} { // there is no such node
+		ours, theirs := net.Pipe()
+		done := make(chan struct{})
+		go func() {
+			s.connection(t.Context(), theirs, relayed)
+			close(done)
+		}()
+		if _, err := ours.Write(stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: "n2", UID: uid})); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := stepio.NewReader(ours).Next(); err != nil || m.Kind != stepio.Refused || m.Code != want {
+			t.Errorf("user %d: %+v, %v", uid, m, err)
+		}
+		<-done
+		_ = ours.Close()
+	}
+	if n := s.callers.of[8]; n != 0 {
+		t.Errorf("%d connections are still counted", n)
+	}
+}

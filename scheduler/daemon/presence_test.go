@@ -115,3 +115,28 @@ func TestClientsThatNeverCame(t *testing.T) {
 		t.Errorf("a step of another attempt: %v", rep.err)
 	}
 }
+
+// What nobody attends is ended again where that failed: a disk that was full
+// must not leave it for ever.
+func TestWhatNobodyAttendsIsEndedInTheEnd(t *testing.T) {
+	w := start(t)
+	job := w.stepJobOf(&apiv1.JobSpec{Tasks: 1})
+	step := w.must(scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: &spec.StepSpec{Tasks: 1}, Ticket: "x"}).Step
+	k := attended{job.UID, job.Attempt, step}
+	p := &presence{c: w.c, here: map[attended]int{}, left: map[attended]spec.Instant{}} // that nobody runs
+	ending := func() bool { return w.c.View().State.Job(job.UID).StepByID(step).Ending != nil }
+	w.log.fail(ErrDiskFull)
+	p.end(t.Context(), k)
+	if _, again := p.left[k]; ending() || !again {
+		t.Errorf("with a full disk the step is ended (%v), or not expected to be (%v)", ending(), !again)
+	}
+	w.until("it is ended", func() bool {
+		for _, k := range p.overdue(w.deps.Clock.Now().Add(absence)) {
+			p.end(t.Context(), k)
+		}
+		return ending()
+	})
+	if len(p.left) != 0 {
+		t.Errorf("it is still to be ended: %v", p.left)
+	}
+}

@@ -2,9 +2,12 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -145,5 +148,46 @@ func (w *world) srunNow(job *state.Job, s *apiv1.StepSpec) (*apiv1.StepNews, err
 		return n, err
 	default:
 		return nil, err
+	}
+}
+
+// TestAStepThatCannotBeOrdered ends with the reason, and its srun hears of it.
+func TestAStepThatCannotBeOrdered(t *testing.T) {
+	w := start(t)
+	w.connect("n1")
+	for w.c.hub.conn("n1") == nil && w.t.Context().Err() == nil { // it has registered then
+		runtime.Gosched()
+	}
+	w.as(Caller{UID: 1000, GID: 1000, User: "alice"})
+	job := w.stepJobOf(&apiv1.JobSpec{Tasks: 1})
+	step := w.must(scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: &spec.StepSpec{Tasks: 1, Env: spec.Hash{1}}, Ticket: "x"}).Step
+	at := func() *state.Step { return w.c.View().State.Job(job.UID).StepByID(step) }
+	w.until("it is over", func() bool { return !at().Live() })
+	if st := at(); st.State != spec.Failed || !strings.Contains(st.Result.Detail, "no such content") {
+		t.Errorf("it is %s, %+v", st.State, st.Result)
+	}
+}
+
+// TestAStepThatCannotBeOrderedWhileMuchIsToDo: who tells of it never waits for
+// the writer, which waits for him, and what he tells is not lost.
+func TestAStepThatCannotBeOrderedWhileMuchIsToDo(t *testing.T) {
+	m, _ := newMachine(t)
+	c := New(Deps{Clock: realClock{}}, m) // its writer takes nothing
+	for range cap(c.writer.cmds) {
+		c.writer.cmds <- &request{}
+	}
+	c.hub.stepImpossible(&state.Job{UID: 7, Attempt: 1}, &state.Step{ID: 3}, "n1", errors.New("no key"))
+	for range cap(c.writer.cmds) {
+		<-c.writer.cmds
+	}
+	var r request
+	select {
+	case got := <-c.writer.cmds:
+		r = *got
+	case <-time.After(20 * time.Second):
+		t.Fatal("the writer is not told")
+	}
+	if got, ok := r.cmd.(scheduler.Report); !ok || got.Node != "n1" || got.StepOver == nil || got.StepOver.Step != 3 {
+		t.Errorf("the writer is told %+v", r.cmd)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // ackEvery is how much is taken before the node may forget it, in bytes; each
-// frame counts for frameCost besides its output. It is far below what a node
+// frame counts for frameCost besides what it carries. It is far below what a node
 // keeps before tasks that write wait.
 const (
 	ackEvery  = 128 << 10
@@ -233,8 +233,11 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 				return false, fmt.Errorf("%w: %w", errShown, err)
 			}
 			n.have = m.Frame.Number
-			if due += frameCost; m.Frame.Output != nil {
+			switch due += frameCost; {
+			case m.Frame.Output != nil:
 				due += len(m.Frame.Output.Data)
+			case m.Frame.Fence != nil:
+				due += len(m.Frame.Fence.Data)
 			}
 			if !n.of.cfg.Observe && (over || due >= ackEvery) {
 				due = 0

@@ -311,3 +311,18 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// What a node's tasks may put takes no more room in a message than is counted.
+func TestWhatIsPutFitsIntoAMessage(t *testing.T) {
+	const room = 10_000
+	s := New(plan.PMI{})
+	s.held = maxHeld - room
+	for i := 0; s.store(s.put, strconv.Itoa(i), "") == nil; i++ {
+	}
+	if n := len(encode(s.put)); n > room || n < room/4 {
+		t.Errorf("%d bytes in the room of %d", n, room)
+	}
+	if err := s.store(s.put, "x", strings.Repeat("v", maxValue)); err == nil {
+		t.Error("more is taken")
+	}
+}

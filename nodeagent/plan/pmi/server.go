@@ -17,7 +17,8 @@ const (
 	maxMessage = 64 << 10
 	maxKey     = 1 << 10
 	maxValue   = 32 << 10
-	maxHeld    = 64 << 20 // bytes of all keys and values
+	maxHeld    = 60 << 20 // bytes of all keys and values: they fit into one message
+	pairCost   = 6        // at most what a pair takes besides
 )
 
 // Answer is what a task is sent.
@@ -135,15 +136,16 @@ func (r *Result) answer(local int, text string) {
 
 // store keeps what a task puts.
 func (s *Server) store(in map[string]string, key, value string) error {
+	size := len(key) + len(value) + pairCost
 	switch {
 	case key == "" || len(key) > maxKey:
 		return fmt.Errorf("a key of %d bytes", len(key))
 	case len(value) > maxValue:
 		return fmt.Errorf("a value of %d bytes", len(value))
-	case s.held+len(key)+len(value) > maxHeld:
+	case s.held+size > maxHeld:
 		return errors.New("the tasks have put too much")
 	}
-	s.held += len(key) + len(value)
+	s.held += size
 	in[key] = value
 	return nil
 }

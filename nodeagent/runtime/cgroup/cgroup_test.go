@@ -390,3 +390,14 @@ func FuzzParseMounts(f *testing.F) {
 		}
 	})
 }
+
+// A job's folder that could not be set up does not stay.
+func TestAJobsFolderThatCannotBe(t *testing.T) {
+	h := &Host{mode: V2, track: t.TempDir(), v2: map[string]bool{"memory": true}} // there is no kernel behind it
+	if _, err := h.Create("7.0.0", Settings{}); err == nil {
+		t.Error("a group without its files is made")
+	}
+	if left, err := os.ReadDir(h.track); err != nil || len(left) != 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}

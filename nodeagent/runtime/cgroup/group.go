@@ -93,6 +93,8 @@ func (g *Group) nest(base string, prepare func(job string) error) (string, error
 	}
 	if err == nil || errors.Is(err, unix.EEXIST) {
 		g.jobs = append(g.jobs, job)
+	} else {
+		_ = unix.Rmdir(job) // unless other runs are in it
 	}
 	return dir, err
 }
