@@ -9,6 +9,7 @@ import (
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/explain"
+	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -132,7 +133,7 @@ func show(s *session, args []string) error {
 	if err != nil {
 		return err
 	}
-	s.printf("%s %s reason=%s priority=%d restarts=%d attempt=%d limit=%s begin=%s eligible=%s exit=%d:%d req=%s\n", s.title(j), j.State, j.Reason, j.StartPrio,
+	s.printf("%s %s reason=%s priority=%d restarts=%d attempt=%d limit=%s begin=%s eligible=%s exit=%d:%d req=%s\n", s.title(j), j.State, j.Reason, order.NewRunning(s.head, s.now).Of(j),
 		j.Restarts, j.Attempt, clock(limitOf(j)), when(j.Begin), when(j.Eligible), j.Exit.Code, j.Exit.Signal, j.Req)
 	if j.Alloc != nil && j.State != spec.Pending {
 		s.printf("  %s %s\n", s.where(j), j.Alloc.TRES)

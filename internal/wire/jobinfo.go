@@ -18,10 +18,11 @@ import (
 // Shower writes jobs of one view. Make one per answer: it sums the cluster up
 // once for the priorities. It is for one goroutine.
 type Shower struct {
-	v      *view.View
-	now    spec.Instant
-	ranks  *order.Context // made when the first pending job asks for it
-	detail bool
+	v       *view.View
+	now     spec.Instant
+	ranks   *order.Context // made when the first pending job asks for it
+	running *order.Running // and the first of the others
+	detail  bool
 }
 
 // NewShower prepares to write the jobs of a view.
@@ -78,7 +79,11 @@ func (s *Shower) limit(j *state.Job) int64 {
 
 func (s *Shower) priority(j *state.Job) uint32 {
 	if j.State != spec.Pending {
-		return j.StartPrio
+		if s.running == nil {
+			r := order.NewRunning(s.v.State, s.now)
+			s.running = &r
+		}
+		return s.running.Of(j)
 	}
 	p := s.v.State.Parts.Find(j.Partition())
 	if p == nil {

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/preempt"
 	"github.com/musterhpc/muster/spec"
 )
@@ -64,8 +65,9 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Floors {
 		}
 		return true
 	})
+	running := order.NewRunning(st, now)
 	slices.SortStableFunc(f.runs, func(a, b *state.Job) int {
-		return cmp.Or(cmp.Compare(a.StartPrio, b.StartPrio), cmp.Compare(b.Started, a.Started), cmp.Compare(b.UID, a.UID))
+		return cmp.Or(cmp.Compare(running.Of(a), running.Of(b)), cmp.Compare(b.Started, a.Started), cmp.Compare(b.UID, a.UID))
 	})
 	return f
 }

@@ -104,6 +104,32 @@ func NewContext(st *state.State, now spec.Instant) *Context {
 	return c
 }
 
+// Running tells the priorities of jobs that hold nodes; make one per look at them.
+type Running struct{ now *Context }
+
+// NewRunning prepares what CALCULATE_RUNNING needs, where it is set.
+func NewRunning(st *state.State, now spec.Instant) Running {
+	if !fair.Has(&st.Config.Priority, "CALCULATE_RUNNING") {
+		return Running{}
+	}
+	return Running{NewContext(st, now)}
+}
+
+// Of is the priority with which a job started or, with CALCULATE_RUNNING, what
+// the formula gives it now for what it holds. A verdict ends that.
+func (r Running) Of(j *state.Job) uint32 {
+	if r.now == nil || j.Alloc == nil || (j.State != spec.Running && j.State != spec.Suspended) || j.Hold != spec.NotHeld {
+		return j.StartPrio
+	}
+	part := r.now.st.Parts.Find(j.Alloc.Partition)
+	if part == nil {
+		return j.StartPrio
+	}
+	holds := *j
+	holds.Req = j.Alloc.TRES
+	return r.now.Of(&holds, part.Spec).Total
+}
+
 func jobFactor(p *spec.PartitionSpec) int64 { return max(int64(p.PriorityJobFactor), 1) }
 
 // Shares is the tree of fair shares of the state.

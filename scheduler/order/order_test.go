@@ -84,7 +84,7 @@ func TestAgainstRationals(t *testing.T) {
 		}
 		p := spec.PriorityConfig{Age: weight("age"), Assoc: weight("assoc"), FairShare: weight("fairshare"), JobSize: weight("size"), Partition: weight("partition"), QOS: weight("qos"),
 			MaxAge: spec.Span(rapid.Int64Range(1, 30).Draw(t, "max")) * spec.Day, FavorSmall: rapid.Bool().Draw(t, "small"), TRES: []spec.Weight{{TRES: "cpu", Micro: rapid.Int64Range(0, 1e10).Draw(t, "cpu")}, {TRES: "mem", Micro: 333_333}}}
-		for _, f := range []string{"NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES", "NO_NORMAL_ALL", "SMALL_RELATIVE_TO_TIME", "ACCRUE_ALWAYS"} {
+		for _, f := range []string{"NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES", "NO_NORMAL_ALL", "SMALL_RELATIVE_TO_TIME", "ACCRUE_ALWAYS", "CALCULATE_RUNNING"} {
 			if rapid.IntRange(0, 3).Draw(t, f) == 0 {
 				p.Flags = append(p.Flags, f)
 			}
@@ -162,6 +162,16 @@ func TestAgainstRationals(t *testing.T) {
 		near := whole(new(big.Rat).Add(sum, r(2, 1_000_000))) // a sum this close to the next point may be counted as it
 		if total := int64(got.Total); total != want && total != near {
 			t.Fatalf("priority %d, exactly %s (%+v)", total, sum.FloatString(9), got)
+		}
+		runs := *j // it got more than it asked for at the least
+		runs.State, runs.StartPrio, runs.Req = spec.Running, 5, spec.TRES{CPU: 1, Node: 1}
+		runs.Alloc = &spec.Allocation{Partition: js.Partitions[0], TRES: req}
+		total := int64(order.NewRunning(f, start.Add(age)).Of(&runs))
+		if again := has("CALCULATE_RUNNING"); (again && total != want && total != near) || (!again && total != 5) {
+			t.Fatalf("priority %d while it runs, exactly %s (%v)", total, sum.FloatString(9), p.Flags)
+		}
+		if runs.State = spec.Completed; order.NewRunning(f, start).Of(&runs) != 5 {
+			t.Fatal("a job that is over does not keep the priority with which it started")
 		}
 	})
 }

@@ -39,12 +39,14 @@ type Rules struct {
 	st   *state.State
 	now  spec.Instant
 	byQ  bool // preempt/qos, else preempt/partition_prio
+	prio order.Running
 	runs []run
 }
 
 // run is a job that runs, with what the rules look at.
 type run struct {
 	job   *state.Job
+	prio  uint32
 	part  *spec.PartitionSpec
 	qos   *spec.QOS
 	tier  uint32
@@ -64,7 +66,7 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	if none(c) && !has(c.PreemptMode, "GANG") {
 		return nil
 	}
-	r := &Rules{st: st, now: now, byQ: c.PreemptType == "preempt/qos"}
+	r := &Rules{st: st, now: now, byQ: c.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		if ran != nil && !ran.Active.Has(uid) {
 			return true
@@ -114,7 +116,7 @@ func (r *Rules) look(j *state.Job) (run, bool) {
 		return run{}, false
 	}
 	x := r.ranked(j)
-	if none(c) || (c.PreemptExemptPrio > 0 && j.StartPrio >= c.PreemptExemptPrio) {
+	if none(c) || (c.PreemptExemptPrio > 0 && x.prio >= c.PreemptExemptPrio) {
 		x.mode = Off
 	}
 	if x.turn = j.RunsSince().Add(Slice(c)); j.Het == nil {
@@ -126,7 +128,7 @@ func (r *Rules) look(j *state.Job) (run, bool) {
 // ranked finds the rank of a job that runs and how it is preempted.
 func (r *Rules) ranked(j *state.Job) run {
 	c := &r.st.Config.Sched
-	x := run{job: j, words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.QOS())}
+	x := run{job: j, prio: r.prio.Of(j), words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.QOS())}
 	if p := r.st.Parts.Find(j.Alloc.Partition); p != nil {
 		x.part, x.tier = p.Spec, order.Tier(p.Spec)
 	}
@@ -206,7 +208,7 @@ func (r *Rules) cheaper(youngest bool) func(a, b run) int {
 		if youngest && young != 0 {
 			return young
 		}
-		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.job.StartPrio, b.job.StartPrio), young, cmp.Compare(b.job.UID, a.job.UID))
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.prio, b.prio), young, cmp.Compare(b.job.UID, a.job.UID))
 	}
 }
 
@@ -283,7 +285,7 @@ func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32)
 			continue
 		}
 		within := r.byQ && q != nil && x.qos != nil && q.Name == x.qos.Name
-		if !r.outranks(q, part, x) || ((within || has(x.words, "PRIORITY")) && priority <= x.job.StartPrio) {
+		if !r.outranks(q, part, x) || ((within || has(x.words, "PRIORITY")) && priority <= x.prio) {
 			continue
 		}
 		if x.from > r.now {
@@ -301,7 +303,7 @@ func Allowed(st *state.State, now spec.Instant, j *state.Job, part *spec.Partiti
 	if victim == nil || victim.Attempt != v.Attempt {
 		return false
 	}
-	r := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos"}
+	r := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
 	x, ok := r.look(victim)
 	if !ok {
 		return false

@@ -76,7 +76,7 @@ func prologFlags() []option {
 func priorityFlags() []option {
 	return []option{
 		{"ACCRUE_ALWAYS", implemented, ""},
-		{"CALCULATE_RUNNING", unsupported, "the priority of a running job is that with which it started"},
+		{"CALCULATE_RUNNING", implemented, ""},
 		{"DEPTH_OBLIVIOUS", unsupported, "fair share is Fair Tree or, with NO_FAIR_TREE, the classic formula"},
 		{"FAIR_TREE", meaningless, "it is the default"},
 		{"INCR_ONLY", unsupported, "a priority may go down as well as up"},
