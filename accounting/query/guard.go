@@ -17,8 +17,9 @@ var ErrGuard = errors.New("this is not a question that muster sql answers")
 //
 // The engine is asked read-only and with limits besides. This check exists
 // because the embedded engine trusts whoever may read: its functions reach
-// files and other machines.
-func Guard(sql string, views []string) error {
+// files and other machines. No database, by name or of every engine, stands
+// before a dot, wherever that is.
+func Guard(sql string, views []string, databases ...string) error {
 	tokens, err := cut(sql)
 	if err != nil {
 		return err
@@ -26,7 +27,10 @@ func Guard(sql string, views []string) error {
 	if len(tokens) == 0 || (!tokens[0].is("SELECT") && !tokens[0].is("WITH")) {
 		return refused("it must begin with SELECT, or with WITH name AS (SELECT …)")
 	}
-	g := &guard{tokens: tokens, tables: slices.Clone(views)}
+	g := &guard{tokens: tokens, tables: slices.Clone(views), with: tokens[0].is("WITH")}
+	if err := g.databases(append(databases, "system", "information_schema")); err != nil {
+		return err
+	}
 	return g.check()
 }
 
@@ -163,6 +167,7 @@ type guard struct {
 	tokens []token
 	tables []string // that may stand in FROM here
 	levels []level
+	with   bool // in the list of the WITH at the beginning
 }
 
 // level is what is known of one pair of brackets.
@@ -179,9 +184,20 @@ func (g *guard) at(i int) token {
 	return g.tokens[i]
 }
 
+// databases refuses names of databases with something of theirs behind them.
+// The rest of the guard lets no table of theirs through; this is for what it
+// may take for something else than the engine does.
+func (g *guard) databases(names []string) error {
+	for i, t := range g.tokens {
+		if t.named() && g.at(i+1).sign(".") && !g.at(i-1).sign(".") && slices.ContainsFunc(names, func(db string) bool { return strings.EqualFold(db, t.text) }) {
+			return refused("%s is the name of a database: nothing of it is a view, and nothing else is called so here", t.text)
+		}
+	}
+	return nil
+}
+
 func (g *guard) check() error {
 	g.levels = []level{{}}
-	with := g.at(0).is("WITH")
 	for i, t := range g.tokens {
 		top := &g.levels[len(g.levels)-1]
 		switch {
@@ -190,7 +206,7 @@ func (g *guard) check() error {
 				return err
 			}
 			next := level{}
-			if with && len(g.levels) == 1 && g.at(i-1).is("AS") && g.at(i-2).named() && (g.at(i-3).is("WITH") || g.at(i-3).sign(",")) {
+			if g.with && len(g.levels) == 1 && g.at(i-1).is("AS") && g.at(i-2).named() && (g.at(i-3).is("WITH") || g.at(i-3).sign(",")) {
 				next.cte = g.at(i - 2).text
 			}
 			g.levels = append(g.levels, next)
@@ -241,6 +257,7 @@ func (g *guard) word(i int, top *level) error {
 		if top.from { // the engine may take it for another name of the table before it
 			return refused("SELECT stands before FROM")
 		}
+		g.with = g.with && len(g.levels) > 1 // name AS (…) behind it is a window
 		*top = level{cte: top.cte}
 	case "FROM":
 		*top = level{cte: top.cte, from: true}
@@ -254,6 +271,9 @@ func (g *guard) word(i int, top *level) error {
 	case "ON", "USING":
 		top.on = top.from
 	case "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "QUALIFY":
+		if top.from && !g.clause(i) {
+			return refused("%s is a word of the language: as a name it stands in quotes, or behind its table (x.%s)", t.text, t.text)
+		}
 		top.from, top.on = false, false
 	case "IN":
 		if !g.operand(i - 1) {
@@ -272,6 +292,33 @@ func structural(t token) bool {
 	return t.kind == wordToken && slices.Contains([]string{"SELECT", "WITH", "FROM", "JOIN", "ON", "USING", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT",
 		"INTERSECT", "WINDOW", "QUALIFY", "IN", "ARRAY", "AS", "NOT", "GLOBAL", "FINAL", "LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "SEMI", "ANTI", "ASOF", "PASTE", "DISTINCT", "BY", "FETCH"},
 		strings.ToUpper(t.text))
+}
+
+// clause tells whether a word behind a list of tables begins the clause that is
+// called so. Where a value is expected the engine takes it for a column, and the
+// list goes on behind it.
+func (g *guard) clause(i int) bool {
+	if !g.operand(i - 1) {
+		return false
+	}
+	next := g.at(i + 1)
+	switch strings.ToUpper(g.at(i).text) {
+	case "GROUP", "ORDER":
+		return next.is("BY")
+	case "LIMIT", "OFFSET":
+		return next.kind == numberToken
+	case "WINDOW":
+		return next.named() && g.at(i+2).is("AS")
+	case "UNION", "EXCEPT", "INTERSECT":
+		if next.is("ALL") || next.is("DISTINCT") {
+			next = g.at(i + 2)
+		}
+		return next.is("SELECT") || next.sign("(")
+	}
+	if next.kind == wordToken && !((next.is("GROUP") || next.is("ORDER")) && !g.at(i+2).is("BY")) {
+		return next.is("NOT") || next.is("CASE") || next.is("EXISTS") || next.is("INTERVAL") || !structural(next) && !slices.Contains(between(), strings.ToUpper(next.text))
+	}
+	return next.kind != signToken || next.sign("(") || next.sign("[") || next.sign("-")
 }
 
 // table checks what stands where a table does.
@@ -306,7 +353,9 @@ func (g *guard) operand(i int) bool {
 	t := g.at(i)
 	switch t.kind {
 	case wordToken:
-		return g.at(i-1).sign(".") || !slices.Contains(beforeBracket(), strings.ToUpper(t.text))
+		word := strings.ToUpper(t.text)
+		// PARTITION is a word of the language before BY only.
+		return g.at(i-1).sign(".") || word == "PARTITION" || !slices.Contains(beforeBracket(), word) && !slices.Contains(between(), word)
 	case signToken:
 		return t.sign(")") || t.sign("]")
 	}

@@ -78,6 +78,43 @@ func TestWordsAsNames(t *testing.T) {
 	}
 }
 
+// TestWordsAsColumns: where a value is expected the engine takes a word of the
+// language for a column, and goes on with the list of tables behind it.
+func TestWordsAsColumns(t *testing.T) {
+	refused := func(sql string, databases ...string) {
+		t.Helper()
+		if err := query.Guard(sql, views(), databases...); !errors.Is(err, query.ErrGuard) {
+			t.Errorf("%q is let through", sql)
+		}
+	}
+	const begin = "SELECT 1 FROM (SELECT 1) AS a JOIN (SELECT 1) AS b ON "
+	for _, w := range strings.Fields("WHERE PREWHERE GROUP HAVING ORDER LIMIT OFFSET UNION EXCEPT INTERSECT WINDOW QUALIFY limit") {
+		for _, on := range []string{w + " = x", "x = " + w, "x = -" + w, "x = 1 AND " + w, "NOT " + w, "x = 1 DIV " + w, "x LIKE " + w, "now() > now() - INTERVAL " + w + " DAY", "x = CASE " + w + " WHEN 1 THEN 2 END",
+			"x = " + w + "(1)", "x = " + w + "[1]", "x BETWEEN 1 AND " + w, "x = 1 ? " + w + " : 2"} {
+			refused(begin + on + ", elsewhere.events AS e")
+			refused(begin + on + ", live")
+		}
+	}
+	// A window is no table.
+	refused("WITH 1 AS y SELECT count() OVER w FROM jobs WINDOW w AS (PARTITION BY user), live AS (PARTITION BY user) UNION ALL SELECT 1 FROM live")
+	// IN behind an operator is the function in(…).
+	for _, before := range []string{"1 DIV", "1 MOD", "'x' REGEXP", "trim(BOTH", "SELECT TOP"} {
+		refused("SELECT " + before + " in(1, elsewhere.events)")
+	}
+	// Nothing stands behind a database, whatever it looks like.
+	for _, db := range []string{"system", "System", "\"system\"", "information_schema", "acct", "`acct`"} {
+		refused("SELECT "+db+".events FROM jobs", "acct")
+		refused("SELECT x("+db+" . events)", "acct")
+	}
+	for _, sql := range []string{"SELECT a.acct.x FROM (SELECT 1) AS a", "SELECT 1 FROM jobs AS a JOIN jobs AS b ON a.end = b.limit WHERE NOT a.x ORDER BY 1 LIMIT 5 OFFSET 2", "SELECT 1 FROM jobs WHERE -1 < uid",
+		"SELECT 1 FROM jobs HAVING CASE WHEN 1 THEN 1 END", "SELECT count() OVER w FROM jobs WINDOW w AS (PARTITION BY user)", "SELECT 1 FROM jobs AS a WHERE [1] = [1] UNION DISTINCT (SELECT 1 FROM jobs EXCEPT SELECT 1)",
+		"SELECT 1 FROM jobs WHERE EXISTS (SELECT 1)", "SELECT 1 FROM jobs GROUP BY ALL", "SELECT 1 FROM jobs WHERE partition IN ('gpu') AND group IN ('g')", "SELECT group FROM jobs WHERE group IN ('g') GROUP BY group"} {
+		if err := query.Guard(sql, views(), "acct"); err != nil {
+			t.Errorf("%q: %v", sql, err)
+		}
+	}
+}
+
 func views() []string {
 	var out []string
 	for _, v := range query.Views() {

@@ -288,7 +288,7 @@ func (v Viewer) Sees() []string {
 // reads.
 func SQL(s Scope, v Viewer, text string) (Query, error) {
 	sees := v.Sees()
-	if err := Guard(text, sees); err != nil {
+	if err := Guard(text, sees, s.Database); err != nil {
 		return Query{}, err
 	}
 	tokens, err := cut(text)

@@ -9,6 +9,11 @@ func beforeBracket() []string {
 		WHEN WHERE WINDOW WITH`)
 }
 
+// between are the other words behind which a value is expected.
+func between() []string {
+	return strings.Fields(`BOTH COLLATE DIV ESCAPE FETCH FIRST FOR GROUPS LEADING MATCH MOD NEXT REGEXP RLIKE SOME STALENESS TO TOP TRAILING WHEN XOR`)
+}
+
 // aggregates are the aggregate and window functions that are offered.
 func aggregates() []string {
 	return strings.Fields(`any anylast argmax argmin avg avgweighted corr count covarpop covarsamp dense_rank first_value grouparray groupuniqarray
