@@ -9,8 +9,9 @@
 # A command that is there already is never replaced, wherever it came from.
 set -eu
 
-# command or file, Debian package, group, why
-table='
+# table prints: command or file, Debian package, group, why.
+table() {
+	cat <<'TABLE'
 make    make                build  runs the targets
 gcc     gcc                 build  the GPU libraries are loaded through C, and the race detector needs it
 /usr/include/stdlib.h libc6-dev build headers for the same
@@ -30,7 +31,8 @@ mpicc.mpich mpich           test   a real MPI program over PMI, in a step
 /usr/share/doc/libmpich-dev libmpich-dev test the same
 mpirun.openmpi openmpi-bin  test   Open MPI's own launcher in an allocation
 mpicc.openmpi libopenmpi-dev test  the same
-'
+TABLE
+}
 
 only=
 list=no
@@ -52,9 +54,9 @@ while read -r what package group _; do
 	*) ! command -v "$what" >/dev/null 2>&1 || continue ;;
 	esac
 	missing="$missing $package"
-done <<TABLE
-$table
-TABLE
+done <<LINES
+$(table)
+LINES
 [ "$list" = no ] || exit 0
 
 want=$(sed -n 's/^go //p' "$(dirname -- "$0")/../../go.mod")
