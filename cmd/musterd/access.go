@@ -75,8 +75,8 @@ func (a *access) Sign(c credentials.Claims) ([]byte, error) {
 func (a *access) Keys() [][]byte { return a.keys }
 
 // UserToken implements daemon.Access.
-func (a *access) UserToken(user string, uid, gid uint32, from, until spec.Instant) (string, error) {
-	return a.user.Issue(user, uid, gid, time.Unix(0, int64(from)), time.Unix(0, int64(until)))
+func (a *access) UserToken(ctx context.Context, user string, uid, gid uint32, from, until spec.Instant) (string, error) {
+	return a.user.Issue(user, uid, gid, identity.From(ctx).Serial, time.Unix(0, int64(from)), time.Unix(0, int64(until)))
 }
 
 // NewToken implements daemon.Access.

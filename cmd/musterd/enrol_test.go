@@ -5,14 +5,18 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
@@ -126,56 +130,79 @@ func TestEnrolmentAnswerLost(t *testing.T) {
 	}
 }
 
+// loginHost is login host l1 of a cluster.
+type loginHost struct {
+	t      *testing.T
+	hosts  *daemon.ClusterService
+	agents *daemon.AgentService
+	root   context.Context // of a call of root beside the controller
+	csr    []byte
+}
+
+func newLoginHost(t *testing.T, s *server) *loginHost {
+	csr, _, err := pki.NewRequest("l1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &loginHost{t, &daemon.ClusterService{C: s.ctl}, &daemon.AgentService{C: s.ctl}, as(t, "root", 0), csr}
+}
+
+func (l *loginHost) token() string {
+	l.t.Helper()
+	rep, err := l.hosts.CreateToken(l.root, &apiv1.CreateTokenRequest{Node: "l1", Login: true})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return rep.GetToken()
+}
+
+// enrol gives whom the certificate names.
+func (l *loginHost) enrol(token string) (identity.Identity, error) {
+	rep, err := l.agents.Enrol(l.t.Context(), &apiv1.EnrolRequest{Token: token, Node: "l1", Csr: l.csr})
+	if err != nil {
+		return identity.Nameless(), err
+	}
+	cert, err := pki.ParseCertificate(rep.GetCertificate())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return identity.FromCertificate(cert, cert.Subject.Organization[0])
+}
+
+// renew asks over a connection that was let in before.
+func (l *loginHost) renew(id identity.Identity) error {
+	_, err := l.agents.Renew(identity.With(l.t.Context(), id), &apiv1.RenewRequest{Csr: l.csr})
+	return err
+}
+
+func (l *loginHost) revoke(certificates int) {
+	l.t.Helper()
+	if rep, err := l.hosts.RevokeHost(l.root, &apiv1.RevokeHostRequest{Name: "l1"}); err != nil || len(rep.GetHosts()) != certificates {
+		l.t.Fatalf("revoked are %v, %v", rep, err)
+	}
+}
+
 // TestSentAwayStaysAway: a machine that is revoked does not come back with the
 // token and key that it had, nor by asking for its next certificate while it is
 // sent away; with a new token it does.
 func TestSentAwayStaysAway(t *testing.T) {
 	s, stop := openServer(t, t.TempDir())
 	defer stop()
-	hosts, agents, root := &daemon.ClusterService{C: s.ctl}, &daemon.AgentService{C: s.ctl}, as(t, "root", 0)
-	csr, _, err := pki.NewRequest("l1")
+	l := newLoginHost(t, s)
+	used, unused := l.token(), l.token()
+	id, err := l.enrol(used)
+	if err == nil {
+		err = l.renew(id)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := func() string {
-		t.Helper()
-		rep, err := hosts.CreateToken(root, &apiv1.CreateTokenRequest{Node: "l1", Login: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rep.GetToken()
-	}
-	enrol := func(token string) (*apiv1.EnrolReply, error) {
-		return agents.Enrol(t.Context(), &apiv1.EnrolRequest{Token: token, Node: "l1", Csr: csr})
-	}
-	used, unused := token(), token()
-	got, err := enrol(used)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := pki.ParseCertificate(got.GetCertificate())
-	if err != nil {
-		t.Fatal(err)
-	}
-	channel, err := identity.FromCertificate(cert, s.cluster.ClusterName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	renew := func() error { // as of a connection that was let in before
-		_, err := agents.Renew(identity.With(t.Context(), channel), &apiv1.RenewRequest{Csr: csr})
-		return err
-	}
-	if err := renew(); err != nil {
-		t.Fatal(err)
-	}
-	if rep, err := hosts.RevokeHost(root, &apiv1.RevokeHostRequest{Name: "l1"}); err != nil || len(rep.GetHosts()) != 2 {
-		t.Fatalf("revoked are %v, %v", rep, err)
-	}
-	if err := renew(); spec.CodeOf(err) != spec.CodeBadCredential {
+	l.revoke(2)
+	if err := l.renew(id); spec.CodeOf(err) != spec.CodeBadCredential {
 		t.Errorf("renewed meanwhile: %v", err)
 	}
 	for _, tok := range []string{used, unused} {
-		if _, err := enrol(tok); spec.CodeOf(err) != spec.CodeBadCredential {
+		if _, err := l.enrol(tok); spec.CodeOf(err) != spec.CodeBadCredential {
 			t.Errorf("enrolled again with a token of before: %v", err)
 		}
 	}
@@ -184,7 +211,51 @@ func TestSentAwayStaysAway(t *testing.T) {
 			t.Errorf("certificate %s is still good", c.Serial)
 		}
 	}
-	if _, err := enrol(token()); err != nil {
+	if _, err := l.enrol(l.token()); err != nil {
 		t.Errorf("with a new token: %v", err)
+	}
+}
+
+// TestTokenOfASentAway: a user's token that was made by way of a machine is worth
+// as much as that machine's word.
+func TestTokenOfASentAway(t *testing.T) {
+	s, stop := openServer(t, t.TempDir())
+	defer stop()
+	l := newLoginHost(t, s)
+	id, err := l.enrol(l.token())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada, err := id.Attest(identity.Attestation{UID: 1000, GID: 1000}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(ctx context.Context) string {
+		rep, err := l.hosts.CreateUserToken(ctx, &apiv1.CreateUserTokenRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep.GetToken()
+	}
+	far, near := token(identity.With(t.Context(), ada)), token(l.root)
+	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := func(token string) error {
+		r := httptest.NewRequest("GET", "/v1/Cluster/Ping", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		_, err := s.webIdentity(r, &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now})
+		return err
+	}
+	if err := web(far); err != nil {
+		t.Error(err)
+	}
+	l.revoke(1)
+	if err := web(near); err != nil {
+		t.Errorf("a token that was made here: %v", err)
+	}
+	if err := web(far); err == nil || !strings.Contains(err.Error(), "sent away") {
+		t.Errorf("a token that was made there: %v", err)
 	}
 }

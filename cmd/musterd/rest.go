@@ -46,6 +46,9 @@ func (s *server) webIdentity(r *http.Request, admission *channel.Admission) (ide
 		if err != nil {
 			return id, status.New(status.Unauthenticated, "%v", err)
 		}
+		if id.Serial != "" && admission.Revoked(id.Serial) {
+			return identity.Nameless(), status.New(status.Unauthenticated, "the token was made by way of a machine that has been sent away since: make a new one")
+		}
 		if r.URL.Path == "/v1/Cluster/CreateUserToken" { // else one that leaked would never end
 			return identity.Nameless(), status.New(status.PermissionDenied, "a token makes no tokens: ask on the controller's host, or with a certificate")
 		}

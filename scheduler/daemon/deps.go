@@ -85,8 +85,9 @@ type Access interface {
 	// NewToken makes a single-use enrolment token for a node, or for a login
 	// host; only its hash is stored.
 	NewToken(node string, login bool, expires spec.Instant) (text string, hash spec.Hash, err error)
-	// UserToken makes a token with which a program acts as a user over REST.
-	UserToken(user string, uid, gid uint32, from, until spec.Instant) (string, error)
+	// UserToken makes a token with which a program acts as a user over REST, for
+	// as long as the machine is let in that vouches for the caller.
+	UserToken(ctx context.Context, user string, uid, gid uint32, from, until spec.Instant) (string, error)
 	// Enrol checks a token's text and a CSR, spends the token and issues a
 	// certificate.
 	Enrol(ctx context.Context, token, node string, csr []byte, tokens Tokens) (Certificate, error)

@@ -55,7 +55,7 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 		return nil, spec.Refuse(spec.CodeInvalidTime, fmt.Sprintf("a token lives for %d days at most", longest/spec.Day))
 	}
 	now := s.C.deps.Clock.Now()
-	text, err := s.C.deps.Access.UserToken(name, uid, gid, now, now.Add(life))
+	text, err := s.C.deps.Access.UserToken(ctx, name, uid, gid, now, now.Add(life))
 	if err != nil {
 		return nil, err
 	}

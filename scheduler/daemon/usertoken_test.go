@@ -12,7 +12,7 @@ import (
 // plainTokens makes tokens that can be read.
 type plainTokens struct{ Access }
 
-func (plainTokens) UserToken(user string, uid, gid uint32, from, until spec.Instant) (string, error) {
+func (plainTokens) UserToken(_ context.Context, user string, uid, gid uint32, from, until spec.Instant) (string, error) {
 	return fmt.Sprintf("%s %d:%d %d s", user, uid, gid, int64(until.Sub(from)/spec.Second)), nil
 }
 

@@ -42,6 +42,7 @@ type Claims struct {
 	Sun string `json:"sun"`
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
+	Via string `json:"via,omitempty"` // serial number of the certificate that vouched for who asked for it
 }
 
 // Keys signs and checks tokens. It is safe for several goroutines.
@@ -72,20 +73,22 @@ func Open(path, cluster string, now func() time.Time) (*Keys, error) {
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())}, nil
 }
 
-// Issue makes a token for a user.
-func (k *Keys) Issue(user string, uid, gid uint32, from, until time.Time) (string, error) {
+// Issue makes a token for a user. via is the serial number of the certificate
+// that vouched for who asks, if one did: the token is worth as much as that.
+func (k *Keys) Issue(user string, uid, gid uint32, via string, from, until time.Time) (string, error) {
 	if user == "" || uid == identity.NoID || gid == identity.NoID || !until.After(from) || until.Sub(from) > MaxLife {
 		return "", fmt.Errorf("a token for user %q (uid %d, gid %d) from %s until %s cannot be made", user, uid, gid, from, until)
 	}
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, Claims{
 		RegisteredClaims: jwt.RegisteredClaims{Issuer: k.cluster, Subject: user, Audience: jwt.ClaimStrings{audience},
 			IssuedAt: jwt.NewNumericDate(from), ExpiresAt: jwt.NewNumericDate(until)},
-		Sun: user, UID: uid, GID: gid,
+		Sun: user, UID: uid, GID: gid, Via: via,
 	}).SignedString(k.key)
 }
 
-// Verify gives the identity for which a token stands. root, who got his token
-// on the controller's own host, is an administrator.
+// Verify gives the identity for which a token stands, with the serial number of
+// the certificate that vouched for it. root, who got his token on the
+// controller's own host, is an administrator.
 func (k *Keys) Verify(text string) (identity.Identity, error) {
 	var c Claims
 	if _, err := k.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return k.key, nil }); err != nil {
@@ -95,7 +98,7 @@ func (k *Keys) Verify(text string) (identity.Identity, error) {
 		return identity.Nameless(), fmt.Errorf("%w: it names no user", ErrToken)
 	}
 	if c.UID == 0 {
-		return identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: c.Sun, Cluster: k.cluster}, nil
+		return identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: c.Sun, Cluster: k.cluster, Serial: c.Via}, nil
 	}
-	return identity.Identity{Kind: identity.AttestedUser, UID: c.UID, GID: c.GID, User: c.Sun, Node: "REST", Cluster: k.cluster}, nil
+	return identity.Identity{Kind: identity.AttestedUser, UID: c.UID, GID: c.GID, User: c.Sun, Node: "REST", Cluster: k.cluster, Serial: c.Via}, nil
 }

@@ -26,19 +26,19 @@ func TestTokens(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	path := filepath.Join(t.TempDir(), "key")
 	k := open(t, path, "lab", &now)
-	text, err := k.Issue("ada", 1000, 100, now, now.Add(DefaultLife))
+	text, err := k.Issue("ada", 1000, 100, "5f", now, now.Add(DefaultLife))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := identity.Identity{Kind: identity.AttestedUser, UID: 1000, GID: 100, User: "ada", Node: "REST", Cluster: "lab"}
-	if id, err := k.Verify(text); err != nil || id.Key() != want.Key() || id.User != "ada" || id.GID != 100 {
+	if id, err := k.Verify(text); err != nil || id.Key() != want.Key() || id.User != "ada" || id.GID != 100 || id.Serial != "5f" {
 		t.Errorf("%+v, %v", id, err)
 	}
 	again := open(t, path, "lab", &now)
 	if _, err := again.Verify(text); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	root, err := k.Issue("root", 0, 0, now, now.Add(time.Hour))
+	root, err := k.Issue("root", 0, 0, "", now, now.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +76,10 @@ func TestIssueRefuses(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	k := open(t, filepath.Join(t.TempDir(), "key"), "lab", &now)
 	for name, issue := range map[string]func() (string, error){
-		"nobody":  func() (string, error) { return k.Issue("", 1, 1, now, now.Add(time.Hour)) },
-		"no uid":  func() (string, error) { return k.Issue("x", identity.NoID, 1, now, now.Add(time.Hour)) },
-		"no life": func() (string, error) { return k.Issue("x", 1, 1, now, now) },
-		"forever": func() (string, error) { return k.Issue("x", 1, 1, now, now.Add(MaxLife+1)) },
+		"nobody":  func() (string, error) { return k.Issue("", 1, 1, "", now, now.Add(time.Hour)) },
+		"no uid":  func() (string, error) { return k.Issue("x", identity.NoID, 1, "", now, now.Add(time.Hour)) },
+		"no life": func() (string, error) { return k.Issue("x", 1, 1, "", now, now) },
+		"forever": func() (string, error) { return k.Issue("x", 1, 1, "", now, now.Add(MaxLife+1)) },
 	} {
 		if text, err := issue(); err == nil {
 			t.Errorf("%s: %s", name, text)
