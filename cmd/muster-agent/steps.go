@@ -36,6 +36,9 @@ const stepsSocket = "steps.sock"
 // openWait bounds how long a client may take to say what it wants.
 const openWait = 10 * time.Second
 
+// acceptWait is how long nobody is taken in after that has failed.
+const acceptWait = 200 * time.Millisecond
+
 // stepServer passes the input and output of steps on, between clients and the
 // processes that mind the steps. It checks who asks: a credential of the
 // controller's, shown by its user.
@@ -127,11 +130,17 @@ func (s *stepServer) serve(ctx context.Context, wg *sync.WaitGroup) {
 		wg.Go(func() {
 			for {
 				sock, err := l.Accept()
-				if err != nil {
-					if !errors.Is(err, net.ErrClosed) {
-						s.log.Error("steps are not served any more", "error", err)
-					}
+				if errors.Is(err, net.ErrClosed) {
 					return
+				}
+				if err != nil { // mostly for want of open files: others close theirs
+					s.log.Warn("a client of steps cannot be taken now", "error", err)
+					select {
+					case <-ctx.Done():
+						return
+					case <-time.After(acceptWait):
+					}
+					continue
 				}
 				go func() {
 					defer func() { _ = sock.Close() }()

@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -405,4 +407,42 @@ func TestConnectionsFromElsewhereAreCounted(t *testing.T) {
 	if n := s.callers.of[8]; n != 0 {
 		t.Errorf("%d connections are still counted", n)
 	}
+}
+
+// crowded is a listener that finds no room for the first who comes.
+type crowded struct {
+	net.Listener
+	results chan net.Conn // nil: no room
+}
+
+func (l *crowded) Accept() (net.Conn, error) {
+	sock, ok := <-l.results
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	if sock == nil {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return sock, nil
+}
+
+func (l *crowded) Close() error { return nil }
+
+// Who finds no room keeps nobody out who comes later.
+func TestStepsAreServedAfterTooManyFilesWereOpen(t *testing.T) {
+	l := &crowded{results: make(chan net.Conn, 2)}
+	ours, theirs := net.Pipe()
+	l.results <- nil
+	l.results <- theirs
+	s := &stepServer{tcp: l, log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	s.serve(ctx, &wg)
+	_ = ours.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // it speaks no TLS
+		t.Errorf("the second is not looked at: %v", err)
+	}
+	close(l.results)
+	cancel()
+	wg.Wait()
 }

@@ -30,7 +30,7 @@ type stepLine struct {
 // waitingStep is a request whose turn comes.
 type waitingStep struct {
 	ctx    context.Context
-	r      *request
+	r      *request // nil once it is answered
 	shape  string
 	answer chan reply // of the try that ended the waiting
 }
@@ -91,7 +91,7 @@ func (line *stepLine) call() {
 func (l *stepLines) list(job spec.JobUID, line *stepLine) []*waitingStep {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line.waiting = slices.DeleteFunc(line.waiting, func(w *waitingStep) bool { return w.ctx.Err() != nil || len(w.answer) > 0 || w.r == nil })
+	line.waiting = slices.DeleteFunc(line.waiting, func(w *waitingStep) bool { return w.ctx.Err() != nil || w.r == nil })
 	if len(line.waiting) == 0 {
 		delete(l.of, job)
 	}

@@ -191,3 +191,36 @@ func TestAStepThatCannotBeOrderedWhileMuchIsToDo(t *testing.T) {
 		t.Errorf("the writer is told %+v", r.cmd)
 	}
 }
+
+// TestWhoWaitsHearsOfTheEnd of the job, and of the controller, after which it
+// asks again.
+func TestWhoWaitsHearsOfTheEnd(t *testing.T) {
+	for want, end := range map[spec.Code]func(*world, *state.Job){
+		spec.CodeAlreadyDone: func(w *world, j *state.Job) { w.must(scheduler.EndJob{UID: j.UID}) },
+		spec.CodeStopping:    func(w *world, _ *state.Job) { w.stop() },
+	} {
+		w := start(t)
+		job := w.stepJobOf(&apiv1.JobSpec{Tasks: 1})
+		w.must(scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: &spec.StepSpec{Tasks: 1}})
+		stream := &newsStream{ctx: t.Context(), out: make(chan *apiv1.StepNews, 4)}
+		ended := make(chan error, 2)
+		for i := range byte(2) {
+			go func() {
+				ended <- w.svc.RunStep(&apiv1.RunStepRequest{Job: itoaID(job.ID), Step: &apiv1.StepSpec{Tasks: 1, Argv: []string{"true"}},
+					Ticket: append(make([]byte, ticketSize-1), i+1)}, stream)
+			}()
+		}
+		w.inLine(job, 2)
+		end(w, job)
+		for range 2 {
+			select {
+			case err := <-ended:
+				if spec.CodeOf(err) != want {
+					t.Errorf("it hears %v, want %v", err, want)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("nobody says %v", want)
+			}
+		}
+	}
+}
