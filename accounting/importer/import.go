@@ -157,7 +157,7 @@ type run struct {
 	added adding
 
 	// known are the runs of the chunk being prepared that the store has, before
-	// those of the chunk before it, which may be being written still.
+	// those of the batch that was handed on last, which may be being written still.
 	known, before map[Key]bool
 	batches       [2]tally.Batch // one is written while the next is prepared
 	spare         chan []*job    // of chunks that are prepared, to be read into again
@@ -512,6 +512,7 @@ func (r *run) prepareAll(chunks <-chan part, hand func(*tally.Batch) bool) error
 		if !hand(b) {
 			return nil
 		}
+		r.known, r.before = r.before, r.known
 		n++
 	}
 	return nil
@@ -562,7 +563,6 @@ func (r *run) prepare(b *tally.Batch, p part) error {
 			to = max(to, j.row.End)
 		}
 	}
-	r.known, r.before = r.before, r.known
 	if r.known == nil {
 		r.known = make(map[Key]bool, len(chunk))
 	}

@@ -419,6 +419,16 @@ func TestOverlap(t *testing.T) {
 	if err != nil || res.New != 6 || res.Known != 4 || len(o.uids) != 6 || res.Added.Runs != 6 {
 		t.Errorf("stored %v, %+v: %v", o.uids, res, err)
 	}
+	// A chunk of which the store has everything is no batch: the one before it may still be being written.
+	first := &overlapping{asked: make(chan struct{})}
+	if _, err := importer.Import(ctx, importer.Config{Store: first, Writer: first, Batch: 2, Now: spec.AtUnix(1_800_000_000)}, strings.NewReader(l[0]+l[3]+l[4]+l[5])); err != nil {
+		t.Fatal(err)
+	}
+	o = &overlapping{asked: make(chan struct{}), often: 3, uids: first.uids, subs: first.subs}
+	res, err = importer.Import(ctx, importer.Config{Store: o, Writer: o, Batch: 2, Now: spec.AtUnix(1_800_000_000)}, strings.NewReader(l[0]+l[1]+l[2]+l[3]+l[4]+l[1]+l[6]))
+	if err != nil || res.New != 3 || res.Known != 3 || len(o.uids) != 6 {
+		t.Errorf("stored %v, %+v: %v", o.uids, res, err)
+	}
 	// A store that fails ends the import, however much there is to read.
 	failing := &overlapping{asked: make(chan struct{}), seq: 7}
 	endless := io.MultiReader(strings.NewReader(text), neverEnding(l[1]))
