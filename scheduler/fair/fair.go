@@ -1,7 +1,7 @@
 // Package fair computes fair share: how far each user is from the part of the
 // cluster that the shares of the association tree promise. It knows Fair Tree,
-// which is the default, and the classic formula (PriorityFlags=NO_FAIR_TREE),
-// in integers.
+// which is the default, the classic formula (PriorityFlags=NO_FAIR_TREE), and
+// that in which the depth of the tree does not count (DEPTH_OBLIVIOUS), in integers.
 package fair
 
 import (
@@ -51,10 +51,15 @@ func Has(p *spec.PriorityConfig, flag string) bool {
 // Of computes the tree of a state.
 func Of(st *state.State) *Tree {
 	t := build(st)
-	if t.Fair = !Has(&st.Config.Priority, "NO_FAIR_TREE"); t.Fair {
+	dampening := max(int64(st.Config.Priority.Dampening), 1)
+	switch {
+	case Has(&st.Config.Priority, "DEPTH_OBLIVIOUS"):
+		t.oblivious(dampening)
+	case Has(&st.Config.Priority, "NO_FAIR_TREE"):
+		t.classic(dampening)
+	default:
+		t.Fair = true
 		t.fairTree()
-	} else {
-		t.classic(max(int64(st.Config.Priority.Dampening), 1))
 	}
 	return t
 }

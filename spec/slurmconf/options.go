@@ -77,7 +77,7 @@ func priorityFlags() []option {
 	return []option{
 		{"ACCRUE_ALWAYS", implemented, ""},
 		{"CALCULATE_RUNNING", implemented, ""},
-		{"DEPTH_OBLIVIOUS", unsupported, "fair share is Fair Tree or, with NO_FAIR_TREE, the classic formula"},
+		{"DEPTH_OBLIVIOUS", implemented, ""},
 		{"FAIR_TREE", meaningless, "it is the default"},
 		{"INCR_ONLY", unsupported, "a priority may go down as well as up"},
 		{"MAX_TRES", implemented, ""},
