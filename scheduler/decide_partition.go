@@ -52,7 +52,7 @@ func (d *decision) createPartition(c CreatePartition) error {
 }
 
 // deletePartition takes a partition away that was added while the cluster ran and
-// that no job is in.
+// that no job is in and no reservation names.
 func (d *decision) deletePartition(c DeletePartition) error {
 	p := d.t.Parts.Find(c.Name)
 	switch {
@@ -76,6 +76,11 @@ func (d *decision) deletePartition(c DeletePartition) error {
 	})
 	if jobs > 0 {
 		return spec.Refuse(spec.CodePartitionInUse, fmt.Sprintf("%d jobs wait for it or run in it", jobs))
+	}
+	for i := range d.t.Reservations {
+		if r := &d.t.Reservations[i]; r.Part == c.Name || slices.Contains(r.Parts, c.Name) {
+			return spec.Refuse(spec.CodePartitionInUse, "reservation "+r.Name+" names it")
+		}
 	}
 	return d.emit(&event.PartitionGone{Name: c.Name})
 }

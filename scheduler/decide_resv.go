@@ -556,8 +556,11 @@ func (d *decision) resvNodes(r *spec.Reservation) []*state.Node {
 		match = m.all
 	}
 	part := d.t.Parts.Find(r.Part)
-	if part == nil && r.Part == "" {
+	switch {
+	case part == nil && r.Part == "":
 		part = d.t.Parts.Default()
+	case part == nil:
+		return nil // it is in the configuration no more
 	}
 	var list []*state.Node
 	d.t.Nodes.Range(func(id uint64, n *state.Node) bool {
