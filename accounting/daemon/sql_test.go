@@ -144,9 +144,15 @@ func TestSQLNonsense(t *testing.T) {
 	}
 	words := strings.Fields("SELECT WITH FROM JOIN ON USING WHERE PREWHERE GROUP HAVING ORDER LIMIT OFFSET UNION EXCEPT INTERSECT WINDOW QUALIFY IN ARRAY AS AS AS FINAL LEFT FULL INNER CROSS SEMI ANTI ASOF PASTE BY ALL ANY " +
 		", , , , ( ) jobs x \"x\" 1 (SELECT 1) = LATERAL")
+	for _, w := range words {
+		sql := "SELECT 1 FROM (SELECT 1 AS \"" + strings.Trim(w, `"`) + "\") AS y JOIN (SELECT 1 AS a) AS z ON a = " + w + ", elsewhere.one AS e"
+		if got, err := s.ask("bob", sql); err == nil {
+			t.Errorf("%s is answered: %s", sql, got)
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		sql := rapid.SampledFrom([]string{"SELECT 1 FROM jobs ", "SELECT 1 FROM jobs AS ", "WITH ", "SELECT 1 FROM (SELECT 1) ", "SELECT 1 FROM jobs JOIN jobs AS y ON 1 ",
-			"SELECT 1 FROM (SELECT 1 AS \"where\", 1 AS \"limit\", 1 AS \"group\", 1 AS \"union\") AS y JOIN (SELECT 1 AS x) AS z ON x = "}).Draw(t, "begin") +
+			"SELECT 1 FROM (SELECT 1 AS \"WHERE\", 1 AS \"LIMIT\", 1 AS \"GROUP\", 1 AS \"UNION\") AS y JOIN (SELECT 1 AS x) AS z ON x = "}).Draw(t, "begin") +
 			strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 4).Draw(t, "words"), " ") + rapid.SampledFrom([]string{" elsewhere.one", ", elsewhere.one", ", elsewhere.one AS w ON 1"}).Draw(t, "end")
 		if got, err := s.ask("bob", sql); err == nil {
 			t.Fatalf("%s is answered: %s", sql, got)
