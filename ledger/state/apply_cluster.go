@@ -112,11 +112,14 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 	if old == nil || old.Removed {
 		return contradiction("node %s is changed, but does not exist", e.Node)
 	}
-	ns, n := *old.Spec, *old
-	ns.Weight, ns.Features, ns.Available = e.Weight, e.Features, e.Available
-	s.Config = s.Config.WithChangedNode(ns)
-	s.repart(func(*Partition) {})
-	n.Spec, n.Comment, n.Extra = &ns, e.Comment, e.Extra
+	n := *old
+	if ns := *old.Spec; ns.Weight != e.Weight || !slices.Equal(ns.Features, e.Features) || !slices.Equal(ns.Available, e.Available) {
+		ns.Weight, ns.Features, ns.Available = e.Weight, e.Features, e.Available
+		s.Config = s.Config.WithChangedNode(ns)
+		s.repart(func(*Partition) {})
+		n.Spec = &ns
+	}
+	n.Comment, n.Extra = e.Comment, e.Extra
 	if n.Reason != e.Reason {
 		n.Reason, n.ReasonBy, n.ReasonAt = e.Reason, env.Actor, env.At
 	}
