@@ -190,7 +190,8 @@ type Accounting struct {
 	Controller string `yaml:"controller" example:"ctl1:6817"`
 	// Most rows that go into one insert. While the store is far behind it up to eight times as many, though at most 400,000.
 	BatchRows int64 `yaml:"batch_rows"`
-	// Longest time a finished job waits to be inserted.
+	// Longest time a finished job waits to be inserted. While the ledger grows by more
+	// than 2,500 events a second it may be 30 s, unless somebody asks for it.
 	BatchInterval spec.Span `yaml:"batch_interval"`
 	// How long samples of GPUs, and of what jobs use of CPU and memory, are kept, or forever. They go a day at a time.
 	SamplesKeep spec.Span `yaml:"samples_keep"`
