@@ -30,6 +30,8 @@ type part struct {
 	eof    bool
 	opens  int
 	breaks int // connections that are still to be broken
+	most   int // bytes before they are
+	acks   int
 	denied bool
 }
 
@@ -58,7 +60,7 @@ func (p *part) serve(sock net.Conn) {
 	budget := 1 << 30
 	if p.breaks > 0 {
 		p.breaks--
-		budget = p.rand.IntN(700)
+		budget = p.rand.IntN(p.most)
 	}
 	if open.UpTo < p.acked {
 		p.t.Errorf("it says to have %d, and %d was acknowledged", open.UpTo, p.acked)
@@ -101,6 +103,7 @@ func (p *part) serve(sock net.Conn) {
 		var answer *stepio.Message
 		switch m.Kind {
 		case stepio.Ack:
+			p.acks++
 			p.acked = max(p.acked, m.UpTo)
 			if m.UpTo == uint64(len(p.frames)) {
 				p.mu.Unlock()
@@ -123,16 +126,21 @@ func (p *part) serve(sock net.Conn) {
 }
 
 // Whatever connections break, the output arrives whole and once, and so does
-// the input.
+// the input; what there is much of is acknowledged on the way.
 func TestBrokenConnections(t *testing.T) {
+	acks := 0
 	for seed := range uint64(20) {
+		most, much := 700, ""
+		if seed%2 == 1 {
+			most, much = 400*700, strings.Repeat("x", 5000)
+		}
 		var want strings.Builder
 		parts := map[string]*part{}
 		var nodes []Node
 		for i := range uint32(2) {
-			p := &part{t: t, rand: rand.New(rand.NewPCG(seed, uint64(i))), breaks: 15}
+			p := &part{t: t, rand: rand.New(rand.NewPCG(seed, uint64(i))), breaks: 15, most: most}
 			for k := range 100 {
-				text := fmt.Sprintf("%d:%d\n", i, k)
+				text := fmt.Sprintf("%d:%d%s\n", i, k, much)
 				p.frames = append(p.frames, plan.Frame{Number: uint64(k + 1), Output: &plan.Output{Rank: i, Stream: 1, Data: []byte(text)}})
 			}
 			p.frames = append(p.frames, plan.Frame{Number: 101, Exit: &plan.TaskExit{Rank: i, Code: int32(i)}}, plan.Frame{Number: 102, End: &plan.FrameEnd{}})
@@ -168,7 +176,7 @@ func TestBrokenConnections(t *testing.T) {
 		for i := range uint32(2) {
 			var all strings.Builder
 			for k := range 100 {
-				fmt.Fprintf(&all, "%d:%d\n", i, k)
+				fmt.Fprintf(&all, "%d:%d%s\n", i, k, much)
 			}
 			if got[i] != all.String() || exits[i] != 1 {
 				t.Fatalf("seed %d: rank %d has %d exits and wrote %q", seed, i, exits[i], got[i])
@@ -178,12 +186,20 @@ func TestBrokenConnections(t *testing.T) {
 			if text := p.input.String(); !strings.HasPrefix(want.String(), text) || p.opens < 2 {
 				t.Fatalf("seed %d: node %d read %q over %d connections", seed, i, text, p.opens)
 			}
+			if p.acks > 10 || much == "" && p.acks > 1 {
+				t.Errorf("seed %d: node %d heard %d times what has come", seed, i, p.acks)
+			}
+			acks += p.acks
 			p.mu.Unlock()
 		}
 		if ended != 2 {
 			t.Fatalf("seed %d: %d nodes ended", seed, ended)
 		}
 	}
+	if acks < 50 { // 40 are those of the ends
+		t.Errorf("%d acknowledgements: nothing is acknowledged on the way", acks)
+	}
+	t.Logf("%d acknowledgements", acks)
 }
 
 func TestWhatEndsAClient(t *testing.T) {

@@ -55,3 +55,33 @@ func TestSmallOutputTakesRoomToo(t *testing.T) {
 		t.Errorf("%d bytes and %d frames are left", f.held, len(f.list))
 	}
 }
+
+// The process that minds a step ends once its end is acknowledged and every
+// reader has it, whichever comes first.
+func TestTheEndIsHeard(t *testing.T) {
+	heard := func(f *frames) bool {
+		select {
+		case <-f.heard:
+			return true
+		default:
+			return false
+		}
+	}
+	for _, ackFirst := range []bool{true, false} {
+		f := newFrames()
+		f.add(plan.Frame{End: &plan.FrameEnd{}})
+		r := f.attach(0)
+		steps := []func(){func() { f.ack(1) }, func() { f.sent(r, len(f.next(r))) }}
+		if !ackFirst {
+			steps[0], steps[1] = steps[1], steps[0]
+		}
+		if steps[0](); heard(f) {
+			t.Errorf("acknowledged first (%v): it ends too soon", ackFirst)
+		}
+		steps[1]()
+		f.ack(1) // again
+		if f.detach(r); !heard(f) {
+			t.Errorf("acknowledged first (%v): it does not end", ackFirst)
+		}
+	}
+}
