@@ -198,7 +198,7 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 	}
 	if len(gone) > 0 {
 		add(true, "missing tables", "%s: ATTACH TABLE brings back one that was detached; else restore a backup (muster accounting restore NAME), or DROP DATABASE %s and "+
-			"restart the accounting, which counts the ledger anew", strings.Join(gone, ", "), quoteName(s.db))
+			"restart the accounting, which counts anew what the ledger and its archive still have: readings, imported clusters and what was purged are lost then", strings.Join(gone, ", "), quoteName(s.db))
 	}
 	if len(wrong) > 0 {
 		add(true, "columns", "%d differ from the schema: %s: somebody altered the tables; restore a backup (muster accounting restore NAME)", len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))

@@ -42,7 +42,7 @@ func TestExamine(t *testing.T) {
 		harm, mend []string
 		want       []string
 	}{
-		"a table is gone":       {[]string{"DETACH TABLE doc.steps SYNC"}, []string{"ATTACH TABLE doc.steps"}, []string{"missing tables: steps: ATTACH TABLE"}},
+		"a table is gone":       {[]string{"DETACH TABLE doc.steps SYNC"}, []string{"ATTACH TABLE doc.steps"}, []string{"missing tables: steps: ATTACH TABLE", "imported clusters and what was purged are lost then"}},
 		"the table of runs":     {[]string{"RENAME TABLE doc.jobs TO doc.elsewhere"}, []string{"RENAME TABLE doc.elsewhere TO doc.jobs"}, []string{"missing tables: jobs: ", "runs twice: cannot be looked at: "}},
 		"the versions are gone": {[]string{"DETACH TABLE doc.schema_versions SYNC"}, []string{"ATTACH TABLE doc.schema_versions"}, []string{"schema: its version cannot be read: ", "doc.schema_versions"}},
 		"newer":                 {[]string{"INSERT INTO doc.schema_versions (version) VALUES (99)"}, []string{"DELETE FROM doc.schema_versions WHERE version = 99"}, []string{"schema: version 99, this release knows ", "run the release that migrated it"}},
