@@ -256,7 +256,11 @@ type DeleteReservation struct {
 }
 
 // Tick lets time pass: time limits, signals before the end, fences, purges.
-type Tick struct{}
+type Tick struct {
+	// East is how far the clocks of the cluster's zone are ahead of UTC at an
+	// instant; nil = it keeps UTC.
+	East func(spec.Instant) spec.Span
+}
 
 // Starts commits proposals of a pass.
 type Starts struct{ Outcome *Outcome }

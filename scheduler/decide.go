@@ -110,7 +110,7 @@ func (d *decision) dispatch(cmd Command) error {
 	case EndJob:
 		return d.endJob(c)
 	case Tick:
-		return d.tick()
+		return d.tick(c)
 	case Starts:
 		return d.commit(c.Outcome)
 	}

@@ -210,8 +210,9 @@ func outlives(j *state.Job, node string) bool {
 }
 
 // tick lets time pass.
-func (d *decision) tick() error {
-	for _, step := range [...]func() error{d.tickRunning, d.tickSteps, d.tickUsage, d.tickAccrual, d.tickFences, d.tickPower, d.tickReboots, d.tickReservations, d.tickPurge} {
+func (d *decision) tick(c Tick) error {
+	usage := func() error { return d.tickUsage(c.East) }
+	for _, step := range [...]func() error{d.tickRunning, d.tickSteps, usage, d.tickAccrual, d.tickFences, d.tickPower, d.tickReboots, d.tickReservations, d.tickPurge} {
 		if err := step(); err != nil {
 			return err
 		}

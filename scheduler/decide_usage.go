@@ -34,13 +34,13 @@ func calcPeriod(p *spec.PriorityConfig) spec.Span {
 }
 
 // tickUsage lets use fade and charges running jobs, once a PriorityCalcPeriod,
-// and forgets all of it at each turn of PriorityUsageResetPeriod (UTC).
-func (d *decision) tickUsage() error {
+// and forgets all of it at each turn of PriorityUsageResetPeriod.
+func (d *decision) tickUsage(east func(spec.Instant) spec.Span) error {
 	if d.t.Active.Len() == 0 && d.t.Spent.Len() == 0 {
 		return nil
 	}
 	p, a := &d.t.Config.Priority, d.t.Aging
-	reset := resetDue(p.UsageReset, max(a.Reset, d.t.Created), d.t.Now)
+	reset := resetDue(p.UsageReset, max(a.Reset, d.t.Created), d.t.Now, east)
 	if a.At != 0 && d.t.Now.Sub(a.At) < calcPeriod(p) && !reset {
 		return nil
 	}
@@ -123,12 +123,20 @@ func (d *decision) tickAccrual() error {
 
 // resetDue tells whether a period of PriorityUsageResetPeriod has turned since
 // use was last reset.
-func resetDue(period string, last, now spec.Instant) bool {
-	start, ok := periodStart(period, now)
-	return ok && start > last
+func resetDue(period string, last, now spec.Instant, east func(spec.Instant) spec.Span) bool {
+	if east == nil {
+		east = func(spec.Instant) spec.Span { return 0 }
+	}
+	start, ok := periodStart(period, now.Add(east(now)))
+	// The clocks of the zone show that midnight as far ahead of UTC as they are then,
+	// not as they are now: summer may have come or gone since. Where they are put
+	// back at midnight it comes twice, and the later one counts.
+	start = start.Add(-east(start.Add(-east(start))))
+	return ok && start > last && start <= now
 }
 
-// periodStart is when the present period began, in UTC. Weeks begin on Sunday.
+// periodStart is the midnight with which the present period began, by the same
+// clock. Weeks begin on Sunday.
 func periodStart(period string, now spec.Instant) (spec.Instant, bool) {
 	const day = int64(spec.Day / spec.Second)
 	days := now.Unix() / day

@@ -55,7 +55,7 @@ func verbs() map[string]verb {
 		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update,
 		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "partition": changePartition, "lost": lost, "return": returned,
-		"pass": pass, "advance": advance, "tick": tick, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "epilogctl": epilogOver, "batchover": batchOver,
+		"pass": pass, "advance": advance, "tick": tick, "zone": zone, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "epilogctl": epilogOver, "batchover": batchOver,
 		"start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
 	}
 }
@@ -66,6 +66,7 @@ type session struct {
 	out  *strings.Builder
 	head *state.State
 	now  spec.Instant
+	east spec.Span // how far the clocks of the zone are ahead of UTC
 	user string
 	plan *view.Plan
 	last []event.Envelope // of the last command

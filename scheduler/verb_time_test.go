@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
 )
 
 // advance lets time pass, then ticks.
@@ -16,6 +17,15 @@ func advance(s *session, args []string) error {
 //
 //	$ tick
 func tick(s *session, _ []string) error {
-	_, err := s.decide(scheduler.Tick{})
+	_, err := s.decide(scheduler.Tick{East: func(spec.Instant) spec.Span { return s.east }})
 	return err
+}
+
+// zone says how far the clocks of the cluster's zone are ahead of UTC. A script
+// begins on Friday, 15 January 2027, at 8:00 UTC.
+//
+//	$ zone 9h
+func zone(s *session, args []string) error {
+	s.east = span(args[1])
+	return nil
 }

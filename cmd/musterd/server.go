@@ -192,6 +192,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
 		History:  history(s.archive.a, codec),
+		East:     east,
 		Programs: &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
@@ -203,6 +204,12 @@ func (s *server) openLedger(ctx context.Context) error {
 	}
 	s.ctl = daemon.New(deps, machine)
 	return nil
+}
+
+// east is how far this host's clocks are ahead of UTC at an instant.
+func east(at spec.Instant) spec.Span {
+	_, secs := time.Unix(at.Unix(), 0).Zone()
+	return spec.Span(secs) * spec.Second
 }
 
 // gpuPolicy is what the site wants done about its GPUs.

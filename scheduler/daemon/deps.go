@@ -136,7 +136,7 @@ type Scripts interface {
 }
 
 // Deps are the outside of the controller. All fields but Files, Shutdown,
-// Revoked, Scripts, Committed, Programs and History are needed.
+// Revoked, Scripts, Committed, Programs, History and East are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -164,6 +164,9 @@ type Deps struct {
 	// Programs, if set, runs what powers nodes down and up.
 	Programs Programs
 	// History, if set, reads the whole history of events.
-	History  History
+	History History
+	// East, if set, is how far the clocks of the cluster's zone are ahead of UTC at
+	// an instant.
+	East     func(spec.Instant) spec.Span
 	Settings Settings
 }

@@ -242,7 +242,7 @@ func (c *Controller) ticks(ctx context.Context) error {
 		} else if was := c.writer.low.Swap(low); was != low {
 			c.deps.Logger.Warn("the reserve of the ledger's disk changed", "reached", low)
 		}
-		r := &request{cmd: scheduler.Tick{}, actor: event.Actor{Kind: event.ActorSystem}}
+		r := &request{cmd: scheduler.Tick{East: c.deps.East}, actor: event.Actor{Kind: event.ActorSystem}}
 		if rep := c.writer.do(ctx, r); rep.err != nil && ctx.Err() == nil {
 			c.deps.Logger.Warn("time could not pass in the ledger", "error", rep.err)
 		}
