@@ -61,12 +61,42 @@ func (s Service) Sql(q *apiv1.SqlQuery, stream service.Accounting_SqlServer) err
 	if err != nil {
 		return spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
+	if err := s.D.treeOf(ctx, q.GetSql(), scope, viewer); err != nil {
+		return err
+	}
 	body, err := s.D.cfg.Store.Raw(ctx, ask, format, sqlLimits())
 	if err != nil {
 		return s.D.sqlError(err)
 	}
 	defer body.Close()
 	return s.D.pass(body, behind, stream.Send)
+}
+
+// treeOf has the engine's own reading of a question checked.
+func (d *Daemon) treeOf(ctx context.Context, sql string, scope query.Scope, viewer query.Viewer) error {
+	names, err := d.lines(ctx, query.Names(scope))
+	if err != nil {
+		return d.away(err)
+	}
+	tree, err := d.lines(ctx, query.Tree(sql))
+	if err != nil {
+		return d.sqlError(err)
+	}
+	if err := query.CheckTree(tree, viewer, names); err != nil {
+		return spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	return nil
+}
+
+// lines gives an answer of one column of text.
+func (d *Daemon) lines(ctx context.Context, ask query.Query) (out []string, err error) {
+	err = d.cfg.Store.Query(ctx, ask, func(scan func(...any) error) error {
+		var line string
+		err := scan(&line)
+		out = append(out, strings.Split(line, "\n")...)
+		return err
+	})
+	return out, err
 }
 
 // viewsText lists the views with their columns.
