@@ -14,7 +14,7 @@ SEEDS     ?= 200
 KILLS     ?= 50
 JOBS      ?= 20000000
 MONTHS    ?= 7
-TESTFLAGS ?=
+TESTFLAGS ?= -timeout 25m # of one package; a busy machine is no fault
 
 # Rooms without a goroutine: nothing there can race, and their property tests and simulations
 # are several times faster without the detector. Whole programs (test/) are
