@@ -3378,6 +3378,7 @@ type ConfirmReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	HeadSeq       uint64                 `protobuf:"varint,1,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"` // newest durable event
 	HeadAt        int64                  `protobuf:"varint,2,opt,name=head_at,json=headAt,proto3" json:"head_at,omitempty"`    // and its instant
+	Revoked       []string               `protobuf:"bytes,3,rep,name=revoked,proto3" json:"revoked,omitempty"`                 // serial numbers of certificates that are revoked and have not expired
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3426,6 +3427,13 @@ func (x *ConfirmReply) GetHeadAt() int64 {
 		return x.HeadAt
 	}
 	return 0
+}
+
+func (x *ConfirmReply) GetRevoked() []string {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
 }
 
 // StepUsageRequest asks for what running jobs have used so far.
@@ -3946,10 +3954,11 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"BudgetLeft\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12)\n" +
-	"\x04left\x18\x02 \x03(\v2\x15.muster.v1.NamedCountR\x04left\"B\n" +
+	"\x04left\x18\x02 \x03(\v2\x15.muster.v1.NamedCountR\x04left\"\\\n" +
 	"\fConfirmReply\x12\x19\n" +
 	"\bhead_seq\x18\x01 \x01(\x04R\aheadSeq\x12\x17\n" +
-	"\ahead_at\x18\x02 \x01(\x03R\x06headAt\"&\n" +
+	"\ahead_at\x18\x02 \x01(\x03R\x06headAt\x12\x18\n" +
+	"\arevoked\x18\x03 \x03(\tR\arevoked\"&\n" +
 	"\x10StepUsageRequest\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\"K\n" +
 	"\x0eStepUsageReply\x12'\n" +

@@ -47,6 +47,7 @@ func (s *server) runApart(ctx context.Context) error {
 	defer conn.Close()
 	ledger := &remoteLedger{ledger: service.NewLedgerClient(conn), cluster: service.NewClusterClient(conn), name: s.cluster.ClusterName, log: s.log,
 		hide: s.cluster.Private, who: caller(uint32(os.Getuid()))}
+	s.apart = ledger
 	if s.acct, err = s.openAccounting(ledger); err != nil {
 		return err
 	}
@@ -158,6 +159,7 @@ type remoteLedger struct {
 	progress acctd.Progress
 	budgets  *apiv1.BudgetsLeft // nil = not known yet
 	changed  chan struct{}
+	revoked  map[string]bool // serial numbers
 }
 
 // errOtherLedger tells that the controller serves another ledger than it did.
@@ -265,6 +267,24 @@ func (c remoteCursor) Next(context.Context) (acctd.Entry, error) {
 	}
 }
 
+// revokedAre notes which certificates the controller lets in no more.
+func (l *remoteLedger) revokedAre(serials []string) {
+	set := make(map[string]bool, len(serials))
+	for _, s := range serials {
+		set[s] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.revoked = set
+}
+
+// sentAway tells whether the controller lets a certificate in no more.
+func (l *remoteLedger) sentAway(serial string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.revoked[serial]
+}
+
 // private is PrivateData for a caller. The owner of the cluster and root see
 // everything; who else is an operator, the store tells.
 func (l *remoteLedger) private(ctx context.Context) []string {
@@ -319,6 +339,7 @@ func (l *remoteLedger) report(ctx context.Context, status func() acctd.Status) e
 		call, cancel := context.WithTimeout(ctx, reportEvery)
 		if rep, err := l.ledger.Confirm(call, req); err == nil {
 			l.grown(rep.GetHeadSeq(), spec.Instant(rep.GetHeadAt()))
+			l.revokedAre(rep.GetRevoked())
 			tick.Reset(reportEvery)
 		} else {
 			changed = nil // not sooner than the next tick

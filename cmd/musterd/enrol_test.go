@@ -216,6 +216,40 @@ func TestSentAwayStaysAway(t *testing.T) {
 	}
 }
 
+// TestSentAwayFromAccountingApart: it hears from the controller which
+// certificates are let in no more.
+func TestSentAwayFromAccountingApart(t *testing.T) {
+	s, stop := openServer(t, t.TempDir())
+	defer stop()
+	l := newLoginHost(t, s)
+	first, err := l.enrol(l.token())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.revoke(1)
+	second, err := l.enrol(l.token())
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := (&ledgerService{ctl: s.ctl, revoked: s.revokedSerials}).Confirm(t.Context(), &apiv1.ConfirmRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apart := &server{apart: &remoteLedger{}}
+	revoked := apart.revokedSerial(source)
+	if revoked(first.Serial) {
+		t.Error("it knows before it is told")
+	}
+	apart.apart.revokedAre(rep.GetRevoked())
+	if !revoked(first.Serial) || revoked(second.Serial) {
+		t.Errorf("told of %v, it refuses the revoked one: %v, the new one: %v", rep.GetRevoked(), revoked(first.Serial), revoked(second.Serial))
+	}
+}
+
 // TestTokenOfASentAway: a user's token that was made by way of a machine is worth
 // as much as that machine's word.
 func TestTokenOfASentAway(t *testing.T) {

@@ -25,6 +25,7 @@ type ledgerService struct {
 	ctl     ledgerHead
 	content func(h spec.Hash) ([]byte, error)
 	told    func(req *apiv1.ConfirmRequest) // may be nil
+	revoked func() []string                 // serial numbers; may be nil
 }
 
 // ledgerHead is what the service asks of the controller.
@@ -103,7 +104,11 @@ func (l *ledgerService) Confirm(ctx context.Context, req *apiv1.ConfirmRequest) 
 			return nil, err
 		}
 	}
-	return &apiv1.ConfirmReply{HeadSeq: head}, nil
+	out := &apiv1.ConfirmReply{HeadSeq: head}
+	if l.revoked != nil {
+		out.Revoked = l.revoked()
+	}
+	return out, nil
 }
 
 // accounted is what an accounting in another process said last.

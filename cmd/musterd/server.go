@@ -51,7 +51,8 @@ type server struct {
 
 	calls   *collector.Calls // of the API, for metrics
 	api     atomic.Pointer[grpcx.Endpoint]
-	jobComp *jobComp // nil unless JobCompType=jobcomp/filetxt
+	apart   *remoteLedger // of accounting that runs apart; nil beside the controller
+	jobComp *jobComp      // nil unless JobCompType=jobcomp/filetxt
 }
 
 func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
@@ -258,17 +259,29 @@ func (s *server) jobThere(node string, a identity.Attestation) (gid uint32, ok b
 
 // revokedSerial tells whether a certificate has been revoked: the ledger knows
 // of those that this cluster issued, the list beside the certificates of others.
+// Accounting that runs apart is told by the controller.
 func (s *server) revokedSerial(source *mtls.Source) func(serial string) bool {
 	return func(serial string) bool {
 		if source.Revoked(serial) {
 			return true
 		}
 		if s.ctl == nil {
-			return false
+			return s.apart.sentAway(serial)
 		}
 		c := s.ctl.View().State.Access.Cert(serial)
 		return c != nil && c.Revoked
 	}
+}
+
+// revokedSerials are the certificates that are revoked and would be good else.
+func (s *server) revokedSerials() []string {
+	var out []string
+	for _, c := range s.ctl.View().State.Access.Certs {
+		if c.Revoked && time.Unix(0, int64(c.Expires)).After(time.Now()) {
+			out = append(out, c.Serial)
+		}
+	}
+	return out
 }
 
 // health is ok when the controller takes submissions.
