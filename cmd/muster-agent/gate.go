@@ -128,8 +128,7 @@ func (g *gate) dialOne(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller %s: %w", address, err)
 	}
-	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentAfter / 2, Interval: silentAfter / 8, Count: 4}, Control: giveUpAfter(silentAfter)}
-	plain, err := d.DialContext(ctx, "tcp", address)
+	plain, err := patient().DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +137,12 @@ func (g *gate) dialOne(ctx context.Context, address string) (net.Conn, error) {
 		return nil, fmt.Errorf("controller %s: %w", address, err)
 	}
 	return secure, nil
+}
+
+// patient dials other hosts, and gives a connection up over which nothing has
+// come for silentAfter.
+func patient() *net.Dialer {
+	return &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentAfter / 2, Interval: silentAfter / 8, Count: 4}, Control: giveUpAfter(silentAfter)}
 }
 
 // giveUpAfter has the kernel end a connection whose peer does not acknowledge

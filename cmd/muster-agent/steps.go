@@ -302,7 +302,7 @@ func (s *stepServer) relay(ctx context.Context, sock net.Conn, from io.Reader, o
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), s.port)
 	}
-	d := tls.Dialer{Config: s.source.Client(open.Node, identity.Agent, alpnSteps)}
+	d := tls.Dialer{NetDialer: patient(), Config: s.source.Client(open.Node, identity.Agent, alpnSteps)}
 	dialing, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
 	to, err := d.DialContext(dialing, "tcp", address)
