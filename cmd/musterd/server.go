@@ -51,7 +51,7 @@ type server struct {
 
 	calls   *collector.Calls // of the API, for metrics
 	api     atomic.Pointer[grpcx.Endpoint]
-	apart   *remoteLedger // of accounting that runs apart; nil beside the controller
+	apart   *remoteLedger // of accounting that runs apart; nil otherwise
 	jobComp *jobComp      // nil unless JobCompType=jobcomp/filetxt
 }
 
@@ -259,14 +259,15 @@ func (s *server) jobThere(node string, a identity.Attestation) (gid uint32, ok b
 
 // revokedSerial tells whether a certificate has been revoked: the ledger knows
 // of those that this cluster issued, the list beside the certificates of others.
-// Accounting that runs apart is told by the controller.
+// Accounting that runs apart is told by its controller, which an observer of a
+// Slurm has not.
 func (s *server) revokedSerial(source *mtls.Source) func(serial string) bool {
 	return func(serial string) bool {
 		if source.Revoked(serial) {
 			return true
 		}
 		if s.ctl == nil {
-			return s.apart.sentAway(serial)
+			return s.apart != nil && s.apart.sentAway(serial)
 		}
 		c := s.ctl.View().State.Access.Cert(serial)
 		return c != nil && c.Revoked
