@@ -36,10 +36,28 @@ func (d *decision) issueCertificate(c IssueCertificate) error {
 		if by := d.t.Access.Cert(c.By); by != nil && by.Revoked {
 			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("the certificate with serial %s is revoked", c.By))
 		}
+		if n := d.goodOnes(c.Issued.Role, c.Issued.Name); n >= maxGoodCertificates {
+			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("%s has %d certificates that hold: it asks for one after the other, and gets no more; `muster hosts revoke` takes them back", c.Issued.Name, n))
+		}
 	} else if !slices.ContainsFunc(d.t.Access.Tokens, func(t state.Token) bool { return t.Hash == c.Token && t.Expires > d.t.Now }) {
 		return spec.Refuse(spec.CodeBadCredential, "the token holds no more: make a new one with `muster token NODE`")
 	}
 	return d.emit(&c.Issued)
+}
+
+// maxGoodCertificates bounds how many certificates a machine gets with those that
+// it has: each stays in the ledger. A machine asks once in two thirds of a
+// certificate's life.
+const maxGoodCertificates = 32
+
+// goodOnes counts a machine's certificates that hold.
+func (d *decision) goodOnes(role, name string) (n int) {
+	for _, x := range d.t.Access.Certs {
+		if x.Name == name && x.Role == role && !x.Revoked && x.Expires > d.t.Now {
+			n++
+		}
+	}
+	return n
 }
 
 // revokeHost ends a machine's certificates. Its tokens end with them: with one

@@ -216,6 +216,24 @@ func TestSentAwayStaysAway(t *testing.T) {
 	}
 }
 
+// TestRenewalsEnd: a machine that asks for one certificate after the other does
+// not fill the ledger with them.
+func TestRenewalsEnd(t *testing.T) {
+	s, stop := openServer(t, t.TempDir())
+	defer stop()
+	l := newLoginHost(t, s)
+	id, err := l.enrol(l.token())
+	for n := 0; err == nil && n < 100; n++ {
+		err = l.renew(id)
+	}
+	if certs := len(s.ctl.View().State.Access.Certs); spec.CodeOf(err) != spec.CodeBadCredential || certs > 50 {
+		t.Errorf("%d certificates: %v", certs, err)
+	}
+	if _, err := l.enrol(l.token()); err != nil {
+		t.Errorf("with a new token: %v", err)
+	}
+}
+
 // TestSentAwayFromAccountingApart: it hears from the controller which
 // certificates are let in no more.
 func TestSentAwayFromAccountingApart(t *testing.T) {
