@@ -4,50 +4,24 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/pmi"
+	"github.com/musterhpc/muster/nodeagent/runtime/mpitest"
 )
-
-// mpiProgram is compiled where the test runs.
-const mpiProgram = `#include <mpi.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-	int rank, size, sum;
-	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-	printf("rank %d of %d, sum %d\n", rank, size, sum);
-	MPI_Finalize();
-	return 0;
-}
-`
 
 // compiled is a real MPI program, of MPICH.
 func compiled(t *testing.T) string {
 	t.Helper()
-	mpicc, err := exec.LookPath("mpicc.mpich")
-	if err != nil {
-		t.Skip("no MPICH on this machine: PMI is not tried with a real MPI (deploy/deps/install.sh installs it)")
-	}
 	dir := t.TempDir()
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	source, program := filepath.Join(dir, "sum.c"), filepath.Join(dir, "sum")
-	if err := os.WriteFile(source, []byte(mpiProgram), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(mpicc, source, "-o", program).CombinedOutput(); err != nil {
-		t.Fatalf("mpicc: %v\n%s", err, out)
-	}
-	return program
+	return mpitest.Program(t, dir, "mpich")
 }
 
 // mpiStep is a node's part of a step that runs an MPI program.

@@ -2,27 +2,13 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-)
 
-// mpiSource is compiled where the test runs.
-const mpiSource = `#include <mpi.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-	int rank, size, sum;
-	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-	printf("rank %d of %d, sum %d\n", rank, size, sum);
-	MPI_Finalize();
-	return 0;
-}
-`
+	"github.com/musterhpc/muster/nodeagent/runtime/mpitest"
+)
 
 // TestStepsMPI: the launchers of Open MPI and MPICH, found by the links that a
 // site makes, start their daemons by way of srun on one node and on two, in
@@ -56,7 +42,7 @@ func TestStepsMPI(t *testing.T) {
 	}
 	for _, mpi := range []string{"openmpi", "mpich"} {
 		t.Run(mpi, func(t *testing.T) {
-			program := compileMPI(t, c.dir, mpi)
+			program := mpitest.Program(t, c.dir, mpi)
 			ranks(t, c.must("salloc", "-N", "1", "-n", "4", "mpirun."+mpi, program))
 			script, out := program+".sh", program+".out"
 			if err := os.WriteFile(script, []byte("#!/bin/sh\nmpirun."+mpi+" "+program+"\n"), 0o700); err != nil {
@@ -74,21 +60,4 @@ func TestStepsMPI(t *testing.T) {
 			}
 		})
 	}
-}
-
-// compileMPI makes the program of one MPI.
-func compileMPI(t *testing.T, dir, mpi string) string {
-	t.Helper()
-	cc, err := exec.LookPath("mpicc." + mpi)
-	if err != nil {
-		t.Skipf("mpirun of %s is not tried: %v (deploy/deps/install.sh installs it)", mpi, err)
-	}
-	program := filepath.Join(dir, mpi)
-	if err := os.WriteFile(program+".c", []byte(mpiSource), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(cc, program+".c", "-o", program).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cc, err, out)
-	}
-	return program
 }
