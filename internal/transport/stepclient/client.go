@@ -34,9 +34,6 @@ type Config struct {
 	Nodes      []Node // in the step's order
 	// Dial makes a connection to a node's agent or to one that relays to it.
 	Dial func(ctx context.Context, node string) (net.Conn, error)
-	// Observe leaves the step alone: what is shown stays for its own client.
-	// With it there is no input, and PMI is not served.
-	Observe bool
 
 	Started func(node string, ranks []uint32, pids []int32)
 	// Output takes what a task has written; no data is the end of the stream. An
@@ -185,9 +182,6 @@ func (c *Client) ended(n *node, end plan.FrameEnd, err error) {
 // fence collects what the tasks of the nodes have put; once all have, all are
 // told. mu is held.
 func (c *Client) fence(f *plan.Fence) error {
-	if c.cfg.Observe {
-		return nil
-	}
 	if c.fences[f.Number] == nil {
 		c.fences[f.Number] = map[uint32][]byte{}
 	}

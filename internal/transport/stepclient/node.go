@@ -176,11 +176,7 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 		n.queue = append(n.queue, stepio.Message{Kind: stepio.Merged, Fence: *n.fence})
 	}
 	n.mu.Unlock()
-	upTo := n.have
-	if n.of.cfg.Observe {
-		upTo = 0 // it would take the frames from the step's own client
-	}
-	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Address: n.Address, Run: n.of.cfg.Run, Credential: n.of.cfg.Credential, UpTo: upTo})
+	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Address: n.Address, Run: n.of.cfg.Run, Credential: n.of.cfg.Credential, UpTo: n.have})
 	if _, err = sock.Write(open); err != nil {
 		_ = sock.Close()
 		return false, err
@@ -239,7 +235,7 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 			case m.Frame.Fence != nil:
 				due += len(m.Frame.Fence.Data)
 			}
-			if !n.of.cfg.Observe && (over || due >= ackEvery) {
+			if over || due >= ackEvery {
 				due = 0
 				n.say(stepio.Message{Kind: stepio.Ack, UpTo: n.have})
 			}
