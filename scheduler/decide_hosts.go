@@ -42,7 +42,25 @@ func (d *decision) issueCertificate(c IssueCertificate) error {
 	} else if !slices.ContainsFunc(d.t.Access.Tokens, func(t state.Token) bool { return t.Hash == c.Token && t.Expires > d.t.Now }) {
 		return spec.Refuse(spec.CodeBadCredential, "the token holds no more: make a new one with `muster token NODE`")
 	}
+	if old := d.expired(); old != nil {
+		if err := d.emit(&event.CertificatesDropped{Serials: old}); err != nil {
+			return err
+		}
+	}
 	return d.emit(&c.Issued)
+}
+
+// maxDropped bounds how many certificates one event forgets: the next one goes on.
+const maxDropped = 1000
+
+// expired are certificates that hold no more, whoever had them.
+func (d *decision) expired() (serials []string) {
+	for _, x := range d.t.Access.Certs {
+		if x.Expires <= d.t.Now && len(serials) < maxDropped {
+			serials = append(serials, x.Serial)
+		}
+	}
+	return serials
 }
 
 // maxGoodCertificates bounds how many certificates a machine gets with those that

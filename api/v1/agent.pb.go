@@ -284,6 +284,7 @@ type ConfFile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Mode          uint32                 `protobuf:"varint,20,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits; 0: the controller does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,6 +333,13 @@ func (x *ConfFile) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *ConfFile) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
 }
 
 // AgentMessage is what an agent says. The first is always a Registration.
@@ -1710,6 +1718,7 @@ type ControllerMessage struct {
 	//	*ControllerMessage_Ack
 	//	*ControllerMessage_Goodbye
 	//	*ControllerMessage_Measure
+	//	*ControllerMessage_Revoked
 	Kind          isControllerMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1799,6 +1808,15 @@ func (x *ControllerMessage) GetMeasure() *Measure {
 	return nil
 }
 
+func (x *ControllerMessage) GetRevoked() *Revoked {
+	if x != nil {
+		if x, ok := x.Kind.(*ControllerMessage_Revoked); ok {
+			return x.Revoked
+		}
+	}
+	return nil
+}
+
 type isControllerMessage_Kind interface {
 	isControllerMessage_Kind()
 }
@@ -1823,6 +1841,10 @@ type ControllerMessage_Measure struct {
 	Measure *Measure `protobuf:"bytes,20,opt,name=measure,proto3,oneof"`
 }
 
+type ControllerMessage_Revoked struct {
+	Revoked *Revoked `protobuf:"bytes,21,opt,name=revoked,proto3,oneof"`
+}
+
 func (*ControllerMessage_Welcome) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Orders) isControllerMessage_Kind() {}
@@ -1832,6 +1854,56 @@ func (*ControllerMessage_Ack) isControllerMessage_Kind() {}
 func (*ControllerMessage_Goodbye) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Measure) isControllerMessage_Kind() {}
+
+func (*ControllerMessage_Revoked) isControllerMessage_Kind() {}
+
+// Revoked are the certificates that hold no more though they have not expired, by
+// serial number: all of them, in place of what was said before.
+type Revoked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serials       []string               `protobuf:"bytes,1,rep,name=serials,proto3" json:"serials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revoked) Reset() {
+	*x = Revoked{}
+	mi := &file_agent_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revoked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revoked) ProtoMessage() {}
+
+func (x *Revoked) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
+func (*Revoked) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Revoked) GetSerials() []string {
+	if x != nil {
+		return x.Serials
+	}
+	return nil
+}
 
 type Welcome struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1844,13 +1916,14 @@ type Welcome struct {
 	// desired is everything the node should be running: all else is ended.
 	Desired       []*RunKey   `protobuf:"bytes,7,rep,name=desired,proto3" json:"desired,omitempty"`
 	Config        *NodeConfig `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`
+	Revoked       *Revoked    `protobuf:"bytes,20,opt,name=revoked,proto3" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1936,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +1950,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -1936,6 +2009,13 @@ func (x *Welcome) GetConfig() *NodeConfig {
 	return nil
 }
 
+func (x *Welcome) GetRevoked() *Revoked {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
 // NodeConfig is what the agent needs of the cluster's configuration.
 type NodeConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1948,7 +2028,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2041,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2055,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -2008,7 +2088,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2101,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2115,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -2062,7 +2142,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2155,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2169,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -2197,7 +2277,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2290,7 @@ func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2304,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Reboot) GetSeq() uint64 {
@@ -2262,7 +2342,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2355,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2369,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -2394,7 +2474,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2487,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2501,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -2491,7 +2571,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2584,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2598,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -2553,7 +2633,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2646,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2660,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -2613,7 +2693,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2706,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2720,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -2662,7 +2742,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2755,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2769,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -2717,7 +2797,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2810,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2824,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -2779,7 +2859,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2872,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2886,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -2881,7 +2961,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +2974,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +2988,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -2927,7 +3007,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3020,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3034,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2975,7 +3055,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3068,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3082,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -3033,7 +3113,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3126,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3140,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -3108,7 +3188,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3201,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3215,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -3154,7 +3234,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3247,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3261,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -3206,7 +3286,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3299,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3313,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -3281,7 +3361,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3374,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +3388,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -3330,7 +3410,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3423,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3437,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -3385,7 +3465,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3398,7 +3478,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3492,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -3446,7 +3526,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3459,7 +3539,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3553,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -3493,7 +3573,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3506,7 +3586,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3600,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{45}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -3553,7 +3633,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3646,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3660,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{46}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -3644,7 +3724,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3657,7 +3737,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3751,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{47}
+	return file_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -3714,10 +3794,11 @@ const file_agent_proto_rawDesc = "" +
 	"\x14ConfigurationRequest\"S\n" +
 	"\x12ConfigurationReply\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
-	"\x05files\x18\x02 \x03(\v2\x13.muster.v1.ConfFileR\x05files\"2\n" +
+	"\x05files\x18\x02 \x03(\v2\x13.muster.v1.ConfFileR\x05files\"F\n" +
 	"\bConfFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\xee\x01\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04mode\x18\x14 \x01(\rR\x04mode\"\xee\x01\n" +
 	"\fAgentMessage\x12=\n" +
 	"\fregistration\x18\x01 \x01(\v2\x17.muster.v1.RegistrationH\x00R\fregistration\x124\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
@@ -3836,14 +3917,17 @@ const file_agent_proto_rawDesc = "" +
 	"\x04xids\x18\f \x01(\x03R\x04xids\x12\x10\n" +
 	"\x03has\x18\r \x01(\bR\x03has\x12\x16\n" +
 	"\x06method\x18< \x01(\rR\x06method\x12\x14\n" +
-	"\x05share\x18= \x01(\x03R\x05share\"\x82\x02\n" +
+	"\x05share\x18= \x01(\x03R\x05share\"\xb2\x02\n" +
 	"\x11ControllerMessage\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.muster.v1.WelcomeH\x00R\awelcome\x12+\n" +
 	"\x06orders\x18\x02 \x01(\v2\x11.muster.v1.OrdersH\x00R\x06orders\x12(\n" +
 	"\x03ack\x18\x03 \x01(\v2\x14.muster.v1.ReportAckH\x00R\x03ack\x12.\n" +
 	"\agoodbye\x18\x04 \x01(\v2\x12.muster.v1.GoodbyeH\x00R\agoodbye\x12.\n" +
-	"\ameasure\x18\x14 \x01(\v2\x12.muster.v1.MeasureH\x00R\ameasureB\x06\n" +
-	"\x04kind\"\x98\x02\n" +
+	"\ameasure\x18\x14 \x01(\v2\x12.muster.v1.MeasureH\x00R\ameasure\x12.\n" +
+	"\arevoked\x18\x15 \x01(\v2\x12.muster.v1.RevokedH\x00R\arevokedB\x06\n" +
+	"\x04kind\"#\n" +
+	"\aRevoked\x12\x18\n" +
+	"\aserials\x18\x01 \x03(\tR\aserials\"\xc6\x02\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12!\n" +
 	"\fcluster_uuid\x18\x02 \x01(\fR\vclusterUuid\x12\x1c\n" +
@@ -3852,7 +3936,8 @@ const file_agent_proto_rawDesc = "" +
 	"\x03now\x18\x05 \x01(\x03R\x03now\x12'\n" +
 	"\x0fcredential_keys\x18\x06 \x03(\fR\x0ecredentialKeys\x12+\n" +
 	"\adesired\x18\a \x03(\v2\x11.muster.v1.RunKeyR\adesired\x12-\n" +
-	"\x06config\x18\b \x01(\v2\x15.muster.v1.NodeConfigR\x06config\"\x85\x01\n" +
+	"\x06config\x18\b \x01(\v2\x15.muster.v1.NodeConfigR\x06config\x12,\n" +
+	"\arevoked\x18\x14 \x01(\v2\x12.muster.v1.RevokedR\arevoked\"\x85\x01\n" +
 	"\n" +
 	"NodeConfig\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12$\n" +
@@ -3989,7 +4074,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -4012,103 +4097,106 @@ var file_agent_proto_goTypes = []any{
 	(*Usage)(nil),                // 18: muster.v1.Usage
 	(*GpuUsage)(nil),             // 19: muster.v1.GpuUsage
 	(*ControllerMessage)(nil),    // 20: muster.v1.ControllerMessage
-	(*Welcome)(nil),              // 21: muster.v1.Welcome
-	(*NodeConfig)(nil),           // 22: muster.v1.NodeConfig
-	(*Orders)(nil),               // 23: muster.v1.Orders
-	(*Order)(nil),                // 24: muster.v1.Order
-	(*Reboot)(nil),               // 25: muster.v1.Reboot
-	(*Launch)(nil),               // 26: muster.v1.Launch
-	(*HetComponent)(nil),         // 27: muster.v1.HetComponent
-	(*Terminate)(nil),            // 28: muster.v1.Terminate
-	(*SignalRun)(nil),            // 29: muster.v1.SignalRun
-	(*ChangeLimit)(nil),          // 30: muster.v1.ChangeLimit
-	(*Measure)(nil),              // 31: muster.v1.Measure
-	(*Measured)(nil),             // 32: muster.v1.Measured
-	(*Measurement)(nil),          // 33: muster.v1.Measurement
-	(*ReportAck)(nil),            // 34: muster.v1.ReportAck
-	(*Goodbye)(nil),              // 35: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),     // 36: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),          // 37: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),       // 38: muster.v1.ContentRequest
-	(*ContentReply)(nil),         // 39: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),       // 40: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),          // 41: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),           // 42: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),         // 43: muster.v1.ConfirmReply
-	(*StepUsageRequest)(nil),     // 44: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 45: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 46: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 47: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 48: muster.v1.GpuInfo
-	(*Count)(nil),                // 49: muster.v1.Count
-	(*GpuFault)(nil),             // 50: muster.v1.GpuFault
-	(*ConfigEntry)(nil),          // 51: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 52: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 53: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 54: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 55: muster.v1.NamedCount
-	(*Error)(nil),                // 56: muster.v1.Error
-	(*Tres)(nil),                 // 57: muster.v1.Tres
+	(*Revoked)(nil),              // 21: muster.v1.Revoked
+	(*Welcome)(nil),              // 22: muster.v1.Welcome
+	(*NodeConfig)(nil),           // 23: muster.v1.NodeConfig
+	(*Orders)(nil),               // 24: muster.v1.Orders
+	(*Order)(nil),                // 25: muster.v1.Order
+	(*Reboot)(nil),               // 26: muster.v1.Reboot
+	(*Launch)(nil),               // 27: muster.v1.Launch
+	(*HetComponent)(nil),         // 28: muster.v1.HetComponent
+	(*Terminate)(nil),            // 29: muster.v1.Terminate
+	(*SignalRun)(nil),            // 30: muster.v1.SignalRun
+	(*ChangeLimit)(nil),          // 31: muster.v1.ChangeLimit
+	(*Measure)(nil),              // 32: muster.v1.Measure
+	(*Measured)(nil),             // 33: muster.v1.Measured
+	(*Measurement)(nil),          // 34: muster.v1.Measurement
+	(*ReportAck)(nil),            // 35: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 36: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 37: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 38: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 39: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 40: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 41: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 42: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 43: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 44: muster.v1.ConfirmReply
+	(*StepUsageRequest)(nil),     // 45: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 46: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 47: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 48: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 49: muster.v1.GpuInfo
+	(*Count)(nil),                // 50: muster.v1.Count
+	(*GpuFault)(nil),             // 51: muster.v1.GpuFault
+	(*ConfigEntry)(nil),          // 52: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 53: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 54: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 55: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 56: muster.v1.NamedCount
+	(*Error)(nil),                // 57: muster.v1.Error
+	(*Tres)(nil),                 // 58: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
 	7,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
 	9,  // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	11, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	32, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	33, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
 	8,  // 5: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
 	10, // 6: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	48, // 7: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	49, // 8: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	49, // 7: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	50, // 8: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	12, // 9: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	10, // 10: muster.v1.Report.run:type_name -> muster.v1.RunKey
 	14, // 11: muster.v1.Report.launched:type_name -> muster.v1.Launched
 	15, // 12: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
 	16, // 13: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
 	17, // 14: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	50, // 15: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	51, // 15: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	13, // 16: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
 	18, // 17: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
 	18, // 18: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
 	16, // 19: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
 	19, // 20: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	21, // 21: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	23, // 22: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	34, // 23: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	35, // 24: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	31, // 25: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	10, // 26: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	22, // 27: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	51, // 28: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	49, // 29: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	24, // 30: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	10, // 31: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	26, // 32: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	28, // 33: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	29, // 34: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	30, // 35: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	25, // 36: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	52, // 37: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	53, // 38: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	27, // 39: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	54, // 40: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	10, // 41: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	33, // 42: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	10, // 43: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	18, // 44: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	41, // 45: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	42, // 46: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	55, // 47: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	46, // 48: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	56, // 49: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	57, // 50: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	47, // 51: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	33, // 52: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	22, // 21: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	24, // 22: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	35, // 23: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	36, // 24: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	32, // 25: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	21, // 26: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	10, // 27: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	23, // 28: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	21, // 29: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	52, // 30: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	50, // 31: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	25, // 32: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	10, // 33: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	27, // 34: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	29, // 35: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	30, // 36: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	31, // 37: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	26, // 38: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	53, // 39: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	54, // 40: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	28, // 41: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	55, // 42: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	10, // 43: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	34, // 44: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	10, // 45: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	18, // 46: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	42, // 47: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	43, // 48: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	56, // 49: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	47, // 50: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	57, // 51: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	58, // 52: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	48, // 53: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	34, // 54: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -4141,8 +4229,9 @@ func file_agent_proto_init() {
 		(*ControllerMessage_Ack)(nil),
 		(*ControllerMessage_Goodbye)(nil),
 		(*ControllerMessage_Measure)(nil),
+		(*ControllerMessage_Revoked)(nil),
 	}
-	file_agent_proto_msgTypes[24].OneofWrappers = []any{
+	file_agent_proto_msgTypes[25].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -4155,7 +4244,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -152,7 +152,7 @@ func (s *sent) keep(state string, rep *apiv1.ConfigurationReply) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, f.GetData(), 0o644); err != nil {
+		if err := keyfile.Write(path, f.GetData(), conffile.SentMode(f.GetMode())); err != nil {
 			return err
 		}
 	}

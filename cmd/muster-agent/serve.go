@@ -188,6 +188,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	deps := daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
 		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log, Reboot: rebooter(s, log),
+		Revoked: a.steps.revoked,
 	}
 	if s.cluster.File.Agent.Check.Program != "" {
 		deps.Check = scripts

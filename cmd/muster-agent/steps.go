@@ -21,6 +21,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
@@ -44,6 +45,7 @@ const acceptWait = 200 * time.Millisecond
 // controller's, shown by its user.
 type stepServer struct {
 	callers callers       // for whom there are connections
+	peers   peers         // connections of other machines
 	node    string        // empty on a login host, which only passes on
 	agent   *daemon.Agent // nil there
 	source  *mtls.Source  // nil: other nodes cannot be reached
@@ -222,6 +224,56 @@ func (c *callers) enter(uid uint32) (leave func(), ok bool) {
 	}, true
 }
 
+// peers are the connections of other machines' agents.
+type peers struct {
+	mu   sync.Mutex
+	open map[*tls.Conn]bool
+}
+
+// enter notes a connection until leave.
+func (p *peers) enter(c *tls.Conn) (leave func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open == nil {
+		p.open = map[*tls.Conn]bool{}
+	}
+	p.open[c] = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, c)
+	}
+}
+
+// revoked takes the certificates that hold no more: who has one gets no
+// connection, and those that are open end.
+func (s *stepServer) revoked(serials []string) {
+	if s == nil || s.source == nil {
+		return
+	}
+	var list pki.Revocations
+	for _, serial := range serials {
+		var err error
+		if list, err = list.With(serial, time.Now()); err != nil {
+			s.log.Warn("the controller revokes what is no certificate", "error", err)
+		}
+	}
+	s.source.SetRevoked(list)
+	s.peers.mu.Lock()
+	defer s.peers.mu.Unlock()
+	for c := range s.peers.open {
+		if s.barred(c) {
+			_ = c.NetConn().Close()
+		}
+	}
+}
+
+// barred tells whether the other side's certificate is revoked.
+func (s *stepServer) barred(c *tls.Conn) bool {
+	id, err := identity.FromCertificate(c.ConnectionState().PeerCertificates[0], s.source.Self().Cluster)
+	return err != nil || s.source.Revoked(id.Serial)
+}
+
 // admit counts a user's connection, or sends it away where he has too many.
 func (s *stepServer) admit(sock net.Conn, uid uint32) (leave func(), ok bool) {
 	if leave, ok = s.callers.enter(uid); !ok {
@@ -251,6 +303,11 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 			return
 		}
 		defer leave()
+	} else if c, ok := sock.(*tls.Conn); ok {
+		defer s.peers.enter(c)()
+		if s.barred(c) {
+			return // it was revoked since the handshake
+		}
 	}
 	_ = sock.SetDeadline(time.Now().Add(openWait))
 	buffered := bufio.NewReaderSize(sock, 32<<10)
@@ -267,17 +324,11 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 	_ = sock.SetDeadline(time.Time{})
 	if direct {
 		open.UID = uid
-	} else { // another agent has asked who he is
-		leave, ok := s.admit(sock, open.UID)
-		if !ok {
-			return
-		}
-		defer leave()
-	}
+	} // else another agent has asked who he is
 	if direct && (open.Node != s.node || s.agent == nil) {
 		err = s.relay(ctx, sock, buffered, &open)
 	} else {
-		err = s.attach(ctx, sock, r, &open, direct && uid == 0)
+		err = s.attach(ctx, sock, r, &open, direct, direct && uid == 0)
 	}
 	var no *refused
 	if errors.As(err, &no) {
@@ -322,8 +373,9 @@ func (s *stepServer) relay(ctx context.Context, sock net.Conn, from io.Reader, o
 }
 
 // attach connects a client to a step on this node: its user's, or this
-// machine's root.
-func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader, open *stepio.Message, root bool) error {
+// machine's root. A client of another machine counts as its user's once its
+// credential has shown whose it is.
+func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader, open *stepio.Message, counted, root bool) error {
 	if open.Node != s.node {
 		return &refused{stepio.Over, fmt.Errorf("this is node %s, not %s", s.node, open.Node)}
 	}
@@ -337,6 +389,13 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 	if err != nil {
 		s.log.Warn("a client of a step is refused", "run", open.Run.String(), "uid", open.UID, "error", err)
 		return &refused{stepio.Denied, err}
+	}
+	if !counted {
+		leave, ok := s.admit(sock, owner)
+		if !ok {
+			return nil
+		}
+		defer leave()
 	}
 	socket, err := s.agent.StepSocket(ctx, open.Run)
 	if err != nil {

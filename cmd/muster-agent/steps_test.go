@@ -19,6 +19,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/transport/credential"
+	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/stepclient"
@@ -324,6 +325,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 	if _, err := run(uint32(os.Getuid()) + 1); !errors.Is(err, stepclient.ErrDenied) {
 		t.Errorf("another user: %v", err)
 	}
+	l.revocations(address, source)
 	if got, err := run(uint32(os.Getuid())); err != nil || got != "far\nover\n" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -337,6 +339,45 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+}
+
+// revocations has the controller revoke the certificate of the other machine: its
+// connection ends, and it gets no other until that holds no more.
+func (l *lab) revocations(address string, source *mtls.Source) {
+	l.t.Helper()
+	// A client that says hello and no more stays for openWait.
+	cut := func() bool {
+		c, err := (&tls.Dialer{Config: source.Client("n1", identity.Agent, alpnSteps)}).DialContext(l.t.Context(), "tcp", address)
+		if err != nil {
+			return true
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.SetDeadline(time.Now().Add(openWait / 4))
+		_, err = c.Read(make([]byte, 1))
+		return !errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	revoke := func(serials ...string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.out <- &apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: &apiv1.Revoked{Serials: serials}}}
+	}
+	first := make(chan bool)
+	go func() { first <- cut() }()
+	time.Sleep(200 * time.Millisecond) //muster:sleep it may be there then, and is kept out in any case
+	revoke("ab", source.Self().Serial)
+	if !<-first {
+		l.t.Error("the connection of a machine goes on that was revoked")
+	}
+	if !cut() {
+		l.t.Error("a machine that was revoked connects again")
+	}
+	revoke("ab")
+	for range 20 { // until it is told
+		if !cut() {
+			return
+		}
+	}
+	l.t.Error("a machine that is not revoked is kept out")
 }
 
 // A client that does not wait for answers fills nobody's memory.
@@ -380,32 +421,6 @@ func TestConnectionsOfOneUserAreCounted(t *testing.T) {
 	leave()
 	if _, ok := c.enter(7); !ok {
 		t.Error("who has left is still counted")
-	}
-}
-
-// Whoever comes by way of another machine's agent is counted too.
-func TestConnectionsFromElsewhereAreCounted(t *testing.T) {
-	s := &stepServer{node: "n1", log: slog.New(slog.DiscardHandler)}
-	s.callers.of = map[uint32]int{7: maxOfUser}
-	relayed := func(net.Conn) (uint32, bool, error) { return 0, false, nil }
-	for uid, want := range map[uint32]stepio.Code{7: stepio.Unreachable, 8: stepio.Over} { // there is no such node
-		ours, theirs := net.Pipe()
-		done := make(chan struct{})
-		go func() {
-			s.connection(t.Context(), theirs, relayed)
-			close(done)
-		}()
-		if _, err := ours.Write(stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: "n2", UID: uid})); err != nil {
-			t.Fatal(err)
-		}
-		if m, err := stepio.NewReader(ours).Next(); err != nil || m.Kind != stepio.Refused || m.Code != want {
-			t.Errorf("user %d: %+v, %v", uid, m, err)
-		}
-		<-done
-		_ = ours.Close()
-	}
-	if n := s.callers.of[8]; n != 0 {
-		t.Errorf("%d connections are still counted", n)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
@@ -188,7 +190,7 @@ func (s *server) openLedger(ctx context.Context) error {
 		Directory: newDirectory(s.log), Access: acc, Codec: codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Revoked:  s.disconnect,
-		Files:    func() (string, map[string][]byte, error) { return conffile.SlurmFiles(s.cfg.SlurmConf) },
+		Files:    s.files,
 		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
@@ -219,11 +221,24 @@ func gpuPolicy(c conffile.GPU) scheduler.GPUPolicy {
 	return scheduler.GPUPolicy{Drain: c.OnFault == "drain", WarnIdle: c.OnIdle != "report", CancelIdle: c.OnIdle == "cancel" && bounded, IdleAfter: c.IdleAfter, Grace: c.IdleGrace}
 }
 
-// disconnect ends the connections of certificates that have been revoked.
-func (s *server) disconnect(serials map[string]bool) {
+// files are the configuration for a node that has none of its own.
+func (s *server) files() (string, []*apiv1.ConfFile, error) {
+	name, files, err := conffile.SlurmFiles(s.cfg.SlurmConf)
+	var out []*apiv1.ConfFile
+	for _, n := range slices.Sorted(maps.Keys(files)) {
+		out = append(out, &apiv1.ConfFile{Name: n, Data: files[n].Data, Mode: uint32(files[n].Mode.Perm())})
+	}
+	return name, out, err
+}
+
+// disconnect ends the connections of a machine whose certificates were all revoked,
+// also those that it opened with one that has expired since. An empty role is any.
+func (s *server) disconnect(name, role string) {
 	if ep := s.api.Load(); ep != nil {
-		n := ep.Disconnect(func(id identity.Identity) bool { return serials[id.Serial] })
-		s.log.Info("certificates were revoked", "certificates", len(serials), "connections ended", n)
+		n := ep.Disconnect(func(id identity.Identity) bool {
+			return id.Serial != "" && id.Node == name && (role == "" || id.Kind.String() == role)
+		})
+		s.log.Info("certificates were revoked", "machine", name, "connections ended", n)
 	}
 }
 

@@ -31,18 +31,24 @@ func ReadSlurmBelow(root, name string) (*slurmconf.Cluster, slurmconf.Problems) 
 // maxSlurmFiles bounds what SlurmFiles gathers, in bytes.
 const maxSlurmFiles = 8 << 20
 
+// SlurmFile is a file of a configuration with its permissions.
+type SlurmFile struct {
+	Data []byte
+	Mode fs.FileMode
+}
+
 // SlurmFiles are a slurm.conf, named by its whole path, and all files that are
 // read with it, by their names below /.
-func SlurmFiles(path string) (name string, files map[string][]byte, err error) {
+func SlurmFiles(path string) (name string, files map[string]SlurmFile, err error) {
 	name = strings.TrimPrefix(path, "/")
-	seen := &recorder{FS: os.DirFS("/"), files: map[string][]byte{}}
+	seen := &recorder{FS: os.DirFS("/"), files: map[string]SlurmFile{}}
 	_, problems := slurmconf.ReadCluster(seen, name)
 	if err := problems.Err(); err != nil {
 		return "", nil, fmt.Errorf("the configuration in %s cannot be used now:\n%w", path, err)
 	}
 	size := 0
-	for _, data := range seen.files {
-		size += len(data)
+	for _, f := range seen.files {
+		size += len(f.Data)
 	}
 	if size > maxSlurmFiles {
 		return "", nil, fmt.Errorf("%s and its files have %d bytes, more than the %d that are sent to nodes: give the nodes files of their own", path, size, maxSlurmFiles)
@@ -53,7 +59,7 @@ func SlurmFiles(path string) (name string, files map[string][]byte, err error) {
 // recorder keeps what is read of a file system.
 type recorder struct {
 	fs.FS
-	files map[string][]byte
+	files map[string]SlurmFile
 }
 
 // Stat implements fs.StatFS.
@@ -62,10 +68,25 @@ func (r *recorder) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.FS,
 // ReadFile implements fs.ReadFileFS.
 func (r *recorder) ReadFile(name string) ([]byte, error) {
 	data, err := fs.ReadFile(r.FS, name)
-	if err == nil {
-		r.files[name] = data
+	if err != nil {
+		return nil, err
 	}
-	return data, err
+	info, err := fs.Stat(r.FS, name)
+	if err != nil {
+		return nil, err
+	}
+	r.files[name] = SlurmFile{data, info.Mode()}
+	return data, nil
+}
+
+// SentMode is the mode of a file that was sent with some permissions: those, but
+// only its owner may ever write it. 0, of a sender that says nothing, lets all
+// read it.
+func SentMode(perm uint32) fs.FileMode {
+	if perm == 0 {
+		return 0o644
+	}
+	return fs.FileMode(perm)&0o755 | 0o600
 }
 
 // ErrFileName tells a file that would lie outside the folder that it is for.

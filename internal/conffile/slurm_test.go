@@ -1,6 +1,7 @@
 package conffile
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -30,6 +31,9 @@ func TestSlurmFiles(t *testing.T) {
 	write("gres.conf", "NodeName=n[1-2] Name=gpu File=/dev/null\n")
 	write("cgroup.conf", "ConstrainCores=yes\n")
 	write("other.conf", "secret\n")
+	if err := os.Chmod(filepath.Join(dir, "nodes.conf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	name, files, err := SlurmFiles(filepath.Join(dir, "slurm.conf"))
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +49,13 @@ func TestSlurmFiles(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, files[f], 0o644); err != nil {
+		if err := os.WriteFile(path, files[f].Data, 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for f, mode := range map[string]fs.FileMode{"nodes.conf": 0o600, "slurm.conf": 0o644} {
+		if got := files[strings.TrimPrefix(dir, "/")+"/"+f].Mode; got != mode {
+			t.Errorf("%s has mode %o, not %o", f, got, mode)
 		}
 	}
 	if want := "cgroup.conf deep/parts.conf gres.conf nodes.conf slurm.conf"; strings.Join(got, " ") != want {
@@ -75,5 +84,15 @@ func TestCheckFileName(t *testing.T) {
 	}
 	if err := CheckFileName("etc/slurm/slurm.conf"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSentMode: a file that only its owner could read stays so, and nobody else
+// may ever write one.
+func TestSentMode(t *testing.T) {
+	for perm, want := range map[uint32]fs.FileMode{0: 0o644, 0o600: 0o600, 0o640: 0o640, 0o666: 0o644, 0o4777: 0o755, 0o400: 0o600, 1 << 31: 0o600} {
+		if got := SentMode(perm); got != want {
+			t.Errorf("%o becomes %o, not %o", perm, got, want)
+		}
 	}
 }

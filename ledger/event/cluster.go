@@ -54,6 +54,11 @@ type CertificateRevoked struct {
 	Reason string `cbor:"2,keyasint,omitempty"`
 }
 
+// CertificatesDropped forgets certificates that have expired.
+type CertificatesDropped struct {
+	Serials []string `cbor:"1,keyasint"`
+}
+
 // QOSPut creates a QOS or replaces it as a whole.
 type QOSPut struct {
 	QOS spec.QOS `cbor:"1,keyasint"`

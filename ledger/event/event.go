@@ -14,6 +14,7 @@ const (
 	KindCertificateIssued    Kind = 5
 	KindCertificateRevoked   Kind = 6
 	KindTokenSpent           Kind = 7
+	KindCertificatesDropped  Kind = 8
 
 	KindQOSPut             Kind = 20
 	KindQOSRemoved         Kind = 21

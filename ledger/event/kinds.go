@@ -24,6 +24,9 @@ func (*CertificateRevoked) Kind() Kind { return KindCertificateRevoked }
 func (*TokenSpent) Kind() Kind { return KindTokenSpent }
 
 // Kind implements Event.
+func (*CertificatesDropped) Kind() Kind { return KindCertificatesDropped }
+
+// Kind implements Event.
 func (*QOSPut) Kind() Kind { return KindQOSPut }
 
 // Kind implements Event.
@@ -195,6 +198,7 @@ func (*TokenIssued) sealed()          {}
 func (*CertificateIssued) sealed()    {}
 func (*CertificateRevoked) sealed()   {}
 func (*TokenSpent) sealed()           {}
+func (*CertificatesDropped) sealed()  {}
 func (*QOSPut) sealed()               {}
 func (*QOSRemoved) sealed()           {}
 func (*AccountPut) sealed()           {}
@@ -273,6 +277,8 @@ func fresh(k Kind) Event {
 		return new(CertificateRevoked)
 	case KindTokenSpent:
 		return new(TokenSpent)
+	case KindCertificatesDropped:
+		return new(CertificatesDropped)
 	case KindQOSPut:
 		return new(QOSPut)
 	case KindQOSRemoved:
@@ -399,6 +405,7 @@ func Kinds() []Kind {
 		KindCertificateIssued,
 		KindCertificateRevoked,
 		KindTokenSpent,
+		KindCertificatesDropped,
 		KindQOSPut,
 		KindQOSRemoved,
 		KindAccountPut,
@@ -476,6 +483,8 @@ func (k Kind) String() string {
 		return "CertificateRevoked"
 	case KindTokenSpent:
 		return "TokenSpent"
+	case KindCertificatesDropped:
+		return "CertificatesDropped"
 	case KindQOSPut:
 		return "QOSPut"
 	case KindQOSRemoved:

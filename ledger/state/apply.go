@@ -43,6 +43,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyCertificate(e)
 	case *event.CertificateRevoked:
 		err = s.applyRevoked(e)
+	case *event.CertificatesDropped:
+		err = s.applyDropped(env, e)
 	case *event.QOSPut:
 		err = s.applyQOSPut(e)
 	case *event.QOSRemoved:

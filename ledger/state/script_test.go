@@ -215,6 +215,8 @@ func (w *words) cluster() event.Event {
 		return &event.CertificateIssued{Serial: w.arg(0), Role: "node", Name: "n1", Token: spec.Hash{byte(w.n("token"))}}
 	case "revoke":
 		return &event.CertificateRevoked{Serial: w.arg(0)}
+	case "dropped":
+		return &event.CertificatesDropped{Serials: []string{w.arg(0)}}
 	}
 	return w.node()
 }

@@ -620,6 +620,8 @@ func (w *world) access() {
 		}
 	case w.coin():
 		w.put(&event.CertificateIssued{Serial: fmt.Sprint(w.s.Seq), Role: "node", Name: "n1", Token: h})
+	case len(w.s.Access.Certs) > 0 && w.int(0, 3) == 0:
+		w.put(&event.CertificatesDropped{Serials: []string{pick(w, w.s.Access.Certs).Serial}})
 	case len(w.s.Access.Certs) > 0:
 		w.put(&event.CertificateRevoked{Serial: pick(w, w.s.Access.Certs).Serial, Reason: "lost"})
 	}

@@ -248,7 +248,10 @@ type Deps struct {
 	Scripts     Scripts // may be nil
 	Reboot      func()  // reboots the node and does not wait; may be nil
 	Samples     Samples // may be nil
-	Clock       Clock
+	// Revoked, if set, takes the serial numbers of all certificates that hold no
+	// more. It is called from several goroutines, one after the other.
+	Revoked func(serials []string)
+	Clock   Clock
 	// Jitter gives a number below n, for the waits between connections.
 	Jitter func(n int64) int64
 	Logger *slog.Logger

@@ -112,6 +112,7 @@ func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	a.barred(welcome.GetRevoked())
 	s := &session{out: newQueue[*apiv1.AgentMessage](), cancel: cancel}
 	a.inbox.put(func() { a.admit(s, welcome) })
 	a.log.Info("connected to the controller", "cluster", welcome.GetCluster(), "runs_wanted", len(welcome.GetDesired()))
@@ -168,6 +169,13 @@ func (a *Agent) welcome(ctx context.Context, stream Stream, cancel context.Cance
 	return m.GetWelcome(), nil
 }
 
+// barred takes what the controller says of certificates that hold no more.
+func (a *Agent) barred(r *apiv1.Revoked) {
+	if r != nil && a.deps.Revoked != nil {
+		a.deps.Revoked(r.GetSerials())
+	}
+}
+
 // admit makes a connection the one that is used.
 func (a *Agent) admit(s *session, w *apiv1.Welcome) {
 	if a.session != nil {
@@ -210,6 +218,8 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 			a.inbox.put(func() { a.core.Ack(k.Ack.GetUpTo()) })
 		case *apiv1.ControllerMessage_Measure:
 			a.measureFor(ctx, s, k.Measure)
+		case *apiv1.ControllerMessage_Revoked:
+			a.barred(k.Revoked)
 		case *apiv1.ControllerMessage_Goodbye:
 			return errors.New("the controller says: " + k.Goodbye.GetReason())
 		case *apiv1.ControllerMessage_Welcome:

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -101,11 +99,7 @@ func (s *AgentService) Configuration(ctx context.Context, _ *apiv1.Configuration
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.ConfigurationReply{Name: name}
-	for _, n := range slices.Sorted(maps.Keys(files)) {
-		out.Files = append(out.Files, &apiv1.ConfFile{Name: n, Data: files[n]})
-	}
-	return out, nil
+	return &apiv1.ConfigurationReply{Name: name, Files: files}, nil
 }
 
 // Connect is an agent's stream for as long as it lives.
@@ -139,14 +133,14 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	defer c.hub.detach(conn)
 	c.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())
 	welcome := &apiv1.Welcome{Cluster: v.State.ClusterName, ClusterUuid: v.State.UUID[:], Heartbeat: int64(c.hub.heartbeat()),
-		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired}
+		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired, Revoked: c.revoked()}
 	// The end of either direction, or of the agent's patience with its orders,
 	// ends the stream: when this returns, Send and Recv do too.
 	ended := make(chan error, 2)
 	go func() {
 		err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
 		if err == nil {
-			err = conn.sender(ctx, stream)
+			err = conn.sender(ctx, stream, c.revoked)
 		}
 		ended <- err
 	}()
@@ -179,10 +173,16 @@ func firstMessage(orders []*apiv1.Order) int {
 	return n
 }
 
-// sender writes the queue until the stream or the connection ends.
-func (a *agentConn) sender(ctx context.Context, stream service.Agents_ConnectServer) error {
+// sender writes the queue until the stream or the connection ends; revoked tells
+// which certificates hold no more.
+func (a *agentConn) sender(ctx context.Context, stream service.Agents_ConnectServer, revoked func() *apiv1.Revoked) error {
 	for {
 		q := a.take()
+		if q.barred {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: revoked()}}); err != nil {
+				return err
+			}
+		}
 		if q.ackDue {
 			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Ack{Ack: &apiv1.ReportAck{UpTo: q.acked}}}); err != nil {
 				return err

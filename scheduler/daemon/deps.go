@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
@@ -149,13 +150,13 @@ type Deps struct {
 	Identify  func(ctx context.Context) Caller
 	// Reload reads the cluster's configuration again, for reconfigure.
 	Reload func() (*spec.Config, []string, error)
-	// Files, if set, gives slurm.conf and the files that belong to it, by name.
-	Files func() (name string, files map[string][]byte, err error)
+	// Files, if set, gives slurm.conf and the files that belong to it.
+	Files func() (name string, files []*apiv1.ConfFile, err error)
 	// Shutdown, if set, ends the process gracefully; it does not wait for that.
 	Shutdown func()
-	// Revoked, if set, ends the connections of the certificates with these serial
-	// numbers.
-	Revoked func(serials map[string]bool)
+	// Revoked, if set, ends the connections of a machine whose certificates are all
+	// revoked; an empty role is any.
+	Revoked func(name, role string)
 	// Committed, if set, is told of every durable batch and the state after it,
 	// in order. It must not block.
 	Committed func(st *state.State, events []event.Envelope)

@@ -41,6 +41,7 @@ type agentConn struct {
 	acked  uint64
 	ackDue bool
 	bye    string
+	barred bool // certificates were revoked since the agent was told
 	wake   chan struct{}
 	full   chan struct{} // closed when the agent has left too many orders unread
 }
@@ -103,8 +104,8 @@ func (a *agentConn) goodbye(why string) {
 func (a *agentConn) take() outgoing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye}
-	a.orders, a.asks, a.ackDue = nil, nil, false
+	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye, a.barred}
+	a.orders, a.asks, a.ackDue, a.barred = nil, nil, false, false
 	return out
 }
 
@@ -115,6 +116,7 @@ type outgoing struct {
 	acked  uint64
 	ackDue bool
 	bye    string
+	barred bool
 }
 
 // attach makes a connection the one of its node and queues what the node
@@ -147,6 +149,18 @@ func (h *hub) detach(a *agentConn) {
 	if r, ok := h.rivals[a.node]; ok && r.of == a.place {
 		r.left = h.c.deps.Clock.Now()
 		h.rivals[a.node] = r
+	}
+}
+
+// tellRevoked has every agent told which certificates hold no more.
+func (h *hub) tellRevoked() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.conns {
+		a.mu.Lock()
+		a.barred = true
+		a.mu.Unlock()
+		a.poke()
 	}
 }
 

@@ -104,18 +104,29 @@ func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRe
 	if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return nil, rep.err
 	}
-	out, serials := &apiv1.RevokeHostReply{}, map[string]bool{}
+	out := &apiv1.RevokeHostReply{}
 	for _, c := range s.C.View().State.Access.Certs {
 		if c.Name != req.GetName() || !c.Revoked {
 			continue
 		}
-		serials[c.Serial] = true
 		if old := before.Cert(c.Serial); old == nil || !old.Revoked {
 			out.Hosts = append(out.Hosts, hostInfo(c))
 		}
 	}
 	if s.C.deps.Revoked != nil {
-		s.C.deps.Revoked(serials)
+		s.C.deps.Revoked(req.GetName(), req.GetRole())
 	}
+	s.C.hub.tellRevoked()
 	return out, nil
+}
+
+// revoked are the certificates that agents must refuse though they have not expired.
+func (c *Controller) revoked() *apiv1.Revoked {
+	out, now := &apiv1.Revoked{}, c.deps.Clock.Now()
+	for _, x := range c.View().State.Access.Certs {
+		if x.Revoked && x.Expires > now {
+			out.Serials = append(out.Serials, x.Serial)
+		}
+	}
+	return out
 }

@@ -81,11 +81,7 @@ func TestRevokeHost(t *testing.T) {
 		&event.CertificateIssued{Serial: "b1", Role: roleLogin, Name: "n1", Expires: far}, &event.CertificateIssued{Serial: "c1", Role: roleLogin, Name: "l1", Expires: far})
 	w.as(Caller{User: "root", Admin: true})
 	var cut []string
-	w.c.deps.Revoked = func(serials map[string]bool) {
-		for s := range serials {
-			cut = append(cut, s)
-		}
-	}
+	w.c.deps.Revoked = func(name, role string) { cut = append(cut, name+"/"+role) }
 	revoke := func(name, role string) (string, error) {
 		rep, err := w.svc.RevokeHost(t.Context(), &apiv1.RevokeHostRequest{Name: name, Role: role, Reason: "test"})
 		var got []string
@@ -106,7 +102,7 @@ func TestRevokeHost(t *testing.T) {
 			t.Errorf("%v: %q", x, got)
 		}
 	}
-	if slices.Sort(cut); strings.Join(cut, " ") != "a1 a2 b1 b1" {
+	if strings.Join(cut, " ") != "n1/login n1/" {
 		t.Errorf("cut are %v", cut)
 	}
 	list, err := w.svc.ListHosts(t.Context(), &apiv1.ListHostsRequest{})
@@ -117,5 +113,45 @@ func TestRevokeHost(t *testing.T) {
 		if h.GetRevoked() != (h.GetSerial() != "c1") {
 			t.Errorf("%v", h)
 		}
+	}
+}
+
+// TestAgentsLearnOfRevocations: an agent is told of certificates that hold no more
+// when it connects and when one is revoked; those that have expired are forgotten
+// when the next one is made out.
+func TestAgentsLearnOfRevocations(t *testing.T) {
+	w := start(t)
+	far := w.c.deps.Clock.Now().Add(spec.Day)
+	w.commit(&event.CertificateIssued{Serial: "a1", Role: roleAgent, Name: "n9", Expires: far}, &event.CertificateIssued{Serial: "a2", Role: roleAgent, Name: "n9", Expires: 1},
+		&event.CertificateIssued{Serial: "b1", Role: roleLogin, Name: "l1", Expires: far})
+	w.as(Caller{User: "root", Admin: true})
+	if _, err := w.svc.RevokeHost(t.Context(), &apiv1.RevokeHostRequest{Name: "n9"}); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := w.connect("n1")
+	if got := (<-s.out).GetWelcome().GetRevoked().GetSerials(); !slices.Equal(got, []string{"a1"}) {
+		t.Errorf("at first it learns of %v", got)
+	}
+	w.as(Caller{User: "root", Admin: true})
+	if _, err := w.svc.RevokeHost(t.Context(), &apiv1.RevokeHostRequest{Name: "l1"}); err != nil {
+		t.Fatal(err)
+	}
+	for m := range s.out {
+		if r := m.GetRevoked(); r != nil {
+			if !slices.Equal(r.GetSerials(), []string{"a1", "b1"}) {
+				t.Errorf("then it learns of %v", r)
+			}
+			break
+		}
+	}
+	if err := w.c.recordCertificate(t.Context(), Certificate{Serial: "c1", Role: roleAgent, Name: "n1", Expires: far, By: "c0"}, spec.Hash{}); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, x := range w.c.View().State.Access.Certs {
+		left = append(left, x.Serial)
+	}
+	if !slices.Equal(left, []string{"a1", "b1", "c1"}) {
+		t.Errorf("the book has %v", left)
 	}
 }
