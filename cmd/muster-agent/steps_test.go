@@ -363,7 +363,7 @@ func (l *lab) revocations(address string, source *mtls.Source) {
 	}
 	first := make(chan bool)
 	go func() { first <- cut() }()
-	time.Sleep(200 * time.Millisecond) //muster:sleep it may be there then, and is kept out in any case
+	time.Sleep(200 * time.Millisecond) // it may be there then, and is kept out in any case
 	revoke("ab", source.Self().Serial)
 	if !<-first {
 		l.t.Error("the connection of a machine goes on that was revoked")
