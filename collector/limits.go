@@ -5,6 +5,7 @@ import (
 
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -92,8 +93,9 @@ func (p *picture) cpusOf(nodes []int32) (used, all int64) {
 
 func eachLimit(s *scrape, f func(l limit)) {
 	st := s.v.State
+	var sizes limits.Sizes
 	for i := range st.Policy.QOS {
-		q := &st.Policy.QOS[i]
+		q := sizes.Amounts(st, &st.Policy.QOS[i])
 		used := st.UsageOf(state.UsageQOS, q.ID, 0)
 		group(&used, limit{scope: "qos", name: q.Name}, q.GrpTRES, q.GrpJobs, q.GrpSubmitJobs, f)
 	}

@@ -46,8 +46,12 @@ func (d *decision) resolveQOS(js *spec.JobSpec, assoc uint32) error {
 			}
 			return e
 		}
-		if q := pol.FindQOS(name); q != nil && q.HasFlag("RequiresReservation") && js.Place.Reservation == "" {
+		switch q := pol.FindQOS(name); {
+		case q == nil:
+		case q.HasFlag("RequiresReservation") && js.Place.Reservation == "":
 			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is for jobs in a reservation")
+		case q.HasFlag(limits.Relative) && limits.PartitionQOS(d.t.State, name):
+			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is relative to the partition that has it: jobs cannot name it")
 		}
 	}
 	js.SetQOS(names)

@@ -156,6 +156,7 @@ type pass struct {
 	moved bool                         // a job started that had a reservation in another partition
 	stop  spec.JobUID                  // look no further than this job; 0 = look at all
 
+	sizes    limits.Sizes                // what QOS with the flag Relative are per cent of
 	rules    *preempt.Rules              // nil: nothing can be preempted
 	floors   *floor.Floors               // nil: nothing is guaranteed
 	tree     *place.Tree                 // of switches; nil: none is known
@@ -611,7 +612,7 @@ func (p *pass) overused(q *spec.QOS, j *state.Job) *spec.Reason {
 // prepare works out what all jobs of a lot have in common; a reason bars
 // them all.
 func (p *pass) prepare(l *lot, j *state.Job) *spec.Reason {
-	l.bound = limits.Find(p.t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now})
+	l.bound = limits.Find(p.t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
 	l.measure(p.st, j)
 	if r := closed(p.st, l.part, j); r != nil {
 		return r

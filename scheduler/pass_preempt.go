@@ -203,7 +203,7 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 	if alloc == nil {
 		return true
 	}
-	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now})
+	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
 	return b.After(alloc, l.demand.Limit) != nil
 }
 

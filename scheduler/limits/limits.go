@@ -82,6 +82,7 @@ type Subject struct {
 	Part  *spec.PartitionSpec
 	Assoc uint32
 	Now   spec.Instant // 0 = that of the state
+	Sizes *Sizes       // shared by questions about one state; nil: none
 }
 
 // million is 1 among factors.
@@ -107,7 +108,7 @@ func Find(st *state.State, s Subject) Bound {
 	account := st.Policy.AccountAssoc(s.Job.Account)
 	for i, q := range qos {
 		b.strict = b.strict || q.HasFlag("DenyOnLimit")
-		b.addQOS(q, i, s.Job.UID, account)
+		b.addQOS(s.Sizes.Amounts(st, q), i, s.Job.UID, account)
 		b.atLeast(q.MinPrio, "qos/"+q.Name)
 	}
 	b.addChain(st.Policy.Chain(s.Assoc), len(qos))

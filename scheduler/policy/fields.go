@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 )
@@ -458,7 +459,7 @@ func tresOf(to *spec.Limits, name string) setter {
 // QOSFlags are the flags of QOS that mean something here.
 func QOSFlags() []string {
 	return []string{"DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes",
-		"PartitionTimeLimit", "RequiresReservation", "UsageFactorSafe"}
+		"PartitionTimeLimit", limits.Relative, "RequiresReservation", "UsageFactorSafe"}
 }
 
 // flags replaces, adds (+=) or removes (-=) QOS flags.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
 )
@@ -254,12 +255,34 @@ func (p *planner) oneQOS(name string) error {
 	if err != nil {
 		return err
 	}
+	if err := validShares(&q); err != nil {
+		return err
+	}
 	if err := p.emit(&event.QOSPut{QOS: q}); err != nil {
 		return err
 	}
 	p.names = append(p.names, name)
 	if clear {
 		return p.emit(&event.UsageCleared{QOS: q.ID})
+	}
+	return nil
+}
+
+// validShares refuses a QOS with the flag Relative whose limits are no per cent
+// of anything.
+func validShares(q *spec.QOS) error {
+	if !q.HasFlag(limits.Relative) {
+		return nil
+	}
+	for _, list := range limits.Shares(q) {
+		for _, l := range *list {
+			switch {
+			case !limits.IsShare(l.Name):
+				return bad("QOS %s is Relative: of %s there is no whole that a limit could be per cent of", q.Name, l.Name)
+			case l.N > 100:
+				return bad("QOS %s is Relative: %s=%d is more than 100 per cent", q.Name, l.Name, l.N)
+			}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,97 @@
+package limits
+
+import (
+	"math"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Relative is the flag of a QOS whose limits of TRES are per cent: of the
+// cluster or, for the QOS of a partition, of that partition.
+const Relative = "Relative"
+
+// Sizes remembers what the percentages of QOS are per cent of, for as long as
+// the nodes stay as they are. The zero value is ready; nil remembers nothing.
+type Sizes struct{ whole map[uint32]spec.TRES }
+
+// IsShare tells whether a limit of a TRES can be a percentage: of one whose
+// whole is known.
+func IsShare(tres string) bool {
+	switch kind, _, _ := strings.Cut(tres, "/"); kind {
+	case "cpu", "mem", "node", "gres", "license":
+		return true
+	}
+	return false
+}
+
+// Shares are the limits of a QOS that the flag Relative makes percentages.
+func Shares(q *spec.QOS) [6]*spec.Limits {
+	return [...]*spec.Limits{&q.GrpTRES, &q.MaxTRESPerAcct, &q.MaxTRESPerJob, &q.MaxTRESPerNode, &q.MaxTRESPerUser, &q.MinTRESPerJob}
+}
+
+// Amounts is a QOS with the amounts that its percentages stand for, rounded
+// down; one without the flag Relative is left as it is.
+func (s *Sizes) Amounts(st *state.State, q *spec.QOS) *spec.QOS {
+	if !q.HasFlag(Relative) {
+		return q
+	}
+	whole := s.of(st, q)
+	out := *q
+	for _, l := range Shares(&out) {
+		given := *l
+		*l = make(spec.Limits, 0, len(given))
+		for _, e := range given {
+			all := whole.Get(e.Name)
+			if name, ok := strings.CutPrefix(e.Name, "license/"); ok {
+				all = st.LicenseTotal(name)
+			}
+			if all <= math.MaxInt64/100 {
+				e.N = all * e.N / 100
+			}
+			*l = append(*l, e)
+		}
+	}
+	return &out
+}
+
+// of sums up the nodes of the partitions whose QOS it is, or else of the cluster.
+func (s *Sizes) of(st *state.State, q *spec.QOS) spec.TRES {
+	if s != nil {
+		if t, ok := s.whole[q.ID]; ok {
+			return t
+		}
+	}
+	var own spec.Bitset
+	all := !PartitionQOS(st, q.Name)
+	for i := range st.Parts.List {
+		if st.Parts.List[i].Spec.QOS == q.Name {
+			own = own.Or(st.Parts.List[i].Nodes)
+		}
+	}
+	var t spec.TRES
+	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		if all || own.Has(int(n.ID)) {
+			t = t.Add(n.Capacity())
+		}
+		return true
+	})
+	if s != nil {
+		if s.whole == nil {
+			s.whole = map[uint32]spec.TRES{}
+		}
+		s.whole[q.ID] = t
+	}
+	return t
+}
+
+// PartitionQOS tells whether any partition has a QOS as its own.
+func PartitionQOS(st *state.State, name string) bool {
+	for i := range st.Parts.List {
+		if st.Parts.List[i].Spec.QOS == name {
+			return true
+		}
+	}
+	return false
+}
