@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/limits"
@@ -21,7 +24,7 @@ type Explorer struct {
 
 // Explore runs a pass up to a pending job. It is nil if the pass does not
 // come to it: the job is held, waits for its begin or a dependency, or a pass
-// of the whole queue would start it.
+// of the whole queue would start it. A heterogeneous job is its leader.
 func Explore(st *state.State, now spec.Instant, uid spec.JobUID, opt PassOptions) (*Explorer, error) {
 	p := newPass(st, now, opt)
 	p.stop = uid
@@ -132,22 +135,82 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 	return slot, nil
 }
 
-// Confirm runs a whole pass in which a job asks for something else, and tells
-// when the job would start; false if that cannot be told.
-func Confirm(st *state.State, now spec.Instant, uid spec.JobUID, js *spec.JobSpec, opt PassOptions) (spec.Instant, bool) {
+// StartTogether tells the same of a heterogeneous job, whose leader the
+// Explorer has come to, with a request for each of its components: when all can
+// start, and where. Without preemption, as Start.
+func (x *Explorer) StartTogether(specs []*spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+	p := x.p
+	own := p.queue.jobs[x.j.UID].kin.lots[0]
+	var parts []hetPart
+	for i, j := range p.st.Components(x.j) {
+		if j.State != spec.Pending || i >= len(specs) {
+			return 0, nil, &spec.Reason{Code: spec.ReasonCleaning, Blocker: j.UID}
+		}
+		changed := *j
+		changed.Spec = specs[i]
+		if missed(&changed, p.now) {
+			return 0, nil, &spec.Reason{Code: spec.ReasonDeadLine}
+		}
+		lots, r := p.hetLots(own, &changed)
+		if r != nil {
+			return 0, nil, r
+		}
+		parts = append(parts, hetPart{job: &changed, lots: lots, lot: lots[0]})
+	}
+	slices.SortStableFunc(parts, func(a, b hetPart) int { return cmp.Compare(a.choices(), b.choices()) })
+	at := p.now
+	if p.strict && p.head[own.pi] != 0 {
+		at = max(p.fifo[own.pi], p.now+1) // nothing may overtake
+	}
+	start, r := p.togetherInTurn(parts, at, until)
+	switch {
+	case r != nil:
+		return 0, nil, r
+	case start == spec.FarFuture:
+		return 0, nil, &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: own.part.Subject}
+	}
+	var nodes []spec.NodeID
+	for i := range parts {
+		c := &parts[i]
+		if late(c.job, p.now, &c.slot, c.lot.demand.Limit) {
+			return 0, nil, &spec.Reason{Code: spec.ReasonDeadLine, Until: start}
+		}
+		nodes = append(nodes, partNodes(c.slot.Parts)...)
+	}
+	if start == p.now {
+		if r := p.allowed(parts); r != nil {
+			return 0, nil, r
+		}
+	}
+	slices.Sort(nodes)
+	return start, slices.Compact(nodes), nil
+}
+
+// Change is another request for a pending job.
+type Change struct {
+	UID  spec.JobUID
+	Spec *spec.JobSpec
+}
+
+// Confirm runs a whole pass in which jobs ask for something else, and tells
+// when the first of them would start; false if that cannot be told.
+func Confirm(st *state.State, now spec.Instant, changes []Change, opt PassOptions) (spec.Instant, bool) {
 	t := trial.On(st.Fork(), now, event.Actor{}, "explain")
-	j := t.Job(uid)
-	part := t.Parts.Find(js.Partitions[0])
-	if j == nil || part == nil {
-		return 0, false
+	for _, c := range changes {
+		j := t.Job(c.UID)
+		part := t.Parts.Find(c.Spec.Partitions[0])
+		if j == nil || part == nil {
+			return 0, false
+		}
+		b := limits.Find(t.State, limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: j.Assoc})
+		d := demandOf(t.State, part, c.Spec, &b)
+		changed := *c.Spec
+		changed.Queue.Hold, changed.Time.Begin = j.Hold, j.Begin
+		if t.Emit(&event.JobUpdated{UID: c.UID, Spec: &changed, Req: leastOf(&d, part.Spec, c.Spec), Assoc: j.Assoc}) != nil {
+			return 0, false
+		}
 	}
-	b := limits.Find(t.State, limits.Subject{Job: js, Part: part.Spec, Assoc: j.Assoc})
-	d := demandOf(t.State, part, js, &b)
-	changed := *js
-	changed.Queue.Hold, changed.Time.Begin = j.Hold, j.Begin
-	if t.Emit(&event.JobUpdated{UID: uid, Spec: &changed, Req: leastOf(&d, part.Spec, js), Assoc: j.Assoc}) != nil {
-		return 0, false
-	}
+	uid := changes[0].UID
 	out, err := Pass(t.Freeze(), t.Now, opt)
 	if err != nil {
 		return 0, false
@@ -161,6 +224,15 @@ func Confirm(st *state.State, now spec.Instant, uid spec.JobUID, js *spec.JobSpe
 		return p.Start, true
 	}
 	return 0, false
+}
+
+// Accepts tells whether a request would be taken in a pending job's place.
+func Accepts(st *state.State, now spec.Instant, j *state.Job, js *spec.JobSpec) bool {
+	d := &decision{t: trial.On(st.Fork(), now, event.Actor{}, "explain")}
+	asked := *js
+	asked.Queue.Dependency, asked.Queue.Hold, asked.Time.Begin, asked.Time.Deadline = nil, spec.NotHeld, 0, 0
+	_, _, err := d.resolve(&asked, j)
+	return err == nil || spec.CodeOf(err) == spec.CodePartitionUnavailable // for new jobs; this one was there before
 }
 
 // Rank compares the place in the queue that a changed request would have with

@@ -378,6 +378,12 @@ func (p *pass) notYet(j *state.Job) *spec.Reason {
 // nodesOf are the nodes of the partitions that some lots are in.
 func (p *pass) nodesOf(lots []*lot) spec.Bitset {
 	var nodes spec.Bitset
+	if p.stop != 0 { // it may be asked about any other partition
+		for i := range p.st.Parts.List {
+			nodes = nodes.Or(p.st.Parts.List[i].Nodes)
+		}
+		return nodes
+	}
 	known := make([]bool, len(p.head)) // by partition
 	for _, l := range lots {
 		if !known[l.pi] {

@@ -181,18 +181,25 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) (spec.Instant, *spec.Re
 		}
 		at = max(p.fifo[l.pi], p.now+1)
 	}
+	start, r := p.togetherInTurn(parts, at, until)
+	switch {
+	case r != nil && !plan:
+		r = p.queues(l, m)
+	case r == nil && start == spec.FarFuture:
+		r = &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: l.part.Subject, Detail: "the components do not fit together"}
+	}
+	return start, r
+}
+
+// togetherInTurn is together with each of the components first, until there is
+// room for all.
+func (p *pass) togetherInTurn(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
 	start, r := p.together(parts, at, until)
 	for i := 1; i < len(parts) && (r != nil || start == spec.FarFuture); i++ {
 		first := parts[0] // it may have taken what only it could do without
 		copy(parts, parts[1:])
 		parts[len(parts)-1] = first
 		start, r = p.together(parts, at, until)
-	}
-	switch {
-	case r != nil && !plan:
-		r = p.queues(l, m)
-	case r == nil && start == spec.FarFuture:
-		r = &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: l.part.Subject, Detail: "the components do not fit together"}
 	}
 	return start, r
 }

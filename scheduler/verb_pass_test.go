@@ -121,6 +121,7 @@ func why(s *session, args []string) error {
 	}
 	for _, a := range x.Advice {
 		s.printf("  with %s it would start at %s, %s earlier\n", a.Change, when(a.Start), clock(a.Gain))
+		s.follow(v, j, a)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
@@ -35,37 +36,41 @@ type change struct {
 // that starts as early as half of it would. Where the change costs the job its place in the
 // queue, or the job waits in several partitions or QOS, a whole pass confirms it.
 func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
-	opt := scheduler.PassOptions{Plan: v.Plan}
+	a := advisor{v: v, jobs: []*state.Job{j}, now: max(now, v.State.At), opt: scheduler.PassOptions{Plan: v.Plan}}
 	if j.Het != nil {
-		return nil, nil // what one component could do without is not the whole answer
+		a.jobs = v.State.Components(j)
 	}
-	x, err := scheduler.Explore(v.State, now, j.UID, opt)
-	if err != nil || x == nil {
+	leader := a.jobs[0]
+	var err error
+	if a.x, err = scheduler.Explore(v.State, now, leader.UID, a.opt); err != nil || a.x == nil {
 		return nil, err
 	}
-	planned, _, reason := x.Start(j.Spec, spec.FarFuture)
+	for _, c := range a.jobs {
+		a.asks = append(a.asks, c.Spec)
+	}
+	planned, _, reason := a.start(a.asks, spec.FarFuture)
 	if reason == nil && planned <= now {
 		return nil, nil // the next pass starts it
 	}
-	a := advisor{v: v, j: j, x: x, now: max(now, v.State.At), opt: opt}
-	if pl := v.Plan.Of(j.UID); pl != nil {
+	if pl := v.Plan.Of(leader.UID); pl != nil {
 		a.planned = pl.Start
 	} else if reason == nil {
 		a.planned = planned
 	}
 	if reason != nil && reason.Code == spec.ReasonDeadLine {
-		a.room = j.Spec.Time.Deadline.Sub(reason.Until)
+		a.room = leader.Spec.Time.Deadline.Sub(reason.Until)
 	}
-	for _, c := range a.changes() {
-		a.try(c)
-	}
+	a.tryAll()
 	slices.SortStableFunc(a.found, func(p, q Advice) int { return int(min(max(p.Start-q.Start, -1), 1)) })
 	return a.found[:min(len(a.found), maxAdvice)], nil
 }
 
+// advisor looks for other requests of one job: with its components, if it is a
+// heterogeneous one.
 type advisor struct {
 	v       *view.View
-	j       *state.Job
+	jobs    []*state.Job    // the job, or the components
+	asks    []*spec.JobSpec // what they ask for
 	x       *scheduler.Explorer
 	now     spec.Instant
 	planned spec.Instant // 0 = not known
@@ -74,22 +79,73 @@ type advisor struct {
 	found   []Advice
 }
 
-// with applies a change to a copy of the job's request.
-func (a *advisor) with(c change, v int64) (*spec.JobSpec, string) {
-	js := *a.j.Spec
-	js.Queue.Array = nil // one task of an array is what would start
-	text := c.make(&js, v)
-	return &js, text
+// maxComponents is for how many components of a heterogeneous job other
+// requests are looked for, one by one.
+const maxComponents = 4
+
+// tryAll tries every change: of the job, or of each component alone.
+func (a *advisor) tryAll() {
+	for i, j := range a.jobs[:min(len(a.jobs), maxComponents)] {
+		for _, c := range a.changes(j) {
+			a.try(c, i)
+		}
+	}
+	if len(a.jobs) == 1 {
+		return
+	}
+	most := spec.Span(0) // what they hold together they need as long as the longest of them
+	for _, j := range a.jobs {
+		most = max(most, a.limitOf(j))
+	}
+	if c := a.shorter(most); c != nil {
+		a.try(*c, everyPart)
+	}
 }
 
-func (a *advisor) try(c change) {
+// everyPart stands for a change of all components.
+const everyPart = -1
+
+// start tells when requests would start in the job's place.
+func (a *advisor) start(asks []*spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+	if len(a.jobs) > 1 {
+		return a.x.StartTogether(asks, until)
+	}
+	return a.x.Start(asks[0], until)
+}
+
+// with applies a change to a copy of what one component asks for, or every one.
+func (a *advisor) with(c change, v int64, of int) (asks []*spec.JobSpec, text string) {
+	asks = slices.Clone(a.asks)
+	for i := range asks {
+		if of != everyPart && of != i {
+			continue
+		}
+		js := *asks[i]
+		js.Queue.Array = nil // one task of an array is what would start
+		limit := js.Time.Limit
+		text = c.make(&js, v)
+		if of == everyPart && limit != 0 {
+			js.Time.Limit = min(js.Time.Limit, limit)
+		}
+		asks[i] = &js
+	}
+	switch {
+	case of == everyPart:
+		text += " for all components"
+	case len(asks) > 1:
+		text += fmt.Sprintf(" for component %d", of)
+	}
+	return asks, text
+}
+
+func (a *advisor) try(c change, of int) {
 	if c.most == 0 {
-		a.test(c, 0, spec.FarFuture)
+		a.test(c, 0, spec.FarFuture, of)
 		return
 	}
 	start := func(v int64, until spec.Instant) (spec.Instant, bool) {
-		js, _ := a.with(c, v)
-		at, _, r := a.x.Start(js, until)
+		asks, _ := a.with(c, v, of)
+		at, _, r := a.start(asks, until)
 		return at, r == nil
 	}
 	low, high := int64(1), c.most+1 // low starts then, high is what was asked for
@@ -108,19 +164,29 @@ func (a *advisor) try(c change) {
 			high = mid
 		}
 	}
-	a.test(c, low, at)
+	a.test(c, low, at, of)
 }
 
 // test keeps a change that starts at least a minute earlier.
-func (a *advisor) test(c change, v int64, until spec.Instant) {
-	js, text := a.with(c, v)
-	start, nodes, r := a.x.Start(js, until)
+func (a *advisor) test(c change, v int64, until spec.Instant, of int) {
+	asks, text := a.with(c, v, of)
+	start, nodes, r := a.start(asks, until)
 	if r != nil || (a.planned != 0 && start.Add(spec.Minute) > a.planned) {
 		return
 	}
-	if js.Choices() || js.QOS != a.j.Spec.QOS || !a.x.Sure() || a.x.Rank(js) > 0 {
-		js.Queue.Array = a.j.Spec.Queue.Array
-		sure, ok := scheduler.Confirm(a.v.State, a.now, a.j.UID, js, a.opt)
+	for i, js := range asks {
+		if js != a.asks[i] && !scheduler.Accepts(a.v.State, a.now, a.jobs[i], js) {
+			return
+		}
+	}
+	if a.doubtful(asks) {
+		changes := make([]scheduler.Change, len(asks))
+		for i, js := range asks {
+			changed := *js
+			changed.Queue.Array = a.asks[i].Queue.Array
+			changes[i] = scheduler.Change{UID: a.jobs[i].UID, Spec: &changed}
+		}
+		sure, ok := scheduler.Confirm(a.v.State, a.now, changes, a.opt)
 		if !ok || (a.planned != 0 && sure.Add(spec.Minute) > a.planned) {
 			return
 		}
@@ -135,25 +201,51 @@ func (a *advisor) test(c change, v int64, until spec.Instant) {
 	a.found = append(a.found, adv)
 }
 
-// changes lists the ways in which this job could ask for less.
-func (a *advisor) changes() []change {
-	js, sz := a.j.Spec, &a.j.Spec.Size
-	var out []change
-	limit := js.Time.Limit
-	if p := a.v.State.Parts.Find(a.j.Partition()); limit == 0 && p != nil {
-		limit = p.Spec.DefaultTime
+// doubtful tells whether only a whole pass shows when requests would start: that
+// of components depends on who is given room first.
+func (a *advisor) doubtful(asks []*spec.JobSpec) bool {
+	if len(asks) > 1 {
+		return true
 	}
+	for i, js := range asks {
+		if js.Choices() || js.QOS != a.asks[i].QOS {
+			return true
+		}
+	}
+	return !a.x.Sure() || a.x.Rank(asks[0]) > 0
+}
+
+// limitOf is a job's time limit, or what its partition gives it.
+func (a *advisor) limitOf(j *state.Job) spec.Span {
+	if p := a.v.State.Parts.Find(j.Partition()); j.Spec.Time.Limit == 0 && p != nil {
+		return p.Spec.DefaultTime
+	}
+	return j.Spec.Time.Limit
+}
+
+// shorter asks for less time than a limit; nil if there is none.
+func (a *advisor) shorter(limit spec.Span) *change {
 	minutes := int64(limit/spec.Minute) - 1
 	if a.room > 0 {
 		minutes = min(minutes, int64(a.room/spec.Minute))
 	}
-	if limit != spec.Infinite && minutes > 0 {
-		out = append(out, change{minutes, func(js *spec.JobSpec, v int64) string {
-			js.Time.Limit = spec.Span(v) * spec.Minute
-			return "--time=" + format.Duration(v*60)
-		}})
+	if limit == spec.Infinite || minutes <= 0 {
+		return nil
 	}
-	out = append(out, a.smaller()...)
+	return &change{minutes, func(js *spec.JobSpec, v int64) string {
+		js.Time.Limit = spec.Span(v) * spec.Minute
+		return "--time=" + format.Duration(v*60)
+	}}
+}
+
+// changes lists the ways in which a job, or a component, could ask for less.
+func (a *advisor) changes(j *state.Job) []change {
+	js, sz := j.Spec, &j.Spec.Size
+	var out []change
+	if c := a.shorter(a.limitOf(j)); c != nil {
+		out = append(out, *c)
+	}
+	out = append(out, a.smaller(j)...)
 	for i, list := range [...][]spec.Count{sz.PerNode, sz.PerJob, sz.PerTask} {
 		for k, c := range list {
 			if c.N > 1 {
@@ -164,6 +256,15 @@ func (a *advisor) changes() []change {
 			}
 		}
 	}
+	for i, l := range js.Licenses {
+		if l.N > 1 && !js.AnyLicense {
+			out = append(out, change{l.N - 1, func(js *spec.JobSpec, v int64) string {
+				js.Licenses = slices.Clone(js.Licenses)
+				js.Licenses[i].N = v
+				return "--licenses=" + countsText(js.Licenses)
+			}})
+		}
+	}
 	for _, drop := range [...]struct {
 		used bool
 		text string
@@ -172,6 +273,7 @@ func (a *advisor) changes() []change {
 		{js.Place.Nodes != "", "without --nodelist", func(js *spec.JobSpec) { js.Place.Nodes = "" }},
 		{js.Place.Exclude != "", "without --exclude", func(js *spec.JobSpec) { js.Place.Exclude = "" }},
 		{js.Place.Constraint != "", "without --constraint", func(js *spec.JobSpec) { js.Place.Constraint = "" }},
+		{js.Place.Reservation != "", "without --reservation", func(js *spec.JobSpec) { js.Place.Reservation = "" }},
 		{js.Place.Segment > 0, "without --segment", func(js *spec.JobSpec) { js.Place.Segment, js.Place.ApartSegments = 0, false }},
 		{js.Place.Switches > 0, "without --switches", func(js *spec.JobSpec) { js.Place.Switches = 0 }},
 		{js.Place.Contiguous, "without --contiguous", func(js *spec.JobSpec) { js.Place.Contiguous = false }},
@@ -184,14 +286,23 @@ func (a *advisor) changes() []change {
 			}})
 		}
 	}
-	return append(append(out, a.elsewhere()...), a.otherQOS()...)
+	return append(append(out, a.elsewhere(j)...), a.otherQOS(j)...)
+}
+
+// countsText writes a list of counts as an option takes it.
+func countsText(list []spec.Count) string {
+	out := make([]string, len(list))
+	for i, c := range list {
+		out[i] = fmt.Sprintf("%s:%d", c.Name, c.N)
+	}
+	return strings.Join(out, ",")
 }
 
 // otherQOS are the further QOS that the user may ask for, up to a handful.
-func (a *advisor) otherQOS() []change {
+func (a *advisor) otherQOS(j *state.Job) []change {
 	var out []change
-	for _, name := range scheduler.QOSToTry(a.v.State, a.j.Assoc) {
-		if name == a.j.Spec.QOS || slices.Contains(a.j.Spec.QOSes, name) || len(out) == maxAdvice {
+	for _, name := range scheduler.QOSToTry(a.v.State, j.Assoc) {
+		if name == j.Spec.QOS || slices.Contains(j.Spec.QOSes, name) || len(out) == maxAdvice {
 			continue
 		}
 		out = append(out, change{0, func(js *spec.JobSpec, _ int64) string {
@@ -203,9 +314,9 @@ func (a *advisor) otherQOS() []change {
 }
 
 // smaller are changes of nodes, tasks, CPUs and memory.
-func (a *advisor) smaller() []change {
+func (a *advisor) smaller(j *state.Job) []change {
 	var out []change
-	sz := &a.j.Spec.Size
+	sz := &j.Spec.Size
 	if n := int64(sz.MinNodes); n > 1 {
 		out = append(out, change{n - 1, func(js *spec.JobSpec, v int64) string {
 			js.Size.MinNodes, js.Size.MaxNodes = uint32(v), uint32(v)
@@ -234,7 +345,7 @@ func (a *advisor) smaller() []change {
 		mib  int64
 		to   func(js *spec.JobSpec) *int64
 	}{
-		{"--mem", cmp.Or(sz.MemPerNode, a.allMemory()), func(js *spec.JobSpec) *int64 {
+		{"--mem", cmp.Or(sz.MemPerNode, a.allMemory(j)), func(js *spec.JobSpec) *int64 {
 			js.Size.AllMem = false
 			return &js.Size.MemPerNode
 		}},
@@ -257,12 +368,12 @@ func (a *advisor) smaller() []change {
 
 // allMemory is the most that the memory of a whole node can be, for a job that
 // gets it since it asks for none where there is no default, or for all; else 0.
-func (a *advisor) allMemory() (most int64) {
-	p := a.v.State.Parts.Find(a.j.Partition())
+func (a *advisor) allMemory(j *state.Job) (most int64) {
+	p := a.v.State.Parts.Find(j.Partition())
 	if p == nil {
 		return 0
 	}
-	if d := place.Resolve(a.v.State.Config, p.Spec, a.j.Spec); !d.Memory || d.MemPerNode >= 0 {
+	if d := place.Resolve(a.v.State.Config, p.Spec, j.Spec); !d.Memory || d.MemPerNode >= 0 {
 		return 0
 	}
 	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
@@ -311,11 +422,11 @@ func listOf(js *spec.JobSpec, list int, name string) (to *[]spec.Count, option s
 }
 
 // elsewhere are other partitions, up to a handful.
-func (a *advisor) elsewhere() []change {
+func (a *advisor) elsewhere(j *state.Job) []change {
 	var out []change
 	for i := range a.v.State.Parts.List {
 		p := a.v.State.Parts.List[i].Spec
-		if slices.Contains(a.j.Spec.Partitions, p.Name) || p.Hidden || len(out) == maxAdvice || p.State == spec.PartitionDrain {
+		if slices.Contains(j.Spec.Partitions, p.Name) || p.Hidden || len(out) == maxAdvice || p.State == spec.PartitionDrain {
 			continue
 		}
 		out = append(out, change{0, func(js *spec.JobSpec, _ int64) string {

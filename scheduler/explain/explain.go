@@ -59,7 +59,11 @@ func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
 			x.Blockers = append(x.Blockers, uid)
 		}
 	}
-	x.Ahead = scheduler.Ahead(v.State, now, j.UID)
+	first := j.UID
+	if j.Het != nil {
+		first = j.Het.Leader // for whose turn all components wait
+	}
+	x.Ahead = scheduler.Ahead(v.State, now, first)
 	var err error
 	x.Advice, err = advise(v, j, now)
 	return x, err

@@ -473,7 +473,7 @@ func flags(to *[]string) setter {
 			}
 			i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, n) })
 			if i < 0 {
-				return fmt.Errorf("flag %q is not implemented (%s are)", n, strings.Join(known, ", "))
+				return fmt.Errorf("flag %q is not known (%s are)", n, strings.Join(known, ", "))
 			}
 			names = append(names, known[i])
 		}
