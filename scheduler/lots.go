@@ -28,11 +28,12 @@ type lot struct {
 	qos  string // that its jobs would start in, of several; else empty
 	// The least that a request needs, where it is the same in each of its
 	// partitions: it has one; else 0.
-	cpus, size int64
-	kin        *kin
+	cpus, gpus, size int64
+	kin              *kin
 
 	members []member // in order; those that have gone stay, marked, for a while
 	gone    int
+	picky   bool // its jobs mind who is on the nodes beside them
 	// settled is the reason that all members have in the ledger but the odd
 	// ones. While it is nil nothing is known about them.
 	settled *spec.Reason

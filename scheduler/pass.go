@@ -409,7 +409,7 @@ func (p *pass) run() error {
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), p.nodesOf(heap), p.queue.line)
 	p.queue.line = p.line
 	resv.Keep(p.st, p.line, p.now)
-	p.tellApart(heap)
+	p.tellApart()
 	p.restore()
 	if err := p.claims(); err != nil {
 		return err

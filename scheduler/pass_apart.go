@@ -9,27 +9,27 @@ import (
 
 // tellApart makes the timeline keep who is on which node, if any of the lots
 // minds, or a component of a heterogeneous job that one stands for.
-func (p *pass) tellApart(lots []*lot) {
-	if slices.ContainsFunc(lots, func(l *lot) bool {
-		return p.minds(l.part.Spec, l.kin.like) || slices.ContainsFunc(p.st.Components(l.kin.like), func(c *state.Job) bool {
+func (p *pass) tellApart() {
+	if p.queue.picky > 0 || (p.queue.hets > 0 && slices.ContainsFunc(p.queue.lots, func(l *lot) bool {
+		return slices.ContainsFunc(p.st.Components(l.kin.like), func(c *state.Job) bool {
 			return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
 				part := p.st.Parts.Find(name)
-				return part != nil && p.minds(part.Spec, c)
+				return part != nil && picky(p.cfg, part.Spec, c)
 			})
 		})
-	}) {
+	})) {
 		p.line.Apart()
 	}
 }
 
-// minds tells whether a job in a partition keeps others off its nodes, be it
+// picky tells whether a job in a partition keeps others off its nodes, be it
 // only perhaps, or shares its CPUs with others.
-func (p *pass) minds(part *spec.PartitionSpec, j *state.Job) bool {
+func picky(cfg *spec.Config, part *spec.PartitionSpec, j *state.Job) bool {
 	switch j.Spec.Place.Sharing {
 	case spec.ExclusiveUser, spec.ExclusiveMCS, spec.ExclusiveTopo:
 		return true
 	}
-	return part.ExclusiveUser || part.ExclusiveTopo || (p.cfg.Labels().Always && j.Spec.MCSLabel != "") || part.Sharers(j.Spec.Place.Sharing) > 1
+	return part.ExclusiveUser || part.ExclusiveTopo || (cfg.Labels().Always && j.Spec.MCSLabel != "") || part.Sharers(j.Spec.Place.Sharing) > 1
 }
 
 // wholeBlocks tells whether some job keeps whole blocks for itself. What is on

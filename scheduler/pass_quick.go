@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/reserve"
@@ -44,19 +46,16 @@ func (p *pass) runQuick() error {
 	p.line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), q.nodes, p.queue.line)
 	p.queue.line = p.line
 	resv.Keep(p.st, p.line, p.now)
-	p.tellApart(p.queue.lots)
+	p.tellApart()
 	p.restoreOn(q)
 	p.holdAll()
-	var heap lotHeap
-	for _, l := range p.queue.lots {
-		if l.empty() || l.kin.like.Het != nil || !l.part.Nodes.Intersects(q.nodes) || !p.mayFit(q, l) {
+	heap := p.fitting(q)
+	for began := 0; len(heap) > 0; {
+		if n := len(p.out.Starts); n > began { // there is less room
+			began = n
+			heap = newLotHeap(slices.DeleteFunc(heap, func(l *lot) bool { return !p.mayFit(q, l) }))
 			continue
 		}
-		l.begin(p.ctx)
-		heap = append(heap, l)
-	}
-	heap = newLotHeap(heap)
-	for len(heap) > 0 {
 		if p.opt.Starts != 0 && len(p.out.Starts) >= max(p.opt.Starts, 0) {
 			p.out.Exit = exitStarts
 			return nil
@@ -83,9 +82,25 @@ func (p *pass) runQuick() error {
 	return p.goOn(0)
 }
 
+// fitting are the lots whose jobs may fit on the nodes looked at.
+func (p *pass) fitting(q *quick) lotHeap {
+	var heap lotHeap
+	there := make([]bool, len(p.head)) // by partition: some of its nodes are looked at
+	for i := range there {
+		there[i] = p.st.Parts.List[i].Nodes.Intersects(q.nodes)
+	}
+	for _, l := range p.queue.lots {
+		if there[l.pi] && p.mayFit(q, l) && !l.empty() && l.kin.like.Het == nil {
+			l.begin(p.ctx)
+			heap = append(heap, l)
+		}
+	}
+	return newLotHeap(heap)
+}
+
 // mayFit rules out requests that are larger than all that is free.
 func (p *pass) mayFit(q *quick, l *lot) bool {
-	return l.cpus == 0 || (l.size <= q.count && l.cpus <= p.line.CPUs() && p.line.Room(&l.kin.like.Req))
+	return l.cpus == 0 || (l.size <= q.count && p.line.Has(l.cpus, l.gpus))
 }
 
 // restoreOn puts those parts of the promises into the timeline that lie on

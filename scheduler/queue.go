@@ -28,6 +28,10 @@ type Queue struct {
 	fresh state.Set // ready jobs that the ledger does not call eligible yet
 	claim state.Set // ready jobs that others made room for
 
+	left  bool // a lot has become empty since they were looked through
+	picky int  // lots that mind who is on the nodes beside them
+	hets  int  // lots of heterogeneous jobs
+
 	spares []*lot // that nobody is in any more
 
 	line *reserve.Timeline // of the last pass: its memory serves the next one
@@ -59,6 +63,10 @@ func (q *Queue) refresh(st *state.State, now spec.Instant) {
 		}
 	})
 	q.st, q.now = st, now
+	if !q.left {
+		return
+	}
+	q.left = false
 	q.lots = slices.DeleteFunc(q.lots, func(l *lot) bool {
 		if !slices.ContainsFunc(l.kin.lots, func(o *lot) bool { return !o.empty() }) {
 			if l == l.kin.lots[0] {
@@ -90,8 +98,19 @@ func (q *Queue) forget(k *kin) {
 	}
 }
 
+// count adds a lot to those of its kind, or takes it away.
+func (q *Queue) count(l *lot, sign int) {
+	if l.picky {
+		q.picky += sign
+	}
+	if l.kin.like.Het != nil {
+		q.hets += sign
+	}
+}
+
 // spare keeps the memory of a lot that is gone for another one.
 func (q *Queue) spare(l *lot) {
+	q.count(l, -1)
 	if len(q.spares) < 64 && cap(l.members) <= 64 {
 		clear(l.members[:cap(l.members)])
 		*l = lot{members: l.members[:0]}
@@ -152,6 +171,7 @@ func (q *Queue) leave(w *waiter) {
 	m := memberOf(w.job, q.rule)
 	for _, l := range w.kin.lots {
 		l.remove(&m)
+		q.left = q.left || l.empty()
 	}
 	w.kin = nil
 	q.fresh.Delete(q.own, uint64(w.job.UID))
@@ -182,8 +202,10 @@ func (q *Queue) kinOf(st *state.State, j *state.Job) *kin {
 			l := q.spareLot()
 			l.part, l.pi, l.nth, l.qos, l.kin = &st.Parts.List[i], i, nth, qos, k
 			if len(j.Spec.Partitions) == 1 && l.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 && j.Spec.Place.Reservation == "" {
-				l.cpus, l.size = j.Req.CPU, j.Req.Node
+				l.cpus, l.gpus, l.size = j.Req.CPU, j.Req.Get("gres/gpu"), j.Req.Node
 			}
+			l.picky = picky(st.Config, l.part.Spec, j)
+			q.count(l, 1)
 			k.lots = append(k.lots, l)
 			q.lots = append(q.lots, l)
 			nth++

@@ -153,9 +153,7 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	s.NextUID, s.NextID = e.UID+1, e.ID+1
 	s.ByID.Set(s.own, uint64(e.ID), e.UID)
 	s.store(j)
-	n := uint64(j.Count())
-	s.Totals.Submitted += n
-	s.part(j.Partition()).Submitted += n
+	s.countSubmitted(j)
 	return nil
 }
 

@@ -188,6 +188,16 @@ func (p *PartTotals) size(own *pmap.Owner, class SizeClass) *SizeTotals {
 	return p.Sizes[i]
 }
 
+// countSubmitted counts a new job, or the tasks of one, in the totals.
+func (s *State) countSubmitted(j *Job) {
+	if s.draft {
+		return
+	}
+	n := uint64(j.Count())
+	s.Totals.Submitted += n
+	s.part(j.Partition()).Submitted += n
+}
+
 // countStart counts an attempt that starts in the totals.
 func (s *State) countStart(j *Job, at spec.Instant) {
 	if s.draft {

@@ -301,7 +301,10 @@ const maxLevel = 1<<16 - 1
 // preempt comes before whom that may hit, then the partition's tier. In front of
 // all is what is guaranteed.
 func (c *Context) Standing(j *state.Job, part *spec.PartitionSpec) uint32 {
-	standing := min(c.levels[j.QOS()], 1<<15-1)<<16 | min(Tier(part), 1<<16-1)
+	standing := min(Tier(part), 1<<16-1)
+	if len(c.levels) > 0 {
+		standing |= min(c.levels[j.QOS()], 1<<15-1) << 16
+	}
 	if c.First != nil && c.First(j) {
 		standing |= 1 << 31
 	}

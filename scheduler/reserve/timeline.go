@@ -169,11 +169,11 @@ func (t *Timeline) count(l *lane, sign int64) {
 // Room tells whether all nodes together have as much free now as a demand
 // needs at least; if not, no node needs to be looked at.
 func (t *Timeline) Room(least *spec.TRES) bool {
-	return least.CPU <= t.cpus && least.Get("gres/gpu") <= t.gpus
+	return t.Has(least.CPU, least.Get("gres/gpu"))
 }
 
-// CPUs is how many are free now on all nodes together.
-func (t *Timeline) CPUs() int64 { return t.cpus }
+// Has is Room for so many CPUs and GPUs.
+func (t *Timeline) Has(cpus, gpus int64) bool { return cpus <= t.cpus && gpus <= t.gpus }
 
 // list gives the nodes of a set that the timeline has. Sets that nobody
 // changes are listed once.

@@ -45,25 +45,40 @@ func (m Machine) Config(s Settings) *spec.Config {
 // time limit gets its run time as one, so that it can be planned.
 func (t *Trace) Workload(cfg *spec.Config) *Workload {
 	w := &Workload{Config: cfg, Jobs: make([]Job, len(t.Rows))}
-	specs, users, accounts := make([]spec.JobSpec, len(t.Rows)), names{letter: "u"}, names{letter: "a"}
+	users, accounts := names{letter: "u"}, names{letter: "a"}
+	known := map[ask]*spec.JobSpec{} // many jobs ask for the same
 	for i := range t.Rows {
-		r, js := &t.Rows[i], &specs[i]
-		*js = spec.JobSpec{Name: "job", UID: uint32(1000 + max(r.User, 0)), GID: uint32(1000 + max(r.Group, 0)), User: users.of(r.User), Account: accounts.of(r.Group)}
-		js.Size.Tasks = uint32(r.Procs)
-		if len(cfg.Nodes) == 1 && r.Procs < 1<<16 { // of one pool, at once
-			js.Size.Tasks, js.Size.CPUsPerTask = 1, uint32(r.Procs)
+		r := &t.Rows[i]
+		a := ask{user: r.User, group: r.Group, procs: r.Procs, limit: r.Limit, gpus: r.GPUs}
+		if a.limit == 0 {
+			a.limit = max(r.Run, 1)
 		}
-		limit := r.Limit
-		if limit == 0 {
-			limit = max(r.Run, 1)
-		}
-		js.Time.Limit = spec.Span(limit) * spec.Second
-		if r.GPUs > 0 {
-			js.Size.PerJob = []spec.Count{{Name: "gpu", N: r.GPUs}}
+		js := known[a]
+		if js == nil {
+			js = a.spec(len(cfg.Nodes) == 1)
+			js.User, js.Account = users.of(r.User), accounts.of(r.Group)
+			known[a] = js
 		}
 		w.Jobs[i] = Job{Spec: js, Submit: epoch.Add(spec.Span(r.Submit) * spec.Second), Run: spec.Span(r.Run) * spec.Second}
 	}
 	return w
+}
+
+// ask is what a job of a trace asks for.
+type ask struct{ user, group, procs, limit, gpus int64 }
+
+// spec makes the request, of one pool of processors or of several nodes.
+func (a *ask) spec(pool bool) *spec.JobSpec {
+	js := &spec.JobSpec{Name: "job", UID: uint32(1000 + max(a.user, 0)), GID: uint32(1000 + max(a.group, 0))}
+	js.Size.Tasks = uint32(a.procs)
+	if pool && a.procs < 1<<16 { // at once
+		js.Size.Tasks, js.Size.CPUsPerTask = 1, uint32(a.procs)
+	}
+	js.Time.Limit = spec.Span(a.limit) * spec.Second
+	if a.gpus > 0 {
+		js.Size.PerJob = []spec.Count{{Name: "gpu", N: a.gpus}}
+	}
+	return js
 }
 
 // names makes names of numbers, each once.
