@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,13 +32,14 @@ type allocation struct {
 	id   uint32
 	news chan *apiv1.JobInfo // nil = it is not known any more
 	stop context.CancelFunc
-	job  *apiv1.JobInfo // as it was granted
+	job  *apiv1.JobInfo   // as it was granted
+	all  []*apiv1.JobInfo // the components of a heterogeneous job; of another job, itself
 }
 
-// allocate asks for a job and waits until it runs.
-func (c *call) allocate(js *apiv1.JobSpec) (*allocation, error) {
+// allocate asks for a job, of one or several components, and waits until it runs.
+func (c *call) allocate(specs []*apiv1.JobSpec) (*allocation, error) {
 	var rep apiv1.SubmitReply
-	if err := c.ask(methodSubmit, &apiv1.SubmitRequest{Spec: js}, &rep); err != nil {
+	if err := c.ask(methodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:]}, &rep); err != nil {
 		return nil, c.allocationFailed(err)
 	}
 	for line := range strings.Lines(rep.GetMessage()) {
@@ -46,8 +48,30 @@ func (c *call) allocate(js *apiv1.JobSpec) (*allocation, error) {
 	a := &allocation{c: c, uid: rep.GetUid(), id: rep.GetJobId(), news: make(chan *apiv1.JobInfo, 16)}
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(c.ctx)
-	go a.attend(ctx, js.GetAttended())
-	return a, a.wait()
+	go a.attend(ctx, specs[0].GetAttended())
+	if err := a.wait(); err != nil {
+		return a, err
+	}
+	if a.all = []*apiv1.JobInfo{a.job}; len(specs) > 1 {
+		return a, a.others(len(specs))
+	}
+	return a, nil
+}
+
+// others finds the components of a heterogeneous job, which run since the first
+// does.
+func (a *allocation) others(size int) error {
+	var rep apiv1.ListJobsReply
+	err := a.c.askAgain(methodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{itoa(a.id)}}}, &rep)
+	a.all = rep.GetJobs()
+	slices.SortFunc(a.all, func(x, y *apiv1.JobInfo) int { return cmp.Compare(x.GetHetOffset(), y.GetHetOffset()) })
+	if err == nil && (len(a.all) != size || slices.ContainsFunc(a.all, func(j *apiv1.JobInfo) bool { return spec.JobState(j.GetState()) != spec.Running })) {
+		err = fail(1, fmt.Sprintf("%s: error: not all components of job %d run", a.c.cmd.name, a.id))
+	}
+	if err != nil {
+		a.end(1, 0)
+	}
+	return err
 }
 
 // allocationFailed words a refusal.
@@ -218,10 +242,22 @@ func (a *allocation) end(code, sig int32) {
 	}
 }
 
-// variables are what a job tells the programs of the host where it was asked for.
-func (a *allocation) variables() []string {
-	j, c := a.job, a.c
-	s := j.GetSpec()
+// variables are what a job tells the programs of the host where it was asked
+// for, one list for each component, and what all of them are told.
+func (a *allocation) variables() (of [][]string, shared []string) {
+	var cfg apiv1.GetConfigReply
+	cluster := ""
+	if a.c.ask(methodGetConfig, &apiv1.GetConfigRequest{}, &cfg) == nil {
+		cluster = cfg.GetCluster()
+	}
+	for _, j := range a.all {
+		of = append(of, a.variablesOf(j, cluster))
+	}
+	return of, hetVariables(of)
+}
+
+func (a *allocation) variablesOf(j *apiv1.JobInfo, cluster string) []string {
+	c, s := a.c, j.GetSpec()
 	var out []string
 	put := func(value string, names ...string) {
 		for _, n := range names {
@@ -261,26 +297,30 @@ func (a *allocation) variables() []string {
 	}
 	put(c.Dir, "SLURM_SUBMIT_DIR")
 	put(c.Host, "SLURM_SUBMIT_HOST")
-	var cfg apiv1.GetConfigReply
-	if c.ask(methodGetConfig, &apiv1.GetConfigRequest{}, &cfg) == nil {
-		put(cfg.GetCluster(), "SLURM_CLUSTER_NAME")
-	}
+	put(cluster, "SLURM_CLUSTER_NAME")
 	return out
 }
 
 // srunAlone makes a job for one step.
-func (c *call) srunAlone() error {
-	js, err := c.liveJob(c.args)
+func (c *call) srunAlone(list []component) error {
+	if c.opts.On("het-group") {
+		return c.errorf("--het-group names components of a heterogeneous job, and this is not in one")
+	}
+	calls, specs, err := c.liveJobs(list)
 	if err != nil {
 		return err
 	}
-	step, err := c.step(js, c.opts) // before anything is asked for: it may be wrong
-	if err != nil {
-		return err
+	asks := make([]stepAsk, len(specs))
+	for i, part := range calls {
+		step, err := part.step(specs[i], part.opts) // before anything is asked for: it may be wrong
+		if err != nil {
+			return err
+		}
+		step.TimeLimit, step.Nodes, step.Exclude, step.MinNodes, step.MaxNodes, step.Exact = 0, "", "", 0, 0, false
+		step.MemPerNode, step.MemPerCpu, step.PerNode, step.PerStep = 0, 0, nil, nil // it has what the job has
+		asks[i] = stepAsk{step: step, opts: part.opts}
 	}
-	step.TimeLimit, step.Nodes, step.Exclude, step.MinNodes, step.MaxNodes, step.Exact = 0, "", "", 0, 0, false
-	step.MemPerNode, step.MemPerCpu, step.PerNode, step.PerStep = 0, 0, nil, nil // it has what the job has
-	a, err := c.allocate(js)
+	a, err := c.allocate(specs)
 	if err != nil {
 		return err
 	}
@@ -288,10 +328,15 @@ func (c *call) srunAlone() error {
 		for range a.news {
 		}
 	}()
-	if step.Tasks = a.job.GetNumTasks(); js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
-		step.Tasks = max(a.job.GetNumNodes(), 1)
+	of, shared := a.variables()
+	for i, js := range specs {
+		ask, j := &asks[i], a.all[i]
+		if ask.step.Tasks = j.GetNumTasks(); js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
+			ask.step.Tasks = max(j.GetNumNodes(), 1)
+		}
+		ask.job, ask.vars = itoa(j.GetJobId()), append(of[i], shared...)
 	}
-	code, err := c.runStep(&apiv1.RunStepRequest{Job: itoa(a.id), Step: step}, c.opts, a.variables())
+	code, err := c.runStep(asks, true)
 	var f *failure
 	switch {
 	case errors.As(err, &f) && code == 0:

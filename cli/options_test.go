@@ -118,7 +118,7 @@ func samples() map[string]map[string]sample {
 	}
 	step := func(arg string) sample { return on("srun --jobid=36 hostname", arg) }
 	out["srun"] = map[string]sample{"clusters": s("other"), "test-only": on("srun hostname", ""), "cpu-bind": step("cores"), "distribution": step("cyclic"), "error": step("e-%t"),
-		"exact": step(""), "exclusive": step(""), "export": step("NONE"), "external-launcher": step(""), "immediate": step(""), "input": step("none"), "jobid": on("srun hostname", "36"),
+		"exact": step(""), "exclusive": step(""), "export": step("NONE"), "external-launcher": step(""), "het-group": step("1"), "immediate": step(""), "input": step("none"), "jobid": on("srun hostname", "36"),
 		"kill-on-bad-exit": step(""), "mpi": step("none"), "multi-prog": on("srun --jobid=36 DIR/log", ""), "open-mode": step("append"), "output": step("o-%t"), "overlap": step(""), "pty": step(""), "relative": step("1"),
 		"task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
 	out["salloc"] = map[string]sample{"clusters": s("other"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s("")}

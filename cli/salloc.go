@@ -20,10 +20,10 @@ func sallocCommand() *command {
 	c := &command{
 		name: "salloc", slurm: true, ownVerbose: true, badUsage: 255,
 		summary: "hold nodes for a shell or a command on this host",
-		usage:   []string{"[OPTIONS] [COMMAND [ARGUMENTS]]"},
+		usage:   []string{"[OPTIONS] [COMMAND [ARGUMENTS]]", "[OPTIONS] : [OPTIONS] ... [COMMAND [ARGUMENTS]]"},
 		about: `It waits until the job has its nodes and then runs the command here, or your shell, with the job's variables set: srun
 in it starts steps on the job's nodes. The nodes are given back when the command ends, or salloc itself, also when that is
-killed; with --no-shell when the job is cancelled.`,
+killed; with --no-shell when the job is cancelled. A : between options begins another component of a heterogeneous job.`,
 		env:   []variable{{"SHELL", "the shell that runs without a command"}, {"SLURM_EXIT_ERROR", "exit code when there is no allocation, instead of 1"}},
 		exits: []variable{{"255", "an option cannot be read"}, {"as the command", "its exit code; 128 and the signal when one ended it"}},
 		example: []example{
@@ -61,22 +61,27 @@ func runSalloc(c *call) error {
 	if err := c.checkClusters(); err != nil {
 		return err
 	}
-	if c.opts.On("test-only") {
-		return c.testOnly()
-	}
-	js, err := c.liveJob(c.args)
+	list, err := c.components()
 	if err != nil {
 		return err
 	}
-	if js.GetName() == "" {
-		js.Name = "interactive"
+	c.args = list[len(list)-1].args
+	if c.opts.On("test-only") {
+		return c.testOnly(list)
+	}
+	_, specs, err := c.liveJobs(list)
+	if err != nil {
+		return err
+	}
+	if specs[0].GetName() == "" {
+		specs[0].Name = "interactive"
 	}
 	sig, err := c.killSignal()
 	if err != nil {
 		return err
 	}
-	js.Attended = !c.opts.On("no-shell")
-	a, err := c.allocate(js)
+	specs[0].Attended = !c.opts.On("no-shell")
+	a, err := c.allocate(specs)
 	if err != nil {
 		return err
 	}
@@ -84,7 +89,11 @@ func runSalloc(c *call) error {
 	if c.opts.On("bell") && !c.opts.On("no-bell") {
 		fmt.Fprint(c.Stderr, "\a")
 	}
-	c.say("Nodes %s are ready for job", a.job.GetNodes())
+	nodes := make([]string, len(a.all))
+	for i, j := range a.all {
+		nodes[i] = j.GetNodes()
+	}
+	c.say("Nodes %s are ready for job", strings.Join(nodes, ","))
 	if c.opts.On("no-shell") {
 		a.stop()
 		return nil
@@ -176,7 +185,8 @@ func (c *call) allocationEnv(a *allocation) []string {
 			e.set(name, value)
 		}
 	}
-	for _, kv := range a.variables() {
+	of, shared := a.variables()
+	for _, kv := range append(of[0], shared...) {
 		name, value, _ := strings.Cut(kv, "=")
 		e.set(name, value)
 	}

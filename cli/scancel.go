@@ -133,7 +133,7 @@ func (c *call) endSteps(steps []string, sig int32) error {
 func stepID(id string) (job string, step int32, ok bool) {
 	job, number, _ := strings.Cut(id, ".")
 	n, err := strconv.ParseUint(number, 10, 31)
-	return job, int32(n), err == nil && validJob(job)
+	return job, int32(n), err == nil && validTarget(job)
 }
 
 // cancelFilter reads ids and filters; the steps among the ids are told apart.
@@ -146,7 +146,7 @@ func (c *call) cancelFilter(f *apiv1.JobFilter) (steps []string, err error) {
 					return nil, c.errorf("Invalid job id %s", id)
 				}
 				steps = append(steps, id)
-			case !validJob(id):
+			case !validTarget(id):
 				return nil, c.errorf("Invalid job id %s", id)
 			default:
 				f.Jobs = append(f.Jobs, id)

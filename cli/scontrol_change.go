@@ -30,7 +30,7 @@ func jobArgs(args []string) ([]string, error) {
 			a = val
 		}
 		for _, id := range splitJobs(a) {
-			if !validJob(id) {
+			if !validTarget(id) {
 				return nil, fail(1, "Invalid job id specified for job "+id)
 			}
 			jobs = append(jobs, id)

@@ -13,11 +13,16 @@ func srunCommand() *command {
 	c := &command{
 		name: "srun", slurm: true, ownVerbose: true, badUsage: 255,
 		summary: "run a command on the nodes of a job, or in a job of its own",
-		usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]", "--test-only [OPTIONS] COMMAND [ARGUMENTS]"},
+		usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]", "[OPTIONS] [COMMAND [ARGUMENTS]] : [OPTIONS] COMMAND [ARGUMENTS] ...", "--test-only [OPTIONS] COMMAND [ARGUMENTS]"},
 		about: `In a batch script, or in the shell of salloc, it starts a step: the command runs as many times as there are tasks,
 on the job's nodes, and srun shows what they write and ends with the highest of their exit codes. Anywhere else it asks
 for an allocation first, runs its step there and gives the allocation back. With --test-only it only says when and where
 it would start.
+
+In a heterogeneous job a step runs in the first component, or in those that --het-group names; a : between two commands
+makes it one step that runs the first in component 0, the second in component 1 and so on. Its tasks are numbered through
+all of them and are one world to MPI. Outside of a job, a : asks for a heterogeneous job: options before each, and a
+component without a command has that of the next.
 
 One Ctrl-C shows which tasks run, a second within a second passes it on to them, a third ends the step. SIGTERM, SIGHUP,
 SIGUSR1, SIGUSR2, SIGALRM and SIGCONT are passed on. A step ends with its srun, also when that is killed.`,
@@ -27,6 +32,7 @@ SIGUSR1, SIGUSR2, SIGALRM and SIGCONT are passed on. A step ends with its srun, 
 			{"srun -n 8 --label hostname", "in a batch script: eight tasks on the job's nodes, each line with the number of its task"},
 			{"srun --exact -n 1 --gpus=1 train 1 & srun --exact -n 1 --gpus=1 train 2 & wait", "two steps side by side, a GPU each"},
 			{"srun -p gpu --gres=gpu:1 -t 30 --pty bash", "a shell on a node with a GPU"},
+			{"srun -n 1 -c 8 server : -n 16 client", "a heterogeneous job of two components, and one step in both"},
 			{"srun --test-only -N 4 --gres=gpu:8 train", "says when and where it would start"},
 		},
 		run: runSrun,
@@ -105,7 +111,7 @@ func stepOptions() []opt.Option {
 		{Long: "exclusive", Arg: "user|mcs|topo", Maybe: true, Env: "SLURM_EXCLUSIVE", Help: "of a job: share no node with others; of a step: as --exact"},
 		{Long: "external-launcher", Env: "SLURM_EXTERNAL_LAUNCHER", Help: "start the daemons of an MPI's own launcher: the step shares everything and holds nothing"},
 		{Long: "get-user-env", Arg: "<timeout>[mode]", Maybe: true, Refused: "the tasks have srun's own variables"},
-		{Long: "het-group", Arg: "<expr>", Env: "SLURM_HET_GROUP", Refused: "a step runs in one component of a heterogeneous job"},
+		{Long: "het-group", Arg: "<expr>", Env: "SLURM_HET_GROUP", Help: "the components of a heterogeneous job that the step runs in: 0,2-3; the first is 0"},
 		immediateOption("SLURM_IMMEDIATE"),
 		{Long: "input", Short: "i", Arg: "<mode>", Env: "SLURM_STDINMODE", Help: "who reads srun's input: all (so without the option), none, the number of a task; or a file, with %t one for each task"},
 		{Long: "jobid", Arg: "<jobid>", Help: "start a step in this job of yours"},
@@ -141,35 +147,36 @@ func runSrun(c *call) error {
 	if c.opts.Text("mpi") == "list" {
 		return fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
 	}
-	if len(c.args) == 0 {
-		return fail(1, "srun: fatal: No command given to execute.")
+	list, err := c.components()
+	if err != nil {
+		return err
 	}
-	if slices.Contains(c.args, ":") {
-		return c.errorf("several programs with : between them are not supported in this release: use --multi-prog, or sbatch for heterogeneous jobs")
+	if len(list[len(list)-1].args) == 0 {
+		return fail(1, "srun: fatal: No command given to execute.")
 	}
 	if err := c.checkClusters(); err != nil {
 		return err
 	}
 	if c.opts.On("test-only") {
-		return c.testOnly()
+		return c.testOnly(list)
 	}
 	job := c.opts.Text("jobid")
 	if job == "" {
 		job = c.Getenv("SLURM_JOB_ID")
 	}
 	if job == "" {
-		return c.srunAlone()
+		return c.srunAlone(list)
 	}
-	return c.srunWithin(job)
+	return c.srunWithin(job, list)
 }
 
-func (c *call) testOnly() error {
-	js, err := c.liveJob(c.args)
+func (c *call) testOnly(list []component) error {
+	_, specs, err := c.liveJobs(list)
 	if err != nil {
 		return err
 	}
 	var rep apiv1.SubmitReply
-	if err := c.ask(methodSubmit, &apiv1.SubmitRequest{Spec: js, TestOnly: true}, &rep); err != nil {
+	if err := c.ask(methodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], TestOnly: true}, &rep); err != nil {
 		return c.submitFailed(err, true)
 	}
 	if !c.opts.On("quiet") {

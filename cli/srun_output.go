@@ -115,7 +115,14 @@ func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
 		return err
 	}
 	key := taskStream{rank, fd}
-	held := append(o.held[key], data...)
+	before, waits := o.held[key]
+	if cut := bytes.LastIndexByte(data, '\n') + 1; !waits && cut > 0 && !o.raw && len(data)-cut <= mostHeld {
+		if cut < len(data) {
+			o.held[key] = slices.Clone(data[cut:])
+		}
+		return o.show(s, rank, data[:cut]) // as it is
+	}
+	held := append(before, data...)
 	cut := bytes.LastIndexByte(data, '\n') + 1
 	if cut > 0 {
 		cut += len(held) - len(data)

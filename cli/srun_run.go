@@ -58,22 +58,31 @@ type stepRun struct {
 // event is something that the step's own goroutines tell the one that acts.
 type stepEvent func(r *stepRun)
 
-// runStep starts a step and shows it until it is over; job are variables of a
-// job that this srun made.
-func (c *call) runStep(req *apiv1.RunStepRequest, opts *opt.Values, job []string) (int, error) {
-	env, err := c.stepEnvironment(req.GetStep(), opts, job)
-	if err != nil {
-		return 0, err
+// runStep starts a step and shows it until it is over; own tells that this srun
+// made the job. A step in several components is one for each.
+func (c *call) runStep(asks []stepAsk, own bool) (int, error) {
+	opts := asks[0].opts
+	req := &apiv1.RunStepRequest{Job: asks[0].job, Step: asks[0].step, Ticket: ticket(), Host: c.Host}
+	for i, ask := range asks {
+		env, err := c.stepEnvironment(ask.step, ask.opts, ask.vars)
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 {
+			req.Environment = &apiv1.Blob{Data: env}
+		} else {
+			req.Rest = append(req.Rest, &apiv1.StepInComponent{Job: ask.job, Step: ask.step, Environment: &apiv1.Blob{Data: env}})
+		}
 	}
 	r := &stepRun{c: c, opts: opts, req: req, running: map[uint32]string{}}
-	if v, ok := opts.Get("immediate"); ok && job == nil { // in a job of its own it is the job that must start at once
+	if v, ok := opts.Get("immediate"); ok && !own { // in a job of its own it is the job that must start at once
 		if req.Immediate = v.Text == ""; !req.Immediate {
+			var err error
 			if r.patience, err = c.patience(); err != nil {
 				return 0, err
 			}
 		}
 	}
-	req.Environment, req.Ticket, req.Host = &apiv1.Blob{Data: env}, ticket(), c.Host
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	events := make(chan stepEvent, 64)
@@ -262,6 +271,9 @@ func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell fu
 		}
 		if made := n.GetCreated(); made != nil {
 			req.Attempt, req.Created = made.GetAttempt(), made.GetStep()
+			for i, part := range made.GetRest() {
+				req.Rest[i].Attempt = part.GetAttempt()
+			}
 		}
 		over = n.GetOver() != nil
 		tell(func(r *stepRun) { r.heard(n) })
@@ -295,16 +307,22 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 	if facts.ArrayJob != 0 {
 		facts.ArrayTask = n.GetJob().GetArrayTask()
 	}
-	if r.out, err = newStepOutput(r.c, r.opts, facts, n.GetTasks()); err != nil {
-		return func() {}, err
-	}
-	cfg := stepclient.Config{Run: plan.Key(n.GetJobUid(), n.GetAttempt(), n.GetStep()), Credential: n.GetCredential(), Dial: r.dial, Output: r.out.write}
-	for _, node := range n.GetNodes() {
-		cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Address: node.GetAddress(), Ranks: node.GetRanks()})
-		for _, rank := range node.GetRanks() {
-			r.running[rank] = node.GetName()
+	tasks := uint32(0)
+	cfg := stepclient.Config{Dial: r.dial}
+	for _, part := range parts(n) {
+		tasks += part.GetTasks()
+		run := plan.Key(part.GetJobUid(), part.GetAttempt(), part.GetStep())
+		for _, node := range part.GetNodes() {
+			cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Address: node.GetAddress(), Ranks: node.GetRanks(), Run: run, Credential: part.GetCredential()})
+			for _, rank := range node.GetRanks() {
+				r.running[rank] = node.GetName()
+			}
 		}
 	}
+	if r.out, err = newStepOutput(r.c, r.opts, facts, tasks); err != nil {
+		return func() {}, err
+	}
+	cfg.Output = r.out.write
 	cfg.Exit = func(node string, x plan.TaskExit) { tell(func(r *stepRun) { r.exited(node, x) }) }
 	cfg.Notice = func(_, text string) { fmt.Fprintln(r.c.Stderr, strings.TrimRight(text, "\n")) }
 	cfg.Ended = func(node string, end plan.FrameEnd, err error) {
@@ -330,7 +348,11 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 func (r *stepRun) dial(ctx context.Context, node string) (net.Conn, error) {
 	var d net.Dialer
 	var relay string
-	for _, n := range r.created.GetNodes() {
+	var nodes []*apiv1.StepNode
+	for _, part := range parts(r.created) {
+		nodes = append(nodes, part.GetNodes()...)
+	}
+	for _, n := range nodes {
 		if info, err := os.Stat(n.GetSocket()); n.GetSocket() == "" || err != nil || info.Mode()&os.ModeSocket == 0 {
 			continue
 		}
@@ -444,9 +466,11 @@ func (r *stepRun) terminate() {
 
 // end asks the controller to end the step.
 func (r *stepRun) end() {
-	err := r.c.askAgain(methodEndStep, &apiv1.EndStepRequest{Job: itoa(r.created.GetJobId()), Step: r.created.GetStep()}, &apiv1.EndStepReply{})
-	if err != nil && explainError(err).code != spec.CodeAlreadyDone && r.client != nil {
-		r.client.Signal(int32(syscall.SIGKILL)) // the nodes can still be reached
+	for _, part := range parts(r.created) {
+		err := r.c.askAgain(methodEndStep, &apiv1.EndStepRequest{Job: itoa(part.GetJobId()), Step: part.GetStep()}, &apiv1.EndStepReply{})
+		if err != nil && explainError(err).code != spec.CodeAlreadyDone && r.client != nil {
+			r.client.Signal(int32(syscall.SIGKILL)) // the nodes can still be reached
+		}
 	}
 }
 

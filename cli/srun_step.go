@@ -34,8 +34,26 @@ func (c *call) within() *opt.Values {
 	return out
 }
 
-// srunWithin starts a step in a job.
-func (c *call) srunWithin(job string) error {
+// srunWithin starts a step in a job, or in components of a heterogeneous job.
+func (c *call) srunWithin(job string, list []component) error {
+	asks, err := c.stepsWithin(job, list)
+	if err != nil {
+		return err
+	}
+	code, err := c.runStep(asks, false)
+	return c.stepExit(code, err)
+}
+
+// stepAsk is a step, or its part in one component.
+type stepAsk struct {
+	job  string
+	step *apiv1.StepSpec
+	opts *opt.Values
+	vars []string // of the job
+}
+
+// stepWithin makes the request of a step in a job.
+func (c *call) stepWithin(job string, vars []string) (stepAsk, error) {
 	opts := c.within()
 	typed := func(long string) bool { v, ok := opts.Get(long); return ok && v.From == opt.FromCommand }
 	js := &apiv1.JobSpec{}
@@ -43,7 +61,7 @@ func (c *call) srunWithin(job string) error {
 		opts = without(opts, c.cmd.allOptions(), "ntasks")
 	}
 	if err := c.request(js, opts); err != nil {
-		return err
+		return stepAsk{}, err
 	}
 	if !typed("nodes") {
 		js.MinNodes, js.MaxNodes = 0, 0 // the job has as many as it has
@@ -53,13 +71,12 @@ func (c *call) srunWithin(job string) error {
 	}
 	step, err := c.step(js, opts)
 	if err != nil {
-		return err
+		return stepAsk{}, err
 	}
 	if typed("cpus-per-task") || typed("exclusive") {
 		step.Exact = true
 	}
-	code, err := c.runStep(&apiv1.RunStepRequest{Job: job, Step: step}, opts, nil)
-	return c.stepExit(code, err)
+	return stepAsk{job, step, opts, vars}, nil
 }
 
 // without drops an option.
@@ -324,4 +341,9 @@ func ticket() []byte {
 // place names a step as Slurm's tools do.
 func place(n *apiv1.StepCreated) string {
 	return fmt.Sprintf("StepId=%d.%d", n.GetJobId(), n.GetStep())
+}
+
+// parts are a step's parts, each in a job of its own.
+func parts(n *apiv1.StepCreated) []*apiv1.StepCreated {
+	return append([]*apiv1.StepCreated{n}, n.GetRest()...)
 }

@@ -1,9 +1,12 @@
 package scheduler
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // StartStep asks for a step in a running job. The result names the step; Busy
@@ -13,6 +16,9 @@ type StartStep struct {
 	Attempt uint32 // of the job; 0 = any
 	Spec    *spec.StepSpec
 	Ticket  string
+	// Rest are its parts in other components of a heterogeneous job: all begin
+	// together, with the same number.
+	Rest []StartStep
 }
 
 // EndStep ends a step, or sends it a signal.
@@ -67,33 +73,84 @@ func (d *decision) startStep(c StartStep) error {
 			return nil
 		}
 	}
-	switch {
-	case j.State == spec.Suspended:
-		return spec.Refuse(spec.CodeJobSuspended, "")
-	case j.Prepares:
-		return spec.Refuse(spec.CodePrologRunning, "")
-	case j.Configuring():
-		return spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
+	parts := append([]StartStep{c}, c.Rest...)
+	evs := make([]*event.StepStarted, len(parts))
+	number := spec.StepID(0)
+	for i := range parts {
+		ev, o, err := d.roomForStep(&parts[i])
+		if err != nil {
+			return err
+		}
+		if i > 0 && (o.Het == nil || leaderOf(o) != leaderOf(j) || slices.ContainsFunc(evs[:i], func(e *event.StepStarted) bool { return e.UID == o.UID })) {
+			return spec.Refuse(spec.CodeBadRequest, "a step runs in different components of one heterogeneous job")
+		}
+		evs[i], number = ev, max(number, o.NextStep)
 	}
-	if full(j) {
-		return spec.Refuse(spec.CodeNodesBusy, "the job has as many steps at once as it may")
+	if len(evs) > 1 {
+		for i, w := range stepWorlds(j.ID, evs) {
+			with := *evs[i].Spec
+			with.World = w
+			evs[i].Spec = &with
+		}
+	}
+	d.res.Step = number
+	for i := range evs {
+		evs[i].Step, evs[i].Ticket = number, c.Ticket
+		if err := d.emit(evs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepWorlds tell each part of a step in several components what it is as a
+// whole.
+func stepWorlds(first spec.JobID, evs []*event.StepStarted) []*spec.StepWorld {
+	list := make([]spec.WorldPart, len(evs))
+	out := make([]*spec.StepWorld, len(evs))
+	for i, ev := range evs {
+		list[i] = spec.WorldPart{Nodes: hostlist.Fold(ev.Nodes), Distribution: ev.Spec.Distribution}
+		for k := range ev.Layout {
+			list[i].Tasks = append(list[i].Tasks, ev.Layout[k].Tasks)
+		}
+		out[i] = &spec.StepWorld{Job: first, Place: uint32(i), Parts: list}
+	}
+	return out
+}
+
+// roomForStep finds what a step gets of its job.
+func (d *decision) roomForStep(c *StartStep) (*event.StepStarted, *state.Job, error) {
+	j, err := d.runningJob(c.UID)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case c.Attempt != 0 && c.Attempt != j.Attempt:
+		return nil, nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	case j.State == spec.Suspended:
+		return nil, nil, spec.Refuse(spec.CodeJobSuspended, "")
+	case j.Prepares:
+		return nil, nil, spec.Refuse(spec.CodePrologRunning, "")
+	case j.Configuring():
+		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
+	case full(j):
+		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "the job has as many steps at once as it may")
 	}
 	layout, err := layStep(j, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	for i := range layout {
 		if n := d.t.NodeByID(layout[i].ID); n == nil || n.Inv == nil || n.Inv.Socket == "" {
-			return spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+" starts no steps: it is of an older release")
+			return nil, nil, spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+" starts no steps: it is of an older release")
 		}
 	}
-	ev := &event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: j.NextStep, Name: c.Spec.Name, TRES: stepTRES(j, layout), Layout: layout, Spec: c.Spec, Ticket: c.Ticket}
+	ev := &event.StepStarted{UID: j.UID, Attempt: j.Attempt, Name: c.Spec.Name, TRES: stepTRES(j, layout), Layout: layout, Spec: c.Spec}
 	for i := range layout {
 		ev.Nodes = append(ev.Nodes, layout[i].Name)
 		ev.Tasks += layout[i].Tasks
 	}
-	d.res.Step = ev.Step
-	return d.emit(ev)
+	return ev, j, nil
 }
 
 // What a job's live steps may come to. Steps that share what others have would
@@ -133,6 +190,11 @@ func (d *decision) endStep(c EndStep) error {
 	if j == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
+	if j.Het.Leads() {
+		if parts := d.stepParts(j, c.Step); len(parts) > 0 {
+			return d.endParts(parts, c)
+		}
+	}
 	st := j.StepByID(c.Step)
 	if st == nil && c.Step >= j.NextStep {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
@@ -140,10 +202,39 @@ func (d *decision) endStep(c EndStep) error {
 	if st == nil || !st.Live() {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	if c.Signal != 0 && c.Signal != sigKill {
-		return d.emit(&event.StepSignalled{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Signal: c.Signal})
+	return d.endParts([]stepPart{{j, st}}, c)
+}
+
+// stepPart is a step of a component.
+type stepPart struct {
+	job  *state.Job
+	step *state.Step
+}
+
+// stepParts are the parts of a step in several components that have not ended.
+func (d *decision) stepParts(j *state.Job, id spec.StepID) []stepPart {
+	var out []stepPart
+	for _, c := range d.t.Components(j) {
+		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil && st.Spec.World != nil {
+			out = append(out, stepPart{c, st})
+		}
 	}
-	return d.cutStep(j, st, event.EndCancel)
+	return out
+}
+
+func (d *decision) endParts(parts []stepPart, c EndStep) error {
+	for _, p := range parts {
+		var err error
+		if c.Signal != 0 && c.Signal != sigKill {
+			err = d.emit(&event.StepSignalled{UID: p.job.UID, Attempt: p.job.Attempt, Step: p.step.ID, Signal: c.Signal})
+		} else {
+			err = d.cutStep(p.job, p.step, event.EndCancel)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cutStep decides that a step must end, once.
@@ -196,8 +287,9 @@ func (d *decision) stepOver(j *state.Job, node string, over *StepOver) error {
 		return err
 	}
 	j = d.t.Job(j.UID)
-	if st = j.StepByID(over.Step); st.Done.Count() < len(st.Layout) {
-		return d.failedStep(j, st)
+	st = j.StepByID(over.Step)
+	if err := d.failedStep(j, st); err != nil || st.Done.Count() < len(st.Layout) {
+		return err
 	}
 	ev := &event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: st.ID, State: stepState(j, st), Result: *st.Result, Usage: st.Usage}
 	if ev.State == spec.OutOfMemory {
@@ -206,11 +298,23 @@ func (d *decision) stepOver(j *state.Job, node string, over *StepOver) error {
 	return d.emit(ev)
 }
 
-// failedStep ends a step of which a part could not be started or was lost: the
-// rest would wait for it.
+// failedStep ends a step of which a part could not be started or was lost, in
+// all its components: the rest would wait for it.
 func (d *decision) failedStep(j *state.Job, st *state.Step) error {
-	if st.Result.Unknown {
-		return d.cutStep(j, st, event.EndNodeLost)
+	if !st.Result.Unknown {
+		return nil
+	}
+	parts := []stepPart{{j, st}}
+	if st.Spec != nil && st.Spec.World != nil {
+		parts = d.stepParts(j, st.ID)
+	}
+	for _, p := range parts {
+		if p.step.Done.Count() == len(p.step.Layout) {
+			continue
+		}
+		if err := d.cutStep(p.job, p.step, event.EndNodeLost); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -53,6 +53,82 @@ type StepSpec struct {
 	KillOnFail bool          `cbor:"55,keyasint,omitempty"` // -K
 	Wait       int32         `cbor:"56,keyasint,omitempty"` // -W, seconds
 	Host       string        `cbor:"57,keyasint,omitempty"` // where srun runs
+	World      *StepWorld    `cbor:"58,keyasint,omitempty"` // of a step of several components; the controller fills it in
+}
+
+// StepWorld is what a step in several components of a heterogeneous job is as a
+// whole. In each component it is a step of its own, with the same number; its
+// tasks are numbered after those of the parts before it, and so are its nodes.
+type StepWorld struct {
+	Job   JobID       `cbor:"1,keyasint"`           // of the first part
+	Place uint32      `cbor:"2,keyasint,omitempty"` // of this part among them
+	Parts []WorldPart `cbor:"3,keyasint"`
+}
+
+// WorldPart is a part of a StepWorld.
+type WorldPart struct {
+	Nodes        string   `cbor:"1,keyasint"` // hostlist
+	Tasks        []uint32 `cbor:"2,keyasint"` // of each node, in their order
+	Distribution string   `cbor:"3,keyasint,omitempty"`
+}
+
+// FirstTask is the number of a part's first task.
+func (w *StepWorld) FirstTask() uint32 {
+	n := uint32(0)
+	if w != nil {
+		for i := range min(int(w.Place), len(w.Parts)) {
+			n += w.Parts[i].tasks()
+		}
+	}
+	return n
+}
+
+// FirstNode is the number of a part's first node.
+func (w *StepWorld) FirstNode() int {
+	n := 0
+	for i := range min(int(w.Place), len(w.Parts)) {
+		n += len(w.Parts[i].Tasks)
+	}
+	return n
+}
+
+// TasksOnNode are the tasks of all nodes of all parts.
+func (w *StepWorld) TasksOnNode() []uint32 {
+	var out []uint32
+	for i := range w.Parts {
+		out = append(out, w.Parts[i].Tasks...)
+	}
+	return out
+}
+
+// NodeOf tells on which node, by its number, each task is.
+func (w *StepWorld) NodeOf() []uint32 {
+	var out []uint32
+	for i := range w.Parts {
+		p := &w.Parts[i]
+		first := StepWorld{Place: uint32(i), Parts: w.Parts}
+		at := uint32(first.FirstNode())
+		layout := make([]NodeAlloc, len(p.Tasks))
+		for k := range layout {
+			layout[k].Tasks = p.Tasks[k]
+		}
+		part := make([]uint32, p.tasks())
+		for k, ranks := range StepRanks(layout, &StepSpec{Distribution: p.Distribution}) {
+			for _, r := range ranks {
+				part[r] = at + uint32(k)
+			}
+		}
+		out = append(out, part...)
+	}
+	return out
+}
+
+func (p *WorldPart) tasks() uint32 {
+	n := uint32(0)
+	for _, t := range p.Tasks {
+		n += t
+	}
+	return n
 }
 
 // The values of StepSpec.InputTask that name no rank.
@@ -85,14 +161,15 @@ func (s *StepSpec) Plane() uint32 {
 
 // StepRanks numbers the tasks of a step: for each node, the ranks of its
 // tasks in the order of their local ids. Block fills node after node, cyclic
-// deals one task a node, plane=N deals N.
+// deals one task a node, plane=N deals N. A part of a StepWorld counts on from
+// the parts before it.
 func StepRanks(layout []NodeAlloc, s *StepSpec) [][]uint32 {
 	out := make([][]uint32, len(layout))
 	deal := s.Plane()
 	if s.Distribution == "cyclic" {
 		deal = 1
 	}
-	rank := uint32(0)
+	rank := s.World.FirstTask()
 	for left := true; left; {
 		left = false
 		for i := range layout {

@@ -71,6 +71,7 @@ type StepSpec struct {
 	Mpi           string         `protobuf:"bytes,54,opt,name=mpi,proto3" json:"mpi,omitempty"`                                               // none or pmi2; empty = pmi2, which costs nothing who does not use it
 	KillOnBadExit bool           `protobuf:"varint,55,opt,name=kill_on_bad_exit,json=killOnBadExit,proto3" json:"kill_on_bad_exit,omitempty"` // -K: the first task that fails ends the step
 	Wait          int32          `protobuf:"zigzag32,56,opt,name=wait,proto3" json:"wait,omitempty"`                                          // -W: seconds between the first and the last end of tasks; 0 = any
+	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"`                                           // in orders: of a step in several components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -401,6 +402,138 @@ func (x *StepSpec) GetWait() int32 {
 	return 0
 }
 
+func (x *StepSpec) GetWorld() *StepWorld {
+	if x != nil {
+		return x.World
+	}
+	return nil
+}
+
+// StepWorld is what a step in several components is as a whole.
+type StepWorld struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint32                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`     // of the first part
+	Place         uint32                 `protobuf:"varint,2,opt,name=place,proto3" json:"place,omitempty"` // of this part
+	Parts         []*WorldPart           `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepWorld) Reset() {
+	*x = StepWorld{}
+	mi := &file_step_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepWorld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepWorld) ProtoMessage() {}
+
+func (x *StepWorld) ProtoReflect() protoreflect.Message {
+	file_step_proto_init_once()
+	mi := &file_step_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepWorld.ProtoReflect.Descriptor instead.
+func (*StepWorld) Descriptor() ([]byte, []int) {
+	file_step_proto_init_once()
+	return file_step_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StepWorld) GetJob() uint32 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *StepWorld) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *StepWorld) GetParts() []*WorldPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+type WorldPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         string                 `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`         // hostlist
+	Tasks         []uint32               `protobuf:"varint,2,rep,packed,name=tasks,proto3" json:"tasks,omitempty"` // of each node
+	Distribution  string                 `protobuf:"bytes,3,opt,name=distribution,proto3" json:"distribution,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorldPart) Reset() {
+	*x = WorldPart{}
+	mi := &file_step_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorldPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorldPart) ProtoMessage() {}
+
+func (x *WorldPart) ProtoReflect() protoreflect.Message {
+	file_step_proto_init_once()
+	mi := &file_step_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorldPart.ProtoReflect.Descriptor instead.
+func (*WorldPart) Descriptor() ([]byte, []int) {
+	file_step_proto_init_once()
+	return file_step_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WorldPart) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *WorldPart) GetTasks() []uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *WorldPart) GetDistribution() string {
+	if x != nil {
+		return x.Distribution
+	}
+	return ""
+}
+
 // TaskProgram is a line of --multi-prog: what some ranks run. %t in it is the
 // rank, %o the rank's place among them; the agent expands both.
 type TaskProgram struct {
@@ -413,7 +546,7 @@ type TaskProgram struct {
 
 func (x *TaskProgram) Reset() {
 	*x = TaskProgram{}
-	mi := &file_step_proto_msgTypes[1]
+	mi := &file_step_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +559,7 @@ func (*TaskProgram) ProtoMessage() {}
 
 func (x *TaskProgram) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[1]
+	mi := &file_step_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +573,7 @@ func (x *TaskProgram) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TaskProgram.ProtoReflect.Descriptor instead.
 func (*TaskProgram) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{1}
+	return file_step_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TaskProgram) GetRanks() []*TaskRange {
@@ -468,15 +601,16 @@ type RunStepRequest struct {
 	Immediate   bool                   `protobuf:"varint,5,opt,name=immediate,proto3" json:"immediate,omitempty"`    // fail rather than wait for other steps
 	Host        string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`               // where srun runs
 	// Of a step that was created, when the stream broke: follow it, start none.
-	Attempt       uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 = none was
-	Created       int32  `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
+	Attempt       uint32             `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 = none was
+	Created       int32              `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
+	Rest          []*StepInComponent `protobuf:"bytes,9,rep,name=rest,proto3" json:"rest,omitempty"` // the same step in further components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunStepRequest) Reset() {
 	*x = RunStepRequest{}
-	mi := &file_step_proto_msgTypes[2]
+	mi := &file_step_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +623,7 @@ func (*RunStepRequest) ProtoMessage() {}
 
 func (x *RunStepRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[2]
+	mi := &file_step_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +637,7 @@ func (x *RunStepRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunStepRequest.ProtoReflect.Descriptor instead.
 func (*RunStepRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{2}
+	return file_step_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunStepRequest) GetJob() string {
@@ -562,6 +696,84 @@ func (x *RunStepRequest) GetCreated() int32 {
 	return 0
 }
 
+func (x *RunStepRequest) GetRest() []*StepInComponent {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
+// StepInComponent is a step's part in another component of a heterogeneous job.
+type StepInComponent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step          *StepSpec              `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Environment   *Blob                  `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // as RunStepRequest.attempt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepInComponent) Reset() {
+	*x = StepInComponent{}
+	mi := &file_step_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepInComponent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepInComponent) ProtoMessage() {}
+
+func (x *StepInComponent) ProtoReflect() protoreflect.Message {
+	file_step_proto_init_once()
+	mi := &file_step_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepInComponent.ProtoReflect.Descriptor instead.
+func (*StepInComponent) Descriptor() ([]byte, []int) {
+	file_step_proto_init_once()
+	return file_step_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StepInComponent) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *StepInComponent) GetStep() *StepSpec {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *StepInComponent) GetEnvironment() *Blob {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+func (x *StepInComponent) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
 // StepNews is what srun is told, in this order: queued at most once, created,
 // over.
 type StepNews struct {
@@ -578,7 +790,7 @@ type StepNews struct {
 
 func (x *StepNews) Reset() {
 	*x = StepNews{}
-	mi := &file_step_proto_msgTypes[3]
+	mi := &file_step_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +803,7 @@ func (*StepNews) ProtoMessage() {}
 
 func (x *StepNews) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[3]
+	mi := &file_step_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +817,7 @@ func (x *StepNews) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepNews.ProtoReflect.Descriptor instead.
 func (*StepNews) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{3}
+	return file_step_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StepNews) GetKind() isStepNews_Kind {
@@ -675,7 +887,7 @@ type StepQueued struct {
 
 func (x *StepQueued) Reset() {
 	*x = StepQueued{}
-	mi := &file_step_proto_msgTypes[4]
+	mi := &file_step_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +900,7 @@ func (*StepQueued) ProtoMessage() {}
 
 func (x *StepQueued) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[4]
+	mi := &file_step_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +914,7 @@ func (x *StepQueued) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepQueued.ProtoReflect.Descriptor instead.
 func (*StepQueued) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{4}
+	return file_step_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StepQueued) GetJobId() uint32 {
@@ -728,14 +940,15 @@ type StepCreated struct {
 	Credential    []byte                 `protobuf:"bytes,5,opt,name=credential,proto3" json:"credential,omitempty"` // to be shown to the agents
 	Nodes         []*StepNode            `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Tasks         uint32                 `protobuf:"varint,7,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Job           *JobInfo               `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"` // of which it is
+	Job           *JobInfo               `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`   // of which it is
+	Rest          []*StepCreated         `protobuf:"bytes,9,rep,name=rest,proto3" json:"rest,omitempty"` // its parts in further components, in the order of the request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepCreated) Reset() {
 	*x = StepCreated{}
-	mi := &file_step_proto_msgTypes[5]
+	mi := &file_step_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +961,7 @@ func (*StepCreated) ProtoMessage() {}
 
 func (x *StepCreated) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[5]
+	mi := &file_step_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +975,7 @@ func (x *StepCreated) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepCreated.ProtoReflect.Descriptor instead.
 func (*StepCreated) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{5}
+	return file_step_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StepCreated) GetJobUid() uint64 {
@@ -821,6 +1034,13 @@ func (x *StepCreated) GetJob() *JobInfo {
 	return nil
 }
 
+func (x *StepCreated) GetRest() []*StepCreated {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
 // StepNode is where a part of a step runs and how it is reached.
 type StepNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -835,7 +1055,7 @@ type StepNode struct {
 
 func (x *StepNode) Reset() {
 	*x = StepNode{}
-	mi := &file_step_proto_msgTypes[6]
+	mi := &file_step_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +1068,7 @@ func (*StepNode) ProtoMessage() {}
 
 func (x *StepNode) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[6]
+	mi := &file_step_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +1082,7 @@ func (x *StepNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepNode.ProtoReflect.Descriptor instead.
 func (*StepNode) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{6}
+	return file_step_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StepNode) GetName() string {
@@ -913,7 +1133,7 @@ type StepOver struct {
 
 func (x *StepOver) Reset() {
 	*x = StepOver{}
-	mi := &file_step_proto_msgTypes[7]
+	mi := &file_step_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1146,7 @@ func (*StepOver) ProtoMessage() {}
 
 func (x *StepOver) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[7]
+	mi := &file_step_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1160,7 @@ func (x *StepOver) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepOver.ProtoReflect.Descriptor instead.
 func (*StepOver) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{7}
+	return file_step_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StepOver) GetState() uint32 {
@@ -983,7 +1203,7 @@ type EndStepRequest struct {
 
 func (x *EndStepRequest) Reset() {
 	*x = EndStepRequest{}
-	mi := &file_step_proto_msgTypes[8]
+	mi := &file_step_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1216,7 @@ func (*EndStepRequest) ProtoMessage() {}
 
 func (x *EndStepRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[8]
+	mi := &file_step_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1230,7 @@ func (x *EndStepRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndStepRequest.ProtoReflect.Descriptor instead.
 func (*EndStepRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{8}
+	return file_step_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EndStepRequest) GetJob() string {
@@ -1042,7 +1262,7 @@ type EndStepReply struct {
 
 func (x *EndStepReply) Reset() {
 	*x = EndStepReply{}
-	mi := &file_step_proto_msgTypes[9]
+	mi := &file_step_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1275,7 @@ func (*EndStepReply) ProtoMessage() {}
 
 func (x *EndStepReply) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[9]
+	mi := &file_step_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1289,7 @@ func (x *EndStepReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndStepReply.ProtoReflect.Descriptor instead.
 func (*EndStepReply) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{9}
+	return file_step_proto_rawDescGZIP(), []int{12}
 }
 
 // EndJobRequest is how srun and salloc end the job that they made, with the
@@ -1085,7 +1305,7 @@ type EndJobRequest struct {
 
 func (x *EndJobRequest) Reset() {
 	*x = EndJobRequest{}
-	mi := &file_step_proto_msgTypes[10]
+	mi := &file_step_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1318,7 @@ func (*EndJobRequest) ProtoMessage() {}
 
 func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[10]
+	mi := &file_step_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1332,7 @@ func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndJobRequest.ProtoReflect.Descriptor instead.
 func (*EndJobRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{10}
+	return file_step_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EndJobRequest) GetJob() string {
@@ -1144,7 +1364,7 @@ type EndJobReply struct {
 
 func (x *EndJobReply) Reset() {
 	*x = EndJobReply{}
-	mi := &file_step_proto_msgTypes[11]
+	mi := &file_step_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1377,7 @@ func (*EndJobReply) ProtoMessage() {}
 
 func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[11]
+	mi := &file_step_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1391,7 @@ func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndJobReply.ProtoReflect.Descriptor instead.
 func (*EndJobReply) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{11}
+	return file_step_proto_rawDescGZIP(), []int{14}
 }
 
 // StepLaunch is a node's part of a step, as an agent is ordered to start it.
@@ -1197,7 +1417,7 @@ type StepLaunch struct {
 
 func (x *StepLaunch) Reset() {
 	*x = StepLaunch{}
-	mi := &file_step_proto_msgTypes[12]
+	mi := &file_step_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1430,7 @@ func (*StepLaunch) ProtoMessage() {}
 
 func (x *StepLaunch) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[12]
+	mi := &file_step_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1444,7 @@ func (x *StepLaunch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepLaunch.ProtoReflect.Descriptor instead.
 func (*StepLaunch) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{12}
+	return file_step_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StepLaunch) GetSpec() *StepSpec {
@@ -1316,7 +1536,8 @@ var File_step_proto protoreflect.FileDescriptor
 const file_step_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xde\t\n" +
+	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\x8a\n" +
+	"\n" +
 	"\bStepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x19\n" +
@@ -1369,10 +1590,19 @@ const file_step_proto_rawDesc = "" +
 	"\bgpu_bind\x185 \x01(\tR\agpuBind\x12\x10\n" +
 	"\x03mpi\x186 \x01(\tR\x03mpi\x12'\n" +
 	"\x10kill_on_bad_exit\x187 \x01(\bR\rkillOnBadExit\x12\x12\n" +
-	"\x04wait\x188 \x01(\x11R\x04wait\"M\n" +
+	"\x04wait\x188 \x01(\x11R\x04wait\x12*\n" +
+	"\x05world\x189 \x01(\v2\x14.muster.v1.StepWorldR\x05world\"_\n" +
+	"\tStepWorld\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\rR\x03job\x12\x14\n" +
+	"\x05place\x18\x02 \x01(\rR\x05place\x12*\n" +
+	"\x05parts\x18\x03 \x03(\v2\x14.muster.v1.WorldPartR\x05parts\"[\n" +
+	"\tWorldPart\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x14\n" +
+	"\x05tasks\x18\x02 \x03(\rR\x05tasks\x12\"\n" +
+	"\fdistribution\x18\x03 \x01(\tR\fdistribution\"M\n" +
 	"\vTaskProgram\x12*\n" +
 	"\x05ranks\x18\x01 \x03(\v2\x14.muster.v1.TaskRangeR\x05ranks\x12\x12\n" +
-	"\x04argv\x18\x02 \x03(\tR\x04argv\"\xfc\x01\n" +
+	"\x04argv\x18\x02 \x03(\tR\x04argv\"\xac\x02\n" +
 	"\x0eRunStepRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12'\n" +
 	"\x04step\x18\x02 \x01(\v2\x13.muster.v1.StepSpecR\x04step\x121\n" +
@@ -1381,7 +1611,13 @@ const file_step_proto_rawDesc = "" +
 	"\timmediate\x18\x05 \x01(\bR\timmediate\x12\x12\n" +
 	"\x04host\x18\x06 \x01(\tR\x04host\x12\x18\n" +
 	"\aattempt\x18\a \x01(\rR\aattempt\x12\x18\n" +
-	"\acreated\x18\b \x01(\x05R\acreated\"\xa2\x01\n" +
+	"\acreated\x18\b \x01(\x05R\acreated\x12.\n" +
+	"\x04rest\x18\t \x03(\v2\x1a.muster.v1.StepInComponentR\x04rest\"\x99\x01\n" +
+	"\x0fStepInComponent\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12'\n" +
+	"\x04step\x18\x02 \x01(\v2\x13.muster.v1.StepSpecR\x04step\x121\n" +
+	"\venvironment\x18\x03 \x01(\v2\x0f.muster.v1.BlobR\venvironment\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\"\xa2\x01\n" +
 	"\bStepNews\x12/\n" +
 	"\x06queued\x18\x01 \x01(\v2\x15.muster.v1.StepQueuedH\x00R\x06queued\x122\n" +
 	"\acreated\x18\x02 \x01(\v2\x16.muster.v1.StepCreatedH\x00R\acreated\x12)\n" +
@@ -1390,7 +1626,7 @@ const file_step_proto_rawDesc = "" +
 	"\n" +
 	"StepQueued\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\xf2\x01\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\x9e\x02\n" +
 	"\vStepCreated\x12\x17\n" +
 	"\ajob_uid\x18\x01 \x01(\x04R\x06jobUid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x18\n" +
@@ -1401,7 +1637,8 @@ const file_step_proto_rawDesc = "" +
 	"credential\x12)\n" +
 	"\x05nodes\x18\x06 \x03(\v2\x13.muster.v1.StepNodeR\x05nodes\x12\x14\n" +
 	"\x05tasks\x18\a \x01(\rR\x05tasks\x12$\n" +
-	"\x03job\x18\b \x01(\v2\x12.muster.v1.JobInfoR\x03job\"z\n" +
+	"\x03job\x18\b \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12*\n" +
+	"\x04rest\x18\t \x03(\v2\x16.muster.v1.StepCreatedR\x04rest\"z\n" +
 	"\bStepNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x16\n" +
@@ -1456,49 +1693,58 @@ func file_step_proto_rawDescGZIP() []byte {
 	return file_step_proto_rawDescData
 }
 
-var file_step_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_step_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_step_proto_goTypes = []any{
-	(*StepSpec)(nil),       // 0: muster.v1.StepSpec
-	(*TaskProgram)(nil),    // 1: muster.v1.TaskProgram
-	(*RunStepRequest)(nil), // 2: muster.v1.RunStepRequest
-	(*StepNews)(nil),       // 3: muster.v1.StepNews
-	(*StepQueued)(nil),     // 4: muster.v1.StepQueued
-	(*StepCreated)(nil),    // 5: muster.v1.StepCreated
-	(*StepNode)(nil),       // 6: muster.v1.StepNode
-	(*StepOver)(nil),       // 7: muster.v1.StepOver
-	(*EndStepRequest)(nil), // 8: muster.v1.EndStepRequest
-	(*EndStepReply)(nil),   // 9: muster.v1.EndStepReply
-	(*EndJobRequest)(nil),  // 10: muster.v1.EndJobRequest
-	(*EndJobReply)(nil),    // 11: muster.v1.EndJobReply
-	(*StepLaunch)(nil),     // 12: muster.v1.StepLaunch
-	(*Count)(nil),          // 13: muster.v1.Count
-	(*TaskRange)(nil),      // 14: muster.v1.TaskRange
-	(*Blob)(nil),           // 15: muster.v1.Blob
-	(*JobInfo)(nil),        // 16: muster.v1.JobInfo
-	(*NodeAlloc)(nil),      // 17: muster.v1.NodeAlloc
+	(*StepSpec)(nil),        // 0: muster.v1.StepSpec
+	(*StepWorld)(nil),       // 1: muster.v1.StepWorld
+	(*WorldPart)(nil),       // 2: muster.v1.WorldPart
+	(*TaskProgram)(nil),     // 3: muster.v1.TaskProgram
+	(*RunStepRequest)(nil),  // 4: muster.v1.RunStepRequest
+	(*StepInComponent)(nil), // 5: muster.v1.StepInComponent
+	(*StepNews)(nil),        // 6: muster.v1.StepNews
+	(*StepQueued)(nil),      // 7: muster.v1.StepQueued
+	(*StepCreated)(nil),     // 8: muster.v1.StepCreated
+	(*StepNode)(nil),        // 9: muster.v1.StepNode
+	(*StepOver)(nil),        // 10: muster.v1.StepOver
+	(*EndStepRequest)(nil),  // 11: muster.v1.EndStepRequest
+	(*EndStepReply)(nil),    // 12: muster.v1.EndStepReply
+	(*EndJobRequest)(nil),   // 13: muster.v1.EndJobRequest
+	(*EndJobReply)(nil),     // 14: muster.v1.EndJobReply
+	(*StepLaunch)(nil),      // 15: muster.v1.StepLaunch
+	(*Count)(nil),           // 16: muster.v1.Count
+	(*TaskRange)(nil),       // 17: muster.v1.TaskRange
+	(*Blob)(nil),            // 18: muster.v1.Blob
+	(*JobInfo)(nil),         // 19: muster.v1.JobInfo
+	(*NodeAlloc)(nil),       // 20: muster.v1.NodeAlloc
 }
 var file_step_proto_depIdxs = []int32{
-	13, // 0: muster.v1.StepSpec.rlimits:type_name -> muster.v1.Count
-	13, // 1: muster.v1.StepSpec.per_node:type_name -> muster.v1.Count
-	13, // 2: muster.v1.StepSpec.per_step:type_name -> muster.v1.Count
-	13, // 3: muster.v1.StepSpec.per_task:type_name -> muster.v1.Count
-	1,  // 4: muster.v1.StepSpec.programs:type_name -> muster.v1.TaskProgram
-	14, // 5: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
-	0,  // 6: muster.v1.RunStepRequest.step:type_name -> muster.v1.StepSpec
-	15, // 7: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
-	4,  // 8: muster.v1.StepNews.queued:type_name -> muster.v1.StepQueued
-	5,  // 9: muster.v1.StepNews.created:type_name -> muster.v1.StepCreated
-	7,  // 10: muster.v1.StepNews.over:type_name -> muster.v1.StepOver
-	6,  // 11: muster.v1.StepCreated.nodes:type_name -> muster.v1.StepNode
-	16, // 12: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
-	0,  // 13: muster.v1.StepLaunch.spec:type_name -> muster.v1.StepSpec
-	17, // 14: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
-	6,  // 15: muster.v1.StepLaunch.peers:type_name -> muster.v1.StepNode
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	16, // 0: muster.v1.StepSpec.rlimits:type_name -> muster.v1.Count
+	16, // 1: muster.v1.StepSpec.per_node:type_name -> muster.v1.Count
+	16, // 2: muster.v1.StepSpec.per_step:type_name -> muster.v1.Count
+	16, // 3: muster.v1.StepSpec.per_task:type_name -> muster.v1.Count
+	3,  // 4: muster.v1.StepSpec.programs:type_name -> muster.v1.TaskProgram
+	1,  // 5: muster.v1.StepSpec.world:type_name -> muster.v1.StepWorld
+	2,  // 6: muster.v1.StepWorld.parts:type_name -> muster.v1.WorldPart
+	17, // 7: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
+	0,  // 8: muster.v1.RunStepRequest.step:type_name -> muster.v1.StepSpec
+	18, // 9: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
+	5,  // 10: muster.v1.RunStepRequest.rest:type_name -> muster.v1.StepInComponent
+	0,  // 11: muster.v1.StepInComponent.step:type_name -> muster.v1.StepSpec
+	18, // 12: muster.v1.StepInComponent.environment:type_name -> muster.v1.Blob
+	7,  // 13: muster.v1.StepNews.queued:type_name -> muster.v1.StepQueued
+	8,  // 14: muster.v1.StepNews.created:type_name -> muster.v1.StepCreated
+	10, // 15: muster.v1.StepNews.over:type_name -> muster.v1.StepOver
+	9,  // 16: muster.v1.StepCreated.nodes:type_name -> muster.v1.StepNode
+	19, // 17: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
+	8,  // 18: muster.v1.StepCreated.rest:type_name -> muster.v1.StepCreated
+	0,  // 19: muster.v1.StepLaunch.spec:type_name -> muster.v1.StepSpec
+	20, // 20: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
+	9,  // 21: muster.v1.StepLaunch.peers:type_name -> muster.v1.StepNode
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 // file_step_proto_init_once builds the descriptors at their first use.
@@ -1509,7 +1755,7 @@ func file_step_proto_init() {
 		return
 	}
 	file_job_proto_init_once()
-	file_step_proto_msgTypes[3].OneofWrappers = []any{
+	file_step_proto_msgTypes[6].OneofWrappers = []any{
 		(*StepNews_Queued)(nil),
 		(*StepNews_Created)(nil),
 		(*StepNews_Over)(nil),
@@ -1520,7 +1766,7 @@ func file_step_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_step_proto_rawDesc), len(file_step_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

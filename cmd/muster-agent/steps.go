@@ -23,7 +23,6 @@ import (
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/daemon"
-	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 )
@@ -415,7 +414,7 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 	if err := c.send(&stepio.Message{Kind: stepio.Opened}); err != nil {
 		return err
 	}
-	if err := c.step.Attach(ctx, open.UpTo); err != nil {
+	if err := c.step.Attach(ctx, open.UpTo, open.Watch); err != nil {
 		return err
 	}
 	c.inputs = make(chan *stepio.Message, stepio.MaxPieces)
@@ -444,34 +443,23 @@ type stepConn struct {
 	inputs chan *stepio.Message
 	waits  atomic.Int64 // bytes in inputs
 	mu     sync.Mutex   // one message after another
-	buf    []byte       // of the last ones; guarded by mu
+	buf    []byte       // of the last one; guarded by mu
 }
 
-func (c *stepConn) send(list ...*stepio.Message) error {
+func (c *stepConn) send(m *stepio.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.buf = c.buf[:0]
-	for _, m := range list {
-		c.buf = stepio.Append(c.buf, m)
-	}
+	c.buf = stepio.Append(c.buf[:0], m)
 	_, err := c.sock.Write(c.buf)
-	if cap(c.buf) > keptBuffer {
-		c.buf = nil
-	}
 	return err
 }
 
-// keptBuffer is the largest buffer that a connection keeps: frames come in
-// pieces of a quarter of it.
-const keptBuffer = 1 << 20
-
-// frames passes frames on; while the client does not take them, the step waits.
-func (c *stepConn) frames(list []plan.Frame) {
-	out := make([]*stepio.Message, len(list))
-	for i := range list {
-		out[i] = &stepio.Message{Kind: stepio.Frame, Frame: list[i]}
-	}
-	if err := c.send(out...); err != nil {
+// frames passes frames on as they are; while the client does not take them, the
+// step waits.
+func (c *stepConn) frames(plain []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.sock.Write(plain); err != nil {
 		_ = c.sock.Close()
 	}
 }

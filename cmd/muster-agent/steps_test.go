@@ -93,11 +93,11 @@ func (l *lab) view(k plan.RunKey, tasks int) *viewer {
 		f()
 		v.cond.Broadcast()
 	}
-	node := stepclient.Node{Name: "n1"}
+	node := stepclient.Node{Name: "n1", Run: k, Credential: l.sign(k, attachHash)}
 	for i := range tasks {
 		node.Ranks = append(node.Ranks, uint32(i))
 	}
-	v.Client = stepclient.New(stepclient.Config{Run: k, Credential: l.sign(k, attachHash), Nodes: []stepclient.Node{node},
+	v.Client = stepclient.New(stepclient.Config{Nodes: []stepclient.Node{node},
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", filepath.Join(l.opts.stateDir, stepsSocket))
@@ -235,7 +235,7 @@ func TestWhoMayAttach(t *testing.T) {
 		"one for another node":    l.sign(k, attachHash, func(c *credential.Claims) { c.Nodes = "n2" }),
 		"one for another cluster": l.sign(k, attachHash, func(c *credential.Claims) { c.Cluster[0]++ }),
 	} {
-		c := stepclient.New(stepclient.Config{Run: k, Credential: raw, Nodes: []stepclient.Node{{Name: "n1", Ranks: []uint32{0}}},
+		c := stepclient.New(stepclient.Config{Nodes: []stepclient.Node{{Name: "n1", Ranks: []uint32{0}, Run: k, Credential: raw}},
 			Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 				var d net.Dialer
 				return d.DialContext(ctx, "unix", filepath.Join(l.opts.stateDir, stepsSocket))
@@ -303,7 +303,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 	there := &stepServer{node: "elsewhere", source: source, port: port, log: slog.New(slog.DiscardHandler)}
 	run := func(uid uint32) (string, error) {
 		var out strings.Builder
-		c := stepclient.New(stepclient.Config{Run: k, Credential: l.sign(k, attachHash), Nodes: []stepclient.Node{{Name: "n1", Address: "127.0.0.1", Ranks: []uint32{0}}},
+		c := stepclient.New(stepclient.Config{Nodes: []stepclient.Node{{Name: "n1", Address: "127.0.0.1", Ranks: []uint32{0}, Run: k, Credential: l.sign(k, attachHash)}},
 			Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 				ours, theirs := net.Pipe()
 				go func() {

@@ -20,6 +20,13 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 	for i := range s.Programs {
 		out.Programs = append(out.Programs, &apiv1.TaskProgram{Ranks: Tasks(s.Programs[i].Ranks), Argv: s.Programs[i].Argv})
 	}
+	if w := s.World; w != nil {
+		out.World = &apiv1.StepWorld{Job: uint32(w.Job), Place: w.Place}
+		for i := range w.Parts {
+			p := &w.Parts[i]
+			out.World.Parts = append(out.World.Parts, &apiv1.WorldPart{Nodes: p.Nodes, Tasks: p.Tasks, Distribution: p.Distribution})
+		}
+	}
 	return out
 }
 
@@ -41,6 +48,12 @@ func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
 			return nil, err
 		}
 		out.Programs = append(out.Programs, spec.TaskProgram{Ranks: ranks, Argv: p.GetArgv()})
+	}
+	if w := m.GetWorld(); w != nil {
+		out.World = &spec.StepWorld{Job: spec.JobID(w.GetJob()), Place: w.GetPlace()}
+		for _, p := range w.GetParts() {
+			out.World.Parts = append(out.World.Parts, spec.WorldPart{Nodes: p.GetNodes(), Tasks: p.GetTasks(), Distribution: p.GetDistribution()})
+		}
 	}
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -144,6 +145,9 @@ func (c *Core) readStep(k plan.RunKey, l *apiv1.Launch) (*plan.StepPart, error) 
 	if n := len(s.TasksOnNode); s.Index >= n || int(s.TasksOnNode[s.Index]) != len(s.Ranks) {
 		return nil, fmt.Errorf("the order's step has %d tasks for place %d of %d nodes, and they are not that many", len(s.Ranks), s.Index, n)
 	}
+	if w := ss.World; w != nil {
+		return s, ofWorld(s, w)
+	}
 	nodeOf := make([]uint32, s.Tasks)
 	for i, p := range m.GetPeers() {
 		for _, r := range p.GetRanks() {
@@ -154,6 +158,23 @@ func (c *Core) readStep(k plan.RunKey, l *apiv1.Launch) (*plan.StepPart, error) 
 	}
 	s.Mapping = pmi.Mapping(nodeOf)
 	return s, nil
+}
+
+// ofWorld makes of a part what it is of a step in several components: its tasks
+// count all nodes and tasks.
+func ofWorld(s *plan.StepPart, w *spec.StepWorld) error {
+	if int(w.Place) >= len(w.Parts) || !slices.Equal(w.Parts[w.Place].Tasks, s.TasksOnNode) {
+		return errors.New("the order's step does not fit into what it is of the components' step")
+	}
+	s.Index += w.FirstNode()
+	s.TasksOnNode = w.TasksOnNode()
+	var nodes []string
+	for i := range w.Parts {
+		nodes = append(nodes, w.Parts[i].Nodes)
+	}
+	nodeOf := w.NodeOf()
+	s.Nodes, s.Tasks, s.Mapping = strings.Join(nodes, ","), uint32(len(nodeOf)), pmi.Mapping(nodeOf)
+	return nil
 }
 
 // allocation reads a node's part of an allocation.

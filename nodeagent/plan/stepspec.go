@@ -108,7 +108,11 @@ func (s *StepPart) pmi() *PMI {
 	if s.Spec.MPI == "none" || s.Spec.MPI == "" && s.Spec.Pty {
 		return nil
 	}
-	return &PMI{Job: fmt.Sprintf("%d.%d", s.Job.ID, s.Key.Step), Size: s.Tasks, Node: uint32(s.Index), Nodes: uint32(len(s.TasksOnNode)),
+	id := s.Job.ID
+	if w := s.Spec.World; w != nil {
+		id = uint64(w.Job)
+	}
+	return &PMI{Job: fmt.Sprintf("%d.%d", id, s.Key.Step), Size: s.Tasks, Node: uint32(s.Index), Nodes: uint32(len(s.TasksOnNode)),
 		Mapping: s.Mapping, Ranks: s.Ranks}
 }
 
@@ -158,6 +162,7 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []
 		mpi = "pmi2"
 	}
 	own := []string{
+		"SLURM_JOB_ID=" + number(s.Job.ID), "SLURM_JOBID=" + number(s.Job.ID),
 		"SLURM_STEP_ID=" + strconv.Itoa(int(s.Key.Step)), "SLURM_STEPID=" + strconv.Itoa(int(s.Key.Step)),
 		"SLURM_STEP_NODELIST=" + s.Nodes, "SLURM_STEP_NUM_NODES=" + strconv.Itoa(len(s.TasksOnNode)),
 		"SLURM_STEP_NUM_TASKS=" + number(uint64(s.Tasks)), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 )
 
@@ -13,13 +14,15 @@ import (
 // does not take what comes holds up the tasks, once what is kept for it is full.
 type Step struct {
 	*link
-	frames func([]plan.Frame)
+	plain func([]byte)
+	buf   []byte // of what an older process has sent
 }
 
-// DialStep connects to a step by the socket that its run was seen with. frames
-// is called from one goroutine, which waits for it.
-func DialStep(ctx context.Context, socket string, frames func([]plan.Frame)) (*Step, error) {
-	s := &Step{frames: frames}
+// DialStep connects to a step by the socket that its run was seen with. plain
+// takes the frames as stepio writes them, from one goroutine, which waits for it;
+// they are not kept.
+func DialStep(ctx context.Context, socket string, plain func([]byte)) (*Step, error) {
+	s := &Step{plain: plain}
 	var err error
 	if s.link, err = connect(ctx, socket, s.take); err != nil {
 		return nil, fmt.Errorf("connect to the step: %w", err)
@@ -28,18 +31,27 @@ func DialStep(ctx context.Context, socket string, frames func([]plan.Frame)) (*S
 }
 
 func (s *Step) take(r *protocol.Reader, m protocol.Message) error {
+	if m.Plain != nil {
+		s.plain(m.Plain)
+		return nil
+	}
 	var q protocol.StepFrames
 	if err := r.Decode(m, &q); err != nil {
 		return err
 	}
-	s.frames(q.Frames)
+	s.buf = s.buf[:0]
+	for i := range q.Frames {
+		s.buf = stepio.Append(s.buf, &stepio.Message{Kind: stepio.Frame, Frame: q.Frames[i]})
+	}
+	s.plain(s.buf)
 	return nil
 }
 
 // Attach begins the frames behind the one with the given number, which
-// acknowledges it and all before it.
-func (s *Step) Attach(ctx context.Context, after uint64) error {
-	return s.call(ctx, protocol.OpStepAttach, protocol.StepAttach{After: after}, nil)
+// acknowledges it and all before it. With watch they are those that come from
+// now on, and nothing is acknowledged.
+func (s *Step) Attach(ctx context.Context, after uint64, watch bool) error {
+	return s.call(ctx, protocol.OpStepAttach, protocol.StepAttach{After: after, Plain: true, Watch: watch}, nil)
 }
 
 // Ack takes back the frames up to a number.

@@ -1,9 +1,11 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/spec"
 )
@@ -68,13 +71,25 @@ func (v *viewer) attach(l *lab, k plan.RunKey) *viewer {
 	v.step = s
 	last := v.last
 	v.mu.Unlock()
-	if err := s.Attach(context.Background(), last); err != nil {
+	if err := s.Attach(context.Background(), last, false); err != nil {
 		v.t.Fatal(err)
 	}
 	return v
 }
 
-func (v *viewer) take(list []plan.Frame) {
+func (v *viewer) take(plain []byte) {
+	var list []plan.Frame
+	for r := stepio.NewReader(bytes.NewReader(plain)); ; {
+		m, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || m.Kind != stepio.Frame {
+			v.t.Errorf("not a frame: %+v (%v)", m, err)
+			return
+		}
+		list = append(list, m.Frame)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for v.still {

@@ -76,53 +76,90 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 	if err != nil {
 		return err
 	}
-	if proto.Size(req.GetStep()) > maxStepSpec || len(req.GetTicket()) != ticketSize || req.GetCreated() < 0 || len(req.GetEnvironment().GetData()) > maxContentBytes {
-		return spec.Refuse(spec.CodeBadRequest, "the step's description or environment is too large, or its ticket has not 16 bytes")
+	if len(req.GetTicket()) != ticketSize || req.GetCreated() < 0 || len(req.GetHost()) > maxHostName {
+		return spec.Refuse(spec.CodeBadRequest, "the step's ticket has not 16 bytes, or its number or host cannot be so")
 	}
-	j, err := s.ownJob(who, s.C.View().State, req.GetJob())
-	if err != nil {
-		return err
-	}
-	r, err := s.stepRequest(j, req)
+	r, jobs, err := s.stepRequest(who, req)
 	if err != nil {
 		return err
 	}
 	r.actor = actor
-	key := attended{job: j.UID, attempt: req.GetAttempt(), step: spec.StepID(req.GetCreated())}
-	if key.attempt == 0 {
-		if key.step, err = s.awaitStep(ctx, r, req, j, stream); err != nil {
+	keys := make([]attended, len(jobs))
+	number := spec.StepID(req.GetCreated())
+	if req.GetAttempt() == 0 {
+		if number, err = s.awaitStep(ctx, r, req, jobs[0], stream); err != nil {
 			return err
 		}
-		key.attempt = j.Attempt
 	}
-	defer s.C.present.enter(key)()
-	return s.followStep(ctx, key, stream)
+	for i, j := range jobs {
+		keys[i] = attended{job: j.UID, attempt: j.Attempt, step: number}
+		if req.GetAttempt() != 0 {
+			keys[i].attempt = req.GetAttempt()
+			if i > 0 {
+				keys[i].attempt = req.GetRest()[i-1].GetAttempt()
+			}
+		}
+		defer s.C.present.enter(keys[i])()
+	}
+	return s.followStep(ctx, keys, stream)
 }
 
-// stepRequest makes a command of a request.
-func (s *ClusterService) stepRequest(j *state.Job, req *apiv1.RunStepRequest) (*request, error) {
-	sp, err := wire.ToStepSpec(req.GetStep())
+// maxStepParts bounds the components that a step runs in.
+const maxStepParts = 128
+
+// stepRequest makes a command of a request, and gives the jobs of its parts.
+func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*request, []*state.Job, error) {
+	if len(req.GetRest()) >= maxStepParts {
+		return nil, nil, spec.Refuse(spec.CodeBadRequest, "a step in so many components")
+	}
+	parts := append([]*apiv1.StepInComponent{{Job: req.GetJob(), Step: req.GetStep(), Environment: req.GetEnvironment()}}, req.GetRest()...)
+	st := s.C.View().State
+	r := &request{size: proto.Size(req)}
+	var jobs []*state.Job
+	var list []scheduler.StartStep
+	for _, p := range parts {
+		if proto.Size(p.GetStep()) > maxStepSpec || len(p.GetEnvironment().GetData()) > maxContentBytes {
+			return nil, nil, spec.Refuse(spec.CodeBadRequest, "the step's description or environment is too large")
+		}
+		j, err := s.ownJob(who, st, p.GetJob())
+		if err != nil {
+			return nil, nil, err
+		}
+		sp, err := s.stepSpec(p, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		sp.Host = req.GetHost()
+		jobs, list = append(jobs, j), append(list, scheduler.StartStep{UID: j.UID, Attempt: j.Attempt, Spec: sp})
+	}
+	list[0].Ticket, list[0].Rest = string(req.GetTicket()), list[1:]
+	r.cmd = list[0]
+	return r, jobs, nil
+}
+
+// stepSpec reads what is asked for in one component; its environment goes with
+// the request.
+func (s *ClusterService) stepSpec(p *apiv1.StepInComponent, r *request) (*spec.StepSpec, error) {
+	sp, err := wire.ToStepSpec(p.GetStep())
 	if err != nil {
 		return nil, err
 	}
+	sp.World = nil // which the decision fills in
 	if len(sp.Argv) == 0 && len(sp.Programs) == 0 {
 		return nil, spec.Refuse(spec.CodeBadRequest, "the step has no command")
 	}
-	if sp.MemPerNode < 0 || sp.MemPerCPU < 0 || len(req.GetHost()) > maxHostName {
-		return nil, spec.Refuse(spec.CodeBadRequest, "the step's memory or host cannot be so")
+	if sp.MemPerNode < 0 || sp.MemPerCPU < 0 {
+		return nil, spec.Refuse(spec.CodeBadRequest, "the step's memory cannot be so")
 	}
-	r := &request{size: proto.Size(req)}
-	if env := req.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
+	if env := p.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
 		if sp.Env, err = s.content(env); err != nil {
 			return nil, err
 		}
 		if len(env.GetData()) > 0 {
-			r.blobs = []content{{sp.Env, env.GetData()}}
+			r.blobs = append(r.blobs, content{sp.Env, env.GetData()})
 		}
 	}
-	sp.Host = req.GetHost()
-	r.cmd = scheduler.StartStep{UID: j.UID, Attempt: j.Attempt, Spec: sp, Ticket: string(req.GetTicket())}
-	return r, nil
+	return sp, nil
 }
 
 // stepWaits are the refusals that pass by themselves.
@@ -146,36 +183,32 @@ func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.R
 	if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Queued{Queued: &apiv1.StepQueued{JobId: uint32(j.ID), Why: why.String()}}}); err != nil {
 		return 0, err
 	}
-	rep := s.C.steps.wait(ctx, j.UID, r, sp)
+	rep := s.C.steps.wait(ctx, j.UID, r)
 	return rep.res.Step, rep.err
 }
 
-// followStep tells where a step runs and, when it is over, how it ended.
-func (s *ClusterService) followStep(ctx context.Context, key attended, stream service.Cluster_RunStepServer) error {
+// followStep tells where the parts of a step run and, when all are over, how it
+// ended.
+func (s *ClusterService) followStep(ctx context.Context, keys []attended, stream service.Cluster_RunStepServer) error {
 	created := false
 	for {
 		v, changed := s.C.Changed()
-		j := v.State.Job(key.job)
-		if j == nil || j.Attempt != key.attempt {
-			return spec.Refuse(spec.CodeAlreadyDone, "")
-		}
-		st := j.StepByID(key.step)
-		if st == nil {
-			return spec.Refuse(spec.CodeAlreadyDone, "the step ended, and is known to accounting only")
+		parts, err := stepsOf(v.State, keys)
+		if err != nil {
+			return err
 		}
 		if !created {
 			created = true
-			news, err := s.created(v, j, st)
+			news, err := s.created(v, parts)
 			if err != nil {
 				return err
 			}
-			if err := stream.Send(news); err != nil {
+			if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Created{Created: news}}); err != nil {
 				return err
 			}
 		}
-		if !st.Live() {
-			return stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Over{Over: &apiv1.StepOver{State: uint32(st.State), ExitCode: st.Result.Exit.Code,
-				ExitSignal: st.Result.Exit.Signal, Detail: st.Result.Detail}}})
+		if over := stepsOver(parts); over != nil {
+			return stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Over{Over: over}})
 		}
 		select {
 		case <-changed:
@@ -187,7 +220,60 @@ func (s *ClusterService) followStep(ctx context.Context, key attended, stream se
 	}
 }
 
-func (s *ClusterService) created(v *view.View, j *state.Job, st *state.Step) (*apiv1.StepNews, error) {
+// jobStep is a step and its job.
+type jobStep struct {
+	job  *state.Job
+	step *state.Step
+}
+
+func stepsOf(st *state.State, keys []attended) ([]jobStep, error) {
+	out := make([]jobStep, len(keys))
+	for i, key := range keys {
+		j := st.Job(key.job)
+		if j == nil || j.Attempt != key.attempt {
+			return nil, spec.Refuse(spec.CodeAlreadyDone, "")
+		}
+		if out[i] = (jobStep{j, j.StepByID(key.step)}); out[i].step == nil {
+			return nil, spec.Refuse(spec.CodeAlreadyDone, "the step ended, and is known to accounting only")
+		}
+	}
+	return out, nil
+}
+
+// stepsOver is how a step ended, as the worst of its parts; nil while one runs.
+func stepsOver(parts []jobStep) *apiv1.StepOver {
+	var out *apiv1.StepOver
+	for _, p := range parts {
+		if p.step.Live() {
+			return nil
+		}
+		over := &apiv1.StepOver{State: uint32(p.step.State), ExitCode: p.step.Result.Exit.Code, ExitSignal: p.step.Result.Exit.Signal, Detail: p.step.Result.Detail}
+		if out == nil || over.GetExitCode() > out.GetExitCode() || (over.GetExitCode() == out.GetExitCode() && over.GetExitSignal() > out.GetExitSignal()) ||
+			(spec.JobState(out.GetState()) == spec.Completed && p.step.State != spec.Completed) {
+			out = over
+		}
+	}
+	return out
+}
+
+// created tells where a step runs, and gives the right to attach to it.
+func (s *ClusterService) created(v *view.View, parts []jobStep) (*apiv1.StepCreated, error) {
+	var first *apiv1.StepCreated
+	for _, p := range parts {
+		out, err := s.createdIn(v, p.job, p.step)
+		if err != nil {
+			return nil, err
+		}
+		if first == nil {
+			first = out
+		} else {
+			first.Rest = append(first.Rest, out)
+		}
+	}
+	return first, nil
+}
+
+func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step) (*apiv1.StepCreated, error) {
 	now := s.C.deps.Clock.Now()
 	claims := credentials.Claims{Cluster: v.State.UUID, Job: j.UID, Attempt: j.Attempt, Step: st.ID, UID: j.Spec.UID, GID: j.Spec.GID, Groups: j.Spec.Groups,
 		Nodes: st.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords))}
@@ -195,9 +281,8 @@ func (s *ClusterService) created(v *view.View, j *state.Job, st *state.Step) (*a
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.StepCreated{JobUid: uint64(j.UID), JobId: uint32(j.ID), Attempt: j.Attempt, Step: int32(st.ID), Credential: cred, Tasks: st.Tasks,
-		Nodes: stepNodes(v.State, st), Job: s.show(wire.NewShower(v, now, true), v, j)}
-	return &apiv1.StepNews{Kind: &apiv1.StepNews_Created{Created: out}}, nil
+	return &apiv1.StepCreated{JobUid: uint64(j.UID), JobId: uint32(j.ID), Attempt: j.Attempt, Step: int32(st.ID), Credential: cred, Tasks: st.Tasks,
+		Nodes: stepNodes(v.State, st), Job: s.show(wire.NewShower(v, now, true), v, j)}, nil
 }
 
 // stepNodes tells where the parts of a step are and how they are reached; of one

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -40,9 +41,14 @@ func newStepLines(c *Controller) *stepLines {
 }
 
 // stepShape tells apart steps that ask for different things.
-func stepShape(s *spec.StepSpec) string {
-	return fmt.Sprint(s.MinNodes, s.MaxNodes, s.Tasks, s.TasksPerNode, s.CPUsPerTask, s.Overlap, s.Exact, s.MemPerNode, s.MemPerCPU, s.PerNode, s.PerStep,
+func stepShape(c scheduler.StartStep) string {
+	s := c.Spec
+	out := fmt.Sprint(s.MinNodes, s.MaxNodes, s.Tasks, s.TasksPerNode, s.CPUsPerTask, s.Overlap, s.Exact, s.MemPerNode, s.MemPerCPU, s.PerNode, s.PerStep,
 		s.PerTask, s.NoGRES, s.Relative, s.Overcommit, s.External) + fmt.Sprintf("%q%q%q", s.Nodes, s.Exclude, s.Distribution)
+	for i := range c.Rest {
+		out += fmt.Sprintf(" %d:", c.Rest[i].UID) + stepShape(c.Rest[i])
+	}
+	return out
 }
 
 // waiting is how many steps of a job wait.
@@ -56,8 +62,8 @@ func (l *stepLines) waiting(job spec.JobUID) int {
 }
 
 // wait joins the job's line until a try succeeds or is refused for good.
-func (l *stepLines) wait(ctx context.Context, job spec.JobUID, r *request, s *spec.StepSpec) reply {
-	w := &waitingStep{ctx: ctx, r: r, shape: stepShape(s), answer: make(chan reply, 1)}
+func (l *stepLines) wait(ctx context.Context, job spec.JobUID, r *request) reply {
+	w := &waitingStep{ctx: ctx, r: r, shape: stepShape(r.cmd.(scheduler.StartStep)), answer: make(chan reply, 1)}
 	l.mu.Lock()
 	line := l.of[job]
 	if line == nil {
@@ -140,10 +146,16 @@ func (l *stepLines) serve(job spec.JobUID, line *stepLine) {
 	}
 }
 
-// jobChanged is when a job's record last changed; 0 when there is none.
+// jobChanged is when a job's record, or that of another component of its
+// heterogeneous job, last changed; 0 when there is none.
 func jobChanged(v *view.View, job spec.JobUID) uint64 {
-	if j := v.State.Job(job); j != nil {
-		return j.Changed
+	j := v.State.Job(job)
+	if j == nil {
+		return 0
 	}
-	return 0
+	last := j.Changed
+	for _, c := range v.State.Components(j) {
+		last = max(last, c.Changed)
+	}
+	return last
 }

@@ -18,26 +18,31 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Node is a node of the step, with the ranks of its tasks.
+// Node is a node of the step, with the ranks of its tasks, and the right to
+// attach to its part there. A step in several components of a heterogeneous job
+// is another run in each, and may be on a node more than once.
 type Node struct {
-	Name    string
-	Address string // of its agent, for an agent that relays to it
-	Ranks   []uint32
+	Name       string
+	Address    string // of its agent, for an agent that relays to it
+	Ranks      []uint32
+	Run        plan.RunKey
+	Credential []byte
 }
 
-// Config says which step a client is of, and what happens with its news. The
+// Config says where a client's step is, and what happens with its news. The
 // functions are called one at a time; while one waits, so does the step's
 // output. They may be nil.
 type Config struct {
-	Run        plan.RunKey
-	Credential []byte
-	Nodes      []Node // in the step's order
+	Nodes []Node // in the step's order
+	// Watch makes a client beside the step's own: it sees what happens from now
+	// on, and the step does not wait for it.
+	Watch bool
 	// Dial makes a connection to a node's agent or to one that relays to it.
 	Dial func(ctx context.Context, node string) (net.Conn, error)
 
 	Started func(node string, ranks []uint32, pids []int32)
-	// Output takes what a task has written; no data is the end of the stream. An
-	// error ends the client.
+	// Output takes what a task has written, and does not keep it; no data is the
+	// end of the stream. An error ends the client.
 	Output func(rank uint32, stream uint8, data []byte) error
 	Exit   func(node string, x plan.TaskExit)
 	Notice func(node, text string)
@@ -162,6 +167,9 @@ func (c *Client) handle(n *node, f *plan.Frame) (over bool, err error) {
 			cfg.Exit(n.Name, *f.Exit)
 		}
 	case f.Fence != nil:
+		if cfg.Watch {
+			return false, nil
+		}
 		return false, c.fence(f.Fence)
 	case f.End != nil:
 		c.ended(n, *f.End, nil)
@@ -186,7 +194,7 @@ func (c *Client) fence(f *plan.Fence) error {
 		c.fences[f.Number] = map[uint32][]byte{}
 	}
 	parts := c.fences[f.Number]
-	parts[f.Node] = f.Data
+	parts[f.Node] = slices.Clone(f.Data)
 	if len(parts) < len(c.nodes) {
 		return nil
 	}

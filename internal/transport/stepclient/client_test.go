@@ -145,10 +145,10 @@ func TestBrokenConnections(t *testing.T) {
 			}
 			p.frames = append(p.frames, plan.Frame{Number: 101, Exit: &plan.TaskExit{Rank: i, Code: int32(i)}}, plan.Frame{Number: 102, End: &plan.FrameEnd{}})
 			name := fmt.Sprintf("n%d", i)
-			parts[name], nodes = p, append(nodes, Node{Name: name, Ranks: []uint32{i}})
+			parts[name], nodes = p, append(nodes, Node{Name: name, Ranks: []uint32{i}, Credential: []byte("signed")})
 		}
 		got, exits, ended := map[uint32]string{}, map[uint32]int{}, 0
-		c := New(Config{Credential: []byte("signed"), Nodes: nodes,
+		c := New(Config{Nodes: nodes,
 			Dial:   func(_ context.Context, node string) (net.Conn, error) { return parts[node].dial(), nil },
 			Output: func(rank uint32, _ uint8, data []byte) error { got[rank] += string(data); return nil },
 			Exit:   func(_ string, x plan.TaskExit) { exits[x.Rank]++ },
@@ -213,7 +213,7 @@ func TestWhatEndsAClient(t *testing.T) {
 		"output that nobody can take": {&part{frames: []plan.Frame{{Number: 1, Output: &plan.Output{Data: []byte("x")}}}}, full, full},
 	} {
 		x.part.t = t
-		c := New(Config{Credential: []byte("signed"), Nodes: []Node{{Name: "n1", Ranks: []uint32{0}}},
+		c := New(Config{Nodes: []Node{{Name: "n1", Ranks: []uint32{0}, Credential: []byte("signed")}},
 			Dial:   func(context.Context, string) (net.Conn, error) { return x.part.dial(), nil },
 			Output: func(uint32, uint8, []byte) error { return x.output }})
 		if err := c.Run(t.Context()); !errors.Is(err, x.want) {

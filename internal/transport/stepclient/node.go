@@ -176,7 +176,7 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 		n.queue = append(n.queue, stepio.Message{Kind: stepio.Merged, Fence: *n.fence})
 	}
 	n.mu.Unlock()
-	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Address: n.Address, Run: n.of.cfg.Run, Credential: n.of.cfg.Credential, UpTo: n.have})
+	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Address: n.Address, Run: n.Run, Credential: n.Credential, Watch: n.of.cfg.Watch, UpTo: n.have})
 	if _, err = sock.Write(open); err != nil {
 		_ = sock.Close()
 		return false, err
@@ -206,8 +206,8 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 
 // read handles what the node says; opened is called once it takes us.
 func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
-	buffered := bufio.NewReaderSize(sock, 64<<10)
-	r := stepio.NewReader(buffered)
+	buffered := bufio.NewReaderSize(sock, 32<<10)
+	r := stepio.NewReader(buffered).Reuse()
 	due := 0
 	for {
 		m, err := r.Next()

@@ -74,6 +74,7 @@ type Message struct {
 	UpTo       uint64 // Open, Ack: frames up to here have arrived
 	Address    string // where the agent of Node is reached, if the one that is asked is another
 	UID        uint32 // whose the client is, as the agent that relays it has seen
+	Watch      bool   // it only watches, beside the step's own client
 
 	Code   Code
 	Text   string
@@ -100,6 +101,9 @@ func Append(b []byte, m *Message) []byte {
 		w.number(m.UpTo)
 		w.text(m.Address)
 		w.number(uint64(m.UID))
+		if m.Watch { // agents of older releases know no such clients
+			w.number(1)
+		}
 	case Refused:
 		w.number(uint64(m.Code))
 		w.text(m.Text)
@@ -125,16 +129,30 @@ func Append(b []byte, m *Message) []byte {
 }
 
 // Reader reads messages.
-type Reader struct{ r io.Reader }
+type Reader struct {
+	r     io.Reader
+	reuse bool
+	buf   []byte
+}
+
+// Reuse lets messages share memory: the data of one is gone with the next.
+func (r *Reader) Reuse() *Reader {
+	r.reuse = true
+	return r
+}
 
 // NewReader reads messages from r, which should be buffered.
-func NewReader(r io.Reader) *Reader { return &Reader{r} }
+func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
+
+// keptBuffer is the largest buffer that a reader keeps.
+const keptBuffer = 1 << 20
 
 // First reads the message with which a client opens a connection. It is small:
 // the client has shown no credential yet.
 func (r *Reader) First() (Message, error) { return r.read(MaxOpen) }
 
-// Next reads one message; io.EOF at a clean end. The message is the caller's.
+// Next reads one message; io.EOF at a clean end. The message is the caller's, but
+// for Reuse.
 func (r *Reader) Next() (Message, error) { return r.read(MaxMessage) }
 
 func (r *Reader) read(most uint32) (Message, error) {
@@ -146,13 +164,20 @@ func (r *Reader) read(most uint32) (Message, error) {
 	if n == 0 || n > most {
 		return Message{}, fmt.Errorf("%w: %d bytes", ErrMessage, n)
 	}
-	var b []byte // grown as it comes: nobody gets memory for the asking
+	b := r.buf[:0] // grown as it comes: nobody gets memory for the asking
 	for len(b) < int(n) {
 		at := len(b)
-		b = append(b, make([]byte, min(int(n)-at, 64<<10))...)
+		if more := min(int(n)-at, max(cap(b)-at, 64<<10)); at+more <= cap(b) {
+			b = b[:at+more]
+		} else {
+			b = append(b, make([]byte, more)...)
+		}
 		if _, err := io.ReadFull(r.r, b[at:]); err != nil {
 			return Message{}, fmt.Errorf("%w: cut off", ErrMessage)
 		}
+	}
+	if r.reuse && cap(b) <= keptBuffer {
+		r.buf = b
 	}
 	return parse(b)
 }
@@ -168,6 +193,7 @@ func parse(b []byte) (Message, error) {
 		m.UpTo = r.number()
 		m.Address = r.text()
 		m.UID = uint32(r.below(1 << 32))
+		m.Watch = len(r.b) > 0 && r.below(2) == 1
 	case Opened:
 	case Refused:
 		m.Code = Code(r.below(1 << 8))

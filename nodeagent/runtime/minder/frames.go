@@ -33,8 +33,9 @@ type frames struct {
 
 // reader is one connection that is given the frames.
 type reader struct {
-	at   uint64 // the next frame to send
-	gone bool
+	at    uint64 // the next frame to send
+	gone  bool
+	watch bool // it is not waited for once as much is kept as may be
 }
 
 func newFrames() *frames {
@@ -63,7 +64,9 @@ func (f *frames) room() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.held >= keep {
-		f.changed.Wait()
+		if !f.trim() {
+			f.changed.Wait()
+		}
 	}
 }
 
@@ -79,9 +82,22 @@ func (f *frames) ack(upTo uint64) {
 
 // drop forgets what nobody needs any more. mu is held.
 func (f *frames) drop() {
+	f.trim()
+	if f.last != 0 && f.acked >= f.last && len(f.list) == 0 && !f.quiet {
+		f.quiet = true
+		close(f.heard)
+	}
+	f.changed.Broadcast()
+}
+
+// trim is drop's work on the list; it tells whether it has forgotten something.
+// A reader that only watches is left behind when there is no room else.
+func (f *frames) trim() bool {
 	upTo := f.acked
 	for r := range f.readers {
-		upTo = min(upTo, r.at-1)
+		if !r.watch || f.held < keep {
+			upTo = min(upTo, r.at-1)
+		}
 	}
 	n := 0
 	for n < len(f.list) && f.list[n].Number <= upTo {
@@ -94,19 +110,22 @@ func (f *frames) drop() {
 		f.list = append([]plan.Frame(nil), f.list[n:]...)
 		f.first += uint64(n)
 	}
-	if f.last != 0 && f.acked >= f.last && len(f.list) == 0 && !f.quiet {
-		f.quiet = true
-		close(f.heard)
-	}
-	f.changed.Broadcast()
+	return n > 0
 }
 
-// attach begins a reader behind a frame; what is forgotten is left out.
-func (f *frames) attach(after uint64) *reader {
+// attach begins a reader behind a frame; what is forgotten is left out. One that
+// watches begins with what comes next.
+func (f *frames) attach(after uint64, watch bool) *reader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := &reader{at: min(max(after+1, f.first), f.first+uint64(len(f.list)))}
-	f.acked = max(f.acked, r.at-1)
+	next := f.first + uint64(len(f.list))
+	r := &reader{at: min(max(after+1, f.first), next), watch: watch}
+	if watch && f.last == 0 {
+		r.at = next
+	}
+	if !watch {
+		f.acked = max(f.acked, r.at-1)
+	}
 	f.readers[r] = true
 	f.drop()
 	return r
@@ -129,6 +148,9 @@ func (f *frames) next(r *reader) []plan.Frame {
 		if r.gone {
 			return nil
 		}
+		if r.at < f.first {
+			return []plan.Frame{{Number: f.first - 1, Notice: leftBehind}}
+		}
 		if i := int(r.at - f.first); i < len(f.list) {
 			size, n := 0, i
 			for n < len(f.list) && size < batch {
@@ -144,17 +166,24 @@ func (f *frames) next(r *reader) []plan.Frame {
 	}
 }
 
-// sent notes that frames are on their way.
-func (f *frames) sent(r *reader, n int) {
+// leftBehind is told a reader that watches and was too slow.
+const leftBehind = "some output is missing here: it came faster than it was taken"
+
+// sent notes that the frames up to one are on their way.
+func (f *frames) sent(r *reader, last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r.at += uint64(n)
+	r.at = max(r.at, last+1)
 	f.drop()
 }
 
-// delivered tells whether the end has arrived, and whether anybody is there.
+// delivered tells whether the end has arrived, and whether the step's client is
+// there.
 func (f *frames) delivered() (over, attended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last != 0 && f.acked >= f.last, len(f.readers) > 0
+	for r := range f.readers {
+		attended = attended || !r.watch
+	}
+	return f.last != 0 && f.acked >= f.last, attended
 }

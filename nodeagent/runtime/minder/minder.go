@@ -263,9 +263,14 @@ func (m *minder) drain() {
 	}
 }
 
+// watched is how long the end waits for those that watch, once the step's client
+// has it.
+const watched = time.Second
+
 // linger waits until a client has everything.
 func (m *minder) linger() {
 	since := time.Now()
+	var had time.Time
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -276,7 +281,13 @@ func (m *minder) linger() {
 		}
 		over, attended := m.out.delivered()
 		if over {
-			return
+			if had.IsZero() {
+				had = time.Now()
+			}
+			if time.Since(had) > watched {
+				return
+			}
+			continue
 		}
 		if attended {
 			since = time.Now()

@@ -45,11 +45,11 @@ func TestSmallOutputTakesRoomToo(t *testing.T) {
 	if n > keep/cost {
 		t.Errorf("%d frames are kept", n)
 	}
-	r := f.attach(0)
+	r := f.attach(0, false)
 	if sent := len(f.next(r)); sent > batch/cost {
 		t.Errorf("%d frames in one message", sent)
 	}
-	f.sent(r, n)
+	f.sent(r, uint64(n))
 	f.ack(uint64(n))
 	if f.held != 0 || len(f.list) != 0 {
 		t.Errorf("%d bytes and %d frames are left", f.held, len(f.list))
@@ -70,8 +70,8 @@ func TestTheEndIsHeard(t *testing.T) {
 	for _, ackFirst := range []bool{true, false} {
 		f := newFrames()
 		f.add(plan.Frame{End: &plan.FrameEnd{}})
-		r := f.attach(0)
-		steps := []func(){func() { f.ack(1) }, func() { f.sent(r, len(f.next(r))) }}
+		r := f.attach(0, false)
+		steps := []func(){func() { f.ack(1) }, func() { f.sent(r, uint64(len(f.next(r)))) }}
 		if !ackFirst {
 			steps[0], steps[1] = steps[1], steps[0]
 		}

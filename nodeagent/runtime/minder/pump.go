@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// piece is the largest output in one frame.
-const piece = 32 << 10
+// piece is the largest output in one frame: as much as a pipe holds.
+const piece = 64 << 10
 
 // pump turns what a task writes into frames, while there is room for them.
 func (m *minder) pump(t *task, f *os.File, stream uint8) {

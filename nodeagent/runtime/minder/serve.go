@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 	"golang.org/x/sys/unix"
 )
@@ -67,11 +68,11 @@ func (c *conn) handle(m protocol.Message) error {
 		if c.frames != nil {
 			return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this connection is attached already"})
 		}
-		c.frames = c.m.out.attach(q.After)
+		c.frames = c.m.out.attach(q.After, q.Watch)
 		if err := c.reply(m, nil, nil); err != nil {
 			return err
 		}
-		go c.push(c.frames)
+		go c.push(c.frames, q.Plain)
 		return nil
 	case protocol.OpStepAck:
 		var q protocol.StepAck
@@ -79,7 +80,9 @@ func (c *conn) handle(m protocol.Message) error {
 			return err
 		}
 		err := c.reply(m, nil, nil)
-		c.m.out.ack(q.UpTo) // last: the step may be over with it
+		if c.frames == nil || !c.frames.watch {
+			c.m.out.ack(q.UpTo) // last: the step may be over with it
+		}
 		return err
 	case protocol.OpStepInput:
 		var q protocol.StepInput
@@ -134,17 +137,30 @@ func (m *minder) resize(w *plan.Window) error {
 }
 
 // push sends frames until the connection or the reading ends.
-func (c *conn) push(r *reader) {
+func (c *conn) push(r *reader, plain bool) {
+	var buf []byte
 	for {
 		list := c.m.out.next(r)
 		if len(list) == 0 {
 			return
 		}
-		if err := c.send(protocol.Message{Op: protocol.OpStepFrames}, protocol.StepFrames{Frames: list}); err != nil {
+		var err error
+		if plain {
+			buf = protocol.BeginPlain(buf, protocol.OpStepFrames)
+			for i := range list {
+				buf = stepio.Append(buf, &stepio.Message{Kind: stepio.Frame, Frame: list[i]})
+			}
+			if buf, err = protocol.EndPlain(buf); err == nil {
+				err = c.write(buf)
+			}
+		} else { // an agent of an older release
+			err = c.send(protocol.Message{Op: protocol.OpStepFrames}, protocol.StepFrames{Frames: list})
+		}
+		if err != nil {
 			_ = c.sock.Close()
 			return
 		}
-		c.m.out.sent(r, len(list))
+		c.m.out.sent(r, list[len(list)-1].Number)
 	}
 }
 
@@ -165,9 +181,13 @@ func (c *conn) send(m protocol.Message, body any) error {
 	if err != nil {
 		return err
 	}
+	return c.write(frame)
+}
+
+func (c *conn) write(frame []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, err = c.sock.Write(frame); err != nil {
+	if _, err := c.sock.Write(frame); err != nil {
 		return fmt.Errorf("%w: %w", os.ErrClosed, err)
 	}
 	return nil

@@ -62,6 +62,11 @@ const (
 // StepAttach asks for the frames after a number.
 type StepAttach struct {
 	After uint64 `cbor:"1,keyasint,omitempty"`
+	// Plain asks for them as nodeagent/plan/stepio writes them, so that who
+	// passes them on need not read them. A process that is older than this sends
+	// StepFrames.
+	Plain bool `cbor:"2,keyasint,omitempty"`
+	Watch bool `cbor:"3,keyasint,omitempty"` // beside the step's own client: it acknowledges nothing
 }
 
 // StepFrames are frames, in their order.
@@ -98,6 +103,26 @@ type Message struct {
 	Op   Op              `cbor:"2,keyasint"`
 	Body cbor.RawMessage `cbor:"3,keyasint,omitempty"`
 	Err  *Error          `cbor:"4,keyasint,omitempty"`
+
+	Plain []byte `cbor:"-"` // of a plain frame; it is the reader's, until the next one is read
+}
+
+// plain marks, in the length of a frame, one that holds an operation and bytes
+// that nobody on the way reads.
+const plain = 1 << 31
+
+// BeginPlain begins a plain frame in b, to which its bytes are then appended;
+// EndPlain completes it.
+func BeginPlain(b []byte, op Op) []byte { return append(b[:0], 0, 0, 0, 0, byte(op)) }
+
+// EndPlain writes the length of a plain frame.
+func EndPlain(b []byte) ([]byte, error) {
+	n := len(b) - 4
+	if n > MaxFrame {
+		return nil, fmt.Errorf("message of %d bytes is larger than %d", n, MaxFrame)
+	}
+	binary.LittleEndian.PutUint32(b, uint32(n)|plain)
+	return b, nil
 }
 
 // Code is the kind of an Error.
@@ -199,8 +224,9 @@ const envelope = 64
 
 // Reader reads frames.
 type Reader struct {
-	r   *bufio.Reader
-	dec cbor.DecMode
+	r     *bufio.Reader
+	dec   cbor.DecMode
+	plain []byte // of the last plain frame
 }
 
 // Decoding is how CBOR is read in this room. Environments, and what is said of
@@ -225,8 +251,12 @@ func (r *Reader) Next() (Message, error) {
 		return Message{}, err
 	}
 	n := binary.LittleEndian.Uint32(head[:])
-	if n == 0 || n > MaxFrame {
+	isPlain := n&plain != 0
+	if n &^= plain; n == 0 || n > MaxFrame {
 		return Message{}, fmt.Errorf("%w: length %d", ErrFrame, n)
+	}
+	if isPlain {
+		return r.nextPlain(int(n))
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(r.r, b); err != nil {
@@ -237,6 +267,17 @@ func (r *Reader) Next() (Message, error) {
 		return Message{}, fmt.Errorf("%w: %w", ErrFrame, err)
 	}
 	return m, nil
+}
+
+func (r *Reader) nextPlain(n int) (Message, error) {
+	if cap(r.plain) < n {
+		r.plain = make([]byte, n)
+	}
+	b := r.plain[:n]
+	if _, err := io.ReadFull(r.r, b); err != nil {
+		return Message{}, fmt.Errorf("%w: cut off", ErrFrame)
+	}
+	return Message{Op: Op(b[0]), Plain: b[1:]}, nil
 }
 
 // Decode reads a message's body.
