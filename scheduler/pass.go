@@ -213,7 +213,7 @@ func (p *pass) again() (*Outcome, error) {
 	}
 	t := trial.On(p.st.Draft(), p.now, event.Actor{}, "schedule")
 	first.Preempts = slices.DeleteFunc(first.Preempts, func(pr Preempt) bool {
-		return slices.ContainsFunc(first.Starts, func(s Start) bool { return s.UID == pr.For })
+		return slices.ContainsFunc(first.Starts, func(s Start) bool { return s.UID == pr.For }) && !p.replaced(&pr)
 	})
 	for i := range first.Preempts {
 		if err := (&decision{t: t}).push(&first.Preempts[i]); err != nil {
@@ -250,6 +250,15 @@ func (p *pass) again() (*Outcome, error) {
 	out.Again = out.Again || p.startsMayGo()
 	out.Wake, out.Plan.Seq, out.Ahead = min(out.Wake, first.Wake), p.st.Seq, nil
 	return out, nil
+}
+
+// replaced tells whether a job that was to make room was gone at once, as its
+// nodes were not up yet, and something started where it was.
+func (p *pass) replaced(pr *Preempt) bool {
+	victim := p.st.Job(pr.Victim.UID)
+	return victim != nil && victim.Configuring() && slices.ContainsFunc(p.out.Starts[pr.After:], func(s Start) bool {
+		return slices.ContainsFunc(s.Alloc.Nodes, func(a spec.NodeAlloc) bool { return victim.Alloc.Index(a.ID) >= 0 })
+	})
 }
 
 // with adds to the jobs that became eligible those of a second list.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
@@ -14,6 +16,7 @@ type truth struct {
 	order    []run                  // every run ever started or ended, in order
 	seen     map[run]bool
 	ever     map[spec.JobUID]bool // job uids that had a process
+	starts   Starts
 }
 
 func newTruth() *truth {
@@ -71,7 +74,10 @@ func (w *World) settled() bool {
 // never hold, it alone is over a limit, or it waits for such a job.
 func hopeless(st *state.State, j *state.Job, depth int) bool {
 	r := &j.Reason
-	if r.Code == spec.ReasonDependencyNever || (r.Limit > 0 && r.Asked > r.Limit) {
+	if r.Code == spec.ReasonDependencyNever || (r.Limit > 0 && r.Asked > r.Limit) || (j.Spec.Place.Reservation != "" && st.Reservation(j.Spec.Place.Reservation) == nil) {
+		return true
+	}
+	if j.Het != nil && depth < 100 && slices.ContainsFunc(st.Components(j), func(c *state.Job) bool { return c != j && c.State == spec.Pending && hopeless(st, c, 100) }) {
 		return true
 	}
 	if j.State != spec.Pending || j.Spec.Queue.Dependency == nil || depth > 100 {
@@ -103,6 +109,10 @@ func (w *World) finalChecks() {
 					w.note("%s: admin %d, power %d, reboot %v, lost %v, jobs %v", n.Spec.Name, n.Admin, n.Power, n.Reboot, n.Lost, n.Jobs)
 					return true
 				})
+				for i := range st.Reservations {
+					w.note("reservation %+v", st.Reservations[i])
+				}
+				w.note("%+v waits for %+v in %v", j.Spec.Size, j.Reason, j.Spec.Partitions)
 				w.fail("job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v", j.UID, j.State, j.Reason.Code, j.Attempt, j.HoldsNodes())
 			}
 			return w.err == nil

@@ -51,18 +51,15 @@ func (c *controller) now() spec.Instant { return c.w.now.Add(c.skew) }
 // found creates the cluster.
 func (c *controller) found() {
 	p := c.w.profile
-	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu"}, Licenses: []spec.Count{{Name: "l", N: simLicences}}}
+	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu", "shard"}, Licenses: []spec.Count{{Name: "l", N: simLicences}}, MaxNodes: uint32(p.Nodes + p.Strangers + 1)}
 	cfg.Sched = spec.SchedConfig{Backfill: true, Memory: true}
 	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
 	cfg.Timing = spec.Timing{KillWait: 5 * spec.Second, MinJobAge: 2 * spec.Minute, NodeTimeout: 30 * spec.Second, ReturnToService: 2}
 	cfg.Enforce.Limits = true
 	for i := range p.Nodes {
-		ns := spec.NodeSpec{Name: nodeName(i), CPUs: int64(p.CPUs), Mem: 1000}
+		ns := p.nodeSpec(nodeName(i))
 		if p.Power && i > 0 {
 			ns.State = "CLOUD"
-		}
-		if p.GPUs > 0 {
-			ns.GRES = []spec.GRESSpec{{Name: "gpu", N: int64(p.GPUs)}}
 		}
 		cfg.Nodes = append(cfg.Nodes, ns)
 	}
@@ -82,11 +79,15 @@ func (c *controller) found() {
 			cfg.Partitions[0].OverSubscribe = "FORCE:2"
 		}
 	}
+	p.vary(cfg, names)
 	q := spec.QOS{ID: 1, Name: "normal"}
 	if p.QOSCap {
 		q.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(p.CPUs)}}
 	}
 	policy := []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: q}}
+	if p.Several {
+		policy = append(policy, &event.QOSPut{QOS: shortQOS(p)})
+	}
 	c.do(event.Actor{}, scheduler.Policy{Events: append(policy, floorPolicy(p.Floor)...)}, nil)
 	c.w.config = cfg
 	c.do(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
@@ -266,7 +267,7 @@ func (c *controller) clockwork() {
 	tick = func() {
 		c.do(event.Actor{}, scheduler.Tick{}, nil)
 		for _, n := range c.w.nodes {
-			if seen := c.heard[n.name]; c.up && !c.st.Node(n.name).Asleep() && c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
+			if seen, known := c.heard[n.name], c.st.Node(n.name); c.up && known != nil && !known.Asleep() && c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
 				c.do(event.Actor{}, scheduler.NodeSilent{Node: n.name, LastSeen: seen}, nil)
 			}
 		}
@@ -274,8 +275,8 @@ func (c *controller) clockwork() {
 	}
 	pass = func() {
 		if c.up {
-			life, snap := c.life, c.st.Freeze()
-			out, err := scheduler.Pass(snap, c.now(), c.options())
+			life, snap, now, opt := c.life, c.st.Freeze(), c.now(), c.options()
+			out, err := scheduler.Pass(snap, now, opt)
 			if err != nil {
 				c.w.fail("pass: %v", err)
 				return
@@ -283,7 +284,10 @@ func (c *controller) clockwork() {
 			c.plan, c.kept = out.Plan, out.Promises
 			c.w.after(c.w.upTo(300*spec.Millisecond), func() {
 				if life == c.life {
-					c.do(event.Actor{}, scheduler.Starts{Outcome: out}, nil)
+					fresh := snap.Seq == c.st.Seq && now == c.now()
+					if c.do(event.Actor{}, scheduler.Starts{Outcome: out}, nil); fresh {
+						c.w.judgeIdle(out, opt)
+					}
 				}
 			})
 		}
@@ -341,6 +345,7 @@ func (c *controller) durable(b *batch) {
 	for i := range b.events {
 		if e, ok := b.events[i].Event.(*event.JobStarted); ok {
 			c.w.truth.attempts[run{e.UID, e.Attempt}] = true
+			c.w.truth.starts.count(e, b.after.Job(e.UID))
 		}
 	}
 }

@@ -3,9 +3,10 @@
 // simulated disks, networks, nodes, users and faults.
 //
 // A run has two phases. First users submit, cancel and hold, administrators
-// drain, nodes reboot or fall silent, messages are late, lost or doubled, and
-// the controller dies with batches it had not yet made durable. Then the
-// faults cease, and everything that can run must end within a bound.
+// drain, reserve, change partitions, nodes and the configuration, nodes reboot,
+// fall silent, describe themselves or are deleted, messages are late, lost or
+// doubled, and the controller dies with batches it had not yet made durable.
+// Then the faults cease, and everything that can run must end within a bound.
 //
 // Everything checked is checked against what really happened in the world
 // (which processes lived when, which submissions were acknowledged), never

@@ -22,6 +22,10 @@ func (w *World) judge(cmd scheduler.Command, before *state.State, events []event
 			if e.Cause == event.EndPreempt {
 				w.judgePreempted(before, e)
 			}
+		case *event.NodeDeleted:
+			if n := before.Node(e.Node); len(n.Jobs) > 0 {
+				w.fail("%s is deleted under the jobs %v", e.Node, n.Jobs)
+			}
 		case *event.JobNodeDone:
 			if n := w.node(e.Node); n != nil && !e.Lost {
 				if p := n.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
@@ -29,6 +33,9 @@ func (w *World) judge(cmd scheduler.Command, before *state.State, events []event
 				}
 			}
 		}
+	}
+	if w.profile.Het > 0 {
+		w.judgeTogether()
 	}
 	switch c := cmd.(type) {
 	case scheduler.Tick:
@@ -123,6 +130,7 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 		}
 	}
 	w.judgeCounts(after, j)
+	w.judgeReserved(before, e, j, at)
 }
 
 // fulfilled judges a dependency on a job of its own that is still known.
@@ -162,7 +170,7 @@ func (w *World) judgeCounts(st *state.State, j *state.Job) {
 		if !o.State.Active() {
 			return true
 		}
-		if o.Spec.UID == j.Spec.UID {
+		if o.Spec.UID == j.Spec.UID && ranIn(o) == "normal" {
 			for i := range o.Alloc.Nodes {
 				cpus += int64(o.Alloc.Nodes[i].CPUs.Count())
 			}
@@ -175,14 +183,17 @@ func (w *World) judgeCounts(st *state.State, j *state.Job) {
 		}
 		return true
 	})
-	if w.profile.QOSCap && cpus > int64(w.profile.CPUs) {
+	if w.profile.QOSCap && ranIn(j) == "normal" && cpus > int64(w.profile.CPUs) {
 		w.fail("user %d has %d CPUs, the limit is %d", j.Spec.UID, cpus, w.profile.CPUs)
 	}
 	if a := j.Spec.Queue.Array; a != nil && a.Throttle > 0 && tasks > int64(a.Throttle) {
 		w.fail("%d tasks of the array of job uid %d run at once, the limit is %d", tasks, j.UID, a.Throttle)
 	}
-	if licences > simLicences {
-		w.fail("%d licences are in use, there are %d", licences, simLicences)
+	if have := st.LicenseTotal("l"); len(j.Spec.Licenses) > 0 && licences > have {
+		w.fail("%d licences are in use, there are %d", licences, have)
+	}
+	if n := w.inQOS(st, j); n > shortJobs {
+		w.fail("%d jobs run in a QOS for %d", n, shortJobs)
 	}
 }
 

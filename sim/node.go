@@ -38,8 +38,11 @@ type process struct {
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
 
-func newNode(w *World, i int) *node {
-	n := &node{w: w, name: nodeName(i), journal: map[run]*process{}}
+// strangeName is the name of a node that no file has.
+func strangeName(i int) string { return fmt.Sprintf("d%d", i+1) }
+
+func newNode(w *World, name string) *node {
+	n := &node{w: w, name: name, journal: map[run]*process{}}
 	var beat func()
 	beat = func() {
 		n.heartbeat()
@@ -81,13 +84,12 @@ func (n *node) connectSoon() {
 			n.connectSoon()
 			return
 		}
-		inv := spec.Inventory{BootID: fmt.Sprintf("%s-%d", n.name, n.boot), CPUs: int64(n.w.profile.CPUs), Mem: 1000}
-		for g := range uint32(n.w.profile.GPUs) {
-			inv.GPUs = append(inv.GPUs, spec.GPU{Index: g, UUID: fmt.Sprintf("%s-g%d", n.name, g)})
-		}
 		n.session++
 		session := n.session
-		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, scheduler.RegisterNode{Node: n.name, Inventory: inv}, func(_ scheduler.Result, err error) {
+		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, n.registration(), func(_ scheduler.Result, err error) {
+			if n.strange() && err != nil {
+				return // it was taken away, and a job is not done there yet
+			}
 			if err != nil {
 				n.w.fail("register %s: %v", n.name, err)
 			}
@@ -105,6 +107,30 @@ func (n *node) connectSoon() {
 			}
 		})
 	})
+}
+
+// strange tells a node that no file has.
+func (n *node) strange() bool { return n.name[0] == 'd' }
+
+// registration is what the node says of itself.
+func (n *node) registration() scheduler.RegisterNode {
+	p := &n.w.profile
+	reg := scheduler.RegisterNode{Node: n.name, Inventory: spec.Inventory{BootID: fmt.Sprintf("%s-%d", n.name, n.boot), CPUs: int64(p.CPUs), Mem: 1000}}
+	for g := range uint32(p.GPUs) {
+		gpu := spec.GPU{Index: g, UUID: fmt.Sprintf("%s-g%d", n.name, g)}
+		if p.Typed {
+			gpu.Type = gpuTypes[int(g)%len(gpuTypes)]
+		}
+		reg.Inventory.GPUs = append(reg.Inventory.GPUs, gpu)
+	}
+	if p.Shards && p.GPUs > 0 {
+		reg.Inventory.GRES = []spec.Count{{Name: "shard", N: int64(shardsPerGPU * p.GPUs)}}
+	}
+	if n.strange() {
+		ns := p.nodeSpec(n.name)
+		reg.Dynamic = &ns
+	}
+	return reg
 }
 
 // lostController breaks the connection from the other side.

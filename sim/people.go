@@ -77,7 +77,7 @@ func (w *World) submit() {
 	case 5:
 		js.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}}}
 	}
-	w.ctl.do(who, scheduler.Submit{Spec: js}, func(res scheduler.Result, err error) {
+	w.ctl.do(who, scheduler.Submit{Spec: js, Rest: w.vary(js)}, func(res scheduler.Result, err error) {
 		if err == nil {
 			w.truth.acked[res.UID] = js.Name
 		}
@@ -125,7 +125,7 @@ func (w *World) faults() {
 		n.connectSoon()
 	})
 	w.every(p.DrainEvery, func() {
-		n := w.nodes[w.rng.IntN(len(w.nodes))]
+		n := w.nodes[w.rng.IntN(w.profile.Nodes)]
 		root := root()
 		w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeDrain, Reason: "look"}, nil)
 		w.after(w.upTo(spec.Minute), func() { w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeResume}, nil) })
@@ -138,7 +138,7 @@ func (w *World) powers() {
 		if !w.profile.Power {
 			return
 		}
-		names := []string{w.nodes[w.rng.IntN(len(w.nodes))].name}
+		names := []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}
 		var cmd scheduler.Command = scheduler.PowerNodes{Nodes: names, How: scheduler.PowerHow(1 + w.rng.IntN(4))}
 		switch w.rng.IntN(6) {
 		case 0:
@@ -162,7 +162,9 @@ func (w *World) operators() {
 		c := *w.config
 		c.Partitions = slices.Clone(c.Partitions)
 		part := &c.Partitions[0]
-		switch w.rng.IntN(4) {
+		switch w.rng.IntN(5) {
+		case 4:
+			c.Licenses = []spec.Count{{Name: "l", N: int64(w.rng.IntN(2 * simLicences))}}
 		case 0:
 			part.State = spec.PartitionDown
 		case 1:
@@ -196,6 +198,7 @@ func (w *World) heal() {
 		if w.ctl.up && w.changed {
 			w.ctl.do(root, scheduler.Configure{Config: w.config}, func(scheduler.Result, error) { w.changed = false })
 		}
+		w.undo()
 		for _, n := range w.nodes {
 			s := w.ctl.st.Node(n.name)
 			if w.ctl.up && s != nil && s.Admin != event.NodeResume {

@@ -50,6 +50,8 @@ func TestSeeds(t *testing.T) {
 	given := profileOf(t)
 	var next, events, crashes, attempts atomic.Int64
 	var failed atomic.Uint64
+	var mu sync.Mutex
+	var starts Starts
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
@@ -65,6 +67,9 @@ func TestSeeds(t *testing.T) {
 				events.Add(int64(res.Events))
 				crashes.Add(int64(res.Crashes))
 				attempts.Add(int64(res.Attempts))
+				mu.Lock()
+				starts.Add(res.Starts)
+				mu.Unlock()
 			}
 		})
 	}
@@ -72,7 +77,10 @@ func TestSeeds(t *testing.T) {
 	if seed := failed.Load(); seed != 0 {
 		reportFailure(t, seed, or(given, seed))
 	}
-	t.Logf("%d seeds: %d events, %d attempts, %d crashes of the controller", count, events.Load(), attempts.Load(), crashes.Load())
+	t.Logf("%d seeds: %d events, %d attempts, %d crashes of the controller; of the starts were %+v", count, events.Load(), attempts.Load(), crashes.Load(), starts)
+	if s := starts; given == nil && count >= 20 && min(s.Reserved, s.Together, s.Shared, s.Short, s.Side, s.Strange) == 0 {
+		t.Errorf("no start of some kind at all: %+v", s)
+	}
 	if given == nil && (attempts.Load() == 0 || (count >= 20 && crashes.Load() == 0)) {
 		t.Error("the simulator did nothing: a simulator that finds nothing is assumed broken")
 	}
@@ -102,11 +110,15 @@ func reportFailure(t *testing.T, seed uint64, p Profile) {
 	t.Fatalf("%v\nreplay: MUSTER_SIM_FIRST=%d MUSTER_SIM_SEEDS=1 MUSTER_SIM_PROFILE='%s' go test ./sim -run TestSeeds", err, seed, text)
 }
 
+// The same seed gives the same log, byte for byte, on one processor and on several.
 func TestSameSeedSameRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for seed := uint64(100); seed < 103; seed++ {
+		runtime.GOMAXPROCS(1)
 		a, errA := Run(seed)
+		runtime.GOMAXPROCS(4)
 		b, errB := Run(seed)
-		if a.Hash != b.Hash || a.Events != b.Events || (errA == nil) != (errB == nil) {
+		if a.Hash != b.Hash || a.Log != b.Log || a.Events != b.Events || (errA == nil) != (errB == nil) {
 			t.Fatalf("seed %d gave two different runs: %d and %d events, %v, %v", seed, a.Events, b.Events, errA, errB)
 		}
 	}

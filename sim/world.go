@@ -51,16 +51,36 @@ type Profile struct {
 	Power             bool      // idle nodes are powered down, and up for a job
 	PowerEvery        spec.Span // by the administrator, and reboots
 	BootFails         int       // percent of nodes told to come up that do not
+	Variety
+}
+
+// Variety is what a profile has beside faults: what else jobs ask for and
+// operators do.
+type Variety struct {
+	Sides        bool      // a second partition on some of the nodes; jobs wait in several
+	Several      bool      // a second QOS with a limit; jobs are in both
+	ByQOS        bool      // that QOS preempts the first, where there is preemption
+	Typed        bool      // the GPUs of a node are of two types
+	Shards       bool      // and are shared
+	Apart        bool      // jobs that share nodes with nobody, or not with other users
+	Het          int       // percent of the submissions that have two components
+	Strangers    int       // nodes that describe themselves
+	StrangeEvery spec.Span // that such a node comes or goes
+	ReserveEvery spec.Span
+	ControlEvery spec.Span // scontrol update of partitions, nodes and jobs
+}
+
+// often draws a mean interval, or never.
+func often(r *rand.Rand, likely int, lo, hi spec.Span) spec.Span {
+	if r.IntN(100) >= likely {
+		return 0
+	}
+	return lo + spec.Span(r.Int64N(int64(hi-lo)))
 }
 
 func drawProfile(r *rand.Rand) Profile {
-	every := func(likely int, lo, hi spec.Span) spec.Span {
-		if r.IntN(100) >= likely {
-			return 0
-		}
-		return lo + spec.Span(r.Int64N(int64(hi-lo)))
-	}
-	return Profile{
+	every := func(likely int, lo, hi spec.Span) spec.Span { return often(r, likely, lo, hi) }
+	p := Profile{
 		Nodes: 1 + r.IntN(4), CPUs: 1 + r.IntN(8), GPUs: r.IntN(5), Jobs: 5 + r.IntN(60),
 		CrashEvery: every(60, 5*spec.Second, 120*spec.Second), RebootEvery: every(50, 20*spec.Second, 300*spec.Second),
 		SilenceEvery: every(50, 20*spec.Second, 200*spec.Second), AgentEvery: every(50, 10*spec.Second, 100*spec.Second),
@@ -70,6 +90,12 @@ func drawProfile(r *rand.Rand) Profile {
 		Preempt: max(r.IntN(9)-4, 0), Floor: max(r.IntN(16)-7, 0),
 		Power: r.IntN(3) == 0, PowerEvery: every(60, 20*spec.Second, 120*spec.Second), BootFails: r.IntN(30),
 	}
+	p.Variety = Variety{
+		Sides: r.IntN(2) == 0, Several: r.IntN(2) == 0, ByQOS: r.IntN(2) == 0, Typed: r.IntN(2) == 0, Shards: r.IntN(2) == 0, Apart: r.IntN(3) == 0,
+		Het: max(r.IntN(60)-30, 0), Strangers: max(r.IntN(5)-2, 0), StrangeEvery: 10*spec.Second + spec.Span(r.Int64N(int64(90*spec.Second))),
+		ReserveEvery: every(50, 10*spec.Second, 100*spec.Second), ControlEvery: every(50, 5*spec.Second, 60*spec.Second),
+	}
+	return p
 }
 
 // happening is one thing on the agenda.
@@ -145,7 +171,9 @@ type Result struct {
 	Events   uint64   // in the ledger
 	Crashes  int      // of the controller
 	Hash     [32]byte // of the final state
+	Log      [32]byte // of all that was written
 	Attempts int
+	Starts   Starts
 	Trace    []string
 }
 
@@ -187,6 +215,9 @@ func cuts() []func(p *Profile) {
 		func(p *Profile) { p.ClockEvery = 0 }, func(p *Profile) { p.ReconfigureEvery = 0 }, func(p *Profile) { p.Duplicate = 0 },
 		func(p *Profile) { p.QOSCap = false }, func(p *Profile) { p.Preempt = 0 }, func(p *Profile) { p.Floor = 0 }, func(p *Profile) { p.GPUs = 0 },
 		func(p *Profile) { p.Power = false }, func(p *Profile) { p.PowerEvery = 0 }, func(p *Profile) { p.BootFails = 0 },
+		func(p *Profile) { p.Sides = false }, func(p *Profile) { p.Several = false }, func(p *Profile) { p.ByQOS = false },
+		func(p *Profile) { p.Typed = false }, func(p *Profile) { p.Shards = false }, func(p *Profile) { p.Apart = false },
+		func(p *Profile) { p.Het = 0 }, func(p *Profile) { p.Strangers = max(p.Strangers-1, 0) }, func(p *Profile) { p.ReserveEvery = 0 }, func(p *Profile) { p.ControlEvery = 0 },
 		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
 		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
 	}
@@ -203,10 +234,13 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	w.ctl = newController(w)
 	w.ctl.found()
 	for i := range w.profile.Nodes {
-		w.nodes = append(w.nodes, newNode(w, i))
+		w.nodes = append(w.nodes, newNode(w, nodeName(i)))
+	}
+	for i := range w.profile.Strangers {
+		w.nodes = append(w.nodes, newNode(w, strangeName(i)))
 	}
 	for i, n := range w.nodes {
-		if n.dead = w.profile.Power && i > 0; !n.dead {
+		if n.dead = (w.profile.Power && i > 0) || i >= w.profile.Nodes; !n.dead {
 			n.connectSoon()
 		}
 	}
@@ -214,6 +248,7 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	w.faults()
 	w.operators()
 	w.powers()
+	w.variety()
 	w.ctl.clockwork()
 	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
 	w.runUntil(w.now.Add(storm))
@@ -226,7 +261,7 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	if w.err == nil {
 		w.finalChecks()
 	}
-	res := Result{Seed: seed, Profile: w.profile, Events: w.ctl.st.Seq, Crashes: w.ctl.crashes, Hash: w.ctl.st.Hash(), Attempts: len(w.truth.attempts), Trace: w.trace}
+	res := Result{Seed: seed, Profile: w.profile, Events: w.ctl.st.Seq, Crashes: w.ctl.crashes, Hash: w.ctl.st.Hash(), Log: w.ctl.written(), Attempts: len(w.truth.attempts), Starts: w.truth.starts, Trace: w.trace}
 	return res, w.err
 }
 

@@ -1,0 +1,390 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// gpuTypes are those of the GPUs of a node in turn, where they have any.
+var gpuTypes = [...]string{"a", "b"}
+
+// nodeSpec describes a node.
+func (p *Profile) nodeSpec(name string) spec.NodeSpec {
+	ns := spec.NodeSpec{Name: name, CPUs: int64(p.CPUs), Mem: 1000}
+	if p.GPUs == 0 {
+		return ns
+	}
+	if !p.Typed {
+		ns.GRES = []spec.GRESSpec{{Name: "gpu", N: int64(p.GPUs)}}
+	} else {
+		for i, typ := range gpuTypes {
+			if n := (p.GPUs + 1 - i) / 2; n > 0 {
+				ns.GRES = append(ns.GRES, spec.GRESSpec{Name: "gpu", Type: typ, N: int64(n)})
+			}
+		}
+	}
+	if p.Shards {
+		ns.GRES = append(ns.GRES, spec.GRESSpec{Name: "shard", N: int64(shardsPerGPU * p.GPUs)})
+	}
+	return ns
+}
+
+const shardsPerGPU = 3
+
+// shortJobs is how many jobs run in the second QOS at once.
+const shortJobs = 2
+
+func shortQOS(p Profile) spec.QOS {
+	most := int64(shortJobs)
+	q := spec.QOS{ID: 2, Name: "short", GrpJobs: &most, Priority: 10}
+	if p.ByQOS {
+		q.Preempt = []string{"normal"}
+	}
+	return q
+}
+
+// vary gives the cluster what the profile says beside nodes and jobs.
+func (p *Profile) vary(cfg *spec.Config, names []string) {
+	for i := range cfg.Partitions {
+		cfg.Partitions[i].AllNodes = p.Strangers > 0
+	}
+	if p.Sides {
+		cfg.Partitions = append(cfg.Partitions, spec.PartitionSpec{Name: "side", NodeNames: names[:(len(names)+1)/2], DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour})
+	}
+	if p.ByQOS && p.Several && p.Preempt > 0 {
+		cfg.Sched.PreemptType = "preempt/qos"
+	}
+}
+
+// vary gives a request something that not every site has, and returns its
+// second component where it is to have one.
+func (w *World) vary(js *spec.JobSpec) (rest []*spec.JobSpec) {
+	p := &w.profile
+	if p.Sides && w.rng.IntN(3) == 0 {
+		js.Partitions = [...][]string{{"side"}, {"side", "main"}, {"main", "side"}}[w.rng.IntN(3)]
+		if few := uint32(p.Nodes+1) / 2; js.Size.MinNodes > few {
+			js.Size.MinNodes, js.Size.Tasks = few, few
+		}
+	}
+	if p.Several && w.rng.IntN(2) == 0 {
+		js.QOS = [...]string{"short", "normal,short", "short,normal"}[w.rng.IntN(3)]
+	}
+	switch {
+	case p.GPUs == 0:
+	case len(js.Size.PerNode) > 0 && p.Typed && w.rng.IntN(2) == 0:
+		js.Size.PerNode = []spec.Count{{Name: "gpu", Type: gpuTypes[0], N: 1}}
+	case len(js.Size.PerNode) == 0 && p.Shards && w.rng.IntN(3) == 0:
+		js.Size.PerNode = []spec.Count{{Name: "shard", N: int64(1 + w.rng.IntN(shardsPerGPU))}}
+	}
+	if p.Apart && w.rng.IntN(4) == 0 {
+		js.Place.Sharing = [...]spec.Sharing{spec.Exclusive, spec.ExclusiveUser}[w.rng.IntN(2)]
+	}
+	if p.ReserveEvery > 0 && w.rng.IntN(4) == 0 {
+		js.Place.Reservation = w.resvName()
+	}
+	if p.CPUs < 2 || js.Queue.Array != nil || w.rng.IntN(100) >= p.Het {
+		return nil
+	}
+	js.Licenses, js.Size, js.Place.Sharing = nil, spec.Size{Tasks: 1}, spec.ShareDefault // two that one node can have
+	other := *js
+	if p.GPUs > 0 {
+		other.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}
+	}
+	other.Queue, other.Time.Begin = spec.QueueAsk{}, 0
+	return []*spec.JobSpec{&other}
+}
+
+func (w *World) resvName() string { return fmt.Sprintf("r%d", 1+w.rng.IntN(3)) }
+
+// variety lets operators do what not every site needs.
+func (w *World) variety() {
+	p := &w.profile
+	w.every(p.ReserveEvery, w.reserve)
+	w.every(p.ControlEvery, w.control)
+	if p.Strangers > 0 {
+		w.every(p.StrangeEvery, func() { w.stranger(w.nodes[p.Nodes+w.rng.IntN(p.Strangers)]) })
+	}
+}
+
+// reserve makes, changes or ends a reservation of nodes, of cores or of GPUs.
+func (w *World) reserve() {
+	name := w.resvName()
+	number := func(most int) string { return fmt.Sprint(1 + w.rng.IntN(most)) }
+	who := spec.KeyValue{Key: "users", Value: [...]string{"u0", "u1", "-u2"}[w.rng.IntN(3)]}
+	switch w.rng.IntN(5) {
+	case 0:
+		w.ctl.do(root(), scheduler.DeleteReservation{Name: name, Admin: true}, nil)
+		return
+	case 1:
+		w.ctl.do(root(), scheduler.UpdateReservation{Name: name, Set: []spec.KeyValue{who, {Key: "duration", Value: number(10)}}}, nil)
+		return
+	}
+	node := w.nodes[w.rng.IntN(w.profile.Nodes)].name
+	kinds := [][]spec.KeyValue{
+		{{Key: "nodes", Value: "ALL"}}, {{Key: "nodes", Value: node}}, {{Key: "nodecnt", Value: number(2)}}, {{Key: "corecnt", Value: number(4)}},
+		{{Key: "corecnt", Value: number(2)}, {Key: "nodes", Value: node}}, {{Key: "tres", Value: "cpu=" + number(6)}}, {{Key: "tres", Value: "gres/gpu=" + number(3)}},
+		{{Key: "trespernode", Value: "cpu=1,gres/gpu=1"}, {Key: "nodecnt", Value: number(2)}}, {{Key: "licenses", Value: "l:1"}, {Key: "nodecnt", Value: "1"}},
+	}
+	flags := [...]string{"", "", "MAINT", "FLEX", "MAGNETIC", "OVERLAP", "IGNORE_JOBS", "OVERLAP,IGNORE_JOBS", "DAILY", "HOURLY", "PURGE_COMP=1", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "NO_HOLD_JOBS_AFTER_END"}
+	set := append(kinds[w.rng.IntN(len(kinds))], who, spec.KeyValue{Key: "flags", Value: flags[w.rng.IntN(len(flags))]},
+		spec.KeyValue{Key: "starttime", Value: fmt.Sprintf("now+0:0:%d", w.rng.IntN(180))}, spec.KeyValue{Key: "duration", Value: number(10)})
+	w.note("reservation %s: %v", name, set)
+	w.ctl.do(root(), scheduler.CreateReservation{Name: name, Set: set}, nil)
+}
+
+// control is what operators change of partitions, nodes and jobs.
+func (w *World) control() {
+	switch part := w.ctl.st.Parts.Find([...]string{"main", "side", "extra"}[w.rng.IntN(3)]); w.rng.IntN(6) {
+	case 0, 1:
+		if part == nil {
+			return
+		}
+		next := part.Spec.WithoutNodes()
+		next.State = [...]spec.PartitionState{spec.PartitionUp, spec.PartitionDown, spec.PartitionDrain, spec.PartitionInactive}[w.rng.IntN(4)]
+		next.MaxTime = spec.Span(1+w.rng.IntN(60)) * spec.Minute
+		w.note("partition %s: state %d, %d minutes", next.Name, next.State, next.MaxTime/spec.Minute)
+		w.ctl.do(root(), scheduler.UpdatePartition{Old: part.Spec.WithoutNodes(), New: next}, nil)
+	case 2:
+		w.ctl.do(root(), scheduler.CreatePartition{New: spec.PartitionSpec{Name: "extra", NodeNames: []string{nodeName(0)}, DefaultTime: spec.Minute, MaxTime: spec.Hour, State: spec.PartitionUp}}, nil)
+	case 3:
+		w.ctl.do(root(), scheduler.DeletePartition{Name: "extra"}, nil)
+	case 4:
+		weight, features := uint32(w.rng.IntN(3)), []string(nil)
+		if w.rng.IntN(2) == 0 {
+			features = []string{"f"}
+		}
+		w.ctl.do(root(), scheduler.ChangeNodes{Nodes: []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}, Weight: &weight, Available: &features, Active: &features}, nil)
+	case 5:
+		changes := [...]spec.KeyValue{{Key: "timelimit", Value: fmt.Sprint(1 + w.rng.IntN(5))}, {Key: "priority", Value: fmt.Sprint(1 + w.rng.IntN(9))}, {Key: "nice", Value: "5"},
+			{Key: "partition", Value: "main,extra"}, {Key: "partition", Value: "extra"}, {Key: "qos", Value: "short"}, {Key: "reservationname", Value: "r1"}, {Key: "licenses", Value: "l:2"}, {Key: "arraytaskthrottle", Value: "1"}}
+		kv := changes[w.rng.IntN(len(changes))]
+		w.onSomeJob(func(t scheduler.Target) scheduler.Command {
+			return scheduler.UpdateJob{Target: t, Admin: true, Changes: []spec.KeyValue{kv}}
+		})
+	}
+}
+
+// stranger switches a node that no file has on or off, or has it described or
+// deleted by an operator, who does not look whether it is needed.
+func (w *World) stranger(n *node) {
+	switch w.rng.IntN(4) {
+	case 0:
+		if w.ctl.st.Node(n.name) == nil {
+			w.ctl.do(root(), scheduler.CreateNodes{Nodes: []spec.NodeSpec{w.profile.nodeSpec(n.name)}}, nil)
+		}
+	case 1:
+		w.note("%s is to be deleted", n.name)
+		w.ctl.do(root(), scheduler.DeleteNodes{Nodes: []string{n.name}}, nil)
+	case 2:
+		if !n.dead {
+			w.note("%s is switched off", n.name)
+			n.dies()
+		}
+	default:
+		if n.dead {
+			n.dead = false
+			n.connectSoon()
+		}
+	}
+}
+
+// undo takes back what operators changed, once all is calm.
+func (w *World) undo() {
+	st := w.ctl.st
+	for i := range st.Reservations {
+		w.ctl.do(root(), scheduler.DeleteReservation{Name: st.Reservations[i].Name, Admin: true}, nil)
+		break // the others when it comes round again: this one changed the list
+	}
+	for i := range st.Config.Partitions {
+		if p := &st.Config.Partitions[i]; p.State != spec.PartitionUp || p.MaxTime != spec.Hour {
+			next := p.WithoutNodes()
+			next.State, next.MaxTime = spec.PartitionUp, spec.Hour
+			w.ctl.do(root(), scheduler.UpdatePartition{Old: p.WithoutNodes(), New: next}, nil)
+			break
+		}
+	}
+	for _, n := range w.nodes[w.profile.Nodes:] {
+		if n.dead {
+			n.dead = false
+			n.connectSoon()
+		}
+	}
+}
+
+// ranIn is the QOS in which a job was started.
+func ranIn(j *state.Job) string {
+	switch {
+	case j.Alloc != nil && j.Alloc.QOS != "":
+		return j.Alloc.QOS
+	case j.Spec.QOS == "":
+		return "normal"
+	}
+	return j.Spec.QOS
+}
+
+// inQOS counts the jobs in the second QOS, if a job is.
+func (w *World) inQOS(st *state.State, j *state.Job) (n int) {
+	if ranIn(j) != "short" {
+		return 0
+	}
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		if o := st.Job(spec.JobUID(uid)); o.State.Active() && ranIn(o) == "short" {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// judgeReserved: a job that is in no reservation does not run on nodes that one
+// keeps whole, from the beginning to the end of that.
+func (w *World) judgeReserved(before *state.State, e *event.JobStarted, j *state.Job, at spec.Instant) {
+	for i := range before.Reservations {
+		r := &before.Reservations[i]
+		if e.Alloc.Reservation != "" || r.Cores != nil || r.Flags.Has(spec.ResvMagnetic) {
+			continue
+		}
+		start, end := r.Start, r.End
+		if r.Flags.Has(spec.ResvTimeFloat) {
+			start, end = at.Add(r.Ahead), spec.FarFuture
+		}
+		for k := range e.Alloc.Nodes {
+			for _, name := range r.Nodes {
+				if name == e.Alloc.Nodes[k].Name && at < end && start < at.Add(e.Limit) {
+					w.fail("job uid %d starts on %s for %d s, which reservation %s has from %d s on", j.UID, name, e.Limit/spec.Second, r.Name, start.Sub(at)/spec.Second)
+				}
+			}
+		}
+	}
+}
+
+// judgeTogether: of a heterogeneous job all components run or none.
+func (w *World) judgeTogether() {
+	st := w.ctl.st
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := st.Job(spec.JobUID(uid))
+		if j.Het == nil || j.Ending != nil || !j.State.Active() {
+			return true
+		}
+		for _, c := range st.Components(j) {
+			if c.State == spec.Pending {
+				w.fail("of a heterogeneous job uid %d runs and uid %d waits", j.UID, c.UID)
+			}
+		}
+		return w.err == nil
+	})
+}
+
+// judgeIdle: after a pass about the present, no job waits for resources that a
+// node has idle for as long as it may run. What is idle now may be promised to
+// somebody, so only nodes count of which nothing is.
+func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
+	st, now := w.ctl.st, w.ctl.now()
+	if w.err != nil || opt.Incremental || len(st.Reservations) > 0 || st.Config.Sched.BFMaxJobTest > 0 || out.Plan.Truncated {
+		return
+	}
+	idle := w.unpromised(out)
+	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		j := st.Job(spec.JobUID(uid))
+		if c := j.Reason.Code; j.Eligible == 0 || j.Eligible >= now || j.Het != nil || j.Claim != nil || (c != spec.ReasonResources && c != spec.ReasonPriority) || j.Spec.Size.MinNodes > 1 || j.Spec.Place.Reservation != "" || j.Spec.Place.Sharing != spec.ShareDefault {
+			return true
+		}
+		for _, n := range idle {
+			if w.wouldFit(j, n) {
+				w.fail("job uid %d waits for %s, and %s has idle what it needs", j.UID, j.Reason.Code, n.Spec.Name)
+			}
+		}
+		return w.err == nil
+	})
+}
+
+// unpromised are the nodes in service that no plan names and nobody makes room on.
+func (w *World) unpromised(out *scheduler.Outcome) (list []*state.Node) {
+	st := w.ctl.st
+	taken := map[spec.NodeID]bool{}
+	for i := range out.Plan.Jobs {
+		for _, id := range out.Plan.Jobs[i].Nodes {
+			taken[id] = true
+		}
+	}
+	claims := false
+	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		claims = claims || st.Job(spec.JobUID(uid)).Claim != nil
+		return !claims
+	})
+	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		if !taken[n.ID] && !claims && n.Usable() && n.Power == event.PowerOn && n.Reboot == nil && len(n.Jobs) == 0 {
+			list = append(list, n)
+		}
+		return true
+	})
+	return list
+}
+
+// wouldFit tells whether a job on one node has room on an empty one of its
+// partitions.
+func (w *World) wouldFit(j *state.Job, n *state.Node) bool {
+	in := false
+	for _, name := range j.Spec.Partitions {
+		p := w.ctl.st.Parts.Find(name)
+		in = in || p != nil && p.Nodes.Has(int(n.ID)) && p.Spec.State == spec.PartitionUp && j.Spec.Time.Limit <= p.Spec.MaxTime
+	}
+	var gpus, shards int64
+	for _, c := range j.Spec.Size.PerNode {
+		if c.Type != "" && c.Type != gpuTypes[0] {
+			return false
+		}
+		if c.Name == "gpu" {
+			gpus += c.N
+		} else {
+			shards += c.N
+		}
+	}
+	return in && int64(j.Spec.Size.Tasks) <= n.CPUs && gpus <= int64(len(n.GPUs)) && (shards == 0 || len(n.GPUs) > 0)
+}
+
+// Starts counts those that were of a kind.
+type Starts struct {
+	Reserved, Together, Shared, Short, Side, Strange int
+}
+
+// count adds a start that is on the disk.
+func (s *Starts) count(e *event.JobStarted, j *state.Job) {
+	add := func(n *int, is bool) {
+		if is {
+			*n++
+		}
+	}
+	a := e.Alloc
+	add(&s.Reserved, a.Reservation != "")
+	add(&s.Together, j != nil && j.Het != nil)
+	add(&s.Shared, len(a.Nodes[0].Shares) > 0)
+	add(&s.Short, a.QOS == "short")
+	add(&s.Side, a.Partition == "side")
+	add(&s.Strange, a.Nodes[len(a.Nodes)-1].Name[0] == 'd')
+}
+
+// Add adds the counts of another run.
+func (s *Starts) Add(o Starts) {
+	s.Reserved += o.Reserved
+	s.Together += o.Together
+	s.Shared += o.Shared
+	s.Short += o.Short
+	s.Side += o.Side
+	s.Strange += o.Strange
+}
+
+// written is a hash of the log, batch by batch.
+func (c *controller) written() (sum [32]byte) {
+	h := sha256.New()
+	for _, b := range c.log {
+		h.Write(b)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
