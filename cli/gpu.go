@@ -17,10 +17,12 @@ func gpuCommand() *command {
 	return &command{
 		name: "gpu", mixed: true,
 		summary: "show what GPUs do now and did over time, and for whom",
-		usage:   []string{"top|idle|job [ID] [OPTIONS]"},
+		usage:   []string{"top|idle|topo|job [ID] [OPTIONS]"},
 		about: `Reads the agents' own metrics, so the figures are those of the last collection. top lists every GPU; job lists the GPUs of a
 job: while it runs with what it did with them so far, then with what it did in all; below that what each figure was over time, from the
-samples in the accounting store. idle lists jobs whose GPUs mostly had no work. A figure that was not measured is shown as -.`,
+samples in the accounting store. idle lists jobs whose GPUs mostly had no work. A figure that was not measured is shown as -. topo asks the controller alone, for what
+the scheduler knows of each node's GPUs: how each pair is connected, and which NUMA node and CPUs each is near to. It chooses those for a
+job that are the closest to each other. Nodes that are alike are shown once.`,
 		options: []opt.Option{
 			{Long: "nodes", Short: "w", Arg: "HOSTLIST", Help: "only these nodes"},
 			{Long: "user", Short: "u", Arg: "NAME", Help: "only GPUs that this user's jobs hold"},
@@ -31,21 +33,27 @@ samples in the accounting store. idle lists jobs whose GPUs mostly had no work. 
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "noheader", Short: "n", Help: "print no header"},
 		},
-		env:     []variable{{"MUSTER_METRICS_TOKEN_FILE", "file with the token that the agents' metrics ask for, where they ask for one"}},
-		verbs:   []verb{{"top", "", "every GPU, with its load and its job"}, {"job", "ID", "the GPUs of a job, running or over"}, {"idle", "", "jobs whose GPUs mostly had no work, the longest first"}},
-		example: []example{{"muster gpu top -i 2", "watches all GPUs"}, {"muster gpu job 12345 --width 100", "draws what the GPUs of a job did"}, {"muster gpu idle -u alice", "shows which of alice's jobs leave GPUs unused"}},
-		run:     runGPU,
+		env:   []variable{{"MUSTER_METRICS_TOKEN_FILE", "file with the token that the agents' metrics ask for, where they ask for one"}},
+		verbs: []verb{{"top", "", "every GPU, with its load and its job"}, {"job", "ID", "the GPUs of a job, running or over"}, {"idle", "", "jobs whose GPUs mostly had no work, the longest first"}, {"topo", "", "how the GPUs of each node are connected: NVLink, PCI, NUMA nodes"}},
+		example: []example{{"muster gpu top -i 2", "watches all GPUs"}, {"muster gpu job 12345 --width 100", "draws what the GPUs of a job did"}, {"muster gpu idle -u alice", "shows which of alice's jobs leave GPUs unused"},
+			{"muster gpu topo -w node1", "shows which GPUs of node1 are close to each other"}},
+		run: runGPU,
 	}
 }
 
 func runGPU(c *call) error {
 	word := func(text string) error { return &opt.UsageError{Command: "muster gpu", Text: text} }
 	if len(c.args) == 0 {
-		return word("top, job or idle is expected")
+		return word("top, job, idle or topo is expected")
 	}
 	what, rest := c.args[0], c.args[1:]
-	if !contains([]string{"top", "job", "idle"}, what) {
-		return word("unknown word " + what + ": top, job or idle is expected")
+	if !contains([]string{"top", "job", "idle", "topo"}, what) {
+		return word("unknown word " + what + ": top, job, idle or topo is expected")
+	}
+	for _, name := range []string{"user", "all", "width"} {
+		if _, given := c.opts.Get(name); what == "topo" && given {
+			return word("--" + name + " says nothing to muster gpu topo")
+		}
 	}
 	job := ""
 	if what == "job" {
@@ -77,6 +85,9 @@ func (c *call) gpuOnce(what, job string) error {
 	var rep apiv1.ListNodesReply
 	if err := c.ask(methodListNodes, req, &rep); err != nil {
 		return err
+	}
+	if what == "topo" {
+		return c.gpuTopo(rep.GetNodes())
 	}
 	list, silent := c.readGPUs(rep.GetNodes())
 	for _, s := range silent {

@@ -251,7 +251,7 @@ func TestGPUInventory(t *testing.T) {
 	declared := []spec.GRESSpec{{Name: "gpu", Type: "h100", N: 2, Files: "/dev/nvidia[0-1]"}, {Name: "gpu", Type: "a100", N: 2}, {Name: "nic", N: 1}}
 	devices := []device.Device{
 		{UUID: "GPU-a", Minor: 0, Model: "NVIDIA A100-SXM4-80GB", Files: []string{"/dev/nvidia0"}, CPUs: []int{0, 1}, MemoryMiB: 5, PCIBusID: "00000000:01:00.0",
-			Links: []device.Link{{Kind: device.LinkSelf}, {Kind: device.LinkNVLink, NVLinks: 12}, {Kind: device.LinkSystem}}},
+			Links: []device.Link{{Kind: device.LinkSelf}, {Kind: device.LinkNVLink, NVLinks: 12}, {Kind: device.LinkNVLink, NVLinks: 18}, {Kind: device.LinkSystem}}},
 		{UUID: "GPU-b", Index: 1, Minor: 1, Model: "NVIDIA A100-SXM4-80GB", Files: []string{"/dev/nvidia7"}},
 		{UUID: "GPU-c", Index: 2, Lost: true},
 		{UUID: "GPU-d", Index: 3, Model: "NVIDIA A100", Files: []string{"/dev/nvidia3"}, MIG: []device.MIG{{UUID: "MIG-1", Profile: "1g.10gb", MemoryMiB: 10}, {UUID: "MIG-2", Profile: "3g.40gb"}}},
@@ -261,7 +261,7 @@ func TestGPUInventory(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	if g := got[0]; g.Type != "h100" || g.Path != "/dev/nvidia0" || g.Provider != "nvml" || !g.CPUs.Has(1) || g.Mem != 5 || g.Index != 0 ||
-		!(g.Links[1] > g.Links[2] && g.Links[2] > g.Links[0]) {
+		len(g.Links) != 4 || !(g.Links[1] > g.Links[2] && g.Links[2] == g.Links[3] && g.Links[3] > g.Links[0]) { // none to the lost one, one to each instance
 		t.Errorf("by its file: %+v", g)
 	}
 	if g := got[1]; g.Type != "a100" || g.Index != 1 {

@@ -51,11 +51,9 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 					g.Index = uint32(d.Index)
 				}
 				for k, l := range d.Links {
-					parts := 1
-					if k < len(devices) {
-						parts = len(allocatable(&devices[k]))
+					if k < len(devices) && !devices[k].Lost { // one for each of those that are registered
+						g.Links = append(g.Links, slices.Repeat([]int32{l.Closeness()}, len(allocatable(&devices[k])))...)
 					}
-					g.Links = append(g.Links, slices.Repeat([]int32{closeness(l)}, parts)...)
 				}
 			}
 			if len(a.Files) > 0 {
@@ -142,9 +140,6 @@ func profiles(d *device.Device) string {
 	}
 	return strings.Join(names, " ")
 }
-
-// closeness puts links in an order: the kind first, then NVLink's lanes.
-func closeness(l device.Link) int32 { return int32(l.Kind)*64 + int32(min(l.NVLinks, 63)) }
 
 func gpuType(d *device.Device, declared []spec.GRESSpec) string {
 	var types []string

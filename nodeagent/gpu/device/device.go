@@ -85,6 +85,22 @@ func (l Link) String() string {
 	return "?"
 }
 
+// linkLanes is how many counts of lanes there are of one kind of link.
+const linkLanes = 64
+
+// Closeness puts links in an order, the closest last: the kind first, then
+// NVLink's lanes. It is what nodes register.
+func (l Link) Closeness() int32 { return int32(l.Kind)*linkLanes + int32(min(l.NVLinks, linkLanes-1)) }
+
+// LinkOf is the link of a closeness; LinkUnknown of a number that is none.
+func LinkOf(closeness int32) Link {
+	kind := closeness / linkLanes
+	if closeness < 0 || kind > int32(LinkNVLink) {
+		return Link{}
+	}
+	return Link{Kind: LinkKind(kind), NVLinks: uint8(closeness % linkLanes)}
+}
+
 // GresLinks gives the Links value of gres.conf for a device: -1 for itself,
 // the number of NVLinks otherwise.
 func (d Device) GresLinks() string {

@@ -104,3 +104,19 @@ func TestClassifyXID(t *testing.T) {
 		}
 	}
 }
+
+// What nodes register of a link says which it is, and orders them.
+func TestCloseness(t *testing.T) {
+	last := int32(-1)
+	for _, l := range []device.Link{{}, {Kind: device.LinkSelf}, {Kind: device.LinkSystem}, {Kind: device.LinkNode}, {Kind: device.LinkHostBridge}, {Kind: device.LinkMultiple},
+		{Kind: device.LinkSingle}, {Kind: device.LinkBoard}, {Kind: device.LinkNVLink, NVLinks: 4}, {Kind: device.LinkNVLink, NVLinks: 18}} {
+		c := l.Closeness()
+		if c <= last || device.LinkOf(c) != l {
+			t.Errorf("%v is %d, which is %v; the one before was %d", l, c, device.LinkOf(c), last)
+		}
+		last = c
+	}
+	if bad := [...]device.Link{device.LinkOf(-1), device.LinkOf(1 << 30)}; bad != [...]device.Link{{}, {}} {
+		t.Errorf("no links at all: %v", bad)
+	}
+}
