@@ -58,7 +58,7 @@ func runKPI(c *call) error {
 		return c.errorf("--window=%s: expected a number with m, h, d or w, such as 7d", c.opts.Text("window"))
 	}
 	now := c.Now().UnixNano()
-	q := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Zone: zoneName(c.Env), Cluster: c.pastCluster()}
+	q := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Window: span, Zone: zoneName(c.Env), Cluster: c.pastCluster()}
 	var rep apiv1.ReportReply
 	if err := c.askFresh(methodAcctReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
 		return err

@@ -23,16 +23,15 @@ const pauseTimes = 9
 // pauseMost bounds that rest.
 const pauseMost = 2 * spec.Second
 
-// count folds the ledger and cuts it into batches: when a batch is full, or
-// when its first event has waited for the interval, the writer is free and what
-// the ledger has already would not make it much larger. A batch that a crash interrupted is cut as it was.
+// count folds the ledger and cuts it into batches. A batch that a crash
+// interrupted is cut as it was.
 func (s *session) count(ctx context.Context) error {
 	var due <-chan struct{} // fires when the batch may go
 	stop := func() {}
 	defer func() { stop() }()
-	free, ripe := false, false
+	c := cutter{usual: s.d.cfg.BatchRows}
 	for {
-		if s.tally.Rows() > 0 && due == nil && !ripe {
+		if s.tally.Rows() > 0 && due == nil && !c.ripe {
 			due, stop = s.d.cfg.Clock.After(s.d.cfg.Interval)
 		}
 		select {
@@ -51,52 +50,70 @@ func (s *session) count(ctx context.Context) error {
 				s.yield(ctx, began, e.events[0].At)
 			}
 		case <-due:
-			due, ripe = nil, true
+			due, c.ripe = nil, true
 		case <-s.idle:
-			free = true
+			c.free = s.taken.Load() == s.handed
 		case <-s.d.hurry:
-			ripe = s.tally.Rows() > 0
+			c.ripe = s.tally.Rows() > 0
 			s.hurried()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		full := s.tally.Largest() >= s.d.cfg.BatchRows && s.tally.Largest() >= s.fill()
+		now := false
 		if s.redo > 0 {
 			if s.tally.Seq() > s.redo {
 				return fmt.Errorf("the interrupted batch ends at event %d, in the middle of an entry that ends at %d: %w", s.redo, s.tally.Seq(), tally.ErrCut)
 			}
-			full, ripe = s.tally.Seq() == s.redo, false
+			now = s.tally.Seq() == s.redo
+		} else if s.tally.Rows() > 0 {
+			now = c.now(s.tally.Largest(), s.tally.Seq(), s.head)
 		}
-		if s.tally.Rows() == 0 || !(full || ripe && free && s.near()) {
+		if !now {
 			continue
 		}
 		stop()
-		due, ripe = nil, false
-		if err := s.send(ctx, s.d.cfg.SnapshotEvery); err != nil {
+		due = nil
+		if err := s.send(ctx); err != nil {
 			return err
 		}
-		free = false
+		c = cutter{usual: c.usual}
 	}
 }
 
 // catchUpTimes is how many times its usual size a batch may have while the
 // store is far behind. Each insert and each merge costs the store much more
-// than a row does: batches eight times as large take half the time.
+// than a row does: while the writer is busy a batch grows.
 const catchUpTimes = 8
 
 // catchUpRows bounds that, for the sake of memory.
 const catchUpRows = 400_000
 
-// fill is how many rows the batch being made is worth waiting for: half of
-// what the ledger still has, within bounds.
-func (s *session) fill() int {
-	usual := s.d.cfg.BatchRows
-	return min(max(usual, s.behind(s.tally.Seq())/2), max(usual, min(catchUpTimes*usual, catchUpRows)))
+// cutter tells where batches end.
+type cutter struct {
+	usual int  // rows of a full batch
+	ripe  bool // its first event has waited for the interval, or somebody waits for it
+	free  bool // the writer has nothing to do
+	goal  uint64
 }
 
-// near tells that waiting for what the ledger has already would not make the
-// batch twice as large: it goes when its time has come.
-func (s *session) near() bool { return s.behind(s.tally.Seq()) <= s.tally.Largest() }
+// now tells whether the batch goes that ends with an event and has so many rows
+// of a table. It goes when the writer is free and it is full, or ripe and has
+// what the ledger had then: halves of what is left, each smaller than the one
+// before, would cost as much as whole batches. So a full one also takes what is
+// left with it, if that is not much.
+func (c *cutter) now(rows int, seq uint64, head func() uint64) bool {
+	full := rows >= c.usual
+	if !full && !c.ripe {
+		return false
+	}
+	if !c.free {
+		return full && rows >= min(catchUpTimes*c.usual, max(c.usual, catchUpRows))
+	}
+	if c.goal == 0 {
+		c.goal = head()
+	}
+	return seq >= c.goal || full && c.goal-seq > uint64(rows/2)
+}
 
 // behind is how many events the ledger has behind one.
 func (s *session) behind(seq uint64) int {
@@ -111,13 +128,27 @@ func (s *session) behind(seq uint64) int {
 // that the next start has nothing to count again.
 func (s *session) finish(ctx context.Context) {
 	if s.tally.Rows() > 0 && s.redo == 0 {
-		_ = s.send(ctx, 1) // if there is no time for it the ledger still has it
+		_ = s.hand(ctx, 1) // if there is no time for it the ledger still has it
 	}
 }
 
-// send cuts the batch and hands it to the writer, waiting until it is free.
-// Every so many events a snapshot of the state goes with it.
-func (s *session) send(ctx context.Context, every uint64) error {
+// lateTimes is how many times as many events there may be between two snapshots
+// while the store is far behind: counting waits for each.
+const lateTimes = 8
+
+// send cuts the batch and hands it over. Every so many events it takes a
+// snapshot of the state behind it.
+func (s *session) send(ctx context.Context) error {
+	every := s.d.cfg.SnapshotEvery
+	if s.behind(s.tally.Seq()) > s.d.cfg.BatchRows {
+		every *= lateTimes
+	}
+	return s.hand(ctx, every)
+}
+
+// hand cuts the batch and hands it to the writer, waiting until it is free, and
+// then the snapshot: it is made while the batch is stored.
+func (s *session) hand(ctx context.Context, every uint64) error {
 	select {
 	case b := <-s.stored:
 		s.tally.Recycle(b)
@@ -131,20 +162,25 @@ func (s *session) send(ctx context.Context, every uint64) error {
 		w.rotate, w.live = true, s.tally.AllLive()
 		s.live = len(w.live)
 	}
-	if s.tally.Seq() >= s.wanted+every {
-		data, err := s.tally.Snapshot()
-		if err != nil {
-			return err
-		}
-		s.wanted = s.tally.Seq()
-		w.snapshot = &tally.Snapshot{Seq: s.wanted, Data: data}
-	}
 	select {
 	case s.work <- w:
-		return nil
+		s.handed++
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if s.tally.Seq() < s.wanted+every {
+		return nil
+	}
+	data, err := s.tally.Snapshot()
+	if err != nil {
+		return err
+	}
+	select {
+	case s.snapshots <- tally.Snapshot{Seq: s.tally.Seq(), Data: data}:
+		s.wanted = s.tally.Seq()
+	default: // the one before waits yet
+	}
+	return nil
 }
 
 // holdEvery is how often an idle writer says that it is alive.
@@ -158,8 +194,8 @@ const rollAgain = 50 * spec.Millisecond
 // gives up only when the session ends or the lease is lost.
 func (s *session) write(ctx context.Context) error {
 	more := true
-	for {
-		s.free()
+	for taken := uint64(0); ; {
+		s.free(taken)
 		idle := holdEvery
 		if more {
 			idle = rollAgain
@@ -169,11 +205,14 @@ func (s *session) write(ctx context.Context) error {
 		case w, ok := <-s.work:
 			stop()
 			if !ok {
+				s.keepSnapshot(ctx)
 				return nil
 			}
+			taken++
 			if err := s.persist(ctx, w); err != nil {
 				return err
 			}
+			s.keepSnapshot(ctx)
 			more = !s.relaxed(w) || s.rollUp(ctx)
 			s.rest(ctx, w)
 			select {
@@ -181,6 +220,7 @@ func (s *session) write(ctx context.Context) error {
 			default:
 			}
 		case <-hold:
+			s.keepSnapshot(ctx)
 			more = s.rollUp(ctx)
 			if err := s.writer.Hold(ctx); err != nil {
 				if ctx.Err() != nil {
@@ -198,8 +238,9 @@ func (s *session) write(ctx context.Context) error {
 	}
 }
 
-// free tells count that the writer has nothing to do.
-func (s *session) free() {
+// free tells count that the writer has stored so many batches.
+func (s *session) free(taken uint64) {
+	s.taken.Store(taken)
 	select {
 	case s.idle <- struct{}{}:
 	default:
@@ -271,16 +312,26 @@ func (s *session) persist(ctx context.Context, w *work) error {
 		pause = min(2*pause, backoffLast)
 	}
 	d.figures.lastWrite.Store(int64(s.lastTook))
-	if w.snapshot != nil {
-		if err := d.cfg.Store.PutSnapshot(ctx, d.ledger, *w.snapshot); err != nil {
-			d.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", d.cfg.Store.Explain(err))
-		} else {
-			s.snapped = w.snapshot.Seq
-			d.figures.snapshots.Add(1)
-			s.confirm(w.batch.Last)
-		}
-	}
 	return nil
+}
+
+// keepSnapshot stores a snapshot that waits. The batch before it is stored: the
+// snapshot was made when the writer had taken it.
+func (s *session) keepSnapshot(ctx context.Context) {
+	d := s.d
+	var snap tally.Snapshot
+	select {
+	case snap = <-s.snapshots:
+	default:
+		return
+	}
+	if err := d.cfg.Store.PutSnapshot(ctx, d.ledger, snap); err != nil {
+		d.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", d.cfg.Store.Explain(err))
+		return
+	}
+	s.snapped = snap.Seq
+	d.figures.snapshots.Add(1)
+	s.confirm(s.writer.Position().Seq)
 }
 
 // storeInTime gives a write up that takes for ever: the store may hang while it

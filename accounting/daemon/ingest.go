@@ -70,9 +70,13 @@ type session struct {
 
 	entries chan decoded
 	work    chan *work
-	idle    chan struct{}     // the writer has nothing to do
+	idle    chan struct{}     // the writer has stored all of taken
 	awake   chan struct{}     // the writer is to rest no more
 	stored  chan *tally.Batch // whose room can be used again
+
+	snapshots chan tally.Snapshot // to be stored with the next batch
+	handed    uint64              // batches, by count
+	taken     atomic.Uint64       // of them by the writer, which has stored these
 
 	pace  pace        // of the counting goroutine
 	burst atomic.Bool // the ledger grows fast: the writer rests too
@@ -89,13 +93,12 @@ type decoded struct {
 	err    error
 }
 
-// work is what the writing goroutine gets: a batch, then perhaps a snapshot of
-// the state behind it and a new generation of live rows.
+// work is what the writing goroutine gets: a batch, then perhaps a new
+// generation of live rows.
 type work struct {
-	batch    *tally.Batch
-	snapshot *tally.Snapshot
-	live     []tally.LiveRow
-	rotate   bool
+	batch  *tally.Batch
+	live   []tally.LiveRow
+	rotate bool
 }
 
 // grace is how long a session that is told to stop may take to store what it
@@ -107,7 +110,7 @@ const grace = 3 * spec.Second
 func (d *Daemon) session(ctx context.Context) error {
 	d.figures.sessions.Add(1)
 	s := &session{d: d, entries: make(chan decoded, 64), work: make(chan *work), idle: make(chan struct{}, 1), awake: make(chan struct{}, 1),
-		stored: make(chan *tally.Batch, 1)}
+		stored: make(chan *tally.Batch, 1), snapshots: make(chan tally.Snapshot, 1)}
 	if err := s.open(ctx); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
@@ -75,58 +76,88 @@ func (d *Daemon) compute(ctx context.Context) ([]kpi.Value, error) {
 }
 
 // figuresOver asks for every figure over one window before the scope's now.
-// The text of the queries is added to sql, if it is not nil; with only, those of
-// one dimension are computed.
+// The text of the queries is added to sql, if it is not nil. With only, those of
+// one dimension are computed: somebody waits for them, so the questions are
+// asked at once.
 func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string, only ...kpi.Dimension) ([]kpi.Value, error) {
-	var out []kpi.Value
-	for _, source := range kpi.Sources() {
-		q, names := query.KPIs(scope, source, window, &d.cfg.Rates, only...)
-		if sql != nil {
-			*sql = append(*sql, q.Text())
-		}
-		cells := make([]*float64, len(names))
-		var by, key string
-		dest := []any{&by, &key}
-		for i := range cells {
-			dest = append(dest, &cells[i])
-		}
-		err := d.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
-			if err := scan(dest...); err != nil {
-				return err
-			}
-			if by == string(kpi.ByCluster) {
-				key = scope.Cluster
-			}
-			for i, c := range cells {
-				v := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: name, Null: c == nil}
-				if c != nil {
-					v.Value = *c
-				}
-				out = append(out, v)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	type answer struct {
+		values []kpi.Value
+		sql    []string
+		err    error
+	}
+	sources := kpi.Sources()
+	answers := make([]answer, len(sources)+1) // the last is that of the drift
+	ask := func(i int) {
+		a := &answers[i]
+		if i < len(sources) {
+			a.values, a.err = d.figuresOf(ctx, scope, sources[i], name, window, &a.sql, only)
+		} else {
+			a.values, a.err = d.drift(ctx, scope, name, window, &a.sql)
 		}
 	}
-	drift, err := d.drift(ctx, scope, name, window, sql)
-	return append(out, drift...), err
+	var wg sync.WaitGroup
+	for i := range answers {
+		if len(only) > 0 {
+			wg.Go(func() { ask(i) })
+		} else if ask(i); answers[i].err != nil {
+			break
+		}
+	}
+	wg.Wait()
+	var out []kpi.Value
+	for _, a := range answers {
+		if a.err != nil {
+			return nil, a.err
+		}
+		out = append(out, a.values...)
+		if sql != nil {
+			*sql = append(*sql, a.sql...)
+		}
+	}
+	return out, nil
+}
+
+// figuresOf asks for the figures over one source.
+func (d *Daemon) figuresOf(ctx context.Context, scope query.Scope, source kpi.Source, name string, window spec.Span, sql *[]string, only []kpi.Dimension) ([]kpi.Value, error) {
+	q, names := query.KPIs(scope, source, window, &d.cfg.Rates, only...)
+	*sql = append(*sql, q.Text())
+	cells := make([]*float64, len(names))
+	var by, key string
+	dest := []any{&by, &key}
+	for i := range cells {
+		dest = append(dest, &cells[i])
+	}
+	var out []kpi.Value
+	err := d.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
+		if err := scan(dest...); err != nil {
+			return err
+		}
+		if by == string(kpi.ByCluster) {
+			key = scope.Cluster
+		}
+		for i, c := range cells {
+			v := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: name, Null: c == nil}
+			if c != nil {
+				v.Value = *c
+			}
+			out = append(out, v)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // drift computes the figures about associations.
 func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
 	ask := asker(func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
-		if sql != nil {
-			*sql = append(*sql, q.Text())
-		}
+		*sql = append(*sql, q.Text())
 		return d.cfg.Store.Query(ctx, q, each)
 	})
 	nodes, err := tree(ctx, ask, scope)
 	if err != nil {
 		return nil, err
 	}
-	demand := func(parts int) ([][]kpi.Use, error) {
+	demand := func(window spec.Span, parts int) ([][]kpi.Use, error) {
 		out := make([][]kpi.Use, parts)
 		err := ask(ctx, query.Demand(scope, window, parts), func(scan func(...any) error) error {
 			var part int64
@@ -139,15 +170,27 @@ func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, wind
 		})
 		return out, err
 	}
-	whole, err := demand(1)
-	if err != nil {
-		return nil, err
+	days := int(window / spec.Day)
+	var parts [][]kpi.Use
+	if days >= 2 {
+		// Whole days, counted back from the window's end.
+		if parts, err = demand(spec.Span(days)*spec.Day, days); err != nil {
+			return nil, err
+		}
+	}
+	whole := slices.Concat(parts...)
+	if window != spec.Span(days)*spec.Day || days < 2 {
+		one, err := demand(window, 1)
+		if err != nil {
+			return nil, err
+		}
+		whole = one[0]
 	}
 	var out []kpi.Value
 	put := func(figure string, by kpi.Dimension, key string, ok bool, v float64) {
 		out = append(out, kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v})
 	}
-	all := kpi.Drift(nodes, whole[0])
+	all := kpi.Drift(nodes, whole)
 	put("fairshare_drift", kpi.ByCluster, scope.Cluster, all.OK, all.Total)
 	for _, key := range slices.Sorted(maps.Keys(all.Accounts)) {
 		put("fairshare_drift", kpi.ByAccount, key, true, all.Accounts[key])
@@ -155,16 +198,9 @@ func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, wind
 	for _, key := range slices.Sorted(maps.Keys(all.Users)) {
 		put("fairshare_drift", kpi.ByUser, key, true, all.Users[key])
 	}
-	days := int(window / spec.Day)
 	var slope float64
 	ok := days >= 2
 	if ok {
-		// Whole days, counted back from the window's end.
-		window = spec.Span(days) * spec.Day
-		parts, err := demand(days)
-		if err != nil {
-			return nil, err
-		}
 		var x, y []float64
 		for i, use := range parts {
 			if day := kpi.Drift(nodes, use); day.OK {

@@ -113,6 +113,9 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 	}
 	start, end := spec.Instant(q.GetStart()), spec.Instant(q.GetEnd())
 	if untilNow {
+		if w := q.GetWindow(); w > 0 {
+			start, end = scope.Now-spec.Instant(w), scope.Now
+		}
 		if end == 0 {
 			end = scope.Now
 		}

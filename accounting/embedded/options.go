@@ -52,8 +52,12 @@ type Login struct {
 // whoever asks: what the engine compiles out of expressions that it has met a
 // few times is wrong for 128-bit numbers (26.7: greatest(x, 0) of a negative
 // Int128 gives x), and amounts of use are such numbers.
+//
+// Skip indexes are looked at before anything is read: left to the reading, all
+// parts of a table are opened with all columns that are asked for, and a store
+// of three years has a part or more for each month.
 func sound(settings map[string]string) map[string]string {
-	out := map[string]string{"compile_expressions": "0", "compile_aggregate_expressions": "0"}
+	out := map[string]string{"compile_expressions": "0", "compile_aggregate_expressions": "0", "use_skip_indexes_on_data_read": "0"}
 	maps.Copy(out, settings)
 	return out
 }

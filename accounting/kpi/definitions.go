@@ -66,10 +66,11 @@ func efficiency() []KPI {
 // waits is how long jobs waited.
 func waits() []KPI {
 	out := []KPI{}
-	for _, p := range [...][2]string{{"50", "0.5"}, {"95", "0.95"}, {"99", "0.99"}} {
+	levels := [...][2]string{{"50", "1"}, {"95", "2"}, {"99", "3"}} // and their places in waitLevels
+	for _, p := range levels {
 		out = append(out, wait(p[0], p[1]))
 	}
-	for _, p := range [...][2]string{{"50", "0.5"}, {"95", "0.95"}, {"99", "0.99"}} {
+	for _, p := range levels {
 		out = append(out, eligibleWait(p[0], p[1]))
 	}
 	return append(out, slowdowns()...)
@@ -213,23 +214,27 @@ func fairness() []KPI {
 	}
 }
 
-func wait(p, level string) KPI {
+// waitLevels are the quantiles of waits. They stand in one function, which gathers
+// the waits once.
+const waitLevels = "0.5, 0.95, 0.99"
+
+func wait(p, nth string) KPI {
 	name := "wait_p" + p
 	return KPI{Name: name, Title: waitTitle("Wait", p), Unit: Seconds, Source: Runs, From: fromRuns, Metric: "muster_kpi_" + name + "_seconds", Scale: 1,
 		Formula: "start - submit of the runs that started in the window: the smallest wait that more than this share of them did not exceed",
-		Num:     "if(countIf(started_in) = 0, NULL, quantileExactIf(" + level + ")(wait_s, started_in))",
+		Num:     "if(countIf(started_in) = 0, NULL, quantilesExactIf(" + waitLevels + ")(wait_s, started_in)[" + nth + "])",
 		Edges: []string{"A run that is queued again waits from then on, not from the first submission.",
 			"Jobs that still wait are not in it, so it looks good while the queue stands still: see wait_eligible beside it.",
 			"Time held, or waiting for a dependency or begin time, counts: it is what the user sees.",
 			"Every task of an array counts, from the submission of the array."}}
 }
 
-func eligibleWait(p, level string) KPI {
+func eligibleWait(p, nth string) KPI {
 	name := "wait_eligible_p" + p
 	return KPI{Name: name, Title: waitTitle("Wait since eligible", p), Unit: Seconds, Source: Runs, From: fromRuns, Metric: "muster_kpi_" + name + "_seconds", Scale: 1,
 		Formula: "wait since a run was eligible, of those that started in the window, those that wait at its end (until then) and those that " +
 			"ended in it without a start: the smallest that at least this share of them did not exceed",
-		Num: "if(countIf(waits) = 0, NULL, quantileExactWeightedIf(" + level + ")(eligible_wait_s, toUInt64(count), waits))",
+		Num: "if(countIf(waits) = 0, NULL, quantilesExactWeightedIf(" + waitLevels + ")(eligible_wait_s, toUInt64(count), waits)[" + nth + "])",
 		Edges: []string{"Jobs that still wait count with their age, so a queue that stands still shows.",
 			"Time held, or waiting for a dependency or begin time, does not count: nobody could have started it.",
 			"A job that is not eligible is not in it. The tasks of an array count each.",

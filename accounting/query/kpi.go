@@ -51,10 +51,20 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...
 			outer = append(outer, fmt.Sprintf("if(isFinite(assumeNotNull(%s)), %s, NULL) AS %s", n, n, k.Name))
 		}
 	}
+	from := "\n  FROM " + rows + "\n  ARRAY JOIN " + dimensions(by) + " AS dim\n  GROUP BY scope, key\n)"
+	scope, key := "dim.1", "dim.2"
+	// With one dimension a row counts once, and is not made twice as wide for it.
 	// A job that may run in several partitions waits in each of them.
-	sql := "SELECT scope, key,\n  " + strings.Join(outer, ",\n  ") + "\nFROM (\n  SELECT dim.1 AS scope, dim.2 AS key,\n    " +
-		strings.Join(inner, ",\n    ") + "\n  FROM " + rows +
-		"\n  ARRAY JOIN " + dimensions(by) + " AS dim\n  GROUP BY scope, key\n)"
+	if len(by) == 1 && by[0] != kpi.ByPartition {
+		scope, key = "'"+string(by[0])+"'", "''"
+		from = "\n  FROM " + rows + "\n  HAVING count() > 0\n)"
+		if by[0] != kpi.ByCluster {
+			key = "toString(" + string(by[0]) + ")"
+			from = "\n  FROM " + rows + "\n  GROUP BY " + string(by[0]) + "\n)"
+		}
+	}
+	sql := "SELECT scope, key,\n  " + strings.Join(outer, ",\n  ") + "\nFROM (\n  SELECT " + scope + " AS scope, " + key + " AS key,\n    " +
+		strings.Join(inner, ",\n    ") + from
 	if capacity {
 		sql += " AS f\nLEFT JOIN " + b.capacity() + " AS c ON if(f.scope = 'partition', f.key, '') = c.part"
 	}
@@ -115,7 +125,7 @@ func (b *builder) kpiRuns(r *Report, rates *kpi.Rates) string {
 	const now = "ifNull(state = 'SUSPENDED' AND isNull(end), false)"
 	const until = "ifNull(greatest(0, least(" + stood + ", {to:Int64}) - greatest(toUnixTimestamp64Micro(start), {from:Int64})) / 1e6 / overlap_s * " +
 		"elapsed_us / greatest(elapsed_us + suspended_us, 1), 0)"
-	return b.runs("partition, account, user, qos, toString(state) AS state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
+	return b.runs("partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
 		within("start")+" AS started_in, "+within("end")+" AS ended_in, "+
 		seconds("greatest(0, "+overlap+")")+" AS overlap_s, "+seconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
 		seconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+

@@ -1323,6 +1323,7 @@ type ReportQuery struct {
 	Jobs          []string               `protobuf:"bytes,19,rep,name=jobs,proto3" json:"jobs,omitempty"`                 // as in AcctQuery
 	Below         float64                `protobuf:"fixed64,20,opt,name=below,proto3" json:"below,omitempty"`             // waste: the part of the memory that a run's peak stayed below
 	Cluster       string                 `protobuf:"bytes,21,opt,name=cluster,proto3" json:"cluster,omitempty"`           // one that was imported; empty = this one
+	Window        int64                  `protobuf:"varint,22,opt,name=window,proto3" json:"window,omitempty"`            // kpi: so long before now, by the service's clock, instead of start and end; 0 = not said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1504,6 +1505,13 @@ func (x *ReportQuery) GetCluster() string {
 		return x.Cluster
 	}
 	return ""
+}
+
+func (x *ReportQuery) GetWindow() int64 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
 }
 
 type ReportReply struct {
@@ -3956,7 +3964,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x10\n" +
 	"\x03bad\x18\x03 \x01(\bR\x03bad\x12\x12\n" +
 	"\x04done\x18\x04 \x01(\x04R\x04done\x12\x0e\n" +
-	"\x02of\x18\x05 \x01(\x04R\x02of\"\xe2\x03\n" +
+	"\x02of\x18\x05 \x01(\x04R\x02of\"\xfa\x03\n" +
 	"\vReportQuery\x12\x16\n" +
 	"\x06report\x18\x01 \x01(\tR\x06report\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -3981,7 +3989,8 @@ const file_accounting_proto_rawDesc = "" +
 	"\x04flat\x18\x12 \x01(\bR\x04flat\x12\x12\n" +
 	"\x04jobs\x18\x13 \x03(\tR\x04jobs\x12\x14\n" +
 	"\x05below\x18\x14 \x01(\x01R\x05below\x12\x18\n" +
-	"\acluster\x18\x15 \x01(\tR\acluster\"\xe8\x01\n" +
+	"\acluster\x18\x15 \x01(\tR\acluster\x12\x16\n" +
+	"\x06window\x18\x16 \x01(\x03R\x06window\"\xe8\x01\n" +
 	"\vReportReply\x121\n" +
 	"\acolumns\x18\x01 \x03(\v2\x17.muster.v1.ReportColumnR\acolumns\x12(\n" +
 	"\x04rows\x18\x02 \x03(\v2\x14.muster.v1.ReportRowR\x04rows\x12\x14\n" +
