@@ -90,7 +90,9 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 	ask := func(i int) {
 		a := &answers[i]
 		if i < len(sources) {
-			a.values, a.err = d.figuresOf(ctx, scope, sources[i], name, window, &a.sql, only)
+			q, figures := query.KPIs(scope, sources[i], window, &d.cfg.Rates, only...)
+			a.sql = []string{q.Text()}
+			a.values, a.err = d.figuresOf(ctx, q, figures, name, scope.Cluster)
 		} else {
 			a.values, a.err = d.drift(ctx, scope, name, window, &a.sql)
 		}
@@ -117,10 +119,8 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 	return out, nil
 }
 
-// figuresOf asks for the figures over one source.
-func (d *Daemon) figuresOf(ctx context.Context, scope query.Scope, source kpi.Source, name string, window spec.Span, sql *[]string, only []kpi.Dimension) ([]kpi.Value, error) {
-	q, names := query.KPIs(scope, source, window, &d.cfg.Rates, only...)
-	*sql = append(*sql, q.Text())
+// figuresOf asks for the figures over one source, in a window of a name.
+func (d *Daemon) figuresOf(ctx context.Context, q query.Query, names []string, window, cluster string) ([]kpi.Value, error) {
 	cells := make([]*float64, len(names))
 	var by, key string
 	dest := []any{&by, &key}
@@ -133,10 +133,10 @@ func (d *Daemon) figuresOf(ctx context.Context, scope query.Scope, source kpi.So
 			return err
 		}
 		if by == string(kpi.ByCluster) {
-			key = scope.Cluster
+			key = cluster
 		}
 		for i, c := range cells {
-			v := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: name, Null: c == nil}
+			v := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: window, Null: c == nil}
 			if c != nil {
 				v.Value = *c
 			}
