@@ -51,14 +51,33 @@ func (c *call) showEvents(w words) error {
 				texts = append(texts, cell.GetText())
 			}
 		}
-		rows = append(rows, &policyRow{more: texts})
+		rows = append(rows, &policyRow{more: append(texts, eventLength(&rep, r, now.UnixNano()))})
 	}
-	shown, err := c.policyColumns(cells("Cluster", 10, "NodeName", 15, "TimeStart", 19, "TimeEnd", 19, "State", 6, "Reason", 30, "User", 15), nil, w)
+	all := aliases(cells("Cluster", 10, "NodeName", 15, "TimeStart", 19, "TimeEnd", 19, "State", 6, "Reason", 30, "User", 15, "Duration", 13),
+		[]string{"TimeStart", "start"}, []string{"TimeEnd", "end"}, []string{"NodeName", "node", "event"})
+	shown, err := c.policyColumns(all[:7], all[7:], w)
 	if err != nil {
 		return err
 	}
 	s := policyShow{}
 	return c.write(s.text(c.tableStyle(), shown, rows))
+}
+
+// eventLength is how long an event took, or takes until now.
+func eventLength(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) string {
+	var times []int64
+	for i, col := range rep.GetColumns() {
+		if col.GetUnit() == "time" {
+			times = append(times, r.GetCells()[i].GetInt())
+		}
+	}
+	if len(times) != 2 {
+		return ""
+	}
+	if times[1] == 0 {
+		times[1] = now
+	}
+	return format.Duration((times[1] - times[0]) / second)
 }
 
 // showRunaway lists jobs that accounting takes for open and the controller

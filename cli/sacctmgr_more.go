@@ -37,24 +37,33 @@ func (s *policyShow) smallRows(what string) (rows []*policyRow, fields []policyF
 	case "wckey":
 		for _, k := range p.GetWckeys() {
 			if s.named(k.GetName()) && s.matches("", k.GetUser(), "user") {
-				add(k.GetName(), p.GetCluster(), k.GetUser())
+				add(k.GetName(), p.GetCluster(), k.GetUser(), itoa(k.GetId()))
 			}
 		}
-		return rows, cells("WCKey", 10, "Cluster", 10, "User", 10)
+		fields = aliases(cells("WCKey", 10, "Cluster", 10, "User", 10, "ID", 6), []string{"WCKey", "name"})
+		if format, ok := get(s.words.where, "format"); ok && format != "" {
+			return rows, fields
+		}
+		return rows, fields[:3]
 	case "resource":
 		for _, r := range p.GetResources() {
 			if !s.named(r.GetName()) {
 				continue
 			}
+			flags := ""
+			if r.GetAbsolute() {
+				flags = "Absolute"
+			}
 			add(r.GetName(), r.GetServer(), r.GetType(), itoa(r.GetCount()), itoa(r.GetAllowed()), r.GetServerType(), itoa(r.GetLastConsumed()), r.GetDescription(),
-				p.GetCluster(), itoa(r.GetAllowed()))
+				p.GetCluster(), itoa(r.GetAllowed()), r.GetManager(), flags)
 		}
-		fields = cells("Name", 10, "Server", 10, "Type", 8, "Count", 6, "% Allocated", 11, "ServerType", 10, "LastConsumed", 12, "Descr", 20, "Cluster", 10, "Allowed", 10)
+		fields = cells("Name", 10, "Server", 10, "Type", 8, "Count", 6, "% Allocated", 11, "ServerType", 10, "LastConsumed", 12, "Descr", 20, "Cluster", 10, "Allowed", 10, "Manager", 10, "Flags", 10)
+		aliases(fields, []string{"% Allocated", "allocated", "percentallowed"}, []string{"Descr", "description"}, []string{"Cluster", "clusters"})
 		if format, ok := get(s.words.where, "format"); ok && format != "" {
 			return rows, fields
 		}
 		if contains(s.words.bare, "withclusters") {
-			return rows, append(fields[:6:6], fields[8:]...)
+			return rows, append(fields[:6:6], fields[8:10]...)
 		}
 		return rows, fields[:6]
 	case "problem":
@@ -78,7 +87,7 @@ func (s *policyShow) smallRows(what string) (rows []*policyRow, fields []policyF
 		}
 		return rows, cells("Cluster", 10, "Account", 10, "User", 10, "Problem", 40)
 	case "federation": // there is none
-		return nil, cells("Federation", 10, "Cluster", 10, "ID", 2, "Features", 20, "FedState", 12)
+		return nil, aliases(cells("Federation", 10, "Cluster", 10, "ID", 2, "Features", 20, "FedState", 12), []string{"Federation", "name"})
 	}
 	return nil, nil
 }
@@ -104,7 +113,7 @@ func (c *call) showTransactions(w words) error {
 	if err := c.ask(methodTransactions, req, &rep); err != nil {
 		return err
 	}
-	fields := cells("Time", 19, "Action", 20, "Actor", 10, "Where", 20, "Info", 20)
+	fields := aliases(cells("Time", 19, "Action", 20, "Actor", 10, "Where", 20, "Info", 20), []string{"Time", "timestamp"})
 	actor, byActor := get(w.where, "actor", "actors")
 	action, byAction := get(w.where, "action", "actions")
 	var rows []*policyRow

@@ -108,7 +108,7 @@ func assocFields() []policyField {
 				return "parent"
 			}
 			return itoa(rawShares(a))
-		}, "fairshare", "shares"),
+		}, "fairshare", "shares", "rawshares"),
 		a("Priority", 10, func(a *apiv1.Association) string {
 			if a.GetPriority() == 0 {
 				return ""
@@ -125,7 +125,7 @@ func assocFields() []policyField {
 		a("MaxTRESPerNode", 14, func(a *apiv1.Association) string { return limitsText(a.GetMaxTresPerNode()) }, "maxtrespn"),
 		a("MaxSubmit", 9, func(a *apiv1.Association) string { return optionalInt(a.GetMaxSubmitJobs()) }, "maxsubmitjobs"),
 		a("MaxWall", 11, func(a *apiv1.Association) string { return wall(a.GetMaxWall()) }, "maxwalldurationperjob"),
-		a("MaxTRESMins", 13, func(a *apiv1.Association) string { return limitsText(a.GetMaxTresMins()) }, "maxtresminsperjob"),
+		a("MaxTRESMins", 13, func(a *apiv1.Association) string { return limitsText(a.GetMaxTresMins()) }, "maxtresminsperjob", "maxtresminspj"),
 		{"QOS", 20, []string{"qoslevel"}, func(r *R) string { return strings.Join(r.qosList, ",") }},
 		a("Def QOS", 9, (*apiv1.Association).GetDefaultQos, "defaultqos", "defqos"),
 		a("GrpTRESRunMins", 13, func(a *apiv1.Association) string { return limitsText(a.GetGrpTresRunMins()) }),
@@ -227,7 +227,7 @@ func qosFields() []policyField {
 		q("GrpJobs", 7, func(q *apiv1.Qos) string { return optionalInt(q.GetGrpJobs()) }), q("GrpSubmit", 9, func(q *apiv1.Qos) string { return optionalInt(q.GetGrpSubmitJobs()) }, "grpsubmitjobs"),
 		q("GrpWall", 11, func(q *apiv1.Qos) string { return wall(q.GetGrpWall()) }),
 		q("MaxTRES", 13, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerJob()) }, "maxtresperjob", "maxtrespj"),
-		q("MaxTRESPerNode", 14, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerNode()) }, "maxtrespn"), q("MaxTRESMins", 13, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresMins()) }, "maxtresminsperjob"),
+		q("MaxTRESPerNode", 14, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerNode()) }, "maxtrespn"), q("MaxTRESMins", 13, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresMins()) }, "maxtresminsperjob", "maxtresminspj"),
 		q("MaxWall", 11, func(q *apiv1.Qos) string { return wall(q.GetMaxWall()) }, "maxwalldurationperjob"),
 		q("MaxTRESPU", 13, func(q *apiv1.Qos) string { return limitsText(q.GetMaxTresPerUser()) }, "maxtresperuser"),
 		q("MaxJobsPU", 9, func(q *apiv1.Qos) string { return optionalInt(q.GetMaxJobsPerUser()) }, "maxjobsperuser", "maxjobs"),
@@ -314,6 +314,13 @@ func (c *call) showPolicy(args []string) error {
 	withAssoc := c.opts.On("associations") || contains(w.bare, "withassoc")
 	s := policyShow{policy: &p, words: w, host: ping.GetHost(), port: or(configValue(&cfg, "SlurmctldPort"), "6817"), config: &cfg, assocs: withAssoc,
 		tree: contains(w.bare, "tree"), coords: contains(w.bare, "withcoordinator") || contains(w.bare, "withcoordinators") || contains(w.bare, "withcoord")}
+	if what == "cluster" {
+		var list apiv1.ListNodesReply
+		if err := c.ask(methodListNodes, &apiv1.ListNodesRequest{}, &list); err != nil {
+			return err
+		}
+		s.nodes = list.GetNodes()
+	}
 	rows, fields, more := s.rows(what)
 	if rows == nil && fields == nil {
 		return c.errorf("show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)", what)
@@ -332,6 +339,7 @@ type policyShow struct {
 	words  words
 	host   string
 	port   string
+	nodes  []*apiv1.NodeInfo // of a cluster
 	assocs bool
 	tree   bool
 	coords bool // withcoordinator
@@ -376,15 +384,15 @@ func (s *policyShow) rows(what string) (rows []*policyRow, fields, more []policy
 				rows = append(rows, &policyRow{cluster: p.GetCluster(), qos: q})
 			}
 		}
-		return rows, qosFields(), hiddenQOSFields()
+		return rows, qosFields(), append(hiddenQOSFields(), oldQOSFields()...)
 	case "association":
-		return s.treeRows(), assocFields(), hiddenAssocFields()
+		return s.treeRows(), assocFields(), append(hiddenAssocFields(), furtherAssocFields(s)...)
 	case "cluster":
 		if s.named(p.GetCluster()) {
 			root := s.root()
 			rows = append(rows, &policyRow{cluster: p.GetCluster(), host: s.host, port: s.port, assoc: root, qosList: s.qosOf(root)})
 		}
-		return rows, clusterFields(), nil
+		return rows, clusterFields(), hiddenClusterFields(s)
 	case "tres":
 		return s.tresRows(), tresFields(), nil
 	}
@@ -396,13 +404,14 @@ func (s *policyShow) rows(what string) (rows []*policyRow, fields, more []policy
 // them to format=.
 func (s *policyShow) extended(rows []*policyRow, own []policyField) ([]*policyRow, []policyField, []policyField) {
 	var extra []policyField
-	for _, f := range append(assocFields(), hiddenAssocFields()...) {
+	hidden := append(hiddenAssocFields(), furtherAssocFields(s)...)
+	for _, f := range append(assocFields(), hidden...) {
 		if !slices.ContainsFunc(own, func(o policyField) bool { return o.head == f.head }) {
 			extra = append(extra, f)
 		}
 	}
 	if s.assocs {
-		n := len(extra) - len(hiddenAssocFields())
+		n := len(extra) - len(hidden)
 		return rows, append(own, extra[:n]...), extra[n:]
 	}
 	return rows, own, extra

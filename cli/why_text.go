@@ -99,6 +99,10 @@ func (v *whyView) because(rep *apiv1.WhyReply) []string {
 		if blocker != "" {
 			out = append(out, "What it is planned to get is held by "+blocker+".")
 		}
+		if j.GetHetSize() > 1 {
+			other := (j.GetHetOffset() + 1) % j.GetHetSize()
+			out = append(out, fmt.Sprintf("Its %d components start together; muster why %d+%d shows the nodes as the next of them sees them.", j.GetHetSize(), j.GetHetJobId(), other))
+		}
 		return out
 	case spec.ReasonDependency:
 		return dependencyText(or(j.GetDependency(), j.GetSpec().GetDependency()))

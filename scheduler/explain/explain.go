@@ -45,7 +45,15 @@ func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
 	if j.Reason.Blocker != 0 && v.State.Job(j.Reason.Blocker) != nil {
 		x.Blockers = append(x.Blockers, j.Reason.Blocker)
 	}
-	if pl := v.Plan.Of(j.UID); pl != nil {
+	together := []*state.Job{j}
+	if j.Het != nil {
+		together = v.State.Components(j) // it waits for what each of them waits for
+	}
+	for _, c := range together {
+		pl := v.Plan.Of(c.UID)
+		if pl == nil {
+			continue
+		}
 		for _, uid := range pl.Blockers {
 			if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) && v.State.Job(uid) != nil {
 				x.Blockers = append(x.Blockers, uid)
