@@ -83,6 +83,29 @@ func (c *call) askNodes(req *apiv1.NodeChange, failed string) error {
 	return nil
 }
 
+// resvKey completes the beginning of a key, where it means one only; += and -=
+// stay. What is no beginning of any is left for the controller to refuse.
+func resvKey(key string) string {
+	bare := strings.ToLower(strings.TrimRight(key, "+-"))
+	found := ""
+	for _, k := range [...]string{"accounts", "allowedpartitions", "burstbuffer", "comment", "corecnt", "duration", "endtime", "features", "flags", "groups", "licenses",
+		"maxstartdelay", "nodecnt", "nodes", "partitionname", "qos", "reservationname", "skip", "starttime", "tres", "trespernode", "users"} {
+		switch {
+		case k == bare:
+			return key
+		case !strings.HasPrefix(k, bare) || bare == "":
+		case found != "":
+			return key
+		default:
+			found = k
+		}
+	}
+	if found == "" {
+		return key
+	}
+	return found + key[len(bare):]
+}
+
 // changeReservation sends a change. Times are made absolute here: the time
 // zone is that of whoever types.
 func (c *call) changeReservation(verb apiv1.ReservationChange_Verb, args []string) error {
@@ -93,6 +116,7 @@ func (c *call) changeReservation(verb apiv1.ReservationChange_Verb, args []strin
 			return fail(1, "Unknown parameter "+a, "No reservation "+map[bool]string{true: "created", false: "update"}[verb == apiv1.ReservationChange_CREATE]+".")
 		}
 		val = strings.Trim(val, `"`)
+		key = resvKey(key)
 		switch k := strings.ToLower(key); k {
 		case "reservationname", "reservation":
 			req.Name = val

@@ -231,12 +231,8 @@ func (v *whyView) becauseLimit(rep *apiv1.WhyReply) []string {
 		return []string{"QOS " + or(qosOf(j), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update qos=."}
 	case spec.ReasonCleaning:
 		return []string{"Its earlier run is still being cleaned up on its nodes."}
-	case spec.ReasonReservation:
-		return []string{"Its reservation has not begun."}
 	case spec.ReasonDeadLine:
 		return []string{"It cannot end by its deadline, " + v.time(j.GetSpec().GetDeadline()) + ", any more."}
-	case spec.ReasonNodeFencing:
-		return []string{"Its node is silent and may still run it. It starts elsewhere when the node is back, was rebooted, or an operator confirms that it is off" + detail(r) + "."}
 	}
 	if text := v.limitText(r, j); text != nil {
 		return text

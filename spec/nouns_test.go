@@ -35,7 +35,7 @@ func TestReasonCodes(t *testing.T) {
 			t.Errorf("%s is not a reason of Slurm's", c)
 		}
 	}
-	for _, c := range []ReasonCode{ReasonNodeFencing, ReasonUnknownExit} {
+	for _, c := range []ReasonCode{ReasonUnknownExit} {
 		if known[c] {
 			t.Errorf("%s is Muster's own, yet Slurm has it", c)
 		}

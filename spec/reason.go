@@ -37,7 +37,6 @@ const (
 	ReasonProlog             ReasonCode = "Prolog" // PrologSlurmctld runs
 	ReasonReservation        ReasonCode = "Reservation"
 	ReasonDeadLine           ReasonCode = "DeadLine"
-	ReasonNodeFencing        ReasonCode = "NodeFencing" // Muster's own: a silent node is not yet known to be dead
 
 	ReasonNodeDown      ReasonCode = "NodeDown"
 	ReasonNonZeroExit   ReasonCode = "NonZeroExitCode"

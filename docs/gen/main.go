@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
@@ -24,12 +25,30 @@ import (
 	"github.com/musterhpc/muster/internal/conffile/confdoc"
 	"github.com/musterhpc/muster/internal/transport/rest"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
+	"github.com/musterhpc/muster/spec"
 )
 
 // page is one generated file.
 type page struct {
 	path string
 	make func() (string, error)
+}
+
+// reasons lists why jobs wait, or ended.
+func reasons() (string, error) {
+	var b, never strings.Builder
+	b.WriteString("# Reasons\n\n<!-- Written by go run ./docs/gen from spec.ReasonDocs. -->\n\n" +
+		"What squeue shows between parentheses: why a job waits or, of one that is over, why it ended. The names are Slurm's;\n" +
+		"`muster why JOB` adds the numbers. A test shows each of these in a job.\n\n| reason | given when |\n|---|---|\n")
+	for _, d := range spec.ReasonDocs() {
+		to := &never
+		if d.Given {
+			to = &b
+		}
+		fmt.Fprintf(to, "| `%s` | %s |\n", d.Code, d.Text)
+	}
+	b.WriteString("\n## Never given\n\nClients may know these names of Slurm; no job has them here.\n\n| reason | why not |\n|---|---|\n" + never.String())
+	return b.String(), nil
 }
 
 // pages lists every generated file, in the order they are made.
@@ -54,6 +73,7 @@ func pages() []page {
 		{"docs/dashboards.md", func() (string, error) { return dashboards.Markdown(), nil }},
 		{"docs/views.md", func() (string, error) { return query.ViewsMarkdown(), nil }},
 		{"docs/metrics.md", metrics},
+		{"docs/reasons.md", reasons},
 		{"api/openapi.json", openAPI},
 		{"cmd/muster-sbatch/options.h", func() (string, error) { return cli.TypedHeader(), nil }},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
