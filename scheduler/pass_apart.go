@@ -10,8 +10,8 @@ import (
 // tellApart makes the timeline keep who is on which node, if any of the lots
 // minds, or a component of a heterogeneous job that one stands for.
 func (p *pass) tellApart() {
-	if p.queue.picky > 0 || (p.queue.hets > 0 && slices.ContainsFunc(p.queue.lots, func(l *lot) bool {
-		return slices.ContainsFunc(p.st.Components(l.kin.like), func(c *state.Job) bool {
+	if p.queue.anyPicky() || (p.queue.hets > 0 && slices.ContainsFunc(p.queue.lots, func(l *lot) bool {
+		return !l.empty() && slices.ContainsFunc(p.st.Components(l.kin.like), func(c *state.Job) bool {
 			return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
 				part := p.st.Parts.Find(name)
 				return part != nil && picky(p.cfg, part.Spec, c)

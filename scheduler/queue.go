@@ -108,6 +108,12 @@ func (q *Queue) count(l *lot, sign int) {
 	}
 }
 
+// anyPicky tells whether some job that waits minds who is beside it. Lots that
+// have become empty since they were looked through are counted still.
+func (q *Queue) anyPicky() bool {
+	return q.picky > 0 && (!q.left || slices.ContainsFunc(q.lots, func(l *lot) bool { return l.picky && !l.empty() }))
+}
+
 // spare keeps the memory of a lot that is gone for another one.
 func (q *Queue) spare(l *lot) {
 	q.count(l, -1)
