@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,6 +161,12 @@ func (c *call) acctPrint(ask *acctAsk, fields []acctColumn) error {
 		clusters = []string{c.pastCluster()}
 	} else if c.wantsTree() {
 		return c.errorf("--json and --yaml are about one cluster: ask for %s one by one", strings.Join(clusters, ", "))
+	}
+	if !c.wantsTree() && slices.ContainsFunc(fields, func(f acctColumn) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" }) && c.opts.Text("clusters") == "" {
+		view.policy = &apiv1.PolicyReply{}
+		if err := c.askAll(question{methodGetPolicy, &apiv1.PolicyRequest{}, view.policy}); err != nil {
+			return err
+		}
 	}
 	each := func(rep *apiv1.AcctReply) error {
 		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
@@ -518,12 +525,13 @@ func (c *call) acctWindow(a *acctAsk) error {
 		if a.req.End, err = at("endtime"); err != nil {
 			return err
 		}
-		if a.req.End < a.req.Start {
-			if c.opts.On("starttime") {
-				return c.errorf("Start time (%s) requested is after end time (%s).", c.time(a.req.GetStart()), c.time(a.req.GetEnd()))
-			}
-			a.req.Start = a.req.End
+	}
+	if end := cmp.Or(a.req.GetEnd(), now.UnixNano()); a.req.GetStart() > end {
+		since := ""
+		if !c.opts.On("starttime") {
+			since = " Without -S it is " + defaultStart(c.opts.On("state")) + ": say with -S since when."
 		}
+		return c.errorf("Start time (%s) requested is after end time (%s).%s", c.time(a.req.GetStart()), c.time(end), since)
 	}
 	if c.opts.On("truncate") {
 		a.lo, a.hi = a.req.Start, a.req.End
@@ -532,6 +540,14 @@ func (c *call) acctWindow(a *acctAsk) error {
 		}
 	}
 	return nil
+}
+
+// defaultStart names the beginning of the window where none is given.
+func defaultStart(states bool) string {
+	if states {
+		return "now (with -s)"
+	}
+	return "the last midnight"
 }
 
 // between reads min[-max].

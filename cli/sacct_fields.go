@@ -13,7 +13,34 @@ import (
 type acctView struct {
 	clock
 	cluster string
-	convert format.Convert // of amounts of memory
+	convert format.Convert     // of amounts of memory
+	policy  *apiv1.PolicyReply // for numbers of QOS and wckeys; nil = they are not asked for
+}
+
+// qosID is the number that the run's QOS has now; empty where it is gone.
+func (v *acctView) qosID(r *apiv1.AcctRow) string {
+	for _, q := range v.policy.GetQos() {
+		if !isStep(r) && q.GetName() == r.GetQos() {
+			return itoa(q.GetId())
+		}
+	}
+	return ""
+}
+
+// wckeyID is the number that the run's wckey has now, 0 without one.
+func (v *acctView) wckeyID(r *apiv1.AcctRow) string {
+	if isStep(r) || v.policy == nil {
+		return ""
+	}
+	for _, k := range v.policy.GetWckeys() {
+		if k.GetName() == r.GetWckey() && k.GetUser() == r.GetUser() {
+			return itoa(k.GetId())
+		}
+	}
+	if r.GetWckey() != "" {
+		return "" // it is gone, or nobody ever made it
+	}
+	return "0"
 }
 
 // acctField is a column of sacct. A negative width pads on the right.
@@ -167,7 +194,29 @@ func usageTRES(v *acctView, u *apiv1.Usage) string {
 	if u.GetHasRss() {
 		parts = append(parts, "mem="+v.bytes(u.GetPeakRss()))
 	}
-	return strings.Join(append(parts, "pages="+itoa(u.GetMajFaults())), ",")
+	parts = append(parts, "pages="+itoa(u.GetMajFaults()))
+	if text := virtual(v, u); text != "" {
+		parts = append(parts, "vmem="+text)
+	}
+	return strings.Join(parts, ",")
+}
+
+// virtual is the largest address space; empty where nobody looked.
+func virtual(v *acctView, u *apiv1.Usage) string {
+	if u.GetPeakVm() <= 0 {
+		return ""
+	}
+	return v.bytes(u.GetPeakVm())
+}
+
+// frequency writes kHz as Slurm does, 2.60M; empty where nobody looked.
+func frequency(v *acctView, khz int64) string {
+	if khz <= 0 {
+		return ""
+	}
+	c := v.convert
+	c.Decimal = true
+	return format.Units(khz, 0, c)
 }
 
 // usageWhere names the node, or the task, of the largest usage of each kind,
@@ -229,6 +278,15 @@ func acctFields() []acctField {
 		}
 		return v.bytes(u.GetPeakRss())
 	})
+	vm := used(func(v *acctView, u *apiv1.Usage) string { return virtual(v, u) })
+	vmAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
+		return func(v *acctView, r *R) string {
+			if vm(v, r) == "" {
+				return ""
+			}
+			return where(v, r)
+		}
+	}
 	read := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetReadBytes()) })
 	written := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetWriteBytes()) })
 	pages := used(func(_ *acctView, u *apiv1.Usage) string { return itoa(u.GetMajFaults()) })
@@ -259,10 +317,10 @@ func acctFields() []acctField {
 		}
 	}
 	return []acctField{
-		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, empty},
+		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, jobOnly((*R).GetAdminComment)},
 		{"AllocCPUS", 10, row(func(r *R) string { return itoa(allocCPUs(r)) })}, {"AllocNodes", 10, row(func(r *R) string { return itoa(allocNodes(r)) })},
 		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.tres(r.GetAllocTres()) }}, {"AssocID", 7, row(func(r *R) string { return some0(r.GetAssocId()) })},
-		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, empty}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, empty},
+		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, used(func(v *acctView, u *apiv1.Usage) string { return frequency(v, u.GetCpuKhz()) })}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, vm},
 		{"BlockID", 16, empty}, {"Cluster", 10, func(v *acctView, _ *R) string { return v.cluster }}, {"Comment", 14, jobOnly((*R).GetComment)}, {"Constraints", 19, jobOnly((*R).GetConstraint)},
 		{"ConsumedEnergy", 14, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
 		{"Container", 19, empty}, {"CPUTime", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / second * allocCPUs(r)) })},
@@ -275,7 +333,7 @@ func acctFields() []acctField {
 			}
 			return v.time(r.GetEligible())
 		}}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(func(r *R) string { return itoa(r.GetExitCode()) + ":" + itoa(r.GetExitSignal()) })},
-		{"Extra", 14, empty}, {"FailedNode", 8, empty}, {"Flags", 19, jobOnly((*R).GetFlags)}, {"GID", 6, jobOnly(func(r *R) string { return itoa(r.GetGroupId()) })}, {"Group", 9, jobOnly((*R).GetGroup)},
+		{"Extra", 14, jobOnly((*R).GetExtra)}, {"FailedNode", 8, jobOnly((*R).GetFailedNode)}, {"Flags", 19, jobOnly((*R).GetFlags)}, {"GID", 6, jobOnly(func(r *R) string { return itoa(r.GetGroupId()) })}, {"Group", 9, jobOnly((*R).GetGroup)},
 		{"JobID", -12, row(acctID)}, {"JobIDRaw", -12, row(func(r *R) string { return itoa(r.GetJobId()) + stepSuffix(r) })}, {"JobName", 10, row(func(r *R) string {
 			if isStep(r) && r.GetName() == "" {
 				return r.GetStep()
@@ -290,7 +348,7 @@ func acctFields() []acctField {
 		}},
 		{"Licenses", 10, jobOnly((*R).GetLicenses)}, {"MaxDiskRead", 12, read}, {"MaxDiskReadNode", 15, onNode}, {"MaxDiskReadTask", 15, task}, {"MaxDiskWrite", 12, written}, {"MaxDiskWriteNode", 16, onNode},
 		{"MaxDiskWriteTask", 16, task}, {"MaxPages", 8, pages}, {"MaxPagesNode", 12, onNode}, {"MaxPagesTask", 14, task}, {"MaxRSS", 10, rss}, {"MaxRSSNode", 10, onNode}, {"MaxRSSTask", 10, task},
-		{"MaxVMSize", 10, empty}, {"MaxVMSizeNode", 14, empty}, {"MaxVMSizeTask", 14, empty}, {"McsLabel", 12, empty}, {"MinCPU", 10, cpu}, {"MinCPUNode", 10, onNode}, {"MinCPUTask", 10, task},
+		{"MaxVMSize", 10, vm}, {"MaxVMSizeNode", 14, vmAt(onNode)}, {"MaxVMSizeTask", 14, vmAt(task)}, {"McsLabel", 12, jobOnly((*R).GetMcsLabel)}, {"MinCPU", 10, cpu}, {"MinCPUNode", 10, onNode}, {"MinCPUTask", 10, task},
 		{"NCPUS", 10, row(func(r *R) string { return itoa(allocCPUs(r)) })}, {"NNodes", 8, row(func(r *R) string { return itoa(allocNodes(r)) })},
 		{"NodeList", 15, row(func(r *R) string { return or(r.GetNodeList(), "None assigned") })}, {"NTasks", 8, func(_ *acctView, r *R) string {
 			if isStep(r) {
@@ -300,7 +358,7 @@ func acctFields() []acctField {
 		}},
 		{"Partition", 10, jobOnly((*R).GetPartition)}, {"Planned", 10, planned}, {"PlannedCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })},
 		{"PlannedCPURAW", 13, jobOnly(func(r *R) string { return itoa(plannedCPU(r)) })}, {"Priority", 10, jobOnly(func(r *R) string { return itoa(r.GetPriority()) })},
-		{"QOS", 10, jobOnly((*R).GetQos)}, {"QOSRAW", 6, empty}, {"QOSREQ", 10, jobOnly((*R).GetQos)}, {"Reason", 22, jobOnly((*R).GetReason)},
+		{"QOS", 10, jobOnly((*R).GetQos)}, {"QOSRAW", 6, (*acctView).qosID}, {"QOSREQ", 10, jobOnly((*R).GetQos)}, {"Reason", 22, jobOnly((*R).GetReason)},
 		{"ReqCPUFreq", 10, freq}, {"ReqCPUFreqGov", 13, freq}, {"ReqCPUFreqMax", 13, freq}, {"ReqCPUFreqMin", 13, freq},
 		{"ReqCPUS", 8, row(func(r *R) string {
 			if isStep(r) { // a step gets what it asks for
@@ -321,9 +379,9 @@ func acctFields() []acctField {
 		}},
 		{"Reservation", 20, jobOnly((*R).GetReservation)}, {"ReservationId", 8, empty}, {"Reserved", 10, planned}, {"Restarts", 8, jobOnly(func(r *R) string { return itoa(r.GetRestarts()) })},
 		{"ResvCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })}, {"ResvCPURAW", 10, jobOnly(func(r *R) string { return itoa(plannedCPU(r)) })},
-		{"SegmentSize", 11, empty}, {"SLUID", 14, empty}, {"Start", 19, (*acctView).started}, {"State", 10, row(acctState)},
+		{"SegmentSize", 11, jobOnly(func(r *R) string { return some0(r.GetSegment()) })}, {"SLUID", 14, empty}, {"Start", 19, (*acctView).started}, {"State", 10, row(acctState)},
 		{"StdErr", 20, jobOnly((*R).GetStderr)}, {"StdIn", 20, jobOnly((*R).GetStdin)}, {"StdOut", 20, jobOnly((*R).GetStdout)}, {"Submit", 19, jobTime((*R).GetSubmit)},
-		{"SubmitLine", 20, row((*R).GetSubmitLine)}, {"Suspended", 10, row(func(r *R) string { return format.Duration(r.GetSuspended() / second) })}, {"SystemComment", 15, empty},
+		{"SubmitLine", 20, row((*R).GetSubmitLine)}, {"Suspended", 10, row(func(r *R) string { return format.Duration(r.GetSuspended() / second) })}, {"SystemComment", 15, jobOnly((*R).GetSystemComment)},
 		{"SystemCPU", 10, cpuTime((*apiv1.Usage).GetSystemCpu)}, {"Timelimit", 10, jobOnly(func(r *R) string {
 			if r.GetTimeLimit() == 0 {
 				return "Partition_Limit"
@@ -342,7 +400,7 @@ func acctFields() []acctField {
 		{"TRESUsageOutAve", 15, wrote}, {"TRESUsageOutMax", 15, wrote}, {"TRESUsageOutMaxNode", 19, wroteAt(onNode)}, {"TRESUsageOutMaxTask", 19, wroteAt(task)}, {"TRESUsageOutMin", 15, wrote},
 		{"TRESUsageOutMinNode", 19, wroteAt(onNode)}, {"TRESUsageOutMinTask", 19, wroteAt(task)}, {"TRESUsageOutTot", 15, wrote},
 		{"UID", 6, jobOnly(func(r *R) string { return itoa(r.GetUserId()) })}, {"User", 9, jobOnly((*R).GetUser)}, {"UserCPU", 10, cpuTime((*apiv1.Usage).GetUserCpu)},
-		{"WCKey", 10, jobOnly((*R).GetWckey)}, {"WCKeyID", 10, empty}, {"WorkDir", 20, jobOnly((*R).GetWorkDir)},
+		{"WCKey", 10, jobOnly((*R).GetWckey)}, {"WCKeyID", 10, (*acctView).wckeyID}, {"WorkDir", 20, jobOnly((*R).GetWorkDir)},
 		{"GPUUUIDs", 20, jobOnly((*R).GetGpuUuids)}, // Muster's own
 	}
 }
@@ -364,7 +422,7 @@ func acctNeeds(fields []acctColumn) []string {
 			out = append(out, "cpus", "req_nodes")
 		case "JobName":
 			out = append(out, "name")
-		case "User", "Account", "Partition", "QOS", "Reason", "Priority", "WCKey", "Comment", "Eligible":
+		case "User", "Account", "Partition", "QOS", "Reason", "Priority", "WCKey", "Comment", "Eligible", "Extra":
 			out = append(out, strings.ToLower(f.name))
 		case "UID":
 			out = append(out, "user_id")

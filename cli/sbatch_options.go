@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,6 +62,47 @@ func countTo(long string, field func(s *apiv1.JobSpec) *uint32) applier {
 		*field(r.spec) = uint32(n)
 		return nil
 	}
+}
+
+// applyAcctgFreq reads how often what a job uses is sampled: seconds, bare or
+// behind task=. Nothing of the other kinds is sampled for a single job, so 0 is
+// all that can be said of them.
+func applyAcctgFreq(r *jobRequest, v opt.Value) error {
+	every, err := acctgFreq(v.Text)
+	if err != nil {
+		return fail(1, r.name+": error: Invalid --acctg-freq specification: "+err.Error())
+	}
+	r.spec.SampleEvery = every
+	return nil
+}
+
+// acctgFreq gives nanoseconds, as JobSpec.SampleEvery has them.
+func acctgFreq(text string) (every int64, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		kind, number, named := strings.Cut(part, "=")
+		if !named {
+			kind, number = "task", part
+		}
+		kind = strings.ToLower(strings.TrimSpace(kind))
+		if !slices.Contains([]string{"task", "energy", "network", "filesystem"}, kind) {
+			return 0, fmt.Errorf("%s: the kinds are task, energy, network and filesystem", part)
+		}
+		n, err := strconv.ParseUint(number, 10, 31)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("%s: want a number of seconds, or 0 for never", part)
+		case kind == "energy" && n > 0:
+			return 0, fmt.Errorf("%s: energy is counted from start to end and not sampled job by job", part)
+		case kind != "task" && n > 0:
+			return 0, fmt.Errorf("%s: what a job does to the %s is not sampled", part, kind)
+		case kind != "task":
+		case n == 0:
+			every = -1
+		default:
+			every = int64(n) * second
+		}
+	}
+	return every, nil
 }
 
 // memoryTo reads an amount of memory into MiB.

@@ -31,7 +31,7 @@ func jobOptions() []jobOption {
 	)
 	return []jobOption{
 		yes("account", "A", "<account>", "SBATCH_ACCOUNT", "charge this account", textTo(func(s *apiv1.JobSpec) *string { return &s.Account })),
-		no("acctg-freq", "", "<datatype>=<interval>", "SBATCH_ACCTG_FREQ", "usage is accumulated at the source; JobAcctGatherFrequency says how often it is sampled as well"),
+		yes("acctg-freq", "", "<datatype>=<interval>", "SBATCH_ACCTG_FREQ", "sample CPU and memory every so many seconds (task=30), or never (task=0)", applyAcctgFreq),
 		yes("array", "a", "<indexes>", "SBATCH_ARRAY_INX", "submit an array: 0-15, 1,3,7, 0-31:4, 0-99%10", applyArray),
 		no("batch", "", "<list>", "SBATCH_BATCH", "the batch script runs on the job's first node"),
 		no("bb", "", "<spec>", "", noBB),
@@ -61,7 +61,7 @@ func jobOptions() []jobOption {
 		maybe("exclusive", "", "user|mcs|topo", "SBATCH_EXCLUSIVE", "share no node with other jobs, with those of other users or of another MCS label, or no block of the topology", applyExclusive),
 		yes("export", "", "ALL|NONE|NIL|<variables>", "SBATCH_EXPORT", "which variables the job gets; NAME=value sets one", nil),
 		yes("export-file", "", "<filename>|<fd>", "", "read more variables from a file of NAME=value with a NUL after each", nil),
-		no("extra", "", "<string>", "", "there is no place for it yet; use --comment"),
+		yes("extra", "", "<string>", "", "a further text to keep with the job", textTo(func(s *apiv1.JobSpec) *string { return &s.Extra })),
 		yes("extra-node-info", "B", "<sockets>[:cores[:threads]]", "", "as --sockets-per-node, --cores-per-socket and --threads-per-core; * = any", applyNodeInfo),
 		maybe("get-user-env", "", "<timeout>[mode]", "SBATCH_GET_USER_ENV", "let the node make the user's login environment", nil),
 		no("gid", "", "<group>", "", "who submits is known from the connection"),

@@ -216,8 +216,11 @@ func (v *jobView) requestLines(rec *record, r jobRow) {
 		rec.line("SubmitLine=" + s.GetSubmitLine())
 	}
 	rec.line("WorkDir=" + s.GetWorkDir())
-	if s.GetComment() != "" {
-		rec.line("Comment=" + s.GetComment())
+	for _, t := range [...]struct{ key, text string }{{"AdminComment=", s.GetAdminComment()}, {"SystemComment=", s.GetSystemComment()},
+		{"Comment=", s.GetComment()}, {"Extra=", s.GetExtra()}} {
+		if t.text != "" {
+			rec.line(t.key + t.text)
+		}
 	}
 	rec.line("StdErr=" + v.stderrOf(j))
 	rec.line("StdIn=" + v.stdin(j))

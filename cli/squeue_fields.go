@@ -36,7 +36,7 @@ func jobFields() []jobField {
 	return []jobField{
 		f("a", "Account", "ACCOUNT", func(j *apiv1.JobInfo) string { return or(j.GetSpec().GetAccount(), null) }),
 		{"", "AccrueTime", "ACCRUE_TIME", func(v *jobView, r jobRow) string { return v.timeOr(r.GetEligible(), na) }},
-		none("admin_comment", "ADMIN_COMMENT", null),
+		f("", "admin_comment", "ADMIN_COMMENT", func(j *apiv1.JobInfo) string { return or(j.GetSpec().GetAdminComment(), null) }),
 		f("", "AllocNodes", "ALLOC_NODES", func(j *apiv1.JobInfo) string { return or(j.GetSpec().GetSubmitHost(), na) }),
 		none("AllocSID", "ALLOC_SID", "0"),
 		{"F", "ArrayJobID", "ARRAY_JOB_ID", func(_ *jobView, r jobRow) string {
@@ -196,7 +196,7 @@ func jobFields() []jobField {
 		{"", "STDIN", "STDIN", func(v *jobView, r jobRow) string { return v.stdin(r.JobInfo) }},
 		{"", "STDOUT", "STDOUT", func(v *jobView, r jobRow) string { return v.stdout(r.JobInfo) }},
 		{"V", "SubmitTime", "SUBMIT_TIME", func(v *jobView, r jobRow) string { return v.timeOr(r.GetSubmit(), na) }},
-		none("system_comment", "SYSTEM_COMMENT", null),
+		f("", "system_comment", "SYSTEM_COMMENT", func(j *apiv1.JobInfo) string { return or(j.GetSpec().GetSystemComment(), null) }),
 		f("J", "Threads", "THREADS_PER_CORE", func(j *apiv1.JobInfo) string { return starIfZero(j.GetSpec().GetThreadsPerCore()) }),
 		{"L", "TimeLeft", "TIME_LEFT", func(v *jobView, r jobRow) string { return limit(left(r.JobInfo, v.now), format.ShortDuration) }},
 		f("l", "TimeLimit", "TIME_LIMIT", func(j *apiv1.JobInfo) string { return limit(j.GetTimeLimit(), format.ShortDuration) }),

@@ -126,7 +126,7 @@ func vector(kinds []*measured, text func(k *measured, v *acctView, s *liveStep, 
 }
 
 // The kinds.
-func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem *measured) {
+func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock *measured) {
 	bytes := func(v *acctView, n int64) string { return v.bytes(n) }
 	plain := func(_ *acctView, n int64) string { return itoa(n) }
 	always := func(get func(u *apiv1.Usage) int64) func(*apiv1.Measurement) (int64, bool) {
@@ -159,14 +159,17 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem *measur
 	mem = &measured{name: "mem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetUsage().GetPeakRss(), m.GetUsage().GetHasRss() }, text: bytes}
 	pages = &measured{name: "pages", get: always((*apiv1.Usage).GetMajFaults), text: plain}
 	vmem = &measured{name: "vmem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetPeakVm(), m.GetHasVm() }, text: bytes}
-	return cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem
+	clock = &measured{name: "freq", mean: true, text: frequency, get: func(m *apiv1.Measurement) (int64, bool) {
+		return m.GetUsage().GetCpuKhz(), m.GetUsage().GetCpuKhz() > 0
+	}}
+	return cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock
 }
 
 // sstatFields are the columns in the order of --helpformat.
 //
 //muster:table one row for each column
 func sstatFields() []sstatField {
-	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem := sstatKinds()
+	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock := sstatKinds()
 	in, out := []*measured{cpu, disk, gpuMem, gpuUtil, mem, pages, vmem}, []*measured{written}
 	empty := func(*acctView, *liveStep) string { return "" }
 	most := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, p.most) }
@@ -178,7 +181,7 @@ func sstatFields() []sstatField {
 	mostTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.task(p.mostOn) }
 	leastTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.task(p.leastOn) }
 	return []sstatField{
-		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.tres(s.alloc) }}, {"AveCPU", 10, cpu.average()}, {"AveCPUFreq", 10, empty},
+		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.tres(s.alloc) }}, {"AveCPU", 10, cpu.average()}, {"AveCPUFreq", 10, clock.average()},
 		{"AveDiskRead", 12, disk.average()}, {"AveDiskWrite", 12, written.average()}, {"AvePages", 10, pages.average()}, {"AveRSS", 10, mem.average()}, {"AveVMSize", 10, vmem.average()},
 		{"ConsumedEnergy", 14, empty}, {"ConsumedEnergyRaw", 17, empty}, {"JobID", -12, func(_ *acctView, s *liveStep) string { return s.id }},
 		{"MaxDiskRead", 12, disk.max()}, {"MaxDiskReadNode", 15, disk.maxNode()}, {"MaxDiskReadTask", 15, disk.maxTask()},

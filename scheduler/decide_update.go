@@ -86,7 +86,7 @@ func (d *decision) stillAllowed(js *spec.JobSpec, j *state.Job, assoc uint32, re
 // changeName is scontrol's own spelling of a key, for the record.
 func changeName(key string) string {
 	for _, name := range [...]string{"TimeLimit", "Comment", "JobName", "Partition", "QOS", "Account", "Nice", "Priority", "ArrayTaskThrottle", "Requeue",
-		"NumNodes", "NumCPUs", "NumTasks", "MinMemoryNode", "MinMemoryCPU", "Features", "ExcNodeList", "ReqNodeList", "Dependency"} {
+		"AdminComment", "SystemComment", "Extra", "NumNodes", "NumCPUs", "NumTasks", "MinMemoryNode", "MinMemoryCPU", "Features", "ExcNodeList", "ReqNodeList", "Dependency"} {
 		if strings.EqualFold(name, key) {
 			return name
 		}
@@ -105,7 +105,7 @@ func changeName(key string) string {
 //
 //muster:table one case for each key
 func (d *decision) change(js *spec.JobSpec, j *state.Job, kv spec.KeyValue, admin bool) error {
-	if j.State.Active() && !slices.Contains([]string{"timelimit", "comment", "jobname", "name", "requeue"}, kv.Key) {
+	if j.State.Active() && !slices.Contains([]string{"timelimit", "comment", "admincomment", "systemcomment", "extra", "jobname", "name", "requeue"}, kv.Key) {
 		return spec.Refuse(spec.CodeJobNotPending, kv.Key)
 	}
 	v := kv.Value
@@ -128,6 +128,17 @@ func (d *decision) change(js *spec.JobSpec, j *state.Job, kv spec.KeyValue, admi
 		js.Queue.Dependency = dep
 	case "comment":
 		js.Comment = v
+	case "extra":
+		js.Extra = v
+	case "admincomment", "systemcomment":
+		if !admin {
+			return spec.Refuse(spec.CodeAccessDenied, "only an administrator may set "+changeName(kv.Key))
+		}
+		if kv.Key == "admincomment" {
+			js.AdminComment = v
+		} else {
+			js.SystemComment = v
+		}
 	case "jobname", "name":
 		js.Name = v
 	case "partition":

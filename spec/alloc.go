@@ -112,7 +112,36 @@ type Usage struct {
 	OOMKilled bool  `cbor:"11,keyasint,omitempty"`
 
 	GPUs []GPUUsage `cbor:"12,keyasint,omitempty"`
+
+	// PeakVM is the largest address space that was seen on one node, in bytes, and
+	// CPUKHz the frequency of the CPUs it ran on, weighted by the CPU time spent at
+	// it. Both are read now and then while it runs; 0 = never.
+	PeakVM int64 `cbor:"60,keyasint,omitempty"`
+	CPUKHz int64 `cbor:"61,keyasint,omitempty"`
 }
+
+// MeanKHz is the frequency of two stretches of CPU time together; one that is
+// not known is left out.
+func MeanKHz(a int64, cpuA Span, b int64, cpuB Span) int64 {
+	switch {
+	case a <= 0:
+		return max(b, 0)
+	case b <= 0:
+		return a
+	}
+	a, b = min(a, maxKHz), min(b, maxKHz)
+	x, y := max(int64(cpuA/Millisecond), 0), max(int64(cpuB/Millisecond), 0)
+	for x > 1<<36 || y > 1<<36 { // two years of CPU time: a product must fit
+		x, y = x/2, y/2
+	}
+	if x+y == 0 {
+		x, y = 1, 1
+	}
+	return a + (b-a)*y/(x+y)
+}
+
+// maxKHz bounds what is believed of a frequency: 100 GHz.
+const maxKHz = 100_000_000
 
 // GPUMethod says how figures of a device became those of one attempt.
 type GPUMethod uint8
@@ -167,6 +196,8 @@ type GPUUsage struct {
 // Add sums two parts of one attempt: times and energies add, peaks take the
 // larger, GPUs are told apart by UUID.
 func (u Usage) Add(v Usage) Usage {
+	u.CPUKHz = MeanKHz(u.CPUKHz, u.UserCPU+u.SystemCPU, v.CPUKHz, v.UserCPU+v.SystemCPU)
+	u.PeakVM = max(u.PeakVM, v.PeakVM)
 	u.UserCPU += v.UserCPU
 	u.SystemCPU += v.SystemCPU
 	u.PeakRSS = max(u.PeakRSS, v.PeakRSS)

@@ -47,6 +47,14 @@ type JobSpec struct {
 	GPUFreq string `cbor:"71,keyasint,omitempty"`
 	// Attended: it ends with the srun or salloc that made it.
 	Attended bool `cbor:"72,keyasint,omitempty"`
+	// Extra is a text of the user's beside Comment; AdminComment and SystemComment
+	// are texts that only administrators write.
+	Extra         string `cbor:"90,keyasint,omitempty"`
+	AdminComment  string `cbor:"91,keyasint,omitempty"`
+	SystemComment string `cbor:"92,keyasint,omitempty"`
+	// SampleEvery is how often what the job uses is sampled (--acctg-freq); 0 = as
+	// the configuration says, Infinite = never.
+	SampleEvery Span `cbor:"93,keyasint,omitempty"`
 }
 
 // InQOS is the job as it is in one of its QOS; an empty name is the one that it

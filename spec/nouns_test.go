@@ -263,3 +263,21 @@ func TestSmallNouns(t *testing.T) {
 		}
 	}
 }
+
+func TestMeanKHz(t *testing.T) {
+	const year = 365 * 24 * Hour
+	for _, c := range []struct {
+		a    int64
+		cpuA Span
+		b    int64
+		cpuB Span
+		want int64
+	}{
+		{0, Second, 0, Second, 0}, {0, Second, 3, 0, 3}, {5, 0, 0, Second, 5}, {2_000_000, Second, 3_000_000, 3 * Second, 2_750_000},
+		{3_000_000, 0, 2_000_000, 0, 2_500_000}, {2_000_000, 200 * year, 3_000_000, 200 * year, 2_500_000}, {1, Second, 1 << 62, 0, 1}, {1 << 62, 0, 1, Second, 1},
+	} {
+		if got := MeanKHz(c.a, c.cpuA, c.b, c.cpuB); got != c.want {
+			t.Errorf("%d over %d and %d over %d: %d, want %d", c.a, c.cpuA, c.b, c.cpuB, got, c.want)
+		}
+	}
+}

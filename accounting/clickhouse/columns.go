@@ -151,7 +151,10 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		i64("gpu_no_process_us", func(j *J) int64 { return j.GPUNoProc }), i64("gpu_idle_us", func(j *J) int64 { return j.GPUIdle }),
 		i64("gpu_busy_us", func(j *J) int64 { return j.GPUBusy }),
 		u32("het_job_id", func(j *J) uint32 { return j.HetJobID }), u32("het_offset", func(j *J) uint32 { return j.HetOffset }),
-		u32("het_size", func(j *J) uint32 { return j.HetSize }))
+		u32("het_size", func(j *J) uint32 { return j.HetSize }),
+		word("admin_comment", func(j *J) string { return j.Admin }), word("system_comment", func(j *J) string { return j.System }),
+		word("extra", func(j *J) string { return j.Extra }), word("mcs_label", func(j *J) string { return j.MCS }),
+		word("failed_node", func(j *J) string { return j.FailedNode }), u32("segment", func(j *J) uint32 { return j.Segment }))
 }
 
 // elapsed is how long a run that is over ran, or one that is suspended now until
@@ -249,7 +252,8 @@ func stepColumns(s source) []column[tally.StepRow] {
 		timeCol("end", func(r *R) int64 { return r.End }), col("tasks", func(r *R) uint32 { return r.Tasks }),
 		col("node_list", func(r *R) string { return r.NodeList }))
 	out = append(out, amountsOf("alloc_", func(r *R) *tally.Amounts { return &r.Alloc })...)
-	return append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
+	out = append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
+	return append(out, col("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }), col("cpu_khz", func(r *R) uint32 { return r.Used.KHz }))
 }
 
 func nodeColumns(s source) []column[tally.NodeRow] {

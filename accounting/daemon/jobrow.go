@@ -17,18 +17,25 @@ const micro = int64(spec.Microsecond)
 type usage struct {
 	measured                             bool
 	user, system, mem, read, write, majf int64
-	rss, energy                          *int64
+	rss, energy, vm                      *int64
+	khz                                  uint32
 }
 
 func (u *usage) dest() []any {
 	return []any{&u.measured, &u.user, &u.system, &u.rss, &u.mem, &u.read, &u.write, &u.energy, &u.majf}
 }
 
+// ofStep are the columns of a step: what a run's row does not have comes last.
+func (u *usage) ofStep() []any { return append(u.dest(), &u.vm, &u.khz) }
+
 func (u *usage) fill(row *apiv1.AcctRow) {
 	if !u.measured {
 		return
 	}
-	out := &apiv1.Usage{UserCpu: u.user * micro, SystemCpu: u.system * micro, ReadBytes: u.read, WriteBytes: u.write, MemMibS: u.mem, MajFaults: u.majf}
+	out := &apiv1.Usage{UserCpu: u.user * micro, SystemCpu: u.system * micro, ReadBytes: u.read, WriteBytes: u.write, MemMibS: u.mem, MajFaults: u.majf, CpuKhz: int64(u.khz)}
+	if u.vm != nil {
+		out.PeakVm = *u.vm
+	}
 	if u.rss != nil {
 		out.PeakRss, out.HasRss = *u.rss, true
 	}
@@ -72,8 +79,9 @@ type runScan struct {
 	suspended, start, end, submit, eligible, limit    int64
 	text                                              struct {
 		name, user, group, account, partition, qos, wckey, comment, reason, nodes, constraint, reservation, licenses,
-		workDir, line, stdin, stdout, stderr string
+		workDir, line, stdin, stdout, stderr, admin, system, extra, mcs, failed string
 	}
+	segment                              uint32
 	exit, signal, derived, derivedSignal int32
 	by                                   *uint32
 	req, alloc                           vector
@@ -137,6 +145,8 @@ func (s *runScan) part(field string) []any {
 		return []any{&s.priority}
 	case "flags":
 		return []any{&s.backfill}
+	case "segment":
+		return []any{&s.segment}
 	case "usage":
 		return s.use.dest()
 	case "gpu_uuids":
@@ -148,7 +158,8 @@ func (s *runScan) part(field string) []any {
 	}
 	texts := map[string]*string{"name": &t.name, "user": &t.user, "account": &t.account, "partition": &t.partition, "qos": &t.qos, "wckey": &t.wckey,
 		"comment": &t.comment, "reason": &t.reason, "node_list": &t.nodes, "constraint": &t.constraint, "reservation": &t.reservation, "licenses": &t.licenses,
-		"work_dir": &t.workDir, "submit_line": &t.line, "stdin": &t.stdin, "stdout": &t.stdout, "stderr": &t.stderr}
+		"work_dir": &t.workDir, "submit_line": &t.line, "stdin": &t.stdin, "stdout": &t.stdout, "stderr": &t.stderr,
+		"admin_comment": &t.admin, "system_comment": &t.system, "extra": &t.extra, "mcs_label": &t.mcs, "failed_node": &t.failed}
 	return []any{texts[field]}
 }
 
@@ -161,7 +172,8 @@ func (s *runScan) next() acctRun {
 		DerivedSignal: s.derivedSignal, Reason: t.reason, NodeList: t.nodes, Constraint: t.constraint, Reservation: t.reservation, Licenses: t.licenses,
 		AssocId: s.assoc, ReqNodes: s.reqNodes, Tasks: s.ntasks, Priority: s.priority, WorkDir: t.workDir, SubmitLine: t.line, Stdin: t.stdin,
 		Stdout: t.stdout, Stderr: t.stderr, Suspended: s.suspended * micro, Submit: s.submit * micro, Eligible: s.eligible * micro,
-		Start: s.start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset}
+		Start: s.start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset,
+		AdminComment: t.admin, SystemComment: t.system, Extra: t.extra, McsLabel: t.mcs, FailedNode: t.failed, Segment: s.segment}
 	if s.by != nil {
 		r.Cancelled, r.CancelledBy = true, *s.by
 	}
@@ -217,7 +229,7 @@ func newStepScan(parts query.StepParts) *stepScan {
 		s.dest = append(s.dest, &s.alloc.mem, &s.alloc.gpus, &s.alloc.billing, &s.alloc.other)
 	}
 	if parts.Usage {
-		s.dest = append(s.dest, s.use.dest()...)
+		s.dest = append(s.dest, s.use.ofStep()...)
 	}
 	if parts.Nodes {
 		s.dest = append(s.dest, &s.nodes)

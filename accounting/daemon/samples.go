@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -97,7 +98,7 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 
 // ReadSamples reads a message. What is malformed is refused as a whole.
 func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
-	if req.GetNode() == "" || req.GetSeconds() == 0 && len(req.GetSeries()) > 0 || req.GetUsageSeconds() == 0 && len(req.GetUsage()) > 0 {
+	if req.GetNode() == "" || req.GetSeconds() == 0 && len(req.GetSeries()) > 0 || req.GetUsageSeconds() == 0 && slices.ContainsFunc(req.GetUsage(), func(u *apiv1.UsageSeries) bool { return u.GetSeconds() == 0 }) {
 		return out, badSamples(req, "a node and an interval are expected")
 	}
 	if out.GPUs, err = readGPUs(req); err == nil {
@@ -154,7 +155,7 @@ func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSamp
 		}
 		for k, at := range u.GetAt() {
 			out = append(out, tally.UsageSample{At: at, Node: req.GetNode(), UID: u.GetUid(), Attempt: u.GetAttempt(), JobID: u.GetJobId(), Step: u.GetStep(),
-				User: u.GetUser(), Account: u.GetAccount(), Partition: u.GetPartition(), Seconds: req.GetUsageSeconds(), CPU: u.GetCpu()[k], RSS: u.GetRss()[k]})
+				User: u.GetUser(), Account: u.GetAccount(), Partition: u.GetPartition(), Seconds: cmp.Or(u.GetSeconds(), req.GetUsageSeconds()), CPU: u.GetCpu()[k], RSS: u.GetRss()[k]})
 		}
 	}
 	return out, nil

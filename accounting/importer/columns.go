@@ -60,6 +60,14 @@ const (
 	fComment
 	fSubmitLine
 	fAssoc
+	fAdmin
+	fSystem
+	fExtra
+	fMCS
+	fFailedNode
+	fSegment
+	fMaxVM
+	fKHz
 	fLast
 )
 
@@ -74,18 +82,19 @@ func names() map[string]field {
 		"reqtres": fReqTRES, "alloctres": fAllocTRES, "allocgres": fAllocGRES, "gpus": fGPUs, "nodelist": fNodeList, "ntasks": fNTasks, "totalcpu": fTotalCPU,
 		"usercpu": fUserCPU, "systemcpu": fSystemCPU, "maxrss": fMaxRSS, "tresusageintot": fInTot, "consumedenergyraw": fEnergy, "workdir": fWorkDir,
 		"reason": fReason, "reservation": fReservation, "constraints": fConstraint, "priority": fPriority, "wckey": fWCKey, "comment": fComment,
-		"submitline": fSubmitLine, "associd": fAssoc,
+		"submitline": fSubmitLine, "associd": fAssoc, "admincomment": fAdmin, "systemcomment": fSystem, "extra": fExtra, "mcslabel": fMCS, "failednode": fFailedNode, "segmentsize": fSegment,
+		"maxvmsize": fMaxVM, "avecpufreq": fKHz,
 	}
 }
 
 // others are columns of sacct that are read over.
 func others() []string {
-	return []string{"admincomment", "allocnodes", "avecpu", "avecpufreq", "avediskread", "avediskwrite", "avepages", "averss", "avevmsize", "blockid", "consumedenergy",
-		"container", "cputime", "cputimeraw", "dbindex", "extra", "failednode", "flags", "jobcomment", "layout", "licenses", "maxdiskread", "maxdiskreadnode",
-		"maxdiskreadtask", "maxdiskwrite", "maxdiskwritenode", "maxdiskwritetask", "maxpages", "maxpagesnode", "maxpagestask", "maxrssnode", "maxrsstask", "maxvmsize",
-		"maxvmsizenode", "maxvmsizetask", "mcslabel", "mincpu", "mincpunode", "mincputask", "planned", "plannedcpu", "plannedcpuraw", "qosraw", "reqcpufreq",
-		"reqcpufreqmin", "reqcpufreqmax", "reqcpufreqgov", "reqgres", "reqnodes", "reservationid", "reserved", "resvcpu", "resvcpuraw", "restarts", "segmentsize", "sluid",
-		"stderr", "stdin", "stdout", "systemcomment", "timeleft", "tresusageinave", "tresusageinmax", "tresusageinmaxnode", "tresusageinmaxtask", "tresusageinmin",
+	return []string{"allocnodes", "avecpu", "avediskread", "avediskwrite", "avepages", "averss", "avevmsize", "blockid", "consumedenergy",
+		"container", "cputime", "cputimeraw", "dbindex", "flags", "jobcomment", "layout", "licenses", "maxdiskread", "maxdiskreadnode",
+		"maxdiskreadtask", "maxdiskwrite", "maxdiskwritenode", "maxdiskwritetask", "maxpages", "maxpagesnode", "maxpagestask", "maxrssnode", "maxrsstask",
+		"maxvmsizenode", "maxvmsizetask", "mincpu", "mincpunode", "mincputask", "planned", "plannedcpu", "plannedcpuraw", "qosraw", "reqcpufreq",
+		"reqcpufreqmin", "reqcpufreqmax", "reqcpufreqgov", "reqgres", "reqnodes", "reservationid", "reserved", "resvcpu", "resvcpuraw", "restarts", "sluid",
+		"stderr", "stdin", "stdout", "timeleft", "tresusageinave", "tresusageinmax", "tresusageinmaxnode", "tresusageinmaxtask", "tresusageinmin",
 		"tresusageinminnode", "tresusageinmintask", "tresusageoutave", "tresusageoutmax", "tresusageoutmaxnode", "tresusageoutmaxtask", "tresusageoutmin",
 		"tresusageoutminnode", "tresusageoutmintask", "tresusageouttot", "wckeyid"}
 }

@@ -276,7 +276,11 @@ func (r *reader) job(j *job, i ids, raw string) {
 	*row = tally.JobRow{JobID: i.id, ArrayJobID: i.array, ArrayTask: i.task, ArrayTasks: i.tasks, Count: i.count, Name: r.text(fName), User: r.text(fUser), UserID: uint32(r.num("UID", fUID)),
 		Group: r.text(fGroup), GroupID: uint32(r.num("GID", fGID)), Account: r.text(fAccount), Assoc: uint32(r.num("AssocID", fAssoc)), Partition: r.text(fPartition), QOS: r.text(fQOS),
 		WCKey: r.text(fWCKey), Comment: r.text(fComment), Reservation: r.text(fReservation), Constraint: r.text(fConstraint), WorkDir: r.text(fWorkDir), Line: r.text(fSubmitLine),
-		Priority: uint32(r.num("Priority", fPriority)), Suspended: r.span("Suspended", fSuspended), Attempt: 1, Limit: tally.Unlimited, Reason: r.text(fReason)}
+		Priority: uint32(r.num("Priority", fPriority)), Suspended: r.span("Suspended", fSuspended), Attempt: 1, Limit: tally.Unlimited, Reason: r.text(fReason),
+		Admin: r.text(fAdmin), System: r.text(fSystem), Extra: r.text(fExtra), MCS: r.text(fMCS), Segment: uint32(r.num("SegmentSize", fSegment))}
+	if !none(r.text(fFailedNode)) {
+		row.FailedNode = r.text(fFailedNode)
+	}
 	if row.Reason == "" {
 		row.Reason = string(spec.ReasonNone)
 	}
@@ -491,6 +495,20 @@ func (r *reader) step(j *job, i ids) {
 	s.Used = used(j)
 	if j.taskSeen {
 		s.Used.PeakRSS = &j.task // what sacct calls MaxRSS
+	}
+	if text := r.text(fMaxVM); !none(text) {
+		n, err := memory(text)
+		if err != nil {
+			r.fail("MaxVMSize", fMaxVM)
+		}
+		s.Used.PeakVM = &n
+	}
+	if text := r.text(fKHz); !none(text) {
+		n, err := kilohertz(text)
+		if err != nil {
+			r.fail("AveCPUFreq", fKHz)
+		}
+		s.Used.KHz = n
 	}
 	j.steps = []tally.StepRow{s}
 }

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -148,6 +149,22 @@ const (
 	kib = 1024
 	mib = 1024 * 1024
 )
+
+// kilohertz reads a frequency as sacct writes it: kHz, with units of 1000.
+func kilohertz(s string) (uint32, error) {
+	unit := 1.0
+	if i := strings.IndexByte("KMG", s[len(s)-1]); i >= 0 {
+		s = s[:len(s)-1]
+		for ; i >= 0; i-- {
+			unit *= 1000
+		}
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(n >= 0 && n*unit <= math.MaxUint32) {
+		return 0, errValue
+	}
+	return uint32(math.Round(n * unit)), nil
+}
 
 // memory is an amount of memory as MaxRSS gives it: bare numbers are bytes.
 func memory(s string) (int64, error) { return scaled(s, 1, 1) }

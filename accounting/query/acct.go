@@ -118,7 +118,8 @@ func RunParts() []RunPart {
 		{"eligible", []string{"ifNull(toUnixTimestamp64Micro(eligible), 0) AS eligible_us"}},
 		{"name", []string{"name"}}, {"user", []string{"user"}}, {"user_id", []string{"user_id"}}, {"group", []string{"group", "group_id"}},
 		{"account", []string{"account"}}, {"assoc_id", []string{"assoc"}}, {"partition", []string{"partition"}}, {"qos", []string{"qos"}}, {"wckey", []string{"wckey"}},
-		{"comment", []string{"comment"}}, {"exit_code", []string{"exit_code", "exit_signal"}}, {"derived_code", []string{"derived_code", "derived_signal"}},
+		{"comment", []string{"comment"}}, {"admin_comment", []string{"admin_comment"}}, {"system_comment", []string{"system_comment"}}, {"extra", []string{"extra"}},
+		{"mcs_label", []string{"mcs_label"}}, {"failed_node", []string{"failed_node"}}, {"segment", []string{"segment"}}, {"exit_code", []string{"exit_code", "exit_signal"}}, {"derived_code", []string{"derived_code", "derived_signal"}},
 		{"cancelled_by", []string{"cancelled_by"}}, {"reason", []string{"reason"}}, {"time_limit", []string{"limit_us"}},
 		{"req_tres", amounts("req_")}, {"alloc_tres", amounts("alloc_")},
 		{"req_nodes", []string{"req_nodes_min"}}, {"tasks", []string{"tasks"}}, {"node_list", []string{"node_list"}}, {"constraint", []string{"constraint"}},
@@ -201,7 +202,7 @@ func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
 		columns += ", alloc_mem_mib, alloc_gpus, alloc_billing, alloc_tres"
 	}
 	if parts.Usage {
-		columns += ", measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, read_bytes, write_bytes, energy_mj, maj_faults"
+		columns += ", measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, read_bytes, write_bytes, energy_mj, maj_faults, peak_vm, cpu_khz"
 	}
 	if parts.Nodes {
 		columns += ", node_list"

@@ -72,6 +72,10 @@ het_job_id: number of the leader of its heterogeneous job; 0 = none
 het_offset, het_size: which component of that it is, from 0 / how many components that has
 count: how many jobs the row stands for: sums and counts multiply by it
 name, user, group, account, partition, qos, wckey, comment: its name / its user / its group / the account it is charged to / where it ran, or shall / its QOS / its wckey / its comment
+admin_comment, system_comment, extra: what administrators say of it / what the site's programs say of it / its user's second text (--extra)
+mcs_label: whose jobs it shares nodes with
+failed_node: the first of its nodes that was lost while it ran
+segment: nodes of a segment that it asked for; 0 = none
 user_id, group_id: number of the user / number of the group
 assoc: number of the association
 state: PENDING, RUNNING, COMPLETED, FAILED, REQUEUED and so on
@@ -104,7 +108,9 @@ start, end: when it began / when it was over
 tasks: number of tasks
 node_list: its nodes, as a list expression
 alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres: CPUs it had / memory it had, in MiB / nodes it had / GPUs it had / always 0: steps are not billed / what else it had, by name
-` + usedBy)},
+` + usedBy + `peak_vm: largest address space in bytes; NULL = nobody looked while it ran
+cpu_khz: mean frequency of the CPUs it ran on, weighted by CPU time; 0 = not known
+`)},
 		{Name: "job_nodes", Example: "SELECT node, sum(cpus * dateDiff('second', job_nodes.from, job_nodes.to)) / 3600 AS cpu_hours FROM job_nodes GROUP BY node ORDER BY node",
 			About: "what each run that is over held and used on each of its nodes", tables: []string{"job_nodes"}, who: mine, Columns: viewColumns(key + owner +
 				`node: name of the node

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"math"
 	"slices"
 
 	"github.com/musterhpc/muster/spec"
@@ -143,6 +144,8 @@ type Used struct {
 	Write     int64
 	Energy    *int64 // millijoules
 	MajFaults int64
+	PeakVM    *int64 // bytes of address space; only of steps
+	KHz       uint32 // mean frequency of the CPUs it ran on; 0 = not known; only of steps
 }
 
 func used(u spec.Usage) Used {
@@ -152,6 +155,11 @@ func used(u spec.Usage) Used {
 		rss := u.PeakRSS
 		out.PeakRSS = &rss
 	}
+	if u.PeakVM > 0 {
+		vm := u.PeakVM
+		out.PeakVM = &vm
+	}
+	out.KHz = uint32(min(max(u.CPUKHz, 0), math.MaxUint32))
 	if u.HasEnergy {
 		e := u.EnergyMJ
 		out.Energy = &e
@@ -185,6 +193,12 @@ type JobRow struct {
 	QOS         string
 	WCKey       string
 	Comment     string
+	Admin       string // an administrator's comment
+	System      string // one of the system's
+	Extra       string
+	MCS         string // whose jobs it shares nodes with
+	Segment     uint32 // nodes of a segment that it asked for
+	FailedNode  string // the first that was lost while it ran
 	State       string // COMPLETED, …, REQUEUED
 	Exit        spec.ExitStatus
 	Derived     spec.ExitStatus

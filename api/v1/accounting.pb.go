@@ -409,6 +409,12 @@ type AcctRow struct {
 	Licenses      string                 `protobuf:"bytes,56,opt,name=licenses,proto3" json:"licenses,omitempty"`
 	HetJobId      uint32                 `protobuf:"varint,57,opt,name=het_job_id,json=hetJobId,proto3" json:"het_job_id,omitempty"`  // of the leader of its heterogeneous job; 0 = it is of none
 	HetOffset     uint32                 `protobuf:"varint,58,opt,name=het_offset,json=hetOffset,proto3" json:"het_offset,omitempty"` // 0 = the leader
+	AdminComment  string                 `protobuf:"bytes,60,opt,name=admin_comment,json=adminComment,proto3" json:"admin_comment,omitempty"`
+	SystemComment string                 `protobuf:"bytes,61,opt,name=system_comment,json=systemComment,proto3" json:"system_comment,omitempty"`
+	Extra         string                 `protobuf:"bytes,62,opt,name=extra,proto3" json:"extra,omitempty"`
+	McsLabel      string                 `protobuf:"bytes,63,opt,name=mcs_label,json=mcsLabel,proto3" json:"mcs_label,omitempty"`
+	FailedNode    string                 `protobuf:"bytes,64,opt,name=failed_node,json=failedNode,proto3" json:"failed_node,omitempty"` // the first that was lost while it ran
+	Segment       uint32                 `protobuf:"varint,65,opt,name=segment,proto3" json:"segment,omitempty"`                        // nodes of a segment that it asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +853,48 @@ func (x *AcctRow) GetHetJobId() uint32 {
 func (x *AcctRow) GetHetOffset() uint32 {
 	if x != nil {
 		return x.HetOffset
+	}
+	return 0
+}
+
+func (x *AcctRow) GetAdminComment() string {
+	if x != nil {
+		return x.AdminComment
+	}
+	return ""
+}
+
+func (x *AcctRow) GetSystemComment() string {
+	if x != nil {
+		return x.SystemComment
+	}
+	return ""
+}
+
+func (x *AcctRow) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+func (x *AcctRow) GetMcsLabel() string {
+	if x != nil {
+		return x.McsLabel
+	}
+	return ""
+}
+
+func (x *AcctRow) GetFailedNode() string {
+	if x != nil {
+		return x.FailedNode
+	}
+	return ""
+}
+
+func (x *AcctRow) GetSegment() uint32 {
+	if x != nil {
+		return x.Segment
 	}
 	return 0
 }
@@ -3077,6 +3125,7 @@ type UsageSeries struct {
 	At            []int64                `protobuf:"varint,8,rep,packed,name=at,proto3" json:"at,omitempty"`      // Unix seconds
 	Cpu           []int64                `protobuf:"zigzag64,9,rep,packed,name=cpu,proto3" json:"cpu,omitempty"`  // CPUs in use since the reading before, in thousandths; -1 = not known
 	Rss           []int64                `protobuf:"zigzag64,10,rep,packed,name=rss,proto3" json:"rss,omitempty"` // KiB resident
+	Seconds       uint32                 `protobuf:"varint,60,opt,name=seconds,proto3" json:"seconds,omitempty"`  // between readings; 0 = usage_seconds of the request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3181,6 +3230,13 @@ func (x *UsageSeries) GetRss() []int64 {
 		return x.Rss
 	}
 	return nil
+}
+
+func (x *UsageSeries) GetSeconds() uint32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
 }
 
 // GpuSeries is a stretch of readings of one device or MIG instance in the hands
@@ -3862,7 +3918,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06behind\x18\x03 \x01(\x04R\x06behind\x12\x18\n" +
 	"\acluster\x18\x04 \x01(\tR\acluster\x12\x10\n" +
-	"\x03now\x18\x05 \x01(\x03R\x03now\"\xdb\f\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\"\x95\x0e\n" +
 	"\aAcctRow\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3934,7 +3990,14 @@ const file_accounting_proto_rawDesc = "" +
 	"\n" +
 	"het_job_id\x189 \x01(\rR\bhetJobId\x12\x1d\n" +
 	"\n" +
-	"het_offset\x18: \x01(\rR\thetOffset\"`\n" +
+	"het_offset\x18: \x01(\rR\thetOffset\x12#\n" +
+	"\radmin_comment\x18< \x01(\tR\fadminComment\x12%\n" +
+	"\x0esystem_comment\x18= \x01(\tR\rsystemComment\x12\x14\n" +
+	"\x05extra\x18> \x01(\tR\x05extra\x12\x1b\n" +
+	"\tmcs_label\x18? \x01(\tR\bmcsLabel\x12\x1f\n" +
+	"\vfailed_node\x18@ \x01(\tR\n" +
+	"failedNode\x12\x18\n" +
+	"\asegment\x18A \x01(\rR\asegment\"`\n" +
 	"\x0fAcctScriptQuery\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12 \n" +
 	"\venvironment\x18\x02 \x01(\bR\venvironment\x12\x17\n" +
@@ -4121,7 +4184,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\rusage_seconds\x18\x04 \x01(\rR\fusageSeconds\x12,\n" +
 	"\x05usage\x18\x05 \x03(\v2\x16.muster.v1.UsageSeriesR\x05usage\",\n" +
 	"\x12PutGpuSamplesReply\x12\x16\n" +
-	"\x06stored\x18\x01 \x01(\rR\x06stored\"\xe4\x01\n" +
+	"\x06stored\x18\x01 \x01(\rR\x06stored\"\xfe\x01\n" +
 	"\vUsageSeries\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
@@ -4133,7 +4196,8 @@ const file_accounting_proto_rawDesc = "" +
 	"\x02at\x18\b \x03(\x03R\x02at\x12\x10\n" +
 	"\x03cpu\x18\t \x03(\x12R\x03cpu\x12\x10\n" +
 	"\x03rss\x18\n" +
-	" \x03(\x12R\x03rss\"\xf4\x05\n" +
+	" \x03(\x12R\x03rss\x12\x18\n" +
+	"\aseconds\x18< \x01(\rR\aseconds\"\xf4\x05\n" +
 	"\tGpuSeries\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x18\n" +

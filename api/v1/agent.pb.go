@@ -1430,6 +1430,8 @@ type Usage struct {
 	MemMibS       int64                  `protobuf:"varint,10,opt,name=mem_mib_s,json=memMibS,proto3" json:"mem_mib_s,omitempty"`
 	OomKilled     bool                   `protobuf:"varint,11,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
 	Gpus          []*GpuUsage            `protobuf:"bytes,12,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	PeakVm        int64                  `protobuf:"varint,60,opt,name=peak_vm,json=peakVm,proto3" json:"peak_vm,omitempty"` // bytes of address space; 0 = never looked at
+	CpuKhz        int64                  `protobuf:"varint,61,opt,name=cpu_khz,json=cpuKhz,proto3" json:"cpu_khz,omitempty"` // mean frequency of its CPUs; 0 = never looked at
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1548,6 +1550,20 @@ func (x *Usage) GetGpus() []*GpuUsage {
 		return x.Gpus
 	}
 	return nil
+}
+
+func (x *Usage) GetPeakVm() int64 {
+	if x != nil {
+		return x.PeakVm
+	}
+	return 0
+}
+
+func (x *Usage) GetCpuKhz() int64 {
+	if x != nil {
+		return x.CpuKhz
+	}
+	return 0
 }
 
 type GpuUsage struct {
@@ -3879,7 +3895,7 @@ const file_agent_proto_rawDesc = "" +
 	"\bNodeDone\x12&\n" +
 	"\x05usage\x18\x01 \x01(\v2\x10.muster.v1.UsageR\x05usage\x12)\n" +
 	"\x05batch\x18\x02 \x01(\v2\x13.muster.v1.RunEndedR\x05batch\x12\x14\n" +
-	"\x05drain\x18\x03 \x01(\tR\x05drain\"\xf4\x02\n" +
+	"\x05drain\x18\x03 \x01(\tR\x05drain\"\xa6\x03\n" +
 	"\x05Usage\x12\x19\n" +
 	"\buser_cpu\x18\x01 \x01(\x03R\auserCpu\x12\x1d\n" +
 	"\n" +
@@ -3899,7 +3915,9 @@ const file_agent_proto_rawDesc = "" +
 	" \x01(\x03R\amemMibS\x12\x1d\n" +
 	"\n" +
 	"oom_killed\x18\v \x01(\bR\toomKilled\x12'\n" +
-	"\x04gpus\x18\f \x03(\v2\x13.muster.v1.GpuUsageR\x04gpus\"\xf6\x02\n" +
+	"\x04gpus\x18\f \x03(\v2\x13.muster.v1.GpuUsageR\x04gpus\x12\x17\n" +
+	"\apeak_vm\x18< \x01(\x03R\x06peakVm\x12\x17\n" +
+	"\acpu_khz\x18= \x01(\x03R\x06cpuKhz\"\xf6\x02\n" +
 	"\bGpuUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x1d\n" +
 	"\n" +

@@ -502,6 +502,10 @@ type JobSpec struct {
 	GpuFreq          string                 `protobuf:"bytes,141,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"` // --gpu-freq, as written
 	Attended         bool                   `protobuf:"varint,142,opt,name=attended,proto3" json:"attended,omitempty"`             // it ends with the srun or salloc that made it
 	NoKill           bool                   `protobuf:"varint,150,opt,name=no_kill,json=noKill,proto3" json:"no_kill,omitempty"`   // it goes on without a node that is lost
+	Extra            string                 `protobuf:"bytes,160,opt,name=extra,proto3" json:"extra,omitempty"`
+	AdminComment     string                 `protobuf:"bytes,161,opt,name=admin_comment,json=adminComment,proto3" json:"admin_comment,omitempty"` // set by administrators, as the next
+	SystemComment    string                 `protobuf:"bytes,162,opt,name=system_comment,json=systemComment,proto3" json:"system_comment,omitempty"`
+	SampleEvery      int64                  `protobuf:"varint,163,opt,name=sample_every,json=sampleEvery,proto3" json:"sample_every,omitempty"` // ns between samples of what it uses; 0 = as configured, -1 = never
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1124,6 +1128,34 @@ func (x *JobSpec) GetNoKill() bool {
 		return x.NoKill
 	}
 	return false
+}
+
+func (x *JobSpec) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+func (x *JobSpec) GetAdminComment() string {
+	if x != nil {
+		return x.AdminComment
+	}
+	return ""
+}
+
+func (x *JobSpec) GetSystemComment() string {
+	if x != nil {
+		return x.SystemComment
+	}
+	return ""
+}
+
+func (x *JobSpec) GetSampleEvery() int64 {
+	if x != nil {
+		return x.SampleEvery
+	}
+	return 0
 }
 
 // Blob is content: given whole, or by the hash of what was sent before.
@@ -3815,7 +3847,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xf4\x14\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xfd\x15\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -3922,7 +3954,11 @@ const file_job_proto_rawDesc = "" +
 	"\bgpu_bind\x18\x8c\x01 \x01(\tR\agpuBind\x12\x1a\n" +
 	"\bgpu_freq\x18\x8d\x01 \x01(\tR\agpuFreq\x12\x1b\n" +
 	"\battended\x18\x8e\x01 \x01(\bR\battended\x12\x18\n" +
-	"\ano_kill\x18\x96\x01 \x01(\bR\x06noKill\"2\n" +
+	"\ano_kill\x18\x96\x01 \x01(\bR\x06noKill\x12\x15\n" +
+	"\x05extra\x18\xa0\x01 \x01(\tR\x05extra\x12$\n" +
+	"\radmin_comment\x18\xa1\x01 \x01(\tR\fadminComment\x12&\n" +
+	"\x0esystem_comment\x18\xa2\x01 \x01(\tR\rsystemComment\x12\"\n" +
+	"\fsample_every\x18\xa3\x01 \x01(\x03R\vsampleEvery\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xea\x01\n" +

@@ -33,7 +33,7 @@ func ToInventory(i *apiv1.Inventory) spec.Inventory {
 func Usage(u *spec.Usage) *apiv1.Usage {
 	out := &apiv1.Usage{UserCpu: int64(u.UserCPU), SystemCpu: int64(u.SystemCPU), PeakRss: u.PeakRSS, HasRss: u.HasRSS,
 		ReadBytes: u.ReadB, WriteBytes: u.WriteB, EnergyMj: u.EnergyMJ, HasEnergy: u.HasEnergy, MajFaults: u.MajFaults,
-		MemMibS: u.MemMiBS, OomKilled: u.OOMKilled}
+		MemMibS: u.MemMiBS, OomKilled: u.OOMKilled, PeakVm: u.PeakVM, CpuKhz: u.CPUKHz}
 	for i := range u.GPUs {
 		g := &u.GPUs[i]
 		out.Gpus = append(out.Gpus, &apiv1.GpuUsage{Uuid: g.UUID, NoProcess: int64(g.NoProcess), Idle: int64(g.Idle), Busy: int64(g.Busy),
@@ -47,7 +47,7 @@ func Usage(u *spec.Usage) *apiv1.Usage {
 func ToUsage(u *apiv1.Usage) spec.Usage {
 	out := spec.Usage{UserCPU: spec.Span(u.GetUserCpu()), SystemCPU: spec.Span(u.GetSystemCpu()), PeakRSS: u.GetPeakRss(), HasRSS: u.GetHasRss(),
 		ReadB: u.GetReadBytes(), WriteB: u.GetWriteBytes(), EnergyMJ: u.GetEnergyMj(), HasEnergy: u.GetHasEnergy(), MajFaults: u.GetMajFaults(),
-		MemMiBS: u.GetMemMibS(), OOMKilled: u.GetOomKilled()}
+		MemMiBS: u.GetMemMibS(), OOMKilled: u.GetOomKilled(), PeakVM: u.GetPeakVm(), CPUKHz: u.GetCpuKhz()}
 	for _, g := range u.GetGpus() {
 		out.GPUs = append(out.GPUs, spec.GPUUsage{UUID: g.GetUuid(), NoProcess: spec.Span(g.GetNoProcess()), Idle: spec.Span(g.GetIdle()),
 			Busy: spec.Span(g.GetBusy()), UtilNS: spec.Span(g.GetUtilNs()), SMNS: spec.Span(g.GetSmNs()), TensorNS: spec.Span(g.GetTensorNs()),

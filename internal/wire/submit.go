@@ -240,4 +240,8 @@ func (w *writer) spec(m *apiv1.JobSpec) {
 	w.text(141, m.GetGpuFreq())
 	w.flag(142, m.GetAttended())
 	w.flag(150, m.GetNoKill())
+	w.text(160, m.GetExtra())
+	w.text(161, m.GetAdminComment())
+	w.text(162, m.GetSystemComment())
+	w.number(163, uint64(m.GetSampleEvery()))
 }

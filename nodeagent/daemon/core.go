@@ -47,6 +47,7 @@ type run struct {
 	exit   *plan.Exit      // nil for a held part
 	memory memoryUse
 	usedAt cpuMark    // at its last sample
+	slot   int64      // of its last sample
 	steps  spec.Usage // of its steps here that are over
 	summed int64      // most memory that it and its steps had at a time
 	unborn bool       // its prolog ran, and nothing else of it
@@ -65,7 +66,10 @@ type facts struct {
 	MemoryMiB int64    `json:"memory_mib,omitempty"`
 	GPUs      []string `json:"gpus,omitempty"` // UUIDs
 	Load      string   `json:"load,omitempty"` // for simulated devices
-	Freq      string   `json:"freq,omitempty"` // clocks of its GPUs, as --gpu-freq has them
+	// Every is the time between samples of what it uses; 0 = as configured,
+	// negative = never.
+	Every spec.Span `json:"every,omitempty"`
+	Freq  string    `json:"freq,omitempty"` // clocks of its GPUs, as --gpu-freq has them
 	// Shares are the parts of devices that it has; such a device is of several
 	// runs at once, so that its own figures are of none of them.
 	Shares []share `json:"shares,omitempty"`
@@ -136,7 +140,6 @@ type Core struct {
 	unlisted   bool                 // when the node registered, it could not be read
 	units      map[string]unitFacts // devices and instances, by UUID
 	sampleSlot int64                // of the clock, in which the last sample was taken
-	usageSlot  int64                // the same of the runs
 
 	fx Effects
 }

@@ -195,6 +195,8 @@ type savedRun struct {
 	RSS    int64        `json:"mem_rss,omitempty"`
 	Peak   int64        `json:"mem_peak,omitempty"`
 	Seen   bool         `json:"mem_seen,omitempty"`
+	VM     int64        `json:"vm_peak,omitempty"`
+	KHz    int64        `json:"cpu_khz,omitempty"`
 	Whole  int64        `json:"mem_mib_s,omitempty"`
 	Rest   int64        `json:"mem_rest,omitempty"`
 	Signal uint64       `json:"signal,omitempty"`
@@ -225,7 +227,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 		}
 		m := &r.memory
 		s.Runs = append(s.Runs, savedRun{Key: k.String(), Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
-			Peak: m.peak, Seen: m.seen, Whole: m.whole, Rest: m.rest, Signal: r.signal,
+			Peak: m.peak, Seen: m.seen, VM: m.vm, KHz: m.khz, Whole: m.whole, Rest: m.rest, Signal: r.signal,
 			Steps: r.steps, Summed: r.summed})
 	}
 	return json.Marshal(s)
@@ -264,7 +266,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 			return err
 		}
 		r := &run{key: k, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env, steps: sr.Steps, summed: sr.Summed,
-			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, whole: sr.Whole, rest: sr.Rest}}
+			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, vm: sr.VM, khz: sr.KHz, whole: sr.Whole, rest: sr.Rest}}
 		if sr.Held {
 			r.phase = held
 		}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -67,14 +68,14 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 			continue // it ended meanwhile
 		}
 		now := spec.Usage{UserCPU: u.UserCPU, SystemCPU: u.SystemCPU, PeakRSS: max(u.PeakRSS, r.memory.peak), HasRSS: true, ReadB: u.ReadB, WriteB: u.WriteB,
-			MajFaults: u.MajFaults, MemMiBS: r.memory.whole, OOMKilled: u.OOMKills > 0}
+			MajFaults: u.MajFaults, MemMiBS: r.memory.whole, OOMKilled: u.OOMKills > 0, PeakVM: max(u.PeakVM, r.memory.vm), CPUKHz: cmp.Or(u.KHz, r.memory.khz)}
 		for _, a := range c.book.Accounts() {
 			if a.Key.Job == r.uid() && a.Key.Attempt == u.Key.Attempt && u.Key.Step == plan.StepBatch {
 				now.GPUs = append(now.GPUs, c.gpuUsage(&a))
 			}
 		}
-		out = append(out, &apiv1.Measurement{Run: wireKey(u.Key), At: int64(at), Usage: wire.Usage(&now), Rss: u.RSS, Vm: u.VM, PeakVm: u.PeakVM,
-			HasVm: u.PeakVM > 0, Pids: u.PIDs})
+		out = append(out, &apiv1.Measurement{Run: wireKey(u.Key), At: int64(at), Usage: wire.Usage(&now), Rss: u.RSS, Vm: u.VM, PeakVm: now.PeakVM,
+			HasVm: now.PeakVM > 0, Pids: u.PIDs})
 	}
 	return out
 }

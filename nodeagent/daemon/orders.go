@@ -305,6 +305,12 @@ const loadPrefix = "sim:"
 func (c *Core) factsOf(j *plan.Job, l *apiv1.Launch) facts {
 	here := &j.Here
 	f := facts{Batch: l.GetBatch(), ID: j.ID, User: j.User, Account: j.Spec.Account, Partition: j.Partition, CPUs: here.CPUs.Count(), MemoryMiB: here.Mem}
+	switch every := j.Spec.SampleEvery; {
+	case every == spec.Infinite:
+		f.Every = -1
+	case every > 0: // no oftener than anybody looks
+		f.Every = max(every, (c.cfg.Interval+spec.Second-1)/spec.Second*spec.Second)
+	}
 	for _, g := range here.GPUs {
 		f.GPUs = append(f.GPUs, g.UUID)
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -213,6 +214,8 @@ type memoryUse struct {
 	seen  bool
 	whole int64 // MiB·s
 	rest  int64 // KiB·ms below one MiB·s
+	vm    int64 // bytes of address space, the most
+	khz   int64 // mean frequency of its CPUs, as last told
 }
 
 const kibMsPerMiBs = 1024 * 1000
@@ -256,6 +259,7 @@ func (c *Core) ownUsage(r *run) *spec.Usage {
 	out.ReadB, out.WriteB = u.ReadB, u.WriteB
 	out.PeakRSS = max(u.PeakRSS, r.memory.peak)
 	out.HasRSS = e.Started && out.PeakRSS > 0
+	out.PeakVM, out.CPUKHz = max(u.PeakVM, r.memory.vm), cmp.Or(u.KHz, r.memory.khz)
 	out.OOMKilled = e.OOM
 	level := r.memory.rss
 	if !r.memory.seen {
@@ -282,6 +286,7 @@ func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
 		}
 		r.memory.until(at, u.RSS)
 		r.memory.rss, r.memory.peak, r.memory.seen = u.RSS, max(r.memory.peak, u.RSS, u.PeakRSS), true
+		r.memory.vm, r.memory.khz = max(r.memory.vm, u.PeakVM), cmp.Or(u.KHz, r.memory.khz)
 		limit := r.facts.MemoryMiB << 20
 		if c.cfg.OverMemoryKill && limit > 0 && u.RSS > limit && !r.over {
 			r.over = true

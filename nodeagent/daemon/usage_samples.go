@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"cmp"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
@@ -13,26 +15,23 @@ type cpuMark struct {
 	cpu spec.Span
 }
 
-// sampledUsage turns a collection of the runs into samples, if one is due: the
-// first collection in each interval of the clock. What a run used is a mean
+// sampledUsage turns a collection of the runs into samples, of those of which
+// one is due: the first collection in each interval of the clock, which is the
+// node's or, with --acctg-freq, the job's own. What a run used is a mean
 // since its sample before, or since its start; where neither is known, because
 // the agent was started meanwhile, it is told with the sample after.
 func (c *Core) sampledUsage(at spec.Instant, list []plan.Usage) {
-	every := int64(c.cfg.UsageEvery)
-	if every <= 0 {
-		return
-	}
-	slot := int64(at) / every
-	if slot == c.usageSlot {
-		return
-	}
-	c.usageSlot = slot
 	for i := range list {
 		u := &list[i]
 		r := c.runs[u.Key]
 		if r == nil || r.phase != living || r.from == 0 || r.from > at {
 			continue
 		}
+		every := cmp.Or(r.facts.Every, c.cfg.UsageEvery)
+		if every <= 0 || int64(at)/int64(every) == r.slot {
+			continue
+		}
+		r.slot = int64(at) / int64(every)
 		before, now := r.usedAt, cpuMark{at: at, cpu: u.UserCPU + u.SystemCPU}
 		if before.at == 0 && r.from >= c.cfg.Started {
 			before.at = r.from
@@ -43,7 +42,7 @@ func (c *Core) sampledUsage(at spec.Instant, list []plan.Usage) {
 			cpus = int64(now.cpu-before.cpu) / max(int64(now.at-before.at)/1000, 1)
 		}
 		c.fx.Usage = append(c.fx.Usage, &apiv1.UsageSeries{Uid: u.Key.Job, Attempt: u.Key.Attempt, Step: u.Key.Step, JobId: uint32(r.facts.ID),
-			User: r.facts.User, Account: r.facts.Account, Partition: r.facts.Partition,
+			User: r.facts.User, Account: r.facts.Account, Partition: r.facts.Partition, Seconds: uint32(every / spec.Second),
 			At: []int64{int64(at) / int64(spec.Second)}, Cpu: []int64{cpus}, Rss: []int64{u.RSS >> 10}})
 	}
 }

@@ -178,6 +178,7 @@ type Usage struct {
 	VM        int64     `cbor:"15,keyasint,omitempty"` // bytes of address space now, summed over the tree; 0 at the end
 	PeakVM    int64     `cbor:"16,keyasint,omitempty"` // bytes: largest sum seen; 0 = never looked at
 	PIDs      []int32   `cbor:"17,keyasint,omitempty"` // of the processes alive now
+	KHz       int64     `cbor:"18,keyasint,omitempty"` // mean frequency of its CPUs, by CPU time; 0 = never looked at
 }
 
 // Observed is one run as the shepherd has it.

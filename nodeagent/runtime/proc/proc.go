@@ -27,6 +27,7 @@ type Stat struct {
 	StartTicks         uint64 // clock ticks after boot; with the pid it names a process for ever
 	RSSPages           int64
 	VM                 int64 // bytes of address space
+	CPU                int   // on which it ran last; -1 = not told
 }
 
 // ReadStat reads /proc/PID/stat.
@@ -62,6 +63,11 @@ func parseStat(b []byte) (Stat, error) {
 		ChildUser: num(16), ChildSystem: num(17), StartTicks: num(22), VM: int64(num(23)), RSSPages: int64(num(24))}
 	if err != nil {
 		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", b, err)
+	}
+	if s.CPU = -1; len(f) > 36 {
+		if n, e := strconv.Atoi(f[39-3]); e == nil {
+			s.CPU = n
+		}
 	}
 	return s, nil
 }

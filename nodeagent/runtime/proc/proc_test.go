@@ -96,3 +96,25 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("42 (a) S 7 42 9 0 -1 4194560 11 12 13 14 15 16 17 18 20 0 1 0 777 1000 25 184 0"))
 	f.Fuzz(func(t *testing.T, b []byte) { _, _ = parseStat(b) })
 }
+
+func TestClocks(t *testing.T) {
+	dir := t.TempDir()
+	c := NewClocks()
+	c.sys, c.proc = dir, dir+"/cpuinfo"
+	if err := os.MkdirAll(dir+"/cpu1/cpufreq", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"cpuinfo": "processor\t: 0\nmodel name\t: x : y\ncpu MHz\t\t: 2596.096\n\nprocessor\t: 1\ncpu MHz\t\t: 1.0\n", "cpu1/cpufreq/scaling_cur_freq": "3100000\n"} {
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for cpu, want := range map[int]uint64{0: 2596, 1: 3100, 2: 0, -1: 0} {
+		if got := c.MHz(cpu); got != want {
+			t.Errorf("CPU %d: %d MHz, want %d", cpu, got, want)
+		}
+	}
+	if s, err := ReadStat(os.Getpid()); err != nil || s.CPU < 0 {
+		t.Errorf("this process ran on CPU %d, %v", s.CPU, err)
+	}
+}

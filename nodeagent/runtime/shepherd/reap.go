@@ -186,6 +186,9 @@ func (s *Shepherd) complete(r *run, x *plan.Exit, st cgroup.Stats) {
 		u.UserCPU, u.SystemCPU = st.User, max(st.CPU-st.User, 0)
 	}
 	u.PeakRSS, u.PeakGroup, u.OOMKills = max(u.PeakRSS, r.peakRSS), st.Peak, st.OOMKills
+	s.mu.Lock()
+	u.PeakVM, u.KHz = r.peakVM, r.khz
+	s.mu.Unlock()
 	if st.OOMKills > 0 {
 		x.OOM = true
 		text := fmt.Sprintf("Detected %d oom_kill event(s): the job used more memory than it was allocated", st.OOMKills)

@@ -37,6 +37,8 @@ type run struct {
 	timer     *time.Timer
 	peakRSS   int64
 	peakVM    int64
+	khz       int64      // mean frequency of its CPUs
+	khzCPU    spec.Span  // CPU time that it is of
 	env       []string   // of the script, for its TaskEpilog
 	ended     *plan.Exit // how the script ended, while its TaskEpilog runs
 	exit      *plan.Exit

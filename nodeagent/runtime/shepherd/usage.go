@@ -30,8 +30,9 @@ func (s *Shepherd) usage(keys []plan.RunKey) []plan.Usage {
 	}
 	s.mu.Unlock()
 	var out []plan.Usage
+	clocks := proc.NewClocks()
 	for _, r := range list {
-		if u, ok := s.usageOf(r); ok {
+		if u, ok := s.usageOf(r, clocks); ok {
 			out = append(out, u)
 		}
 	}
@@ -40,7 +41,7 @@ func (s *Shepherd) usage(keys []plan.RunKey) []plan.Usage {
 
 // usageOf sums the tree. CPU time is the group's counter where there is one,
 // else that of the living processes and the children they have waited for.
-func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
+func (s *Shepherd) usageOf(r *run, clocks *proc.Clocks) (plan.Usage, bool) {
 	s.mu.Lock()
 	group, state := r.group, r.state
 	if state == plan.Exited {
@@ -58,6 +59,7 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 	}
 	u := plan.Usage{Key: r.Key, PIDs: make([]int32, 0, len(pids))}
 	page := int64(os.Getpagesize())
+	var ticks, speed uint64 // CPU time of the living processes, and that times the frequency of their CPUs in MHz
 	for _, pid := range pids {
 		st, err := proc.ReadStat(pid)
 		if err != nil {
@@ -70,6 +72,9 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 		}
 		u.UserCPU += spec.Span(st.User+st.ChildUser) * tickLength
 		u.SystemCPU += spec.Span(st.System+st.ChildSystem) * tickLength
+		if mhz := clocks.MHz(st.CPU); mhz > 0 {
+			ticks, speed = ticks+st.User+st.System+1, speed+(st.User+st.System+1)*mhz
+		}
 		u.RSS += st.RSSPages * page
 		u.VM += st.VM
 		u.PIDs = append(u.PIDs, int32(pid))
@@ -88,6 +93,11 @@ func (s *Shepherd) usageOf(r *run) (plan.Usage, bool) {
 	r.peakRSS = max(r.peakRSS, u.RSS)
 	r.peakVM = max(r.peakVM, u.VM)
 	u.PeakRSS, u.PeakVM = r.peakRSS, r.peakVM
+	if cpu := u.UserCPU + u.SystemCPU; ticks > 0 {
+		r.khz = spec.MeanKHz(r.khz, r.khzCPU, int64(speed/ticks)*1000, cpu-r.khzCPU)
+		r.khzCPU = max(r.khzCPU, cpu)
+	}
+	u.KHz = r.khz
 	s.mu.Unlock()
 	return u, true
 }
