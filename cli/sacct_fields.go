@@ -215,7 +215,7 @@ func frequency(v *acctView, khz int64) string {
 		return ""
 	}
 	c := v.convert
-	c.Decimal = true
+	c.Decimal, c.Exact = true, false
 	return format.Units(khz, 0, c)
 }
 

@@ -38,7 +38,7 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 	}
 	// Into a database of its own first: a backup that cannot be read must not
 	// cost what is there.
-	fresh := s.db + "_restored"
+	fresh := s.db + restoredSuffix
 	q, f := quoteName(s.db), quoteName(fresh)
 	run := func(list ...string) error {
 		for _, sql := range list {
@@ -138,7 +138,7 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	for _, look := range []struct {
 		name string
 		run  func(context.Context, func(bool, string, string, ...any)) error
-	}{{"columns", s.examineTables}, {"parts", s.examineParts}, {"detached parts", s.examineDetached}, {"mutations", s.examineMutations}, {"runs twice", s.examineTwice}, {"disk", s.examineDisks}} {
+	}{{"rights", s.examineRights}, {"columns", s.examineTables}, {"parts", s.examineParts}, {"detached parts", s.examineDetached}, {"mutations", s.examineMutations}, {"runs twice", s.examineTwice}, {"disk", s.examineDisks}} {
 		if err := look.run(ctx, add); err != nil {
 			if ctx.Err() != nil {
 				return nil, err

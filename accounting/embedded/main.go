@@ -110,6 +110,9 @@ func openPool(o Options) (*front.Pool, error) {
 		return nil, fmt.Errorf("make the folder for backups: %w", err)
 	}
 	args := []string{"--backups.allowed_path=" + backups}
+	if o.Config != "" {
+		args = append(args, "--config-file="+o.Config)
+	}
 	if o.Memory > 0 {
 		args = append(args, "--max_server_memory_usage="+strconv.Itoa(o.Memory<<20))
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	Readers int // statements of reading logins at once; 0 means 8
 	Memory  int // MiB that the engine may use; 0 means 90 % of the machine's
 
+	Config string // file of ClickHouse's own configuration, as of users and their rights; "" for none
+
 	Settings map[string]string // ClickHouse settings of every session
 	Reading  map[string]string // and of reading logins; nil means DefaultReading
 
@@ -102,7 +104,7 @@ func (o Options) complete() (Options, error) {
 		}
 	}
 	o.Logins = slices.Clone(o.Logins)
-	for _, p := range []*string{&o.Data, &o.Library, &o.Socket, &o.TLSCert, &o.TLSKey} {
+	for _, p := range []*string{&o.Data, &o.Library, &o.Socket, &o.TLSCert, &o.TLSKey, &o.Config} {
 		absolute(p)
 	}
 	for i := range o.Logins {
@@ -172,6 +174,7 @@ func (o Options) Args() []string {
 	text("tcp", o.TCP)
 	text("tls-cert", o.TLSCert)
 	text("tls-key", o.TLSKey)
+	text("config", o.Config)
 	for _, l := range o.Logins {
 		kind := "writer"
 		if l.ReadOnly {
@@ -211,6 +214,7 @@ func ParseArgs(args []string, usage io.Writer) (Options, error) {
 	f.StringVar(&o.TLSKey, "tls-key", "", "PEM `file` with its key")
 	f.Func("reader", "`name=password-file` of a login that may only read (repeatable)", o.addLogin(true))
 	f.Func("writer", "`name=password-file` of a login that may do everything (repeatable)", o.addLogin(false))
+	f.StringVar(&o.Config, "config", "", "`file` of ClickHouse's own configuration; the statements of all logins are those of its user default")
 	f.IntVar(&o.Writers, "writers", 0, "statements of full logins at once (default 32)")
 	f.IntVar(&o.Readers, "readers", 0, "statements of reading logins at once (default 8)")
 	f.IntVar(&o.Memory, "memory", 0, "`MiB` the engine may use (default: 90 % of the machine's)")

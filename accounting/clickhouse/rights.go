@@ -1,0 +1,96 @@
+package clickhouse
+
+import (
+	"context"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/query"
+)
+
+// grant is what the login of the accounting must be allowed.
+type grant struct {
+	rights string // as GRANT and CHECK GRANT have them
+	on     string
+	lacks  string // what does not work without it
+}
+
+// String is the statement without whom it is to.
+func (g *grant) String() string { return "GRANT " + g.rights + " ON " + g.on }
+
+// grants are all that the accounting needs in a database: on nothing but this,
+// the database that a backup is read back into, and what the server says of
+// itself.
+func grants(db string, l Layout) []grant {
+	own, fresh := quoteName(db)+".*", quoteName(db+restoredSuffix)+".*"
+	out := []grant{
+		{"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP TABLE, TRUNCATE, OPTIMIZE, SHOW", own, "nothing"},
+		{"SELECT", "system.one", "muster sql"},
+		{"SELECT", "system.columns", "muster accounting doctor, archive"},
+		{"SELECT", "system.tables", "muster accounting restore"},
+		{"SELECT", "system.databases", "muster accounting restore"},
+		{"SELECT", "system.numbers", "muster report"},
+		{"SELECT", "system.parts", "muster accounting doctor, the metrics of the store's size"},
+		{"SELECT", "system.detached_parts", "muster accounting doctor"},
+		{"SELECT", "system.mutations", "muster accounting doctor"},
+		{"SELECT", "system.disks", "muster accounting doctor"},
+		{"BACKUP, DROP DATABASE", own, "muster accounting backup and restore"},
+		{"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP DATABASE, DROP TABLE, SHOW", fresh, "muster accounting restore"},
+	}
+	if l.Cluster != "" {
+		out = append(out, grant{"CLUSTER, REMOTE", "*.*", "tables on several machines"})
+	}
+	return out
+}
+
+// restoredSuffix is behind the name of the database that a backup is read back
+// into.
+const restoredSuffix = "_restored"
+
+// Grants are the statements that give a login what the accounting needs.
+func Grants(db, login string, l Layout) []string {
+	var out []string
+	for _, g := range grants(db, l) {
+		out = append(out, g.String()+" TO "+quoteName(login))
+	}
+	return out
+}
+
+// lacks asks the server which of some grants the login does not have.
+func (s *Store) lacks(ctx context.Context, list []grant) (out []grant, err error) {
+	for _, g := range list {
+		var has uint8
+		err := s.Query(ctx, query.Query{SQL: "CHECK " + g.String()}, func(scan func(...any) error) error { return scan(&has) })
+		if err != nil {
+			return nil, err
+		}
+		if has == 0 {
+			out = append(out, g)
+		}
+	}
+	return out, nil
+}
+
+// examineRights looks at what the login may do. Servers before 24.10 do not
+// know how to be asked.
+func (s *Store) examineRights(ctx context.Context, add func(bool, string, string, ...any)) error {
+	all := grants(s.db, s.opts.Layout)
+	missing, err := s.lacks(ctx, all)
+	if err != nil && strings.Contains(err.Error(), "SYNTAX_ERROR") {
+		add(false, "rights", "this server is too old to be asked (CHECK GRANT)")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	login := s.auth.Username
+	if login == "" {
+		login = "default"
+	}
+	for i := range missing {
+		add(true, "rights", "%s lack: %s TO %s", missing[i].lacks, missing[i].String(), quoteName(login))
+	}
+	if len(missing) == 0 {
+		add(false, "rights", "%s may do what is needed", login)
+	}
+	return nil
+}
