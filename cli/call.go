@@ -14,6 +14,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/spec"
 )
 
 // slurmVersion is what every -V answers after "slurm ": clients look for it.
@@ -168,7 +169,9 @@ func report(e *Env, err error, name string, badUsage int) int {
 	for _, line := range r.before(name) {
 		fmt.Fprintln(e.Stderr, line)
 	}
-	fmt.Fprintf(e.Stderr, "%s: error: %s\n", name, r.text)
+	if r.code != spec.CodeBadRequest || r.detail == "" { // what is not valid about it was said
+		fmt.Fprintf(e.Stderr, "%s: error: %s\n", name, r.text)
+	}
 	return 1
 }
 

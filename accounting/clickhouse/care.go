@@ -24,7 +24,10 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 		"BACKUP TABLE " + s.table("ingest") + " TO File(" + quoteText(name+".position") + ")",
 		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + s.table("ingest") + " TO File(" + quoteText(name) + ")",
 	} {
-		if err := s.conn.Exec(ctx, sql); err != nil {
+		switch err := s.conn.Exec(ctx, sql); {
+		case failedWith(err, "BACKUP_ALREADY_EXISTS"):
+			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is a backup %s already: choose another name", name))
+		case err != nil:
 			return fmt.Errorf("back up the accounting store: %w", err)
 		}
 	}
@@ -42,7 +45,10 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 	q, f := quoteName(s.db), quoteName(fresh)
 	run := func(list ...string) error {
 		for _, sql := range list {
-			if err := s.conn.Exec(ctx, sql); err != nil {
+			switch err := s.conn.Exec(ctx, sql); {
+			case failedWith(err, "BACKUP_NOT_FOUND"):
+				return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no backup %s", name))
+			case err != nil:
 				return fmt.Errorf("restore the accounting store: %w", err)
 			}
 		}
@@ -68,6 +74,11 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 	// An intent of the time of the backup is about rows that are gone.
 	return run("ALTER TABLE "+f+".ingest DELETE WHERE phase = 'intent' SETTINGS mutations_sync = 1",
 		"DROP DATABASE IF EXISTS "+q+" SYNC", "RENAME DATABASE "+f+" TO "+q)
+}
+
+// failedWith tells that a statement failed with a code of the engine's.
+func failedWith(err error, code string) bool {
+	return err != nil && strings.Contains(err.Error(), "("+code+")")
 }
 
 // beyond is the condition on rows that came behind the position of their

@@ -103,6 +103,12 @@ func TestCare(t *testing.T) {
 			t.Errorf("restore %q works", name)
 		}
 	}
+	for verb, c := range map[string][2]string{"backup": {"half", "there is a backup half already: choose another name"}, "restore": {"nosuch", "there is no backup nosuch"}} {
+		err := r.Service().Maintain(&apiv1.MaintainRequest{Verb: verb, Name: c[0]}, &careStream{ctx: t.Context()})
+		if spec.CodeOf(err) != spec.CodeBadRequest || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s %s: %v, want %s", verb, c[0], err, c[1])
+		}
+	}
 	if bad := r.care("verify", ""); bad != nil {
 		t.Errorf("after restores that failed: %v", bad)
 	}

@@ -643,6 +643,6 @@ func liveRow(j *job) tally.LiveRow {
 func Columns() []string {
 	return slices.Clone([]string{"JobIDRaw", "JobID", "Cluster", "Partition", "QOS", "Account", "User", "UID", "Group", "GID", "State", "ExitCode", "DerivedExitCode", "Submit",
 		"Eligible", "Start", "End", "TimelimitRaw", "Suspended", "NNodes", "AllocCPUS", "ReqCPUS", "ReqMem", "ReqTRES", "AllocTRES", "NodeList", "NTasks",
-		"TotalCPU", "UserCPU", "SystemCPU", "MaxRSS", "TRESUsageInTot", "ConsumedEnergyRaw", "Reservation", "Constraints", "Priority", "WCKey", "AssocID", "FailedNode", "McsLabel", "SegmentSize",
-		"MaxVMSize", "AveCPUFreq", "WorkDir", "JobName"})
+		"TotalCPU", "UserCPU", "SystemCPU", "MaxRSS", "TRESUsageInTot", "ConsumedEnergyRaw", "Reservation", "Constraints", "Priority", "WCKey", "AssocID", "McsLabel", "MaxVMSize", "AveCPUFreq",
+		"WorkDir", "JobName"})
 }

@@ -62,7 +62,10 @@ func (s *Slurm) columns(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	have := strings.Fields(strings.ToLower(string(out)))
-	list := slices.DeleteFunc(Columns(), func(c string) bool { return !slices.Contains(have, strings.ToLower(c)) })
+	// Before WorkDir and JobName, which may have anything in them.
+	all := Columns()
+	all = slices.Insert(all, len(all)-2, "FailedNode", "SegmentSize") // younger than others: sacct of an older release refuses their names
+	list := slices.DeleteFunc(all, func(c string) bool { return !slices.Contains(have, strings.ToLower(c)) })
 	if len(list) < 10 {
 		return nil, fmt.Errorf("sacct --helpformat names %d of the fields that are needed: is it Slurm's?", len(list))
 	}
