@@ -25,7 +25,7 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + s.table("ingest") + " TO File(" + quoteText(name) + ")",
 	} {
 		switch err := s.conn.Exec(ctx, sql); {
-		case failedWith(err, "BACKUP_ALREADY_EXISTS"):
+		case failedWith(err, codeBackupExists):
 			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is a backup %s already: choose another name", name))
 		case err != nil:
 			return fmt.Errorf("back up the accounting store: %w", err)
@@ -46,7 +46,7 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 	run := func(list ...string) error {
 		for _, sql := range list {
 			switch err := s.conn.Exec(ctx, sql); {
-			case failedWith(err, "BACKUP_NOT_FOUND"):
+			case failedWith(err, codeNoBackup):
 				return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no backup %s", name))
 			case err != nil:
 				return fmt.Errorf("restore the accounting store: %w", err)
@@ -76,9 +76,17 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 		"DROP DATABASE IF EXISTS "+q+" SYNC", "RENAME DATABASE "+f+" TO "+q)
 }
 
+// The engine's codes of what is known here.
+const (
+	codeSyntax       = 62
+	codeBackupExists = 598
+	codeNoBackup     = 599
+)
+
 // failedWith tells that a statement failed with a code of the engine's.
-func failedWith(err error, code string) bool {
-	return err != nil && strings.Contains(err.Error(), "("+code+")")
+func failedWith(err error, code int32) bool {
+	n, _ := engineSaid(err)
+	return n == code
 }
 
 // beyond is the condition on rows that came behind the position of their

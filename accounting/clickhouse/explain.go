@@ -33,7 +33,7 @@ func cures() map[int32]string {
 	const login = "the store refuses the login: look at the user and the password in clickhouse.dsn or clickhouse.dsn_file"
 	return map[int32]string{
 		192: login, 193: login, 194: login, 516: login,
-		497: "the login of clickhouse.dsn lacks a right: it must own its database (GRANT ALL ON muster.* TO it) and read system.*",
+		497: "the login of clickhouse.dsn lacks a right: muster accounting doctor prints the GRANT that is missing",
 		164: "the login of clickhouse.dsn may only read: accounting needs one that may write",
 		243: "the store's disk is full: make room, and what waits in the ledger is stored by itself",
 		241: "the store has not enough memory for this: give the engine more (clickhouse.embedded.max_memory, or the server's max_server_memory_usage), or ask for less",
@@ -54,6 +54,19 @@ func engineCode(text string) int32 {
 	return int32(n)
 }
 
+// engineSaid is the engine's code and text in an error; 0 where it is not its.
+func engineSaid(err error) (code int32, said string) {
+	var exception *ch.Exception
+	var engine *EngineError
+	switch {
+	case errors.As(err, &exception):
+		return exception.Code, exception.Message
+	case errors.As(err, &engine):
+		return engineCode(engine.Text), engine.Text
+	}
+	return 0, ""
+}
+
 // Explain says in one sentence what an error of the store means for whoever
 // runs it, and what helps; one that it does not know comes back as it is.
 func (s *Store) Explain(err error) error {
@@ -62,15 +75,7 @@ func (s *Store) Explain(err error) error {
 		return err
 	}
 	say := func(format string, args ...any) error { return &Explained{fmt.Sprintf(format, args...), err} }
-	code, said := int32(0), ""
-	var exception *ch.Exception
-	var engine *EngineError
-	switch {
-	case errors.As(err, &exception):
-		code, said = exception.Code, exception.Message
-	case errors.As(err, &engine):
-		code, said = engineCode(engine.Text), engine.Text
-	}
+	code, said := engineSaid(err)
 	if cure, ok := cures()[code]; ok {
 		return say("%s (it says: %s)", cure, oneSentence(said))
 	}

@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"strings"
 
 	"github.com/musterhpc/muster/accounting/query"
 )
@@ -75,7 +74,7 @@ func (s *Store) lacks(ctx context.Context, list []grant) (out []grant, err error
 func (s *Store) examineRights(ctx context.Context, add func(bool, string, string, ...any)) error {
 	all := grants(s.db, s.opts.Layout)
 	missing, err := s.lacks(ctx, all)
-	if err != nil && strings.Contains(err.Error(), "SYNTAX_ERROR") {
+	if failedWith(err, codeSyntax) {
 		add(false, "rights", "this server is too old to be asked (CHECK GRANT)")
 		return nil
 	}

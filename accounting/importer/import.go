@@ -343,7 +343,7 @@ func (r *run) head(cells []string) error {
 		return fmt.Errorf("%w: the first line is no text in UTF-8: where it is UTF-16, iconv -f UTF-16 -t UTF-8 makes it so", ErrColumns)
 	}
 	if !header(cells) {
-		return fmt.Errorf("%w: the first line does not name them; give them in order, as in sacct --format", ErrColumns)
+		return fmt.Errorf("%w: the first line does not name them: give them in order with --columns", ErrColumns)
 	}
 	if r.lines != nil {
 		return nil // they were given
