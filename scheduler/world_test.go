@@ -49,6 +49,8 @@ type worldKind struct {
 	apart      bool // jobs that keep others off their nodes
 	share      bool // CPUs that several jobs are on
 	parts      bool // parts of GPUs
+	mixed      bool // typed GPUs and other resources, features, a second partition of the same tier
+	capped     bool // a limit on what a user has
 	depth      uint32
 }
 
@@ -87,7 +89,7 @@ func (w *world) names() []string {
 
 func (w *world) config() *spec.Config {
 	c := &spec.Config{ClusterName: "test", GresTypes: []string{"gpu", "nic", "shard"}}
-	c.Sched = spec.SchedConfig{Backfill: w.kind.backfill || !w.chance("builtin", 8), Memory: !w.chance("no memory", 6), Cores: w.chance("cores", 3), BFMaxJobTest: w.kind.depth,
+	c.Sched = spec.SchedConfig{Backfill: w.kind.backfill || !w.chance("builtin", 8), Memory: !w.chance("no memory", 6), Cores: !w.kind.capped && w.chance("cores", 3), BFMaxJobTest: w.kind.depth,
 		ArrayResv: uint32(w.n("array resv", 1, 5))}
 	if w.kind.parts {
 		c.Sched.PackMix, c.Sched.LeastShared = w.chance("pack mix", 2), w.chance("least shared", 3)
@@ -108,7 +110,7 @@ func (w *world) config() *spec.Config {
 	if w.chance("fence", 3) {
 		c.Timing.FenceAfter = 5 * spec.Minute
 	}
-	c.Enforce.Limits, c.Enforce.Associations = w.kind.limits, w.kind.limits
+	c.Enforce.Limits, c.Enforce.Associations = w.kind.limits || w.kind.capped, w.kind.limits
 	c.Licenses = []spec.Count{{Name: "lic", N: 3}}
 	threads := pick[int64](w, "threads", 1, 2)
 	var names []string
@@ -119,17 +121,17 @@ func (w *world) config() *spec.Config {
 	for i := range w.n("nodes", 1, most) {
 		n := spec.NodeSpec{Name: fmt.Sprintf("n%d", i), ThreadsPerCore: threads, CPUs: threads * int64(w.n("cores", 1, 4)), Mem: int64(100 * w.n("mem", 2, 12)), Weight: uint32(w.n("weight", 0, 1))}
 		for _, typ := range []string{"a", "b"} {
-			if g := w.n("gpus", 0, 3); g > 0 && (typ == "a" || w.kind.odd) {
+			if g := w.n("gpus", 0, 3); g > 0 && (typ == "a" || w.kind.odd || w.kind.mixed) {
 				n.GRES = append(n.GRES, spec.GRESSpec{Name: "gpu", Type: typ, N: int64(g)})
 			}
 		}
-		if w.kind.odd {
-			n.GRES = append(n.GRES, spec.GRESSpec{Name: "nic", N: int64(w.n("nics", 0, 2)), NoConsume: w.chance("no consume", 3)})
+		if w.kind.odd || w.kind.mixed {
+			n.GRES = append(n.GRES, spec.GRESSpec{Name: "nic", N: int64(w.n("nics", 0, 2)), NoConsume: w.kind.odd && w.chance("no consume", 3)})
 		}
 		if w.kind.parts {
 			n.GRES = append(n.GRES, w.shards(n.GRES)...)
 		}
-		if w.kind.choosy {
+		if w.kind.choosy || w.kind.mixed {
 			n.Features = w.features()
 		}
 		c.Nodes = append(c.Nodes, n)
@@ -151,6 +153,9 @@ func (w *world) config() *spec.Config {
 	}
 	if w.kind.share {
 		c.Partitions[0].OverSubscribe = pick(w, "oversubscribe", "NO", "YES:2", "FORCE:2", "FORCE:3")
+	}
+	if w.kind.mixed {
+		c.Partitions = append(c.Partitions, spec.PartitionSpec{Name: "q", NodeNames: names[len(names)/2:], DefaultTime: 30 * spec.Minute, MaxTime: 4 * spec.Hour, State: spec.PartitionUp})
 	}
 	if w.kind.partitions {
 		some := names[:w.n("of second", 1, len(names))]
