@@ -178,6 +178,16 @@ func TestRefresher(t *testing.T) {
 	if v.Key != "peer" || fmt.Sprintf("%.6f", v.Value) != "0.382716" {
 		t.Errorf("%+v", v)
 	}
+	// Who asks gets the same, up to the service's now, whatever his clock says.
+	reply, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "kpi", By: "cluster", Start: 1, End: 2, Window: int64(spec.Day)})
+	if err != nil || reply.GetEnd() != int64(now) || reply.GetStart() != int64(now)-int64(spec.Day) || len(reply.GetRows()) != 1 {
+		t.Fatalf("asked by the window: %v, %v", reply, err)
+	}
+	for i, c := range reply.GetColumns() {
+		if got := reply.GetRows()[0].GetCells()[i].GetFloat(); c.GetName() == "cpu_efficiency" && got != v.Value {
+			t.Errorf("asked by the window: %v, not %v", got, v.Value)
+		}
+	}
 	seen := map[string]int{}
 	for _, v := range r.KPIs() {
 		seen[v.Window+" "+string(v.By)]++
