@@ -16,7 +16,7 @@ func TestGrantsOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := strings.ReplaceAll(strings.Join(Grants("muster", "muster", Layout{}), ";\n"), "`", "") + ";\n"
-	if !strings.Contains(string(page), "```sql\n"+list+"```") {
+	if !strings.Contains(string(page), "```\n"+list+"```") {
 		t.Errorf("docs/accounting.md does not have:\n%s", list)
 	}
 	named := regexp.MustCompile(`\bsystem\.[a-z_]+`)
