@@ -7,6 +7,7 @@ func commands() []entry {
 		{"sbatch", sbatchCommand},
 		{"srun", srunCommand},
 		{"salloc", sallocCommand},
+		{"sattach", sattachCommand},
 		{"squeue", squeueCommand},
 		{"sinfo", sinfoCommand},
 		{"scancel", scancelCommand},

@@ -72,6 +72,7 @@ const (
 	methodReserve         = "/muster.v1.Cluster/ChangeReservation"
 	methodRunStep         = "/muster.v1.Cluster/RunStep"
 	methodEndStep         = "/muster.v1.Cluster/EndStep"
+	methodAttachStep      = "/muster.v1.Cluster/AttachStep"
 	methodEndJob          = "/muster.v1.Cluster/EndJob"
 	methodShutdown        = "/muster.v1.Cluster/Shutdown"
 	methodAcctRows        = "/muster.v1.Accounting/JobRows"

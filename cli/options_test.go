@@ -29,7 +29,7 @@ type sample struct {
 // usual are the lines to which options are added.
 func usual() map[string]string {
 	return map[string]string{
-		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
+		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
@@ -134,7 +134,7 @@ func samples() map[string]map[string]sample {
 
 // elsewhere are options whose effect begins when a step or an allocation is
 // there: TestStepOutput, TestInterrupts and the end-to-end tests try them.
-var elsewhere = map[string][]string{"srun": {"label", "disable-status", "quit-on-interrupt"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}}
+var elsewhere = map[string][]string{"srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}}
 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {

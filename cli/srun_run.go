@@ -307,18 +307,7 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 	if facts.ArrayJob != 0 {
 		facts.ArrayTask = n.GetJob().GetArrayTask()
 	}
-	tasks := uint32(0)
-	cfg := stepclient.Config{Dial: r.dial}
-	for _, part := range parts(n) {
-		tasks += part.GetTasks()
-		run := plan.Key(part.GetJobUid(), part.GetAttempt(), part.GetStep())
-		for _, node := range part.GetNodes() {
-			cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Address: node.GetAddress(), Ranks: node.GetRanks(), Run: run, Credential: part.GetCredential()})
-			for _, rank := range node.GetRanks() {
-				r.running[rank] = node.GetName()
-			}
-		}
-	}
+	cfg, tasks := r.nodes()
 	if r.out, err = newStepOutput(r.c, r.opts, facts, tasks); err != nil {
 		return func() {}, err
 	}
@@ -341,6 +330,22 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 	}
 	r.input(ctx, facts)
 	return restore, nil
+}
+
+// nodes are where the step's tasks are, and how many there are.
+func (r *stepRun) nodes() (cfg stepclient.Config, tasks uint32) {
+	cfg.Dial = r.dial
+	for _, part := range parts(r.created) {
+		tasks += part.GetTasks()
+		run := plan.Key(part.GetJobUid(), part.GetAttempt(), part.GetStep())
+		for _, node := range part.GetNodes() {
+			cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Address: node.GetAddress(), Ranks: node.GetRanks(), Run: run, Credential: part.GetCredential()})
+			for _, rank := range node.GetRanks() {
+				r.running[rank] = node.GetName()
+			}
+		}
+	}
+	return cfg, tasks
 }
 
 // dial reaches the agent of a node: on this machine by its socket, elsewhere by
@@ -406,13 +411,13 @@ func (r *stepRun) input(ctx context.Context, facts *plan.FileFacts) {
 	}()
 }
 
-// exited takes the end of a task.
-func (r *stepRun) exited(node string, x plan.TaskExit) {
-	delete(r.running, x.Rank)
-	code := int(x.Code)
-	what := ""
-	switch {
-	case x.Signal != 0:
+// endOfTask is the exit code of a task as a shell gives it, and what is said of
+// one that did not end well.
+func endOfTask(x *plan.TaskExit) (code int, what string) {
+	if code = int(x.Code); code != 0 {
+		what = fmt.Sprintf("Exited with exit code %d", x.Code)
+	}
+	if x.Signal != 0 {
 		code = 128 + int(x.Signal)
 		if what = signalText(int(x.Signal)); x.Error == plan.OutOfMemory {
 			what = x.Error
@@ -420,9 +425,14 @@ func (r *stepRun) exited(node string, x plan.TaskExit) {
 		if x.Core {
 			what += " (core dumped)"
 		}
-	case x.Code != 0:
-		what = fmt.Sprintf("Exited with exit code %d", x.Code)
 	}
+	return code, what
+}
+
+// exited takes the end of a task.
+func (r *stepRun) exited(node string, x plan.TaskExit) {
+	delete(r.running, x.Rank)
+	code, what := endOfTask(&x)
 	if r.worst = max(r.worst, code); what != "" {
 		r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
 	}

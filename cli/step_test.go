@@ -218,3 +218,16 @@ func TestCancelSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestSattach: where a step's tasks are, and what names no step or no task of it.
+func TestSattach(t *testing.T) {
+	w := newWorld(t)
+	if r := w.run("sattach", "--layout", "36.0"); r.code != 0 || r.out != "Job step layout:\n  3 tasks, 2 nodes (n1,n2)\n\n  Node 0 (n1), 2 task(s): 0 1\n  Node 1 (n2), 1 task(s): 2\n" {
+		t.Errorf("--layout: %+v", r)
+	}
+	for _, bad := range [][]string{{"sattach"}, {"sattach", "36"}, {"sattach", "36.batch"}, {"sattach", "36.0", "36.1"}, {"sattach", "--output-filter=3", "36.0"}, {"sattach", "--input-filter=x", "36.0"}, {"sattach", "--pty", "36.0"}} {
+		if r := w.run(bad...); r.code != 1 || !strings.Contains(r.errOut, "sattach") {
+			t.Errorf("%v: %+v", bad, r)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func requests() map[string]proto.Message {
 		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodListHosts: &apiv1.ListHostsRequest{}, methodRevokeHost: &apiv1.RevokeHostRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
-		methodStepUsage: &apiv1.StepUsageRequest{}, methodRunStep: &apiv1.RunStepRequest{}, methodEndStep: &apiv1.EndStepRequest{}, methodEndJob: &apiv1.EndJobRequest{},
+		methodStepUsage: &apiv1.StepUsageRequest{}, methodRunStep: &apiv1.RunStepRequest{}, methodEndStep: &apiv1.EndStepRequest{}, methodAttachStep: &apiv1.AttachStepRequest{}, methodEndJob: &apiv1.EndJobRequest{},
 		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
 		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{}, methodAcctGPUHistory: &apiv1.GpuHistoryQuery{},
 	}
@@ -181,6 +181,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.ReservationsReply{Reservations: f.reserved, Now: f.now}, nil
 	case *apiv1.ReservationChange:
 		return &apiv1.ReservationChangeReply{Name: q.GetName()}, nil
+	case *apiv1.AttachStepRequest:
+		return &apiv1.StepCreated{JobId: 36, Step: q.GetStep(), Tasks: 3, Nodes: []*apiv1.StepNode{{Name: "n1", Ranks: []uint32{0, 1}}, {Name: "n2", Ranks: []uint32{2}}}}, nil
 	case *apiv1.RunStepRequest:
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	case *apiv1.EndStepRequest:

@@ -1292,6 +1292,62 @@ func (*EndStepReply) Descriptor() ([]byte, []int) {
 	return file_step_proto_rawDescGZIP(), []int{12}
 }
 
+// AttachStepRequest names a step that runs; of a heterogeneous job's leader it is
+// the step in all its components.
+type AttachStepRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step          int32                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachStepRequest) Reset() {
+	*x = AttachStepRequest{}
+	mi := &file_step_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachStepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachStepRequest) ProtoMessage() {}
+
+func (x *AttachStepRequest) ProtoReflect() protoreflect.Message {
+	file_step_proto_init_once()
+	mi := &file_step_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachStepRequest.ProtoReflect.Descriptor instead.
+func (*AttachStepRequest) Descriptor() ([]byte, []int) {
+	file_step_proto_init_once()
+	return file_step_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AttachStepRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *AttachStepRequest) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
 // EndJobRequest is how srun and salloc end the job that they made, with the
 // exit of what ran in it.
 type EndJobRequest struct {
@@ -1305,7 +1361,7 @@ type EndJobRequest struct {
 
 func (x *EndJobRequest) Reset() {
 	*x = EndJobRequest{}
-	mi := &file_step_proto_msgTypes[13]
+	mi := &file_step_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1374,7 @@ func (*EndJobRequest) ProtoMessage() {}
 
 func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[13]
+	mi := &file_step_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1388,7 @@ func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndJobRequest.ProtoReflect.Descriptor instead.
 func (*EndJobRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{13}
+	return file_step_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EndJobRequest) GetJob() string {
@@ -1364,7 +1420,7 @@ type EndJobReply struct {
 
 func (x *EndJobReply) Reset() {
 	*x = EndJobReply{}
-	mi := &file_step_proto_msgTypes[14]
+	mi := &file_step_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1433,7 @@ func (*EndJobReply) ProtoMessage() {}
 
 func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[14]
+	mi := &file_step_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1447,7 @@ func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndJobReply.ProtoReflect.Descriptor instead.
 func (*EndJobReply) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{14}
+	return file_step_proto_rawDescGZIP(), []int{15}
 }
 
 // StepLaunch is a node's part of a step, as an agent is ordered to start it.
@@ -1417,7 +1473,7 @@ type StepLaunch struct {
 
 func (x *StepLaunch) Reset() {
 	*x = StepLaunch{}
-	mi := &file_step_proto_msgTypes[15]
+	mi := &file_step_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1486,7 @@ func (*StepLaunch) ProtoMessage() {}
 
 func (x *StepLaunch) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[15]
+	mi := &file_step_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1500,7 @@ func (x *StepLaunch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepLaunch.ProtoReflect.Descriptor instead.
 func (*StepLaunch) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{15}
+	return file_step_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StepLaunch) GetSpec() *StepSpec {
@@ -1655,7 +1711,10 @@ const file_step_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x05R\x04step\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\x05R\x06signal\"\x0e\n" +
-	"\fEndStepReply\"_\n" +
+	"\fEndStepReply\"9\n" +
+	"\x11AttachStepRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x05R\x04step\"_\n" +
 	"\rEndJobRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1f\n" +
@@ -1693,52 +1752,53 @@ func file_step_proto_rawDescGZIP() []byte {
 	return file_step_proto_rawDescData
 }
 
-var file_step_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_step_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_step_proto_goTypes = []any{
-	(*StepSpec)(nil),        // 0: muster.v1.StepSpec
-	(*StepWorld)(nil),       // 1: muster.v1.StepWorld
-	(*WorldPart)(nil),       // 2: muster.v1.WorldPart
-	(*TaskProgram)(nil),     // 3: muster.v1.TaskProgram
-	(*RunStepRequest)(nil),  // 4: muster.v1.RunStepRequest
-	(*StepInComponent)(nil), // 5: muster.v1.StepInComponent
-	(*StepNews)(nil),        // 6: muster.v1.StepNews
-	(*StepQueued)(nil),      // 7: muster.v1.StepQueued
-	(*StepCreated)(nil),     // 8: muster.v1.StepCreated
-	(*StepNode)(nil),        // 9: muster.v1.StepNode
-	(*StepOver)(nil),        // 10: muster.v1.StepOver
-	(*EndStepRequest)(nil),  // 11: muster.v1.EndStepRequest
-	(*EndStepReply)(nil),    // 12: muster.v1.EndStepReply
-	(*EndJobRequest)(nil),   // 13: muster.v1.EndJobRequest
-	(*EndJobReply)(nil),     // 14: muster.v1.EndJobReply
-	(*StepLaunch)(nil),      // 15: muster.v1.StepLaunch
-	(*Count)(nil),           // 16: muster.v1.Count
-	(*TaskRange)(nil),       // 17: muster.v1.TaskRange
-	(*Blob)(nil),            // 18: muster.v1.Blob
-	(*JobInfo)(nil),         // 19: muster.v1.JobInfo
-	(*NodeAlloc)(nil),       // 20: muster.v1.NodeAlloc
+	(*StepSpec)(nil),          // 0: muster.v1.StepSpec
+	(*StepWorld)(nil),         // 1: muster.v1.StepWorld
+	(*WorldPart)(nil),         // 2: muster.v1.WorldPart
+	(*TaskProgram)(nil),       // 3: muster.v1.TaskProgram
+	(*RunStepRequest)(nil),    // 4: muster.v1.RunStepRequest
+	(*StepInComponent)(nil),   // 5: muster.v1.StepInComponent
+	(*StepNews)(nil),          // 6: muster.v1.StepNews
+	(*StepQueued)(nil),        // 7: muster.v1.StepQueued
+	(*StepCreated)(nil),       // 8: muster.v1.StepCreated
+	(*StepNode)(nil),          // 9: muster.v1.StepNode
+	(*StepOver)(nil),          // 10: muster.v1.StepOver
+	(*EndStepRequest)(nil),    // 11: muster.v1.EndStepRequest
+	(*EndStepReply)(nil),      // 12: muster.v1.EndStepReply
+	(*AttachStepRequest)(nil), // 13: muster.v1.AttachStepRequest
+	(*EndJobRequest)(nil),     // 14: muster.v1.EndJobRequest
+	(*EndJobReply)(nil),       // 15: muster.v1.EndJobReply
+	(*StepLaunch)(nil),        // 16: muster.v1.StepLaunch
+	(*Count)(nil),             // 17: muster.v1.Count
+	(*TaskRange)(nil),         // 18: muster.v1.TaskRange
+	(*Blob)(nil),              // 19: muster.v1.Blob
+	(*JobInfo)(nil),           // 20: muster.v1.JobInfo
+	(*NodeAlloc)(nil),         // 21: muster.v1.NodeAlloc
 }
 var file_step_proto_depIdxs = []int32{
-	16, // 0: muster.v1.StepSpec.rlimits:type_name -> muster.v1.Count
-	16, // 1: muster.v1.StepSpec.per_node:type_name -> muster.v1.Count
-	16, // 2: muster.v1.StepSpec.per_step:type_name -> muster.v1.Count
-	16, // 3: muster.v1.StepSpec.per_task:type_name -> muster.v1.Count
+	17, // 0: muster.v1.StepSpec.rlimits:type_name -> muster.v1.Count
+	17, // 1: muster.v1.StepSpec.per_node:type_name -> muster.v1.Count
+	17, // 2: muster.v1.StepSpec.per_step:type_name -> muster.v1.Count
+	17, // 3: muster.v1.StepSpec.per_task:type_name -> muster.v1.Count
 	3,  // 4: muster.v1.StepSpec.programs:type_name -> muster.v1.TaskProgram
 	1,  // 5: muster.v1.StepSpec.world:type_name -> muster.v1.StepWorld
 	2,  // 6: muster.v1.StepWorld.parts:type_name -> muster.v1.WorldPart
-	17, // 7: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
+	18, // 7: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
 	0,  // 8: muster.v1.RunStepRequest.step:type_name -> muster.v1.StepSpec
-	18, // 9: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
+	19, // 9: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
 	5,  // 10: muster.v1.RunStepRequest.rest:type_name -> muster.v1.StepInComponent
 	0,  // 11: muster.v1.StepInComponent.step:type_name -> muster.v1.StepSpec
-	18, // 12: muster.v1.StepInComponent.environment:type_name -> muster.v1.Blob
+	19, // 12: muster.v1.StepInComponent.environment:type_name -> muster.v1.Blob
 	7,  // 13: muster.v1.StepNews.queued:type_name -> muster.v1.StepQueued
 	8,  // 14: muster.v1.StepNews.created:type_name -> muster.v1.StepCreated
 	10, // 15: muster.v1.StepNews.over:type_name -> muster.v1.StepOver
 	9,  // 16: muster.v1.StepCreated.nodes:type_name -> muster.v1.StepNode
-	19, // 17: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
+	20, // 17: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
 	8,  // 18: muster.v1.StepCreated.rest:type_name -> muster.v1.StepCreated
 	0,  // 19: muster.v1.StepLaunch.spec:type_name -> muster.v1.StepSpec
-	20, // 20: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
+	21, // 20: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
 	9,  // 21: muster.v1.StepLaunch.peers:type_name -> muster.v1.StepNode
 	22, // [22:22] is the sub-list for method output_type
 	22, // [22:22] is the sub-list for method input_type
@@ -1766,7 +1826,7 @@ func file_step_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_step_proto_rawDesc), len(file_step_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -84,7 +84,7 @@ type viewer struct {
 	done    chan error
 }
 
-func (l *lab) view(k plan.RunKey, tasks int) *viewer {
+func (l *lab) view(k plan.RunKey, tasks int, more ...func(*stepclient.Config)) *viewer {
 	v := &viewer{out: map[uint32]string{}, exits: map[uint32]plan.TaskExit{}, done: make(chan error, 1)}
 	v.cond = sync.NewCond(&v.mu)
 	note := func(f func()) {
@@ -97,7 +97,7 @@ func (l *lab) view(k plan.RunKey, tasks int) *viewer {
 	for i := range tasks {
 		node.Ranks = append(node.Ranks, uint32(i))
 	}
-	v.Client = stepclient.New(stepclient.Config{Nodes: []stepclient.Node{node},
+	cfg := stepclient.Config{Nodes: []stepclient.Node{node},
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", filepath.Join(l.opts.stateDir, stepsSocket))
@@ -108,7 +108,11 @@ func (l *lab) view(k plan.RunKey, tasks int) *viewer {
 		},
 		Exit:    func(_ string, x plan.TaskExit) { note(func() { v.exits[x.Rank] = x }) },
 		Notice:  func(_, text string) { note(func() { v.notices = append(v.notices, text) }) },
-		Trouble: func(string, error) { note(func() { v.breaks++ }) }})
+		Trouble: func(string, error) { note(func() { v.breaks++ }) }}
+	for _, f := range more {
+		f(&cfg)
+	}
+	v.Client = stepclient.New(cfg)
 	go func() { v.done <- v.Run(context.Background()) }()
 	return v
 }
@@ -205,6 +209,62 @@ func TestAStepOfAnAllocation(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 	l.ended(job)
+}
+
+// Those who watch a step see what it writes from then on, may type to it, and
+// neither take anything from its own client nor hold it up, however slow they
+// are; they learn what they have missed, and its end.
+func TestWatchers(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	job, k := key(6), plan.Key(6, 1, 0)
+	l.order(l.job(job, "#!/bin/sh\nsleep 1000\n"))
+	begin := filepath.Join(t.TempDir(), "begin")
+	l.order(l.step(k, 1, "echo before; while [ ! -e "+begin+" ]; do echo tick; sleep 0.02; done; head -c 6000000 /dev/zero | tr '\\0' y; read x; echo got $x; exit 5"))
+	v := l.view(k, 1)
+	v.await(func() bool { return strings.HasPrefix(v.out[0], "before\n") })
+	watch := func(c *stepclient.Config) { c.Watch = true }
+	resume, first := make(chan struct{}), make(chan struct{})
+	stuck := false
+	slow := l.view(k, 1, watch, func(c *stepclient.Config) {
+		show := c.Output
+		c.Output = func(rank uint32, fd uint8, data []byte) error {
+			if !stuck {
+				stuck = true
+				close(first)
+				<-resume
+			}
+			return show(rank, fd, data)
+		}
+	})
+	<-first
+	quick := l.view(k, 1, watch)
+	quick.await(func() bool { return quick.out[0] != "" })
+	if err := os.WriteFile(begin, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	v.await(func() bool { return strings.Count(v.out[0], "y") == 6000000 })
+	if err := quick.Input(t.Context(), 0, []byte("two\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-v.done; err != nil || !strings.HasSuffix(v.out[0], "ygot two\n") {
+		t.Errorf("the step's own client: %v, %d bytes", err, len(v.out[0]))
+	}
+	close(resume)
+	for name, w := range map[string]*viewer{"quick": quick, "slow": slow} {
+		if err := <-w.done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if strings.Contains(w.out[0], "before") {
+			t.Errorf("%s: it saw what came before it", name)
+		}
+	}
+	if len(slow.notices) == 0 || len(slow.out[0]) >= 6000000 {
+		t.Errorf("the slow one saw %d bytes and heard %q", len(slow.out[0]), slow.notices)
+	}
+	if e := l.part(k); e.GetExitCode() != 5 {
+		t.Errorf("%v", e)
+	}
 }
 
 // Only a credential for this step's input and output opens them, and only to

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -199,7 +200,7 @@ func (s *ClusterService) followStep(ctx context.Context, keys []attended, stream
 		}
 		if !created {
 			created = true
-			news, err := s.created(v, parts)
+			news, err := s.created(v, parts, parts[0].job.Spec.UID)
 			if err != nil {
 				return err
 			}
@@ -256,11 +257,11 @@ func stepsOver(parts []jobStep) *apiv1.StepOver {
 	return out
 }
 
-// created tells where a step runs, and gives the right to attach to it.
-func (s *ClusterService) created(v *view.View, parts []jobStep) (*apiv1.StepCreated, error) {
+// created tells where a step runs, and gives a user the right to attach to it.
+func (s *ClusterService) created(v *view.View, parts []jobStep, uid uint32) (*apiv1.StepCreated, error) {
 	var first *apiv1.StepCreated
 	for _, p := range parts {
-		out, err := s.createdIn(v, p.job, p.step)
+		out, err := s.createdIn(v, p.job, p.step, uid)
 		if err != nil {
 			return nil, err
 		}
@@ -273,9 +274,9 @@ func (s *ClusterService) created(v *view.View, parts []jobStep) (*apiv1.StepCrea
 	return first, nil
 }
 
-func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step) (*apiv1.StepCreated, error) {
+func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step, uid uint32) (*apiv1.StepCreated, error) {
 	now := s.C.deps.Clock.Now()
-	claims := credentials.Claims{Cluster: v.State.UUID, Job: j.UID, Attempt: j.Attempt, Step: st.ID, UID: j.Spec.UID, GID: j.Spec.GID, Groups: j.Spec.Groups,
+	claims := credentials.Claims{Cluster: v.State.UUID, Job: j.UID, Attempt: j.Attempt, Step: st.ID, UID: uid, GID: j.Spec.GID, Groups: j.Spec.Groups,
 		Nodes: st.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords))}
 	cred, err := s.C.deps.Access.Sign(claims)
 	if err != nil {
@@ -300,6 +301,44 @@ func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
 		}
 	}
 	return out
+}
+
+// AttachStep lets a step's user, or root, see what it writes.
+func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRequest) (*apiv1.StepCreated, error) {
+	who, _, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := s.C.View()
+	j, err := stepJob(v.State, req.GetJob())
+	switch {
+	case err != nil:
+		return nil, err
+	case !s.sees(who)(j):
+		return nil, hidden()
+	case j.Spec.UID != who.UID && (who.UID != 0 || !s.admin(who)):
+		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user and root see what a step writes")
+	case req.GetStep() < 0:
+		return nil, spec.Refuse(spec.CodeBadRequest, "only steps of srun can be attached to")
+	}
+	var parts []jobStep
+	id := spec.StepID(req.GetStep())
+	list := []*state.Job{j}
+	if j.Het.Leads() && !strings.Contains(req.GetJob(), "+") {
+		list = v.State.Components(j)
+	}
+	for _, c := range list {
+		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil && (c == j || st.Spec.World != nil) {
+			parts = append(parts, jobStep{c, st})
+		}
+	}
+	switch st := j.StepByID(id); {
+	case len(parts) > 0:
+		return s.created(v, parts, who.UID)
+	case st != nil || (id < j.NextStep && j.State.Active()) || j.State.Terminal():
+		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	return nil, spec.Refuse(spec.CodeInvalidJobID, "the job has no such step")
 }
 
 // EndStep ends a step or signals it; who may end the job may do that.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // wait begins a command and gives what ends with its exit code.
@@ -25,6 +26,37 @@ func (c *cluster) wait(args ...string) func() int {
 		c.t.Logf("muster %v: %s", args, out.String())
 		return cmd.ProcessState.ExitCode()
 	}
+}
+
+// waitShell is wait for a line of the shell.
+func (c *cluster) waitShell(line string) func() int {
+	c.t.Helper()
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+filepath.Join(c.dir, "run", "muster.sock"))
+	cmd.Dir = c.dir
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	return func() int {
+		c.t.Helper()
+		_ = cmd.Wait() // the exit code tells
+		c.t.Logf("%s: %s", line, errs.String())
+		return cmd.ProcessState.ExitCode()
+	}
+}
+
+// untilShell tries a line of the shell until it succeeds.
+func (c *cluster) untilShell(line string) {
+	c.t.Helper()
+	for range 600 {
+		if c.waitShell(line)() == 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	c.t.Fatalf("%s: never", line)
 }
 
 // TestWaitSurvivesTheController: sbatch --wait gives the job's exit code over a

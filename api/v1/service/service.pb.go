@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xb8\x12\n" +
+	"step.proto\x1a\x10accounting.proto2\x81\x13\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -64,7 +64,9 @@ const file_service_proto_rawDesc = "" +
 	"\x10ListReservations\x12\x1e.muster.v1.ReservationsRequest\x1a\x1c.muster.v1.ReservationsReply\"\x03\x90\x02\x01\x12T\n" +
 	"\x11ChangeReservation\x12\x1c.muster.v1.ReservationChange\x1a!.muster.v1.ReservationChangeReply\x12;\n" +
 	"\aRunStep\x12\x19.muster.v1.RunStepRequest\x1a\x13.muster.v1.StepNews0\x01\x12=\n" +
-	"\aEndStep\x12\x19.muster.v1.EndStepRequest\x1a\x17.muster.v1.EndStepReply\x12:\n" +
+	"\aEndStep\x12\x19.muster.v1.EndStepRequest\x1a\x17.muster.v1.EndStepReply\x12G\n" +
+	"\n" +
+	"AttachStep\x12\x1c.muster.v1.AttachStepRequest\x1a\x16.muster.v1.StepCreated\"\x03\x90\x02\x01\x12:\n" +
 	"\x06EndJob\x12\x18.muster.v1.EndJobRequest\x1a\x16.muster.v1.EndJobReply\x12@\n" +
 	"\vChangeNodes\x12\x15.muster.v1.NodeChange\x1a\x1a.muster.v1.NodeChangeReply\x12N\n" +
 	"\x0fChangePartition\x12\x1a.muster.v1.PartitionChange\x1a\x1f.muster.v1.PartitionChangeReply2B\n" +
@@ -124,76 +126,78 @@ var file_service_proto_goTypes = []any{
 	(*v1.ReservationChange)(nil),       // 25: muster.v1.ReservationChange
 	(*v1.RunStepRequest)(nil),          // 26: muster.v1.RunStepRequest
 	(*v1.EndStepRequest)(nil),          // 27: muster.v1.EndStepRequest
-	(*v1.EndJobRequest)(nil),           // 28: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),              // 29: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),         // 30: muster.v1.PartitionChange
-	(*v1.TypedCommand)(nil),            // 31: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),            // 32: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 33: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),    // 34: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),            // 35: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 36: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 37: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 38: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 39: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 40: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 41: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),         // 42: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),             // 43: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 44: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 45: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),    // 46: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),         // 47: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),             // 48: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 49: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 50: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 51: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 52: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 53: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 54: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 55: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 56: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 57: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 58: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 59: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 60: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 61: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 62: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 63: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 64: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 65: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 66: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 67: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),          // 68: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),         // 69: muster.v1.RevokeHostReply
-	(*v1.CreateUserTokenReply)(nil),    // 70: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 71: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),          // 72: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),       // 73: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 74: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                // 75: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),            // 76: muster.v1.EndStepReply
-	(*v1.EndJobReply)(nil),             // 77: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),         // 78: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),    // 79: muster.v1.PartitionChangeReply
-	(*v1.TypedAnswer)(nil),             // 80: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 81: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),      // 82: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),       // 83: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 84: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 85: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 86: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 87: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 88: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 89: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 90: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 91: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 92: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 93: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),      // 94: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),         // 95: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),             // 96: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 97: muster.v1.AccountingStatusReply
+	(*v1.AttachStepRequest)(nil),       // 28: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),           // 29: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),              // 30: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),         // 31: muster.v1.PartitionChange
+	(*v1.TypedCommand)(nil),            // 32: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),            // 33: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 34: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),    // 35: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),            // 36: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),        // 37: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 38: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 39: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 40: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 41: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 42: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),         // 43: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),             // 44: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 45: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 46: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),    // 47: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),         // 48: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),             // 49: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 50: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 51: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 52: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 53: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 54: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 55: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 56: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 57: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 58: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 59: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 60: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 61: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 62: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 63: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 64: muster.v1.SharesReply
+	(*v1.PrioritiesReply)(nil),         // 65: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 66: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 67: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 68: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),          // 69: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),         // 70: muster.v1.RevokeHostReply
+	(*v1.CreateUserTokenReply)(nil),    // 71: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 72: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),          // 73: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),       // 74: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 75: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                // 76: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),            // 77: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),             // 78: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),             // 79: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),         // 80: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),    // 81: muster.v1.PartitionChangeReply
+	(*v1.TypedAnswer)(nil),             // 82: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),              // 83: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),      // 84: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),       // 85: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 86: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 87: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 88: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 89: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 90: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 91: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 92: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 93: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 94: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 95: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),      // 96: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),         // 97: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),             // 98: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 99: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -226,84 +230,86 @@ var file_service_proto_depIdxs = []int32{
 	25, // 27: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
 	26, // 28: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
 	27, // 29: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	28, // 30: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	29, // 31: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	30, // 32: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	31, // 33: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	32, // 34: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	33, // 35: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	34, // 36: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	35, // 37: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	36, // 38: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	37, // 39: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	38, // 40: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	39, // 41: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	39, // 42: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	40, // 43: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	41, // 44: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	42, // 45: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	43, // 46: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	44, // 47: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	45, // 48: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	46, // 49: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	47, // 50: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	48, // 51: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	49, // 52: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	50, // 53: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	50, // 54: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	51, // 55: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	51, // 56: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	52, // 57: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	53, // 58: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	53, // 59: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	54, // 60: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	55, // 61: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	56, // 62: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	57, // 63: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	58, // 64: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	59, // 65: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	60, // 66: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	61, // 67: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	62, // 68: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	63, // 69: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	64, // 70: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	65, // 71: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	66, // 72: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	67, // 73: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	68, // 74: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	69, // 75: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	70, // 76: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	71, // 77: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	72, // 78: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	73, // 79: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	74, // 80: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	75, // 81: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	76, // 82: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	77, // 83: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	78, // 84: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	79, // 85: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	80, // 86: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	81, // 87: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	81, // 88: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	82, // 89: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	83, // 90: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	84, // 91: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	85, // 92: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	86, // 93: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	87, // 94: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	87, // 95: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	88, // 96: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	89, // 97: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	90, // 98: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	91, // 99: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	92, // 100: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	93, // 101: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	94, // 102: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	95, // 103: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	96, // 104: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	97, // 105: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	53, // [53:106] is the sub-list for method output_type
-	0,  // [0:53] is the sub-list for method input_type
+	28, // 30: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	29, // 31: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	30, // 32: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	31, // 33: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	32, // 34: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	33, // 35: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	34, // 36: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	35, // 37: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	36, // 38: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	37, // 39: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	38, // 40: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	39, // 41: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	40, // 42: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	40, // 43: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	41, // 44: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	42, // 45: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	43, // 46: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	44, // 47: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	45, // 48: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	46, // 49: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	47, // 50: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	48, // 51: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	49, // 52: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	50, // 53: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	51, // 54: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	51, // 55: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	52, // 56: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	52, // 57: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	53, // 58: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	54, // 59: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	54, // 60: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	55, // 61: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	56, // 62: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	57, // 63: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	58, // 64: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	59, // 65: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	60, // 66: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	61, // 67: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	62, // 68: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	63, // 69: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	64, // 70: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	65, // 71: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	66, // 72: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	67, // 73: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	68, // 74: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	69, // 75: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	70, // 76: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	71, // 77: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	72, // 78: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	73, // 79: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	74, // 80: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	75, // 81: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	76, // 82: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	77, // 83: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	78, // 84: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	79, // 85: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	80, // 86: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	81, // 87: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	82, // 88: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	83, // 89: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	83, // 90: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	84, // 91: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	85, // 92: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	86, // 93: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	87, // 94: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	88, // 95: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	89, // 96: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	89, // 97: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	90, // 98: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	91, // 99: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	92, // 100: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	93, // 101: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	94, // 102: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	95, // 103: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	96, // 104: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	97, // 105: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	98, // 106: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	99, // 107: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	54, // [54:108] is the sub-list for method output_type
+	0,  // [0:54] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -53,6 +53,7 @@ const (
 	Cluster_ChangeReservation_FullMethodName = "/muster.v1.Cluster/ChangeReservation"
 	Cluster_RunStep_FullMethodName           = "/muster.v1.Cluster/RunStep"
 	Cluster_EndStep_FullMethodName           = "/muster.v1.Cluster/EndStep"
+	Cluster_AttachStep_FullMethodName        = "/muster.v1.Cluster/AttachStep"
 	Cluster_EndJob_FullMethodName            = "/muster.v1.Cluster/EndJob"
 	Cluster_ChangeNodes_FullMethodName       = "/muster.v1.Cluster/ChangeNodes"
 	Cluster_ChangePartition_FullMethodName   = "/muster.v1.Cluster/ChangePartition"
@@ -102,6 +103,8 @@ type ClusterClient interface {
 	// RunStep starts a step when the job has what it asks for, and tells its end.
 	RunStep(ctx context.Context, in *v1.RunStepRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StepNews], error)
 	EndStep(ctx context.Context, in *v1.EndStepRequest, opts ...grpc.CallOption) (*v1.EndStepReply, error)
+	// AttachStep gives the right to see what a running step writes.
+	AttachStep(ctx context.Context, in *v1.AttachStepRequest, opts ...grpc.CallOption) (*v1.StepCreated, error)
 	// EndJob ends a job of srun or salloc.
 	EndJob(ctx context.Context, in *v1.EndJobRequest, opts ...grpc.CallOption) (*v1.EndJobReply, error)
 	ChangeNodes(ctx context.Context, in *v1.NodeChange, opts ...grpc.CallOption) (*v1.NodeChangeReply, error)
@@ -446,6 +449,16 @@ func (c *clusterClient) EndStep(ctx context.Context, in *v1.EndStepRequest, opts
 	return out, nil
 }
 
+func (c *clusterClient) AttachStep(ctx context.Context, in *v1.AttachStepRequest, opts ...grpc.CallOption) (*v1.StepCreated, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.StepCreated)
+	err := c.cc.Invoke(ctx, Cluster_AttachStep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) EndJob(ctx context.Context, in *v1.EndJobRequest, opts ...grpc.CallOption) (*v1.EndJobReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.EndJobReply)
@@ -520,6 +533,8 @@ type ClusterServer interface {
 	// RunStep starts a step when the job has what it asks for, and tells its end.
 	RunStep(*v1.RunStepRequest, grpc.ServerStreamingServer[v1.StepNews]) error
 	EndStep(context.Context, *v1.EndStepRequest) (*v1.EndStepReply, error)
+	// AttachStep gives the right to see what a running step writes.
+	AttachStep(context.Context, *v1.AttachStepRequest) (*v1.StepCreated, error)
 	// EndJob ends a job of srun or salloc.
 	EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error)
 	ChangeNodes(context.Context, *v1.NodeChange) (*v1.NodeChangeReply, error)
@@ -623,6 +638,9 @@ func (UnimplementedClusterServer) RunStep(*v1.RunStepRequest, grpc.ServerStreami
 }
 func (UnimplementedClusterServer) EndStep(context.Context, *v1.EndStepRequest) (*v1.EndStepReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndStep not implemented")
+}
+func (UnimplementedClusterServer) AttachStep(context.Context, *v1.AttachStepRequest) (*v1.StepCreated, error) {
+	return nil, status.Error(codes.Unimplemented, "method AttachStep not implemented")
 }
 func (UnimplementedClusterServer) EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndJob not implemented")
@@ -1162,6 +1180,24 @@ func _Cluster_EndStep_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_AttachStep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.AttachStepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).AttachStep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_AttachStep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).AttachStep(ctx, req.(*v1.AttachStepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_EndJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.EndJobRequest)
 	if err := dec(in); err != nil {
@@ -1326,6 +1362,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndStep",
 			Handler:    _Cluster_EndStep_Handler,
+		},
+		{
+			MethodName: "AttachStep",
+			Handler:    _Cluster_AttachStep_Handler,
 		},
 		{
 			MethodName: "EndJob",

@@ -193,7 +193,7 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 	n.broken = true
 	n.changed.Broadcast()
 	n.mu.Unlock()
-	if over { // what is still to be said leaves, and who is at the other end is not kept waiting
+	if over && !n.of.cfg.Watch { // what is still to be said leaves, and who is at the other end is not kept waiting
 		_ = sock.SetDeadline(time.Now().Add(farewell))
 		wg.Go(func() { _, _ = io.Copy(io.Discard, sock) })
 	} else {
@@ -235,7 +235,7 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 			case m.Frame.Fence != nil:
 				due += len(m.Frame.Fence.Data)
 			}
-			if over || due >= ackEvery {
+			if (over || due >= ackEvery) && !n.of.cfg.Watch {
 				due = 0
 				n.say(stepio.Message{Kind: stepio.Ack, UpTo: n.have})
 			}

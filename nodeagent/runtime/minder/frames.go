@@ -120,7 +120,7 @@ func (f *frames) attach(after uint64, watch bool) *reader {
 	defer f.mu.Unlock()
 	next := f.first + uint64(len(f.list))
 	r := &reader{at: min(max(after+1, f.first), next), watch: watch}
-	if watch && f.last == 0 {
+	if watch && after == 0 && f.last == 0 {
 		r.at = next
 	}
 	if !watch {

@@ -170,15 +170,7 @@ func (m *minder) input(q *protocol.StepInput) error {
 	if len(data) > 0 {
 		data = data[at-q.Offset:]
 	}
-	m.mu.Lock()
-	var to []*input
-	for _, t := range m.tasks {
-		if t.input != nil && (q.Rank == spec.InputAll || q.Rank == int32(t.Rank)) {
-			to = append(to, t.input)
-		}
-	}
-	m.mu.Unlock()
-	for _, in := range to {
+	for _, in := range m.inputs(q.Rank) {
 		if len(q.Data) == 0 {
 			in.end()
 		} else {
@@ -187,6 +179,28 @@ func (m *minder) input(q *protocol.StepInput) error {
 	}
 	m.taken.at[q.Rank] = at + uint64(len(data))
 	return nil
+}
+
+// typed passes on what comes from somebody who only watches: its offsets are its
+// own, and the end of the input is not its to tell.
+func (m *minder) typed(q *protocol.StepInput) error {
+	for _, in := range m.inputs(q.Rank) {
+		in.put(q.Data)
+	}
+	return nil
+}
+
+// inputs are those of a rank, or of all tasks.
+func (m *minder) inputs(rank int32) []*input {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []*input
+	for _, t := range m.tasks {
+		if t.input != nil && (rank == spec.InputAll || rank == int32(t.Rank)) {
+			out = append(out, t.input)
+		}
+	}
+	return out
 }
 
 // resize tells a terminal its size.

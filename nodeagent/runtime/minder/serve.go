@@ -80,8 +80,12 @@ func (c *conn) handle(m protocol.Message) error {
 			return err
 		}
 		err := c.reply(m, nil, nil)
-		if c.frames == nil || !c.frames.watch {
-			c.m.out.ack(q.UpTo) // last: the step may be over with it
+		if c.frames != nil && c.frames.watch {
+			return err
+		}
+		c.m.out.ack(q.UpTo) // last: the step may be over with it
+		if over, _ := c.m.out.delivered(); over {
+			return os.ErrClosed // those who watch do not keep it
 		}
 		return err
 	case protocol.OpStepInput:
@@ -89,7 +93,11 @@ func (c *conn) handle(m protocol.Message) error {
 		if err := c.r.Decode(m, &q); err != nil {
 			return err
 		}
-		go func() { _ = c.reply(m, nil, c.m.input(&q)) }() // may wait for the tasks
+		take := c.m.input
+		if c.frames != nil && c.frames.watch {
+			take = c.m.typed
+		}
+		go func() { _ = c.reply(m, nil, take(&q)) }() // may wait for the tasks
 		return nil
 	case protocol.OpStepSignal:
 		var q protocol.StepSignal
