@@ -49,7 +49,7 @@ func commands() []entry {
 // notYet says why a command of Slurm is not in this release, or "".
 func notYet(name string) string {
 	switch name {
-	case "sattach", "sbcast", "strigger", "scrontab", "sgather", "smail":
+	case "sbcast", "strigger", "scrontab", "sgather", "smail":
 		return "it is still to come"
 	}
 	return ""

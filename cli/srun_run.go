@@ -154,7 +154,7 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			r.signalled(s)
 		case <-r.deadline:
 			r.deadline = nil
-			r.say("First task exited %ds ago", r.req.GetStep().GetWait())
+			r.say("First task exited %ds ago", r.created.GetWait())
 			r.terminate()
 		case <-giveUp:
 			if done != nil && !r.killed && r.out.busy(r.c.Now(), lastOutput) { // who reads it takes its time
@@ -436,7 +436,7 @@ func (r *stepRun) exited(node string, x plan.TaskExit) {
 	if r.worst = max(r.worst, code); what != "" {
 		r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
 	}
-	step := r.req.GetStep()
+	step := r.created
 	switch {
 	case code != 0 && step.GetKillOnBadExit() && len(r.running) > 0:
 		r.sayExits()

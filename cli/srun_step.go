@@ -213,7 +213,9 @@ func (c *call) readWait(s *apiv1.StepSpec, text string) error {
 	if err != nil {
 		return c.errorf("Invalid numeric value %q for --wait.", text)
 	}
-	s.Wait = int32(n)
+	if s.Wait = int32(n); n == 0 {
+		s.Wait = -1
+	}
 	return nil
 }
 
@@ -221,7 +223,7 @@ func (c *call) readKill(s *apiv1.StepSpec, text string) error {
 	if text != "" && text != "0" && text != "1" {
 		return c.errorf("Invalid numeric value %q for --kill-on-bad-exit.", text)
 	}
-	s.KillOnBadExit = text != "0"
+	s.KillOnBadExit, s.KeepOnBadExit = text != "0", text == "0"
 	return nil
 }
 

@@ -368,7 +368,7 @@ func (d *decision) verdict(j *state.Job, done *NodeDone) *event.JobEnded {
 	switch {
 	case done.Batch == nil:
 		ev.State, ev.Reason.Code = spec.NodeFailed, spec.ReasonNodeDown
-	case done.Usage.OOMKilled && !done.Batch.Exit.OK():
+	case (done.Usage.OOMKilled || lastOutOfMemory(j)) && !done.Batch.Exit.OK():
 		ev.State, ev.Reason.Code = spec.OutOfMemory, spec.ReasonOutOfMemory
 		ev.Exit = outOfMemory(ev.Exit)
 	case done.Batch.Unknown:
@@ -431,11 +431,12 @@ func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {
 	return spec.Failed, spec.ReasonSystemFailure
 }
 
-// worstStep is the worst exit of a job's steps.
+// worstStep is the worst exit of a job's steps: a code is worse than a signal.
 func worstStep(j *state.Job, batch spec.ExitStatus) spec.ExitStatus {
 	worst := j.StepExit
 	for i := range j.Steps {
-		if r := j.Steps[i].Result; r != nil && r.Exit.Code > worst.Code {
+		r := j.Steps[i].Result
+		if r != nil && (r.Exit.Code > worst.Code || (r.Exit.Code == worst.Code && r.Exit.Signal > worst.Signal)) {
 			worst = r.Exit
 		}
 	}

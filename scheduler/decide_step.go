@@ -261,11 +261,11 @@ func (d *decision) endJob(c EndJob) error {
 	case j.Configuring():
 		return d.end(j, event.EndCancel, false, spec.NotHeld, "")
 	}
-	return d.emit(d.verdict(j, &NodeDone{Batch: &event.StepResult{Exit: c.Exit}, Usage: spec.Usage{OOMKilled: lastOutOfMemory(j)}}))
+	return d.emit(d.verdict(j, &NodeDone{Batch: &event.StepResult{Exit: c.Exit}}))
 }
 
 // lastOutOfMemory tells that the last step to end ran out of memory, which is
-// then why its srun has failed.
+// then why its srun has failed, and the script with it.
 func lastOutOfMemory(j *state.Job) bool {
 	var last *state.Step
 	for i := range j.Steps {

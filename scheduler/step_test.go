@@ -206,6 +206,44 @@ func TestStepsOfManyTasks(t *testing.T) {
 	sound(t, tr)
 }
 
+// TestWorstStep: the derived exit of a job is the worst of its steps', and a
+// signal counts where none ended with a code; a batch script that fails after a
+// step ran out of memory makes its job one that did.
+func TestWorstStep(t *testing.T) {
+	for name, tc := range map[string]struct {
+		steps   []scheduler.StepOver
+		batch   int32
+		derived spec.ExitStatus
+		state   spec.JobState
+	}{
+		"a signal":           {[]scheduler.StepOver{{Result: event.StepResult{Exit: spec.ExitStatus{Signal: 9}}}}, 0, spec.ExitStatus{Signal: 9}, spec.Completed},
+		"a code is worse":    {[]scheduler.StepOver{{Result: event.StepResult{Exit: spec.ExitStatus{Code: 1}}}, {Result: event.StepResult{Exit: spec.ExitStatus{Signal: 9}}}}, 0, spec.ExitStatus{Code: 1}, spec.Completed},
+		"memory, it failed":  {[]scheduler.StepOver{{Result: event.StepResult{Exit: spec.ExitStatus{Signal: 9}}, Usage: spec.Usage{OOMKilled: true}}}, 3, spec.ExitStatus{Signal: 125}, spec.OutOfMemory},
+		"memory, it did not": {[]scheduler.StepOver{{Result: event.StepResult{Exit: spec.ExitStatus{Signal: 9}}, Usage: spec.Usage{OOMKilled: true}}}, 0, spec.ExitStatus{Signal: 125}, spec.Completed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := stepCluster(t)
+			run := scheduler.Run{UID: 1, Attempt: 1}
+			for i, over := range tc.steps {
+				res, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Nodes: "n1"}, Ticket: fmt.Sprint(i)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				over.Step = res.Step
+				if _, err := scheduler.Decide(tr, scheduler.Report{Node: "n1", Run: run, StepOver: &over}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := scheduler.Decide(tr, scheduler.EndJob{UID: 1, Exit: spec.ExitStatus{Code: tc.batch}}); err != nil {
+				t.Fatal(err)
+			}
+			if j := tr.Job(1); j.Derived != tc.derived || j.State != tc.state {
+				t.Errorf("%s, derived %+v; want %s, %+v", j.State, j.Derived, tc.state, tc.derived)
+			}
+		})
+	}
+}
+
 // TestStepOutOfMemory: a step of which the kernel killed something for memory
 // shows Slurm's state and code for it, and so does the job of the srun that ran
 // it; what it was asked for is not kept when it is over.

@@ -235,6 +235,7 @@ type JobLimits struct {
 	JobRequeue      bool   `cbor:"15,keyasint,omitempty"`
 	JobFileAppend   bool   `cbor:"16,keyasint,omitempty"`
 	KillInvalidDep  bool   `cbor:"17,keyasint,omitempty"`
+	KillOnBadExit   bool   `cbor:"18,keyasint,omitempty"` // what holds for steps that do not say
 }
 
 // Timing holds the intervals that users notice.
@@ -251,6 +252,7 @@ type Timing struct {
 	// FenceAfter requeues the jobs of a silent node after this long without a
 	// fence; 0 = wait for a new boot id or an administrator.
 	FenceAfter Span `cbor:"10,keyasint,omitempty"`
+	WaitTime   Span `cbor:"11,keyasint,omitempty"` // srun --wait of steps that do not say
 }
 
 // SchedConfig holds the scheduler's own settings.

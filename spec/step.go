@@ -51,8 +51,9 @@ type StepSpec struct {
 	GPUBind    string        `cbor:"53,keyasint,omitempty"`
 	MPI        string        `cbor:"54,keyasint,omitempty"` // none or pmi2
 	KillOnFail bool          `cbor:"55,keyasint,omitempty"` // -K
-	Wait       int32         `cbor:"56,keyasint,omitempty"` // -W, seconds
+	Wait       int32         `cbor:"56,keyasint,omitempty"` // -W, seconds; 0 = as the site says, -1 = any
 	Host       string        `cbor:"57,keyasint,omitempty"` // where srun runs
+	KeepOnFail bool          `cbor:"59,keyasint,omitempty"` // -K0, whatever the site says
 	World      *StepWorld    `cbor:"58,keyasint,omitempty"` // of a step of several components; the controller fills it in
 }
 

@@ -70,7 +70,8 @@ type StepSpec struct {
 	GpuBind       string         `protobuf:"bytes,53,opt,name=gpu_bind,json=gpuBind,proto3" json:"gpu_bind,omitempty"`                        // as written
 	Mpi           string         `protobuf:"bytes,54,opt,name=mpi,proto3" json:"mpi,omitempty"`                                               // none or pmi2; empty = pmi2, which costs nothing who does not use it
 	KillOnBadExit bool           `protobuf:"varint,55,opt,name=kill_on_bad_exit,json=killOnBadExit,proto3" json:"kill_on_bad_exit,omitempty"` // -K: the first task that fails ends the step
-	Wait          int32          `protobuf:"zigzag32,56,opt,name=wait,proto3" json:"wait,omitempty"`                                          // -W: seconds between the first and the last end of tasks; 0 = any
+	Wait          int32          `protobuf:"zigzag32,56,opt,name=wait,proto3" json:"wait,omitempty"`                                          // -W: seconds between the first and the last end of tasks; 0 = as the site says, -1 = any
+	KeepOnBadExit bool           `protobuf:"varint,58,opt,name=keep_on_bad_exit,json=keepOnBadExit,proto3" json:"keep_on_bad_exit,omitempty"` // -K0, whatever the site says
 	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"`                                           // in orders: of a step in several components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,6 +401,13 @@ func (x *StepSpec) GetWait() int32 {
 		return x.Wait
 	}
 	return 0
+}
+
+func (x *StepSpec) GetKeepOnBadExit() bool {
+	if x != nil {
+		return x.KeepOnBadExit
+	}
+	return false
 }
 
 func (x *StepSpec) GetWorld() *StepWorld {
@@ -940,8 +948,10 @@ type StepCreated struct {
 	Credential    []byte                 `protobuf:"bytes,5,opt,name=credential,proto3" json:"credential,omitempty"` // to be shown to the agents
 	Nodes         []*StepNode            `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Tasks         uint32                 `protobuf:"varint,7,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Job           *JobInfo               `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`   // of which it is
-	Rest          []*StepCreated         `protobuf:"bytes,9,rep,name=rest,proto3" json:"rest,omitempty"` // its parts in further components, in the order of the request
+	Job           *JobInfo               `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`                                                // of which it is
+	KillOnBadExit bool                   `protobuf:"varint,10,opt,name=kill_on_bad_exit,json=killOnBadExit,proto3" json:"kill_on_bad_exit,omitempty"` // what holds of both for it
+	Wait          int32                  `protobuf:"zigzag32,11,opt,name=wait,proto3" json:"wait,omitempty"`                                          // seconds; 0 = any
+	Rest          []*StepCreated         `protobuf:"bytes,9,rep,name=rest,proto3" json:"rest,omitempty"`                                              // its parts in further components, in the order of the request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1032,6 +1042,20 @@ func (x *StepCreated) GetJob() *JobInfo {
 		return x.Job
 	}
 	return nil
+}
+
+func (x *StepCreated) GetKillOnBadExit() bool {
+	if x != nil {
+		return x.KillOnBadExit
+	}
+	return false
+}
+
+func (x *StepCreated) GetWait() int32 {
+	if x != nil {
+		return x.Wait
+	}
+	return 0
 }
 
 func (x *StepCreated) GetRest() []*StepCreated {
@@ -1592,7 +1616,7 @@ var File_step_proto protoreflect.FileDescriptor
 const file_step_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\x8a\n" +
+	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xb3\n" +
 	"\n" +
 	"\bStepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -1646,7 +1670,8 @@ const file_step_proto_rawDesc = "" +
 	"\bgpu_bind\x185 \x01(\tR\agpuBind\x12\x10\n" +
 	"\x03mpi\x186 \x01(\tR\x03mpi\x12'\n" +
 	"\x10kill_on_bad_exit\x187 \x01(\bR\rkillOnBadExit\x12\x12\n" +
-	"\x04wait\x188 \x01(\x11R\x04wait\x12*\n" +
+	"\x04wait\x188 \x01(\x11R\x04wait\x12'\n" +
+	"\x10keep_on_bad_exit\x18: \x01(\bR\rkeepOnBadExit\x12*\n" +
 	"\x05world\x189 \x01(\v2\x14.muster.v1.StepWorldR\x05world\"_\n" +
 	"\tStepWorld\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x14\n" +
@@ -1682,7 +1707,7 @@ const file_step_proto_rawDesc = "" +
 	"\n" +
 	"StepQueued\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\x9e\x02\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\xdb\x02\n" +
 	"\vStepCreated\x12\x17\n" +
 	"\ajob_uid\x18\x01 \x01(\x04R\x06jobUid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x18\n" +
@@ -1693,7 +1718,10 @@ const file_step_proto_rawDesc = "" +
 	"credential\x12)\n" +
 	"\x05nodes\x18\x06 \x03(\v2\x13.muster.v1.StepNodeR\x05nodes\x12\x14\n" +
 	"\x05tasks\x18\a \x01(\rR\x05tasks\x12$\n" +
-	"\x03job\x18\b \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12*\n" +
+	"\x03job\x18\b \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12'\n" +
+	"\x10kill_on_bad_exit\x18\n" +
+	" \x01(\bR\rkillOnBadExit\x12\x12\n" +
+	"\x04wait\x18\v \x01(\x11R\x04wait\x12*\n" +
 	"\x04rest\x18\t \x03(\v2\x16.muster.v1.StepCreatedR\x04rest\"z\n" +
 	"\bStepNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +

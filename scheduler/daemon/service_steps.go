@@ -282,7 +282,14 @@ func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step, u
 	if err != nil {
 		return nil, err
 	}
-	return &apiv1.StepCreated{JobUid: uint64(j.UID), JobId: uint32(j.ID), Attempt: j.Attempt, Step: int32(st.ID), Credential: cred, Tasks: st.Tasks,
+	kill, wait := st.Spec != nil && st.Spec.KillOnFail, int32(v.State.Config.Timing.WaitTime/spec.Second)
+	if st.Spec != nil && !st.Spec.KeepOnFail {
+		kill = kill || v.State.Config.Limits.KillOnBadExit
+	}
+	if st.Spec != nil && st.Spec.Wait != 0 {
+		wait = max(st.Spec.Wait, 0)
+	}
+	return &apiv1.StepCreated{KillOnBadExit: kill, Wait: wait, JobUid: uint64(j.UID), JobId: uint32(j.ID), Attempt: j.Attempt, Step: int32(st.ID), Credential: cred, Tasks: st.Tasks,
 		Nodes: stepNodes(v.State, st), Job: s.show(wire.NewShower(v, now, true), v, j)}, nil
 }
 

@@ -224,3 +224,36 @@ func TestWhoWaitsHearsOfTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestAttachStep: a step's user and root get the right to see it, in their own
+// name, and nobody else does; nor is there anything to see of one that is over.
+func TestAttachStep(t *testing.T) {
+	w := start(t)
+	job := w.stepJobOf(&apiv1.JobSpec{Tasks: 1})
+	w.must(scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: &spec.StepSpec{Tasks: 1}})
+	for name, tc := range map[string]struct {
+		who  Caller
+		step int32
+		want spec.Code
+	}{
+		"its user":         {Caller{UID: 1000, GID: 1000, User: "alice"}, 0, 0},
+		"root":             {Caller{UID: 0, User: "root"}, 0, 0},
+		"another user":     {Caller{UID: 1001, GID: 1001, User: "bob"}, 0, spec.CodeAccessDenied},
+		"no such step":     {Caller{UID: 1000, GID: 1000, User: "alice"}, 7, spec.CodeInvalidJobID},
+		"the batch script": {Caller{UID: 1000, GID: 1000, User: "alice"}, -5, spec.CodeBadRequest},
+	} {
+		w.c.deps.Identify = func(context.Context) Caller { return tc.who }
+		made, err := w.svc.AttachStep(t.Context(), &apiv1.AttachStepRequest{Job: itoaID(job.ID), Step: tc.step})
+		if spec.CodeOf(err) != tc.want || (err == nil) != (tc.want == 0) {
+			t.Errorf("%s: %v, want %d", name, err, tc.want)
+		}
+		if err == nil && (len(made.GetNodes()) != 1 || len(made.GetCredential()) == 0 || made.GetTasks() != 1) {
+			t.Errorf("%s gets %v", name, made)
+		}
+	}
+	w.endStep(job, 0)
+	w.c.deps.Identify = func(context.Context) Caller { return Caller{UID: 1000, GID: 1000, User: "alice"} }
+	if _, err := w.svc.AttachStep(t.Context(), &apiv1.AttachStepRequest{Job: itoaID(job.ID)}); spec.CodeOf(err) != spec.CodeAlreadyDone {
+		t.Errorf("of a step that is over: %v", err)
+	}
+}

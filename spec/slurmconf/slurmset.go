@@ -239,9 +239,9 @@ func setLicenses(f *File, v value) {
 
 func setMPI(_ *File, v value) {
 	switch w := strings.ToLower(v.Value); {
-	case w == "none":
-	case w == "pmi2" || w == "openmpi" || strings.HasPrefix(w, "pmix") || strings.HasPrefix(w, "cray"):
-		v.warn("%s is not supported: srun does not start MPI programs; use mpirun inside the allocation", v.Value)
+	case w == "none" || w == "pmi2": // srun serves PMI-2 (and PMI-1) unless it is told --mpi=none
+	case w == "openmpi" || strings.HasPrefix(w, "pmix") || strings.HasPrefix(w, "cray"):
+		v.warn("%s is not supported: srun serves pmi2; start programs of other MPIs with mpirun inside the allocation", v.Value)
 	default:
 		v.fail("%s is unknown; it may be none, pmi2 or pmix", short(v.Value))
 	}

@@ -63,3 +63,18 @@ func TestStepsSurvive(t *testing.T) {
 	}
 	c.until("1|FAILED|3:0\n1.0|FAILED|3:0", "sacct", "-n", "-P", "-j", "1", "-o", "JobID,State,ExitCode")
 }
+
+// TestStepsAsTheSiteSays: KillOnBadExit and WaitTime hold for steps that do not
+// say otherwise.
+func TestStepsAsTheSiteSays(t *testing.T) {
+	c := start(t, "KillOnBadExit=1", "WaitTime=1")
+	if out, errs, code := c.run("srun", "-n", "2", "sh", "-c", "[ $SLURM_PROCID = 1 ] && exit 3; sleep 300"); code != 143 || !strings.Contains(errs, "Terminating StepId=1.0") || strings.Contains(errs, "First task") {
+		t.Errorf("with KillOnBadExit: exit %d\n%s%s", code, out, errs)
+	}
+	if out, errs, code := c.run("srun", "-K0", "-n", "2", "sh", "-c", "[ $SLURM_PROCID = 1 ] && exit 3; sleep 300"); code != 143 || !strings.Contains(errs, "First task exited 1s ago") {
+		t.Errorf("with WaitTime: exit %d\n%s%s", code, out, errs)
+	}
+	if out, errs, code := c.run("srun", "-K0", "-W0", "-n", "2", "sh", "-c", "[ $SLURM_PROCID = 1 ] && exit 3; sleep 2"); code != 3 || strings.Contains(errs, "Terminating") {
+		t.Errorf("with neither: exit %d\n%s%s", code, out, errs)
+	}
+}
