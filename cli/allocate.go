@@ -336,7 +336,10 @@ func (c *call) srunAlone(list []component) error {
 		}
 		ask.job, ask.vars = itoa(j.GetJobId()), append(of[i], shared...)
 	}
-	code, err := c.runStep(asks, true)
+	var code int
+	if err = c.bcast(asks); err == nil {
+		code, err = c.runStep(asks, true)
+	}
 	var f *failure
 	switch {
 	case errors.As(err, &f) && code == 0:

@@ -8,6 +8,7 @@ func commands() []entry {
 		{"srun", srunCommand},
 		{"salloc", sallocCommand},
 		{"sattach", sattachCommand},
+		{"sbcast", sbcastCommand},
 		{"squeue", squeueCommand},
 		{"sinfo", sinfoCommand},
 		{"scancel", scancelCommand},
@@ -49,7 +50,7 @@ func commands() []entry {
 // notYet says why a command of Slurm is not in this release, or "".
 func notYet(name string) string {
 	switch name {
-	case "sbcast", "strigger", "scrontab", "sgather", "smail":
+	case "strigger", "scrontab", "sgather", "smail":
 		return "it is still to come"
 	}
 	return ""

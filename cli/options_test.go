@@ -29,7 +29,7 @@ type sample struct {
 // usual are the lines to which options are added.
 func usual() map[string]string {
 	return map[string]string{
-		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
+		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
@@ -118,9 +118,10 @@ func samples() map[string]map[string]sample {
 	}
 	step := func(arg string) sample { return on("srun --jobid=36 hostname", arg) }
 	out["srun"] = map[string]sample{"clusters": s("other"), "test-only": on("srun hostname", ""), "cpu-bind": step("cores"), "distribution": step("cyclic"), "error": step("e-%t"),
-		"exact": step(""), "exclusive": step(""), "export": step("NONE"), "external-launcher": step(""), "het-group": step("1"), "immediate": step(""), "input": step("none"), "jobid": on("srun hostname", "36"),
+		"exact": step(""), "exclusive": step(""), "export": step("NONE"), "external-launcher": step(""), "bcast": step("/tmp/x"), "compress": on("srun --jobid=36 --bcast=/tmp/x DIR/log", "lz4"), "het-group": step("1"), "immediate": step(""), "input": step("none"), "jobid": on("srun hostname", "36"),
 		"kill-on-bad-exit": step(""), "mpi": step("none"), "multi-prog": on("srun --jobid=36 DIR/log", ""), "open-mode": step("append"), "output": step("o-%t"), "overlap": step(""), "pty": step(""), "relative": step("1"),
 		"task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
+	out["sbcast"] = map[string]sample{"compress": s("lz4"), "force": s(""), "jobid": on("sbcast DIR/log /tmp/log", "36"), "nodelist": s("n1"), "preserve": s("")}
 	out["salloc"] = map[string]sample{"clusters": s("other"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s("")}
 	for name, options := range map[string][]opt.Option{"srun": srunOptions(), "salloc": sallocCommand().options} {
 		for _, o := range options {
@@ -212,7 +213,7 @@ func (w *world) behaviour(words []string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pauses := w.pauses
-	if words[0] == "salloc" || words[0] == "srun" {
+	if words[0] == "salloc" || words[0] == "srun" || words[0] == "sbcast" {
 		pauses = nil // whoever watches beside the command may, or may not, have come to one
 	}
 	fmt.Fprintf(&b, "exit %d\n%s\n%s\npauses %v\n", r.code, r.out, r.errOut, pauses)
@@ -360,7 +361,7 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"sbcast", "strigger"} {
+	for _, name := range []string{"sgather", "strigger"} {
 		if notYet(name) == "" || find(name) != nil {
 			t.Errorf("%s", name)
 		}

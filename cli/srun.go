@@ -94,14 +94,14 @@ func immediateOption(env string) opt.Option {
 func stepOptions() []opt.Option {
 	const (
 		noScript = "the site's prologs run on the nodes; srun runs none of its own"
-		noCast   = "programs are not copied to the nodes: use a file system that they share"
+		noCast   = "libraries are not copied with --bcast: use sbcast"
 	)
 	return []opt.Option{
 		{Long: "accel-bind", Arg: "<options>", Refused: "use --gpu-bind"},
 		{Long: "async", Refused: "put it into the background of the shell"},
-		{Long: "bcast", Arg: "<dest_path>", Maybe: true, Env: "SLURM_BCAST", Refused: noCast},
+		{Long: "bcast", Arg: "<dest_path>", Maybe: true, Env: "SLURM_BCAST", Help: "copy the program to this path on the job's nodes first and run the copy; a folder with / at its end, or no path for the working directory, gives it a name"},
 		{Long: "bcast-exclude", Arg: "<exclude_path>", Env: "SLURM_BCAST_EXCLUDE", Refused: noCast},
-		{Long: "compress", Arg: "type", Maybe: true, Env: "SLURM_COMPRESS", Refused: noCast},
+		compressOption("SLURM_COMPRESS"),
 		{Long: "cpu-bind", Arg: "[verbose,]<type>", Env: "SLURM_CPU_BIND", Help: "which of the step's CPUs each task has: cores, threads, rank, map_cpu:list, mask_cpu:list; none: they share them"},
 		{Long: "disable-status", Short: "X", Env: "SLURM_DISABLE_STATUS", Help: "the first Ctrl-C goes to the tasks"},
 		{Long: "distribution", Short: "m", Arg: "block|cyclic|plane=<size>", Env: "SLURM_DISTRIBUTION", Help: "how tasks are numbered and dealt over the nodes"},
@@ -117,7 +117,7 @@ func stepOptions() []opt.Option {
 		{Long: "jobid", Arg: "<jobid>", Help: "start a step in this job of yours"},
 		{Long: "kill-on-bad-exit", Short: "K", Arg: "0|1", Maybe: true, Env: "SLURM_KILL_BAD_EXIT", Help: "end the step when a task ends with an exit code that is not 0"},
 		{Long: "label", Short: "l", Env: "SLURM_LABELIO", Help: "put the number of its task before each line"},
-		{Long: "mpi", Arg: "<mpi_type>", Env: "SLURM_MPI_TYPE", Help: "pmi2 (so without the option; PMI-1 too), none"},
+		{Long: "mpi", Arg: "<mpi_type>", Env: "SLURM_MPI_TYPE", Help: "pmi2 (so without the option; PMI-1 too), none; list names them. What needs PMIx is started with mpirun in the allocation"},
 		{Long: "msg-timeout", Arg: "<seconds>", Help: "how long nodes may take to answer", Always: "srun waits as long as the nodes need"},
 		{Long: "multi-prog", Env: "SLURM_MULTI_PROG", Help: "the command is a file that names the programs of the tasks"},
 		{Long: "no-allocate", Short: "Z", Refused: "whatever runs on a node is in the ledger"},

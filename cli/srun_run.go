@@ -179,9 +179,9 @@ func (r *stepRun) lost(err error) (int, error) {
 		}
 	}
 	if r.created != nil {
-		return 0, fail(code, append(x.before("srun"), fmt.Sprintf("srun: error: %s: %s", place(r.created), x.text))...)
+		return 0, fail(code, append(x.before(r.c.cmd.name), fmt.Sprintf("srun: error: %s: %s", place(r.created), x.text))...)
 	}
-	return 0, fail(code, append(x.before("srun"), fmt.Sprintf("srun: error: Unable to create step for job %s: %s", r.req.GetJob(), x.text))...)
+	return 0, fail(code, append(x.before(r.c.cmd.name), fmt.Sprintf("%s: error: Unable to create step for job %s: %s", r.c.cmd.name, r.req.GetJob(), x.text))...)
 }
 
 // finish ends with the worst exit of the tasks.
@@ -229,7 +229,7 @@ func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
 
 func (r *stepRun) say(format string, args ...any) {
 	if !r.opts.On("quiet") {
-		fmt.Fprintf(r.c.Stderr, "srun: "+format+"\n", args...)
+		fmt.Fprintf(r.c.Stderr, r.c.cmd.name+": "+format+"\n", args...)
 	}
 }
 
@@ -316,7 +316,7 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 	cfg.Notice = func(_, text string) { fmt.Fprintln(r.c.Stderr, strings.TrimRight(text, "\n")) }
 	cfg.Ended = func(node string, end plan.FrameEnd, err error) {
 		if end.Error != "" {
-			fmt.Fprintf(r.c.Stderr, "srun: error: %s: %s\n", node, end.Error)
+			fmt.Fprintf(r.c.Stderr, "%s: error: %s: %s\n", r.c.cmd.name, node, end.Error)
 		}
 		if errors.Is(err, stepclient.ErrOver) {
 			tell(func(r *stepRun) { r.vague = true }) // the controller tells how
@@ -460,7 +460,7 @@ func signalText(n int) string {
 
 func (r *stepRun) sayExits() {
 	for _, line := range r.exits.lines() {
-		fmt.Fprintln(r.c.Stderr, "srun: error: "+line)
+		fmt.Fprintln(r.c.Stderr, r.c.cmd.name+": error: "+line)
 	}
 }
 

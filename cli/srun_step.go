@@ -40,6 +40,9 @@ func (c *call) srunWithin(job string, list []component) error {
 	if err != nil {
 		return err
 	}
+	if err := c.bcast(asks); err != nil {
+		return err
+	}
 	code, err := c.runStep(asks, false)
 	return c.stepExit(code, err)
 }
@@ -184,7 +187,7 @@ func (c *call) readMPI(s *apiv1.StepSpec, text string) error {
 		s.Mpi = text
 		return nil
 	}
-	return c.errorf("--mpi=%s is not supported in this release: pmi2 and none are", text)
+	return c.errorf("--mpi=%s is not supported in this release: use --mpi=pmi2, or mpirun in the allocation, which starts its daemons by srun", text)
 }
 
 // readCPUBind checks the words; the node carries them out.

@@ -54,7 +54,17 @@ type StepSpec struct {
 	Wait       int32         `cbor:"56,keyasint,omitempty"` // -W, seconds; 0 = as the site says, -1 = any
 	Host       string        `cbor:"57,keyasint,omitempty"` // where srun runs
 	KeepOnFail bool          `cbor:"59,keyasint,omitempty"` // -K0, whatever the site says
+	Cast       *Cast         `cbor:"60,keyasint,omitempty"` // its tasks write a file that comes as input
 	World      *StepWorld    `cbor:"58,keyasint,omitempty"` // of a step of several components; the controller fills it in
+}
+
+// Cast is a file that a step of sbcast writes on each node.
+type Cast struct {
+	Path     string  `cbor:"1,keyasint"`
+	Size     int64   `cbor:"2,keyasint,omitempty"`
+	Mode     uint32  `cbor:"3,keyasint,omitempty"`
+	Modified Instant `cbor:"4,keyasint,omitempty"` // 0 = when it is written
+	Force    bool    `cbor:"5,keyasint,omitempty"` // one that is there is replaced
 }
 
 // StepWorld is what a step in several components of a heterogeneous job is as a

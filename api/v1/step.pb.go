@@ -72,6 +72,7 @@ type StepSpec struct {
 	KillOnBadExit bool           `protobuf:"varint,55,opt,name=kill_on_bad_exit,json=killOnBadExit,proto3" json:"kill_on_bad_exit,omitempty"` // -K: the first task that fails ends the step
 	Wait          int32          `protobuf:"zigzag32,56,opt,name=wait,proto3" json:"wait,omitempty"`                                          // -W: seconds between the first and the last end of tasks; 0 = as the site says, -1 = any
 	KeepOnBadExit bool           `protobuf:"varint,58,opt,name=keep_on_bad_exit,json=keepOnBadExit,proto3" json:"keep_on_bad_exit,omitempty"` // -K0, whatever the site says
+	Cast          *Cast          `protobuf:"bytes,60,opt,name=cast,proto3" json:"cast,omitempty"`                                             // the tasks write a file that comes as input
 	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"`                                           // in orders: of a step in several components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -410,11 +411,97 @@ func (x *StepSpec) GetKeepOnBadExit() bool {
 	return false
 }
 
+func (x *StepSpec) GetCast() *Cast {
+	if x != nil {
+		return x.Cast
+	}
+	return nil
+}
+
 func (x *StepSpec) GetWorld() *StepWorld {
 	if x != nil {
 		return x.World
 	}
 	return nil
+}
+
+// Cast is a file that a step of sbcast writes on each node.
+type Cast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // absolute
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	Modified      int64                  `protobuf:"varint,4,opt,name=modified,proto3" json:"modified,omitempty"` // 0 = when it is written
+	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`       // one that is there is replaced
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cast) Reset() {
+	*x = Cast{}
+	mi := &file_step_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cast) ProtoMessage() {}
+
+func (x *Cast) ProtoReflect() protoreflect.Message {
+	file_step_proto_init_once()
+	mi := &file_step_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cast.ProtoReflect.Descriptor instead.
+func (*Cast) Descriptor() ([]byte, []int) {
+	file_step_proto_init_once()
+	return file_step_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Cast) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Cast) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Cast) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *Cast) GetModified() int64 {
+	if x != nil {
+		return x.Modified
+	}
+	return 0
+}
+
+func (x *Cast) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 // StepWorld is what a step in several components is as a whole.
@@ -429,7 +516,7 @@ type StepWorld struct {
 
 func (x *StepWorld) Reset() {
 	*x = StepWorld{}
-	mi := &file_step_proto_msgTypes[1]
+	mi := &file_step_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +529,7 @@ func (*StepWorld) ProtoMessage() {}
 
 func (x *StepWorld) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[1]
+	mi := &file_step_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +543,7 @@ func (x *StepWorld) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepWorld.ProtoReflect.Descriptor instead.
 func (*StepWorld) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{1}
+	return file_step_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StepWorld) GetJob() uint32 {
@@ -491,7 +578,7 @@ type WorldPart struct {
 
 func (x *WorldPart) Reset() {
 	*x = WorldPart{}
-	mi := &file_step_proto_msgTypes[2]
+	mi := &file_step_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +591,7 @@ func (*WorldPart) ProtoMessage() {}
 
 func (x *WorldPart) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[2]
+	mi := &file_step_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +605,7 @@ func (x *WorldPart) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WorldPart.ProtoReflect.Descriptor instead.
 func (*WorldPart) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{2}
+	return file_step_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WorldPart) GetNodes() string {
@@ -554,7 +641,7 @@ type TaskProgram struct {
 
 func (x *TaskProgram) Reset() {
 	*x = TaskProgram{}
-	mi := &file_step_proto_msgTypes[3]
+	mi := &file_step_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +654,7 @@ func (*TaskProgram) ProtoMessage() {}
 
 func (x *TaskProgram) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[3]
+	mi := &file_step_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +668,7 @@ func (x *TaskProgram) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TaskProgram.ProtoReflect.Descriptor instead.
 func (*TaskProgram) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{3}
+	return file_step_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TaskProgram) GetRanks() []*TaskRange {
@@ -618,7 +705,7 @@ type RunStepRequest struct {
 
 func (x *RunStepRequest) Reset() {
 	*x = RunStepRequest{}
-	mi := &file_step_proto_msgTypes[4]
+	mi := &file_step_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +718,7 @@ func (*RunStepRequest) ProtoMessage() {}
 
 func (x *RunStepRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[4]
+	mi := &file_step_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +732,7 @@ func (x *RunStepRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunStepRequest.ProtoReflect.Descriptor instead.
 func (*RunStepRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{4}
+	return file_step_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunStepRequest) GetJob() string {
@@ -724,7 +811,7 @@ type StepInComponent struct {
 
 func (x *StepInComponent) Reset() {
 	*x = StepInComponent{}
-	mi := &file_step_proto_msgTypes[5]
+	mi := &file_step_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +824,7 @@ func (*StepInComponent) ProtoMessage() {}
 
 func (x *StepInComponent) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[5]
+	mi := &file_step_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +838,7 @@ func (x *StepInComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepInComponent.ProtoReflect.Descriptor instead.
 func (*StepInComponent) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{5}
+	return file_step_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StepInComponent) GetJob() string {
@@ -798,7 +885,7 @@ type StepNews struct {
 
 func (x *StepNews) Reset() {
 	*x = StepNews{}
-	mi := &file_step_proto_msgTypes[6]
+	mi := &file_step_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +898,7 @@ func (*StepNews) ProtoMessage() {}
 
 func (x *StepNews) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[6]
+	mi := &file_step_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +912,7 @@ func (x *StepNews) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepNews.ProtoReflect.Descriptor instead.
 func (*StepNews) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{6}
+	return file_step_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StepNews) GetKind() isStepNews_Kind {
@@ -895,7 +982,7 @@ type StepQueued struct {
 
 func (x *StepQueued) Reset() {
 	*x = StepQueued{}
-	mi := &file_step_proto_msgTypes[7]
+	mi := &file_step_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +995,7 @@ func (*StepQueued) ProtoMessage() {}
 
 func (x *StepQueued) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[7]
+	mi := &file_step_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1009,7 @@ func (x *StepQueued) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepQueued.ProtoReflect.Descriptor instead.
 func (*StepQueued) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{7}
+	return file_step_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StepQueued) GetJobId() uint32 {
@@ -958,7 +1045,7 @@ type StepCreated struct {
 
 func (x *StepCreated) Reset() {
 	*x = StepCreated{}
-	mi := &file_step_proto_msgTypes[8]
+	mi := &file_step_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1058,7 @@ func (*StepCreated) ProtoMessage() {}
 
 func (x *StepCreated) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[8]
+	mi := &file_step_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1072,7 @@ func (x *StepCreated) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepCreated.ProtoReflect.Descriptor instead.
 func (*StepCreated) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{8}
+	return file_step_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StepCreated) GetJobUid() uint64 {
@@ -1079,7 +1166,7 @@ type StepNode struct {
 
 func (x *StepNode) Reset() {
 	*x = StepNode{}
-	mi := &file_step_proto_msgTypes[9]
+	mi := &file_step_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1179,7 @@ func (*StepNode) ProtoMessage() {}
 
 func (x *StepNode) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[9]
+	mi := &file_step_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1193,7 @@ func (x *StepNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepNode.ProtoReflect.Descriptor instead.
 func (*StepNode) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{9}
+	return file_step_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StepNode) GetName() string {
@@ -1157,7 +1244,7 @@ type StepOver struct {
 
 func (x *StepOver) Reset() {
 	*x = StepOver{}
-	mi := &file_step_proto_msgTypes[10]
+	mi := &file_step_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1257,7 @@ func (*StepOver) ProtoMessage() {}
 
 func (x *StepOver) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[10]
+	mi := &file_step_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1271,7 @@ func (x *StepOver) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepOver.ProtoReflect.Descriptor instead.
 func (*StepOver) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{10}
+	return file_step_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StepOver) GetState() uint32 {
@@ -1227,7 +1314,7 @@ type EndStepRequest struct {
 
 func (x *EndStepRequest) Reset() {
 	*x = EndStepRequest{}
-	mi := &file_step_proto_msgTypes[11]
+	mi := &file_step_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1327,7 @@ func (*EndStepRequest) ProtoMessage() {}
 
 func (x *EndStepRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[11]
+	mi := &file_step_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1341,7 @@ func (x *EndStepRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndStepRequest.ProtoReflect.Descriptor instead.
 func (*EndStepRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{11}
+	return file_step_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EndStepRequest) GetJob() string {
@@ -1286,7 +1373,7 @@ type EndStepReply struct {
 
 func (x *EndStepReply) Reset() {
 	*x = EndStepReply{}
-	mi := &file_step_proto_msgTypes[12]
+	mi := &file_step_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1386,7 @@ func (*EndStepReply) ProtoMessage() {}
 
 func (x *EndStepReply) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[12]
+	mi := &file_step_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1400,7 @@ func (x *EndStepReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndStepReply.ProtoReflect.Descriptor instead.
 func (*EndStepReply) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{12}
+	return file_step_proto_rawDescGZIP(), []int{13}
 }
 
 // AttachStepRequest names a step that runs; of a heterogeneous job's leader it is
@@ -1328,7 +1415,7 @@ type AttachStepRequest struct {
 
 func (x *AttachStepRequest) Reset() {
 	*x = AttachStepRequest{}
-	mi := &file_step_proto_msgTypes[13]
+	mi := &file_step_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1428,7 @@ func (*AttachStepRequest) ProtoMessage() {}
 
 func (x *AttachStepRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[13]
+	mi := &file_step_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1442,7 @@ func (x *AttachStepRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AttachStepRequest.ProtoReflect.Descriptor instead.
 func (*AttachStepRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{13}
+	return file_step_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachStepRequest) GetJob() string {
@@ -1385,7 +1472,7 @@ type EndJobRequest struct {
 
 func (x *EndJobRequest) Reset() {
 	*x = EndJobRequest{}
-	mi := &file_step_proto_msgTypes[14]
+	mi := &file_step_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1485,7 @@ func (*EndJobRequest) ProtoMessage() {}
 
 func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[14]
+	mi := &file_step_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1499,7 @@ func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndJobRequest.ProtoReflect.Descriptor instead.
 func (*EndJobRequest) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{14}
+	return file_step_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EndJobRequest) GetJob() string {
@@ -1444,7 +1531,7 @@ type EndJobReply struct {
 
 func (x *EndJobReply) Reset() {
 	*x = EndJobReply{}
-	mi := &file_step_proto_msgTypes[15]
+	mi := &file_step_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1544,7 @@ func (*EndJobReply) ProtoMessage() {}
 
 func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[15]
+	mi := &file_step_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1558,7 @@ func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EndJobReply.ProtoReflect.Descriptor instead.
 func (*EndJobReply) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{15}
+	return file_step_proto_rawDescGZIP(), []int{16}
 }
 
 // StepLaunch is a node's part of a step, as an agent is ordered to start it.
@@ -1497,7 +1584,7 @@ type StepLaunch struct {
 
 func (x *StepLaunch) Reset() {
 	*x = StepLaunch{}
-	mi := &file_step_proto_msgTypes[16]
+	mi := &file_step_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1597,7 @@ func (*StepLaunch) ProtoMessage() {}
 
 func (x *StepLaunch) ProtoReflect() protoreflect.Message {
 	file_step_proto_init_once()
-	mi := &file_step_proto_msgTypes[16]
+	mi := &file_step_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1611,7 @@ func (x *StepLaunch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepLaunch.ProtoReflect.Descriptor instead.
 func (*StepLaunch) Descriptor() ([]byte, []int) {
 	file_step_proto_init_once()
-	return file_step_proto_rawDescGZIP(), []int{16}
+	return file_step_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StepLaunch) GetSpec() *StepSpec {
@@ -1616,7 +1703,7 @@ var File_step_proto protoreflect.FileDescriptor
 const file_step_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xb3\n" +
+	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xd8\n" +
 	"\n" +
 	"\bStepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -1671,8 +1758,15 @@ const file_step_proto_rawDesc = "" +
 	"\x03mpi\x186 \x01(\tR\x03mpi\x12'\n" +
 	"\x10kill_on_bad_exit\x187 \x01(\bR\rkillOnBadExit\x12\x12\n" +
 	"\x04wait\x188 \x01(\x11R\x04wait\x12'\n" +
-	"\x10keep_on_bad_exit\x18: \x01(\bR\rkeepOnBadExit\x12*\n" +
-	"\x05world\x189 \x01(\v2\x14.muster.v1.StepWorldR\x05world\"_\n" +
+	"\x10keep_on_bad_exit\x18: \x01(\bR\rkeepOnBadExit\x12#\n" +
+	"\x04cast\x18< \x01(\v2\x0f.muster.v1.CastR\x04cast\x12*\n" +
+	"\x05world\x189 \x01(\v2\x14.muster.v1.StepWorldR\x05world\"t\n" +
+	"\x04Cast\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x1a\n" +
+	"\bmodified\x18\x04 \x01(\x03R\bmodified\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"_\n" +
 	"\tStepWorld\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\rR\x03job\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\rR\x05place\x12*\n" +
@@ -1780,59 +1874,61 @@ func file_step_proto_rawDescGZIP() []byte {
 	return file_step_proto_rawDescData
 }
 
-var file_step_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_step_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_step_proto_goTypes = []any{
 	(*StepSpec)(nil),          // 0: muster.v1.StepSpec
-	(*StepWorld)(nil),         // 1: muster.v1.StepWorld
-	(*WorldPart)(nil),         // 2: muster.v1.WorldPart
-	(*TaskProgram)(nil),       // 3: muster.v1.TaskProgram
-	(*RunStepRequest)(nil),    // 4: muster.v1.RunStepRequest
-	(*StepInComponent)(nil),   // 5: muster.v1.StepInComponent
-	(*StepNews)(nil),          // 6: muster.v1.StepNews
-	(*StepQueued)(nil),        // 7: muster.v1.StepQueued
-	(*StepCreated)(nil),       // 8: muster.v1.StepCreated
-	(*StepNode)(nil),          // 9: muster.v1.StepNode
-	(*StepOver)(nil),          // 10: muster.v1.StepOver
-	(*EndStepRequest)(nil),    // 11: muster.v1.EndStepRequest
-	(*EndStepReply)(nil),      // 12: muster.v1.EndStepReply
-	(*AttachStepRequest)(nil), // 13: muster.v1.AttachStepRequest
-	(*EndJobRequest)(nil),     // 14: muster.v1.EndJobRequest
-	(*EndJobReply)(nil),       // 15: muster.v1.EndJobReply
-	(*StepLaunch)(nil),        // 16: muster.v1.StepLaunch
-	(*Count)(nil),             // 17: muster.v1.Count
-	(*TaskRange)(nil),         // 18: muster.v1.TaskRange
-	(*Blob)(nil),              // 19: muster.v1.Blob
-	(*JobInfo)(nil),           // 20: muster.v1.JobInfo
-	(*NodeAlloc)(nil),         // 21: muster.v1.NodeAlloc
+	(*Cast)(nil),              // 1: muster.v1.Cast
+	(*StepWorld)(nil),         // 2: muster.v1.StepWorld
+	(*WorldPart)(nil),         // 3: muster.v1.WorldPart
+	(*TaskProgram)(nil),       // 4: muster.v1.TaskProgram
+	(*RunStepRequest)(nil),    // 5: muster.v1.RunStepRequest
+	(*StepInComponent)(nil),   // 6: muster.v1.StepInComponent
+	(*StepNews)(nil),          // 7: muster.v1.StepNews
+	(*StepQueued)(nil),        // 8: muster.v1.StepQueued
+	(*StepCreated)(nil),       // 9: muster.v1.StepCreated
+	(*StepNode)(nil),          // 10: muster.v1.StepNode
+	(*StepOver)(nil),          // 11: muster.v1.StepOver
+	(*EndStepRequest)(nil),    // 12: muster.v1.EndStepRequest
+	(*EndStepReply)(nil),      // 13: muster.v1.EndStepReply
+	(*AttachStepRequest)(nil), // 14: muster.v1.AttachStepRequest
+	(*EndJobRequest)(nil),     // 15: muster.v1.EndJobRequest
+	(*EndJobReply)(nil),       // 16: muster.v1.EndJobReply
+	(*StepLaunch)(nil),        // 17: muster.v1.StepLaunch
+	(*Count)(nil),             // 18: muster.v1.Count
+	(*TaskRange)(nil),         // 19: muster.v1.TaskRange
+	(*Blob)(nil),              // 20: muster.v1.Blob
+	(*JobInfo)(nil),           // 21: muster.v1.JobInfo
+	(*NodeAlloc)(nil),         // 22: muster.v1.NodeAlloc
 }
 var file_step_proto_depIdxs = []int32{
-	17, // 0: muster.v1.StepSpec.rlimits:type_name -> muster.v1.Count
-	17, // 1: muster.v1.StepSpec.per_node:type_name -> muster.v1.Count
-	17, // 2: muster.v1.StepSpec.per_step:type_name -> muster.v1.Count
-	17, // 3: muster.v1.StepSpec.per_task:type_name -> muster.v1.Count
-	3,  // 4: muster.v1.StepSpec.programs:type_name -> muster.v1.TaskProgram
-	1,  // 5: muster.v1.StepSpec.world:type_name -> muster.v1.StepWorld
-	2,  // 6: muster.v1.StepWorld.parts:type_name -> muster.v1.WorldPart
-	18, // 7: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
-	0,  // 8: muster.v1.RunStepRequest.step:type_name -> muster.v1.StepSpec
-	19, // 9: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
-	5,  // 10: muster.v1.RunStepRequest.rest:type_name -> muster.v1.StepInComponent
-	0,  // 11: muster.v1.StepInComponent.step:type_name -> muster.v1.StepSpec
-	19, // 12: muster.v1.StepInComponent.environment:type_name -> muster.v1.Blob
-	7,  // 13: muster.v1.StepNews.queued:type_name -> muster.v1.StepQueued
-	8,  // 14: muster.v1.StepNews.created:type_name -> muster.v1.StepCreated
-	10, // 15: muster.v1.StepNews.over:type_name -> muster.v1.StepOver
-	9,  // 16: muster.v1.StepCreated.nodes:type_name -> muster.v1.StepNode
-	20, // 17: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
-	8,  // 18: muster.v1.StepCreated.rest:type_name -> muster.v1.StepCreated
-	0,  // 19: muster.v1.StepLaunch.spec:type_name -> muster.v1.StepSpec
-	21, // 20: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
-	9,  // 21: muster.v1.StepLaunch.peers:type_name -> muster.v1.StepNode
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	18, // 0: muster.v1.StepSpec.rlimits:type_name -> muster.v1.Count
+	18, // 1: muster.v1.StepSpec.per_node:type_name -> muster.v1.Count
+	18, // 2: muster.v1.StepSpec.per_step:type_name -> muster.v1.Count
+	18, // 3: muster.v1.StepSpec.per_task:type_name -> muster.v1.Count
+	4,  // 4: muster.v1.StepSpec.programs:type_name -> muster.v1.TaskProgram
+	1,  // 5: muster.v1.StepSpec.cast:type_name -> muster.v1.Cast
+	2,  // 6: muster.v1.StepSpec.world:type_name -> muster.v1.StepWorld
+	3,  // 7: muster.v1.StepWorld.parts:type_name -> muster.v1.WorldPart
+	19, // 8: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
+	0,  // 9: muster.v1.RunStepRequest.step:type_name -> muster.v1.StepSpec
+	20, // 10: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
+	6,  // 11: muster.v1.RunStepRequest.rest:type_name -> muster.v1.StepInComponent
+	0,  // 12: muster.v1.StepInComponent.step:type_name -> muster.v1.StepSpec
+	20, // 13: muster.v1.StepInComponent.environment:type_name -> muster.v1.Blob
+	8,  // 14: muster.v1.StepNews.queued:type_name -> muster.v1.StepQueued
+	9,  // 15: muster.v1.StepNews.created:type_name -> muster.v1.StepCreated
+	11, // 16: muster.v1.StepNews.over:type_name -> muster.v1.StepOver
+	10, // 17: muster.v1.StepCreated.nodes:type_name -> muster.v1.StepNode
+	21, // 18: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
+	9,  // 19: muster.v1.StepCreated.rest:type_name -> muster.v1.StepCreated
+	0,  // 20: muster.v1.StepLaunch.spec:type_name -> muster.v1.StepSpec
+	22, // 21: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
+	10, // 22: muster.v1.StepLaunch.peers:type_name -> muster.v1.StepNode
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 // file_step_proto_init_once builds the descriptors at their first use.
@@ -1843,7 +1939,7 @@ func file_step_proto_init() {
 		return
 	}
 	file_job_proto_init_once()
-	file_step_proto_msgTypes[6].OneofWrappers = []any{
+	file_step_proto_msgTypes[7].OneofWrappers = []any{
 		(*StepNews_Queued)(nil),
 		(*StepNews_Created)(nil),
 		(*StepNews_Over)(nil),
@@ -1854,7 +1950,7 @@ func file_step_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_step_proto_rawDesc), len(file_step_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

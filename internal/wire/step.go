@@ -20,6 +20,9 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 	for i := range s.Programs {
 		out.Programs = append(out.Programs, &apiv1.TaskProgram{Ranks: Tasks(s.Programs[i].Ranks), Argv: s.Programs[i].Argv})
 	}
+	if f := s.Cast; f != nil {
+		out.Cast = &apiv1.Cast{Path: f.Path, Size: f.Size, Mode: f.Mode, Modified: int64(f.Modified), Force: f.Force}
+	}
 	if w := s.World; w != nil {
 		out.World = &apiv1.StepWorld{Job: uint32(w.Job), Place: w.Place}
 		for i := range w.Parts {
@@ -48,6 +51,9 @@ func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
 			return nil, err
 		}
 		out.Programs = append(out.Programs, spec.TaskProgram{Ranks: ranks, Argv: p.GetArgv()})
+	}
+	if f := m.GetCast(); f != nil {
+		out.Cast = &spec.Cast{Path: f.GetPath(), Size: f.GetSize(), Mode: f.GetMode(), Modified: spec.Instant(f.GetModified()), Force: f.GetForce()}
 	}
 	if w := m.GetWorld(); w != nil {
 		out.World = &spec.StepWorld{Job: spec.JobID(w.GetJob()), Place: w.GetPlace()}

@@ -16,13 +16,14 @@ type Tasks struct {
 	Append  bool     `cbor:"7,keyasint,omitempty"`
 	Rlimits []Rlimit `cbor:"9,keyasint,omitempty"` // the shepherd puts in what this node allows
 	// Input is the rank that reads what the user types, spec.InputAll or spec.InputNone.
-	Input    int32    `cbor:"10,keyasint,omitempty"`
-	Terminal *Window  `cbor:"11,keyasint,omitempty"` // the first task here has a terminal of this size
-	Prologs  []string `cbor:"12,keyasint,omitempty"` // run before each task, as the user, in this order
-	Epilogs  []string `cbor:"13,keyasint,omitempty"` // run after each task
-	PMI      *PMI     `cbor:"14,keyasint,omitempty"` // nil: no server
-	Notices  []string `cbor:"15,keyasint,omitempty"` // for the user, before anything else
-	OOMFile  string   `cbor:"16,keyasint,omitempty"` // the shepherd puts in where kills for memory are counted
+	Input    int32      `cbor:"10,keyasint,omitempty"`
+	Terminal *Window    `cbor:"11,keyasint,omitempty"` // the first task here has a terminal of this size
+	Prologs  []string   `cbor:"12,keyasint,omitempty"` // run before each task, as the user, in this order
+	Epilogs  []string   `cbor:"13,keyasint,omitempty"` // run after each task
+	PMI      *PMI       `cbor:"14,keyasint,omitempty"` // nil: no server
+	Notices  []string   `cbor:"15,keyasint,omitempty"` // for the user, before anything else
+	Cast     *spec.Cast `cbor:"17,keyasint,omitempty"` // the tasks write this file, from their input
+	OOMFile  string     `cbor:"16,keyasint,omitempty"` // the shepherd puts in where kills for memory are counted
 }
 
 // Task is one task of a step.

@@ -46,7 +46,7 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 		part.Here.Mem = s.Job.Here.Mem
 	}
 	t := &Tasks{Argv: ss.Argv, WorkDir: cmp.Or(ss.WorkDir, js.IO.WorkDir, "/tmp"), Umask: ss.Umask & 0o777, Append: ss.Append || n.Append,
-		Rlimits: limits, Input: ss.InputTask}
+		Rlimits: limits, Input: ss.InputTask, Cast: ss.Cast}
 	if ss.Pty {
 		t.Input = spec.InputAll
 		t.Terminal = &Window{Rows: ss.Rows, Columns: ss.Columns}
@@ -55,12 +55,12 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 		}
 	}
 	for _, p := range []string{n.TaskProlog, ss.TaskProlog} {
-		if p != "" {
+		if p != "" && ss.Cast == nil {
 			t.Prologs = append(t.Prologs, p)
 		}
 	}
 	for _, p := range []string{ss.TaskEpilog, n.TaskEpilog} {
-		if p != "" {
+		if p != "" && ss.Cast == nil {
 			t.Epilogs = append(t.Epilogs, p)
 		}
 	}

@@ -75,19 +75,7 @@ func (c *conn) handle(m protocol.Message) error {
 		go c.push(c.frames, q.Plain)
 		return nil
 	case protocol.OpStepAck:
-		var q protocol.StepAck
-		if err := c.r.Decode(m, &q); err != nil {
-			return err
-		}
-		err := c.reply(m, nil, nil)
-		if c.frames != nil && c.frames.watch {
-			return err
-		}
-		c.m.out.ack(q.UpTo) // last: the step may be over with it
-		if over, _ := c.m.out.delivered(); over {
-			return os.ErrClosed // those who watch do not keep it
-		}
-		return err
+		return c.acknowledged(m)
 	case protocol.OpStepInput:
 		var q protocol.StepInput
 		if err := c.r.Decode(m, &q); err != nil {
@@ -130,6 +118,24 @@ func (c *conn) handle(m protocol.Message) error {
 		return c.reply(m, nil, c.m.fences.complete(&q))
 	}
 	return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", m.Op)})
+}
+
+// acknowledged takes the number up to which a client has the frames; the
+// connection of one that has all ends, so that those who watch do not keep it.
+func (c *conn) acknowledged(m protocol.Message) error {
+	var q protocol.StepAck
+	if err := c.r.Decode(m, &q); err != nil {
+		return err
+	}
+	err := c.reply(m, nil, nil)
+	if c.frames != nil && c.frames.watch {
+		return err
+	}
+	c.m.out.ack(q.UpTo) // last: the step may be over with it
+	if over, _ := c.m.out.delivered(); over {
+		return os.ErrClosed
+	}
+	return err
 }
 
 // resize changes the size of the step's terminal, if it has one here.

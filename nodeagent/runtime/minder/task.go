@@ -6,10 +6,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/receive"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
 	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
 	"github.com/musterhpc/muster/spec"
@@ -117,6 +120,13 @@ func (m *minder) begin(t *task, files shared) error {
 		req.Env = append(req.Env, fmt.Sprintf("PMI_FD=%d", fd))
 	}
 	req.Paths, req.Argv = spawn.SearchPath(t.argv[0], req.Env), t.argv
+	if f := m.spec.Cast; f != nil {
+		file := receive.File{Path: f.Path, Size: f.Size, Mode: fs.FileMode(f.Mode), Force: f.Force}
+		if f.Modified != 0 {
+			file.Modified = time.Unix(0, int64(f.Modified))
+		}
+		req.Paths, req.Argv = []string{selfExe}, append([]string{selfExe}, file.Args()...)
+	}
 	if len(m.spec.Prologs) > 0 {
 		req.Paths, req.Argv = []string{selfExe}, t.argv
 		for i := len(m.spec.Prologs) - 1; i >= 0; i-- {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
 	"github.com/musterhpc/muster/nodeagent/runtime/minder"
+	"github.com/musterhpc/muster/nodeagent/runtime/receive"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,6 +34,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		switch args[0] {
 		case minder.TaskVerb:
 			return task(args[1:], stdout, stderr)
+		case receive.Verb:
+			return receive.Main(args[1:], os.Stdin, stderr)
 		case minder.Verb:
 			return minder.Main(args[1:], stderr)
 		}
