@@ -86,6 +86,17 @@ func TestWhyReserved(t *testing.T) {
 	}
 }
 
+// TestWhyTogether: a component says where the others' part of the answer is.
+func TestWhyTogether(t *testing.T) {
+	v := &whyView{}
+	for offset, want := range map[uint32]string{0: "muster why 12+1 shows", 1: "muster why 12+2 shows", 2: "muster why 12+0 shows"} {
+		got := strings.Join(v.because(&apiv1.WhyReply{Reason: &apiv1.Reason{Code: "Resources"}, Job: &apiv1.JobInfo{JobId: 12 + offset, HetJobId: 12, HetOffset: offset, HetSize: 3}}), "|")
+		if !strings.Contains(got, want) || !strings.Contains(got, "Its 3 components start together") {
+			t.Errorf("component %d: %q, want %q", offset, got, want)
+		}
+	}
+}
+
 // TestNeeds: what a job asks for is said once, and as people say it.
 func TestNeeds(t *testing.T) {
 	job := &apiv1.JobInfo{NumNodes: 2, TimeLimit: 60 * second, Priority: 7, Spec: &apiv1.JobSpec{Sharing: uint32(spec.Exclusive)},

@@ -181,7 +181,7 @@ func (p *planner) cluster() error {
 	for _, name := range p.c.Names {
 		switch {
 		case name != p.t.ClusterName:
-			return bad("this controller serves cluster %q: %q is not known to it", p.t.ClusterName, name)
+			return bad("this controller serves cluster %q, as ClusterName in slurm.conf says: %q is not known to it", p.t.ClusterName, name)
 		case p.c.Verb == Delete:
 			return bad("cluster %q is this controller's own and cannot be deleted", name)
 		}
