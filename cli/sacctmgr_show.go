@@ -314,7 +314,7 @@ func (c *call) showPolicy(args []string) error {
 	withAssoc := c.opts.On("associations") || contains(w.bare, "withassoc")
 	s := policyShow{policy: &p, words: w, host: ping.GetHost(), port: or(configValue(&cfg, "SlurmctldPort"), "6817"), config: &cfg, assocs: withAssoc,
 		tree: contains(w.bare, "tree"), coords: contains(w.bare, "withcoordinator") || contains(w.bare, "withcoordinators") || contains(w.bare, "withcoord")}
-	if what == "cluster" {
+	if _, chosen := get(w.where, "format"); what == "cluster" && chosen {
 		var list apiv1.ListNodesReply
 		if err := c.ask(methodListNodes, &apiv1.ListNodesRequest{}, &list); err != nil {
 			return err

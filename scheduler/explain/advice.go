@@ -76,8 +76,12 @@ type advisor struct {
 	planned spec.Instant // 0 = not known
 	room    spec.Span    // between the start and a deadline that it misses; else 0
 	opt     scheduler.PassOptions
+	passes  int // that confirmed an advice, or did not
 	found   []Advice
 }
+
+// maxPasses bounds the whole passes of one question: each may take seconds.
+const maxPasses = 12
 
 // maxComponents is for how many components of a heterogeneous job other
 // requests are looked for, one by one.
@@ -180,6 +184,9 @@ func (a *advisor) test(c change, v int64, until spec.Instant, of int) {
 		}
 	}
 	if a.doubtful(asks) {
+		if a.passes++; a.passes > maxPasses {
+			return
+		}
 		changes := make([]scheduler.Change, len(asks))
 		for i, js := range asks {
 			changed := *js

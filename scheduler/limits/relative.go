@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"math"
 	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
@@ -47,9 +46,7 @@ func (s *Sizes) Amounts(st *state.State, q *spec.QOS) *spec.QOS {
 			if name, ok := strings.CutPrefix(e.Name, "license/"); ok {
 				all = st.LicenseTotal(name)
 			}
-			if all <= math.MaxInt64/100 {
-				e.N = all * e.N / 100
-			}
+			e.N = all/100*e.N + all%100*e.N/100
 			*l = append(*l, e)
 		}
 	}
