@@ -243,7 +243,7 @@ type Timing struct {
 	KillWait          Span   `cbor:"1,keyasint,omitempty"`
 	MinJobAge         Span   `cbor:"2,keyasint,omitempty"`
 	NodeTimeout       Span   `cbor:"3,keyasint,omitempty"` // SlurmdTimeout
-	InactiveLimit     Span   `cbor:"4,keyasint,omitempty"`
+	InactiveLimit     Span   `cbor:"4,keyasint,omitempty"` // of old ledgers; nothing reads it
 	OverTimeLimit     Span   `cbor:"5,keyasint,omitempty"`
 	UnkillableAfter   Span   `cbor:"6,keyasint,omitempty"`
 	ReturnToService   uint32 `cbor:"7,keyasint,omitempty"`

@@ -123,7 +123,7 @@ func topKeys() []key[File] {
 			f.Agent.Check.Program = v.Value
 		}},
 		{"HttpParserType", meaningless, "", "HTTP is Go's own", nil},
-		{"InactiveLimit", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.InactiveLimit }, spec.Second)},
+		{"InactiveLimit", unsupported, "0", "no allocation ends for being idle", nil},
 		{"InteractiveStepOptions", unsupported, "", whySteps, nil},
 		{"JobAcctGatherFrequency", implemented, "", "", setGatherFrequency},
 		{"JobAcctGatherParams", implemented, "", "", func(f *File, v value) {
