@@ -90,10 +90,10 @@ const catchUpRows = 400_000
 
 // cutter tells where batches end.
 type cutter struct {
-	usual int  // rows of a full batch
-	ripe  bool // its first event has waited for the interval, or somebody waits for it
-	free  bool // the writer has nothing to do
-	goal  uint64
+	usual int    // rows of a full batch
+	ripe  bool   // its first event has waited for the interval, or somebody waits for it
+	free  bool   // the writer has nothing to do
+	goal  uint64 // the ledger's last event when the batch might have gone; 0 = it might not yet
 }
 
 // now tells whether the batch goes that ends with an event and has so many rows
