@@ -259,9 +259,45 @@ func (d *decision) push(pr *Preempt) error {
 }
 
 // startsMayGo tells that jobs started which those that still wait may push out,
-// and of which this pass took none: only who ran before it makes room.
+// and of which this pass took none: only who ran before it makes room. It looks
+// at ranks and shares alone, and so says yes rather too often.
 func (p *pass) startsMayGo() bool {
-	return len(p.out.Starts) > 0 && p.st.Waiting.Len() > 0 && (p.floors != nil || preempt.Configured(&p.cfg.Sched))
+	if len(p.out.Starts) == 0 || (p.floors == nil && !preempt.Configured(&p.cfg.Sched)) {
+		return false
+	}
+	rules, floors := preempt.New(p.t.State, p.now, nil).Since(p.st), floor.New(p.t.State, p.now, nil)
+	asked, searches := map[[2]string]bool{}, 0 // by partition and QOS
+	for _, l := range p.queue.lots {
+		j := p.waitsStill(l)
+		if j == nil {
+			continue
+		}
+		kind := [2]string{l.part.Spec.Name, j.QOS()}
+		if j.Het != nil || (!asked[kind] && rules.Any(j, l.part.Spec)) {
+			return true
+		}
+		asked[kind] = true
+		if l.ready && floors.Within(j, l.least) {
+			if searches++; searches > maxSearches || floors.Push(j, l.least, p.st) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// waitsStill is the first job of a lot that did not start, or nil.
+func (p *pass) waitsStill(l *lot) *state.Job {
+	for i := range l.members {
+		j := l.members[i].job
+		if j != nil && p.marks[j.UID]&touched != 0 {
+			j = l.as(p.t.Job(j.UID))
+		}
+		if j != nil && j.State == spec.Pending {
+			return j
+		}
+	}
+	return nil
 }
 
 // commitPreempts tells some of the victims of a pass to end, but for those that

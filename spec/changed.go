@@ -44,27 +44,33 @@ func (c *Config) WithPartition(p *PartitionSpec) *Config {
 // WithChangedNode is the configuration with a node replaced by one of the same
 // name; it remembers what the files say of it. The receiver stays as it is.
 func (c *Config) WithChangedNode(n NodeSpec) *Config {
+	out := *c
+	out.Nodes, out.FileNodes = slices.Clone(c.Nodes), slices.Clone(c.FileNodes)
+	out.ChangeNode(n)
+	return &out
+}
+
+// ChangeNode is WithChangedNode for a configuration of which nobody else has the
+// lists of nodes: a thousand nodes are changed one by one.
+func (c *Config) ChangeNode(n NodeSpec) {
 	i := indexNode(c.Nodes, n.Name)
 	if i < 0 {
-		return c
+		return
 	}
-	out := *c
-	out.Nodes = slices.Clone(c.Nodes)
-	out.Nodes[i] = n
-	if n.Dynamic {
-		return &out
+	was := c.Nodes[i]
+	if c.Nodes[i] = n; n.Dynamic {
+		return
 	}
 	at := indexNode(c.FileNodes, n.Name)
 	if at < 0 {
-		at, out.FileNodes = len(c.FileNodes), append(slices.Clip(c.FileNodes), c.Nodes[i])
+		at, c.FileNodes = len(c.FileNodes), append(c.FileNodes, was)
 	}
-	if reflect.DeepEqual(out.FileNodes[at], n) {
-		out.FileNodes = slices.Delete(slices.Clone(out.FileNodes), at, at+1)
+	if reflect.DeepEqual(c.FileNodes[at], n) {
+		c.FileNodes = slices.Delete(c.FileNodes, at, at+1)
 	}
-	if len(out.FileNodes) == 0 {
-		out.FileNodes = nil
+	if len(c.FileNodes) == 0 {
+		c.FileNodes = nil
 	}
-	return &out
 }
 
 // KeepChanged is a configuration as the files have it, with the partitions and
@@ -79,18 +85,28 @@ func (c *Config) KeepChanged(old *Config) *Config {
 			out = out.WithPartition(&old.Partitions[was])
 		}
 	}
+	owned := false // out has lists of nodes of its own
 	for i := range old.FileNodes {
 		file := &old.FileNodes[i]
 		at, was := indexNode(c.Nodes, file.Name), indexNode(old.Nodes, file.Name)
 		if at >= 0 && was >= 0 && reflect.DeepEqual(c.Nodes[at], *file) {
-			out = out.WithChangedNode(old.Nodes[was])
+			if owned {
+				out.ChangeNode(old.Nodes[was])
+				continue
+			}
+			out, owned = out.WithChangedNode(old.Nodes[was]), true
 		}
 	}
 	return out
 }
 
 func indexNode(list []NodeSpec, name string) int {
-	return slices.IndexFunc(list, func(n NodeSpec) bool { return n.Name == name })
+	for i := range list { // a node is much to copy
+		if list[i].Name == name {
+			return i
+		}
+	}
+	return -1
 }
 
 func indexPartition(list []PartitionSpec, name string) int {

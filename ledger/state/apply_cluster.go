@@ -115,8 +115,12 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 	n := *old
 	if ns := *old.Spec; ns.Weight != e.Weight || !slices.Equal(ns.Features, e.Features) || !slices.Equal(ns.Available, e.Available) {
 		ns.Weight, ns.Features, ns.Available = e.Weight, e.Features, e.Available
-		s.Config = s.Config.WithChangedNode(ns)
-		s.repart(func(*Partition) {})
+		if s.configOwn == s.own {
+			s.Config.ChangeNode(ns)
+		} else {
+			s.Config, s.configOwn = s.Config.WithChangedNode(ns), s.own
+			s.repart(func(*Partition) {})
+		}
 		n.Spec = &ns
 	}
 	n.Comment, n.Extra = e.Comment, e.Extra
@@ -179,7 +183,7 @@ func (s *State) adoptConfig(c *spec.Config) error {
 		seen[c.Nodes[i].Name] = true
 	}
 	oldQOS := partitionQOS(s.Config)
-	s.Config = c
+	s.Config, s.configOwn = c, nil
 	if first := spec.JobID(c.Limits.FirstJobID); s.NextID == 1 && first > 1 {
 		s.NextID = first
 	}

@@ -30,3 +30,40 @@ func TestNodeCommentsLeaveTheConfiguration(t *testing.T) {
 		t.Errorf("weights %d and %d", st.Config.Nodes[0].Weight, st.Node("n1").Spec.Weight)
 	}
 }
+
+// Many nodes that are changed between two snapshots share one new configuration;
+// no snapshot sees what comes after it.
+func TestChangedNodesAreOneConfiguration(t *testing.T) {
+	st := state.New()
+	apply := func(ev event.Event) {
+		t.Helper()
+		if err := st.Apply(&event.Envelope{Seq: st.Seq + 1, At: 1, Event: ev}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := &spec.Config{ClusterName: "test", Nodes: []spec.NodeSpec{{Name: "n1", CPUs: 4}, {Name: "n2", CPUs: 4}}, Partitions: []spec.PartitionSpec{{Name: "p", NodeNames: []string{"n1", "n2"}}}}
+	apply(&event.ClusterCreated{UUID: [16]byte{1}, Name: "test", Version: event.Version})
+	apply(&event.ConfigAdopted{Config: file})
+	apply(&event.NodeChanged{Node: "n1", Weight: 1})
+	first := st.Config
+	apply(&event.NodeChanged{Node: "n2", Weight: 2})
+	snapshot := st.Freeze()
+	apply(&event.NodeChanged{Node: "n1", Weight: 3})
+	apply(&event.NodeChanged{Node: "n2", Weight: 0})
+	weights := func(c *spec.Config) [2]uint32 { return [2]uint32{c.Nodes[0].Weight, c.Nodes[1].Weight} }
+	switch {
+	case st.Parts.Find("p").Spec != &st.Config.Partitions[0]:
+		t.Error("the partitions are of another configuration")
+	case snapshot.Config != first:
+		t.Error("two changes between two snapshots made two configurations")
+	case weights(file) != [2]uint32{} || weights(snapshot.Config) != [2]uint32{1, 2} || weights(st.Config) != [2]uint32{3, 0}:
+		t.Errorf("the file has %v, the snapshot %v, the state %v", weights(file), weights(snapshot.Config), weights(st.Config))
+	case len(snapshot.Config.FileNodes) != 2 || len(st.Config.FileNodes) != 1 || st.Config.FileNodes[0].Name != "n1":
+		t.Errorf("remembered of the file are %+v and %+v", snapshot.Config.FileNodes, st.Config.FileNodes)
+	}
+	apply(&event.ConfigAdopted{Config: file})
+	apply(&event.NodeChanged{Node: "n1", Weight: 5})
+	if weights(file) != [2]uint32{} {
+		t.Errorf("the configuration of an event was changed: %v", weights(file))
+	}
+}

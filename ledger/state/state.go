@@ -11,6 +11,7 @@ type State struct {
 	own       *pmap.Owner // nil: frozen
 	partsOwn  *pmap.Owner // who may change Totals.Parts in place
 	policyOwn *pmap.Owner // who may change Policy in place
+	configOwn *pmap.Owner // who may change the nodes of Config in place
 	draft     bool        // to be thrown away: Totals are not counted
 	breathe   func()      // see Breathing
 

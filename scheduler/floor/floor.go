@@ -65,9 +65,12 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Floors {
 		}
 		return true
 	})
-	running := order.NewRunning(st, now)
+	running, prio := order.NewRunning(st, now), make(map[spec.JobUID]uint32, len(f.runs))
+	for _, j := range f.runs {
+		prio[j.UID] = running.Of(j)
+	}
 	slices.SortStableFunc(f.runs, func(a, b *state.Job) int {
-		return cmp.Or(cmp.Compare(running.Of(a), running.Of(b)), cmp.Compare(b.Started, a.Started), cmp.Compare(b.UID, a.UID))
+		return cmp.Or(cmp.Compare(prio[a.UID], prio[b.UID]), cmp.Compare(b.Started, a.Started), cmp.Compare(b.UID, a.UID))
 	})
 	return f
 }
@@ -265,6 +268,23 @@ func (f *Floors) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 		out = append(out, f.victim(r))
 	}
 	return out
+}
+
+// Push tells whether a job can have others make room, since an account that they
+// are of has started something that did not run in an earlier state.
+func (f *Floors) Push(j *state.Job, least spec.TRES, ran *state.State) bool {
+	list := f.Victims(j, least)
+	if len(list) == 0 {
+		return false
+	}
+	began := map[uint32]bool{} // by owner
+	f.st.Active.Range(func(uid uint64, _ struct{}) bool {
+		if !ran.Active.Has(uid) {
+			began[f.owner(f.st.Job(spec.JobUID(uid))).id] = true
+		}
+		return true
+	})
+	return slices.ContainsFunc(list, func(v preempt.Victim) bool { return began[f.owner(f.st.Job(v.UID)).id] })
 }
 
 // before tells whether an owner gives back before another one: whoever has no

@@ -83,6 +83,14 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	return r
 }
 
+// Since keeps those jobs only that did not run in an earlier state.
+func (r *Rules) Since(ran *state.State) *Rules {
+	if r != nil {
+		r.runs = slices.DeleteFunc(r.runs, func(x run) bool { return ran.Active.Has(uint64(x.job.UID)) })
+	}
+	return r
+}
+
 // Configured tells that jobs of a higher rank push others out.
 func Configured(c *spec.SchedConfig) bool { return !none(c) }
 
