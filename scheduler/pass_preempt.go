@@ -266,7 +266,7 @@ func (p *pass) startsMayGo() bool {
 		return false
 	}
 	rules, floors := preempt.New(p.t.State, p.now, nil).Since(p.st), floor.New(p.t.State, p.now, nil)
-	asked, searches := map[[2]string]bool{}, 0 // by partition and QOS
+	asked := map[[2]string]bool{} // by partition and QOS
 	for _, l := range p.queue.lots {
 		j := p.waitsStill(l)
 		if j == nil {
@@ -277,10 +277,8 @@ func (p *pass) startsMayGo() bool {
 			return true
 		}
 		asked[kind] = true
-		if l.ready && floors.Within(j, l.least) {
-			if searches++; searches > maxSearches || floors.Push(j, l.least, p.st) {
-				return true
-			}
+		if floors.Within(j, j.Req) || (l.ready && floors.Within(j, l.least)) {
+			return true
 		}
 	}
 	return false

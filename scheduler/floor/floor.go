@@ -270,23 +270,6 @@ func (f *Floors) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 	return out
 }
 
-// Push tells whether a job can have others make room, since an account that they
-// are of has started something that did not run in an earlier state.
-func (f *Floors) Push(j *state.Job, least spec.TRES, ran *state.State) bool {
-	list := f.Victims(j, least)
-	if len(list) == 0 {
-		return false
-	}
-	began := map[uint32]bool{} // by owner
-	f.st.Active.Range(func(uid uint64, _ struct{}) bool {
-		if !ran.Active.Has(uid) {
-			began[f.owner(f.st.Job(spec.JobUID(uid))).id] = true
-		}
-		return true
-	})
-	return slices.ContainsFunc(list, func(v preempt.Victim) bool { return began[f.owner(f.st.Job(v.UID)).id] })
-}
-
 // before tells whether an owner gives back before another one: whoever has no
 // weight at all does, and then whoever holds more beyond its floor by its weight.
 func (o *owner) before(p, mine *owner, least spec.TRES) bool {
