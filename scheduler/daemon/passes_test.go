@@ -61,15 +61,17 @@ func (c *stillClock) Now() spec.Instant {
 
 func (*stillClock) After(spec.Span) (<-chan struct{}, func()) { return nil, func() {} }
 
-// TestAPassFollowsStarts: where jobs make room for others, a pass that starts some
-// is followed by another one at once, since of those it looks at who ran before
-// only.
+// TestAPassFollowsStarts: where somebody waits who outranks those that a pass
+// starts, another one follows at once, since a pass looks only at who ran before.
 func TestAPassFollowsStarts(t *testing.T) {
 	conf := testConfig()
 	conf.Sched.PreemptType, conf.Sched.PreemptMode = "preempt/partition_prio", "REQUEUE"
+	first := conf.Partitions[0]
+	first.Name, first.Default, first.PriorityTier = "first", false, 10
+	conf.Partitions = append(conf.Partitions, first)
 	w := startDeps(t, conf, func(d *Deps) { d.Clock = &stillClock{} })
-	var last uint32
-	for range 20 { // more than fit
+	last := w.submit(&apiv1.JobSpec{Name: "j", TimeLimit: int64(spec.Day), MinNodes: 2, Partitions: []string{"first"}}) // one is not there
+	for range 20 {                                                                                                      // more than fit
 		last = w.submit(&apiv1.JobSpec{Name: "j", TimeLimit: int64(spec.Day), Tasks: 8, CpusPerTask: 1})
 	}
 	w.until("a pass has seen them all", func() bool {
