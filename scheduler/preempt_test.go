@@ -108,9 +108,6 @@ func preemption(rt *rapid.T) int {
 	if !w.head.Config.Sched.PreemptStrict {
 		w.judgeNeeded(out)
 	}
-	if !out.Again {
-		w.judgeQuiet(frozen)
-	}
 	for _, j := range w.jobs(func(j *state.Job) bool { return j.HoldsNodes() && (j.Ending != nil || j.State.Terminal()) }) {
 		w.finishRest(j) // those, and who was told to end before
 	}
@@ -123,21 +120,6 @@ func preemption(rt *rapid.T) int {
 		}
 	}
 	return len(out.Preempts)
-}
-
-// judgeQuiet sees that none of those that started is pushed out at once where a
-// pass said that no other one need follow.
-func (w *world) judgeQuiet(before *state.State) {
-	w.rt.Helper()
-	again, err := scheduler.Pass(w.head.Freeze(), w.now, scheduler.PassOptions{})
-	if err != nil {
-		w.rt.Fatal(err)
-	}
-	for i := range again.Preempts {
-		if uid := again.Preempts[i].Victim.UID; !before.Active.Has(uint64(uid)) {
-			w.rt.Fatalf("job %d started in a pass that none need follow, and makes room in the next one\n%s", uid, dump(again, w.head))
-		}
-	}
 }
 
 // judgeNeeded ends all victims of one job but one, for each of them, and sees
