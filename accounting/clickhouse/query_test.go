@@ -41,13 +41,14 @@ func TestQueriesRun(t *testing.T) {
 		t.Log(name, n)
 		return n
 	}
-	over, live := a.Runs(sc, all)
+	over, live := a.Runs(sc, all, false)
 	run("runs that are over", over)
 	run("runs that are not", live)
 	run("steps", a.Steps(sc, keys, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true}))
+	run("steps by number", a.StepsByNumber(sc, []uint32{3, 4}, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true}))
 	run("submission", query.Submission(sc, 3))
 	run("live steps", a.LiveSteps(sc, keys))
-	over, live = (&query.Acct{End: sc.Now, Users: []string{"7", "alice"}}).Runs(sc, all)
+	over, live = (&query.Acct{End: sc.Now, Users: []string{"7", "alice"}}).Runs(sc, all, false)
 	if n := run("all that are over", over); n == 0 {
 		t.Error("no run of a user by number and name")
 	}
@@ -67,6 +68,10 @@ func TestQueriesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		run("utilization "+tres, q)
+		if q, err = r.Most(sc); err != nil {
+			t.Fatal(err)
+		}
+		run("most "+tres, q)
 	}
 	run("tree", (&query.Report{}).Tree(sc))
 	for _, src := range []kpi.Source{kpi.Runs, kpi.Nodes, kpi.GPUs} {

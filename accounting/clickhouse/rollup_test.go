@@ -170,7 +170,7 @@ func TestRollUp(t *testing.T) {
 				},
 				"utilization": func(sc query.Scope) (query.Query, error, string) {
 					q, err := r.Utilization(sc)
-					return q, err, "sssssssi"
+					return q, err, "sssssss"
 				},
 			} {
 				q, err, n := ask(sc)

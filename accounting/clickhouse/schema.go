@@ -7,7 +7,7 @@ import (
 
 // SchemaVersion is the version of the schema that this release makes and
 // reads; each version is one entry of migrations.
-const SchemaVersion = 10
+const SchemaVersion = 11
 
 // Layout says what kind of server the tables are made for.
 type Layout struct {
@@ -286,7 +286,7 @@ func versions() tableDef {
 }
 
 // schema lists every table as it is now.
-func schema() []tableDef { return schemaTen() }
+func schema() []tableDef { return schemaEleven() }
 
 // migrations gives the statements that lead to a version from the one before.
 // A version, once released, never changes; a new one is added at the end. The
@@ -327,6 +327,8 @@ func migrations(version int, db string, l Layout) []string {
 		out = toNine(db, l)
 	case 10:
 		out = toTen(db, l)
+	case 11:
+		out = toEleven(db, l)
 	}
 	return out
 }

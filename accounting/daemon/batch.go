@@ -361,12 +361,13 @@ var errSlow = errors.New("the store does not answer in time: the write was given
 // store writes the batch, unless that is done, and then the new generation.
 func (s *session) store(ctx context.Context, w *work) error {
 	if s.writer.Position().Seq < w.batch.Last {
+		s.d.opening(w.batch.Live)
 		if err := s.writer.Write(ctx, w.batch); err != nil {
 			return err
 		}
 		s.d.figures.batches.Add(1)
 		s.d.figures.rows.Add(uint64(w.batch.Rows()))
-		s.d.publish(s.writer.Position())
+		s.d.publishBatch(s.writer.Position(), w.batch.Live)
 		s.confirm(w.batch.Last)
 	}
 	if !w.rotate {

@@ -23,6 +23,7 @@ type Daemon struct {
 	known   bool // ledger and cluster are
 	pos     tally.Position
 	stored  bool         // pos is the store's
+	open    openRuns     // at pos
 	counted spec.Instant // the oldest event of the batch being made; 0 = none
 	flying  spec.Instant // and of the one being stored
 	failed  error        // why nothing is stored now; nil = all is well
@@ -131,6 +132,11 @@ func (d *Daemon) Status() Status {
 func (d *Daemon) publish(pos tally.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.publishLocked(pos)
+}
+
+// publishLocked is publish under the lock.
+func (d *Daemon) publishLocked(pos tally.Position) {
 	d.pos, d.stored, d.flying, d.failed = pos, true, 0, nil
 	close(d.changed)
 	d.changed = make(chan struct{})

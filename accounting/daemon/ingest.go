@@ -157,6 +157,7 @@ func (d *Daemon) session(ctx context.Context) error {
 // open takes the lease and brings back the counting state.
 func (s *session) open(ctx context.Context) error {
 	d := s.d
+	d.forgetOpen()
 	if err := d.cfg.Store.Migrate(ctx); err != nil {
 		return err
 	}
@@ -266,7 +267,7 @@ func (s *session) catchUp(ctx context.Context) error {
 	if err := s.writer.Generation(ctx, rows); err != nil {
 		return err
 	}
-	s.d.publish(s.writer.Position())
+	s.d.publishOpen(s.writer.Position(), rows)
 	s.confirm(pos.Seq)
 	return nil
 }

@@ -68,17 +68,20 @@ type runScan struct {
 	dest                                    []any
 	wantReq, wantAlloc, wantCPUs, wantFlags bool
 
-	uid                                               uint64
-	restarts, attempt, id, arrayID, uidOf, gid, assoc uint32
-	het, hetOffset, hetSize                           uint32
-	task                                              int64
-	tasks                                             string
-	count, arrayUID                                   uint64
-	state                                             string
-	batch, backfill                                   bool
-	suspended, start, end, submit, eligible, limit    int64
-	text                                              struct {
-		name, user, group, account, partition, qos, wckey, comment, reason, nodes, constraint, reservation, licenses,
+	owners map[string]query.Who // taken apart before
+
+	uid                            uint64
+	restarts, attempt, id, arrayID uint32
+	het, hetOffset, hetSize        uint32
+	task                           int64
+	tasks                          string
+	count, arrayUID                uint64
+	state                          string
+	batch, backfill                bool
+	suspended, end, submit, limit  int64
+	startGap, eligibleGap          *int64 // behind the submission
+	text                           struct {
+		name, owner, partition, qos, wckey, comment, reason, nodes, constraint, reservation, licenses,
 		workDir, line, stdin, stdout, stderr, admin, system, extra, mcs, failed string
 	}
 	segment                              uint32
@@ -94,7 +97,7 @@ type runScan struct {
 // newRunScan prepares to read the parts that are wanted.
 func newRunScan(want func(query.RunPart) bool) *runScan {
 	has := func(field string) bool { return want(query.RunPart{Field: field}) }
-	s := &runScan{wantReq: has("req_tres"), wantAlloc: has("alloc_tres"), wantCPUs: has("cpus"), wantFlags: has("flags")}
+	s := &runScan{owners: map[string]query.Who{}, wantReq: has("req_tres"), wantAlloc: has("alloc_tres"), wantCPUs: has("cpus"), wantFlags: has("flags")}
 	for _, p := range query.RunParts() {
 		if want(p) {
 			s.dest = append(s.dest, s.part(p.Field)...)
@@ -110,21 +113,14 @@ func (s *runScan) part(field string) []any {
 	t := &s.text
 	switch field {
 	case "":
-		return []any{&s.uid, &s.restarts, &s.id, &s.arrayID, &s.task, &s.tasks, &s.state, &s.batch, &s.suspended, &s.het, &s.hetOffset, &s.hetSize, &s.start, &s.end}
+		return []any{&s.uid, &s.restarts, &s.id, &s.arrayID, &s.task, &s.tasks, &s.state, &s.batch, &s.suspended, &s.het, &s.hetOffset, &s.hetSize,
+			&s.submit, &s.startGap, &s.end}
 	case "attempt":
 		return []any{&s.attempt}
 	case "tasks_count":
 		return []any{&s.count}
-	case "submit":
-		return []any{&s.submit}
 	case "eligible":
-		return []any{&s.eligible}
-	case "user_id":
-		return []any{&s.uidOf}
-	case "group":
-		return []any{&t.group, &s.gid}
-	case "assoc_id":
-		return []any{&s.assoc}
+		return []any{&s.eligibleGap}
 	case "exit_code":
 		return []any{&s.exit, &s.signal}
 	case "derived_code":
@@ -156,7 +152,7 @@ func (s *runScan) part(field string) []any {
 	case "cpus":
 		return []any{&s.cpus, &s.nodes, &s.cpusAsked}
 	}
-	texts := map[string]*string{"name": &t.name, "user": &t.user, "account": &t.account, "partition": &t.partition, "qos": &t.qos, "wckey": &t.wckey,
+	texts := map[string]*string{"name": &t.name, "user": &t.owner, "partition": &t.partition, "qos": &t.qos, "wckey": &t.wckey,
 		"comment": &t.comment, "reason": &t.reason, "node_list": &t.nodes, "constraint": &t.constraint, "reservation": &t.reservation, "licenses": &t.licenses,
 		"work_dir": &t.workDir, "submit_line": &t.line, "stdin": &t.stdin, "stdout": &t.stdout, "stderr": &t.stderr,
 		"admin_comment": &t.admin, "system_comment": &t.system, "extra": &t.extra, "mcs_label": &t.mcs, "failed_node": &t.failed}
@@ -166,13 +162,25 @@ func (s *runScan) part(field string) []any {
 // next makes the row of the API of what was read.
 func (s *runScan) next() acctRun {
 	t := &s.text
+	who, ok := s.owners[t.owner]
+	if !ok {
+		who = query.Owner(t.owner)
+		s.owners[t.owner] = who
+	}
+	behind := func(gap *int64) int64 {
+		if gap == nil {
+			return 0
+		}
+		return s.submit + *gap
+	}
+	start := behind(s.startGap)
 	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, Attempt: s.attempt, JobId: s.id, ArrayJobId: s.arrayID, ArrayTask: s.task, ArrayTasks: s.tasks,
-		TasksCount: s.count, Name: t.name, User: t.user, UserId: s.uidOf, Group: t.group, GroupId: s.gid, Account: t.account, Partition: t.partition,
+		TasksCount: s.count, Name: t.name, User: who.User, UserId: who.UserID, Group: who.Group, GroupId: who.GroupID, Account: who.Account, Partition: t.partition,
 		Qos: t.qos, Wckey: t.wckey, Comment: t.comment, State: s.state, ExitCode: s.exit, ExitSignal: s.signal, DerivedCode: s.derived,
 		DerivedSignal: s.derivedSignal, Reason: t.reason, NodeList: t.nodes, Constraint: t.constraint, Reservation: t.reservation, Licenses: t.licenses,
-		AssocId: s.assoc, ReqNodes: s.reqNodes, Tasks: s.ntasks, Priority: s.priority, WorkDir: t.workDir, SubmitLine: t.line, Stdin: t.stdin,
-		Stdout: t.stdout, Stderr: t.stderr, Suspended: s.suspended * micro, Submit: s.submit * micro, Eligible: s.eligible * micro,
-		Start: s.start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset,
+		AssocId: who.Assoc, ReqNodes: s.reqNodes, Tasks: s.ntasks, Priority: s.priority, WorkDir: t.workDir, SubmitLine: t.line, Stdin: t.stdin,
+		Stdout: t.stdout, Stderr: t.stderr, Suspended: s.suspended * micro, Submit: s.submit * micro, Eligible: behind(s.eligibleGap) * micro,
+		Start: start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset,
 		AdminComment: t.admin, SystemComment: t.system, Extra: t.extra, McsLabel: t.mcs, FailedNode: t.failed, Segment: s.segment}
 	if s.by != nil {
 		r.Cancelled, r.CancelledBy = true, *s.by
@@ -187,7 +195,7 @@ func (s *runScan) next() acctRun {
 	case s.wantCPUs:
 		r.ReqCpus = uint32(s.cpusAsked)
 	}
-	if s.start != 0 {
+	if start != 0 {
 		switch {
 		case s.wantAlloc:
 			r.AllocTres = s.alloc.tres()

@@ -48,9 +48,16 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 		return err
 	}
 	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields()), wholeHet: q.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL}
-	err = s.eachRun(ctx, scope, ask, a.want, a.run)
+	over, err := s.turn(ctx)
+	if err != nil {
+		return s.D.away(err)
+	}
+	defer over()
+	a.ahead = a.askAhead()
+	defer a.ahead.end()
+	err = s.runs(ctx, scope, ask, a.want, a.run)
 	if more := a.siblings(q.GetHetWhole()); err == nil && more != nil {
-		if err = s.eachRun(ctx, scope, more, a.want, a.run); err == nil {
+		if err = s.runs(ctx, scope, more, a.want, a.run); err == nil {
 			a.inOrder()
 		}
 	}
@@ -65,7 +72,10 @@ func wanted(fields []string) func(query.RunPart) bool {
 	if len(fields) == 0 {
 		return func(p query.RunPart) bool { return p.Field != "cpus" && p.Field != "array_uid" }
 	}
-	return func(p query.RunPart) bool { return p.Field == "" || slices.Contains(fields, p.Field) }
+	asked := func(field string) bool { return slices.Contains(fields, field) }
+	return func(p query.RunPart) bool {
+		return p.Field == "" || asked(p.Field) || slices.ContainsFunc(p.More, asked)
+	}
 }
 
 // name is the cluster's.
@@ -126,6 +136,7 @@ type answer struct {
 	runs     []acctRun
 	found    map[uint32]hetFound // components of heterogeneous jobs, by number
 	steps    map[query.RunKey][]*apiv1.AcctRow
+	ahead    *stepsAhead // steps that are there already, or soon
 }
 
 // acctRun is a run with what its row does not say.
@@ -174,31 +185,58 @@ func (a *answer) flush(last bool) error {
 	return a.send(reply)
 }
 
-// findSteps asks for the steps of the runs.
-func (a *answer) findSteps() error {
-	a.steps = make(map[query.RunKey][]*apiv1.AcctRow, len(a.runs))
-	keys := make([]query.RunKey, len(a.runs))
-	var open []query.RunKey
-	for i := range a.runs {
-		keys[i] = a.runs[i].key
-		a.steps[keys[i]] = nil
-		if r := a.runs[i].row; r.GetStart() != 0 && r.GetEnd() == 0 {
-			open = append(open, keys[i])
-		}
-	}
+// stepParts are what is wanted of steps.
+func (a *answer) stepParts() query.StepParts {
 	has := func(field string) bool { return a.want(query.RunPart{Field: field}) }
-	sc := newStepScan(query.StepParts{Amounts: has("alloc_tres"), Usage: has("usage"), Nodes: has("node_list"), Tasks: has("tasks")})
-	err := a.s.D.cfg.Store.Query(a.ctx, a.ask.Steps(a.scope, keys, sc.parts), func(scan func(...any) error) error {
+	return query.StepParts{Amounts: has("alloc_tres"), Usage: has("usage"), Nodes: has("node_list"), Tasks: has("tasks")}
+}
+
+// endedSteps asks a question about ended steps, and keeps those of the runs that
+// are wanted.
+func (s Service) endedSteps(ctx context.Context, q query.Query, parts query.StepParts, wanted func(query.RunKey) bool, into map[query.RunKey][]*apiv1.AcctRow) error {
+	sc := newStepScan(parts)
+	return s.D.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
 		if err := scan(sc.dest...); err != nil {
 			return err
 		}
-		if k := (query.RunKey{UID: sc.uid, Restarts: sc.restarts}); a.asked(k) {
-			a.steps[k] = append(a.steps[k], sc.row())
+		if k := (query.RunKey{UID: sc.uid, Restarts: sc.restarts}); wanted(k) {
+			into[k] = append(into[k], sc.row())
 		}
 		return nil
 	})
-	if err != nil || len(open) == 0 {
+}
+
+// findSteps asks for the steps of the runs, but for those that are there
+// already.
+func (a *answer) findSteps() error {
+	if err := a.ahead.wait(); err != nil {
 		return err
+	}
+	a.steps = make(map[query.RunKey][]*apiv1.AcctRow, len(a.runs))
+	var missing, open []query.RunKey
+	for i := range a.runs {
+		k := a.runs[i].key
+		if !a.ahead.has(&a.runs[i]) {
+			missing = append(missing, k)
+			a.steps[k] = nil
+		}
+		if r := a.runs[i].row; r.GetStart() != 0 && r.GetEnd() == 0 {
+			open = append(open, k)
+		}
+	}
+	if len(missing) > 0 {
+		parts := a.stepParts()
+		if err := a.s.endedSteps(a.ctx, a.ask.Steps(a.scope, missing, parts), parts, a.asked, a.steps); err != nil {
+			return err
+		}
+	}
+	for i := range a.runs {
+		if k := a.runs[i].key; a.ahead.has(&a.runs[i]) {
+			a.steps[k] = a.ahead.rows[k]
+		}
+	}
+	if len(open) == 0 {
+		return nil
 	}
 	return a.s.D.cfg.Store.Query(a.ctx, a.ask.LiveSteps(a.scope, open), func(scan func(...any) error) error {
 		r, err := liveStep(scan)

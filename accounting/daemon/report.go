@@ -247,9 +247,17 @@ func (r *report) utilised(ctx context.Context, tres string) (u utilised, err err
 	if err != nil {
 		return u, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
+	most, err := ask.Most(r.scope)
+	if err != nil {
+		return u, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	counted := make(chan error, 1) // beside the rest: it takes the store a sixth of the time
+	go func() {
+		counted <- r.s.D.cfg.Store.Query(ctx, most, func(scan func(...any) error) error { return scan(&u.count) })
+	}()
 	err = r.query(ctx, q, func(scan func(...any) error) error {
 		var text [7]string
-		if err := scan(&text[0], &text[1], &text[2], &text[3], &text[4], &text[5], &text[6], &u.count); err != nil {
+		if err := scan(&text[0], &text[1], &text[2], &text[3], &text[4], &text[5], &text[6]); err != nil {
 			return err
 		}
 		for i, to := range [...]*int64{&u.allocated, &u.down, &u.planDown, &u.idle, &u.planned, &u.reported, &u.over} {
@@ -261,6 +269,10 @@ func (r *report) utilised(ctx context.Context, tres string) (u utilised, err err
 		}
 		return nil
 	})
+	r.sql = append(r.sql, most.Text())
+	if failed := <-counted; err == nil {
+		err = r.s.D.away(failed)
+	}
 	return u, err
 }
 

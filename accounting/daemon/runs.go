@@ -3,35 +3,68 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/musterhpc/muster/accounting/query"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 )
 
 // askingAtOnce is how many questions about runs are answered at the same time.
-// Each holds up to three connections to the store, one while it waits for
-// another: there are always enough for all of them to go on, and some are left
-// for whoever stores rows and computes figures.
+// Each holds up to three connections to the store (the runs that are over,
+// those that are not, and steps), one while it waits for another: there are
+// always enough for all of them to go on, and some are left for whoever stores
+// rows and computes figures.
 const askingAtOnce = 8
 
 // liveChunk is how many runs that are not over are read ahead.
 const liveChunk = 1024
 
-// eachRun asks for runs, those that are over and those that are not at once,
-// and hands them on one after the other, in the order of both.
-func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
+// turn waits for a place among the questions about runs.
+func (s Service) turn(ctx context.Context) (over func(), err error) {
 	select {
 	case s.D.asking <- struct{}{}:
-		defer func() { <-s.D.asking }()
+		return func() { <-s.D.asking }, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
-	over, live := ask.Runs(scope, want)
+}
+
+// eachRun asks for runs when it is its turn.
+func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
+	over, err := s.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer over()
+	return s.runs(ctx, scope, ask, want, each)
+}
+
+// runs asks for runs, those that are over and, unless it is known that there are
+// none, those that are not at once, and hands them on one after the other, in
+// the order of both.
+func (s Service) runs(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
+	few := len(ask.Jobs) > 0
+	over, live := ask.Runs(scope, want, few)
+	ended := func(each func(acctRun) error) error { return s.scanRuns(ctx, over, want, each) }
+	if few {
+		ended = func(each func(acctRun) error) error {
+			err := s.sortedRuns(ctx, over, want, each)
+			if errors.Is(err, errMany) {
+				over, _ = ask.Runs(scope, want, false)
+				err = s.scanRuns(ctx, over, want, each)
+			}
+			return err
+		}
+	}
+	if s.D.noneOpen(scope, ask) {
+		return ended(each)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	ahead := readAhead(func(each func(acctRun) error) error { return s.scanRuns(ctx, live, want, each) }, ctx.Done())
 	defer ahead.wait()
 	defer cancel()
-	err := s.scanRuns(ctx, over, want, func(run acctRun) error {
+	err := ended(func(run acctRun) error {
 		for next := ahead.head(); next != nil && before(next.row, run.row); next = ahead.head() {
 			if err := each(*next); err != nil {
 				return err
@@ -50,6 +83,30 @@ func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct
 	return err
 }
 
+// errMany tells that runs are too many to be sorted here.
+var errMany = errors.New("many runs")
+
+// sortedRuns asks a question whose answer comes in no order, and sorts it: for
+// some runs that is less work than the store has with it. Of more it hands on
+// none.
+func (s Service) sortedRuns(ctx context.Context, q query.Query, want func(query.RunPart) bool, each func(acctRun) error) error {
+	var all []acctRun
+	err := s.scanRuns(ctx, q, want, func(run acctRun) error {
+		if len(all) == chunk {
+			return errMany
+		}
+		all = append(all, run)
+		return nil
+	})
+	slices.SortFunc(all, func(x, y acctRun) int { return order(x.row, y.row) })
+	for i := range all {
+		if err == nil {
+			err = each(all[i])
+		}
+	}
+	return err
+}
+
 // scanRuns asks one question about runs.
 func (s Service) scanRuns(ctx context.Context, q query.Query, want func(query.RunPart) bool, each func(acctRun) error) error {
 	sc := newRunScan(want)
@@ -61,8 +118,11 @@ func (s Service) scanRuns(ctx context.Context, q query.Query, want func(query.Ru
 	})
 }
 
-// before tells which of two runs comes first, as Acct.Runs orders them.
-func before(x, y *apiv1.AcctRow) bool {
+// before tells which of two runs comes first.
+func before(x, y *apiv1.AcctRow) bool { return order(x, y) < 0 }
+
+// order is that of Acct.Runs.
+func order(x, y *apiv1.AcctRow) int {
 	number := func(r *apiv1.AcctRow) uint32 { return cmp.Or(r.GetArrayJobId(), r.GetJobId()) }
 	rest := func(r *apiv1.AcctRow) int {
 		if r.GetArrayTask() < 0 {
@@ -71,7 +131,7 @@ func before(x, y *apiv1.AcctRow) bool {
 		return 0
 	}
 	return cmp.Or(cmp.Compare(number(x), number(y)), cmp.Compare(rest(x), rest(y)), cmp.Compare(x.GetArrayTask(), y.GetArrayTask()),
-		cmp.Compare(x.GetUid(), y.GetUid()), cmp.Compare(x.GetRestarts(), y.GetRestarts())) < 0
+		cmp.Compare(x.GetUid(), y.GetUid()), cmp.Compare(x.GetRestarts(), y.GetRestarts()))
 }
 
 // runsAhead are runs that are read by a goroutine of their own, some thousand

@@ -1,10 +1,13 @@
 package daemon_test
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"github.com/musterhpc/muster/accounting/query"
@@ -15,7 +18,9 @@ import (
 
 // TestRunsOfBothTables: runs that are over and runs that are not come in one
 // order, as one question over both tables would give them; a user's number is
-// as good as the name, and steps have what they have of their runs.
+// as good as the name, and steps have what they have of their runs. Jobs that are
+// named by number, of which not all is asked for one behind the other, have the
+// rows that they have among all.
 func TestRunsOfBothTables(t *testing.T) {
 	engine := startEngine(t)
 	over, live, steps := 0, 0, 0
@@ -75,6 +80,7 @@ func TestRunsOfBothTables(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("seed %d:\ngot  %v\nwant %v", seed, got, want)
 		}
+		byNumber(t, r, rows)
 		for id, n := range users {
 			if of := r.acct(&apiv1.AcctQuery{Users: []string{fmt.Sprint(id), "nobody-known"}, AllocationsOnly: true, Duplicates: true, Start: 1}); len(of) != n {
 				t.Errorf("seed %d: user %d has %d runs, by number %d are found", seed, id, n, len(of))
@@ -87,5 +93,24 @@ func TestRunsOfBothTables(t *testing.T) {
 	}
 	if over == 0 || live == 0 || steps == 0 {
 		t.Errorf("%d runs are over, %d are not, %d steps: the histories show nothing", over, live, steps)
+	}
+}
+
+// byNumber compares what is said of some jobs that are named with what is said
+// of them among all.
+func byNumber(t *testing.T, r *rig, all []*apiv1.AcctRow) {
+	t.Helper()
+	numbers := map[uint32]bool{}
+	for _, row := range all {
+		numbers[row.GetJobId()], numbers[cmp.Or(row.GetArrayJobId(), row.GetJobId())] = true, true
+	}
+	some := slices.Sorted(maps.Keys(numbers))
+	for i := 0; i < len(some); i += 1 + len(some)/20 {
+		n := some[i]
+		of := slices.DeleteFunc(slices.Clone(all), func(row *apiv1.AcctRow) bool { return row.GetJobId() != n && row.GetArrayJobId() != n })
+		got := r.acct(&apiv1.AcctQuery{Jobs: []string{fmt.Sprint(n)}, Duplicates: true})
+		if !slices.EqualFunc(got, of, func(x, y *apiv1.AcctRow) bool { return proto.Equal(x, y) }) {
+			t.Errorf("job %d:\ngot  %v\nwant %v", n, got, of)
+		}
 	}
 }

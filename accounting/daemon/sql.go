@@ -231,7 +231,7 @@ func (s Service) explain(ctx context.Context, name string, scope query.Scope) (s
 	case "sacct":
 		ask := &query.Acct{}
 		ask.Window(scope.Now, midnight(scope.Now, time.UTC, 0))
-		over, live := ask.Runs(scope, wanted(nil))
+		over, live := ask.Runs(scope, wanted(nil), false)
 		steps := ask.Steps(scope, []query.RunKey{{UID: 1}}, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true})
 		return "-- the runs since midnight that are over\n" + over.Text() + ";\n\n-- those that are not\n" + live.Text() +
 			";\n\n-- the steps of some of them\n" + steps.Text() + ";\n", nil

@@ -96,39 +96,78 @@ func (a *Acct) Window(now, midnight spec.Instant) {
 }
 
 // RunPart is what a question about runs can ask for: the columns behind one
-// field of the answer.
+// field of the answer, or behind some.
 type RunPart struct {
 	Field   string // "" = always
 	Columns []string
+	Live    []string // of runs that are not over, where these are kept in another way; nil = the same
+	More    []string // further fields for which it is needed
 }
 
-// RunParts lists the parts of a run in the order of their columns.
+// owner is who a run belongs to, in one word, as jobs keeps it: the reader takes
+// it apart (Owner), which costs him less than it does the store.
+const owner = "concat(replaceAll(toString(user), '\\x1f', '?'), '\\x1f', replaceAll(toString(`group`), '\\x1f', '?'), '\\x1f', replaceAll(toString(account), '\\x1f', '?'), " +
+	"'\\x1f', toString(user_id), '\\x1f', toString(group_id), '\\x1f', toString(assoc)) AS owner"
+
+// Who is whose a run is.
+type Who struct {
+	User, Group, Account   string
+	UserID, GroupID, Assoc uint32
+}
+
+// Owner takes apart who a run belongs to.
+func Owner(word string) Who {
+	var parts [6]string
+	for i := range parts {
+		var more bool
+		if parts[i], word, more = strings.Cut(word, "\x1f"); !more {
+			break
+		}
+	}
+	number := func(s string) uint32 {
+		n, err := strconv.ParseUint(s, 10, 32)
+		if err != nil {
+			return 0
+		}
+		return uint32(n)
+	}
+	return Who{parts[0], parts[1], parts[2], number(parts[3]), number(parts[4]), number(parts[5])}
+}
+
+// RunParts lists the parts of a run in the order of their columns. Instants are
+// microseconds; what lies behind the submission is its distance from it.
 //
 //muster:table one entry for each part
 func RunParts() []RunPart {
+	always := func(more ...string) []string {
+		return append([]string{"uid", "restarts", "job_id", "array_job_id", "array_task", "array_tasks", "state", "batch", "suspended_us",
+			"het_job_id", "het_offset", "het_size", "toUnixTimestamp64Micro(submit) AS submit_us"}, more...)
+	}
+	columns := func(field string, names ...string) RunPart { return RunPart{Field: field, Columns: names} }
+	gap := func(at string) string {
+		return "toUnixTimestamp64Micro(" + at + ") - toUnixTimestamp64Micro(submit) AS " + at + "_gap_us"
+	}
 	amounts := func(p string) []string {
 		return []string{p + "cpus", p + "mem_mib", p + "nodes", p + "gpus", p + "billing", p + "tres"}
 	}
 	return []RunPart{
-		{"", []string{"uid", "restarts", "job_id", "array_job_id", "array_task", "array_tasks", "state", "batch", "suspended_us",
-			"het_job_id", "het_offset", "het_size",
-			"ifNull(toUnixTimestamp64Micro(start), 0) AS start_us", "ifNull(toUnixTimestamp64Micro(end), 0) AS end_us"}},
-		{"attempt", []string{"attempt"}}, {"tasks_count", []string{"count"}},
-		{"submit", []string{"toUnixTimestamp64Micro(submit) AS submit_us"}},
-		{"eligible", []string{"ifNull(toUnixTimestamp64Micro(eligible), 0) AS eligible_us"}},
-		{"name", []string{"name"}}, {"user", []string{"user"}}, {"user_id", []string{"user_id"}}, {"group", []string{"group", "group_id"}},
-		{"account", []string{"account"}}, {"assoc_id", []string{"assoc"}}, {"partition", []string{"partition"}}, {"qos", []string{"qos"}}, {"wckey", []string{"wckey"}},
-		{"comment", []string{"comment"}}, {"admin_comment", []string{"admin_comment"}}, {"system_comment", []string{"system_comment"}}, {"extra", []string{"extra"}},
-		{"mcs_label", []string{"mcs_label"}}, {"failed_node", []string{"failed_node"}}, {"segment", []string{"segment"}}, {"exit_code", []string{"exit_code", "exit_signal"}}, {"derived_code", []string{"derived_code", "derived_signal"}},
-		{"cancelled_by", []string{"cancelled_by"}}, {"reason", []string{"reason"}}, {"time_limit", []string{"limit_us"}},
-		{"req_tres", amounts("req_")}, {"alloc_tres", amounts("alloc_")},
-		{"req_nodes", []string{"req_nodes_min"}}, {"tasks", []string{"tasks"}}, {"node_list", []string{"node_list"}}, {"constraint", []string{"constraint"}},
-		{"reservation", []string{"reservation"}}, {"licenses", []string{"licenses"}}, {"priority", []string{"priority"}}, {"flags", []string{"backfill"}},
-		{"work_dir", []string{"work_dir"}}, {"submit_line", []string{"submit_line"}}, {"stdin", []string{"stdin"}}, {"stdout", []string{"stdout"}}, {"stderr", []string{"stderr"}},
-		{"usage", []string{"measured", "user_cpu_us", "system_cpu_us", "peak_rss", "mem_mib_s", "read_bytes", "write_bytes", "energy_mj", "maj_faults"}},
-		{"gpu_uuids", []string{"gpu_uuids"}},
-		{"array_uid", []string{"array_uid"}},
-		{"cpus", []string{"alloc_cpus AS cpus", "alloc_nodes AS nodes", "req_cpus AS cpus_asked"}}, // without the rest of the vectors
+		{Columns: always("start_gap_us", "toUnixTimestamp64Micro(end) AS end_us"), Live: always(gap("start"), "ifNull(toUnixTimestamp64Micro(end), 0) AS end_us")},
+		columns("attempt", "attempt"), columns("tasks_count", "count"),
+		{Field: "eligible", Columns: []string{"eligible_gap_us"}, Live: []string{gap("eligible")}},
+		columns("name", "name"),
+		{Field: "user", Columns: []string{"owner"}, Live: []string{owner}, More: []string{"user_id", "group", "account", "assoc_id"}},
+		columns("partition", "partition"), columns("qos", "qos"), columns("wckey", "wckey"),
+		columns("comment", "comment"), columns("admin_comment", "admin_comment"), columns("system_comment", "system_comment"), columns("extra", "extra"),
+		columns("mcs_label", "mcs_label"), columns("failed_node", "failed_node"), columns("segment", "segment"), columns("exit_code", "exit_code", "exit_signal"), columns("derived_code", "derived_code", "derived_signal"),
+		columns("cancelled_by", "cancelled_by"), columns("reason", "reason"), columns("time_limit", "limit_us"),
+		columns("req_tres", amounts("req_")...), columns("alloc_tres", amounts("alloc_")...),
+		columns("req_nodes", "req_nodes_min"), columns("tasks", "tasks"), columns("node_list", "node_list"), columns("constraint", "constraint"),
+		columns("reservation", "reservation"), columns("licenses", "licenses"), columns("priority", "priority"), columns("flags", "backfill"),
+		columns("work_dir", "work_dir"), columns("submit_line", "submit_line"), columns("stdin", "stdin"), columns("stdout", "stdout"), columns("stderr", "stderr"),
+		columns("usage", "measured", "user_cpu_us", "system_cpu_us", "peak_rss", "mem_mib_s", "read_bytes", "write_bytes", "energy_mj", "maj_faults"),
+		columns("gpu_uuids", "gpu_uuids"),
+		columns("array_uid", "array_uid"),
+		columns("cpus", "alloc_cpus AS cpus", "alloc_nodes AS nodes", "req_cpus AS cpus_asked"), // without the rest of the vectors
 	}
 }
 
@@ -136,26 +175,36 @@ func RunParts() []RunPart {
 // are over, and those that are not, or are but not at the scope's position. Both
 // come in the order in which sacct shows them, to be merged by it. A job's runs
 // then stand next to each other, the last one last: who wants only that one
-// drops the others. Two questions that are asked at once are answered earlier
+// drops the others. The reader may sort those that are over himself (unsorted).
+// Two questions that are asked at once are answered earlier
 // than one over both, and cost less.
-func (a *Acct) Runs(s Scope, want func(RunPart) bool) (over, live Query) {
-	var columns []string
+func (a *Acct) Runs(s Scope, want func(RunPart) bool, unsorted bool) (over, live Query) {
+	var ended, running []string
 	for _, p := range RunParts() {
 		if want(p) {
-			for _, c := range p.Columns {
-				if !strings.Contains(c, " ") {
-					c = "`" + c + "`"
-				}
-				columns = append(columns, c)
+			ended = append(ended, p.Columns...)
+			if p.Live == nil {
+				p.Live = p.Columns
 			}
+			running = append(running, p.Live...)
 		}
 	}
-	list := strings.Join(columns, ", ")
+	list := func(columns []string) string {
+		for i, c := range columns {
+			if !strings.Contains(c, " ") {
+				columns[i] = "`" + c + "`"
+			}
+		}
+		return strings.Join(columns, ", ")
+	}
 	const order = "\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"
 	b := begin(s)
-	over = b.query("SELECT " + list + "\nFROM " + b.table("jobs") + "\n" + first + stored + a.where(b, true) + order)
+	over = b.query("SELECT " + list(ended) + "\nFROM " + b.table("jobs") + "\n" + first + stored + a.where(b, true))
+	if !unsorted {
+		over.SQL += order
+	}
 	b = begin(s)
-	return over, b.query("SELECT " + list + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + a.where(b, false) + order)
+	return over, b.query("SELECT " + list(running) + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + a.where(b, false) + order)
 }
 
 // first begins conditions that are looked at before other columns are read. The
@@ -197,6 +246,11 @@ type StepParts struct{ Amounts, Usage, Nodes, Tasks bool }
 // keeps those that it looks for. What a step has of its run is not among them.
 func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
 	b := begin(s)
+	return b.steps(uids(b, runs), parts)
+}
+
+// steps asks for the ended steps that meet a condition.
+func (b *builder) steps(where string, parts StepParts) Query {
 	columns := "uid, restarts, step, name, state, exit_code, exit_signal, " + us("start") + " AS start_us, " + us("end") + " AS end_us, alloc_cpus, alloc_nodes"
 	if parts.Amounts {
 		columns += ", alloc_mem_mib, alloc_gpus, alloc_billing, alloc_tres"
@@ -210,7 +264,14 @@ func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
 	if parts.Tasks {
 		columns += ", tasks"
 	}
-	return b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\n" + first + stored + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step")
+	return b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\n" + first + stored + " AND " + where + "\nORDER BY uid, restarts, step")
+}
+
+// StepsByNumber asks for the ended steps of jobs by their numbers, also of
+// other runs of the same numbers.
+func (a *Acct) StepsByNumber(s Scope, numbers []uint32, parts StepParts) Query {
+	b := begin(s)
+	return b.steps("job_id IN "+b.bind("ids", "Array(UInt32)", numbers), parts)
 }
 
 // LiveSteps asks for the numbered steps of runs that run now.

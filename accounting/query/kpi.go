@@ -278,7 +278,7 @@ func Shares(s Scope) Query {
 func (b *builder) capacity() string {
 	return "(\n  SELECT part, sum(cpu) AS capacity_cpu_s, sum(gpu) AS capacity_gpu_s FROM (\n    SELECT arrayJoin(arrayConcat([''], partitions)) AS part, " +
 		"caps[1] * ((b - a) / 1e6) AS cpu, caps[2] * ((b - a) / 1e6) AS gpu\n    FROM " +
-		b.nodeIntervals("cpus, gpus") + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
+		b.nodeIntervals("cpus, gpus", "") + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
 }
 
 // Charged lists the TRES whose use stands in a bill.

@@ -32,11 +32,12 @@ func TestNothingTyped(t *testing.T) {
 			a.Jobs = append(a.Jobs, query.JobRef{ID: rapid.Uint32().Draw(t, "id"), Task: rapid.Int64Range(-1, 9).Draw(t, "task")})
 		}
 		s := query.Scope{Database: "muster", Seq: 7, Gen: 1, Now: 1e18}
-		over, live := a.Runs(s, all)
-		queries := []query.Query{over, live, a.Steps(s, keys, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true}), a.LiveSteps(s, keys)}
+		over, live := a.Runs(s, all, false)
+		queries := []query.Query{over, live, a.Steps(s, keys, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true}), a.LiveSteps(s, keys),
+			a.StepsByNumber(s, []uint32{1, 2}, query.StepParts{})}
 		r := query.Report{End: 1e18, Accounts: typed("accounts"), Users: typed("users"), Partitions: typed("partitions"), QOS: typed("qos"), WCKeys: typed("wckeys"), Nodes: typed("nodes"), Jobs: []uint64{3},
 			TRES: "gres/" + rapid.StringMatching(`tYpEd[ -~]{0,8}`).Draw(t, "tres")}
-		for _, make := range []func(query.Scope) (query.Query, error){func(s query.Scope) (query.Query, error) { return r.Used(s, query.KeyAccount, query.KeyWCKey) }, r.Utilization,
+		for _, make := range []func(query.Scope) (query.Query, error){func(s query.Scope) (query.Query, error) { return r.Used(s, query.KeyAccount, query.KeyWCKey) }, r.Utilization, r.Most,
 			func(s query.Scope) (query.Query, error) { return r.Sizes(s, []int64{2, 8}, query.KeyAccount) }} {
 			q, err := make(s)
 			if err != nil {
@@ -135,7 +136,7 @@ func TestNeedless(t *testing.T) {
 		{"-j -E in the future", query.Acct{Jobs: job, End: 6000}, false, false},
 	} {
 		c.ask.Window(now, midnight)
-		over, live := c.ask.Runs(query.Scope{Database: "x", Now: now}, all)
+		over, live := c.ask.Runs(query.Scope{Database: "x", Now: now}, all, false)
 		for _, q := range []query.Query{over, live} {
 			if strings.Contains(q.SQL, "submit <= ") != c.submitted || strings.Contains(q.SQL, "end >= ") != c.alive {
 				t.Errorf("%s:\n%s", c.name, q.SQL)
@@ -152,8 +153,9 @@ func TestTRES(t *testing.T) {
 		r := query.Report{TRES: tres}
 		_, used := r.Used(s)
 		_, util := r.Utilization(s)
-		for i, err := range []error{used, util} {
-			if (err == nil) != want[i] || (err != nil && !errors.Is(err, query.ErrTRES)) {
+		_, most := r.Most(s)
+		for i, err := range []error{used, util, most} {
+			if (err == nil) != want[min(i, 1)] || (err != nil && !errors.Is(err, query.ErrTRES)) {
 				t.Errorf("%q, report %d: %v", tres, i, err)
 			}
 		}

@@ -228,7 +228,7 @@ const hour = "3600000000"
 
 // nodeIntervals is a subquery over what held for each node when, cut to the
 // window: node, class, partitions, caps (an amount for each column), a, b.
-func (b *builder) nodeIntervals(columns string) string {
+func (b *builder) nodeIntervals(columns, more string) string {
 	return `(
   SELECT node, class, partitions, caps, greatest(at_us, {from:Int64}) AS a, least(next_us, {to:Int64}) AS b
   FROM (
@@ -236,7 +236,7 @@ func (b *builder) nodeIntervals(columns string) string {
       leadInFrame(toUnixTimestamp64Micro(at), 1, {to:Int64}) OVER (PARTITION BY node ORDER BY at, seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_us
     FROM ` + b.table("node_states") + `
     WHERE ` + stored + ` AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC')
-      AND at >= (SELECT max(at) FROM ` + b.table("node_states") + ` WHERE ` + stored + ` AND restated AND at <= fromUnixTimestamp64Micro({from:Int64}, 'UTC'))
+      AND at >= (SELECT max(at) FROM ` + b.table("node_states") + ` WHERE ` + stored + ` AND restated AND at <= fromUnixTimestamp64Micro({from:Int64}, 'UTC'))` + more + `
   )
   WHERE next_us > at_us AND next_us > {from:Int64} AND class != 'gone'
 )`
@@ -254,6 +254,18 @@ func (r *Report) Kinds(s Scope) Query {
 // Capacity asks what the cluster had of a TRES over the window: the amount
 // times microseconds (Int128).
 func (r *Report) Capacity(s Scope) (Query, error) {
+	return r.overNodes(s, "SELECT toString(sum(toInt128(caps[1]) * (b - a))) AS had_us FROM ", " WHERE a < b")
+}
+
+// Most asks for the largest amount of a TRES that the cluster had within the
+// window.
+func (r *Report) Most(s Scope) (Query, error) {
+	return r.overNodes(s, "SELECT ifNull(max(total), 0) AS count FROM (SELECT a AS at, sum(caps[1]) AS total FROM ", " GROUP BY a)")
+}
+
+// overNodes puts the nodes' intervals with their amounts of a TRES between two
+// parts of a statement.
+func (r *Report) overNodes(s Scope, before, behind string) (Query, error) {
 	b := begin(s)
 	r.bounds(b)
 	_, _, node, err := r.amount(b)
@@ -263,12 +275,12 @@ func (r *Report) Capacity(s Scope) (Query, error) {
 	if node == "" {
 		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
 	}
-	return b.query("SELECT toString(sum(toInt128(caps[1]) * (b - a))) AS had_us FROM " + b.nodeIntervals("toInt64("+node+")") + " WHERE a < b"), nil
+	return b.query(before + b.nodeIntervals("toInt64("+node+")", "") + behind), nil
 }
 
 // Utilization asks what the cluster's resources did in the window. One row, in
 // amount times microseconds: allocated, down, planned_down, idle, planned,
-// reported, over; and count, the largest amount there was.
+// reported, over.
 func (r *Report) Utilization(s Scope) (Query, error) {
 	b := begin(s)
 	r.bounds(b)
@@ -279,7 +291,7 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 	if node == "" {
 		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
 	}
-	caps := b.nodeIntervals("toInt64(" + node + ")")
+	caps := b.nodeIntervals("toInt64("+node+")", "")
 	w := r.pieces(b, hourUS)
 	var running, waiting []string
 	for _, p := range w.rows {
@@ -300,7 +312,7 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 	held := `(
   SELECT d.class AS class, h.amount AS amount, greatest(h.a, d.a) AS a, least(h.b, d.b) AS b
   FROM (` + b.heldOn(r.heldAmount()) + `) AS h
-  INNER JOIN (SELECT node, class, a, b FROM ` + caps + ` WHERE class != 'up') AS d ON h.node = d.node
+  INNER JOIN (SELECT node, class, a, b FROM ` + b.nodeIntervals("toInt64("+node+")", " AND "+b.failing()) + ` WHERE class != 'up') AS d ON h.node = d.node
   WHERE h.a < d.b AND h.b > d.a
 )`
 	// Intervals that begin in one hour and end in another are put together
@@ -316,7 +328,7 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 	return b.query(`SELECT
   toString(sum(allocated)) AS allocated_us, toString(sum(down)) AS down_us, toString(sum(planned_down)) AS planned_down_us,
   toString(sum(idle_h - planned_h)) AS idle_us, toString(sum(planned_h)) AS planned_us, toString(sum(reported)) AS reported_us,
-  toString(sum(over)) AS over_us, (SELECT ifNull(max(total), 0) FROM (SELECT a AS at, sum(caps[1]) AS total FROM ` + caps + ` GROUP BY a)) AS count
+  toString(sum(over)) AS over_us
 FROM (
   SELECT h, sumIf(part, kind = 'alloc') AS allocated, sumIf(part, kind IN ('up', 'down', 'planned')) AS reported,
     greatest(sumIf(part, kind = 'down') - sumIf(part, kind = 'held down'), 0) AS down,
@@ -354,14 +366,19 @@ func (r *Report) heldAmount() (stored, live string) {
 // heldOn is a query over what runs hold on nodes that were ever out of service
 // before the window's end, cut to the window: node, amount, a, b.
 func (b *builder) heldOn(kept, live string) string {
-	nodes := "node IN (SELECT DISTINCT node FROM " + b.table("node_states") + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
 	return "SELECT node, toInt64(" + kept + ") AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, " +
 		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.table("job_nodes") + " WHERE " + stored +
-		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + nodes +
+		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + b.failing() +
 		" UNION ALL SELECT node, toInt64(" + live + ") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
 		"least(if(toUnixTimestamp64Micro(to) = 0, {to:Int64}, toUnixTimestamp64Micro(to)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
 		b.table("live") + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
 		" WHERE " + open + " AND isNotNull(start)"
+}
+
+// failing is the condition that a node was out of service before the window's
+// end: few are, and only of these it matters when.
+func (b *builder) failing() string {
+	return "node IN (SELECT DISTINCT node FROM " + b.table("node_states") + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
 }
 
 // NodeEvents asks when nodes were not up: node, from, until (0 = still), state,

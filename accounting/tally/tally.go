@@ -42,6 +42,14 @@ func New() *Tally {
 		assocs: map[uint32]spec.Association{}, bodies: newBodies(), out: &Batch{First: 1}}
 }
 
+// Past returns the tally of a ledger of which the events up to one are known to
+// have left nothing open, without having read them.
+func Past(uuid [16]byte, cluster string, seq uint64, at spec.Instant) *Tally {
+	t := New()
+	t.uuid, t.cluster, t.seq, t.at, t.out.First = uuid, cluster, seq, at, seq+1
+	return t
+}
+
 // Seq is the last event that was folded.
 func (t *Tally) Seq() uint64 { return t.seq }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -291,16 +290,21 @@ func (l *lineCounter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// pastLedger is a ledger of which nothing is read: the store has it all.
+// pastLedger is a ledger of which nothing is read: the store has it all, and
+// nothing more comes.
 type pastLedger struct {
 	seq uint64
 	at  spec.Instant
 }
 
-var errPast = errors.New("the jobs of a benchmark have no ledger")
-
 // Open implements the source of accounting.
-func (pastLedger) Open(context.Context, uint64) (acctd.Cursor, error) { return nil, errPast }
+func (l pastLedger) Open(context.Context, uint64) (acctd.Cursor, error) { return l, nil }
+
+// Next implements the cursor of accounting.
+func (pastLedger) Next(ctx context.Context) (acctd.Entry, error) {
+	<-ctx.Done()
+	return acctd.Entry{}, ctx.Err()
+}
 
 // Head implements the source of accounting.
 func (l pastLedger) Head() (uint64, spec.Instant) { return l.seq, l.at }
@@ -336,9 +340,15 @@ func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	d := acctd.New(acctd.Config{Source: pastLedger{f.seq(), f.end()}, Store: standing{store, pos}, Codec: codec, Clock: pastClock{f.end()}, Refresh: spec.Day,
+	state, err := counted.Past(f.ledger, "peer", pos.Seq, f.end()).Snapshot()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	past := standing{store, pos, counted.Snapshot{Seq: pos.Seq, Data: state}}
+	d := acctd.New(acctd.Config{Source: pastLedger{f.seq(), f.end()}, Store: past, Codec: codec, Clock: pastClock{f.end()}, Refresh: spec.Day,
 		OpenWriter: func(context.Context, [16]byte, string) (acctd.Writer, counted.Resume, error) {
-			return nil, counted.Resume{}, errPast
+			return standingWriter{pos}, counted.Resume{Position: pos}, nil
 		},
 		Identity: func() ([16]byte, string) { return f.ledger, "peer" }})
 	go func() { _ = d.Run(ctx) }()
@@ -366,11 +376,27 @@ func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f 
 	}, nil
 }
 
-// standing is a store whose position never changes and is known.
+// standing is a store whose position never changes and is known, of a ledger
+// of which no job is open.
 type standing struct {
 	*clickhouse.Store
-	pos counted.Position
+	pos   counted.Position
+	state counted.Snapshot
 }
+
+// LastSnapshot implements the store of accounting.
+func (s standing) LastSnapshot(context.Context, [16]byte, uint64) (counted.Snapshot, bool, error) {
+	return s.state, true, nil
+}
+
+// standingWriter has nothing to write.
+type standingWriter struct{ pos counted.Position }
+
+func (standingWriter) Write(context.Context, *counted.Batch) error         { return nil }
+func (standingWriter) Generation(context.Context, []counted.LiveRow) error { return nil }
+func (standingWriter) Hold(context.Context) error                          { return nil }
+func (standingWriter) RollUp(context.Context) (bool, error)                { return false, nil }
+func (w standingWriter) Position() counted.Position                        { return w.pos }
 
 // Position implements the store of accounting.
 func (s standing) Position(context.Context, [16]byte) (counted.Position, error) { return s.pos, nil }

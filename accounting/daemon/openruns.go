@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+// openRuns are the runs that are not over at the position that was published,
+// and perhaps some more: who asks for others need not look for them in the
+// store. Guarded by the service's lock, as the position is, so that both belong
+// together.
+type openRuns struct {
+	known bool
+	runs  map[query.RunKey]openRun
+}
+
+// openRun is what a question can tell an open run by.
+type openRun struct {
+	job, array, uid uint32
+	user            string
+	submit          tally.Micros
+}
+
+// openLook is how many open runs are looked at for a question: a fifth of what
+// asking the store costs.
+const openLook = 50_000
+
+func (o *openRuns) add(rows []tally.LiveRow) {
+	for i := range rows {
+		if r := &rows[i]; !r.Final {
+			o.runs[query.RunKey{UID: r.UID, Restarts: r.Restarts}] = openRun{r.JobID, r.ArrayJobID, r.UserID, r.User, r.Submit}
+		}
+	}
+}
+
+// forgetOpen: nothing is known of open runs until a generation of them begins.
+func (d *Daemon) forgetOpen() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open = openRuns{}
+}
+
+// publishOpen publishes a position at which these runs are open and no others.
+func (d *Daemon) publishOpen(pos tally.Position, rows []tally.LiveRow) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open = openRuns{known: true, runs: make(map[query.RunKey]openRun, len(rows))}
+	d.open.add(rows)
+	d.publishLocked(pos)
+}
+
+// opening notes the runs of a batch that is about to be stored: until its
+// position is published they may be seen, and those that end in it are still
+// open.
+func (d *Daemon) opening(rows []tally.LiveRow) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open.known {
+		d.open.add(rows)
+	}
+}
+
+// publishBatch publishes the position of a batch; the runs that ended in it are
+// among those that are over from now on.
+func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range rows {
+		if r := &rows[i]; r.Final {
+			delete(d.open.runs, query.RunKey{UID: r.UID, Restarts: r.Restarts})
+		}
+	}
+	d.publishLocked(pos)
+}
+
+// noneOpen tells that no run which is not over can match a question. Where that
+// is not known, at another position or of another ledger, it is false.
+func (d *Daemon) noneOpen(s query.Scope, a *query.Acct) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open.known || !d.stored || d.ledger != s.Ledger || d.pos.Seq != s.Seq || d.pos.Gen != s.Gen || len(d.open.runs) > openLook {
+		return false
+	}
+	for _, r := range d.open.runs {
+		if r.may(s, a) {
+			return false
+		}
+	}
+	return true
+}
+
+// may tells whether a run can be among those that a question is about. It looks
+// at the conditions of query.Acct that keep most runs out.
+func (r openRun) may(s query.Scope, a *query.Acct) bool {
+	if len(a.Jobs) > 0 && !slices.ContainsFunc(a.Jobs, func(j query.JobRef) bool { return j.ID == r.job || j.ID == r.array }) {
+		return false
+	}
+	if len(a.Users) > 0 && !slices.Contains(a.Users, r.user) && !slices.Contains(a.Users, strconv.FormatUint(uint64(r.uid), 10)) {
+		return false
+	}
+	return len(a.States) > 0 || len(a.Jobs) > 0 || int64(r.submit) <= int64(a.End)/int64(spec.Microsecond)
+}
