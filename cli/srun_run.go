@@ -20,6 +20,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/internal/transport/stepclient"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -397,7 +398,7 @@ func (r *stepRun) input(ctx context.Context, facts *plan.FileFacts) {
 		}
 	}
 	go func() {
-		buf := make([]byte, 32<<10)
+		buf := make([]byte, stepio.MaxInput)
 		for {
 			n, err := from.Read(buf)
 			if n > 0 && r.client.Input(ctx, rank, buf[:n]) != nil {

@@ -465,18 +465,37 @@ func (c *stepConn) frames(plain []byte) {
 }
 
 // feed passes input on, one piece after another: a task that does not read must
-// not keep the client's other messages waiting.
+// not keep the client's other messages waiting. Pieces that wait behind each
+// other go as one.
 func (c *stepConn) feed(ctx context.Context) {
-	for m := range c.inputs {
-		c.waits.Add(-int64(len(m.Data)))
-		if err := c.step.Input(ctx, m.Rank, m.Offset, m.Data); err != nil {
+	m, more := <-c.inputs
+	for more {
+		var next *stepio.Message
+		data, waits := m.Data, true
+		for waits && more && len(m.Data) > 0 {
+			select {
+			case next, more = <-c.inputs:
+				if more && next.Rank == m.Rank && len(next.Data) > 0 && next.Offset == m.Offset+uint64(len(data)) {
+					data, next = append(data, next.Data...), nil
+				} else {
+					waits = false
+				}
+			default:
+				waits = false
+			}
+		}
+		c.waits.Add(-int64(len(data)))
+		if err := c.step.Input(ctx, m.Rank, m.Offset, data); err != nil {
 			if !errors.Is(err, runtime.ErrClosed) {
 				c.log.Warn("input of a step is not taken", "error", err)
 			}
-			_ = c.sock.Close()
-			continue // the rest is dropped, and sent again over the next connection
+			_ = c.sock.Close() // the rest is dropped, and sent again over the next connection
+		} else {
+			_ = c.send(&stepio.Message{Kind: stepio.Taken, Rank: m.Rank, Offset: m.Offset + uint64(len(data))})
 		}
-		_ = c.send(&stepio.Message{Kind: stepio.Taken, Rank: m.Rank, Offset: m.Offset + uint64(len(m.Data))})
+		if m = next; m == nil && more {
+			m, more = <-c.inputs
+		}
 	}
 }
 

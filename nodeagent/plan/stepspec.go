@@ -129,10 +129,15 @@ func (s *StepPart) files(t *Task, n *Node) {
 	t.Stdin, t.Stdout, t.Stderr = expand(s.Spec.Stdin), expand(s.Spec.Stdout), expand(s.Spec.Stderr)
 }
 
-// programOf finds what a rank runs of --multi-prog: %t is the rank, %o its place
-// among those of its line.
+// programOf finds what a rank runs of --multi-prog: the first line that names it,
+// else one for all others, which names none. %t is the rank, %o its place among
+// those of its line.
 func programOf(list []spec.TaskProgram, rank uint32) ([]string, error) {
+	others := -1
 	for i := range list {
+		if len(list[i].Ranks) == 0 && others < 0 {
+			others = i
+		}
 		place := 0
 		for _, r := range list[i].Ranks {
 			if int64(rank) > r.Last {
@@ -142,16 +147,22 @@ func programOf(list []spec.TaskProgram, rank uint32) ([]string, error) {
 			if int64(rank) < r.First || (int64(rank)-r.First)%r.Step != 0 {
 				break
 			}
-			place += int((int64(rank) - r.First) / r.Step)
-			swap := strings.NewReplacer("%t", number(uint64(rank)), "%o", strconv.Itoa(place))
-			out := make([]string, len(list[i].Argv))
-			for k, a := range list[i].Argv {
-				out[k] = swap.Replace(a)
-			}
-			return out, nil
+			return programFor(&list[i], rank, place+int((int64(rank)-r.First)/r.Step)), nil
 		}
 	}
+	if others >= 0 {
+		return programFor(&list[others], rank, int(rank)), nil
+	}
 	return nil, fmt.Errorf("no program is configured for task %d", rank)
+}
+
+func programFor(p *spec.TaskProgram, rank uint32, place int) []string {
+	swap := strings.NewReplacer("%t", number(uint64(rank)), "%o", strconv.Itoa(place))
+	out := make([]string, len(p.Argv))
+	for i, a := range p.Argv {
+		out[i] = swap.Replace(a)
+	}
+	return out
 }
 
 // commonEnv is the environment of all tasks here: the client's, less what is

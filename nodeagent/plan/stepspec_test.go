@@ -123,6 +123,15 @@ func TestPrograms(t *testing.T) {
 	if _, _, err := StepRun(s, stepNode(), none); err == nil || !strings.Contains(err.Error(), "task 5") {
 		t.Error(err)
 	}
+	// A line for all others, wherever it stands.
+	s.Spec.Programs = append([]spec.TaskProgram{{Argv: []string{"rest", "%t", "%o"}}}, s.Spec.Programs...)
+	r, _, err = StepRun(s, stepNode(), none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.Tasks.List[1].Argv, r.Tasks.List[2].Argv); got != "[a 3 x2] [rest 5 5]" {
+		t.Error(got)
+	}
 }
 
 func TestCPUBind(t *testing.T) {
