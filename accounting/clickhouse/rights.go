@@ -10,7 +10,7 @@ import (
 type grant struct {
 	rights string // as GRANT and CHECK GRANT have them
 	on     string
-	lacks  string // what does not work without it
+	needs  string // what does not work without it
 }
 
 // String is the statement without whom it is to.
@@ -22,7 +22,7 @@ func (g *grant) String() string { return "GRANT " + g.rights + " ON " + g.on }
 func grants(db string, l Layout) []grant {
 	own, fresh := quoteName(db)+".*", quoteName(db+restoredSuffix)+".*"
 	out := []grant{
-		{"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP TABLE, TRUNCATE, OPTIMIZE, SHOW", own, "nothing"},
+		{"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP TABLE, TRUNCATE, OPTIMIZE, SHOW", own, "everything"},
 		{"SELECT", "system.one", "muster sql"},
 		{"SELECT", "system.columns", "muster accounting doctor, archive"},
 		{"SELECT", "system.tables", "muster accounting restore"},
@@ -86,7 +86,7 @@ func (s *Store) examineRights(ctx context.Context, add func(bool, string, string
 		login = "default"
 	}
 	for i := range missing {
-		add(true, "rights", "%s lack: %s TO %s", missing[i].lacks, missing[i].String(), quoteName(login))
+		add(true, "rights", "%s TO %s is missing, for %s", missing[i].String(), quoteName(login), missing[i].needs)
 	}
 	if len(missing) == 0 {
 		add(false, "rights", "%s may do what is needed", login)

@@ -109,6 +109,9 @@ func TestCare(t *testing.T) {
 			t.Errorf("%s %s: %v, want %s", verb, c[0], err, c[1])
 		}
 	}
+	if said := strings.Join(r.care("doctor", ""), "\n"); strings.Contains(said, "canceled") {
+		t.Errorf("after restores that failed the doctor says %s", said)
+	}
 	if bad := r.care("verify", ""); bad != nil {
 		t.Errorf("after restores that failed: %v", bad)
 	}

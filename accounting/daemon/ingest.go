@@ -22,6 +22,9 @@ const (
 // stepAside is how many events are counted in one go: some 100 µs.
 const stepAside = 32
 
+// errRestoring is why a session is over that a restore has ended.
+var errRestoring = errors.New("a restore of the store has interrupted the ingest, which goes on by itself")
+
 // ingest runs sessions until the context ends.
 func (d *Daemon) ingest(ctx context.Context) {
 	pause := backoffFirst
@@ -32,13 +35,15 @@ func (d *Daemon) ingest(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		err = d.cfg.Store.Explain(err)
+		if err = d.cfg.Store.Explain(err); errors.Is(err, context.Canceled) {
+			err = errRestoring
+		}
 		d.note(err)
 		if d.figures.batches.Load() > before {
 			pause, last = backoffFirst, ""
 		}
 		// A session that is ended for a restore is none that failed.
-		if text := fmt.Sprint(err); text != last && !errors.Is(err, context.Canceled) {
+		if text := fmt.Sprint(err); text != last && !errors.Is(err, errRestoring) {
 			last = text
 			d.cfg.Log.Error("accounting is not stored; the ledger keeps it until it is", "error", err)
 		}
