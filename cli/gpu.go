@@ -21,8 +21,8 @@ func gpuCommand() *command {
 		about: `Reads the agents' own metrics, so the figures are those of the last collection. top lists every GPU; job lists the GPUs of a
 job: while it runs with what it did with them so far, then with what it did in all; below that what each figure was over time, from the
 samples in the accounting store. idle lists jobs whose GPUs mostly had no work. A figure that was not measured is shown as -. topo asks the controller alone, for what
-the scheduler knows of each node's GPUs: how each pair is connected, and which NUMA node and CPUs each is near to. It chooses those for a
-job that are the closest to each other. Nodes that are alike are shown once.`,
+the scheduler knows of each node's GPUs: how each pair is connected, and which NUMA node and CPUs each is near to. A job gets those that are
+the closest to each other. Nodes that are alike are shown once.`,
 		options: []opt.Option{
 			{Long: "nodes", Short: "w", Arg: "HOSTLIST", Help: "only these nodes"},
 			{Long: "user", Short: "u", Arg: "NAME", Help: "only GPUs that this user's jobs hold"},

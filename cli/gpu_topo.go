@@ -13,6 +13,9 @@ import (
 
 // gpuTopo shows how the GPUs of nodes are connected.
 func (c *call) gpuTopo(nodes []*apiv1.NodeInfo) error {
+	if w := c.opts.Text("nodes"); w != "" && len(nodes) == 0 {
+		return c.errorf("there is no node %s", w)
+	}
 	if c.wantsTree() {
 		rows := make(tree.List, 0, len(nodes))
 		for _, n := range nodes {
