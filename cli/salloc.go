@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -66,6 +67,11 @@ func runSalloc(c *call) error {
 		return err
 	}
 	c.args = list[len(list)-1].args
+	for _, p := range list {
+		if !slices.Equal(p.args, c.args) {
+			return c.errorf("one command runs in the allocation, and it stands last: %s", strings.Join(p.args, " "))
+		}
+	}
 	if c.opts.On("test-only") {
 		return c.testOnly(list)
 	}

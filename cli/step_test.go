@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -227,6 +228,38 @@ func TestSattach(t *testing.T) {
 	}
 	for _, bad := range [][]string{{"sattach"}, {"sattach", "36"}, {"sattach", "36.batch"}, {"sattach", "36.0", "36.1"}, {"sattach", "--output-filter=3", "36.0"}, {"sattach", "--input-filter=x", "36.0"}, {"sattach", "--pty", "36.0"}} {
 		if r := w.run(bad...); r.code != 1 || !strings.Contains(r.errOut, "sattach") {
+			t.Errorf("%v: %+v", bad, r)
+		}
+	}
+}
+
+// TestComponents: what stands between colons, and what cannot.
+func TestComponents(t *testing.T) {
+	w := newWorld(t)
+	for line, want := range map[string]string{
+		"srun -n 1 a x : -n 2 b":     "[-n 1] [a x]|[-n 2] [b]",
+		"srun -n 1 : -n 2 b y : c":   "[-n 1] [b y]|[-n 2] [b y]|[] [c]",
+		"srun -n 1 a":                "[-n 1] [a]",
+		"salloc -n 1 : -n 2":         "[-n 1] []|[-n 2] []",
+		"salloc -n 1 : -n 2 sh -c x": "[-n 1] [sh -c x]|[-n 2] [sh -c x]",
+	} {
+		words := strings.Fields(line)
+		c := &call{Env: w.world(words, io.Discard, io.Discard), ctx: t.Context(), cmd: find(words[0]), opts: opt.New()}
+		var err error
+		if c.args, err = c.cmd.set().Parse(words[1:], c.opts, opt.FromCommand); err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.components()
+		var got []string
+		for _, p := range list {
+			got = append(got, fmt.Sprint(p.words, " ", p.args))
+		}
+		if err != nil || strings.Join(got, "|") != want {
+			t.Errorf("%s: %q (%v), want %q", line, got, err, want)
+		}
+	}
+	for _, bad := range [][]string{{"salloc", "-n", "1", "a", ":", "-n", "2", "b"}, {"srun", "-n", "1", "a", ":", "--nope", "b"}, {"srun", "a", ":"}, {"srun", "--het-group=1", "a"}, {"srun", "--jobid=36", "--het-group=x", "a"}, {"srun", "--jobid=36", "--het-group=1", "a", ":", "b"}} {
+		if r := w.run(bad...); r.code == 0 || r.errOut == "" {
 			t.Errorf("%v: %+v", bad, r)
 		}
 	}
