@@ -25,7 +25,7 @@ func scontrolCommand() *command {
 Keys of update are written with any capitals: jobid=12 timelimit=2:00:00, nodename=n[1-3] state=drain reason="fan". States of nodes:
 drain, down, fail, resume, power_up, power_down, power_down_asap, power_down_force, cancel_reboot. States of partitions: up, down (jobs
 are accepted and wait), drain (those that wait start, none is accepted), inactive (neither); jobs that run go on. Of a partition also
-MaxTime, DefaultTime, MaxNodes, MinNodes, AllowGroups, AllowAccounts, DenyAccounts, AllowQos, DenyQos, PriorityTier, PriorityJobFactor
+Nodes (a list, ALL, or those that come and go: +n3,-n[1-2]), MaxTime, DefaultTime, MaxNodes, MinNodes, AllowGroups, AllowAccounts, DenyAccounts, AllowQos, DenyQos, PriorityTier, PriorityJobFactor
 and Hidden can be changed (operators). A restart keeps such a change, unless the record of that partition in slurm.conf has changed too;
 scontrol reconfigure makes every partition what slurm.conf says, and names those that it changes back.`,
 		verbs: []verb{
@@ -36,7 +36,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{"show", "step [JOB[.STEP]]", "job steps"},
 			{"show", "licenses", "licences"},
 			{"show", "reservation", "reservations"},
-			{"show", "topology [SWITCH]", "the tree of switches"},
+			{"show", "topology [NAME]", "switches and blocks: all, those of a topology, or one, or a node's"},
 			{"show", "hostnames [LIST]", "the names of a host list, one to a line; without one those of $SLURM_JOB_NODELIST"},
 			{"show", "hostlist NAMES", "names folded in their order; - reads them from the standard input"},
 			{"show", "hostlistsorted NAMES", "names folded in order"},

@@ -56,7 +56,7 @@ func (c *call) showNodes(names string) error {
 func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 	rec := &record{}
 	rec.line("NodeName="+n.GetName(), "Arch="+or(n.GetArch(), null), "CoresPerSocket="+itoa(n.GetCoresPerSocket())+" ")
-	rec.line("CPUAlloc="+itoa(n.GetCpusAlloc()), "CPUEfctv="+itoa(n.GetCpus()), "CPUTot="+itoa(n.GetCpus()), "CPULoad="+milli(n.GetLoadMilli()))
+	rec.line("CPUAlloc="+itoa(n.GetCpusAlloc()), "CPUEfctv="+itoa(n.GetCpus()), "CPUTot="+itoa(max(n.GetCpusConfigured(), n.GetCpus())), "CPULoad="+milli(n.GetLoadMilli()))
 	rec.line("AvailableFeatures=" + or(strings.Join(availableFeatures(n), ","), null))
 	rec.line("ActiveFeatures=" + or(strings.Join(n.GetFeatures(), ","), null))
 	rec.line("Gres=" + or(n.GetGres(), null))
@@ -71,6 +71,9 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 		free = itoa(n.GetMemFree())
 	}
 	rec.line("RealMemory="+itoa(n.GetMem()), "AllocMem="+itoa(n.GetMemAlloc()), "FreeMem="+free, "Sockets="+itoa(n.GetSockets()), "Boards="+itoa(max(n.GetBoards(), 1)))
+	if n.GetCoreSpec() > 0 || n.GetCpuSpec() != "" || n.GetMemSpec() > 0 {
+		rec.line(keptFromJobs(n)...)
+	}
 	rec.line("State="+or(n.GetState(), "UNKNOWN"), "ThreadsPerCore="+itoa(n.GetThreadsPerCore()), "TmpDisk="+itoa(n.GetTmpDisk()), "Weight="+itoa(n.GetWeight()), "Owner=N/A", "MCS_label=N/A")
 	if n.GetNextState() != "" {
 		rec.line("NextState=" + n.GetNextState())
@@ -108,6 +111,21 @@ func nodeRecord(v *nodeView, n *apiv1.NodeInfo, details bool) *record {
 		rec.line(words)
 	}
 	return rec
+}
+
+// keptFromJobs says what of a node is the system's.
+func keptFromJobs(n *apiv1.NodeInfo) []string {
+	var out []string
+	if n.GetCoreSpec() > 0 {
+		out = append(out, "CoreSpecCount="+itoa(n.GetCoreSpec()))
+	}
+	if n.GetCpuSpec() != "" {
+		out = append(out, "CPUSpecList="+n.GetCpuSpec())
+	}
+	if n.GetMemSpec() > 0 {
+		out = append(out, "MemSpecLimit="+itoa(n.GetMemSpec()))
+	}
+	return out
 }
 
 // availableFeatures are all features that a node may have.
@@ -192,7 +210,11 @@ func partitionRecord(p *apiv1.PartitionInfo) *record {
 	rec.line("Nodes=" + or(p.GetNodes(), null))
 	rec.line("PriorityJobFactor="+itoa(p.GetPriorityJobFactor()), "PriorityTier="+itoa(p.GetPriorityTier()), "RootOnly="+yesNo(p.GetRootOnly()), "ReqResv="+yesNo(p.GetReqResv()),
 		"OverSubscribe="+or(p.GetOverSubscribe(), "NO"))
-	rec.line("OverTimeLimit=NONE", "PreemptMode="+or(p.GetPreemptMode(), "OFF"))
+	over := []string{"OverTimeLimit=NONE", "PreemptMode=" + or(p.GetPreemptMode(), "OFF")}
+	if p.GetTopology() != "" {
+		over = append(over, "Topology="+p.GetTopology())
+	}
+	rec.line(over...)
 	rec.line("State="+spec.PartitionState(p.GetState()).String(), "TotalCPUs="+itoa(p.GetTotalCpus()), "TotalNodes="+itoa(p.GetTotalNodes()), "SelectTypeParameters=NONE")
 	rec.line("JobDefaults=(null)")
 	perWhat := func(kind string, cpu, node int64) string {

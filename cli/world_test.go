@@ -394,8 +394,9 @@ func (f *fake) changePartition(q *apiv1.PartitionChange) (proto.Message, error) 
 	for i, e := range q.GetSet() {
 		set[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
 	}
+	conf := &spec.Config{Nodes: []spec.NodeSpec{{Name: "node1"}, {Name: "node2"}}}
 	if q.GetCreate() {
-		next, warnings, err := slurmconf.NewPartition(q.GetName(), set, &spec.Config{Nodes: []spec.NodeSpec{{Name: "node1"}, {Name: "node2"}}})
+		next, warnings, err := slurmconf.NewPartition(q.GetName(), set, conf)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
@@ -409,12 +410,15 @@ func (f *fake) changePartition(q *apiv1.PartitionChange) (proto.Message, error) 
 	if q.GetDelete() {
 		return nil, spec.Refuse(spec.CodeInvalidPartition, q.GetName()+" is in slurm.conf: take it out there and reconfigure")
 	}
-	next, warnings, err := slurmconf.ChangePartition(spec.PartitionSpec{Name: q.GetName()}, set)
+	next, warnings, err := slurmconf.ChangePartition(spec.PartitionSpec{Name: q.GetName()}, set, conf)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
 	p := proto.Clone(f.parts[at]).(*apiv1.PartitionInfo)
 	p.State = uint32(next.State)
+	if slurmconf.ChangesNodes(set) {
+		p.NodeNames, p.Nodes = next.NodeNames, next.Nodes
+	}
 	f.parts = slices.Clone(f.parts)
 	f.parts[at] = p
 	return &apiv1.PartitionChangeReply{Warnings: warnings}, nil

@@ -9,12 +9,12 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// blocksOf are the blocks of topology/block as sets of nodes, in order.
-func blocksOf(st *state.State) []spec.Bitset {
+// blocksOf are the blocks of a topology as sets of nodes, in order.
+func blocksOf(st *state.State, top *spec.Topology) []spec.Bitset {
 	var out []spec.Bitset
-	for i := range st.Config.Blocks {
+	for i := range top.Blocks {
 		var set spec.Bitset
-		for _, name := range st.Config.Blocks[i].Nodes {
+		for _, name := range top.Blocks[i].Nodes {
 			if id, ok := st.NodeIDs[name]; ok {
 				set = set.Set(int(id))
 			}
@@ -41,15 +41,15 @@ func blockIndex(st *state.State, blocks []spec.Bitset) []int32 {
 // inBlocks applies --segment and, to a job on several nodes without it, the
 // rule that a job is in as few blocks as its number of nodes needs, next to
 // each other as BlockSizes says.
-func (n *nodeSet) inBlocks(st *state.State, js *spec.JobSpec) error {
-	seg := js.Place.Segment
-	if len(st.Config.Blocks) == 0 {
+func (n *nodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, js *spec.JobSpec) error {
+	seg, top := js.Place.Segment, st.Config.TopologyOf(part)
+	if len(top.Blocks) == 0 {
 		if seg > 0 {
 			return spec.Refuse(spec.CodeDisabled, "--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
 		}
 		return nil
 	}
-	blocks := blocksOf(st)
+	blocks := blocksOf(st, &top)
 	if seg > 0 {
 		n.segment, n.blockOf, n.apartSeg = int64(seg), blockIndex(st, blocks), js.Place.ApartSegments
 		return nil
@@ -58,7 +58,7 @@ func (n *nodeSet) inBlocks(st *state.State, js *spec.JobSpec) error {
 	if want < 2 {
 		return nil
 	}
-	sets := blockSets(st, blocks, n.set, want)
+	sets := blockSets(st, blocks, top.Sizes, n.set, want)
 	if sets == nil {
 		return nil
 	}
@@ -74,10 +74,10 @@ const maxBlockSets = 256
 // as few blocks as that number needs, all of one group of the smallest size
 // that holds them, those with the fewest idle nodes first. It is nil if no
 // group is large enough: the job may be anywhere then.
-func blockSets(st *state.State, blocks []spec.Bitset, allowed spec.Bitset, want int) []spec.Bitset {
-	base := int(st.Config.BlockSizes[0])
+func blockSets(st *state.State, blocks []spec.Bitset, sizes []uint32, allowed spec.Bitset, want int) []spec.Bitset {
+	base := int(sizes[0])
 	few := (want + base - 1) / base
-	for _, size := range st.Config.BlockSizes {
+	for _, size := range sizes {
 		per := int(size) / base
 		if int(size) < want {
 			continue
@@ -139,18 +139,25 @@ func choices(sets []spec.Bitset, n int) []spec.Bitset {
 
 // checkSegment refuses segments into which the job's nodes cannot be cut.
 func (d *decision) checkSegment(js *spec.JobSpec) error {
-	seg := js.Place.Segment
+	seg, largest := js.Place.Segment, uint32(0)
+	for _, name := range js.Partitions {
+		if p := d.t.Parts.Find(name); p != nil {
+			if top := d.t.Config.TopologyOf(p.Spec); len(top.Blocks) > 0 {
+				largest = max(largest, top.Sizes[0])
+			}
+		}
+	}
 	switch {
 	case seg == 0 && js.Place.ApartSegments:
 		return spec.Refuse(spec.CodeNodeCountInvalid, "--spread-segments needs --segment")
 	case seg == 0:
 		return nil
-	case len(d.t.Config.Blocks) == 0:
+	case largest == 0:
 		return spec.Refuse(spec.CodeDisabled, "--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
 	case js.Size.MinNodes == 0 || js.Size.MinNodes%seg != 0 || (js.Size.MaxNodes != 0 && js.Size.MaxNodes != js.Size.MinNodes):
 		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("--segment=%d needs a number of nodes (-N) that it divides", seg))
-	case seg > d.t.Config.BlockSizes[0]:
-		return spec.Refuse(spec.CodeNodeConfigUnavailable, fmt.Sprintf("a segment of %d nodes is larger than a block of %d", seg, d.t.Config.BlockSizes[0]))
+	case seg > largest:
+		return spec.Refuse(spec.CodeNodeConfigUnavailable, fmt.Sprintf("a segment of %d nodes is larger than a block of %d", seg, largest))
 	case len(js.Size.PerJob) > 0:
 		return spec.Refuse(spec.CodeInvalidGRES, "--segment gives every node the same: ask with --gpus-per-node instead of --gpus")
 	case js.Place.Contiguous || js.Place.Switches > 0:

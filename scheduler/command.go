@@ -70,7 +70,10 @@ type UpdateNode struct {
 
 // UpdatePartition changes a partition, but for its nodes, from what it was when
 // somebody decided about it.
-type UpdatePartition struct{ Old, New spec.PartitionSpec }
+type UpdatePartition struct {
+	Old, New spec.PartitionSpec
+	Nodes    bool // its nodes are part of the change
+}
 
 // ChangeNodes changes what is known of nodes but their state, all of them or none.
 // What is nil stays.

@@ -26,6 +26,9 @@ func (d *decision) begin(s *Start) (spec.JobUID, error) {
 	if err := d.wake(s.Alloc); err != nil {
 		return 0, err
 	}
+	if err := d.rebootFor(j, s.Alloc); err != nil {
+		return 0, err
+	}
 	return j.UID, d.emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: s.Alloc, Limit: s.Limit, Backfill: s.Backfill, Priority: s.Priority})
 }
 
@@ -216,7 +219,7 @@ func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool
 	if (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {
 		return false
 	}
-	if int64(a.CPUs.Last()) >= n.CPUs {
+	if !n.Spec.ForJobs(a.CPUs) {
 		return false
 	}
 	for _, g := range a.GPUs {

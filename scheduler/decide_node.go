@@ -108,7 +108,7 @@ func (d *decision) register(c RegisterNode) error {
 			return err
 		}
 	}
-	if rebooted {
+	if rebooted && (n.Reboot == nil || !n.Reboot.Issued || !d.rebootedFor(n)) {
 		if err := d.loseJobs(c.Node, "node "+c.Node+" rebooted"); err != nil {
 			return err
 		}

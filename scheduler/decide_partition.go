@@ -9,15 +9,18 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// updatePartition changes a partition but for its nodes. Jobs that run go on;
-// those that wait meet the new limits at the next pass.
+// updatePartition changes a partition. Jobs that run go on, also on nodes that it
+// loses; those that wait meet what is new at the next pass.
 func (d *decision) updatePartition(c UpdatePartition) error {
 	p := d.t.Parts.Find(c.New.Name)
 	if p == nil {
 		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name)
 	}
-	now, next := p.Spec.WithoutNodes(), c.New.WithoutNodes()
-	if !reflect.DeepEqual(now, c.Old.WithoutNodes()) {
+	now, old, next := *p.Spec, c.Old, c.New
+	if !c.Nodes {
+		now, old, next = now.WithoutNodes(), old.WithoutNodes(), next.WithoutNodes()
+	}
+	if !reflect.DeepEqual(now, old) {
 		return spec.Refuse(spec.CodeBadRequest, "partition "+c.New.Name+" was changed at the same time: look at it and try again")
 	}
 	if reflect.DeepEqual(now, next) {
@@ -26,7 +29,7 @@ func (d *decision) updatePartition(c UpdatePartition) error {
 	if err := d.oneDefault(&next); err != nil {
 		return err
 	}
-	return d.emit(&event.PartitionPut{Partition: next})
+	return d.emit(&event.PartitionPut{Partition: next, Nodes: c.Nodes})
 }
 
 // oneDefault takes Default from the partition that has it, if another gets it.

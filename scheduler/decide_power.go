@@ -102,6 +102,33 @@ func (d *decision) wake(a *spec.Allocation) error {
 	return d.emit(&event.NodePowered{Nodes: names, To: event.PowerUpWish, Why: "a job"})
 }
 
+// overPowered says that too many nodes would be powered up if those of an
+// allocation were, or nil.
+func overPowered(st *state.State, a *spec.Allocation) *spec.Reason {
+	if st.Config.Power == nil || st.Config.Power.MaxUp == 0 {
+		return nil
+	}
+	asleep, up := int64(0), int64(0)
+	for i := range a.Nodes {
+		if n := st.NodeByID(a.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
+			asleep++
+		}
+	}
+	if asleep == 0 {
+		return nil
+	}
+	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		if n.Power != event.PoweredDown && !n.Removed {
+			up++
+		}
+		return true
+	})
+	if most := int64(st.Config.Power.MaxUp); up+asleep > most {
+		return &spec.Reason{Code: "MaxPoweredUpNodes", TRES: "node", Limit: most, Used: up, Asked: asleep}
+	}
+	return nil
+}
+
 // neverRan lets an attempt that is to end be over at once if it still waits
 // for its nodes to boot: nothing of it was started anywhere.
 func (d *decision) neverRan(ev event.Event) error {
@@ -121,12 +148,17 @@ func (d *decision) neverRan(ev event.Event) error {
 	return nil
 }
 
-// cameUp is a node that was powered up, and has registered: what waited for it
-// begins, unless the node is not what was given to it.
+// cameUp is a node that was powered up, and has registered.
 func (d *decision) cameUp(name string) error {
 	if err := d.emit(&event.NodePowered{Nodes: []string{name}, To: event.PowerOn, Why: "registered"}); err != nil {
 		return err
 	}
+	return d.begun(name)
+}
+
+// begun lets what waited for a node begin, now that it is up, unless the node is
+// not what was given to it.
+func (d *decision) begun(name string) error {
 	n := d.t.Node(name)
 	for _, uid := range slices.Clone(n.Jobs) {
 		j := d.t.Job(uid)
@@ -342,12 +374,8 @@ func (d *decision) reserved(n *state.Node, maint bool) bool {
 // bootFailed sets a node aside that did not come up; what waited for it is
 // queued again.
 func (d *decision) bootFailed(name string) error {
-	for _, uid := range slices.Clone(d.t.Node(name).Jobs) {
-		if j := d.t.Job(uid); j.Configuring() && j.Ending == nil {
-			if err := d.end(j, event.EndBoot, d.mayRequeue(j), spec.NotHeld, fmt.Sprintf("node %s did not come up: %s", name, resumeTimeout)); err != nil {
-				return err
-			}
-		}
+	if err := d.endBoots(name, resumeTimeout); err != nil {
+		return err
 	}
 	if err := d.loseJobs(name, resumeTimeout); err != nil {
 		return err
@@ -356,4 +384,16 @@ func (d *decision) bootFailed(name string) error {
 		return nil
 	}
 	return d.emit(&event.NodeStateSet{Node: name, State: event.NodeDown, Reason: resumeTimeout})
+}
+
+// endBoots ends the attempts that wait for a node which does not come up.
+func (d *decision) endBoots(name, why string) error {
+	for _, uid := range slices.Clone(d.t.Node(name).Jobs) {
+		if j := d.t.Job(uid); j.Configuring() && j.Ending == nil {
+			if err := d.end(j, event.EndBoot, d.mayRequeue(j), spec.NotHeld, fmt.Sprintf("node %s did not come up: %s", name, why)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

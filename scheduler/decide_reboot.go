@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -48,8 +51,38 @@ func (d *decision) cancelReboots(c CancelReboots) error {
 		if err := d.emit(&event.NodeReboot{Node: name, Phase: event.RebootOver, Reason: "called off"}); err != nil {
 			return err
 		}
+		if err := d.begun(name); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// rebootFor asks for a reboot of the nodes of an allocation for a job that wants
+// them so, but for those that are powered up for it.
+func (d *decision) rebootFor(j *state.Job, a *spec.Allocation) error {
+	if !j.Spec.Queue.Reboot {
+		return nil
+	}
+	for i := range a.Nodes {
+		n := d.t.NodeByID(a.Nodes[i].ID)
+		if n == nil || n.Asleep() || n.Reboot != nil {
+			continue
+		}
+		if err := d.emit(&event.NodeReboot{Node: n.Spec.Name, Phase: event.RebootWanted, ASAP: true, Reason: fmt.Sprintf("job %d", j.ID)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rebootedFor tells whether nothing is on a node but a job that waits for its
+// reboot.
+func (d *decision) rebootedFor(n *state.Node) bool {
+	return len(n.Jobs) > 0 && !slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool {
+		j := d.t.Job(uid)
+		return !j.Configuring() || !j.Spec.Queue.Reboot || j.Ending != nil
+	})
 }
 
 // tickReboots tells idle nodes to reboot that are to, and gives up those that
@@ -61,7 +94,7 @@ func (d *decision) tickReboots() error {
 		case r == nil:
 		case r.Issued && r.At.Add(d.powerTimes(n).UpIn) <= d.t.Now:
 			late = append(late, n.Spec.Name)
-		case !r.Issued && len(n.Jobs) == 0 && n.Inv != nil && !n.Lost && !n.Asleep():
+		case !r.Issued && (len(n.Jobs) == 0 || d.rebootedFor(n)) && n.Inv != nil && !n.Lost && !n.Asleep():
 			due = append(due, n.Spec.Name)
 		}
 		return true
@@ -73,6 +106,9 @@ func (d *decision) tickReboots() error {
 	}
 	for _, name := range late {
 		if err := d.emit(&event.NodeReboot{Node: name, Phase: event.RebootOver, Reason: rebootTimeout}); err != nil {
+			return err
+		}
+		if err := d.endBoots(name, rebootTimeout); err != nil {
 			return err
 		}
 		if n := d.t.Node(name); n.Admin == event.NodeDown {
@@ -97,12 +133,17 @@ func (d *decision) cameBack(n *state.Node, inv *spec.Inventory, before string) e
 	if err := d.emit(&event.NodeReboot{Node: n.Spec.Name, Phase: event.RebootOver}); err != nil {
 		return err
 	}
-	if r.Next == 0 || r.Next == n.Admin {
-		return nil
+	if r.Next != 0 && r.Next != n.Admin {
+		ev := &event.NodeStateSet{Node: n.Spec.Name, State: r.Next, Reason: r.Reason}
+		if r.Next == event.NodeDown && ev.Reason == "" {
+			ev.Reason = "rebooted"
+		}
+		if err := d.emit(ev); err != nil {
+			return err
+		}
 	}
-	ev := &event.NodeStateSet{Node: n.Spec.Name, State: r.Next, Reason: r.Reason}
-	if r.Next == event.NodeDown && ev.Reason == "" {
-		ev.Reason = "rebooted"
+	if r.Next == event.NodeDown {
+		return d.loseJobs(n.Spec.Name, "node "+n.Spec.Name+" was to be down after its reboot")
 	}
-	return d.emit(ev)
+	return d.begun(n.Spec.Name)
 }

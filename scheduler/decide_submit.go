@@ -108,11 +108,13 @@ func (d *decision) refuseUnsupported(js *spec.JobSpec) error {
 	if (js.Size.ThreadsPerCore != 0 || js.Size.TasksPerCore != 0) && !d.t.Config.Sched.Cores {
 		return spec.Refuse(spec.CodeDisabled, "--threads-per-core and --ntasks-per-core need whole cores: SelectTypeParameters=CR_Core or CR_Core_Memory")
 	}
+	if js.Queue.Reboot && d.t.Config.RebootProgram == "" {
+		return spec.Refuse(spec.CodeDisabled, "--reboot needs RebootProgram in the configuration")
+	}
 	for _, o := range [...]struct {
 		used bool
 		name string
 	}{
-		{js.Queue.Reboot, "--reboot"},
 		{js.Queue.ImmediateOnly, "--immediate"},
 	} {
 		if o.used {

@@ -106,7 +106,7 @@ func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instan
 		nodes.set = nodes.set.And(view.Only)
 	}
 	d.Inside = view.Cores()
-	opt := nodes.options(p.cfg, part.Spec, js, p.tree)
+	opt := nodes.options(p.cfg, part.Spec, js, p.trees)
 	if nodes.switches != nil && !p.waitedForSwitches(&job) {
 		opt.OneOf = cross(opt.OneOf, nodes.switches)
 	}

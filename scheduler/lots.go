@@ -286,7 +286,7 @@ func sameAsk(a, b *state.Job) bool {
 	if x == y {
 		return true
 	}
-	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.Queue.SiteFactor == y.Queue.SiteFactor && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS && slices.Equal(x.QOSes, y.QOSes) && x.Group == y.Group &&
+	return x.Queue.Priority == y.Queue.Priority && x.Queue.Nice == y.Queue.Nice && x.Queue.SiteFactor == y.Queue.SiteFactor && x.Queue.Reboot == y.Queue.Reboot && x.UID == y.UID && x.Time.Limit == y.Time.Limit && x.Time.Min == y.Time.Min && sameSize(&x.Size, &y.Size) && x.Place == y.Place && x.QOS == y.QOS && slices.Equal(x.QOSes, y.QOSes) && x.Group == y.Group &&
 		x.Account == y.Account && x.MCSLabel == y.MCSLabel && slices.Equal(x.Partitions, y.Partitions) && x.AnyLicense == y.AnyLicense && slices.Equal(x.Licenses, y.Licenses)
 }
 

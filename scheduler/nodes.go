@@ -23,9 +23,9 @@ type nodeSet struct {
 }
 
 // options are what the choice of nodes has to observe.
-func (n *nodeSet) options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec, tree *place.Tree) place.Options {
+func (n *nodeSet) options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec, all trees) place.Options {
 	return place.Options{Must: n.must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
-		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: tree, Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
+		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: all.of(cfg, part, js), Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
 }
 
 // allowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
@@ -56,7 +56,7 @@ func allowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (nodeSe
 		}
 	}
 	if js.Place.Switches > 0 {
-		if out.switches, err = leafSets(st, out.set, int(js.Place.Switches)); err != nil {
+		if out.switches, err = leafSets(st, p.Spec, out.set, int(js.Place.Switches)); err != nil {
 			return out, err
 		}
 	}
@@ -66,7 +66,7 @@ func allowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (nodeSe
 			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for has fewer sockets, or cores on each, than are asked for")
 		}
 	}
-	if err := out.inBlocks(st, js); err != nil {
+	if err := out.inBlocks(st, p.Spec, js); err != nil {
 		return out, err
 	}
 	if js.Place.Prefer != "" {

@@ -159,7 +159,7 @@ type pass struct {
 	sizes    limits.Sizes                // what QOS with the flag Relative are per cent of
 	rules    *preempt.Rules              // nil: nothing can be preempted
 	floors   *floor.Floors               // nil: nothing is guaranteed
-	tree     *place.Tree                 // of switches; nil: none is known
+	trees    trees                       // of switches
 	searches int                         // for victims
 	sleepers []*state.Job                // suspended jobs that are to go on, in the order in which they do
 	spared   map[spec.NodeID]spec.Bitset // CPUs that nobody behind them may have
@@ -304,7 +304,7 @@ func newPass(st *state.State, now spec.Instant, opt PassOptions) *pass {
 	if p.opt.Mix == nil && p.cfg.Sched.PackMix {
 		p.opt.Mix = mixOf(st)
 	}
-	p.tree = treeOf(st)
+	p.trees = treesOf(st)
 	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
 	p.collect()
 	p.findSleepers()
@@ -711,6 +711,9 @@ func (p *pass) allocate(st *state.State, l *lot, j *state.Job, parts []place.Par
 	alloc := place.Allocate(p.onNodesOf(st, parts), &l.demand, l.part.Spec.BillingWeights)
 	if alloc == nil {
 		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: l.part.Subject}
+	}
+	if r := overPowered(st, alloc); r != nil {
+		return nil, r
 	}
 	alloc.QOS = l.qos
 	if v := l.view; v != nil {

@@ -35,7 +35,7 @@ func picky(cfg *spec.Config, part *spec.PartitionSpec, j *state.Job) bool {
 // wholeBlocks tells whether some job keeps whole blocks for itself. What is on
 // a node then bears on others, which an incremental pass may not look at.
 func (p *pass) wholeBlocks() bool {
-	return len(p.cfg.Blocks) > 0 && slices.ContainsFunc(p.queue.lots, func(l *lot) bool {
+	return p.cfg.HasBlocks() && slices.ContainsFunc(p.queue.lots, func(l *lot) bool {
 		return !l.empty() && (l.kin.like.Spec.Place.Sharing == spec.ExclusiveTopo || l.part.Spec.ExclusiveTopo)
 	})
 }
@@ -62,7 +62,7 @@ func (d *decision) checkSharing(js *spec.JobSpec) error {
 		return spec.Refuse(spec.CodeDisabled, "--exclusive=mcs needs labels: MCSPlugin=mcs/user or mcs/account")
 	case js.Place.Sharing == spec.ExclusiveMCS && mcs.Never:
 		return spec.Refuse(spec.CodeDisabled, "--exclusive=mcs: MCSParameters=noselect")
-	case js.Place.Sharing == spec.ExclusiveTopo && len(d.t.Config.Blocks) == 0:
+	case js.Place.Sharing == spec.ExclusiveTopo && !d.t.Config.HasBlocks():
 		return spec.Refuse(spec.CodeDisabled, "--exclusive=topo needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
 	}
 	return nil

@@ -148,7 +148,7 @@ func (p *pass) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
 		if c.slot = (reserve.Slot{}); got[c.m.uid] {
 			continue
 		}
-		ask := p.line.Ask(c.l.demand, c.l.nodes.set.And(c.m.job.Claim), c.l.nodes.options(p.cfg, c.l.part.Spec, c.m.job.Spec, p.tree), p.barsOf(c.l))
+		ask := p.line.Ask(c.l.demand, c.l.nodes.set.And(c.m.job.Claim), c.l.nodes.options(p.cfg, c.l.part.Spec, c.m.job.Spec, p.trees), p.barsOf(c.l))
 		if p.awaits(c.m.job) {
 			ask.NotBefore(p.line.Soon())
 		}

@@ -240,7 +240,7 @@ func (p *pass) placeClaim(leader *state.Job, parts []hetPart, at spec.Instant) b
 		c := &parts[i]
 		c.slot = reserve.Slot{}
 		for _, l := range c.lots {
-			ask := p.line.Ask(l.demand, l.nodes.set.And(leader.Claim), l.nodes.options(p.cfg, l.part.Spec, c.job.Spec, p.tree), p.barsOf(l))
+			ask := p.line.Ask(l.demand, l.nodes.set.And(leader.Claim), l.nodes.options(p.cfg, l.part.Spec, c.job.Spec, p.trees), p.barsOf(l))
 			ask.NotBefore(at)
 			if slot, ok := p.line.Earliest(ask, at, nil); ok {
 				c.lot, c.slot = l, slot

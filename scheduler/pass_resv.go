@@ -38,7 +38,7 @@ func (p *pass) openOtherwise(l *lot, nodes nodeSet, until spec.Instant) bool {
 	case v.Cored && until == spec.FarFuture: // the timeline has their cores taken out
 		line = reserve.New(p.st, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes.set, nil)
 	}
-	_, ok := line.Earliest(line.Ask(l.demand, nodes.set, nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree), reserve.Bars{}), until, nil)
+	_, ok := line.Earliest(line.Ask(l.demand, nodes.set, nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.trees), reserve.Bars{}), until, nil)
 	return ok
 }
 

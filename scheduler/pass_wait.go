@@ -51,7 +51,7 @@ func (p *pass) find(l *lot, m *member, j *state.Job, task int64) (reserve.Slot, 
 func (p *pass) ask(l *lot) *reserve.Ask {
 	strict := l.nodes.switches != nil && !p.waitedForSwitches(l.current().job)
 	if l.ask == nil || (l.nodes.switches != nil && strict != l.patient) {
-		opt := l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree)
+		opt := l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.trees)
 		opt.Mix = p.opt.Mix
 		if strict {
 			opt.OneOf = cross(opt.OneOf, l.nodes.switches)
@@ -72,7 +72,7 @@ func (p *pass) shorter(l *lot, j *state.Job, slot reserve.Slot, blocked *spec.Re
 	try := func(limit spec.Span) (reserve.Slot, bool) {
 		d := l.demand
 		d.Limit = limit
-		return p.line.Earliest(p.line.Ask(d, l.nodes.set, l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.tree), p.barsOf(l)), p.now, nil)
+		return p.line.Earliest(p.line.Ask(d, l.nodes.set, l.nodes.options(p.cfg, l.part.Spec, l.kin.like.Spec, p.trees), p.barsOf(l)), p.now, nil)
 	}
 	best, ok := try(low)
 	if !ok {

@@ -91,15 +91,21 @@ func newSession(t tester) *session {
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
 func (s *session) configure(text string) {
-	var conf, tree strings.Builder
+	var conf, tree, yaml strings.Builder
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "SwitchName=") || strings.HasPrefix(line, "Block") {
+		if l, ok := strings.CutPrefix(line, "| "); ok {
+			yaml.WriteString(l)
+		} else if strings.HasPrefix(line, "SwitchName=") || strings.HasPrefix(line, "Block") {
 			tree.WriteString(line)
 		} else {
 			conf.WriteString(line)
 		}
 	}
-	f, problems := slurmconf.ReadCluster(fstest.MapFS{"slurm.conf": {Data: []byte("ClusterName=test\n" + conf.String())}, "topology.conf": {Data: []byte(tree.String())}}, "slurm.conf")
+	files := fstest.MapFS{"slurm.conf": {Data: []byte("ClusterName=test\n" + conf.String())}, "topology.conf": {Data: []byte(tree.String())}}
+	if yaml.Len() > 0 {
+		files["topology.yaml"] = &fstest.MapFile{Data: []byte(yaml.String())}
+	}
+	f, problems := slurmconf.ReadCluster(files, "slurm.conf")
 	for _, p := range problems {
 		s.printf("%s\n", p)
 	}

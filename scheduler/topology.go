@@ -8,13 +8,36 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// treeOf is the tree of switches with its nodes as sets; nil without one.
-func treeOf(st *state.State) *place.Tree {
-	list := st.Config.Topology
+// trees are the trees of switches by the names with which partitions choose them;
+// the empty one is the cluster's.
+type trees map[string]*place.Tree
+
+func treesOf(st *state.State) trees {
+	out := trees{"": treeOf(st, st.Config.Topology)}
+	for i := range st.Config.Topologies {
+		t := &st.Config.Topologies[i]
+		out[t.Name] = treeOf(st, t.Switches)
+	}
+	if name := st.Config.TopologyName; name != "" {
+		out[name] = out[""]
+	}
+	return out
+}
+
+// of is the tree that counts for a job in a partition; nil: none does.
+func (t trees) of(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec) *place.Tree {
+	if cfg.Sched.TopoOptional && js.Place.Switches == 0 {
+		return nil
+	}
+	return t[part.Topology]
+}
+
+// treeOf is a tree of switches with its nodes as sets; nil without switches.
+func treeOf(st *state.State, list []spec.Switch) *place.Tree {
 	if len(list) == 0 {
 		return nil
 	}
-	t := &place.Tree{LeafOf: make([]int32, len(st.NodeIDs))}
+	t := &place.Tree{LeafOf: make([]int32, len(st.NodeIDs)), Evenly: st.Config.Sched.Dragonfly}
 	for i := range t.LeafOf {
 		t.LeafOf[i] = -1
 	}
@@ -50,13 +73,15 @@ func treeOf(st *state.State) *place.Tree {
 // maxLeafSets bounds the choices that --switches may leave.
 const maxLeafSets = 256
 
-// leafSets are the sets of nodes below every choice of n leaf switches.
-func leafSets(st *state.State, allowed spec.Bitset, n int) ([]spec.Bitset, error) {
-	if len(st.Config.Topology) == 0 {
+// leafSets are the sets of nodes below every choice of n leaf switches of a
+// partition.
+func leafSets(st *state.State, part *spec.PartitionSpec, allowed spec.Bitset, n int) ([]spec.Bitset, error) {
+	tree := treeOf(st, st.Config.TopologyOf(part).Switches)
+	if tree == nil {
 		return nil, spec.Refuse(spec.CodeDisabled, "--switches needs to know the switches: TopologyPlugin=topology/tree and topology.conf")
 	}
 	var leaves []spec.Bitset
-	for _, s := range treeOf(st).Switches {
+	for _, s := range tree.Switches {
 		if s.Level == 0 && s.Nodes.Intersects(allowed) {
 			leaves = append(leaves, s.Nodes)
 		}

@@ -168,14 +168,14 @@ func changePartition(s *session, args []string) error {
 	if p := s.head.Parts.Find(args[1]); p != nil {
 		was = *p.Spec
 	}
-	next, said, err := slurmconf.ChangePartition(was, set)
+	next, said, err := slurmconf.ChangePartition(was, set, s.head.Config)
 	for _, line := range said {
 		s.printf("warning: %s\n", line)
 	}
 	if err != nil {
 		return spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	_, err = s.decide(scheduler.UpdatePartition{Old: was, New: next})
+	_, err = s.decide(scheduler.UpdatePartition{Old: was, New: next, Nodes: slurmconf.ChangesNodes(set)})
 	return err
 }
 

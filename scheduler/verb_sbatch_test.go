@@ -215,6 +215,8 @@ func (s *session) queueOption(js *spec.JobSpec, o option) error {
 		js.Size.CoreSpec = num(v)
 	case "group": // as which it is submitted
 		js.Group = v
+	case "reboot":
+		js.Queue.Reboot = true
 	case "thread-spec":
 		js.Size.ThreadSpec = num(v)
 	case "overcommit":

@@ -12,16 +12,24 @@ func (p *PartitionSpec) WithoutNodes() PartitionSpec {
 	return out
 }
 
-// WithPartition is the configuration with a partition replaced but for its
-// nodes, which remembers what the files say of it. The receiver stays as it is.
-func (c *Config) WithPartition(p *PartitionSpec) *Config {
+// sameNodes gives a partition the nodes of another one.
+func (p *PartitionSpec) sameNodes(as *PartitionSpec) {
+	p.Nodes, p.NodeNames, p.AllNodes, p.NodeFeatures = as.Nodes, as.NodeNames, as.AllNodes, as.NodeFeatures
+}
+
+// WithPartition is the configuration with a partition replaced, which remembers
+// what the files say of it; its nodes stay unless they are part of the change. The
+// receiver stays as it is.
+func (c *Config) WithPartition(p *PartitionSpec, nodes bool) *Config {
 	i := indexPartition(c.Partitions, p.Name)
 	if i < 0 {
 		return c
 	}
 	out, was := *c, &c.Partitions[i]
 	next := *p
-	next.Nodes, next.NodeNames, next.AllNodes, next.NodeFeatures = was.Nodes, was.NodeNames, was.AllNodes, was.NodeFeatures
+	if !nodes {
+		next.sameNodes(was)
+	}
 	out.Partitions = slices.Clone(c.Partitions)
 	out.Partitions[i] = next
 	if was.Dynamic {
@@ -29,16 +37,43 @@ func (c *Config) WithPartition(p *PartitionSpec) *Config {
 		return &out
 	}
 	at := indexPartition(c.FileParts, p.Name)
+	out.FileParts = slices.Clone(c.FileParts)
 	if at < 0 {
-		at, out.FileParts = len(c.FileParts), append(slices.Clip(c.FileParts), was.WithoutNodes())
+		at, out.FileParts = len(c.FileParts), append(out.FileParts, was.WithoutNodes())
 	}
-	if reflect.DeepEqual(out.FileParts[at], next.WithoutNodes()) {
-		out.FileParts = slices.Delete(slices.Clone(out.FileParts), at, at+1)
+	file := &out.FileParts[at]
+	if nodes && !slices.Contains(c.PartNodes, p.Name) {
+		file.sameNodes(was)
+		file.NodeNames = c.filed(was.NodeNames)
+		out.PartNodes = append(slices.Clip(c.PartNodes), p.Name)
+	}
+	if !slices.Contains(out.PartNodes, p.Name) {
+		next = next.WithoutNodes()
+	} else {
+		next.NodeNames = c.filed(next.NodeNames)
+	}
+	if reflect.DeepEqual(*file, next) {
+		out.FileParts = slices.Delete(out.FileParts, at, at+1)
+		out.PartNodes = slices.DeleteFunc(slices.Clone(out.PartNodes), func(name string) bool { return name == p.Name })
 	}
 	if len(out.FileParts) == 0 {
 		out.FileParts = nil
 	}
+	if len(out.PartNodes) == 0 {
+		out.PartNodes = nil
+	}
 	return &out
+}
+
+// filed are those of some nodes that files name.
+func (c *Config) filed(names []string) []string {
+	if c.DynamicNodes() == 0 {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		i := indexNode(c.Nodes, name)
+		return i >= 0 && c.Nodes[i].Dynamic
+	})
 }
 
 // WithChangedNode is the configuration with a node replaced by one of the same
@@ -81,8 +116,17 @@ func (c *Config) KeepChanged(old *Config) *Config {
 	for i := range old.FileParts {
 		file := &old.FileParts[i]
 		at, was := indexPartition(c.Partitions, file.Name), indexPartition(old.Partitions, file.Name)
-		if at >= 0 && was >= 0 && reflect.DeepEqual(c.Partitions[at].WithoutNodes(), *file) {
-			out = out.WithPartition(&old.Partitions[was])
+		if at < 0 || was < 0 {
+			continue
+		}
+		now, nodes := c.Partitions[at], slices.Contains(old.PartNodes, file.Name)
+		if nodes {
+			now.NodeNames = c.filed(now.NodeNames)
+		} else {
+			now = now.WithoutNodes()
+		}
+		if reflect.DeepEqual(now, *file) {
+			out = out.WithPartition(&old.Partitions[was], nodes)
 		}
 	}
 	owned := false // out has lists of nodes of its own

@@ -13,7 +13,7 @@ func TestKeepChanged(t *testing.T) {
 		return &Config{Partitions: []PartitionSpec{{Name: "a", State: PartitionUp, Nodes: "n1", NodeNames: []string{"n1"}}, {Name: "b", State: PartitionUp, MaxTime: Minute}}}
 	}
 	down := func(c *Config, name string) *Config {
-		return c.WithPartition(&PartitionSpec{Name: name, State: PartitionDown})
+		return c.WithPartition(&PartitionSpec{Name: name, State: PartitionDown}, false)
 	}
 	run := down(down(file(), "a"), "b")
 	if got := run.Partitions[0]; got.State != PartitionDown || !reflect.DeepEqual(got.NodeNames, []string{"n1"}) || got.Nodes != "n1" {
@@ -38,11 +38,39 @@ func TestKeepChanged(t *testing.T) {
 		t.Errorf("a file without the partition: %+v", got)
 	}
 
-	back := run.WithPartition(&file().Partitions[0]).WithPartition(&file().Partitions[1])
+	back := run.WithPartition(&file().Partitions[0], false).WithPartition(&file().Partitions[1], true)
 	if !reflect.DeepEqual(back, file()) {
 		t.Errorf("changed back: %+v, want what the file says", back)
 	}
-	if got := run.WithPartition(&PartitionSpec{Name: "c"}); got != run {
+	if got := run.WithPartition(&PartitionSpec{Name: "c"}, true); got != run {
 		t.Errorf("a partition that is not there: %+v", got)
+	}
+}
+
+// TestKeepChangedNodes: so do changed nodes, those that were added while the
+// cluster ran aside.
+func TestKeepChangedNodes(t *testing.T) {
+	file := func(nodes ...string) *Config {
+		return &Config{Nodes: []NodeSpec{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}}, Partitions: []PartitionSpec{{Name: "a", State: PartitionUp, Nodes: "n1", NodeNames: nodes}}}
+	}
+	added := file("n1").WithNode(NodeSpec{Name: "d1", Dynamic: true}, []string{"a"})
+	more := added.Partitions[0]
+	more.NodeNames = []string{"n1", "n3", "d1"}
+	run := added.WithPartition(&more, true)
+	if len(run.FileParts) != 1 || !reflect.DeepEqual(run.FileParts[0].NodeNames, []string{"n1"}) || !reflect.DeepEqual(run.PartNodes, []string{"a"}) {
+		t.Errorf("what the file says is not kept: %+v %v", run.FileParts, run.PartNodes)
+	}
+	closed := more
+	closed.State = PartitionDown
+	for _, x := range []*Config{run, run.WithPartition(&closed, false), added.WithPartition(&closed, false).WithPartition(&closed, true)} {
+		if got := file("n1").KeepDynamic(x).KeepChanged(x); !reflect.DeepEqual(got, x) {
+			t.Errorf("the same file: %+v, want %+v", got, x)
+		}
+	}
+	if got := file("n2").KeepChanged(run); !reflect.DeepEqual(got, file("n2")) {
+		t.Errorf("another file: %+v", got)
+	}
+	if got := run.WithPartition(&added.Partitions[0], true); !reflect.DeepEqual(got, added) {
+		t.Errorf("changed back: %+v", got)
 	}
 }

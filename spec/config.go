@@ -57,6 +57,13 @@ type Config struct {
 	// FileNodes are likewise the nodes as the files have them that were changed
 	// since.
 	FileNodes []NodeSpec `cbor:"77,keyasint,omitempty"`
+	// PartNodes names those of FileParts whose nodes were changed too: these have the
+	// nodes of the files as well.
+	PartNodes []string `cbor:"80,keyasint,omitempty"`
+	// TopologyName is the name of the topology in Topology or Blocks, empty where
+	// it has none, and Topologies are the others, which partitions choose by name.
+	TopologyName string     `cbor:"81,keyasint,omitempty"`
+	Topologies   []Topology `cbor:"82,keyasint,omitempty"`
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its
@@ -157,6 +164,8 @@ type PartitionSpec struct {
 	NodeFeatures []string `cbor:"71,keyasint,omitempty"`
 	// Dynamic tells a partition that was made while the cluster ran: no file names it.
 	Dynamic bool `cbor:"72,keyasint,omitempty"`
+	// Topology names one of Config.Topologies; empty: the cluster's.
+	Topology string `cbor:"73,keyasint,omitempty"`
 }
 
 // Sharers is how many jobs may be on a CPU of the partition at once, given
@@ -289,6 +298,10 @@ type SchedConfig struct {
 	// TimeSlice is how long jobs that take turns on the same CPUs run at a time;
 	// 0 = 30 seconds.
 	TimeSlice Span `cbor:"48,keyasint,omitempty"`
+	// TopoOptional: switches matter only to jobs with --switches. Dragonfly: a job
+	// that one leaf switch has no room for is spread over the leaves evenly.
+	TopoOptional bool `cbor:"80,keyasint,omitempty"`
+	Dragonfly    bool `cbor:"81,keyasint,omitempty"`
 }
 
 // Turns is how many jobs of a partition take turns on the same CPUs, one at a

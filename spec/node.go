@@ -16,7 +16,7 @@ type NodeSpec struct {
 	Mem            int64      `cbor:"10,keyasint,omitempty"` // MiB, RealMemory
 	MemSpecLimit   int64      `cbor:"11,keyasint,omitempty"` // MiB kept from jobs
 	CoreSpecCount  int64      `cbor:"12,keyasint,omitempty"`
-	CPUSpecList    string     `cbor:"13,keyasint,omitempty"`
+	CPUSpecList    string     `cbor:"13,keyasint,omitempty"` // Reserved, for display
 	TmpDisk        int64      `cbor:"14,keyasint,omitempty"` // MiB
 	Weight         uint32     `cbor:"15,keyasint,omitempty"`
 	Features       []string   `cbor:"16,keyasint,omitempty"`
@@ -29,6 +29,9 @@ type NodeSpec struct {
 	// Available are the features that it may have, where Features, which it has, are
 	// not all of them.
 	Available []string `cbor:"61,keyasint,omitempty"`
+	// Reserved are the CPUs kept for the system by id (CPUSpecList), whole cores;
+	// empty: they are the last CoreSpecCount cores.
+	Reserved Bitset `cbor:"62,keyasint,omitempty"`
 }
 
 // AvailableFeatures are all features that the node may have.
@@ -103,10 +106,19 @@ type Inventory struct {
 	Socket         string  `cbor:"19,keyasint,omitempty"` // of the agent's API on its own machine; empty: it starts no steps
 }
 
-// JobCPUs is the number of CPUs for jobs: all but the last CoreSpecCount
-// cores, which are kept for the system.
+// JobCPUs is the number of CPUs for jobs: all but those kept for the system.
 func (n *NodeSpec) JobCPUs() int64 {
-	return max(n.CPUs-n.CoreSpecCount*max(n.ThreadsPerCore, 1), 0)
+	return max(n.CPUs-n.CoreSpecCount*max(n.ThreadsPerCore, 1)-int64(n.Reserved.Count()), 0)
+}
+
+// TopCPU is above the ids of all CPUs for jobs.
+func (n *NodeSpec) TopCPU() int64 {
+	return n.JobCPUs() + int64(n.Reserved.Count())
+}
+
+// ForJobs tells whether CPUs are all there, and for jobs.
+func (n *NodeSpec) ForJobs(cpus Bitset) bool {
+	return int64(cpus.Last()) < n.TopCPU() && !n.Reserved.Intersects(cpus)
 }
 
 // NodeTRES is the whole capacity of a node for jobs, as a vector.

@@ -20,6 +20,9 @@ type PowerConfig struct {
 	// IdleOnDown puts a node back into service when it is powered down, whatever
 	// it was (idle_on_node_suspend).
 	IdleOnDown bool `cbor:"12,keyasint,omitempty"`
+	// MaxUp is how many nodes may be powered up at once for jobs; 0 = any number
+	// (max_powered_nodes).
+	MaxUp uint32 `cbor:"13,keyasint,omitempty"`
 }
 
 // KeepUp keeps nodes from being powered down: as many of them as N says, or

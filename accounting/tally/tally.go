@@ -109,6 +109,11 @@ func (t *Tally) fold(env *event.Envelope) error {
 		}
 	case *event.PartitionAdded:
 		t.partition(env, e.Partition.NodeNames, e.Partition.Name, "")
+	case *event.PartitionPut:
+		if e.Nodes {
+			t.partition(env, t.names, "", e.Partition.Name)
+			t.partition(env, e.Partition.NodeNames, e.Partition.Name, "")
+		}
 	case *event.PartitionGone:
 		t.partition(env, t.names, "", e.Name)
 	case *event.AccountRemoved:
@@ -168,7 +173,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked, *event.CertificatesDropped,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
 		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobReady, *event.GPUFaulted,
-		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.PartitionPut:
+		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer

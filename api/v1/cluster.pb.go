@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{34, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{48, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{50, 0}
 }
 
 type GpuInfo struct {
@@ -383,8 +383,13 @@ type NodeInfo struct {
 	AvailableFeatures []string               `protobuf:"bytes,92,rep,name=available_features,json=availableFeatures,proto3" json:"available_features,omitempty"` // where features are not all of them
 	Comment           string                 `protobuf:"bytes,93,opt,name=comment,proto3" json:"comment,omitempty"`
 	Extra             string                 `protobuf:"bytes,94,opt,name=extra,proto3" json:"extra,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// What is kept from jobs; cpus and mem are without it.
+	CoreSpec       int64  `protobuf:"varint,95,opt,name=core_spec,json=coreSpec,proto3" json:"core_spec,omitempty"`
+	CpuSpec        string `protobuf:"bytes,96,opt,name=cpu_spec,json=cpuSpec,proto3" json:"cpu_spec,omitempty"`  // ids
+	MemSpec        int64  `protobuf:"varint,97,opt,name=mem_spec,json=memSpec,proto3" json:"mem_spec,omitempty"` // MiB
+	CpusConfigured int64  `protobuf:"varint,98,opt,name=cpus_configured,json=cpusConfigured,proto3" json:"cpus_configured,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -825,6 +830,34 @@ func (x *NodeInfo) GetExtra() string {
 	return ""
 }
 
+func (x *NodeInfo) GetCoreSpec() int64 {
+	if x != nil {
+		return x.CoreSpec
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetCpuSpec() string {
+	if x != nil {
+		return x.CpuSpec
+	}
+	return ""
+}
+
+func (x *NodeInfo) GetMemSpec() int64 {
+	if x != nil {
+		return x.MemSpec
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetCpusConfigured() int64 {
+	if x != nil {
+		return x.CpusConfigured
+	}
+	return 0
+}
+
 type PartitionInfo struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -866,6 +899,7 @@ type PartitionInfo struct {
 	SuspendTimeout    int64                  `protobuf:"varint,51,opt,name=suspend_timeout,json=suspendTimeout,proto3" json:"suspend_timeout,omitempty"`
 	ResumeTimeout     int64                  `protobuf:"varint,52,opt,name=resume_timeout,json=resumeTimeout,proto3" json:"resume_timeout,omitempty"`
 	PowerDownOnIdle   bool                   `protobuf:"varint,53,opt,name=power_down_on_idle,json=powerDownOnIdle,proto3" json:"power_down_on_idle,omitempty"`
+	Topology          string                 `protobuf:"bytes,54,opt,name=topology,proto3" json:"topology,omitempty"` // that it chose by name
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1173,6 +1207,13 @@ func (x *PartitionInfo) GetPowerDownOnIdle() bool {
 		return x.PowerDownOnIdle
 	}
 	return false
+}
+
+func (x *PartitionInfo) GetTopology() string {
+	if x != nil {
+		return x.Topology
+	}
+	return ""
 }
 
 type ListNodesRequest struct {
@@ -1851,7 +1892,8 @@ type GetConfigReply struct {
 	Controller    string                 `protobuf:"bytes,5,opt,name=controller,proto3" json:"controller,omitempty"`
 	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
 	NextJobId     uint32                 `protobuf:"varint,7,opt,name=next_job_id,json=nextJobId,proto3" json:"next_job_id,omitempty"`
-	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"` // the leaves first
+	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"`     // the leaves first
+	Topologies    []*TopologyInfo        `protobuf:"bytes,21,rep,name=topologies,proto3" json:"topologies,omitempty"` // all of them, the cluster's first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1944,6 +1986,137 @@ func (x *GetConfigReply) GetTopology() []*SwitchInfo {
 	return nil
 }
 
+func (x *GetConfigReply) GetTopologies() []*TopologyInfo {
+	if x != nil {
+		return x.Topologies
+	}
+	return nil
+}
+
+type TopologyInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // empty: it has none
+	Switches      []*SwitchInfo          `protobuf:"bytes,2,rep,name=switches,proto3" json:"switches,omitempty"`
+	Blocks        []*BlockInfo           `protobuf:"bytes,3,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	BlockSizes    []uint32               `protobuf:"varint,4,rep,packed,name=block_sizes,json=blockSizes,proto3" json:"block_sizes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologyInfo) Reset() {
+	*x = TopologyInfo{}
+	mi := &file_cluster_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyInfo) ProtoMessage() {}
+
+func (x *TopologyInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyInfo.ProtoReflect.Descriptor instead.
+func (*TopologyInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *TopologyInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopologyInfo) GetSwitches() []*SwitchInfo {
+	if x != nil {
+		return x.Switches
+	}
+	return nil
+}
+
+func (x *TopologyInfo) GetBlocks() []*BlockInfo {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *TopologyInfo) GetBlockSizes() []uint32 {
+	if x != nil {
+		return x.BlockSizes
+	}
+	return nil
+}
+
+type BlockInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Nodes         []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlockInfo) Reset() {
+	*x = BlockInfo{}
+	mi := &file_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlockInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlockInfo) ProtoMessage() {}
+
+func (x *BlockInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlockInfo.ProtoReflect.Descriptor instead.
+func (*BlockInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *BlockInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BlockInfo) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
 type SwitchInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1956,7 +2129,7 @@ type SwitchInfo struct {
 
 func (x *SwitchInfo) Reset() {
 	*x = SwitchInfo{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2142,7 @@ func (*SwitchInfo) ProtoMessage() {}
 
 func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2156,7 @@ func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SwitchInfo.ProtoReflect.Descriptor instead.
 func (*SwitchInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SwitchInfo) GetName() string {
@@ -2022,7 +2195,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2208,7 @@ func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2222,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 type PingReply struct {
@@ -2067,7 +2240,7 @@ type PingReply struct {
 
 func (x *PingReply) Reset() {
 	*x = PingReply{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2253,7 @@ func (*PingReply) ProtoMessage() {}
 
 func (x *PingReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2267,7 @@ func (x *PingReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingReply.ProtoReflect.Descriptor instead.
 func (*PingReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PingReply) GetHost() string {
@@ -2154,7 +2327,7 @@ type ReconfigureRequest struct {
 
 func (x *ReconfigureRequest) Reset() {
 	*x = ReconfigureRequest{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2340,7 @@ func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2354,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 type ReconfigureReply struct {
@@ -2193,7 +2366,7 @@ type ReconfigureReply struct {
 
 func (x *ReconfigureReply) Reset() {
 	*x = ReconfigureReply{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2379,7 @@ func (*ReconfigureReply) ProtoMessage() {}
 
 func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2393,7 @@ func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
 func (*ReconfigureReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReconfigureReply) GetWarnings() []string {
@@ -2238,7 +2411,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2424,7 @@ func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2438,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 type ShutdownReply struct {
@@ -2276,7 +2449,7 @@ type ShutdownReply struct {
 
 func (x *ShutdownReply) Reset() {
 	*x = ShutdownReply{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2462,7 @@ func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2476,7 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 // CreateTokenRequest asks for an enrolment token of a node, or of a login host.
@@ -2318,7 +2491,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2504,7 @@ func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2518,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateTokenRequest) GetNode() string {
@@ -2379,7 +2552,7 @@ type CreateTokenReply struct {
 
 func (x *CreateTokenReply) Reset() {
 	*x = CreateTokenReply{}
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2565,7 @@ func (*CreateTokenReply) ProtoMessage() {}
 
 func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2579,7 @@ func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{24}
+	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateTokenReply) GetToken() string {
@@ -2437,7 +2610,7 @@ type HostInfo struct {
 
 func (x *HostInfo) Reset() {
 	*x = HostInfo{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +2623,7 @@ func (*HostInfo) ProtoMessage() {}
 
 func (x *HostInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2637,7 @@ func (x *HostInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HostInfo.ProtoReflect.Descriptor instead.
 func (*HostInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HostInfo) GetName() string {
@@ -2510,7 +2683,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +2696,7 @@ func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2710,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 type ListHostsReply struct {
@@ -2550,7 +2723,7 @@ type ListHostsReply struct {
 
 func (x *ListHostsReply) Reset() {
 	*x = ListHostsReply{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +2736,7 @@ func (*ListHostsReply) ProtoMessage() {}
 
 func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2750,7 @@ func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
 func (*ListHostsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListHostsReply) GetHosts() []*HostInfo {
@@ -2607,7 +2780,7 @@ type RevokeHostRequest struct {
 
 func (x *RevokeHostRequest) Reset() {
 	*x = RevokeHostRequest{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2793,7 @@ func (*RevokeHostRequest) ProtoMessage() {}
 
 func (x *RevokeHostRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2807,7 @@ func (x *RevokeHostRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeHostRequest.ProtoReflect.Descriptor instead.
 func (*RevokeHostRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RevokeHostRequest) GetName() string {
@@ -2667,7 +2840,7 @@ type RevokeHostReply struct {
 
 func (x *RevokeHostReply) Reset() {
 	*x = RevokeHostReply{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2853,7 @@ func (*RevokeHostReply) ProtoMessage() {}
 
 func (x *RevokeHostReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2867,7 @@ func (x *RevokeHostReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeHostReply.ProtoReflect.Descriptor instead.
 func (*RevokeHostReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RevokeHostReply) GetHosts() []*HostInfo {
@@ -2716,7 +2889,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2902,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2916,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -2771,7 +2944,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2957,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +2971,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -2840,7 +3013,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3026,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3040,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -2935,7 +3108,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3121,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3135,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -2981,7 +3154,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3167,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3181,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -3035,7 +3208,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3048,7 +3221,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3235,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -3137,7 +3310,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3323,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3337,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -3217,7 +3390,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3403,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +3417,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -3503,7 +3676,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3689,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3703,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -3572,7 +3745,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3758,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3599,7 +3772,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Resource) GetName() string {
@@ -3685,7 +3858,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3871,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3885,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{40}
+	return file_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Account) GetName() string {
@@ -3762,7 +3935,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +3948,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +3962,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{41}
+	return file_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -3856,7 +4029,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4042,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +4056,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{42}
+	return file_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Association) GetId() uint32 {
@@ -4090,7 +4263,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4276,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4290,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{43}
+	return file_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 type DiagReply struct {
@@ -4153,7 +4326,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4339,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4353,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{44}
+	return file_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -4386,7 +4559,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4399,7 +4572,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4413,7 +4586,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{45}
+	return file_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -4557,7 +4730,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4743,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +4757,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{46}
+	return file_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 type ReservationsReply struct {
@@ -4597,7 +4770,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4783,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4797,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{47}
+	return file_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -4652,7 +4825,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4838,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4852,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{48}
+	return file_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -4712,7 +4885,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +4898,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4739,7 +4912,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{49}
+	return file_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4775,7 +4948,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
 	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
 	"\vshares_used\x18\x13 \x01(\x03R\n" +
-	"sharesUsed\"\x98\r\n" +
+	"sharesUsed\"\x94\x0e\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -4848,7 +5021,11 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06future\x18[ \x01(\bR\x06future\x12-\n" +
 	"\x12available_features\x18\\ \x03(\tR\x11availableFeatures\x12\x18\n" +
 	"\acomment\x18] \x01(\tR\acomment\x12\x14\n" +
-	"\x05extra\x18^ \x01(\tR\x05extra\"\xaa\n" +
+	"\x05extra\x18^ \x01(\tR\x05extra\x12\x1b\n" +
+	"\tcore_spec\x18_ \x01(\x03R\bcoreSpec\x12\x19\n" +
+	"\bcpu_spec\x18` \x01(\tR\acpuSpec\x12\x19\n" +
+	"\bmem_spec\x18a \x01(\x03R\amemSpec\x12'\n" +
+	"\x0fcpus_configured\x18b \x01(\x03R\x0ecpusConfigured\"\xc6\n" +
 	"\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
@@ -4895,7 +5072,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\fsuspend_time\x182 \x01(\x03R\vsuspendTime\x12'\n" +
 	"\x0fsuspend_timeout\x183 \x01(\x03R\x0esuspendTimeout\x12%\n" +
 	"\x0eresume_timeout\x184 \x01(\x03R\rresumeTimeout\x12+\n" +
-	"\x12power_down_on_idle\x185 \x01(\bR\x0fpowerDownOnIdle\"@\n" +
+	"\x12power_down_on_idle\x185 \x01(\bR\x0fpowerDownOnIdle\x12\x1a\n" +
+	"\btopology\x186 \x01(\tR\btopology\"@\n" +
 	"\x10ListNodesRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x16\n" +
 	"\x06future\x18\x14 \x01(\bR\x06future\"g\n" +
@@ -4939,7 +5117,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
 	"\x06record\x18\x03 \x01(\tR\x06record\"\x12\n" +
-	"\x10GetConfigRequest\"\x98\x02\n" +
+	"\x10GetConfigRequest\"\xd1\x02\n" +
 	"\x0eGetConfigReply\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
@@ -4950,7 +5128,19 @@ const file_cluster_proto_rawDesc = "" +
 	"controller\x12\x10\n" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12\x1e\n" +
 	"\vnext_job_id\x18\a \x01(\rR\tnextJobId\x121\n" +
-	"\btopology\x18\x14 \x03(\v2\x15.muster.v1.SwitchInfoR\btopology\"h\n" +
+	"\btopology\x18\x14 \x03(\v2\x15.muster.v1.SwitchInfoR\btopology\x127\n" +
+	"\n" +
+	"topologies\x18\x15 \x03(\v2\x17.muster.v1.TopologyInfoR\n" +
+	"topologies\"\xa4\x01\n" +
+	"\fTopologyInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
+	"\bswitches\x18\x02 \x03(\v2\x15.muster.v1.SwitchInfoR\bswitches\x12,\n" +
+	"\x06blocks\x18\x03 \x03(\v2\x14.muster.v1.BlockInfoR\x06blocks\x12\x1f\n" +
+	"\vblock_sizes\x18\x04 \x03(\rR\n" +
+	"blockSizes\"5\n" +
+	"\tBlockInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"h\n" +
 	"\n" +
 	"SwitchInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -5220,7 +5410,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
@@ -5240,116 +5430,121 @@ var file_cluster_proto_goTypes = []any{
 	(*ConfigEntry)(nil),            // 15: muster.v1.ConfigEntry
 	(*GetConfigRequest)(nil),       // 16: muster.v1.GetConfigRequest
 	(*GetConfigReply)(nil),         // 17: muster.v1.GetConfigReply
-	(*SwitchInfo)(nil),             // 18: muster.v1.SwitchInfo
-	(*PingRequest)(nil),            // 19: muster.v1.PingRequest
-	(*PingReply)(nil),              // 20: muster.v1.PingReply
-	(*ReconfigureRequest)(nil),     // 21: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),       // 22: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),        // 23: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),          // 24: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),     // 25: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),       // 26: muster.v1.CreateTokenReply
-	(*HostInfo)(nil),               // 27: muster.v1.HostInfo
-	(*ListHostsRequest)(nil),       // 28: muster.v1.ListHostsRequest
-	(*ListHostsReply)(nil),         // 29: muster.v1.ListHostsReply
-	(*RevokeHostRequest)(nil),      // 30: muster.v1.RevokeHostRequest
-	(*RevokeHostReply)(nil),        // 31: muster.v1.RevokeHostReply
-	(*CreateUserTokenRequest)(nil), // 32: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),   // 33: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),    // 34: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),      // 35: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),          // 36: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),            // 37: muster.v1.PolicyReply
-	(*OptionalInt)(nil),            // 38: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 39: muster.v1.Qos
-	(*WcKey)(nil),                  // 40: muster.v1.WcKey
-	(*Resource)(nil),               // 41: muster.v1.Resource
-	(*Account)(nil),                // 42: muster.v1.Account
-	(*AccountingUser)(nil),         // 43: muster.v1.AccountingUser
-	(*Association)(nil),            // 44: muster.v1.Association
-	(*DiagRequest)(nil),            // 45: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 46: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 47: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 48: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 49: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 50: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 51: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 52: muster.v1.Tres
-	(*GpuFault)(nil),               // 53: muster.v1.GpuFault
-	(*NamedCount)(nil),             // 54: muster.v1.NamedCount
-	(*Count)(nil),                  // 55: muster.v1.Count
+	(*TopologyInfo)(nil),           // 18: muster.v1.TopologyInfo
+	(*BlockInfo)(nil),              // 19: muster.v1.BlockInfo
+	(*SwitchInfo)(nil),             // 20: muster.v1.SwitchInfo
+	(*PingRequest)(nil),            // 21: muster.v1.PingRequest
+	(*PingReply)(nil),              // 22: muster.v1.PingReply
+	(*ReconfigureRequest)(nil),     // 23: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),       // 24: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),        // 25: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),          // 26: muster.v1.ShutdownReply
+	(*CreateTokenRequest)(nil),     // 27: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),       // 28: muster.v1.CreateTokenReply
+	(*HostInfo)(nil),               // 29: muster.v1.HostInfo
+	(*ListHostsRequest)(nil),       // 30: muster.v1.ListHostsRequest
+	(*ListHostsReply)(nil),         // 31: muster.v1.ListHostsReply
+	(*RevokeHostRequest)(nil),      // 32: muster.v1.RevokeHostRequest
+	(*RevokeHostReply)(nil),        // 33: muster.v1.RevokeHostReply
+	(*CreateUserTokenRequest)(nil), // 34: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),   // 35: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),    // 36: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),      // 37: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),          // 38: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),            // 39: muster.v1.PolicyReply
+	(*OptionalInt)(nil),            // 40: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 41: muster.v1.Qos
+	(*WcKey)(nil),                  // 42: muster.v1.WcKey
+	(*Resource)(nil),               // 43: muster.v1.Resource
+	(*Account)(nil),                // 44: muster.v1.Account
+	(*AccountingUser)(nil),         // 45: muster.v1.AccountingUser
+	(*Association)(nil),            // 46: muster.v1.Association
+	(*DiagRequest)(nil),            // 47: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 48: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 49: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 50: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 51: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 52: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 53: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 54: muster.v1.Tres
+	(*GpuFault)(nil),               // 55: muster.v1.GpuFault
+	(*NamedCount)(nil),             // 56: muster.v1.NamedCount
+	(*Count)(nil),                  // 57: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	52, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	52, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	53, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	52, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	54, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	54, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	55, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	54, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	15, // 7: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
 	15, // 8: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
 	15, // 9: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	18, // 10: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	27, // 11: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
-	27, // 12: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
-	0,  // 13: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	15, // 14: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	15, // 15: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	39, // 16: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	42, // 17: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	43, // 18: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	44, // 19: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	40, // 20: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	41, // 21: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	54, // 22: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	54, // 23: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	54, // 24: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	54, // 25: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	54, // 26: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	54, // 27: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	54, // 28: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	54, // 29: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	38, // 30: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	38, // 31: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	38, // 32: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	38, // 33: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	38, // 34: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	38, // 35: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	38, // 36: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	54, // 37: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	54, // 38: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	54, // 39: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	38, // 40: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	38, // 41: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	38, // 42: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	38, // 43: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	54, // 44: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	54, // 45: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	54, // 46: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	38, // 47: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	38, // 48: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	54, // 49: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	54, // 50: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	54, // 51: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	38, // 52: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	38, // 53: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	38, // 54: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	38, // 55: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	38, // 56: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	54, // 57: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	38, // 58: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 59: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	52, // 60: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	55, // 61: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	47, // 62: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 63: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 64: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	20, // 10: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	18, // 11: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
+	20, // 12: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
+	19, // 13: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
+	29, // 14: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	29, // 15: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	0,  // 16: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	15, // 17: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	15, // 18: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	41, // 19: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	44, // 20: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	45, // 21: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	46, // 22: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	42, // 23: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	43, // 24: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	56, // 25: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	56, // 26: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	56, // 27: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	56, // 28: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	56, // 29: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	56, // 30: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	56, // 31: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	56, // 32: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	40, // 33: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	40, // 34: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	40, // 35: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	40, // 36: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	40, // 37: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	40, // 38: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	40, // 39: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	56, // 40: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	56, // 41: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	56, // 42: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	40, // 43: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	40, // 44: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	40, // 45: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	40, // 46: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	56, // 47: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	56, // 48: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	56, // 49: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	40, // 50: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	40, // 51: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	56, // 52: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	56, // 53: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	56, // 54: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	40, // 55: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	40, // 56: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	40, // 57: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	40, // 58: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	40, // 59: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	56, // 60: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	40, // 61: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 62: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	54, // 63: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	57, // 64: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	49, // 65: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 66: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 67: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -5366,7 +5561,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,7 +40,8 @@ func registered(out *apiv1.NodeInfo, inv *spec.Inventory, trouble string) {
 func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
 	ns := n.Spec
 	out := &apiv1.NodeInfo{
-		NodeId: uint32(n.ID), Name: ns.Name, Hostname: ns.Hostname, Addr: ns.Addr, Port: ns.Port, Cpus: n.CPUs, CpusAlloc: int64(n.UsedCPU.Count()),
+		NodeId: uint32(n.ID), Name: ns.Name, Hostname: ns.Hostname, Addr: ns.Addr, Port: ns.Port, CoreSpec: ns.CoreSpecCount, CpuSpec: ns.CPUSpecList, MemSpec: ns.MemSpecLimit, CpusConfigured: ns.CPUs,
+		Cpus: n.CPUs, CpusAlloc: int64(n.UsedCPU.Count()),
 		Boards: ns.Boards, Sockets: ns.Sockets, CoresPerSocket: ns.CoresPerSocket, ThreadsPerCore: ns.ThreadsPerCore,
 		Mem: ns.Mem, MemAlloc: n.UsedMem, MemFree: live.MemFree, LoadMilli: live.LoadMilli, LastSeen: int64(live.LastSeen),
 		TmpDisk: ns.TmpDisk, Weight: max(ns.Weight, 1), Features: ns.Features, Gres: GRESText(ns.GRES), GresUsed: gresUsed(n),
@@ -260,7 +261,7 @@ func Partition(st *state.State, p *state.Partition) *apiv1.PartitionInfo {
 		DefMemPerCpu: ps.DefMemPerCPU, DefMemPerNode: ps.DefMemPerNode, MaxMemPerCpu: ps.MaxMemPerCPU, MaxMemPerNode: ps.MaxMemPerNode,
 		OverSubscribe: ps.OverSubscribe, Hidden: ps.Hidden, RootOnly: ps.RootOnly, DisableRootJobs: ps.DisableRootJobs, ReqResv: ps.ReqResv,
 		Lln: ps.LLN, PreemptMode: ps.PreemptMode, GraceTime: int64(ps.GraceTime), MaxCpusPerNode: ps.MaxCPUsPerNode, ExclusiveUser: ps.ExclusiveUser,
-		SuspendTime: Span(ps.SuspendTime), SuspendTimeout: int64(ps.SuspendTimeout), ResumeTimeout: int64(ps.ResumeTimeout), PowerDownOnIdle: ps.PowerDownOnIdle,
+		SuspendTime: Span(ps.SuspendTime), SuspendTimeout: int64(ps.SuspendTimeout), ResumeTimeout: int64(ps.ResumeTimeout), PowerDownOnIdle: ps.PowerDownOnIdle, Topology: ps.Topology,
 	}
 	var t spec.TRES
 	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {

@@ -150,7 +150,7 @@ func TestGolden(t *testing.T) {
 	// Kinds that have grown, by what they grew.
 	list = append(list, file{(&event.JobStarted{}).Kind(), "JobStarted.shares"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.guaranteed"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.budget"}, file{(&event.AssociationPut{}).Kind(), "AssociationPut.overquota"},
 		file{(&event.JobEnded{}).Kind(), "JobEnded.epilog"}, file{(&event.JobRequeued{}).Kind(), "JobRequeued.epilog"}, file{(&event.ConfigAdopted{}).Kind(), "ConfigAdopted.fileparts"},
-		file{(&event.TokenIssued{}).Kind(), "TokenIssued.login"}, file{(&event.ConfigAdopted{}).Kind(), "ConfigAdopted.filenodes"}, file{(&event.NodeAdded{}).Kind(), "NodeAdded.available"})
+		file{(&event.TokenIssued{}).Kind(), "TokenIssued.login"}, file{(&event.ConfigAdopted{}).Kind(), "ConfigAdopted.filenodes"}, file{(&event.NodeAdded{}).Kind(), "NodeAdded.available"}, file{(&event.PartitionPut{}).Kind(), "PartitionPut.nodes"}, file{(&event.ConfigAdopted{}).Kind(), "ConfigAdopted.topologies"}, file{(&event.NodeAdded{}).Kind(), "NodeAdded.reserved"})
 	for _, f := range list {
 		k, path := f.kind, filepath.Join("testdata", "v1", f.name+".cbor")
 		want := []event.Envelope{eventtest.FullEnvelope(k)}

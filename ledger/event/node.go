@@ -108,11 +108,11 @@ type NodeAdded struct {
 	Partitions []string      `cbor:"2,keyasint,omitempty"`
 }
 
-// PartitionPut replaces a partition, but for its nodes, while the cluster runs
-// (scontrol update partitionname=). Its Nodes, NodeNames, AllNodes and
-// NodeFeatures are empty: those stay as they are.
+// PartitionPut replaces a partition while the cluster runs (scontrol update
+// partitionname=): its nodes stay, unless Nodes tells that they are part of it.
 type PartitionPut struct {
 	Partition spec.PartitionSpec `cbor:"1,keyasint"`
+	Nodes     bool               `cbor:"2,keyasint,omitempty"`
 }
 
 // NodeChanged replaces what scontrol update can change of a node but its state,

@@ -91,15 +91,19 @@ func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
 	return nil
 }
 
-// applyPartitionPut changes a partition that exists, but for its nodes.
+// applyPartitionPut changes a partition that exists.
 func (s *State) applyPartitionPut(e *event.PartitionPut) error {
 	p := &e.Partition
 	if s.Parts.Find(p.Name) == nil {
 		return contradiction("partition %s is changed, but does not exist", p.Name)
 	}
 	oldQOS := partitionQOS(s.Config)
-	s.Config = s.Config.WithPartition(p)
-	s.repart(func(*Partition) {})
+	s.Config = s.Config.WithPartition(p, e.Nodes)
+	if e.Nodes {
+		s.Parts = derivePartitions(s.Config, s.NodeIDs)
+	} else {
+		s.repart(func(*Partition) {})
+	}
 	if !slices.Equal(oldQOS, partitionQOS(s.Config)) {
 		s.recountAll()
 	}

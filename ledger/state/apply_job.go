@@ -316,7 +316,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
 	j.NextStep, j.StepExit = 0, spec.ExitStatus{}
 	j.Paused, j.SuspendedAt, j.Claim, j.Yields, j.Auto, j.Turn = 0, 0, nil, false, false, 0
-	j.Boots, j.Ready = s.boots(e.Alloc), 0
+	j.Boots, j.Ready = s.boots(e.Alloc) || j.Spec.Queue.Reboot, 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if ctl := s.Config.Ctl; ctl != nil && ctl.Prolog != "" {

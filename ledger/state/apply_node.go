@@ -60,8 +60,8 @@ func (s *State) measure(n *Node) *Node {
 
 // over says what the node holds more of than it offers; empty if nothing.
 func (n *Node) over(c *spec.Config) string {
-	if last := n.UsedCPU.Last(); int64(last) >= n.CPUs {
-		return fmt.Sprintf("CPU %d of %d", last, n.CPUs)
+	if !n.Spec.ForJobs(n.UsedCPU) {
+		return fmt.Sprintf("CPU %d of %d", n.UsedCPU.Last(), n.CPUs)
 	}
 	if c.Sched.Memory && n.UsedMem > n.Mem {
 		return fmt.Sprintf("%d of %d MiB", n.UsedMem, n.Mem)
@@ -76,8 +76,8 @@ func (n *Node) over(c *spec.Config) string {
 
 // overBy is over, for what one allocation takes part in.
 func (n *Node) overBy(a *spec.NodeAlloc, c *spec.Config) string {
-	if last := a.CPUs.Last(); int64(last) >= n.CPUs {
-		return fmt.Sprintf("CPU %d of %d", last, n.CPUs)
+	if !n.Spec.ForJobs(a.CPUs) {
+		return fmt.Sprintf("CPU %d of %d", a.CPUs.Last(), n.CPUs)
 	}
 	if a.Mem < 0 || (a.Mem > 0 && c.Sched.Memory && n.UsedMem > n.Mem) {
 		return fmt.Sprintf("%d MiB, then %d of %d MiB", a.Mem, n.UsedMem, n.Mem)

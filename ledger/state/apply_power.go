@@ -74,11 +74,12 @@ func (n *Node) Missing(a *spec.NodeAlloc) bool {
 	}) || slices.ContainsFunc(a.Shares, func(g spec.GPUShare) bool { return n.gpuAt(g.UUID) < 0 })
 }
 
-// Booting names the nodes of an allocation that are not up; nil if all are.
+// Booting names the nodes of an allocation that are not up, or yet to be rebooted
+// for the job; nil if it waits for none.
 func (s *State) Booting(j *Job) []string {
 	var out []string
 	for i := range j.Alloc.Nodes {
-		if n := s.NodeByID(j.Alloc.Nodes[i].ID); n != nil && n.Asleep() && !j.Done.Has(i) {
+		if n := s.NodeByID(j.Alloc.Nodes[i].ID); n != nil && (n.Asleep() || (j.Spec.Queue.Reboot && n.Reboot != nil)) && !j.Done.Has(i) {
 			out = append(out, n.Spec.Name)
 		}
 	}

@@ -148,7 +148,7 @@ func (h *holding) compare(s *State, n *Node) error {
 }
 
 func (h *holding) fits(s *State, n *Node) error {
-	over := int64(n.UsedCPU.Last()) >= n.CPUs || (s.Config.Sched.Memory && h.mem > n.Mem)
+	over := !n.Spec.ForJobs(n.UsedCPU) || (s.Config.Sched.Memory && h.mem > n.Mem)
 	free := make(map[string]bool) // what any number of jobs may use
 	for _, g := range n.Spec.GRES {
 		free[g.Name] = free[g.Name] || g.NoConsume || (spec.Shares(g.Name) && n.Shares != nil) // by device, below

@@ -66,7 +66,7 @@ type Job struct {
 	Yields bool         `cbor:"63,keyasint,omitempty"`
 	Auto   bool         `cbor:"64,keyasint,omitempty"`
 	Turn   spec.Instant `cbor:"65,keyasint,omitempty"` // since when it runs, if it was suspended before; 0 = since it started
-	// Boots tells that nodes were powered up for the attempt; Ready is when they
+	// Boots tells that nodes were powered up or rebooted for the attempt; Ready is when they
 	// were all there.
 	Boots bool         `cbor:"66,keyasint,omitempty"`
 	Ready spec.Instant `cbor:"67,keyasint,omitempty"`

@@ -247,7 +247,7 @@ func (w *words) node() event.Event {
 	case "delete":
 		return &event.NodeDeleted{Node: w.arg(0)}
 	case "partition":
-		return &event.PartitionPut{Partition: spec.PartitionSpec{Name: w.arg(0), State: spec.PartitionState(w.n("state")), QOS: w.kv["qos"]}}
+		return &event.PartitionPut{Partition: spec.PartitionSpec{Name: w.arg(0), State: spec.PartitionState(w.n("state")), QOS: w.kv["qos"], NodeNames: w.list("nodes")}, Nodes: w.has("nodes")}
 	case "change":
 		return &event.NodeChanged{Node: w.arg(0), Weight: uint32(w.n("weight")), Features: w.list("features"), Available: w.list("available"), Comment: w.kv["comment"], Reason: w.kv["reason"]}
 	case "newpart":

@@ -517,7 +517,8 @@ func (w *world) partition() {
 	} else {
 		p.State, p.QOS = spec.PartitionState(w.int(1, 4)), pick(w, []string{"", "part", "high", "gone"})
 	}
-	w.put(&event.PartitionPut{Partition: p})
+	p.NodeNames = pick(w, [][]string{nil, {"n1"}, {"n1", "n2"}})
+	w.put(&event.PartitionPut{Partition: p, Nodes: w.coin()})
 }
 
 // newPartition adds a partition while jobs run, or takes it away, also under

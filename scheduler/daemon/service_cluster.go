@@ -182,14 +182,28 @@ func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigReques
 	st := s.C.View().State
 	out := &apiv1.GetConfigReply{Cluster: st.ClusterName, Version: s.C.deps.Settings.Version, BootTime: int64(s.C.started),
 		Controller: s.C.deps.Settings.Host, Now: int64(s.C.deps.Clock.Now()), NextJobId: uint32(st.NextID)}
-	for i := range st.Config.Topology {
-		s := &st.Config.Topology[i]
-		out.Topology = append(out.Topology, &apiv1.SwitchInfo{Name: s.Name, Level: s.Level, Nodes: s.Nodes, Switches: s.Switches})
+	main := st.Config.MainTopology()
+	out.Topologies = []*apiv1.TopologyInfo{topologyInfo(&main)}
+	for i := range st.Config.Topologies {
+		out.Topologies = append(out.Topologies, topologyInfo(&st.Config.Topologies[i]))
 	}
+	out.Topology = out.Topologies[0].GetSwitches()
 	for _, kv := range st.Config.Raw {
 		out.Entries = append(out.Entries, &apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value, Record: kv.Record})
 	}
 	return out, nil
+}
+
+func topologyInfo(t *spec.Topology) *apiv1.TopologyInfo {
+	out := &apiv1.TopologyInfo{Name: t.Name, BlockSizes: t.Sizes}
+	for i := range t.Switches {
+		s := &t.Switches[i]
+		out.Switches = append(out.Switches, &apiv1.SwitchInfo{Name: s.Name, Level: s.Level, Nodes: s.Nodes, Switches: s.Switches})
+	}
+	for i := range t.Blocks {
+		out.Blocks = append(out.Blocks, &apiv1.BlockInfo{Name: t.Blocks[i].Name, Nodes: t.Blocks[i].Nodes})
+	}
+	return out
 }
 
 // Reconfigure reads the configuration files again and adopts them whole, or

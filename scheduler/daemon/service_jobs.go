@@ -189,6 +189,9 @@ func (s *ClusterService) mayAsk(who Caller, js *spec.JobSpec) error {
 	if js.Queue.Nice < 0 && !s.admin(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
 	}
+	if js.Queue.Reboot && !s.admin(who) {
+		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use --reboot")
+	}
 	if js.Queue.Priority != 0 && !s.admin(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
 	}

@@ -36,9 +36,9 @@ func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.Partiti
 	if p == nil {
 		return nil, spec.Refuse(spec.CodeInvalidPartition, req.GetName())
 	}
-	next, warnings, err := slurmconf.ChangePartition(*p.Spec, pairs(req.GetSet()))
+	next, warnings, err := slurmconf.ChangePartition(*p.Spec, pairs(req.GetSet()), s.C.View().State.Config)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *p.Spec, New: next})
+	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *p.Spec, New: next, Nodes: slurmconf.ChangesNodes(pairs(req.GetSet()))})
 }

@@ -84,7 +84,7 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
 		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
 		PerSocket: int64(sz.TasksPerSocket), CoreSpec: int64(sz.CoreSpec), ThreadSpec: int64(sz.ThreadSpec), Overcommit: sz.Overcommit,
-		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec+sz.ThreadSpec > 0 || part.OverSubscribe == "EXCLUSIVE",
+		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec+sz.ThreadSpec > 0 || j.Queue.Reboot || part.OverSubscribe == "EXCLUSIVE",
 		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
 	}
 	d.Tenant, d.Share = TenantIn(cfg, part, j)

@@ -149,7 +149,7 @@ func chooseCPUs(n *state.Node, want int64, prefer spec.Bitset, cores bool) spec.
 	if cores {
 		step = int(max(n.Spec.ThreadsPerCore, 1))
 	}
-	out := make(spec.Bitset, (n.CPUs+63)/64)
+	out := make(spec.Bitset, (n.Spec.TopCPU()+63)/64)
 	left := want
 	if !prefer.Empty() {
 		left = takeCores(n, out, prefer, step, left)
@@ -166,7 +166,7 @@ func chooseCPUs(n *state.Node, want int64, prefer spec.Bitset, cores bool) spec.
 // takeCores adds free cores to out until nothing is left to take, only those
 // that begin in within unless that is nil, and returns what is still missing.
 func takeCores(n *state.Node, out, within spec.Bitset, step int, left int64) int64 {
-	for core := 0; core+step <= int(n.CPUs) && left > 0; core += step {
+	for core := 0; core+step <= int(n.Spec.TopCPU()) && left > 0; core += step {
 		if (within != nil && !within.Has(core)) || out.Has(core) || !coreFree(n, core, step) {
 			continue
 		}
@@ -180,7 +180,7 @@ func takeCores(n *state.Node, out, within spec.Bitset, step int, left int64) int
 
 func coreFree(n *state.Node, core, step int) bool {
 	for k := core; k < core+step; k++ {
-		if n.UsedCPU.Has(k) {
+		if n.UsedCPU.Has(k) || n.Spec.Reserved.Has(k) {
 			return false
 		}
 	}
@@ -195,10 +195,10 @@ func shareCPUs(n *state.Node, want int64, prefer spec.Bitset, d *Demand) spec.Bi
 	if d.Cores {
 		step = int(max(n.Spec.ThreadsPerCore, 1))
 	}
-	out := make(spec.Bitset, (n.CPUs+63)/64)
+	out := make(spec.Bitset, (n.Spec.TopCPU()+63)/64)
 	for jobs := 0; jobs < int(d.Share) && want > 0; jobs++ {
 		for _, near := range [...]bool{true, false} {
-			for core := 0; core+step <= int(n.CPUs) && want > 0; core += step {
+			for core := 0; core+step <= int(n.Spec.TopCPU()) && want > 0; core += step {
 				most := 0
 				for k := core; k < core+step; k++ {
 					most = max(most, n.Sharers(k))
@@ -222,7 +222,7 @@ func shareCPUs(n *state.Node, want int64, prefer spec.Bitset, d *Demand) spec.Bi
 // shareable tells a core that no job has for itself.
 func shareable(n *state.Node, core, step int) bool {
 	for k := core; k < core+step; k++ {
-		if n.UsedCPU.Has(k) && n.Sharers(k) == 0 {
+		if (n.UsedCPU.Has(k) && n.Sharers(k) == 0) || n.Spec.Reserved.Has(k) {
 			return false
 		}
 	}

@@ -24,7 +24,7 @@ func overSockets(n *state.Node, want int64, d *Demand) spec.Bitset {
 	if d.Cores {
 		step = int(max(n.Spec.ThreadsPerCore, 1))
 	}
-	out, each := make(spec.Bitset, (n.CPUs+63)/64), perSocket(n)
+	out, each := make(spec.Bitset, (n.Spec.TopCPU()+63)/64), perSocket(n)
 	most := ceil(d.PerSocket*d.CPUsPerTask, int64(step)) * int64(step)
 	for k := int64(0); k < n.Spec.Sockets && want > 0 && each > 0; k++ {
 		var here spec.Bitset
@@ -85,8 +85,10 @@ func ForTasks(n *state.Node, cpus spec.Bitset, js *spec.JobSpec) spec.Bitset {
 		return cpus
 	}
 	out := cpus.Clone()
-	for cpu := n.CPUs - spare; cpu < n.CPUs; cpu++ {
-		out = out.Clear(int(cpu))
+	for cpu := n.Spec.TopCPU() - 1; cpu >= 0 && spare > 0; cpu-- {
+		if !n.Spec.Reserved.Has(int(cpu)) {
+			out, spare = out.Clear(int(cpu)), spare-1
+		}
 	}
 	return out
 }

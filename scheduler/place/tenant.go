@@ -1,6 +1,8 @@
 package place
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
@@ -40,7 +42,7 @@ func TenantIn(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) (t Te
 	if want == spec.ExclusiveTopo || part.ExclusiveTopo {
 		t.Apart |= spec.ApartTopo
 	}
-	if n := part.Sharers(want); n > 1 && j.Size.CoreSpec+j.Size.ThreadSpec == 0 && cfg.Sched.Turns(part) == 0 {
+	if n := part.Sharers(want); n > 1 && j.Size.CoreSpec+j.Size.ThreadSpec == 0 && !j.Queue.Reboot && cfg.Sched.Turns(part) == 0 {
 		t.Class, share = part.Name, int64(n)
 	}
 	return t, share
@@ -56,22 +58,35 @@ func TenantOf(j *state.Job) Tenant {
 }
 
 // Neighbours are the nodes on which a job that keeps a whole block for itself
-// meets others: by node id those of its block, nil for a node in none.
+// meets others: by node id those of its block, nil for a node in none. One that is
+// in blocks of several topologies meets those of all of them.
 func Neighbours(st *state.State) [][]spec.NodeID {
-	if len(st.Config.Blocks) == 0 {
+	if !st.Config.HasBlocks() {
 		return nil
 	}
 	out := make([][]spec.NodeID, len(st.NodeIDs))
-	for i := range st.Config.Blocks {
-		var ids []spec.NodeID
-		for _, name := range st.Config.Blocks[i].Nodes {
-			if id, ok := st.NodeIDs[name]; ok {
-				ids = append(ids, id)
+	add := func(blocks []spec.Block) {
+		for i := range blocks {
+			var ids []spec.NodeID
+			for _, name := range blocks[i].Nodes {
+				if id, ok := st.NodeIDs[name]; ok {
+					ids = append(ids, id)
+				}
+			}
+			for _, id := range ids {
+				if out[id] != nil {
+					all := append(slices.Clone(out[id]), ids...)
+					slices.Sort(all)
+					out[id] = slices.Compact(all)
+					continue
+				}
+				out[id] = ids
 			}
 		}
-		for _, id := range ids {
-			out[id] = ids
-		}
+	}
+	add(st.Config.Blocks)
+	for i := range st.Config.Topologies {
+		add(st.Config.Topologies[i].Blocks)
 	}
 	return out
 }

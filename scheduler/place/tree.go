@@ -7,6 +7,9 @@ type Tree struct {
 	Switches []Switch // by level, the leaves first
 	Leaves   int      // number of leaves
 	LeafOf   []int32  // by node id; -1 = below no switch
+	// Evenly: what does not fit below one leaf is spread over all leaves below the
+	// lowest switch with room, as many nodes of each as may be the same.
+	Evenly bool
 }
 
 // Switch is a switch with the nodes and the leaf switches below it.
@@ -63,6 +66,31 @@ func (s *Switch) Fill(counts []int, want int) []int32 {
 		want -= counts[best]
 	}
 	return out
+}
+
+// Shares is how many nodes of each of a switch's leaves a job of so many takes:
+// those that Fill chooses, as many of each as there are, or evenly.
+func (t *Tree) Shares(s *Switch, counts []int, want int) (leaves []int32, of []int) {
+	if !t.Evenly || s.Level == 0 {
+		for _, leaf := range s.Fill(counts, want) {
+			n := min(counts[leaf], want)
+			leaves, of, want = append(leaves, leaf), append(of, n), want-n
+		}
+		return leaves, of
+	}
+	leaves, of = s.Leaves, make([]int, len(s.Leaves))
+	for want > 0 {
+		took := false
+		for i, leaf := range leaves {
+			if want > 0 && of[i] < counts[leaf] {
+				of[i], want, took = of[i]+1, want-1, true
+			}
+		}
+		if !took {
+			break
+		}
+	}
+	return leaves, of
 }
 
 // pickBelow is Pick below one switch after the other, the lowest first.

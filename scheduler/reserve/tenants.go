@@ -138,7 +138,7 @@ func (t *Timeline) beyond(out []Window, id spec.NodeID, who *place.Tenant, gone 
 // pickyBeyond tells whether a job that keeps its block for itself runs on a node
 // that the timeline does not have: one out of service, or not looked at.
 func (t *Timeline) pickyBeyond() bool {
-	if len(t.st.Config.Blocks) == 0 {
+	if !t.st.Config.HasBlocks() {
 		return false
 	}
 	for id := range t.lanes {

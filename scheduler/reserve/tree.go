@@ -19,10 +19,10 @@ func (t *Timeline) narrow(tree *place.Tree, a *Ask, at spec.Instant, want int) {
 	if s == nil {
 		return
 	}
-	leaves := s.Fill(counts, want)
+	leaves, of := tree.Shares(s, counts, want)
 	all := t.ranks
 	var chosen []rank
-	for _, leaf := range leaves {
+	for i, leaf := range leaves {
 		var here []rank
 		for _, r := range all {
 			if tree.LeafOf[r.id] == leaf {
@@ -30,9 +30,9 @@ func (t *Timeline) narrow(tree *place.Tree, a *Ask, at spec.Instant, want int) {
 				here = append(here, r)
 			}
 		}
-		if left := want - len(chosen); len(here) > left {
-			least(here, left)
-			here = here[:left]
+		if len(here) > of[i] {
+			least(here, of[i])
+			here = here[:of[i]]
 		}
 		chosen = append(chosen, here...)
 	}

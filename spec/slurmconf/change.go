@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // changeable are the keys of a PartitionName record that ChangePartition takes.
 func changeable() []string {
-	return []string{"State", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "AllowGroups", "AllowAccounts", "DenyAccounts",
+	return []string{"Nodes", "State", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "AllowGroups", "AllowAccounts", "DenyAccounts",
 		"AllowQos", "DenyQos", "PriorityTier", "PriorityJobFactor", "Hidden", "Default", "QOS", "OverSubscribe", "PreemptMode", "GraceTime",
 		"OverTimeLimit", "DefMemPerCPU", "DefMemPerNode", "DefMemPerGPU", "DefCpuPerGPU", "JobDefaults", "MaxMemPerCPU", "MaxMemPerNode",
 		"MaxCPUsPerNode", "DisableRootJobs", "RootOnly", "ReqResv", "LLN", "ExclusiveUser", "ExclusiveTopo", "TRESBillingWeights",
@@ -28,23 +29,82 @@ func NewPartition(name string, set []spec.KeyValue, c *spec.Config) (spec.Partit
 		rec = append(rec, Setting{Key: kv.Key, Value: kv.Value, Line: 1})
 	}
 	var ps Problems
-	f := &File{Config: spec.Config{Nodes: c.Nodes, MaxNodes: c.MaxNodes}}
-	b := builder{file: f, problems: &ps}
+	b, at := running(c, &ps)
 	var d partDraft
 	applyAll(&d, newTable("a PartitionName record", partKeys()), rec, &ps)
 	b.parts = []partDraft{d}
-	at := make(map[string]int, len(c.Nodes))
-	for i := range c.Nodes {
-		at[c.Nodes[i].Name] = i
-	}
 	b.buildPartitions(at)
 	said, err := told(&ps)
 	if err != nil {
 		return spec.PartitionSpec{}, nil, err
 	}
-	p := f.Config.Partitions[0]
+	p := b.file.Config.Partitions[0]
 	p.Dynamic = true
 	return p, said, nil
+}
+
+// running is a builder for records that are typed while the cluster of a
+// configuration runs, and where its nodes are in that.
+func running(c *spec.Config, ps *Problems) (b *builder, at map[string]int) {
+	at = make(map[string]int, len(c.Nodes))
+	for i := range c.Nodes {
+		at[c.Nodes[i].Name] = i
+	}
+	return &builder{file: &File{Config: spec.Config{Nodes: c.Nodes, MaxNodes: c.MaxNodes}}, problems: ps}, at
+}
+
+// ChangesNodes tells whether the nodes of a partition are among what is set.
+func ChangesNodes(set []spec.KeyValue) bool {
+	return slices.ContainsFunc(set, func(kv spec.KeyValue) bool { return strings.EqualFold(kv.Key, "Nodes") })
+}
+
+// changeNodes sets the nodes of a partition: a list, ALL, none, or, with + and -
+// before each item, those that come and go.
+func (b *builder) changeNodes(d *partDraft, at map[string]int, was *spec.PartitionSpec) {
+	expr, s := d.nodes, d.nodesAt
+	if strings.HasPrefix(expr, "+") || strings.HasPrefix(expr, "-") {
+		expr = b.signedNodes(s, expr, at, was.NodeNames)
+	}
+	var names []string
+	for _, k := range b.members(s, expr, at, nil) {
+		names = append(names, b.file.Config.Nodes[k].Name)
+	}
+	d.AllNodes, d.NodeFeatures = b.later(expr)
+	d.NodeNames, d.PartitionSpec.Nodes = names, hostlist.Fold(names)
+}
+
+// signedNodes is a list of nodes after what +n1,-n[2-3] says.
+func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []string) string {
+	names := slices.Clone(have)
+	items, depth, from := []string(nil), 0, 0
+	for i, c := range expr + "," {
+		switch {
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case c == ',' && depth == 0:
+			items, from = append(items, expr[from:i]), i+1
+		}
+	}
+	for _, item := range items {
+		if item == "" || (item[0] != '+' && item[0] != '-') {
+			b.problems.add(s, Error, "%s has neither + nor - before it: all items have one, or none", short(item))
+			return ""
+		}
+		for _, k := range b.members(s, item[1:], at, nil) {
+			name := b.file.Config.Nodes[k].Name
+			switch i := slices.Index(names, name); {
+			case item[0] == '+' && i < 0:
+				names = append(names, name)
+			case item[0] == '-' && i >= 0:
+				names = slices.Delete(names, i, i+1)
+			case item[0] == '-':
+				b.problems.add(s, Error, "node %s is not of the partition", short(name))
+			}
+		}
+	}
+	return hostlist.Fold(names)
 }
 
 // told is what is to be said of a record that somebody typed, and what is wrong
@@ -60,9 +120,9 @@ func told(ps *Problems) (said []string, err error) {
 }
 
 // ChangePartition is a partition with some keys of its record set anew while
-// the cluster runs, and what is to be said about them. The nodes of a partition
-// do not change so, nor what only a file can say.
-func ChangePartition(p spec.PartitionSpec, set []spec.KeyValue) (spec.PartitionSpec, []string, error) {
+// the cluster of a configuration runs, and what is to be said about them. What only
+// a file can say does not change so.
+func ChangePartition(p spec.PartitionSpec, set []spec.KeyValue, c *spec.Config) (spec.PartitionSpec, []string, error) {
 	rec, can := make(Record, len(set)), changeable()
 	for i, kv := range set {
 		if !slices.ContainsFunc(can, func(k string) bool { return strings.EqualFold(k, kv.Key) }) {
@@ -76,8 +136,11 @@ func ChangePartition(p spec.PartitionSpec, set []spec.KeyValue) (spec.PartitionS
 	var ps Problems
 	d := partDraft{PartitionSpec: p, haveTier: true, haveFactor: true}
 	applyAll(&d, newTable("a PartitionName record", partKeys()), rec, &ps)
-	b := builder{file: &File{}, problems: &ps}
+	b, at := running(c, &ps)
 	b.complete(&d)
+	if ChangesNodes(set) {
+		b.changeNodes(&d, at, &p)
+	}
 	said, err := told(&ps)
 	if err != nil {
 		return p, nil, err

@@ -54,7 +54,7 @@ func TestTablesAreWhole(t *testing.T) {
 	checkSetters(t, gresKeys())
 	checkSetters(t, cgroupKeys())
 	checkSetters(t, dbdKeys())
-	for _, table := range [][]option{storeFlags(), gatherParams(), launchParams(), priorityFlags(), controllerParams(), agentParams(), selectParams(), dependencyParams(), schedulerParams(), gresFlags()} {
+	for _, table := range [][]option{storeFlags(), gatherParams(), launchParams(), priorityFlags(), controllerParams(), agentParams(), selectParams(), dependencyParams(), topologyParams(), schedulerParams(), gresFlags()} {
 		for i, o := range table {
 			if (o.class == implemented) != (o.why == "") || o.class == 0 {
 				t.Errorf("option %s: %s, %q", o.name, o.class, o.why)

@@ -29,7 +29,14 @@ func nodeKeys() []key[nodeDraft] {
 		{"BcastAddr", unsupported, "", "there is no sbcast", nil},
 		{"Boards", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.Boards })},
 		{"CPUs", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.cpus })},
-		{"CPUSpecList", refused, "", "jobs would run on these CPUs; CoreSpecCount keeps the last cores of a node for the system", nil},
+		{"CPUSpecList", implemented, "", "", func(d *nodeDraft, v value) {
+			set, ok := spec.ParseRanges(v.Value, 1<<20)
+			if !ok || set.Empty() {
+				v.fail("%s are no CPUs: want their numbers, such as 0,8 or 0-3", short(v.Value))
+				return
+			}
+			d.Reserved = set
+		}},
 		{"CoreSpecCount", implemented, "", "", func(d *nodeDraft, v value) {
 			if n, ok := v.integer(0, 1<<20); ok {
 				d.CoreSpecCount = n

@@ -156,9 +156,39 @@ func (b *builder) shape(d *nodeDraft) {
 	if d.CoreSpecCount >= cores && d.CoreSpecCount > 0 {
 		b.problems.add(d.setting("CoreSpecCount"), Error, "%d cores are kept from jobs, but the node has %d", d.CoreSpecCount, cores)
 	}
+	b.reserved(d, threads)
 	if d.Weight == 0 {
 		d.Weight = 1
 	}
+}
+
+// reserved checks the CPUs that a node keeps for the system, and keeps whole
+// cores.
+func (b *builder) reserved(d *nodeDraft, threads int64) {
+	if d.Reserved.Empty() {
+		return
+	}
+	s, step := d.setting("CPUSpecList"), 1
+	if d.CPUs == threads {
+		step = int(d.ThreadsPerCore)
+	}
+	whole := d.Reserved.Clone()
+	for cpu := whole.Next(0); cpu >= 0; cpu = whole.Next(cpu + 1) {
+		for k := cpu - cpu%step; k < cpu-cpu%step+step; k++ {
+			whole = whole.Set(k)
+		}
+	}
+	switch {
+	case d.CoreSpecCount > 0:
+		b.problems.add(s, Error, "cannot be combined with CoreSpecCount")
+	case int64(whole.Last()) >= d.CPUs:
+		b.problems.add(s, Error, "CPU %d is kept from jobs, but the node has %d", d.Reserved.Last(), d.CPUs)
+	case int64(whole.Count()) == d.CPUs:
+		b.problems.add(s, Error, "no CPU is left for jobs")
+	case whole.Count() != d.Reserved.Count():
+		b.problems.add(s, Warning, "whole cores are kept from jobs: %s", whole.Ranges())
+	}
+	d.Reserved, d.CPUSpecList = whole.Trim(), whole.Ranges()
 }
 
 // nodeGres checks that every resource of a node is declared.

@@ -120,7 +120,7 @@ func controllerParams() []option {
 		{"enable_stepmgr", unsupported, whySteps},
 		{"idle_on_node_suspend", implemented, ""},
 		{"max_dbd_msg_action", meaningless, "the ledger is the buffer while accounting is away"},
-		{"max_powered_nodes", unsupported, "any number of nodes may be up"},
+		{"max_powered_nodes", implemented, ""},
 		{"no_quick_restart", meaningless, "a second controller cannot take the data folder of the first"},
 		{"node_reg_mem_percent", unsupported, "a node with less memory than configured is drained"},
 		{"power_save_interval", meaningless, tick},
@@ -169,6 +169,22 @@ func selectParams() []option {
 		{"LL_SHARED_GRES", implemented, ""},
 		{"MULTIPLE_SHARING_GRES_PJ", unsupported, "what a job asks for of shard, mps or vram is of one GPU of each node"},
 		{"ONE_TASK_PER_SHARING_GRES", unsupported, "all tasks of a job share its part of a GPU"},
+	}
+}
+
+func topologyParams() []option {
+	const (
+		routes = "agents keep one stream to the controller: messages take no way over other nodes"
+		ranks  = "the nodes of a job are in the order of slurm.conf, whatever connects them"
+	)
+	return []option{
+		{"BlockAsNodeRank", unsupported, ranks},
+		{"Dragonfly", implemented, ""},
+		{"RoutePart", meaningless, routes},
+		{"RouteTree", meaningless, routes},
+		{"SwitchAsNodeRank", unsupported, ranks},
+		{"TopoMaxSizeUnroll", unsupported, "a job that takes a range of nodes is put into as few blocks as its least number needs"},
+		{"TopoOptional", implemented, ""},
 	}
 }
 

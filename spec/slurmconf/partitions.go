@@ -30,6 +30,9 @@ func (b *builder) buildPartitions(at map[string]int) {
 			}
 			byDefault = d
 		}
+		if d.PartitionSpec.Topology != "" {
+			b.file.topologies = append(b.file.topologies, d.topologyAt)
+		}
 		places := b.members(d.nodesAt, d.nodes, at, sets)
 		d.AllNodes, d.NodeFeatures = b.later(d.nodes)
 		d.NodeNames = make([]string, len(places))

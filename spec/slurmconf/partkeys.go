@@ -10,6 +10,7 @@ import (
 type partDraft struct {
 	spec.PartitionSpec
 	at, nodesAt Setting
+	topologyAt  Setting
 	nodes       string
 	haveTier    bool // PriorityTier, PriorityJobFactor: given under their own names
 	haveFactor  bool
@@ -99,7 +100,7 @@ func partKeys() []key[partDraft] {
 		}},
 		{"SuspendTime", implemented, "", "", idleTime(func(d *partDraft) *spec.Span { return &d.SuspendTime }, spec.Infinite)},
 		{"SuspendTimeout", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.SuspendTimeout }, spec.Second)},
-		{"Topology", unsupported, "", "nodes are chosen without regard to switches", nil},
+		{"Topology", implemented, "", "", func(d *partDraft, v value) { d.PartitionSpec.Topology, d.topologyAt = v.Value, v.Setting }},
 		{"TRESBillingWeights", implemented, "", "", func(d *partDraft, v value) { d.BillingWeights = v.weights(true, false) }},
 		{"TRESWeights", meaningless, "", "Slurm replaced it by TRESBillingWeights", nil},
 	}

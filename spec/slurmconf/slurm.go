@@ -27,6 +27,7 @@ type File struct {
 	ctl                 spec.CtlScripts
 	jobCompAt           Setting
 	power               powerDraft
+	topologies          []Setting // Topology of partitions
 }
 
 // Control is what concerns the controller's own place.

@@ -259,7 +259,14 @@ func topKeys() []key[File] {
 		{"SlurmctldHost", implemented, "", "", setControlHost},
 		{"SlurmctldLogFile", meaningless, "", whyLogs, nil},
 		{"SlurmctldParameters", implemented, "", "", func(f *File, v value) {
-			v.options(controllerParams(), func(name string, _ value) { f.power.IdleOnDown = f.power.IdleOnDown || name == "idle_on_node_suspend" })
+			v.options(controllerParams(), func(name string, arg value) {
+				switch name {
+				case "idle_on_node_suspend":
+					f.power.IdleOnDown = true
+				case "max_powered_nodes":
+					number(func(f *File) *uint32 { return &f.power.MaxUp }, 1, maxNodes, noUnlimited)(f, arg)
+				}
+			})
 		}},
 		{"SlurmctldPidFile", meaningless, "", whyPid, nil},
 		{"SlurmctldPlugstack", unsupported, "none|(null)", "there are no plugins to load", nil},
@@ -305,7 +312,15 @@ func topKeys() []key[File] {
 		{"TaskPluginParam", unsupported, "none", "tasks are bound to the cores of their job only", nil},
 		{"TaskProlog", implemented, "none|(null)", "", oneProgram(func(f *File) *string { return &f.Agent.TaskProlog })},
 		{"TmpFS", unsupported, "/tmp", "TmpDisk is measured at /tmp", nil},
-		{"TopologyParam", unsupported, "none", "nodes are chosen without regard to switches", nil},
+		{"TopologyParam", implemented, "none", "", func(f *File, v value) {
+			if v.isOff("none") {
+				return
+			}
+			v.options(topologyParams(), func(name string, _ value) {
+				f.Config.Sched.TopoOptional = f.Config.Sched.TopoOptional || name == "TopoOptional"
+				f.Config.Sched.Dragonfly = f.Config.Sched.Dragonfly || name == "Dragonfly"
+			})
+		}},
 		{"TopologyPlugin", implemented, "", "", setTopology},
 		{"TrackWCKey", implemented, "", "", func(f *File, v value) {
 			truth(func(f *File) *bool { return &f.Config.TrackWCKey })(f, v)

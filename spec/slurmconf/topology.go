@@ -225,24 +225,32 @@ func setTopology(f *File, v value) {
 	}
 }
 
-// addTopology reads topology.conf beside slurm.conf where TopologyPlugin asks
-// for it.
+// addTopology reads topology.yaml beside slurm.conf, or topology.conf where
+// TopologyPlugin asks for it.
 func (c *Cluster) addTopology(fsys fs.FS, name string, ps Problems) Problems {
+	ps = append(ps, c.readTopology(fsys, name)...)
+	for _, s := range c.topologies {
+		if s.Value != c.Config.TopologyName && !slices.ContainsFunc(c.Config.Topologies, func(t spec.Topology) bool { return t.Name == s.Value }) {
+			ps.add(s, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", short(s.Value))
+		}
+	}
+	return ps
+}
+
+func (c *Cluster) readTopology(fsys fs.FS, name string) (ps Problems) {
 	if yaml := strings.TrimSuffix(name, ".conf") + ".yaml"; exists(fsys, yaml) {
-		return append(ps, c.yamlTopology(fsys, yaml)...)
+		return c.yamlTopology(fsys, yaml)
 	}
 	if !c.TreeTopology && !c.BlockTopology {
-		return ps
+		return nil
 	}
 	if !exists(fsys, name) {
-		return append(ps, Problem{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree and topology/block need the file %s: nodes are chosen without regard to switches", name)})
+		return Problems{{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree and topology/block need the file %s: nodes are chosen without regard to switches", name)}}
 	}
 	if c.BlockTopology {
-		list, sizes, more := ReadBlocks(fsys, name, c.Config.Nodes)
-		c.Config.Blocks, c.Config.BlockSizes = list, sizes
-		return append(ps, more...)
+		c.Config.Blocks, c.Config.BlockSizes, ps = ReadBlocks(fsys, name, c.Config.Nodes)
+		return ps
 	}
-	list, more := ReadTopology(fsys, name, c.Config.Nodes)
-	c.Config.Topology = list
-	return append(ps, more...)
+	c.Config.Topology, ps = ReadTopology(fsys, name, c.Config.Nodes)
+	return ps
 }

@@ -79,6 +79,11 @@ func TestTopologyYAML(t *testing.T) {
 			"[{s1 0 [n1 n2] []} {s2 0 [n3 n4] []} {root 1 [n1 n2 n3 n4] [s1 s2]}] [] []"},
 		{"default", "- topology: a\n  flat: true\n- topology: b\n  cluster_default: true\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-4]\n", "[{s1 0 [n1 n2 n3 n4] []}] [] []"},
 		{"flat", "- topology: a\n  flat: true\n", "[] [] []"},
+		{"several", "- topology: a\n  cluster_default: true\n  flat: true\n- topology: b\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-2]\n", "[] [] [] a [{b [{s1 0 [n1 n2] []}] [] []}]"},
+		{"two of one name", "- topology: a\n  flat: true\n- topology: a\n  flat: true\n", `topology "a" is there twice`},
+		{"one without a name", "- topology: a\n  flat: true\n- flat: true\n", "each has a name"},
+		{"bad one", "- topology: a\n  flat: true\n- topology: b\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-9]\n", `node "n5" is not configured`},
+		{"no switches", "- topology: a\n  tree: x\n", "topology.yaml:1: error: a tree has a list of switches"},
 		{"unknown node", "- topology: t\n  tree:\n    switches:\n      - switch: s1\n        nodes: n[1-9]\n", `node "n5" is not configured`},
 		{"unknown key", "- topology: t\n  tree:\n    switches:\n      - switch: s1\n        speed: 9\n", `"speed" is not known here`},
 		{"other kind", "- topology: t\n  ring:\n    rings: []\n", "others are not supported"},
@@ -90,7 +95,7 @@ func TestTopologyYAML(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, ps := ReadCluster(fstest.MapFS{"slurm.conf": {Data: []byte(conf)}, "topology.yaml": {Data: []byte(tt.file)}}, "slurm.conf")
-			text := fmt.Sprint(f.Config.Topology, f.Config.Blocks, f.Config.BlockSizes)
+			text := fmt.Sprint(f.Config.Topology, f.Config.Blocks, f.Config.BlockSizes, " ", f.Config.TopologyName, " ", f.Config.Topologies)
 			for _, p := range ps {
 				text += "\n" + p.String()
 			}

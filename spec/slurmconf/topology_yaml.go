@@ -3,7 +3,10 @@ package slurmconf
 import (
 	"bytes"
 	"io/fs"
+	"slices"
 	"strings"
+
+	"github.com/musterhpc/muster/spec"
 )
 
 // topology.yaml describes one topology or several by name:
@@ -19,7 +22,8 @@ import (
 // What it says becomes the records that topology.conf would have. Where the
 // file is there it counts, whatever TopologyPlugin says.
 
-// yamlTopology takes the cluster's default topology of a topology.yaml.
+// yamlTopology takes the topologies of a topology.yaml: the cluster's is the one
+// that is marked, else the first.
 func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 	var ps Problems
 	data, err := fs.ReadFile(fsys, name)
@@ -35,47 +39,69 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 	if root.pairs != nil {
 		entries = []*yamlNode{root}
 	}
-	chosen := (*yamlNode)(nil)
-	for _, e := range entries {
-		if d := e.get("cluster_default"); d != nil && strings.EqualFold(d.text, "true") {
-			chosen = e
-		}
-	}
-	switch {
-	case len(entries) == 0:
+	if len(entries) == 0 {
 		ps.add(Setting{File: name}, Error, "it names no topology")
 		return ps
-	case chosen == nil:
-		chosen = entries[0]
 	}
-	if len(entries) > 1 {
-		ps.add(chosen.at, Warning, "of %d topologies this one is used for all partitions", len(entries))
+	main := 0
+	for i, e := range entries {
+		if d := e.get("cluster_default"); d != nil && strings.EqualFold(d.text, "true") {
+			main = i
+		}
 	}
-	var recs []Record
-	switch tree, block := chosen.get("tree"), chosen.get("block"); {
-	case tree != nil:
-		recs = yamlRecords(tree.get("switches"), map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}, &ps)
-		if ps.Err() == nil {
-			c.Config.Topology, ps = settleTree(recs, c.Config.Nodes, ps)
+	var all []spec.Topology
+	for i, e := range entries {
+		t, more := c.oneTopology(e)
+		if i != main { // of nodes that one has not another may know
+			more = more.AtLeast(Error)
 		}
-	case block != nil:
-		recs = yamlRecords(block.get("blocks"), map[string]string{"block": "BlockName", "nodes": "Nodes"}, &ps)
-		if sizes := block.get("block_sizes"); sizes != nil {
-			recs = append(recs, Record{sizes.setting("BlockSizes")})
+		ps = append(ps, more...)
+		switch {
+		case t.Name == "" && len(entries) > 1:
+			ps.add(e.at, Error, "of several topologies each has a name (topology:)")
+		case slices.ContainsFunc(all, func(o spec.Topology) bool { return o.Name == t.Name }):
+			ps.add(e.at, Error, "topology %s is there twice", short(t.Name))
 		}
-		if ps.Err() == nil {
-			c.Config.Blocks, c.Config.BlockSizes, ps = settleBlocks(recs, c.Config.Nodes, ps)
-		}
-	case chosen.get("flat") == nil:
-		ps.add(chosen.at, Error, "a topology is a tree, block or flat: others are not supported")
+		all = append(all, t)
+	}
+	cfg, t := &c.Config, all[main]
+	cfg.TopologyName, cfg.Topology, cfg.Blocks, cfg.BlockSizes = t.Name, t.Switches, t.Blocks, t.Sizes
+	if all = slices.Delete(all, main, main+1); len(all) > 0 {
+		cfg.Topologies = all
 	}
 	return ps
 }
 
+// oneTopology reads an entry of a topology.yaml.
+func (c *Cluster) oneTopology(e *yamlNode) (t spec.Topology, ps Problems) {
+	if n := e.get("topology"); n != nil {
+		t.Name = n.text
+	}
+	var recs []Record
+	switch tree, block := e.get("tree"), e.get("block"); {
+	case tree != nil:
+		recs = yamlRecords(e.at, tree.get("switches"), map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}, &ps)
+		if ps.Err() == nil {
+			t.Switches, ps = settleTree(recs, c.Config.Nodes, ps)
+		}
+	case block != nil:
+		recs = yamlRecords(e.at, block.get("blocks"), map[string]string{"block": "BlockName", "nodes": "Nodes"}, &ps)
+		if sizes := block.get("block_sizes"); sizes != nil {
+			recs = append(recs, Record{sizes.setting("BlockSizes")})
+		}
+		if ps.Err() == nil {
+			t.Blocks, t.Sizes, ps = settleBlocks(recs, c.Config.Nodes, ps)
+		}
+	case e.get("flat") == nil:
+		ps.add(e.at, Error, "a topology is a tree, block or flat: others are not supported")
+	}
+	return t, ps
+}
+
 // yamlRecords makes a record of each entry of a list, its keys renamed.
-func yamlRecords(list *yamlNode, keys map[string]string, ps *Problems) []Record {
+func yamlRecords(at Setting, list *yamlNode, keys map[string]string, ps *Problems) []Record {
 	if list == nil || len(list.list) == 0 {
-		ps.add(Setting{Key: "topology.yaml"}, Error, "a tree has a list of switches, a block topology one of blocks")
+		ps.add(at, Error, "a tree has a list of switches, a block topology one of blocks")
 		return nil
 	}
 	var out []Record
