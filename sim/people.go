@@ -77,7 +77,6 @@ func (w *World) submit() {
 	case 5:
 		js.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}}}
 	}
-	js.Queue.Reboot = w.profile.RebootEvery > 0 && w.rng.IntN(16) == 0
 	w.ctl.do(who, scheduler.Submit{Spec: js, Rest: w.vary(js)}, func(res scheduler.Result, err error) {
 		if err == nil {
 			w.truth.acked[res.UID] = js.Name
