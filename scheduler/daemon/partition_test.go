@@ -36,8 +36,20 @@ func TestChangePartition(t *testing.T) {
 	if err := change("nowhere", "State=UP"); spec.CodeOf(err) != spec.CodeInvalidPartition {
 		t.Errorf("a partition that is not there: %v", err)
 	}
-	if err := change(name, "Nodes=n1"); spec.CodeOf(err) != spec.CodeBadRequest || !strings.Contains(err.Error(), "cannot be updated") {
-		t.Errorf("its nodes: %v", err)
+	if err := change(name, "AllocNodes=n1"); spec.CodeOf(err) != spec.CodeBadRequest || !strings.Contains(err.Error(), "cannot be updated") {
+		t.Errorf("what only a file can say: %v", err)
+	}
+	names := func() string { return strings.Join(w.c.View().State.Parts.Find(name).Spec.NodeNames, " ") }
+	for _, x := range [][2]string{{"Nodes=n1", "n1"}, {"Nodes=+n2", "n1 n2"}, {"Nodes=-n1", "n2"}} {
+		if err := change(name, x[0]); err != nil || names() != x[1] {
+			t.Errorf("%s: %q, %v", x[0], names(), err)
+		}
+	}
+	if restart(testConfig()); names() != "n2" {
+		t.Errorf("after a restart its nodes are %q", names())
+	}
+	if err := change(name, "Nodes=n[1-2]"); err != nil {
+		t.Fatal(err)
 	}
 	if err := change(name, "State=DRAIN"); err != nil || state() != spec.PartitionDrain {
 		t.Fatalf("%v, the partition is %s", err, state())
