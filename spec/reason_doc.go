@@ -146,7 +146,7 @@ func plainReasons() []ReasonDoc {
 		{"FedJobLock", false, "there are no federations"},
 		{ReasonOutOfMemory, true, "it used more memory than it had"},
 		{"MaxMemPerLimit", true, "more memory than MaxMemPerCPU or MaxMemPerNode"},
-		{"MaxPoweredUpNodes", false, "any number of nodes may be up"},
+		{"MaxPoweredUpNodes", true, "more nodes would be powered up than max_powered_nodes"},
 		{"MpiPortsBusy", false, "no ports are reserved for MPI"},
 		{ReasonUnknownExit, true, "Muster's own: nobody saw how it ended"},
 	}
