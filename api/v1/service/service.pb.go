@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\x81\x13\n" +
+	"step.proto\x1a\x10accounting.proto2\xfc\x12\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -64,9 +64,9 @@ const file_service_proto_rawDesc = "" +
 	"\x10ListReservations\x12\x1e.muster.v1.ReservationsRequest\x1a\x1c.muster.v1.ReservationsReply\"\x03\x90\x02\x01\x12T\n" +
 	"\x11ChangeReservation\x12\x1c.muster.v1.ReservationChange\x1a!.muster.v1.ReservationChangeReply\x12;\n" +
 	"\aRunStep\x12\x19.muster.v1.RunStepRequest\x1a\x13.muster.v1.StepNews0\x01\x12=\n" +
-	"\aEndStep\x12\x19.muster.v1.EndStepRequest\x1a\x17.muster.v1.EndStepReply\x12G\n" +
+	"\aEndStep\x12\x19.muster.v1.EndStepRequest\x1a\x17.muster.v1.EndStepReply\x12B\n" +
 	"\n" +
-	"AttachStep\x12\x1c.muster.v1.AttachStepRequest\x1a\x16.muster.v1.StepCreated\"\x03\x90\x02\x01\x12:\n" +
+	"AttachStep\x12\x1c.muster.v1.AttachStepRequest\x1a\x16.muster.v1.StepCreated\x12:\n" +
 	"\x06EndJob\x12\x18.muster.v1.EndJobRequest\x1a\x16.muster.v1.EndJobReply\x12@\n" +
 	"\vChangeNodes\x12\x15.muster.v1.NodeChange\x1a\x1a.muster.v1.NodeChangeReply\x12N\n" +
 	"\x0fChangePartition\x12\x1a.muster.v1.PartitionChange\x1a\x1f.muster.v1.PartitionChangeReply2B\n" +
