@@ -37,11 +37,17 @@ func (d *decision) updateNode(c UpdateNode) error {
 
 // amendNodes changes what is known of nodes, all of them or none.
 func (d *decision) amendNodes(c ChangeNodes) error {
+	var due []event.Event
+	seen := map[string]bool{}
 	for _, name := range c.Nodes {
 		n := d.t.Node(name)
-		if n == nil || n.Removed {
+		switch {
+		case n == nil || n.Removed:
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
+		case seen[name]:
+			continue
 		}
+		seen[name] = true
 		ev := event.NodeChanged{Node: name, Weight: n.Spec.Weight, Features: n.Spec.Features, Available: n.Spec.Available, Comment: n.Comment, Extra: n.Extra, Reason: n.Reason}
 		was := ev
 		if c.Available != nil {
@@ -65,10 +71,12 @@ func (d *decision) amendNodes(c ChangeNodes) error {
 		set(&ev.Comment, c.Comment)
 		set(&ev.Extra, c.Extra)
 		set(&ev.Reason, c.Reason)
-		if reflect.DeepEqual(ev, was) {
-			continue
+		if !reflect.DeepEqual(ev, was) {
+			due = append(due, &ev)
 		}
-		if err := d.emit(&ev); err != nil {
+	}
+	for _, ev := range due {
+		if err := d.emit(ev); err != nil {
 			return err
 		}
 	}
