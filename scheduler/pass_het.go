@@ -19,6 +19,7 @@ type hetPart struct {
 	lots []*lot // in the order in which they come
 	lot  *lot   // of them, that of the slot
 	slot reserve.Slot
+	asks []*reserve.Ask // of a claim, for each lot
 }
 
 // Bounds of the search for a common start.
@@ -191,14 +192,18 @@ func (p *pass) place(l *lot, m *member, parts []hetPart) (spec.Instant, *spec.Re
 	return start, r
 }
 
-// togetherInTurn is together with each of the components first, until there is
-// room for all.
+// togetherInTurn is together with each of the components first, and with the
+// others behind it from either side, until there is room for all.
 func (p *pass) togetherInTurn(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
 	start, r := p.together(parts, at, until)
-	for i := 1; i < len(parts) && (r != nil || start == spec.FarFuture); i++ {
-		first := parts[0] // it may have taken what only it could do without
-		copy(parts, parts[1:])
-		parts[len(parts)-1] = first
+	for i := 1; i < 2*len(parts) && (r != nil || start == spec.FarFuture); i++ {
+		if i == len(parts) {
+			slices.Reverse(parts)
+		} else {
+			first := parts[0] // it may have taken what only it could do without
+			copy(parts, parts[1:])
+			parts[len(parts)-1] = first
+		}
 		start, r = p.together(parts, at, until)
 	}
 	return start, r

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -29,15 +30,10 @@ func (p *pass) makeRoomHet(l *lot, m *member, parts []hetPart, start spec.Instan
 	}
 	before := slices.Clone(parts)
 	list := p.pushes(m, parts, at)
-	if len(list) == 0 || p.inVainHet(list, parts) {
+	room := roomOf(parts)
+	if len(list) == 0 || !p.claimable(list, parts, room, at) || p.inVainHet(list, parts) {
 		copy(parts, before)
 		return false, nil
-	}
-	var room spec.Bitset
-	for i := range parts {
-		for _, part := range parts[i].slot.Parts {
-			room = room.Set(int(part.Node.ID))
-		}
 	}
 	list[0].Room = room
 	for i := range list {
@@ -95,21 +91,35 @@ func (p *pass) pushes(m *member, parts []hetPart, at spec.Instant) []Preempt {
 		p.floors.Unclaim(parts[i].job, parts[i].lot.least)
 	}
 	for i, tried := len(out)-1, 0; i >= 0 && len(out) > 1 && tried < maxSparedHet && !p.cfg.Sched.PreemptStrict; i, tried = i-1, tried+1 {
-		if fewer := slices.Delete(slices.Clone(out), i, i+1); p.fitWithout(fewer, parts, at) {
+		fewer, before := slices.Delete(slices.Clone(out), i, i+1), slices.Clone(parts)
+		if p.fitWithout(fewer, parts, at) && p.claimable(fewer, slices.Clone(parts), roomOf(parts), at) {
 			out = fewer // those for another component leave enough
+		} else {
+			copy(parts, before)
 		}
 	}
 	return out
+}
+
+// claimable tells whether the components would find their places once the
+// victims are gone and the nodes are the leader's: each takes then what suits it
+// best, and that another needs it is seen only where the search for claims sees
+// it. The components' slots tell where they start.
+func (p *pass) claimable(list []Preempt, parts []hetPart, room spec.Bitset, at spec.Instant) bool {
+	p.claimAsks(parts, room)
+	line := p.line.Sketch()
+	line.Relieve(at, p.records(victimsOf(list)))
+	return p.placeIn(line, parts, at)
 }
 
 // maxSparedHet bounds the victims that are tried to be spared once there is room
 // for all components: each takes a sketch.
 const maxSparedHet = 16
 
-// fitWithout tells whether all components find room with some victims gone, and
-// moves their slots there.
+// fitWithout tells whether all components find room with some victims gone. Their
+// slots tell where.
 func (p *pass) fitWithout(list []Preempt, parts []hetPart, at spec.Instant) bool {
-	line, before := p.line.Sketch(), slices.Clone(parts)
+	line := p.line.Sketch()
 	line.Relieve(at, p.records(victimsOf(list)))
 	for i := range parts {
 		c := &parts[i]
@@ -117,7 +127,6 @@ func (p *pass) fitWithout(list []Preempt, parts []hetPart, at spec.Instant) bool
 			c.lot, c.slot = l, reserve.Slot{Start: at, Parts: line.Relieved(p.ask(l), at, nil)}
 			return c.slot.Parts != nil
 		}) {
-			copy(parts, before)
 			return false
 		}
 		line.Promise(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
@@ -167,6 +176,15 @@ func victimsOf(list []Preempt) []preempt.Victim {
 	out := make([]preempt.Victim, len(list))
 	for i := range list {
 		out[i] = list[i].Victim
+	}
+	return out
+}
+
+// roomOf are the nodes of all components' slots.
+func roomOf(parts []hetPart) spec.Bitset {
+	var out spec.Bitset
+	for i := range parts {
+		out = out.Or(nodesOf(&parts[i]))
 	}
 	return out
 }
@@ -235,25 +253,55 @@ func (p *pass) placeClaim(leader *state.Job, parts []hetPart, at spec.Instant) b
 	if at == p.now && p.awaits(leader) {
 		return false
 	}
-	all := true
+	p.claimAsks(parts, leader.Claim)
+	return p.placeIn(p.line, parts, at)
+}
+
+// claimAsks makes the questions of the components of a job about the nodes that
+// others left, or are to leave, for all of them.
+func (p *pass) claimAsks(parts []hetPart, room spec.Bitset) {
 	for i := range parts {
 		c := &parts[i]
-		c.slot = reserve.Slot{}
+		c.asks = nil
 		for _, l := range c.lots {
-			ask := p.line.Ask(l.demand, l.nodes.set.And(leader.Claim), l.nodes.options(p.cfg, l.part.Spec, c.job.Spec, p.trees), p.barsOf(l))
-			ask.NotBefore(at)
-			if slot, ok := p.line.Earliest(ask, at, nil); ok {
-				c.lot, c.slot = l, slot
-				p.line.Promise(slot.Parts, at, l.demand.Limit, c.job.UID)
-				break
-			}
-		}
-		all = all && c.slot.Parts != nil
-	}
-	for i := range parts {
-		if c := &parts[i]; c.slot.Parts != nil {
-			p.line.Forget(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+			c.asks = append(c.asks, p.line.Ask(l.demand, l.nodes.set.And(room), l.nodes.options(p.cfg, l.part.Spec, c.job.Spec, p.trees), p.barsOf(l)))
 		}
 	}
-	return all
+}
+
+// placeIn finds room for all components at an instant on a timeline, and leaves
+// that as it was: one after the other; who gets none is looked at first then.
+func (p *pass) placeIn(line *reserve.Timeline, parts []hetPart, at spec.Instant) bool {
+	slices.SortFunc(parts, func(a, b hetPart) int {
+		return cmp.Or(cmp.Compare(a.choices(), b.choices()), cmp.Compare(a.job.UID, b.job.UID))
+	})
+	for range maxClaimOrders {
+		placed := 0
+		for placed < len(parts) && parts[placed].placeIn(line, at) {
+			placed++
+		}
+		for i := range parts[:placed] {
+			c := &parts[i]
+			line.Forget(c.slot.Parts, at, c.lot.demand.Limit, c.job.UID)
+		}
+		if placed == len(parts) {
+			return true
+		}
+		out := parts[placed]
+		copy(parts[1:placed+1], parts[:placed])
+		parts[0] = out
+	}
+	return false
+}
+
+// placeIn gives a component room on a timeline at an instant, if it has any.
+func (c *hetPart) placeIn(line *reserve.Timeline, at spec.Instant) bool {
+	for i, l := range c.lots {
+		if parts := line.Relieved(c.asks[i], at, nil); parts != nil {
+			c.lot, c.slot = l, reserve.Slot{Start: at, Parts: parts}
+			line.Promise(parts, at, l.demand.Limit, c.job.UID)
+			return true
+		}
+	}
+	return false
 }
