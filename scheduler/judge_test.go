@@ -402,7 +402,13 @@ func (w *world) anyNodeOut() bool {
 // to have beside a job that waits for some.
 func (w *world) licences(but *state.Job) int64 {
 	var n int64
-	for _, j := range w.jobs(func(j *state.Job) bool { return j.Claim != nil && j != but }) {
+	claims := func(j *state.Job) bool { // its own, or that of the heterogeneous job that it is a component of
+		if j.Het != nil {
+			j = w.head.Job(j.Het.Leader)
+		}
+		return j != nil && j.Claim != nil
+	}
+	for _, j := range w.jobs(func(j *state.Job) bool { return claims(j) && j != but }) {
 		for _, l := range j.Spec.Licenses {
 			n += l.N
 		}
