@@ -60,6 +60,7 @@ const (
 	methodGetPolicy       = "/muster.v1.Cluster/GetPolicy"
 	methodTransactions    = "/muster.v1.Cluster/Transactions"
 	methodShares          = "/muster.v1.Cluster/Shares"
+	methodLimitUsage      = "/muster.v1.Cluster/LimitUsage"
 	methodPriorities      = "/muster.v1.Cluster/Priorities"
 	methodDiag            = "/muster.v1.Cluster/Diag"
 	methodPing            = "/muster.v1.Cluster/Ping"

@@ -42,6 +42,7 @@ type Env struct {
 	// Exec replaces this process; CPUs are those that it may run on.
 	Exec     func(path string, argv, environ []string) error
 	CPUs     func() spec.Bitset
+	UserID   func(user string) string // a user's number; "" when it is not known here
 	FullName func(user string) string // a person's name; "" when it is not known here
 	// Metrics reads the metrics of an agent; nil asks it over the network.
 	Metrics func(ctx context.Context, addr string) (string, error)
@@ -56,7 +57,7 @@ func OS(version string) *Env {
 	e := &Env{
 		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
-		Now: time.Now, Pause: pause, Beside: beside, UserName: userName, FullName: fullName, Rlimits: rlimits, Umask: umask,
+		Now: time.Now, Pause: pause, Beside: beside, UserName: userName, UserID: lookupUID, FullName: fullName, Rlimits: rlimits, Umask: umask,
 		Exec: syscall.Exec, CPUs: ownCPUs,
 		Terminal: terminal,
 	}

@@ -242,6 +242,8 @@ func moreScenarios() map[string]scenario {
 		}},
 		"none of these": {func(*world) {}, map[string][]string{"sacctmgr_coord_etc.txt": {"sacctmgr show coordinator", "sacctmgr show wckey", "sacctmgr show resource", "sacctmgr show reservation", "sacctmgr show federation"}}},
 		"shares":        {func(w *world) { w.shares("root") }, map[string][]string{"s3_sshare.txt": {"sshare -l", "sshare -a -l", "sshare -a -P"}}},
+		"bounded":       {(*world).bounded, map[string][]string{"s3_assoc_mgr.txt": {"scontrol show assoc_mgr qos=gpucap flags=qos"}}},
+		"limited":       {(*world).limited, nil},
 		"priorities":    {(*world).priorities, map[string][]string{"s3_sprio.txt": {"sprio -l", "sprio", "sprio -w", "sprio -n"}}},
 		"bad QOS": {func(w *world) {
 			w.people()

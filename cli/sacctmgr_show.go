@@ -343,6 +343,8 @@ type policyShow struct {
 	assocs bool
 	tree   bool
 	coords bool // withcoordinator
+
+	ids map[uint32]*apiv1.Association // see byID
 }
 
 // rows makes the rows of an entity, its usual columns and those that only
@@ -460,12 +462,13 @@ func (s *policyShow) matches(account, user, what string) bool {
 }
 
 func (s *policyShow) byID(id uint32) *apiv1.Association {
-	for _, a := range s.policy.GetAssociations() {
-		if a.GetId() == id && id != 0 {
-			return a
+	if s.ids == nil {
+		s.ids = make(map[uint32]*apiv1.Association, len(s.policy.GetAssociations()))
+		for _, a := range s.policy.GetAssociations() {
+			s.ids[a.GetId()] = a
 		}
 	}
-	return nil
+	return s.ids[id]
 }
 
 func (s *policyShow) root() *apiv1.Association {

@@ -37,6 +37,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{"show", "licenses", "licences"},
 			{"show", "reservation", "reservations"},
 			{"show", "topology [NAME]", "switches and blocks: all, those of a topology, or one, or a node's"},
+			{"show", "assoc_mgr [users=LIST] [accounts=LIST] [qos=LIST] [flags=users,assoc,qos]", "the limits of associations and QOS as limit(used), N without a limit: what running and waiting jobs hold now, and in GrpWall and GrpTRESMins what has been used"},
 			{"show", "hostnames [LIST]", "the names of a host list, one to a line; without one those of $SLURM_JOB_NODELIST"},
 			{"show", "hostlist NAMES", "names folded in their order; - reads them from the standard input"},
 			{"show", "hostlistsorted NAMES", "names folded in order"},
@@ -69,7 +70,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Long: "federation", Env: "SCONTROL_FEDERATION", Refused: noFederation},
 			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "show nodes in State=FUTURE too"},
 			{Long: "hide", Help: "do not show hidden partitions, which holds without --all"},
-			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON (show job, node, partition, licenses; ping)"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON (show job, node, partition, licenses, assoc_mgr; ping)"},
 			{Long: "local", Env: "SCONTROL_LOCAL", Help: "ask this cluster", Always: noFederation},
 			{Long: "oneliner", Short: "o", Help: "print one line for each record"},
 			{Long: "quiet", Short: "Q", Help: "print no warnings"},
@@ -183,7 +184,7 @@ func (c *call) show(args []string) error {
 			name = args[1]
 		}
 	}
-	kinds := []string{"jobs", "jobid", "nodes", "partitions", "config", "configuration", "steps", "licenses", "reservations", "hostnames", "hostlistsorted", "hostlist", "topology"}
+	kinds := []string{"jobs", "jobid", "nodes", "partitions", "config", "configuration", "steps", "licenses", "reservations", "hostnames", "hostlistsorted", "hostlist", "topology", "assoc_mgr"}
 	switch word := pick(kinds, strings.ToLower(entity)); word {
 	case "hostnames", "hostlist", "hostlistsorted":
 		return c.showHosts(word, name)
@@ -201,6 +202,8 @@ func (c *call) show(args []string) error {
 		return c.withCluster(func() error { return c.showLicenses(name) })
 	case "reservations":
 		return c.withCluster(func() error { return c.showReservations(name) })
+	case "assoc_mgr":
+		return c.withCluster(func() error { return c.showAssocMgr(args[1:]) })
 	case "topology":
 		return c.withCluster(func() error { return c.showTopology(name) })
 	}

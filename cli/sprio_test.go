@@ -36,7 +36,7 @@ func (w *world) priorities() {
 // shares is the tree of which a real sshare printed the goldens.
 func (w *world) shares(user string) {
 	run := []*apiv1.NamedCount{{Name: "cpu", N: 240}, {Name: "mem", N: 120000}}
-	rep := &apiv1.SharesReply{Cluster: "peer", FairTree: true, User: user, Shares: []*apiv1.Share{
+	w.tree = &apiv1.SharesReply{Cluster: "peer", FairTree: true, User: user, Shares: []*apiv1.Share{
 		{Account: "root", RawShares: 1, RawUsage: 13, EffectiveUsage: 1, TresRunMins: run},
 		{Parent: 1, Depth: 1, Account: "root", User: "root", RawShares: 1, NormShares: 1.0 / 81, RawUsage: 1, NormUsage: 0.142850, EffectiveUsage: 0.142850, Factor: 0.25, LevelFs: 0.0864239},
 		{Parent: 1, Depth: 1, Account: "ml", RawShares: 50, NormShares: 50.0 / 81, RawUsage: 11, NormUsage: 0.857150, EffectiveUsage: 0.857150, LevelFs: 0.720159, TresRunMins: run},
@@ -46,7 +46,7 @@ func (w *world) shares(user string) {
 		{Parent: 1, Depth: 1, Account: "physics", RawShares: 30, NormShares: 30.0 / 81, LevelInfinite: true},
 		{Parent: 5, Depth: 2, Account: "physics", User: "bob", RawShares: 1, NormShares: 1, Factor: 1, LevelInfinite: true},
 	}}
-	w.reply[methodShares] = func(proto.Message) (proto.Message, error) { return rep, nil }
+	w.reply[methodShares] = func(proto.Message) (proto.Message, error) { return w.tree, nil }
 }
 
 func TestPriorityOptions(t *testing.T) {

@@ -42,6 +42,8 @@ type fake struct {
 	nodes    []*apiv1.NodeInfo
 	parts    []*apiv1.PartitionInfo
 	policy   *apiv1.PolicyReply
+	tree     *apiv1.SharesReply
+	used     []*apiv1.LimitUsage
 	config   *apiv1.GetConfigReply
 	acct     []*apiv1.AcctRow
 	report   *apiv1.ReportReply
@@ -66,7 +68,7 @@ func requests() map[string]proto.Message {
 		methodCancel: &apiv1.CancelRequest{}, methodControlJobs: &apiv1.ControlJobsRequest{}, methodWhy: &apiv1.WhyRequest{},
 		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodChangeNodes: &apiv1.NodeChange{}, methodChangePartition: &apiv1.PartitionChange{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
 		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
-		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
+		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodLimitUsage: &apiv1.LimitUsageRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
 		methodCreateToken: &apiv1.CreateTokenRequest{}, methodListHosts: &apiv1.ListHostsRequest{}, methodRevokeHost: &apiv1.RevokeHostRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
 		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
 		methodStepUsage: &apiv1.StepUsageRequest{}, methodRunStep: &apiv1.RunStepRequest{}, methodEndStep: &apiv1.EndStepRequest{}, methodAttachStep: &apiv1.AttachStepRequest{}, methodEndJob: &apiv1.EndJobRequest{},
@@ -322,6 +324,9 @@ func (w *world) world(args []string, out, errOut io.Writer) *Env {
 		Args: args, Stdin: strings.NewReader(w.stdin), Stdout: out, Stderr: errOut, Dir: "/lab/jobs", Host: "vm", UID: w.uid, Version: "test", Loc: time.UTC,
 		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: w.pause,
 		UserName: func(uid uint32) string { return map[uint32]string{0: "root", 1001: "alice", 1002: "bob"}[uid] },
+		UserID: func(user string) string {
+			return map[string]string{"root": "0", "alice": "1001", "bob": "1002", "carol": "1003"}[user]
+		},
 		Rlimits: func() []*apiv1.Count {
 			return []*apiv1.Count{{Name: "CORE", N: 0}, {Name: "NOFILE", N: 1024}, {Name: "STACK", N: -1}}
 		},

@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{50, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{51, 0}
 }
 
 type GpuInfo struct {
@@ -3301,6 +3301,71 @@ func (x *PolicyReply) GetDump() string {
 	return ""
 }
 
+// LimitUsageReply is one moment of policy, shares and usage.
+type LimitUsageReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// QOS have the amounts that their percentages stand for, associations the
+	// limits of one job and one user that they inherit.
+	Policy        *PolicyReply  `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Shares        *SharesReply  `protobuf:"bytes,2,opt,name=shares,proto3" json:"shares,omitempty"`
+	Usage         []*LimitUsage `protobuf:"bytes,3,rep,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitUsageReply) Reset() {
+	*x = LimitUsageReply{}
+	mi := &file_cluster_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitUsageReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitUsageReply) ProtoMessage() {}
+
+func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitUsageReply.ProtoReflect.Descriptor instead.
+func (*LimitUsageReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *LimitUsageReply) GetPolicy() *PolicyReply {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *LimitUsageReply) GetShares() *SharesReply {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *LimitUsageReply) GetUsage() []*LimitUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 type OptionalInt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         int64                  `protobuf:"varint,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -3310,7 +3375,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +3388,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3402,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -3390,7 +3455,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3468,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3482,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -3676,7 +3741,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3754,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3768,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{40}
+	return file_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -3745,7 +3810,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3823,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3837,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{41}
+	return file_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Resource) GetName() string {
@@ -3858,7 +3923,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +3936,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +3950,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{42}
+	return file_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Account) GetName() string {
@@ -3935,7 +4000,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4013,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4027,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{43}
+	return file_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -4029,7 +4094,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4107,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4056,7 +4121,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{44}
+	return file_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Association) GetId() uint32 {
@@ -4263,7 +4328,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4341,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4355,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{45}
+	return file_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 type DiagReply struct {
@@ -4326,7 +4391,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4404,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4353,7 +4418,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{46}
+	return file_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -4559,7 +4624,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4637,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4651,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{47}
+	return file_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -4730,7 +4795,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4808,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4757,7 +4822,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{48}
+	return file_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 type ReservationsReply struct {
@@ -4770,7 +4835,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +4848,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +4862,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{49}
+	return file_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -4825,7 +4890,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4903,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +4917,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{50}
+	return file_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -4885,7 +4950,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +4963,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4912,7 +4977,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{51}
+	return file_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4926,7 +4991,7 @@ var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\rcluster.proto\x12\tmuster.v1\x1a\tjob.proto\"\xba\x03\n" +
+	"\rcluster.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\fpolicy.proto\"\xba\x03\n" +
 	"\aGpuInfo\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04uuid\x18\x02 \x01(\tR\x04uuid\x12\x12\n" +
@@ -5221,7 +5286,11 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12(\n" +
 	"\x06wckeys\x18\a \x03(\v2\x10.muster.v1.WcKeyR\x06wckeys\x121\n" +
 	"\tresources\x18\b \x03(\v2\x13.muster.v1.ResourceR\tresources\x12\x12\n" +
-	"\x04dump\x18\t \x01(\tR\x04dump\"#\n" +
+	"\x04dump\x18\t \x01(\tR\x04dump\"\x9e\x01\n" +
+	"\x0fLimitUsageReply\x12.\n" +
+	"\x06policy\x18\x01 \x01(\v2\x16.muster.v1.PolicyReplyR\x06policy\x12.\n" +
+	"\x06shares\x18\x02 \x01(\v2\x16.muster.v1.SharesReplyR\x06shares\x12+\n" +
+	"\x05usage\x18\x03 \x03(\v2\x15.muster.v1.LimitUsageR\x05usage\"#\n" +
 	"\vOptionalInt\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x03R\x05value\"\x97\x0e\n" +
 	"\x03Qos\x12\x0e\n" +
@@ -5410,7 +5479,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
@@ -5452,31 +5521,34 @@ var file_cluster_proto_goTypes = []any{
 	(*PolicyChangeReply)(nil),      // 37: muster.v1.PolicyChangeReply
 	(*PolicyRequest)(nil),          // 38: muster.v1.PolicyRequest
 	(*PolicyReply)(nil),            // 39: muster.v1.PolicyReply
-	(*OptionalInt)(nil),            // 40: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 41: muster.v1.Qos
-	(*WcKey)(nil),                  // 42: muster.v1.WcKey
-	(*Resource)(nil),               // 43: muster.v1.Resource
-	(*Account)(nil),                // 44: muster.v1.Account
-	(*AccountingUser)(nil),         // 45: muster.v1.AccountingUser
-	(*Association)(nil),            // 46: muster.v1.Association
-	(*DiagRequest)(nil),            // 47: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 48: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 49: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 50: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 51: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 52: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 53: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 54: muster.v1.Tres
-	(*GpuFault)(nil),               // 55: muster.v1.GpuFault
-	(*NamedCount)(nil),             // 56: muster.v1.NamedCount
-	(*Count)(nil),                  // 57: muster.v1.Count
+	(*LimitUsageReply)(nil),        // 40: muster.v1.LimitUsageReply
+	(*OptionalInt)(nil),            // 41: muster.v1.OptionalInt
+	(*Qos)(nil),                    // 42: muster.v1.Qos
+	(*WcKey)(nil),                  // 43: muster.v1.WcKey
+	(*Resource)(nil),               // 44: muster.v1.Resource
+	(*Account)(nil),                // 45: muster.v1.Account
+	(*AccountingUser)(nil),         // 46: muster.v1.AccountingUser
+	(*Association)(nil),            // 47: muster.v1.Association
+	(*DiagRequest)(nil),            // 48: muster.v1.DiagRequest
+	(*DiagReply)(nil),              // 49: muster.v1.DiagReply
+	(*ReservationInfo)(nil),        // 50: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),    // 51: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),      // 52: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),      // 53: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil), // 54: muster.v1.ReservationChangeReply
+	(*Tres)(nil),                   // 55: muster.v1.Tres
+	(*GpuFault)(nil),               // 56: muster.v1.GpuFault
+	(*SharesReply)(nil),            // 57: muster.v1.SharesReply
+	(*LimitUsage)(nil),             // 58: muster.v1.LimitUsage
+	(*NamedCount)(nil),             // 59: muster.v1.NamedCount
+	(*Count)(nil),                  // 60: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	54, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	54, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	55, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	54, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	55, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	55, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	56, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	55, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	15, // 7: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
@@ -5491,60 +5563,63 @@ var file_cluster_proto_depIdxs = []int32{
 	0,  // 16: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
 	15, // 17: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
 	15, // 18: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	41, // 19: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	44, // 20: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	45, // 21: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	46, // 22: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	42, // 23: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	43, // 24: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	56, // 25: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	56, // 26: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	56, // 27: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	56, // 28: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	56, // 29: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	56, // 30: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	56, // 31: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	56, // 32: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	40, // 33: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	40, // 34: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	40, // 35: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	40, // 36: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	40, // 37: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	40, // 38: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	40, // 39: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	56, // 40: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	56, // 41: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	56, // 42: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	40, // 43: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	40, // 44: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	40, // 45: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	40, // 46: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	56, // 47: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	56, // 48: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	56, // 49: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	40, // 50: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	40, // 51: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	56, // 52: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	56, // 53: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	56, // 54: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	40, // 55: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	40, // 56: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	40, // 57: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	40, // 58: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	40, // 59: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	56, // 60: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	40, // 61: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 62: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	54, // 63: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	57, // 64: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	49, // 65: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 66: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 67: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	42, // 19: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	45, // 20: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	46, // 21: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	47, // 22: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	43, // 23: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	44, // 24: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	39, // 25: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	57, // 26: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	58, // 27: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	59, // 28: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	59, // 29: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	59, // 30: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	59, // 31: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	59, // 32: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	59, // 33: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	59, // 34: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	59, // 35: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	41, // 36: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	41, // 37: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	41, // 38: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	41, // 39: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	41, // 40: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	41, // 41: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	41, // 42: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	59, // 43: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	59, // 44: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	59, // 45: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	41, // 46: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	41, // 47: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	41, // 48: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	41, // 49: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	59, // 50: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	59, // 51: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	59, // 52: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	41, // 53: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	41, // 54: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	59, // 55: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	59, // 56: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	59, // 57: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	41, // 58: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	41, // 59: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	41, // 60: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	41, // 61: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	41, // 62: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	59, // 63: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	41, // 64: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 65: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	55, // 66: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	60, // 67: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	50, // 68: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 69: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 70: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -5555,13 +5630,14 @@ func file_cluster_proto_init() {
 		return
 	}
 	file_job_proto_init_once()
+	file_policy_proto_init_once()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   52,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

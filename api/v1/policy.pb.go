@@ -24,6 +24,64 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type LimitUsage_Kind int32
+
+const (
+	LimitUsage_KIND_UNSPECIFIED LimitUsage_Kind = 0
+	LimitUsage_QOS              LimitUsage_Kind = 1 // everyone in a QOS
+	LimitUsage_QOS_USER         LimitUsage_Kind = 2 // one user in a QOS: subject is a uid
+	LimitUsage_QOS_ACCOUNT      LimitUsage_Kind = 3 // one account in a QOS: subject is its own association
+	LimitUsage_ASSOCIATION      LimitUsage_Kind = 4 // with everything below it: subject is its id
+)
+
+// Enum value maps for LimitUsage_Kind.
+var (
+	LimitUsage_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "QOS",
+		2: "QOS_USER",
+		3: "QOS_ACCOUNT",
+		4: "ASSOCIATION",
+	}
+	LimitUsage_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"QOS":              1,
+		"QOS_USER":         2,
+		"QOS_ACCOUNT":      3,
+		"ASSOCIATION":      4,
+	}
+)
+
+func (x LimitUsage_Kind) Enum() *LimitUsage_Kind {
+	p := new(LimitUsage_Kind)
+	*p = x
+	return p
+}
+
+func (x LimitUsage_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LimitUsage_Kind) Descriptor() protoreflect.EnumDescriptor {
+	file_policy_proto_init_once()
+	return file_policy_proto_enumTypes[0].Descriptor()
+}
+
+func (LimitUsage_Kind) Type() protoreflect.EnumType {
+	file_policy_proto_init_once()
+	return &file_policy_proto_enumTypes[0]
+}
+
+func (x LimitUsage_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LimitUsage_Kind.Descriptor instead.
+func (LimitUsage_Kind) EnumDescriptor() ([]byte, []int) {
+	file_policy_proto_init_once()
+	return file_policy_proto_rawDescGZIP(), []int{4, 0}
+}
+
 type SharesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -161,6 +219,7 @@ type Share struct {
 	GrpTresMins    []*NamedCount          `protobuf:"bytes,16,rep,name=grp_tres_mins,json=grpTresMins,proto3" json:"grp_tres_mins,omitempty"` // the limit
 	TresRunMins    []*NamedCount          `protobuf:"bytes,17,rep,name=tres_run_mins,json=tresRunMins,proto3" json:"tres_run_mins,omitempty"` // what runs may still use
 	TresMins       []*NamedCount          `protobuf:"bytes,18,rep,name=tres_mins,json=tresMins,proto3" json:"tres_mins,omitempty"`            // used
+	LevelShares    int64                  `protobuf:"varint,19,opt,name=level_shares,json=levelShares,proto3" json:"level_shares,omitempty"`  // of all below the one above it, together
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -323,6 +382,179 @@ func (x *Share) GetTresMins() []*NamedCount {
 	return nil
 }
 
+func (x *Share) GetLevelShares() int64 {
+	if x != nil {
+		return x.LevelShares
+	}
+	return 0
+}
+
+type LimitUsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitUsageRequest) Reset() {
+	*x = LimitUsageRequest{}
+	mi := &file_policy_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitUsageRequest) ProtoMessage() {}
+
+func (x *LimitUsageRequest) ProtoReflect() protoreflect.Message {
+	file_policy_proto_init_once()
+	mi := &file_policy_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitUsageRequest.ProtoReflect.Descriptor instead.
+func (*LimitUsageRequest) Descriptor() ([]byte, []int) {
+	file_policy_proto_init_once()
+	return file_policy_proto_rawDescGZIP(), []int{3}
+}
+
+// LimitUsage is what one subject of limits holds and has used: the figures that
+// limits are compared with.
+type LimitUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          LimitUsage_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=muster.v1.LimitUsage_Kind" json:"kind,omitempty"`
+	Qos           uint32                 `protobuf:"varint,2,opt,name=qos,proto3" json:"qos,omitempty"`
+	Subject       uint32                 `protobuf:"varint,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Running       int64                  `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	Accruing      int64                  `protobuf:"varint,5,opt,name=accruing,proto3" json:"accruing,omitempty"`
+	Submitted     int64                  `protobuf:"varint,6,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	Tres          []*NamedCount          `protobuf:"bytes,7,rep,name=tres,proto3" json:"tres,omitempty"`                                    // held now; node: distinct ones
+	TresRunMins   []*NamedCount          `protobuf:"bytes,8,rep,name=tres_run_mins,json=tresRunMins,proto3" json:"tres_run_mins,omitempty"` // what runs may still use
+	TresMins      []*NamedCount          `protobuf:"bytes,9,rep,name=tres_mins,json=tresMins,proto3" json:"tres_mins,omitempty"`            // used, fading
+	Wall          float64                `protobuf:"fixed64,10,opt,name=wall,proto3" json:"wall,omitempty"`                                 // seconds that jobs ran, fading
+	Raw           float64                `protobuf:"fixed64,11,opt,name=raw,proto3" json:"raw,omitempty"`                                   // billing seconds, fading
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitUsage) Reset() {
+	*x = LimitUsage{}
+	mi := &file_policy_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitUsage) ProtoMessage() {}
+
+func (x *LimitUsage) ProtoReflect() protoreflect.Message {
+	file_policy_proto_init_once()
+	mi := &file_policy_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitUsage.ProtoReflect.Descriptor instead.
+func (*LimitUsage) Descriptor() ([]byte, []int) {
+	file_policy_proto_init_once()
+	return file_policy_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LimitUsage) GetKind() LimitUsage_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return LimitUsage_KIND_UNSPECIFIED
+}
+
+func (x *LimitUsage) GetQos() uint32 {
+	if x != nil {
+		return x.Qos
+	}
+	return 0
+}
+
+func (x *LimitUsage) GetSubject() uint32 {
+	if x != nil {
+		return x.Subject
+	}
+	return 0
+}
+
+func (x *LimitUsage) GetRunning() int64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *LimitUsage) GetAccruing() int64 {
+	if x != nil {
+		return x.Accruing
+	}
+	return 0
+}
+
+func (x *LimitUsage) GetSubmitted() int64 {
+	if x != nil {
+		return x.Submitted
+	}
+	return 0
+}
+
+func (x *LimitUsage) GetTres() []*NamedCount {
+	if x != nil {
+		return x.Tres
+	}
+	return nil
+}
+
+func (x *LimitUsage) GetTresRunMins() []*NamedCount {
+	if x != nil {
+		return x.TresRunMins
+	}
+	return nil
+}
+
+func (x *LimitUsage) GetTresMins() []*NamedCount {
+	if x != nil {
+		return x.TresMins
+	}
+	return nil
+}
+
+func (x *LimitUsage) GetWall() float64 {
+	if x != nil {
+		return x.Wall
+	}
+	return 0
+}
+
+func (x *LimitUsage) GetRaw() float64 {
+	if x != nil {
+		return x.Raw
+	}
+	return 0
+}
+
 type PrioritiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -331,7 +563,7 @@ type PrioritiesRequest struct {
 
 func (x *PrioritiesRequest) Reset() {
 	*x = PrioritiesRequest{}
-	mi := &file_policy_proto_msgTypes[3]
+	mi := &file_policy_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -344,7 +576,7 @@ func (*PrioritiesRequest) ProtoMessage() {}
 
 func (x *PrioritiesRequest) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[3]
+	mi := &file_policy_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +590,7 @@ func (x *PrioritiesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PrioritiesRequest.ProtoReflect.Descriptor instead.
 func (*PrioritiesRequest) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{3}
+	return file_policy_proto_rawDescGZIP(), []int{5}
 }
 
 type PrioritiesReply struct {
@@ -373,7 +605,7 @@ type PrioritiesReply struct {
 
 func (x *PrioritiesReply) Reset() {
 	*x = PrioritiesReply{}
-	mi := &file_policy_proto_msgTypes[4]
+	mi := &file_policy_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +618,7 @@ func (*PrioritiesReply) ProtoMessage() {}
 
 func (x *PrioritiesReply) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[4]
+	mi := &file_policy_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +632,7 @@ func (x *PrioritiesReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PrioritiesReply.ProtoReflect.Descriptor instead.
 func (*PrioritiesReply) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{4}
+	return file_policy_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PrioritiesReply) GetJobs() []*JobPriority {
@@ -463,7 +695,7 @@ type JobPriority struct {
 
 func (x *JobPriority) Reset() {
 	*x = JobPriority{}
-	mi := &file_policy_proto_msgTypes[5]
+	mi := &file_policy_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +708,7 @@ func (*JobPriority) ProtoMessage() {}
 
 func (x *JobPriority) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[5]
+	mi := &file_policy_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +722,7 @@ func (x *JobPriority) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobPriority.ProtoReflect.Descriptor instead.
 func (*JobPriority) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{5}
+	return file_policy_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JobPriority) GetJobId() uint32 {
@@ -658,7 +890,7 @@ type NamedFactor struct {
 
 func (x *NamedFactor) Reset() {
 	*x = NamedFactor{}
-	mi := &file_policy_proto_msgTypes[6]
+	mi := &file_policy_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +903,7 @@ func (*NamedFactor) ProtoMessage() {}
 
 func (x *NamedFactor) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[6]
+	mi := &file_policy_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +917,7 @@ func (x *NamedFactor) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NamedFactor.ProtoReflect.Descriptor instead.
 func (*NamedFactor) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{6}
+	return file_policy_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NamedFactor) GetName() string {
@@ -725,7 +957,7 @@ type PriorityWeights struct {
 
 func (x *PriorityWeights) Reset() {
 	*x = PriorityWeights{}
-	mi := &file_policy_proto_msgTypes[7]
+	mi := &file_policy_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +970,7 @@ func (*PriorityWeights) ProtoMessage() {}
 
 func (x *PriorityWeights) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[7]
+	mi := &file_policy_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +984,7 @@ func (x *PriorityWeights) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PriorityWeights.ProtoReflect.Descriptor instead.
 func (*PriorityWeights) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{7}
+	return file_policy_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PriorityWeights) GetAge() uint32 {
@@ -821,7 +1053,7 @@ type TransactionsRequest struct {
 
 func (x *TransactionsRequest) Reset() {
 	*x = TransactionsRequest{}
-	mi := &file_policy_proto_msgTypes[8]
+	mi := &file_policy_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +1066,7 @@ func (*TransactionsRequest) ProtoMessage() {}
 
 func (x *TransactionsRequest) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[8]
+	mi := &file_policy_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +1080,7 @@ func (x *TransactionsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TransactionsRequest.ProtoReflect.Descriptor instead.
 func (*TransactionsRequest) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{8}
+	return file_policy_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TransactionsRequest) GetSince() int64 {
@@ -874,7 +1106,7 @@ type TransactionsReply struct {
 
 func (x *TransactionsReply) Reset() {
 	*x = TransactionsReply{}
-	mi := &file_policy_proto_msgTypes[9]
+	mi := &file_policy_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1119,7 @@ func (*TransactionsReply) ProtoMessage() {}
 
 func (x *TransactionsReply) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[9]
+	mi := &file_policy_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1133,7 @@ func (x *TransactionsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TransactionsReply.ProtoReflect.Descriptor instead.
 func (*TransactionsReply) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{9}
+	return file_policy_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TransactionsReply) GetTransactions() []*Transaction {
@@ -926,7 +1158,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_policy_proto_msgTypes[10]
+	mi := &file_policy_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1171,7 @@ func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
 	file_policy_proto_init_once()
-	mi := &file_policy_proto_msgTypes[10]
+	mi := &file_policy_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1185,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
-	return file_policy_proto_rawDescGZIP(), []int{10}
+	return file_policy_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Transaction) GetAt() int64 {
@@ -1009,7 +1241,7 @@ const file_policy_proto_rawDesc = "" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x10\n" +
 	"\x03now\x18\x03 \x01(\x03R\x03now\x12\x1b\n" +
 	"\tfair_tree\x18\x04 \x01(\bR\bfairTree\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\"\xe5\x04\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\"\x88\x05\n" +
 	"\x05Share\x12\x14\n" +
 	"\x05assoc\x18\x01 \x01(\rR\x05assoc\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x14\n" +
@@ -1032,7 +1264,29 @@ const file_policy_proto_rawDesc = "" +
 	"\x0elevel_infinite\x18\x0f \x01(\bR\rlevelInfinite\x129\n" +
 	"\rgrp_tres_mins\x18\x10 \x03(\v2\x15.muster.v1.NamedCountR\vgrpTresMins\x129\n" +
 	"\rtres_run_mins\x18\x11 \x03(\v2\x15.muster.v1.NamedCountR\vtresRunMins\x122\n" +
-	"\ttres_mins\x18\x12 \x03(\v2\x15.muster.v1.NamedCountR\btresMins\"\x13\n" +
+	"\ttres_mins\x18\x12 \x03(\v2\x15.muster.v1.NamedCountR\btresMins\x12!\n" +
+	"\flevel_shares\x18\x13 \x01(\x03R\vlevelShares\"\x13\n" +
+	"\x11LimitUsageRequest\"\xd3\x03\n" +
+	"\n" +
+	"LimitUsage\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.muster.v1.LimitUsage.KindR\x04kind\x12\x10\n" +
+	"\x03qos\x18\x02 \x01(\rR\x03qos\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\rR\asubject\x12\x18\n" +
+	"\arunning\x18\x04 \x01(\x03R\arunning\x12\x1a\n" +
+	"\baccruing\x18\x05 \x01(\x03R\baccruing\x12\x1c\n" +
+	"\tsubmitted\x18\x06 \x01(\x03R\tsubmitted\x12)\n" +
+	"\x04tres\x18\a \x03(\v2\x15.muster.v1.NamedCountR\x04tres\x129\n" +
+	"\rtres_run_mins\x18\b \x03(\v2\x15.muster.v1.NamedCountR\vtresRunMins\x122\n" +
+	"\ttres_mins\x18\t \x03(\v2\x15.muster.v1.NamedCountR\btresMins\x12\x12\n" +
+	"\x04wall\x18\n" +
+	" \x01(\x01R\x04wall\x12\x10\n" +
+	"\x03raw\x18\v \x01(\x01R\x03raw\"U\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\a\n" +
+	"\x03QOS\x10\x01\x12\f\n" +
+	"\bQOS_USER\x10\x02\x12\x0f\n" +
+	"\vQOS_ACCOUNT\x10\x03\x12\x0f\n" +
+	"\vASSOCIATION\x10\x04\"\x13\n" +
 	"\x11PrioritiesRequest\"\x9f\x01\n" +
 	"\x0fPrioritiesReply\x12*\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x16.muster.v1.JobPriorityR\x04jobs\x124\n" +
@@ -1104,36 +1358,44 @@ func file_policy_proto_rawDescGZIP() []byte {
 	return file_policy_proto_rawDescData
 }
 
-var file_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_policy_proto_goTypes = []any{
-	(*SharesRequest)(nil),       // 0: muster.v1.SharesRequest
-	(*SharesReply)(nil),         // 1: muster.v1.SharesReply
-	(*Share)(nil),               // 2: muster.v1.Share
-	(*PrioritiesRequest)(nil),   // 3: muster.v1.PrioritiesRequest
-	(*PrioritiesReply)(nil),     // 4: muster.v1.PrioritiesReply
-	(*JobPriority)(nil),         // 5: muster.v1.JobPriority
-	(*NamedFactor)(nil),         // 6: muster.v1.NamedFactor
-	(*PriorityWeights)(nil),     // 7: muster.v1.PriorityWeights
-	(*TransactionsRequest)(nil), // 8: muster.v1.TransactionsRequest
-	(*TransactionsReply)(nil),   // 9: muster.v1.TransactionsReply
-	(*Transaction)(nil),         // 10: muster.v1.Transaction
-	(*NamedCount)(nil),          // 11: muster.v1.NamedCount
+	(LimitUsage_Kind)(0),        // 0: muster.v1.LimitUsage.Kind
+	(*SharesRequest)(nil),       // 1: muster.v1.SharesRequest
+	(*SharesReply)(nil),         // 2: muster.v1.SharesReply
+	(*Share)(nil),               // 3: muster.v1.Share
+	(*LimitUsageRequest)(nil),   // 4: muster.v1.LimitUsageRequest
+	(*LimitUsage)(nil),          // 5: muster.v1.LimitUsage
+	(*PrioritiesRequest)(nil),   // 6: muster.v1.PrioritiesRequest
+	(*PrioritiesReply)(nil),     // 7: muster.v1.PrioritiesReply
+	(*JobPriority)(nil),         // 8: muster.v1.JobPriority
+	(*NamedFactor)(nil),         // 9: muster.v1.NamedFactor
+	(*PriorityWeights)(nil),     // 10: muster.v1.PriorityWeights
+	(*TransactionsRequest)(nil), // 11: muster.v1.TransactionsRequest
+	(*TransactionsReply)(nil),   // 12: muster.v1.TransactionsReply
+	(*Transaction)(nil),         // 13: muster.v1.Transaction
+	(*NamedCount)(nil),          // 14: muster.v1.NamedCount
 }
 var file_policy_proto_depIdxs = []int32{
-	2,  // 0: muster.v1.SharesReply.shares:type_name -> muster.v1.Share
-	11, // 1: muster.v1.Share.grp_tres_mins:type_name -> muster.v1.NamedCount
-	11, // 2: muster.v1.Share.tres_run_mins:type_name -> muster.v1.NamedCount
-	11, // 3: muster.v1.Share.tres_mins:type_name -> muster.v1.NamedCount
-	5,  // 4: muster.v1.PrioritiesReply.jobs:type_name -> muster.v1.JobPriority
-	7,  // 5: muster.v1.PrioritiesReply.weights:type_name -> muster.v1.PriorityWeights
-	6,  // 6: muster.v1.JobPriority.tres:type_name -> muster.v1.NamedFactor
-	6,  // 7: muster.v1.PriorityWeights.tres:type_name -> muster.v1.NamedFactor
-	10, // 8: muster.v1.TransactionsReply.transactions:type_name -> muster.v1.Transaction
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	3,  // 0: muster.v1.SharesReply.shares:type_name -> muster.v1.Share
+	14, // 1: muster.v1.Share.grp_tres_mins:type_name -> muster.v1.NamedCount
+	14, // 2: muster.v1.Share.tres_run_mins:type_name -> muster.v1.NamedCount
+	14, // 3: muster.v1.Share.tres_mins:type_name -> muster.v1.NamedCount
+	0,  // 4: muster.v1.LimitUsage.kind:type_name -> muster.v1.LimitUsage.Kind
+	14, // 5: muster.v1.LimitUsage.tres:type_name -> muster.v1.NamedCount
+	14, // 6: muster.v1.LimitUsage.tres_run_mins:type_name -> muster.v1.NamedCount
+	14, // 7: muster.v1.LimitUsage.tres_mins:type_name -> muster.v1.NamedCount
+	8,  // 8: muster.v1.PrioritiesReply.jobs:type_name -> muster.v1.JobPriority
+	10, // 9: muster.v1.PrioritiesReply.weights:type_name -> muster.v1.PriorityWeights
+	9,  // 10: muster.v1.JobPriority.tres:type_name -> muster.v1.NamedFactor
+	9,  // 11: muster.v1.PriorityWeights.tres:type_name -> muster.v1.NamedFactor
+	13, // 12: muster.v1.TransactionsReply.transactions:type_name -> muster.v1.Transaction
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 // file_policy_proto_init_once builds the descriptors at their first use.
@@ -1149,13 +1411,14 @@ func file_policy_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_policy_proto_rawDesc), len(file_policy_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   11,
+			NumEnums:      1,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_policy_proto_goTypes,
 		DependencyIndexes: file_policy_proto_depIdxs,
+		EnumInfos:         file_policy_proto_enumTypes,
 		MessageInfos:      file_policy_proto_msgTypes,
 	}.Build()
 	File_policy_proto = out.File

@@ -14,7 +14,7 @@ import (
 // looks tells the methods that change nothing by their names, for comparison
 // with what their descriptions say.
 func looks(method string) bool {
-	for _, begin := range []string{"List", "Get", "Stream", "Why", "Watch", "Ping", "Diag", "Shares", "Priorities", "Transactions", "StepUsage"} {
+	for _, begin := range []string{"List", "Get", "Stream", "Why", "Watch", "Ping", "Diag", "Shares", "LimitUsage", "Priorities", "Transactions", "StepUsage"} {
 		if strings.HasPrefix(method, begin) {
 			return true
 		}

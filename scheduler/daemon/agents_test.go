@@ -252,6 +252,7 @@ func TestServicesAskWhoCalls(t *testing.T) {
 		"Config":       func(ctx context.Context) error { _, err := w.svc.GetConfig(ctx, nil); return err },
 		"Policy":       func(ctx context.Context) error { _, err := w.svc.GetPolicy(ctx, nil); return err },
 		"Shares":       func(ctx context.Context) error { _, err := w.svc.Shares(ctx, nil); return err },
+		"LimitUsage":   func(ctx context.Context) error { _, err := w.svc.LimitUsage(ctx, nil); return err },
 		"Priorities":   func(ctx context.Context) error { _, err := w.svc.Priorities(ctx, nil); return err },
 		"Transactions": func(ctx context.Context) error { _, err := w.svc.Transactions(ctx, nil); return err },
 		"Diag":         func(ctx context.Context) error { _, err := w.svc.Diag(ctx, nil); return err },

@@ -32,6 +32,18 @@ func (s *ClusterService) sees(who Caller) func(j *state.Job) bool {
 	return func(j *state.Job) bool { return s.may(who, j) }
 }
 
+// seesUse tells whose use a caller may see: where it is private, that of
+// accounts, which are those of many, and of himself.
+func (s *ClusterService) seesUse(st *state.State, who Caller) func(a *spec.Association) bool {
+	if !s.private(privateUsage, who) {
+		return func(*spec.Association) bool { return true }
+	}
+	own := st.Policy.FindUser(who.User)
+	return func(a *spec.Association) bool {
+		return a.User == "" || (own != nil && a.User == own.Name) || s.coordinates(who, a.Account)
+	}
+}
+
 // Private tells what PrivateData keeps from a caller, for services beside this
 // one: the words that hold for him.
 func (c *Controller) Private(ctx context.Context) []string {

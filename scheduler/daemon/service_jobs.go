@@ -56,18 +56,24 @@ func (s *ClusterService) may(who Caller, j *state.Job) bool {
 	if j.Spec.UID == who.UID || s.admin(who) {
 		return true
 	}
+	return s.coordinates(who, j.Spec.Account)
+}
+
+// coordinates tells whether a caller is a coordinator of an account or of one
+// above it.
+func (s *ClusterService) coordinates(who Caller, account string) bool {
 	if who.Limited {
 		return false
 	}
-	for name := j.Spec.Account; name != ""; {
-		a := s.C.View().State.Policy.FindAccount(name)
+	for account != "" {
+		a := s.C.View().State.Policy.FindAccount(account)
 		if a == nil {
 			return false
 		}
 		if slices.Contains(a.Coordinators, who.User) {
 			return true
 		}
-		name = a.Parent
+		account = a.Parent
 	}
 	return false
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/fair"
+	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/fixed"
@@ -19,15 +20,25 @@ func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*a
 		return nil, err
 	}
 	st, now := s.C.View().State, s.C.deps.Clock.Now()
+	out := shares(st, now, s.seesUse(st, who))
+	out.User = who.User
+	return out, nil
+}
+
+// shares is the tree of shares with those associations that may be seen.
+func shares(st *state.State, now spec.Instant, sees func(*spec.Association) bool) *apiv1.SharesReply {
 	tree := fair.Of(st)
-	out := &apiv1.SharesReply{Cluster: st.ClusterName, Now: int64(now), FairTree: tree.Fair, User: who.User}
+	out := &apiv1.SharesReply{Cluster: st.ClusterName, Now: int64(now), FairTree: tree.Fair}
 	fraction := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
 	for i := range tree.Shares {
 		sh := &tree.Shares[i]
 		a := sh.Assoc
+		if !sees(a) {
+			continue
+		}
 		row := &apiv1.Share{Assoc: a.ID, Parent: a.Parent, Depth: uint32(sh.Depth), Account: a.Account, User: a.User, Partition: a.Partition,
 			RawShares: sh.Shares, SharesParent: a.SharesParent, RawUsage: int64(min(sh.Raw.Hi, 1<<62)), NormUsage: fraction(sh.Used),
-			EffectiveUsage: fraction(sh.Effect), Factor: fraction(sh.Factor), GrpTresMins: wire.Limits(a.GroupMinutes())}
+			EffectiveUsage: fraction(sh.Effect), Factor: fraction(sh.Factor), GrpTresMins: wire.Limits(a.GroupMinutes()), LevelShares: sh.Siblings}
 		if sh.Siblings > 0 && sh.Up >= 0 {
 			row.NormShares = float64(sh.Shares) / float64(sh.Siblings)
 		}
@@ -37,19 +48,36 @@ func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*a
 		level, infinite := tree.LevelFS(sh)
 		row.LevelFs, row.LevelInfinite = float64(level)/1e9, infinite
 		key := state.UsageKey(state.UsageAssoc, 0, a.ID)
-		if u, ok := st.Usage.Get(key); ok {
-			for _, c := range u.TRES.All() {
-				row.TresRunMins = append(row.TresRunMins, &apiv1.NamedCount{Name: c.Name, N: st.RunSeconds(key, c.Name, now) / 60})
-			}
-		}
-		if u, ok := st.Spent.Get(key); ok {
-			for _, c := range u.TRES {
-				row.TresMins = append(row.TresMins, &apiv1.NamedCount{Name: c.Name, N: int64(min(c.N.Hi, 1<<62)) / 60})
-			}
-		}
+		row.TresRunMins, row.TresMins = runMinutes(st, key, now), spentMinutes(st, key)
 		out.Shares = append(out.Shares, row)
 	}
-	return out, nil
+	return out
+}
+
+// runMinutes is what running jobs of a subject may still use.
+func runMinutes(st *state.State, key uint64, now spec.Instant) []*apiv1.NamedCount {
+	u, ok := st.Usage.Get(key)
+	if !ok {
+		return nil
+	}
+	var out []*apiv1.NamedCount
+	for _, c := range u.TRES.All() {
+		out = append(out, &apiv1.NamedCount{Name: c.Name, N: limits.RunMinutes(st, key, c.Name, now)})
+	}
+	return out
+}
+
+// spentMinutes is what jobs of a subject have used.
+func spentMinutes(st *state.State, key uint64) []*apiv1.NamedCount {
+	u, ok := st.Spent.Get(key)
+	if !ok {
+		return nil
+	}
+	var out []*apiv1.NamedCount
+	for _, c := range u.TRES {
+		out = append(out, &apiv1.NamedCount{Name: c.Name, N: limits.SpentMinutes(u, c.Name)})
+	}
+	return out
 }
 
 // Priorities is sprio: what the priorities of pending jobs are made of.

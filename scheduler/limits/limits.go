@@ -288,14 +288,11 @@ func (b *Bound) usage(r *rule) *state.Usage {
 
 // usedUp is what of a limit in minutes or seconds was used in the past.
 func (b *Bound) usedUp(r *rule) int64 {
-	u, ok := b.st.Spent.Get(r.usage)
-	if !ok {
-		return 0
-	}
+	u, _ := b.st.Spent.Get(r.usage)
 	if r.what == groupWall {
-		return int64(min(u.Wall.Hi, math.MaxInt64/2))
+		return SpentSeconds(u)
 	}
-	return int64(min(u.Of(r.tres).Hi, math.MaxInt64/2)) / 60
+	return SpentMinutes(u, r.tres)
 }
 
 // minutes is an amount for as long as a time limit; one without end counts as
@@ -337,7 +334,7 @@ func (b *Bound) past(r *rule, n int64, limit spec.Span) *spec.Reason {
 	}
 	used := b.usedUp(r)
 	if b.safe {
-		used += b.weighted(b.st.RunSeconds(r.usage, r.tres, b.now) / 60)
+		used += b.weighted(RunMinutes(b.st, r.usage, r.tres, b.now))
 	}
 	return r.over(r.tres+" minutes", used, b.wanted(n, limit))
 }
@@ -363,7 +360,7 @@ func (b *Bound) ahead(r *rule, n int64, limit spec.Span) *spec.Reason {
 	if n == 0 {
 		return nil
 	}
-	return r.over(r.tres+" minutes", b.st.RunSeconds(r.usage, r.tres, b.now)/60, minutes(n, limit))
+	return r.over(r.tres+" minutes", RunMinutes(b.st, r.usage, r.tres, b.now), minutes(n, limit))
 }
 
 // first finds the first breach: level by level, and in each in an order.
@@ -525,7 +522,7 @@ func (b *Bound) Timed() bool {
 func (b *Bound) amount(r *rule, more int64) *spec.Reason {
 	used := int64(0)
 	if r.what != jobTRES {
-		used = b.usage(r).TRES.Get(r.tres)
+		used = Held(b.usage(r), r.tres)
 		if more == 0 {
 			return nil
 		}
@@ -566,7 +563,7 @@ func (b *Bound) nodes(r *rule, a *spec.Allocation) *spec.Reason {
 	if more == 0 {
 		return nil
 	}
-	return r.over("node", int64(u.Nodes.Len()), more)
+	return r.over("node", Held(u, "node"), more)
 }
 
 // onNode is how much of a TRES one node's part of an allocation is.

@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xfc\x12\n" +
+	"step.proto\x1a\x10accounting.proto2\xc9\x13\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -50,6 +50,8 @@ const file_service_proto_rawDesc = "" +
 	"\tGetPolicy\x12\x18.muster.v1.PolicyRequest\x1a\x16.muster.v1.PolicyReply\"\x03\x90\x02\x01\x12Q\n" +
 	"\fTransactions\x12\x1e.muster.v1.TransactionsRequest\x1a\x1c.muster.v1.TransactionsReply\"\x03\x90\x02\x01\x12?\n" +
 	"\x06Shares\x12\x18.muster.v1.SharesRequest\x1a\x16.muster.v1.SharesReply\"\x03\x90\x02\x01\x12K\n" +
+	"\n" +
+	"LimitUsage\x12\x1c.muster.v1.LimitUsageRequest\x1a\x1a.muster.v1.LimitUsageReply\"\x03\x90\x02\x01\x12K\n" +
 	"\n" +
 	"Priorities\x12\x1c.muster.v1.PrioritiesRequest\x1a\x1a.muster.v1.PrioritiesReply\"\x03\x90\x02\x01\x129\n" +
 	"\x04Diag\x12\x16.muster.v1.DiagRequest\x1a\x14.muster.v1.DiagReply\"\x03\x90\x02\x01\x129\n" +
@@ -113,206 +115,210 @@ var file_service_proto_goTypes = []any{
 	(*v1.PolicyRequest)(nil),           // 12: muster.v1.PolicyRequest
 	(*v1.TransactionsRequest)(nil),     // 13: muster.v1.TransactionsRequest
 	(*v1.SharesRequest)(nil),           // 14: muster.v1.SharesRequest
-	(*v1.PrioritiesRequest)(nil),       // 15: muster.v1.PrioritiesRequest
-	(*v1.DiagRequest)(nil),             // 16: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),             // 17: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),      // 18: muster.v1.CreateTokenRequest
-	(*v1.ListHostsRequest)(nil),        // 19: muster.v1.ListHostsRequest
-	(*v1.RevokeHostRequest)(nil),       // 20: muster.v1.RevokeHostRequest
-	(*v1.CreateUserTokenRequest)(nil),  // 21: muster.v1.CreateUserTokenRequest
-	(*v1.ShutdownRequest)(nil),         // 22: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),        // 23: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),     // 24: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),       // 25: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),          // 26: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),          // 27: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),       // 28: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),           // 29: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),              // 30: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),         // 31: muster.v1.PartitionChange
-	(*v1.TypedCommand)(nil),            // 32: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),            // 33: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 34: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),    // 35: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),            // 36: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 37: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 38: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 39: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 40: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 41: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 42: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),         // 43: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),             // 44: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 45: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 46: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),    // 47: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),         // 48: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),             // 49: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 50: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 51: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 52: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 53: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 54: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 55: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 56: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 57: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 58: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 59: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 60: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 61: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 62: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 63: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 64: muster.v1.SharesReply
-	(*v1.PrioritiesReply)(nil),         // 65: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 66: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 67: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 68: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),          // 69: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),         // 70: muster.v1.RevokeHostReply
-	(*v1.CreateUserTokenReply)(nil),    // 71: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 72: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),          // 73: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),       // 74: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 75: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                // 76: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),            // 77: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),             // 78: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),             // 79: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),         // 80: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),    // 81: muster.v1.PartitionChangeReply
-	(*v1.TypedAnswer)(nil),             // 82: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 83: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),      // 84: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),       // 85: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 86: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 87: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 88: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 89: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 90: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 91: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 92: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 93: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 94: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 95: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),      // 96: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),         // 97: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),             // 98: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 99: muster.v1.AccountingStatusReply
+	(*v1.LimitUsageRequest)(nil),       // 15: muster.v1.LimitUsageRequest
+	(*v1.PrioritiesRequest)(nil),       // 16: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),             // 17: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),             // 18: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),      // 19: muster.v1.CreateTokenRequest
+	(*v1.ListHostsRequest)(nil),        // 20: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),       // 21: muster.v1.RevokeHostRequest
+	(*v1.CreateUserTokenRequest)(nil),  // 22: muster.v1.CreateUserTokenRequest
+	(*v1.ShutdownRequest)(nil),         // 23: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),        // 24: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),     // 25: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),       // 26: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),          // 27: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),          // 28: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),       // 29: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),           // 30: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),              // 31: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),         // 32: muster.v1.PartitionChange
+	(*v1.TypedCommand)(nil),            // 33: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),            // 34: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),            // 35: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),    // 36: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),            // 37: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),        // 38: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),          // 39: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),          // 40: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),               // 41: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),         // 42: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                // 43: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),         // 44: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),             // 45: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),            // 46: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),          // 47: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),    // 48: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),         // 49: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),             // 50: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil), // 51: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),             // 52: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),           // 53: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                 // 54: muster.v1.JobInfo
+	(*v1.JobResults)(nil),              // 55: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                // 56: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),          // 57: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),         // 58: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),     // 59: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),          // 60: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),        // 61: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),       // 62: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),             // 63: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),       // 64: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),             // 65: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),         // 66: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),         // 67: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),               // 68: muster.v1.DiagReply
+	(*v1.PingReply)(nil),               // 69: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),        // 70: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),          // 71: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),         // 72: muster.v1.RevokeHostReply
+	(*v1.CreateUserTokenReply)(nil),    // 73: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),           // 74: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),          // 75: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),       // 76: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),  // 77: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                // 78: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),            // 79: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),             // 80: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),             // 81: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),         // 82: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),    // 83: muster.v1.PartitionChangeReply
+	(*v1.TypedAnswer)(nil),             // 84: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),              // 85: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),      // 86: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),       // 87: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),             // 88: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),            // 89: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),            // 90: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),               // 91: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),         // 92: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                // 93: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),           // 94: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),             // 95: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),            // 96: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),          // 97: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),      // 98: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),         // 99: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),             // 100: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),   // 101: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
-	0,  // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
-	0,  // 1: muster.v1.Cluster.SubmitStream:input_type -> muster.v1.SubmitRequest
-	1,  // 2: muster.v1.Cluster.ListJobs:input_type -> muster.v1.ListJobsRequest
-	1,  // 3: muster.v1.Cluster.StreamJobs:input_type -> muster.v1.ListJobsRequest
-	2,  // 4: muster.v1.Cluster.WatchJob:input_type -> muster.v1.WatchJobRequest
-	3,  // 5: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
-	4,  // 6: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
-	5,  // 7: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
-	6,  // 8: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	7,  // 9: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
-	8,  // 10: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
-	9,  // 11: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
-	10, // 12: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
-	11, // 13: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
-	12, // 14: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	13, // 15: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
-	14, // 16: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
-	15, // 17: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
-	16, // 18: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	17, // 19: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	18, // 20: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	19, // 21: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
-	20, // 22: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
-	21, // 23: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	22, // 24: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	23, // 25: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	24, // 26: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	25, // 27: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	26, // 28: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	27, // 29: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	28, // 30: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	29, // 31: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	30, // 32: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	31, // 33: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	32, // 34: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	33, // 35: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	34, // 36: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	35, // 37: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	36, // 38: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	37, // 39: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	38, // 40: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	39, // 41: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	40, // 42: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	40, // 43: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	41, // 44: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	42, // 45: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	43, // 46: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	44, // 47: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	45, // 48: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	46, // 49: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	47, // 50: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	48, // 51: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	49, // 52: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	50, // 53: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	51, // 54: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	51, // 55: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	52, // 56: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	52, // 57: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	53, // 58: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	54, // 59: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	54, // 60: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	55, // 61: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	56, // 62: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	57, // 63: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	58, // 64: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	59, // 65: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	60, // 66: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	61, // 67: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	62, // 68: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	63, // 69: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	64, // 70: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	65, // 71: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	66, // 72: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	67, // 73: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	68, // 74: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	69, // 75: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	70, // 76: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	71, // 77: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	72, // 78: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	73, // 79: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	74, // 80: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	75, // 81: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	76, // 82: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	77, // 83: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	78, // 84: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	79, // 85: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	80, // 86: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	81, // 87: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	82, // 88: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	83, // 89: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	83, // 90: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	84, // 91: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	85, // 92: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	86, // 93: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	87, // 94: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	88, // 95: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	89, // 96: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	89, // 97: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	90, // 98: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	91, // 99: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	92, // 100: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	93, // 101: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	94, // 102: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	95, // 103: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	96, // 104: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	97, // 105: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	98, // 106: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	99, // 107: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	54, // [54:108] is the sub-list for method output_type
-	0,  // [0:54] is the sub-list for method input_type
-	0,  // [0:0] is the sub-list for extension type_name
-	0,  // [0:0] is the sub-list for extension extendee
-	0,  // [0:0] is the sub-list for field type_name
+	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
+	0,   // 1: muster.v1.Cluster.SubmitStream:input_type -> muster.v1.SubmitRequest
+	1,   // 2: muster.v1.Cluster.ListJobs:input_type -> muster.v1.ListJobsRequest
+	1,   // 3: muster.v1.Cluster.StreamJobs:input_type -> muster.v1.ListJobsRequest
+	2,   // 4: muster.v1.Cluster.WatchJob:input_type -> muster.v1.WatchJobRequest
+	3,   // 5: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
+	4,   // 6: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
+	5,   // 7: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
+	6,   // 8: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	7,   // 9: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
+	8,   // 10: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
+	9,   // 11: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
+	10,  // 12: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
+	11,  // 13: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
+	12,  // 14: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
+	13,  // 15: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	14,  // 16: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	15,  // 17: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
+	16,  // 18: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	17,  // 19: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	18,  // 20: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	19,  // 21: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	20,  // 22: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
+	21,  // 23: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
+	22,  // 24: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	23,  // 25: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	24,  // 26: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	25,  // 27: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	26,  // 28: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	27,  // 29: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	28,  // 30: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	29,  // 31: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	30,  // 32: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	31,  // 33: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	32,  // 34: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	33,  // 35: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	34,  // 36: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	35,  // 37: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	36,  // 38: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	37,  // 39: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	38,  // 40: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	39,  // 41: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	40,  // 42: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	41,  // 43: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	41,  // 44: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	42,  // 45: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	43,  // 46: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	44,  // 47: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	45,  // 48: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	46,  // 49: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	47,  // 50: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	48,  // 51: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	49,  // 52: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	50,  // 53: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	51,  // 54: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	52,  // 55: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	52,  // 56: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	53,  // 57: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	53,  // 58: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	54,  // 59: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	55,  // 60: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	55,  // 61: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	56,  // 62: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	57,  // 63: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	58,  // 64: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	59,  // 65: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	60,  // 66: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	61,  // 67: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	62,  // 68: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	63,  // 69: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	64,  // 70: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	65,  // 71: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	66,  // 72: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	67,  // 73: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	68,  // 74: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	69,  // 75: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	70,  // 76: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	71,  // 77: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	72,  // 78: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	73,  // 79: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	74,  // 80: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	75,  // 81: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	76,  // 82: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	77,  // 83: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	78,  // 84: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	79,  // 85: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	80,  // 86: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	81,  // 87: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	82,  // 88: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	83,  // 89: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	84,  // 90: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	85,  // 91: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	85,  // 92: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	86,  // 93: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	87,  // 94: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	88,  // 95: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	89,  // 96: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	90,  // 97: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	91,  // 98: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	91,  // 99: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	92,  // 100: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	93,  // 101: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	94,  // 102: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	95,  // 103: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	96,  // 104: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	97,  // 105: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	98,  // 106: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	99,  // 107: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	100, // 108: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	101, // 109: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	55,  // [55:110] is the sub-list for method output_type
+	0,   // [0:55] is the sub-list for method input_type
+	0,   // [0:0] is the sub-list for extension type_name
+	0,   // [0:0] is the sub-list for extension extendee
+	0,   // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_service_proto_init() }

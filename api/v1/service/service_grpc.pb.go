@@ -40,6 +40,7 @@ const (
 	Cluster_GetPolicy_FullMethodName         = "/muster.v1.Cluster/GetPolicy"
 	Cluster_Transactions_FullMethodName      = "/muster.v1.Cluster/Transactions"
 	Cluster_Shares_FullMethodName            = "/muster.v1.Cluster/Shares"
+	Cluster_LimitUsage_FullMethodName        = "/muster.v1.Cluster/LimitUsage"
 	Cluster_Priorities_FullMethodName        = "/muster.v1.Cluster/Priorities"
 	Cluster_Diag_FullMethodName              = "/muster.v1.Cluster/Diag"
 	Cluster_Ping_FullMethodName              = "/muster.v1.Cluster/Ping"
@@ -85,6 +86,8 @@ type ClusterClient interface {
 	GetPolicy(ctx context.Context, in *v1.PolicyRequest, opts ...grpc.CallOption) (*v1.PolicyReply, error)
 	Transactions(ctx context.Context, in *v1.TransactionsRequest, opts ...grpc.CallOption) (*v1.TransactionsReply, error)
 	Shares(ctx context.Context, in *v1.SharesRequest, opts ...grpc.CallOption) (*v1.SharesReply, error)
+	// LimitUsage tells what is used of each limit of associations and QOS.
+	LimitUsage(ctx context.Context, in *v1.LimitUsageRequest, opts ...grpc.CallOption) (*v1.LimitUsageReply, error)
 	Priorities(ctx context.Context, in *v1.PrioritiesRequest, opts ...grpc.CallOption) (*v1.PrioritiesReply, error)
 	Diag(ctx context.Context, in *v1.DiagRequest, opts ...grpc.CallOption) (*v1.DiagReply, error)
 	Ping(ctx context.Context, in *v1.PingRequest, opts ...grpc.CallOption) (*v1.PingReply, error)
@@ -310,6 +313,16 @@ func (c *clusterClient) Shares(ctx context.Context, in *v1.SharesRequest, opts .
 	return out, nil
 }
 
+func (c *clusterClient) LimitUsage(ctx context.Context, in *v1.LimitUsageRequest, opts ...grpc.CallOption) (*v1.LimitUsageReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.LimitUsageReply)
+	err := c.cc.Invoke(ctx, Cluster_LimitUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Priorities(ctx context.Context, in *v1.PrioritiesRequest, opts ...grpc.CallOption) (*v1.PrioritiesReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.PrioritiesReply)
@@ -515,6 +528,8 @@ type ClusterServer interface {
 	GetPolicy(context.Context, *v1.PolicyRequest) (*v1.PolicyReply, error)
 	Transactions(context.Context, *v1.TransactionsRequest) (*v1.TransactionsReply, error)
 	Shares(context.Context, *v1.SharesRequest) (*v1.SharesReply, error)
+	// LimitUsage tells what is used of each limit of associations and QOS.
+	LimitUsage(context.Context, *v1.LimitUsageRequest) (*v1.LimitUsageReply, error)
 	Priorities(context.Context, *v1.PrioritiesRequest) (*v1.PrioritiesReply, error)
 	Diag(context.Context, *v1.DiagRequest) (*v1.DiagReply, error)
 	Ping(context.Context, *v1.PingRequest) (*v1.PingReply, error)
@@ -599,6 +614,9 @@ func (UnimplementedClusterServer) Transactions(context.Context, *v1.Transactions
 }
 func (UnimplementedClusterServer) Shares(context.Context, *v1.SharesRequest) (*v1.SharesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Shares not implemented")
+}
+func (UnimplementedClusterServer) LimitUsage(context.Context, *v1.LimitUsageRequest) (*v1.LimitUsageReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method LimitUsage not implemented")
 }
 func (UnimplementedClusterServer) Priorities(context.Context, *v1.PrioritiesRequest) (*v1.PrioritiesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Priorities not implemented")
@@ -949,6 +967,24 @@ func _Cluster_Shares_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).Shares(ctx, req.(*v1.SharesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_LimitUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.LimitUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).LimitUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_LimitUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).LimitUsage(ctx, req.(*v1.LimitUsageRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1314,6 +1350,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Shares",
 			Handler:    _Cluster_Shares_Handler,
+		},
+		{
+			MethodName: "LimitUsage",
+			Handler:    _Cluster_LimitUsage_Handler,
 		},
 		{
 			MethodName: "Priorities",
