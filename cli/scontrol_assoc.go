@@ -81,19 +81,24 @@ func (l *bound) text() string {
 
 // member is the limit in a document.
 func (l *bound) member() tree.Member {
-	used := func(o tree.Object, n float64) tree.Object {
+	used := func(o tree.Object, n any) tree.Object {
 		if l.kind == countUsed || l.kind == tresUsed {
 			o = append(o, tree.Member{Key: "used", Value: n})
 		}
 		return o
 	}
 	if l.kind == countUsed || l.kind == countOnly {
-		n, _ := strconv.ParseFloat(or(l.used, "0"), 64)
+		var n any
+		if whole, err := strconv.ParseInt(l.used, 10, 64); err == nil {
+			n = whole
+		} else if part, err := strconv.ParseFloat(l.used, 64); err == nil {
+			n = part // minutes of GrpWall
+		}
 		return tree.Member{Key: l.key, Value: used(tree.Object{{Key: "limit", Value: number(l.limit.GetValue(), l.limit != nil, l.limit == nil)}}, n)}
 	}
 	list := tree.List{}
 	for _, t := range l.list {
-		list = append(list, used(tree.Object{{Key: "name", Value: t.name}, {Key: "limit", Value: number(t.limit, t.limit >= 0, t.limit < 0)}}, float64(t.used)))
+		list = append(list, used(tree.Object{{Key: "name", Value: t.name}, {Key: "limit", Value: number(t.limit, t.limit >= 0, t.limit < 0)}}, t.used))
 	}
 	return tree.Member{Key: l.key, Value: list}
 }
