@@ -87,6 +87,9 @@ func (d *decision) startStep(c StartStep) error {
 		evs[i], number = ev, max(number, o.NextStep)
 	}
 	if len(evs) > 1 {
+		for _, o := range d.t.Components(j) { // two such steps of one job are told apart by their numbers
+			number = max(number, o.NextStep)
+		}
 		for i, w := range stepWorlds(j.ID, evs) {
 			with := *evs[i].Spec
 			with.World = w
@@ -190,12 +193,12 @@ func (d *decision) endStep(c EndStep) error {
 	if j == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	if j.Het.Leads() {
+	st := j.StepByID(c.Step)
+	if j.Het.Leads() && (st == nil || st.Spec != nil && st.Spec.World != nil) { // not one of its own
 		if parts := d.stepParts(j, c.Step); len(parts) > 0 {
 			return d.endParts(parts, c)
 		}
 	}
-	st := j.StepByID(c.Step)
 	if st == nil && c.Step >= j.NextStep {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}

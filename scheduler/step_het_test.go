@@ -14,13 +14,19 @@ import (
 // with two tasks, uid 2 on n2 with three.
 func hetCluster(t *testing.T) *trial.Trial {
 	t.Helper()
+	return hetOf(t, hetPart("n1", 2), hetPart("n2", 3))
+}
+
+func hetPart(node string, tasks uint32) *spec.JobSpec {
+	return &spec.JobSpec{User: "a", UID: 1, Shell: true, Size: spec.Size{Tasks: tasks, MinNodes: 1, MaxNodes: 1}, Place: spec.PlaceAsk{Nodes: node}}
+}
+
+func hetOf(t *testing.T, list ...*spec.JobSpec) *trial.Trial {
+	t.Helper()
 	tr := stepCluster(t)
-	size := func(node string, tasks uint32) *spec.JobSpec {
-		return &spec.JobSpec{User: "a", UID: 1, Shell: true, Size: spec.Size{Tasks: tasks, MinNodes: 1, MaxNodes: 1}, Place: spec.PlaceAsk{Nodes: node}}
-	}
 	for _, cmd := range []scheduler.Command{scheduler.EndJob{UID: 1}, scheduler.Report{Node: "n1", Run: scheduler.Run{UID: 1, Attempt: 1}, Done: &scheduler.NodeDone{}},
 		scheduler.Report{Node: "n2", Run: scheduler.Run{UID: 1, Attempt: 1}, Done: &scheduler.NodeDone{}},
-		scheduler.Submit{Spec: size("n1", 2), Rest: []*spec.JobSpec{size("n2", 3)}}} {
+		scheduler.Submit{Spec: list[0], Rest: list[1:]}} {
 		if _, err := scheduler.Decide(tr, cmd); err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +38,7 @@ func hetCluster(t *testing.T) *trial.Trial {
 	if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: out}); err != nil {
 		t.Fatal(err)
 	}
-	for uid := spec.JobUID(2); uid < 4; uid++ {
+	for uid := spec.JobUID(2); uid < 2+spec.JobUID(len(list)); uid++ {
 		if j := tr.Job(uid); j == nil || j.State != spec.Running || j.Het == nil {
 			t.Fatalf("component %d does not run: %+v", uid, j)
 		}
@@ -100,4 +106,43 @@ func TestStepInComponents(t *testing.T) {
 			t.Errorf("%s: it began", name)
 		}
 	}
+}
+
+// TestStepsBesideEachOther: of several steps in one heterogeneous job the end,
+// or the loss, of one is none of the others', whatever components they are in.
+func TestStepsBesideEachOther(t *testing.T) {
+	tr := hetOf(t, hetPart("n1", 1), hetPart("n1", 1), hetPart("n2", 1), hetPart("n2", 1))
+	begin := func(first spec.JobUID, rest ...spec.JobUID) spec.StepID {
+		ask := func(uid spec.JobUID) scheduler.StartStep {
+			return scheduler.StartStep{UID: uid, Spec: &spec.StepSpec{Tasks: 1, Overlap: true, Argv: []string{"a"}}}
+		}
+		c := ask(first)
+		for _, uid := range rest {
+			c.Rest = append(c.Rest, ask(uid))
+		}
+		res, err := scheduler.Decide(tr, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Step
+	}
+	ending := func(uid spec.JobUID, id spec.StepID) bool { return tr.Job(uid).StepByID(id).Ending != nil }
+	far := begin(4, 5)
+	near := begin(2, 3)
+	lost := scheduler.Report{Node: "n2", Run: scheduler.Run{UID: 5, Attempt: 1}, StepOver: &scheduler.StepOver{Step: far, Result: event.StepResult{Unknown: true}}}
+	if _, err := scheduler.Decide(tr, lost); err != nil || !ending(4, far) || ending(2, near) || ending(3, near) {
+		t.Errorf("a part of one of two steps was lost: %v", err)
+	}
+	far = begin(3, 4)
+	alone := begin(2)
+	for alone < far {
+		alone = begin(2)
+	}
+	if _, err := scheduler.Decide(tr, scheduler.EndStep{UID: 2, Step: alone}); err != nil || !ending(2, alone) || ending(3, far) || ending(4, far) {
+		t.Errorf("step %d of the leader alone ends beside step %d of others: %v", alone, far, err)
+	}
+	if _, err := scheduler.Decide(tr, scheduler.EndStep{UID: 2, Step: near}); err != nil || !ending(2, near) || !ending(3, near) || ending(3, far) {
+		t.Errorf("the end of one of two steps: %v", err)
+	}
+	sound(t, tr)
 }

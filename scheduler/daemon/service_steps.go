@@ -331,7 +331,8 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 	var parts []jobStep
 	id := spec.StepID(req.GetStep())
 	list := []*state.Job{j}
-	if j.Het.Leads() && !strings.Contains(req.GetJob(), "+") {
+	own := j.StepByID(id)
+	if j.Het.Leads() && !strings.Contains(req.GetJob(), "+") && (own == nil || own.Spec != nil && own.Spec.World != nil) {
 		list = v.State.Components(j)
 	}
 	for _, c := range list {
@@ -339,10 +340,10 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 			parts = append(parts, jobStep{c, st})
 		}
 	}
-	switch st := j.StepByID(id); {
+	switch {
 	case len(parts) > 0:
 		return s.created(v, parts, who.UID)
-	case st != nil || (id < j.NextStep && j.State.Active()) || j.State.Terminal():
+	case own != nil || (id < j.NextStep && j.State.Active()) || j.State.Terminal():
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	}
 	return nil, spec.Refuse(spec.CodeInvalidJobID, "the job has no such step")
