@@ -23,7 +23,7 @@ type frames struct {
 	changed *sync.Cond
 	list    []plan.Frame
 	first   uint64 // number of list[0], or of the next frame
-	held    int    // bytes that the output in list takes
+	held    int    // bytes that the output and the fences in list take
 	acked   uint64
 	last    uint64 // number of the end; 0 before it
 	readers map[*reader]bool
@@ -50,13 +50,22 @@ func (f *frames) add(x plan.Frame) {
 	defer f.mu.Unlock()
 	x.Number = f.first + uint64(len(f.list))
 	f.list = append(f.list, x)
-	if x.Output != nil {
-		f.held += cost + len(x.Output.Data)
-	}
+	f.held += weight(&x)
 	if x.End != nil {
 		f.last = x.Number
 	}
 	f.changed.Broadcast()
+}
+
+// weight is what a frame counts for: of the others there are a few for each task.
+func weight(x *plan.Frame) int {
+	switch {
+	case x.Output != nil:
+		return cost + len(x.Output.Data)
+	case x.Fence != nil:
+		return cost + len(x.Fence.Data)
+	}
+	return 0
 }
 
 // room waits until output may be read.
@@ -101,9 +110,7 @@ func (f *frames) trim() bool {
 	}
 	n := 0
 	for n < len(f.list) && f.list[n].Number <= upTo {
-		if o := f.list[n].Output; o != nil {
-			f.held -= cost + len(o.Data)
-		}
+		f.held -= weight(&f.list[n])
 		n++
 	}
 	if n > 0 {
@@ -154,9 +161,7 @@ func (f *frames) next(r *reader) []plan.Frame {
 		if i := int(r.at - f.first); i < len(f.list) {
 			size, n := 0, i
 			for n < len(f.list) && size < batch {
-				if size += cost; f.list[n].Output != nil {
-					size += len(f.list[n].Output.Data)
-				}
+				size += max(cost, weight(&f.list[n]))
 				n++
 			}
 			out := append([]plan.Frame(nil), f.list[i:n]...)

@@ -5,10 +5,12 @@ package minder
 import (
 	"bytes"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"github.com/musterhpc/muster/spec"
 )
 
 // What a program says in the last words of its PMI need not be text; the line
@@ -83,5 +85,32 @@ func TestTheEndIsHeard(t *testing.T) {
 		if f.detach(r); !heard(f) {
 			t.Errorf("acknowledged first (%v): it does not end", ackFirst)
 		}
+	}
+}
+
+// Nothing is kept beyond its room for somebody who watches and does not read,
+// be it output or what tasks exchange; and his typing nothing does not pile up.
+func TestWhoWatchesHoldsNothing(t *testing.T) {
+	for name, x := range map[string]plan.Frame{
+		"output": {Output: &plan.Output{Stream: 1, Data: make([]byte, piece)}},
+		"fences": {Fence: &plan.Fence{Data: make([]byte, piece)}},
+	} {
+		f := newFrames()
+		f.attach(0, true)
+		r := f.attach(0, false)
+		for n := range uint64(4 * keep / piece) {
+			f.add(x)
+			f.sent(r, n+1)
+			f.ack(n + 1)
+		}
+		if len(f.list) > keep/piece {
+			t.Errorf("%d frames with %s are kept", len(f.list), name)
+		}
+	}
+	in := &input{}
+	in.changed = sync.NewCond(&in.mu)
+	m := &minder{tasks: []*task{{input: in}}}
+	if err := m.typed(&protocol.StepInput{Rank: spec.InputAll}); err != nil || len(in.queue) != 0 {
+		t.Errorf("%d empty pieces wait: %v", len(in.queue), err)
 	}
 }

@@ -5,6 +5,7 @@ package minder
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -15,6 +16,9 @@ import (
 
 // piece is the largest output in one frame: as much as a pipe holds.
 const piece = 64 << 10
+
+// pieces are for what is being read.
+var pieces = sync.Pool{New: func() any { return new([piece]byte) }}
 
 // pump turns what a task writes into frames, while there is room for them.
 func (m *minder) pump(t *task, f *os.File, stream uint8) {
@@ -33,13 +37,14 @@ func (m *minder) pump(t *task, f *os.File, stream uint8) {
 		var rerr error
 		// Waits without a buffer: most of a thousand tasks are silent.
 		err := raw.Read(func(fd uintptr) bool {
-			var buf [piece]byte
+			buf, _ := pieces.Get().(*[piece]byte)
+			defer pieces.Put(buf)
 			n, err := unix.Read(int(fd), buf[:])
 			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 				return false
 			}
 			if rerr = err; n > 0 {
-				data = append([]byte(nil), buf[:n]...)
+				data = slices.Clone(buf[:n])
 			}
 			return true
 		})
@@ -184,6 +189,9 @@ func (m *minder) input(q *protocol.StepInput) error {
 // typed passes on what comes from somebody who only watches: its offsets are its
 // own, and the end of the input is not its to tell.
 func (m *minder) typed(q *protocol.StepInput) error {
+	if len(q.Data) == 0 {
+		return nil
+	}
 	for _, in := range m.inputs(q.Rank) {
 		in.put(q.Data)
 	}
