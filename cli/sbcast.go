@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -231,7 +232,7 @@ func findProgram(name, path string) (string, error) {
 		return name, nil
 	}
 	for dir := range strings.SplitSeq(path, ":") {
-		full := dir + "/" + name
+		full := cmp.Or(dir, ".") + "/" + name
 		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return full, nil
 		}

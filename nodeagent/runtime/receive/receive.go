@@ -17,6 +17,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -64,12 +65,39 @@ func Main(args []string, stdin io.Reader, stderr io.Writer) int {
 	if modified != 0 {
 		f.Modified = time.Unix(0, modified)
 	}
-	if err := f.Receive(stdin); err != nil {
+	from, stop := untilTold(stdin)
+	defer stop()
+	if err := f.Receive(from); err != nil {
 		host, _ := os.Hostname()
 		fmt.Fprintf(stderr, "sbcast: error: %s: %v\n", host, err)
 		return 1
 	}
 	return 0
+}
+
+// untilTold reads until a signal tells to end, so that nothing is left of a file
+// that is not to come any more.
+func untilTold(from io.Reader) (r io.Reader, stop func()) {
+	out, in := io.Pipe()
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
+	over := make(chan struct{})
+	go func() {
+		_, err := io.Copy(in, from)
+		_ = in.CloseWithError(err)
+	}()
+	go func() {
+		select {
+		case sig := <-told:
+			_ = in.CloseWithError(fmt.Errorf("%w: it was told to end (%v)", ErrDamaged, sig))
+		case <-over:
+		}
+	}()
+	return out, func() {
+		signal.Stop(told)
+		close(over)
+		_ = out.Close()
+	}
 }
 
 // ErrDamaged: what came is not what was sent.

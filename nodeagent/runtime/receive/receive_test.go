@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,5 +88,34 @@ func TestReceive(t *testing.T) {
 	}
 	if code := receive.Main(file.Args()[1:], bytes.NewReader(nil), &said); code != 1 || !bytes.Contains(said.Bytes(), []byte("sbcast: error: ")) {
 		t.Errorf("exit %d: %s", code, said.String())
+	}
+}
+
+// TestTold: who is told to end while the file comes leaves nothing of it.
+func TestTold(t *testing.T) {
+	dir := t.TempDir()
+	f := receive.File{Path: filepath.Join(dir, "file"), Size: 100, Mode: 0o600}
+	from, to := io.Pipe()
+	defer func() { _ = to.Close() }()
+	var said bytes.Buffer
+	done := make(chan int, 1)
+	go func() { done <- receive.Main(f.Args()[1:], from, &said) }()
+	if _, err := to.Write([]byte("some")); err != nil { // it is there, and waits for the rest
+		t.Fatal(err)
+	}
+	for {
+		if names, _ := filepath.Glob(filepath.Join(dir, ".*")); len(names) == 1 {
+			break
+		}
+		runtime.Gosched()
+	}
+	if err := unix.Kill(os.Getpid(), unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-done; code != 1 || !strings.Contains(said.String(), "told to end") {
+		t.Errorf("exit %d: %s", code, said.String())
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v (%v)", entries, err)
 	}
 }
