@@ -334,12 +334,13 @@ func (s *State) applyRevoked(e *event.CertificateRevoked) error {
 
 func (s *State) applyDropped(env *event.Envelope, e *event.CertificatesDropped) error {
 	a := *s.Access
+	a.Certs = slices.Clone(a.Certs)
 	for _, serial := range e.Serials {
 		c := find(a.Certs, serial, certKey)
 		if c == nil || c.Expires > env.At {
 			return contradiction("certificate %s is unknown or holds yet", serial)
 		}
-		a.Certs = slices.DeleteFunc(slices.Clone(a.Certs), func(x Cert) bool { return x.Serial == serial })
+		a.Certs = slices.DeleteFunc(a.Certs, func(x Cert) bool { return x.Serial == serial })
 	}
 	s.Access = &a
 	return nil
