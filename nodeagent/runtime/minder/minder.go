@@ -87,6 +87,7 @@ type minder struct {
 	born    chan struct{} // room for one token: there are children to wait for
 	alone   chan struct{} // room for one token: there was no child
 	exits   []plan.TaskExit
+	pieces  sync.Pool   // of *[piece]byte, for what is being read
 	aborted bool        // its program has given up: what begins now ends at once
 	ending  atomic.Bool // it was told to end
 }

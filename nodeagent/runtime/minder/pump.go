@@ -17,9 +17,6 @@ import (
 // piece is the largest output in one frame: as much as a pipe holds.
 const piece = 64 << 10
 
-// pieces are for what is being read.
-var pieces = sync.Pool{New: func() any { return new([piece]byte) }}
-
 // pump turns what a task writes into frames, while there is room for them.
 func (m *minder) pump(t *task, f *os.File, stream uint8) {
 	defer m.pumps.Done()
@@ -37,8 +34,11 @@ func (m *minder) pump(t *task, f *os.File, stream uint8) {
 		var rerr error
 		// Waits without a buffer: most of a thousand tasks are silent.
 		err := raw.Read(func(fd uintptr) bool {
-			buf, _ := pieces.Get().(*[piece]byte)
-			defer pieces.Put(buf)
+			buf, ok := m.pieces.Get().(*[piece]byte)
+			if !ok {
+				buf = new([piece]byte)
+			}
+			defer m.pieces.Put(buf)
 			n, err := unix.Read(int(fd), buf[:])
 			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 				return false
