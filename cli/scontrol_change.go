@@ -128,8 +128,10 @@ func (c *call) update(args []string) error {
 }
 
 func (c *call) updateNodes(names string, values map[string]string, keys []string) error {
-	if _, err := hostlist.Count(names); err != nil {
+	if n, err := hostlist.Count(names); err != nil {
 		return c.errorf("%v", err)
+	} else if n == 0 {
+		return fail(1, "slurm_update error: Invalid node name specified")
 	}
 	state, reason := strings.ToLower(values["state"]), strings.Trim(values["reason"], "\"")
 	req := &apiv1.UpdateNodeRequest{Nodes: names, State: state, Reason: reason}

@@ -16,19 +16,22 @@ func (c *call) createReservation(args []string) error {
 	}
 	what, _, named := strings.Cut(strings.ToLower(args[0]), "=")
 	switch {
-	case len(what) >= 3 && strings.HasPrefix("reservationname", what):
+	case begins("reservationname", what):
 		if !named {
 			args = args[1:]
 		}
-	case what == "nodename" && named:
+	case named && begins("nodename", what):
 		return c.createNodes(args)
-	case what == "partitionname" && named:
+	case named && begins("partitionname", what):
 		return c.changePartition(&apiv1.PartitionChange{Create: true}, args)
 	default:
 		return fail(1, "Invalid creation entity: "+args[0])
 	}
 	return c.changeReservation(apiv1.ReservationChange_CREATE, args)
 }
+
+// begins tells whether a word is the beginning of a key, three letters at least.
+func begins(key, word string) bool { return len(word) >= 3 && strings.HasPrefix(key, word) }
 
 // deleteReservation is scontrol delete reservation=NAME, or reservation NAME, nodename=
 // or partitionname=.
@@ -43,13 +46,13 @@ func (c *call) deleteReservation(args []string) error {
 			name = args[1]
 		}
 	}
-	if strings.EqualFold(what, "nodename") && named {
+	if named && begins("nodename", strings.ToLower(what)) {
 		return c.deleteNodes(name)
 	}
-	if strings.EqualFold(what, "partitionname") && named {
+	if named && begins("partitionname", strings.ToLower(what)) {
 		return c.changePartition(&apiv1.PartitionChange{Delete: true}, []string{"partitionname=" + name})
 	}
-	if w := strings.ToLower(what); len(w) < 3 || !strings.HasPrefix("reservationname", w) {
+	if !begins("reservationname", strings.ToLower(what)) {
 		return c.errorf("%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it", what)
 	}
 	return c.changeReservation(apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})

@@ -22,7 +22,7 @@ func (c *call) showTopology(name string) error {
 		all = []*apiv1.TopologyInfo{{Switches: rep.GetTopology()}}
 	}
 	if len(all) == 1 && len(all[0].GetSwitches())+len(all[0].GetBlocks()) == 0 {
-		return c.errorf("No topology information available")
+		return fail(0, "scontrol: error: No topology information available")
 	}
 	found := false
 	for i, t := range all {

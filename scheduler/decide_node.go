@@ -21,6 +21,9 @@ func (d *decision) updateNode(c UpdateNode) error {
 		return spec.Refuse(spec.CodeInvalidNodeState, "you must specify a reason when DOWNING or DRAINING a node")
 	}
 	if c.State == event.NodeResume && n.Admin == event.NodeResume {
+		if n.Spec.State == "FUTURE" && n.Inv == nil {
+			return spec.Refuse(spec.CodeInvalidNodeState, c.Node+" is FUTURE: it is there once its agent has registered")
+		}
 		return spec.Refuse(spec.CodeInvalidNodeState, "")
 	}
 	if c.Reason == "" {

@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // Block is a set of nodes that are close to each other.
 type Block struct {
 	Name  string   `cbor:"1,keyasint"`
@@ -38,6 +40,11 @@ func (c *Config) TopologyOf(p *PartitionSpec) Topology {
 		}
 	}
 	return c.MainTopology()
+}
+
+// HasTopology tells whether a topology has a name.
+func (c *Config) HasTopology(name string) bool {
+	return name == c.TopologyName || slices.ContainsFunc(c.Topologies, func(t Topology) bool { return t.Name == name })
 }
 
 // HasBlocks tells whether some topology has blocks.

@@ -215,7 +215,7 @@ func (s *settings) planNode() plan.Node {
 const orphanAfter = 2 * spec.Minute
 
 func (s *settings) agentConfig(started spec.Instant) daemon.Config {
-	scripts := newNodeScripts(&s.cluster.File.Agent)
+	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
 	c := daemon.Config{
 		Node: s.planNode(), Version: version, Place: s.host.Hostname + ":" + s.stateDir, Started: started, Declared: s.node.GRES, Dynamic: s.dynamic, Interval: s.cfg.Telemetry.Interval,
 		SampleEvery: sampleEvery(&s.cfg.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,

@@ -18,10 +18,13 @@ import (
 // is root where jobs run as their users.
 type nodeScripts struct {
 	conf   *slurmconf.Agent
+	node   string     // its name, for programs that several nodes of a machine share
 	serial sync.Mutex // with PrologFlags=Serial
 }
 
-func newNodeScripts(conf *slurmconf.Agent) *nodeScripts { return &nodeScripts{conf: conf} }
+func newNodeScripts(conf *slurmconf.Agent, node string) *nodeScripts {
+	return &nodeScripts{conf: conf, node: node}
+}
 
 // Prolog implements daemon.Scripts.
 func (n *nodeScripts) Prolog(ctx context.Context, env []string) error {
@@ -53,7 +56,7 @@ const checkTimeout = 60 * spec.Second
 
 // Check implements daemon.Checker.
 func (n *nodeScripts) Check(ctx context.Context) error {
-	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURMD_NODENAME=" + n.node}
 	return n.run(ctx, []string{n.conf.Check.Program}, checkTimeout, env)
 }
 

@@ -42,7 +42,7 @@ func TestNodeScripts(t *testing.T) {
 		{slurmconf.Agent{Prolog: []string{dir + "/none"}}, "Prolog error: " + dir + "/none does not exist"},
 	} {
 		got := ""
-		if err := newNodeScripts(&c.conf).Prolog(t.Context(), env); err != nil {
+		if err := newNodeScripts(&c.conf, "n1").Prolog(t.Context(), env); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
@@ -55,20 +55,22 @@ func TestNodeScripts(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := newNodeScripts(&slurmconf.Agent{Epilog: []string{slow}}).Epilog(ctx, env); err == nil || !strings.HasPrefix(err.Error(), "Epilog error: ") {
+	if err := newNodeScripts(&slurmconf.Agent{Epilog: []string{slow}}, "n1").Epilog(ctx, env); err == nil || !strings.HasPrefix(err.Error(), "Epilog error: ") {
 		t.Errorf("an epilog that was ended: %v", err)
 	}
+	named := put("named", "echo it is $SLURMD_NODENAME\nexit 1\n")
 	for _, c := range []struct {
 		check slurmconf.Check
 		want  string
 	}{
 		{slurmconf.Check{Program: bad}, "Health check: " + bad + ": exit status 3: the disk is full"},
 		{slurmconf.Check{Program: bad, Once: true}, ""},
+		{slurmconf.Check{Program: named}, "Health check: " + named + ": exit status 1: it is n1"},
 		{slurmconf.Check{Program: put("well", "exit 0\n")}, ""},
 		{slurmconf.Check{}, ""},
 	} {
 		got := ""
-		if err := newNodeScripts(&slurmconf.Agent{Check: c.check}).Epilog(t.Context(), env); err != nil {
+		if err := newNodeScripts(&slurmconf.Agent{Check: c.check}, "n1").Epilog(t.Context(), env); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

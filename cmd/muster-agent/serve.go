@@ -184,7 +184,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	}
 	tuner := a.openClocks()
 	cfg.Degraded = strings.Join(a.troubles, "; ")
-	scripts := newNodeScripts(&s.cluster.File.Agent)
+	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
 	deps := daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
 		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log, Reboot: rebooter(s, log),

@@ -35,6 +35,14 @@ func registered(out *apiv1.NodeInfo, inv *spec.Inventory, trouble string) {
 	}
 }
 
+// capacity is what a node has for jobs, and its billing: its CPUs, as Slurm has it
+// of a node without weights of its own.
+func capacity(ns *spec.NodeSpec) *apiv1.Tres {
+	t := ns.NodeTRES()
+	t.Billing = t.CPU
+	return TRES(t)
+}
+
 // Node writes a node as sinfo and scontrol show it. planned tells that the
 // plan keeps it for a job.
 func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
@@ -46,7 +54,7 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		Mem: ns.Mem, MemAlloc: n.UsedMem, MemFree: live.MemFree, LoadMilli: live.LoadMilli, LastSeen: int64(live.LastSeen),
 		TmpDisk: ns.TmpDisk, Weight: max(ns.Weight, 1), Features: ns.Features, Gres: GRESText(ns.GRES), GresUsed: gresUsed(n),
 		AvailableFeatures: ns.Available, Comment: n.Comment, Extra: n.Extra,
-		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: TRES(n.Spec.NodeTRES()), AllocTres: TRES(n.InUse()),
+		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: capacity(ns), AllocTres: TRES(n.InUse()),
 		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), Planned: planned,
 	}
 	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(n.Power), int64(n.PowerAt), ns.State == "CLOUD", ns.Dynamic, Future(n)

@@ -36,6 +36,16 @@ type Policy struct {
 	OrphanGrace spec.Span // between SIGTERM and SIGKILL then
 }
 
+// against is the policy towards a run of an attempt that is over for certain where
+// a later one of the same job is wished for: it is killed at once, before that
+// begins.
+func (p Policy) against(outlived bool) Policy {
+	if outlived {
+		p.OrphanAfter, p.OrphanGrace = 0, 0
+	}
+	return p
+}
+
 // ActionKind is what to do.
 type ActionKind uint8
 
@@ -112,9 +122,10 @@ func (m *Memory) Step(in Input, p Policy) []Action {
 	if !in.Up {
 		return nil
 	}
-	wishes := make(map[RunKey]*Wish, len(in.Wishes))
+	wishes, attempts := make(map[RunKey]*Wish, len(in.Wishes)), make(map[uint64]uint32, len(in.Wishes))
 	for i := range in.Wishes {
-		wishes[in.Wishes[i].Key] = &in.Wishes[i]
+		k := in.Wishes[i].Key
+		wishes[k], attempts[k.Job] = &in.Wishes[i], max(attempts[k.Job], k.Attempt)
 	}
 	observed := make(map[RunKey]*Observed, len(in.Observed))
 	for i := range in.Observed {
@@ -123,7 +134,7 @@ func (m *Memory) Step(in Input, p Policy) []Action {
 	var out []Action
 	for i := range in.Observed {
 		o := &in.Observed[i]
-		out = append(out, m.present(o, wishes[o.Key], in, p)...)
+		out = append(out, m.present(o, wishes[o.Key], in, p.against(o.Key.Attempt < attempts[o.Key.Job]))...)
 	}
 	for i := range in.Wishes {
 		if w := &in.Wishes[i]; observed[w.Key] == nil {

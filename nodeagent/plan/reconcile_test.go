@@ -48,6 +48,10 @@ func TestStepCases(t *testing.T) {
 		{"stranger, list incomplete", nil, Input{Up: true, Observed: []Observed{running}}, Policy{KillOrphans: true}, nil},
 		{"stranger", nil, Input{Up: true, Complete: true, Observed: []Observed{running}}, Policy{}, []ActionKind{ReportOrphan}},
 		{"stranger, at once", nil, Input{Up: true, Complete: true, Observed: []Observed{running}}, Policy{KillOrphans: true}, []ActionKind{ReportOrphan, DoTerminate}},
+		{"an earlier attempt of what is wished for, at once", nil, Input{Up: true, Complete: true, Wishes: []Wish{{Key: Key(k.Job, k.Attempt+1, k.Step)}}, Observed: []Observed{running}},
+			Policy{KillOrphans: true, OrphanAfter: 10, OrphanGrace: 900}, []ActionKind{ReportOrphan, DoTerminate, DoLaunch}},
+		{"a stranger beside what is wished for, not yet", nil, Input{Up: true, Complete: true, Wishes: []Wish{{Key: Key(k.Job+1, k.Attempt+1, k.Step)}}, Observed: []Observed{running}},
+			Policy{KillOrphans: true, OrphanAfter: 10, OrphanGrace: 900}, []ActionKind{ReportOrphan, DoLaunch}},
 		{"stranger, not yet", nil, Input{Up: true, Complete: true, Observed: []Observed{running}}, Policy{KillOrphans: true, OrphanAfter: 10}, []ActionKind{ReportOrphan}},
 	} {
 		var m Memory

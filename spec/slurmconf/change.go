@@ -34,6 +34,9 @@ func NewPartition(name string, set []spec.KeyValue, c *spec.Config) (spec.Partit
 	applyAll(&d, newTable("a PartitionName record", partKeys()), rec, &ps)
 	b.parts = []partDraft{d}
 	b.buildPartitions(at)
+	if t := d.PartitionSpec.Topology; t != "" && !c.HasTopology(t) {
+		ps.add(d.topologyAt, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", short(t))
+	}
 	said, err := told(&ps)
 	if err != nil {
 		return spec.PartitionSpec{}, nil, err

@@ -230,7 +230,7 @@ func setTopology(f *File, v value) {
 func (c *Cluster) addTopology(fsys fs.FS, name string, ps Problems) Problems {
 	ps = append(ps, c.readTopology(fsys, name)...)
 	for _, s := range c.topologies {
-		if s.Value != c.Config.TopologyName && !slices.ContainsFunc(c.Config.Topologies, func(t spec.Topology) bool { return t.Name == s.Value }) {
+		if !c.Config.HasTopology(s.Value) {
 			ps.add(s, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", short(s.Value))
 		}
 	}

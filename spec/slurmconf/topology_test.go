@@ -91,7 +91,11 @@ func TestTopologyYAML(t *testing.T) {
 		{"anchor", "- topology: t\n  tree: &x\n", "this kind of value"},
 		{"twice", "- topology: t\n  topology: u\n", "twice"},
 		{"indent", "- topology: t\n    tree: x\n", "indented otherwise"},
-		{"empty", "# nothing\n", "[] [] []"},
+		{"empty", "# nothing\n", "topology.yaml: error: it names no topology"},
+		{"two kinds", "- topology: t\n  tree:\n    switches:\n      - switch: s1\n        nodes: n1\n  flat: true\n", "topology.yaml:1: error: a topology is one of tree, block and flat"},
+		{"unknown key beside", "- topology: t\n  flat: true\n  colour: 3\n", `topology.yaml:3: error: "colour" is not known here`},
+		{"unknown key of a tree", "- topology: t\n  tree:\n    speed: 3\n    switches:\n      - switch: s1\n        nodes: n1\n", `topology.yaml:3: error: "speed" is not known here`},
+		{"unknown key of blocks", "- topology: t\n  block:\n    size: 3\n    blocks:\n      - block: b1\n        nodes: n1\n", `topology.yaml:3: error: "size" is not known here`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, ps := ReadCluster(fstest.MapFS{"slurm.conf": {Data: []byte(conf)}, "topology.yaml": {Data: []byte(tt.file)}}, "slurm.conf")
@@ -113,4 +117,22 @@ func FuzzTopologyYAML(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		ReadCluster(fstest.MapFS{"slurm.conf": {Data: []byte("ClusterName=c\nNodeName=n1 CPUs=2\n")}, "topology.yaml": {Data: data}}, "slurm.conf")
 	})
+}
+
+// A partition that is made while the cluster runs names a topology that is there.
+func TestNewPartitionTopology(t *testing.T) {
+	conf := &spec.Config{Nodes: []spec.NodeSpec{{Name: "n1"}}, TopologyName: "main", Topologies: []spec.Topology{{Name: "other"}}}
+	for _, tt := range []struct{ topology, want string }{
+		{"main", ""}, {"other", ""}, {"", ""},
+		{"nosuch", `Topology: there is no topology "nosuch": topology.yaml beside slurm.conf names them`},
+	} {
+		p, _, err := NewPartition("p", []spec.KeyValue{{Key: "Nodes", Value: "n1"}, {Key: "Topology", Value: tt.topology}}, conf)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want || (err == nil && p.Topology != tt.topology) {
+			t.Errorf("Topology=%s: %q, %+v; want %q", tt.topology, got, p, tt.want)
+		}
+	}
 }

@@ -32,12 +32,16 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		return ps
 	}
 	root := parseYAML(name, data, &ps)
-	if ps.Err() != nil || root == nil {
+	if ps.Err() != nil {
 		return ps
 	}
-	entries := root.list
-	if root.pairs != nil {
+	var entries []*yamlNode
+	switch {
+	case root == nil:
+	case root.pairs != nil:
 		entries = []*yamlNode{root}
+	default:
+		entries = root.list
 	}
 	if len(entries) == 0 {
 		ps.add(Setting{File: name}, Error, "it names no topology")
@@ -77,14 +81,19 @@ func (c *Cluster) oneTopology(e *yamlNode) (t spec.Topology, ps Problems) {
 	if n := e.get("topology"); n != nil {
 		t.Name = n.text
 	}
+	e.only(&ps, "topology", "cluster_default", "tree", "block", "flat")
 	var recs []Record
-	switch tree, block := e.get("tree"), e.get("block"); {
+	switch tree, block, flat := e.get("tree"), e.get("block"), e.get("flat"); {
+	case (tree != nil && block != nil) || (flat != nil && (tree != nil || block != nil)):
+		ps.add(e.at, Error, "a topology is one of tree, block and flat")
 	case tree != nil:
+		tree.only(&ps, "switches")
 		recs = yamlRecords(e.at, tree.get("switches"), map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}, &ps)
 		if ps.Err() == nil {
 			t.Switches, ps = settleTree(recs, c.Config.Nodes, ps)
 		}
 	case block != nil:
+		block.only(&ps, "block_sizes", "blocks")
 		recs = yamlRecords(e.at, block.get("blocks"), map[string]string{"block": "BlockName", "nodes": "Nodes"}, &ps)
 		if sizes := block.get("block_sizes"); sizes != nil {
 			recs = append(recs, Record{sizes.setting("BlockSizes")})
@@ -92,7 +101,7 @@ func (c *Cluster) oneTopology(e *yamlNode) (t spec.Topology, ps Problems) {
 		if ps.Err() == nil {
 			t.Blocks, t.Sizes, ps = settleBlocks(recs, c.Config.Nodes, ps)
 		}
-	case e.get("flat") == nil:
+	case flat == nil:
 		ps.add(e.at, Error, "a topology is a tree, block or flat: others are not supported")
 	}
 	return t, ps
@@ -135,6 +144,15 @@ type yamlNode struct {
 type yamlPair struct {
 	key   string
 	value *yamlNode
+}
+
+// only refuses keys other than those given.
+func (n *yamlNode) only(ps *Problems, keys ...string) {
+	for _, p := range n.pairs {
+		if !slices.Contains(keys, p.key) {
+			ps.add(p.value.at, Error, "%s is not known here", short(p.key))
+		}
+	}
 }
 
 func (n *yamlNode) get(key string) *yamlNode {
