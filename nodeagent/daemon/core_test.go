@@ -496,6 +496,18 @@ func TestOrphans(t *testing.T) {
 	if fx := b.resync(alive); len(fx.Terminate) != 1 || fx.Terminate[0].Key != key(1) {
 		t.Errorf("%+v", fx.Terminate)
 	}
+
+	// It is launched here: the earlier one is killed at once, another job's is not.
+	b = newBench(t)
+	other := alive
+	other.Key = key(2)
+	b.resync(alive, other)
+	b.welcome()
+	b.resync(alive, other)
+	fx = b.launch(plan.Key(1, 2, plan.StepBatch))
+	if len(fx.Launch) != 1 || len(fx.Terminate) != 1 || fx.Terminate[0].Key != key(1) || fx.Terminate[0].Grace != 0 {
+		t.Errorf("%+v, %+v", fx.Launch, fx.Terminate)
+	}
 }
 
 func TestLostRun(t *testing.T) {

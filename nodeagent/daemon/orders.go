@@ -78,6 +78,7 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 		}
 		return
 	}
+	c.endEarlier(k)
 	r = &run{key: k, wanted: true, since: c.clock()}
 	c.runs[k] = r
 	job, err := c.read(k, l)
@@ -103,6 +104,17 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 		return
 	}
 	c.begin(r)
+}
+
+// endEarlier kills what lives of earlier attempts of a job that are over for the
+// controller: two attempts are never to work side by side.
+func (c *Core) endEarlier(k plan.RunKey) {
+	for _, o := range c.keys() {
+		if o.Job == k.Job && o.Attempt < k.Attempt && c.runs[o].phase == living && !c.wants(o) && c.cfg.Orphans.KillOrphans {
+			c.log.Warn("an earlier attempt of a job is here, and is killed", "run", o.String(), "next", k.String())
+			c.carry(plan.Action{Kind: plan.DoTerminate, Key: o})
+		}
+	}
 }
 
 // specify prepares the batch script.
