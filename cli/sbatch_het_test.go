@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
 )
 
 // TestHetJobs: the components of a heterogeneous job, from the command line
@@ -48,6 +49,29 @@ func TestHetJobs(t *testing.T) {
 	for line, want := range map[string]string{"-N 1 : --bogus x.sh": "unrecognized option", "-N 1 :": "", "-N 1 : -N x " + script: "invalid node count"} {
 		if r := w.shell("sbatch " + line); r.code == 0 || !strings.Contains(r.errOut, want) {
 			t.Errorf("sbatch %s: %d %s", line, r.code, r.errOut)
+		}
+	}
+}
+
+// The components of a heterogeneous job stand in their order, waiting as well
+// as running, while jobs of one priority are listed from the last to the first.
+func TestHetJobsInOrder(t *testing.T) {
+	w := newWorld(t)
+	for _, state := range []spec.JobState{spec.Pending, spec.Running} {
+		w.jobs = nil
+		for id := uint32(4); id <= 7; id++ {
+			j := &apiv1.JobInfo{JobId: id, State: uint32(state), Priority: 10, Partition: "gpu", Spec: &apiv1.JobSpec{}}
+			if id == 5 || id == 6 {
+				j.HetJobId, j.HetOffset, j.HetSize = 5, id-5, 2
+			}
+			w.jobs = append(w.jobs, j)
+		}
+		want := "7\n5+0\n5+1\n4\n"
+		if state == spec.Running {
+			want = "4\n5+0\n5+1\n7\n"
+		}
+		if got := w.shell("squeue -h -o %i"); got.out != want {
+			t.Errorf("%v: %q%s, want %q", state, got.out, got.errOut, want)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func compareRows(a, b jobRow, letter byte, now int64) int {
 	case 'p', 'Q':
 		d := cmp.Compare(a.GetPriority(), b.GetPriority())
 		if d == 0 && a.pending() && b.pending() { // as Slurm lists jobs of one priority
-			return cmp.Compare(cmp.Or(a.GetArrayJobId(), a.GetJobId()), cmp.Or(b.GetArrayJobId(), b.GetJobId()))
+			return cmp.Compare(whole(a), whole(b))
 		}
 		return d
 	case 'S':
@@ -137,6 +137,10 @@ func compareRows(a, b jobRow, letter byte, now int64) int {
 	}
 	return 0
 }
+
+// whole is the number of the array or heterogeneous job that a row is of: rows
+// of one stay in the order in which they are listed, whatever way others go.
+func whole(r jobRow) uint32 { return cmp.Or(r.GetArrayJobId(), r.GetHetJobId(), r.GetJobId()) }
 
 // order is the place of a row among the tasks of its array.
 func order(r jobRow) int64 {
