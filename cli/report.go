@@ -165,6 +165,18 @@ func (r *reporting) report(name, by string, change func(q *apiv1.ReportQuery)) (
 
 // print writes the report as it was asked for.
 func (r *reporting) print() error {
+	var forms []string
+	for _, form := range [...]string{"json", "yaml", "html", "csv"} {
+		if r.opts.On(form) {
+			forms = append(forms, "--"+form)
+		}
+	}
+	if r.opts.Text("mail") != "" {
+		forms = append(forms, "--mail")
+	}
+	if len(forms) > 1 {
+		return r.errorf("%s do not go together: a report is printed in one form, or mailed", strings.Join(forms, " and "))
+	}
 	if to := r.opts.Text("mail"); to != "" {
 		return r.mail(splitList(to))
 	}
@@ -380,6 +392,9 @@ func (r *reporting) budget() error {
 			p.list = append(p.list, "It is enforced: jobs wait that what is left would not pay for (muster why).")
 		}
 		r.page.parts = append(r.page.parts, p)
+	}
+	if len(rep.GetRows()) == 0 {
+		r.page.parts = append(r.page.parts, part{none: "There is no budget of these accounts: cost.budgets of muster.yaml names them."})
 	}
 	return nil
 }

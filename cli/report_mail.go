@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"hash/fnv"
 	"mime"
 	"net/mail"
 	"os/exec"
@@ -67,8 +68,8 @@ func (r *reporting) mail(to []string) error {
 func mailText(from string, to []string, subject, text, html string, now time.Time) []byte {
 	const boundary = "muster-report-7d1f0c"
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMIME-Version: 1.0\r\nAuto-Submitted: auto-generated\r\nContent-Type: multipart/alternative; boundary=%s\r\n",
-		from, strings.Join(to, ", "), mime.QEncoding.Encode("utf-8", oneLine(subject)), now.Format(time.RFC1123Z), boundary)
+	fmt.Fprintf(&b, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: %s\r\nMIME-Version: 1.0\r\nAuto-Submitted: auto-generated\r\nContent-Type: multipart/alternative; boundary=%s\r\n",
+		from, strings.Join(to, ", "), mime.QEncoding.Encode("utf-8", oneLine(subject)), now.Format(time.RFC1123Z), messageID(from, to, subject, text, now), boundary)
 	for _, form := range [...][2]string{{"plain", text}, {"html", html}} {
 		fmt.Fprintf(&b, "\r\n--%s\r\nContent-Type: text/%s; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n", boundary, form[0])
 		data := base64.StdEncoding.EncodeToString([]byte(form[1]))
@@ -80,6 +81,14 @@ func mailText(from string, to []string, subject, text, html string, now time.Tim
 	}
 	fmt.Fprintf(&b, "\r\n--%s--\r\n", boundary)
 	return b.Bytes()
+}
+
+// messageID names a message: a report that is mailed again because the first
+// answer was lost has the name of its time, not the old one.
+func messageID(from string, to []string, subject, text string, now time.Time) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %q %q", to, subject, text)
+	return fmt.Sprintf("<%d.%016x@%s>", now.UnixNano(), h.Sum64(), from[strings.LastIndexByte(from, '@')+1:])
 }
 
 // oneLine keeps what a user named a job from becoming a header.

@@ -15,8 +15,10 @@ import (
 	"net/smtp"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -161,10 +163,25 @@ func TestReportCSV(t *testing.T) {
 	if r := w.run("muster", "report", "waste", "--csv"); r.code != 0 || r.out != want {
 		t.Errorf("exit %d, %s\n%s", r.code, r.errOut, r.out)
 	}
+	for _, two := range [][]string{{"--csv", "--json"}, {"--html", "--yaml"}, {"--csv", "--mail", "a@b"}} {
+		if r := w.run(append([]string{"muster", "report", "waste"}, two...)...); r.code == 0 || r.out != "" || !strings.Contains(r.errOut, "do not go together") {
+			t.Errorf("%v: exit %d, %s\n%s", two, r.code, r.errOut, r.out)
+		}
+	}
 	const table = "  JobID  User   Account  JobName  State       Elapsed      Held      Peak  Peak/held          Waste\n" +
 		"  12     alice  ml       a,\"b\"    COMPLETED  01:00:00  8.00 GiB  1.00 GiB     12.5 %  7.0 GiB-hours\n"
 	if r := w.run("muster", "report", "waste"); !strings.HasSuffix(r.out, table) {
 		t.Errorf("the table:\n%s", r.out)
+	}
+}
+
+// TestReportNoBudget: an account without a budget, or one that is not there, is
+// said to have none.
+func TestReportNoBudget(t *testing.T) {
+	w := newWorld(t)
+	w.reply[methodAcctReport] = func(proto.Message) (proto.Message, error) { return &apiv1.ReportReply{Cluster: "peer"}, nil }
+	if r := w.run("muster", "report", "budget", "-A", "nosuch"); r.code != 0 || !strings.Contains(r.out, "There is no budget") {
+		t.Errorf("exit %d, %s\n%s", r.code, r.errOut, r.out)
 	}
 }
 
@@ -214,6 +231,13 @@ func TestReportMail(t *testing.T) {
 	}
 	if m.Header.Get("To") != "alice@example.org, bob@example.org" || !strings.Contains(m.Header.Get("Subject"), "Job 12 <b>train</b>") {
 		t.Errorf("headers: %v", m.Header)
+	}
+	id := m.Header.Get("Message-ID")
+	if !regexp.MustCompile(`^<\d+\.[0-9a-f]{16}@example\.org>$`).MatchString(id) {
+		t.Errorf("Message-ID: %s", id)
+	}
+	if other := messageID("muster@example.org", []string{"bob@example.org"}, "s", "t", time.Unix(1, 0)); other == messageID("muster@example.org", []string{"eve@example.org"}, "s", "t", time.Unix(1, 0)) {
+		t.Errorf("two messages of an instant are both %s", other)
 	}
 	_, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
 	if err != nil {

@@ -27,7 +27,7 @@ type Daemon struct {
 	counted spec.Instant // the oldest event of the batch being made; 0 = none
 	flying  spec.Instant // and of the one being stored
 	failed  error        // why nothing is stored now; nil = all is well
-	began   spec.Instant // of the service
+	began   spec.Instant // when Run was called, or Waits for the first time; 0 = neither yet
 	writing spec.Instant // since when the store is asked to take a batch; 0 = it is not
 	changed chan struct{}
 
@@ -61,7 +61,8 @@ func New(cfg Config) *Daemon {
 func (d *Daemon) Run(ctx context.Context) error {
 	d.mu.Lock()
 	d.ledger, d.cluster = d.cfg.Identity()
-	d.known, d.began = true, d.cfg.Clock.Now()
+	d.known = true
+	d.beginLocked()
 	d.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Add(4)
@@ -113,7 +114,7 @@ func (d *Daemon) Status() Status {
 	if d.writing != 0 && s.Up && now.Sub(d.writing) > slowWrite {
 		s.Up, s.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
 	}
-	if head > d.pos.Seq {
+	if head > d.pos.Seq && d.began != 0 {
 		since := d.pos.At
 		switch {
 		case !d.stored:
@@ -156,6 +157,21 @@ func (d *Daemon) note(err error) {
 	d.failed = d.cfg.Store.Explain(err)
 }
 
+// Waits notes why Run cannot be called yet: what the store needs does not start.
+func (d *Daemon) Waits(err error) {
+	d.note(err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beginLocked()
+}
+
+// beginLocked notes since when events wait that nobody has asked the store for.
+func (d *Daemon) beginLocked() {
+	if d.began == 0 {
+		d.began = d.cfg.Clock.Now()
+	}
+}
+
 // building notes the instant of the first event of a batch.
 func (d *Daemon) building(at spec.Instant) {
 	d.mu.Lock()
@@ -194,6 +210,8 @@ func (d *Daemon) position(ctx context.Context) (pos tally.Position, ledger [16]b
 	case errors.Is(failed, tally.ErrNewer):
 		err = failed // what its columns mean is not known here
 	case stored:
+	case !known && failed != nil:
+		err = failed
 	case !known:
 		err = errors.New("it is starting")
 	default:

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -218,6 +219,30 @@ func (r *rig) told(log *safeBuffer, want, asked string) {
 	}
 	if all := log.String() + bad + fmt.Sprint(err); strings.Contains(all, serverPassword) || strings.Contains(all, "sendQuery") {
 		r.t.Errorf("said: %s", all)
+	}
+}
+
+// TestEngineDoesNotStart: what keeps the engine from starting is told to whoever
+// asks, and how far behind the store is counts from the service's start.
+func TestEngineDoesNotStart(t *testing.T) {
+	ledger := newLedger(t)
+	ledger.add(t, busy(t, 20), 10)
+	r := newRig(t, filepath.Join(t.TempDir(), "none"), ledger)
+	r.Daemon = daemon.New(r.cfg)
+	const why = "lock the data path: read-only file system"
+	if st := r.Status(); st.Up || st.Lag > spec.Minute {
+		t.Errorf("before anything is known: %+v", st)
+	}
+	r.Waits(errors.New(why))
+	if st := r.Status(); st.Up || st.Error == nil || st.Error.Error() != why || st.Lag > spec.Minute {
+		t.Errorf("%+v", st)
+	}
+	_, err := r.Service().Jobs(t.Context(), &apiv1.AcctQuery{AllUsers: true})
+	if spec.CodeOf(err) != spec.CodeDatabaseUnreachable || !strings.Contains(err.Error(), why) {
+		t.Errorf("sacct is told %v", err)
+	}
+	if bad := strings.Join(r.care("doctor", ""), "\n"); !strings.Contains(bad, "error: "+why) || strings.Contains(bad, "the store takes rows") {
+		t.Errorf("the doctor finds %q", bad)
 	}
 }
 

@@ -253,7 +253,7 @@ func (d *Daemon) examine(ctx context.Context) ([]query.Finding, error) {
 	if st.Error != nil {
 		out = append(out, query.Finding{Name: "error", Detail: st.Error.Error(), Bad: true})
 	}
-	if st.Error == nil && st.Lag > lagBad {
+	if st.Up && st.Lag > lagBad {
 		out = append(out, query.Finding{Name: "lag", Detail: "the store takes rows, but slower than events come, or it is catching up: muster_accounting_lag_seconds tells which", Bad: true})
 	}
 	more, err := d.cfg.Store.Examine(ctx, ledger)

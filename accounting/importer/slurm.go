@@ -48,11 +48,12 @@ func (s *Slurm) program(ctx context.Context, path string, args ...string) *exec.
 }
 
 // errText is what a command said when it failed.
-func errText(err error, said []byte) error {
+func errText(cmd *exec.Cmd, err error, said []byte) error {
+	name := filepath.Base(cmd.Path)
 	if text := strings.TrimSpace(string(said)); text != "" {
-		return fmt.Errorf("ask Slurm: %w: %s", err, text)
+		return fmt.Errorf("ask Slurm's %s: %w: %s", name, err, text)
 	}
-	return fmt.Errorf("ask Slurm: %w", err)
+	return fmt.Errorf("ask Slurm's %s: %w", name, err)
 }
 
 // columns are those of Columns that this release of Slurm has.
@@ -134,15 +135,15 @@ func (s *Slurm) stretch(ctx context.Context, c Config, columns []string, from, t
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, errText(err, nil)
+		return nil, errText(cmd, err, nil)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, errText(err, nil)
+		return nil, errText(cmd, err, nil)
 	}
 	end := sync.OnceValue(func() error {
 		_, drained := io.Copy(io.Discard, out) // so that it can end
 		if err := cmd.Wait(); err != nil {
-			return errText(err, said.Bytes())
+			return errText(cmd, err, said.Bytes())
 		}
 		return drained
 	})
@@ -239,7 +240,7 @@ func (s *Slurm) output(cmd *exec.Cmd) ([]byte, error) {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, errText(err, said.Bytes())
+		return nil, errText(cmd, err, said.Bytes())
 	}
 	return out, nil
 }

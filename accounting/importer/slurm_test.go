@@ -152,3 +152,16 @@ func TestFakeSacct(t *testing.T) {
 		t.Error("a sacct that is not there")
 	}
 }
+
+// TestSilentCommand: a command that fails without a word is named.
+func TestSilentCommand(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "sacct"), []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	source := importer.Slurm{Bin: bin, Cluster: "peer"}
+	err := source.Pull(t.Context(), importer.Config{}, time.Now().Add(-time.Hour), time.Now(), nil)
+	if err == nil || err.Error() != "ask Slurm's sacct: exit status 3" {
+		t.Errorf("%v", err)
+	}
+}

@@ -144,6 +144,7 @@ func (a *accounting) engine(ctx context.Context) *embedded.Supervisor {
 		if ctx.Err() != nil {
 			return nil
 		}
+		a.daemon.Waits(err)
 		if errors.Is(err, embedded.ErrNoLibrary) {
 			a.log.Error("accounting waits for the ClickHouse engine: jobs run, and nothing is lost", "error", err, "cure", "run deploy/engine/fetch.sh, or set clickhouse.embedded.library or clickhouse.dsn in muster.yaml")
 		} else {

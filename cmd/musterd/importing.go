@@ -313,9 +313,9 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && im.every == 0:
-			return err
+			return store.Explain(err)
 		case err != nil: // Slurm, or the store, may be back soon
-			fmt.Fprintf(im.errOut, "muster import: %v\n", err)
+			fmt.Fprintf(im.errOut, "muster import: %v\n", store.Explain(err))
 			w = nil // what it was writing is dropped, and read again
 		case im.every > 0 && sum.Lines == 0:
 			since = source.Since(spec.Instant(now.UnixNano())) // nothing is new, nothing is said

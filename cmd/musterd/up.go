@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -367,7 +368,7 @@ func (l *local) awaitAccounting(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", st.GetError(), l.logFile(name))
+		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", cmp.Or(st.GetError(), "the store has not answered yet"), l.logFile(name))
 		return nil
 	}
 	fmt.Fprintf(l.out, "accounting  up: ClickHouse %s\n", st.GetStore())

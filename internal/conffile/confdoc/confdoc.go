@@ -138,6 +138,9 @@ func Markdown(c Comments) (string, error) {
 		if k.Default != "" {
 			value = "`" + k.Default + "`"
 		}
+		if k.Default == "" && k.Example != "" {
+			text += " As in `" + k.Example + "`."
+		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Path, strings.ReplaceAll(k.Type, "|", `\|`), value, strings.ReplaceAll(text, "|", `\|`))
 	}
 	return b.String(), nil
