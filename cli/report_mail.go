@@ -83,8 +83,8 @@ func mailText(from string, to []string, subject, text, html string, now time.Tim
 	return b.Bytes()
 }
 
-// messageID names a message: a report that is mailed again because the first
-// answer was lost has the name of its time, not the old one.
+// messageID names a message after its instant and what is in it: those of a
+// schedule leave at once.
 func messageID(from string, to []string, subject, text string, now time.Time) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %q", to, subject, text)
