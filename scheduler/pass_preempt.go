@@ -204,7 +204,7 @@ func (p *pass) inVain(l *lot, j *state.Job, victims []preempt.Victim, parts []pl
 		return true
 	}
 	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: l.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
-	return b.After(alloc, l.demand.Limit) != nil
+	return b.After(alloc, l.demand.Limit) != nil || overPowered(t.State, alloc) != nil
 }
 
 // clear takes victims, and those that end on the nodes of some parts anyway,
