@@ -106,8 +106,8 @@ func (c *cutter) now(rows int, seq uint64, head func() uint64) bool {
 	if !full && !c.ripe {
 		return false
 	}
-	if !c.free {
-		return full && rows >= min(catchUpTimes*c.usual, max(c.usual, catchUpRows))
+	if most := min(catchUpTimes*c.usual, max(c.usual, catchUpRows)); !c.free || rows >= most {
+		return rows >= most // an event can have many rows: what is left may be more than it seems
 	}
 	if c.goal == 0 {
 		c.goal = head()

@@ -37,4 +37,13 @@ func TestCutter(t *testing.T) {
 			t.Errorf("%s: batches end with %v, want %v", c.name, got, c.want)
 		}
 	}
+	cut := cutter{usual: 100, ripe: true, free: true}
+	for i, c := range []struct {
+		rows int
+		want bool
+	}{{120, false}, {799, false}, {800, true}} { // most rows are of few events
+		if got := cut.now(c.rows, uint64(10+i), func() uint64 { return 40 }); got != c.want {
+			t.Errorf("of %d rows, with few events left: %v", c.rows, got)
+		}
+	}
 }

@@ -25,8 +25,9 @@ type openRun struct {
 	submit          tally.Micros
 }
 
-// openLook is how many open runs are looked at for a question: a fifth of what
-// asking the store costs.
+// openLook is how many looks at open runs, at each for every job or user that is
+// named, a question may cost: a fifth of what asking the store does. Meanwhile
+// the service's lock is held.
 const openLook = 50_000
 
 func (o *openRuns) add(rows []tally.LiveRow) {
@@ -82,7 +83,8 @@ func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
 func (d *Daemon) noneOpen(s query.Scope, a *query.Acct) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.open.known || !d.stored || d.ledger != s.Ledger || d.pos.Seq != s.Seq || d.pos.Gen != s.Gen || len(d.open.runs) > openLook {
+	if !d.open.known || !d.stored || d.ledger != s.Ledger || d.pos.Seq != s.Seq || d.pos.Gen != s.Gen ||
+		len(d.open.runs)*max(1, len(a.Jobs)+len(a.Users)) > openLook {
 		return false
 	}
 	for _, r := range d.open.runs {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,10 @@ func TestOpenRuns(t *testing.T) {
 	want("of another", at(1), user("bob", 6e9), true)
 	want("submitted later", at(1), user("alice", 4e9), true)
 	want("no condition", at(1), query.Acct{End: 6e9}, false)
+	many := query.Acct{Jobs: slices.Repeat(job(2).Jobs, openLook/2)}
+	want("of as many as are looked for", at(1), many, true)
+	many.Jobs = append(many.Jobs, many.Jobs[0])
+	want("of more", at(1), many, false)
 	want("by state", at(1), query.Acct{States: []uint32{uint32(spec.Pending)}, End: 1}, false)
 
 	batch := []tally.LiveRow{live(1, 0, "alice", true), live(2, 0, "bob", false)}

@@ -90,9 +90,12 @@ var errMany = errors.New("many runs")
 // some runs that is less work than the store has with it. Of more it hands on
 // none.
 func (s Service) sortedRuns(ctx context.Context, q query.Query, want func(query.RunPart) bool, each func(acctRun) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var all []acctRun
 	err := s.scanRuns(ctx, q, want, func(run acctRun) error {
 		if len(all) == chunk {
+			cancel() // else the answer is read to its end
 			return errMany
 		}
 		all = append(all, run)
