@@ -526,13 +526,15 @@ func (c *call) acctWindow(a *acctAsk) error {
 			return err
 		}
 	}
-	if end := cmp.Or(a.req.GetEnd(), now.UnixNano()); a.req.GetStart() > end {
+	end := cmp.Or(a.req.GetEnd(), now.UnixNano())
+	if a.req.GetStart()/second > end/second {
 		since := ""
 		if !c.opts.On("starttime") {
 			since = " Without -S it is " + defaultStart(c.opts.On("state")) + ": say with -S since when."
 		}
 		return c.errorf("Start time (%s) requested is after end time (%s).%s", c.time(a.req.GetStart()), c.time(end), since)
 	}
+	a.req.Start = min(a.req.GetStart(), end) // what is typed has no part of a second
 	if c.opts.On("truncate") {
 		a.lo, a.hi = a.req.Start, a.req.End
 		if a.hi == 0 {
