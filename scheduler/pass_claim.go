@@ -25,9 +25,12 @@ type claimant struct {
 // claims places the jobs that others made room for.
 func (p *pass) claims() error {
 	list, hets := p.claimants()
+	if len(hets) > 0 {
+		p.settle(list) // so that they leave to the others what these can use, if they can
+	}
 	for i := range hets { // first, since they need room for all of their components
 		if c := &hets[i]; (p.opt.Starts == 0 || len(p.out.Starts) < p.opt.Starts) && p.marks[c.m.uid]&(touched|claiming) == 0 {
-			if err := p.claimHet(c.l, &c.m); err != nil {
+			if err := p.claimHet(c.l, &c.m, list); err != nil {
 				return err
 			}
 		}

@@ -212,8 +212,9 @@ func (p *pass) inVainHet(list []Preempt, parts []hetPart) bool {
 }
 
 // claimHet starts a heterogeneous job on the nodes that were freed for it, or
-// promises them to it if they will be free soon.
-func (p *pass) claimHet(l *lot, m *member) error {
+// promises them to it if they will be free soon. Where it can, it leaves the
+// other claimants their places.
+func (p *pass) claimHet(l *lot, m *member, others []claimant) error {
 	parts, r := p.components(l, m)
 	if r != nil {
 		return nil // it waits its turn like the others
@@ -225,7 +226,7 @@ func (p *pass) claimHet(l *lot, m *member) error {
 		}
 	}
 	for _, at := range [...]spec.Instant{p.now, p.line.Soon()} {
-		if !p.placeClaim(m.job, parts, at) {
+		if !p.placeBeside(others, m.job, parts, at) && !p.placeClaim(m.job, parts, at) {
 			continue
 		}
 		if at == p.now {
@@ -245,6 +246,17 @@ func (p *pass) claimHet(l *lot, m *member) error {
 		return nil
 	}
 	return nil
+}
+
+// placeBeside is placeClaim where the places of other claimants are taken.
+func (p *pass) placeBeside(others []claimant, leader *state.Job, parts []hetPart, at spec.Instant) bool {
+	for i := range others {
+		if c := &others[i]; c.slot.Parts != nil {
+			p.line.Promise(c.slot.Parts, c.slot.Start, c.l.demand.Limit, c.m.uid)
+			defer p.line.Forget(c.slot.Parts, c.slot.Start, c.l.demand.Limit, c.m.uid)
+		}
+	}
+	return p.placeClaim(leader, parts, at)
 }
 
 // placeClaim finds room for all components at an instant on the nodes that their
