@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,10 +126,7 @@ func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 		out = append(out, *g)
 	}
 	slices.SortFunc(out, func(a, b Verdict) int {
-		if c := strings.Compare(a.Why, b.Why); c != 0 {
-			return c
-		}
-		return int(min(max(a.Free-b.Free, -1), 1))
+		return cmp.Or(strings.Compare(a.Why, b.Why), cmp.Compare(a.Free, b.Free), cmp.Compare(a.Need, b.Need))
 	})
 	return out
 }
