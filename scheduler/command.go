@@ -68,8 +68,8 @@ type UpdateNode struct {
 	Reason string
 }
 
-// UpdatePartition changes a partition, but for its nodes, from what it was when
-// somebody decided about it.
+// UpdatePartition changes a partition from what it was when somebody decided
+// about it.
 type UpdatePartition struct {
 	Old, New spec.PartitionSpec
 	Nodes    bool // its nodes are part of the change
