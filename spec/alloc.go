@@ -17,6 +17,9 @@ type Allocation struct {
 	Apart Apart  `cbor:"41,keyasint,omitempty"` // whom it keeps off its nodes
 	// QOS is the one that the job runs in, where it may in several; else empty.
 	QOS string `cbor:"42,keyasint,omitempty"`
+	// Lease is how long the job's processes live without an answer of the
+	// controller to their node, the time to kill them included; 0 = for ever.
+	Lease Span `cbor:"110,keyasint,omitempty"`
 }
 
 // Apart is a set of those whom a job keeps off its nodes.

@@ -64,6 +64,23 @@ type Config struct {
 	// it has none, and Topologies are the others, which partitions choose by name.
 	TopologyName string     `cbor:"81,keyasint,omitempty"`
 	Topologies   []Topology `cbor:"82,keyasint,omitempty"`
+	// Rate limits the calls of each user; nil: they are not limited.
+	Rate *RateLimit `cbor:"100,keyasint,omitempty"`
+	// RequeueUnfenced starts the jobs of a lost node again while their processes
+	// may still live there, as Slurm does (SlurmctldParameters=requeue_unfenced).
+	RequeueUnfenced bool `cbor:"110,keyasint,omitempty"`
+	// Fencing is what proves that nothing lives on a node that was given up; nil:
+	// jobs wait for the node.
+	Fencing *FencingPolicy `cbor:"111,keyasint,omitempty"`
+}
+
+// RateLimit gives each user a bucket of calls (rl_* of SlurmctldParameters). A
+// field of 0 has Slurm's default.
+type RateLimit struct {
+	Bucket uint32 `cbor:"1,keyasint,omitempty"` // rl_bucket_size
+	Refill uint32 `cbor:"2,keyasint,omitempty"` // rl_refill_rate: calls put back in each period
+	Period Span   `cbor:"3,keyasint,omitempty"` // rl_refill_period
+	Users  uint32 `cbor:"4,keyasint,omitempty"` // rl_table_size
 }
 
 // CtlScripts are the programs that the controller runs when a job has got its
@@ -166,6 +183,8 @@ type PartitionSpec struct {
 	Dynamic bool `cbor:"72,keyasint,omitempty"`
 	// Topology names one of Config.Topologies; empty: the cluster's.
 	Topology string `cbor:"73,keyasint,omitempty"`
+	// Fencing is that of the partition's jobs; nil: the cluster's.
+	Fencing *FencingPolicy `cbor:"110,keyasint,omitempty"`
 }
 
 // Sharers is how many jobs may be on a CPU of the partition at once, given
@@ -245,6 +264,10 @@ type JobLimits struct {
 	JobFileAppend   bool   `cbor:"16,keyasint,omitempty"`
 	KillInvalidDep  bool   `cbor:"17,keyasint,omitempty"`
 	KillOnBadExit   bool   `cbor:"18,keyasint,omitempty"` // what holds for steps that do not say
+	// UserShare bounds the jobs of one user (max_user_share): he may have at most
+	// this part, in percent, of the records that others do not hold. 0 = 90, 100 =
+	// he may fill MaxJobCount.
+	UserShare uint32 `cbor:"19,keyasint,omitempty"`
 }
 
 // Timing holds the intervals that users notice.
@@ -257,11 +280,12 @@ type Timing struct {
 	UnkillableAfter   Span   `cbor:"6,keyasint,omitempty"`
 	ReturnToService   uint32 `cbor:"7,keyasint,omitempty"`
 	RequeueDelay      Span   `cbor:"8,keyasint,omitempty"`
-	ControllerTimeout Span   `cbor:"9,keyasint,omitempty"` // SlurmctldTimeout
-	// FenceAfter requeues the jobs of a silent node after this long without a
-	// fence; 0 = wait for a new boot id or an administrator.
-	FenceAfter Span `cbor:"10,keyasint,omitempty"`
-	WaitTime   Span `cbor:"11,keyasint,omitempty"` // srun --wait of steps that do not say
+	ControllerTimeout Span   `cbor:"9,keyasint,omitempty"`  // SlurmctldTimeout
+	FenceAfter        Span   `cbor:"10,keyasint,omitempty"` // of old ledgers; nothing reads it
+	WaitTime          Span   `cbor:"11,keyasint,omitempty"` // srun --wait of steps that do not say
+	// MessageTimeout bounds each call between the agent and the shepherd of a
+	// node; 0 = 10 seconds.
+	MessageTimeout Span `cbor:"12,keyasint,omitempty"`
 }
 
 // SchedConfig holds the scheduler's own settings.
@@ -302,6 +326,14 @@ type SchedConfig struct {
 	// that one leaf switch has no room for is spread over the leaves evenly.
 	TopoOptional bool `cbor:"80,keyasint,omitempty"`
 	Dragonfly    bool `cbor:"81,keyasint,omitempty"`
+	// PredictRuns plans the jobs behind the firm reservations with the run times
+	// that are predicted for them, instead of their time limits
+	// (bf_promise=prediction).
+	PredictRuns bool `cbor:"82,keyasint,omitempty"`
+	// PromiseSlack is how far a firm reservation may move because such a job
+	// outlived its prediction, in percent of the wait that was promised
+	// (bf_promise_slack).
+	PromiseSlack uint32 `cbor:"83,keyasint,omitempty"`
 }
 
 // Turns is how many jobs of a partition take turns on the same CPUs, one at a

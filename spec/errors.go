@@ -77,6 +77,7 @@ const (
 	CodeNothingFound               Code = 9003
 	CodeBadCredential              Code = 6000
 	CodeUnreachable                Code = 1800
+	CodeBackoff                    Code = 1804
 	CodeSocketTimeout              Code = 5004
 	CodeAuthFailure                Code = 1007
 )
@@ -91,6 +92,9 @@ const (
 	CodeStale        Code = 10006 // a report or proposal about an attempt that is no longer current
 	CodeStopping     Code = 10007
 	CodeNewerLedger  Code = 10008
+	// CodeOutcomeUnknown tells that the controller stopped leading, or ended, before it
+	// knew whether what was asked for is recorded.
+	CodeOutcomeUnknown Code = 10009
 )
 
 var codeTexts = map[Code]string{
@@ -161,6 +165,7 @@ var codeTexts = map[Code]string{
 	CodeParseFailure:               "Failure during parsing",
 	CodeNothingFound:               "Nothing found with query",
 	CodeBadCredential:              "Invalid authentication credential",
+	CodeBackoff:                    "Rate limit exceeded, please retry momentarily",
 	CodeUnreachable:                "Unable to contact slurm controller (connect failure)",
 	CodeSocketTimeout:              "Socket timed out on send/recv operation",
 	CodeAuthFailure:                "Protocol authentication error",
@@ -172,6 +177,7 @@ var codeTexts = map[Code]string{
 	CodeStale:                      "The attempt is no longer current",
 	CodeStopping:                   "The controller is shutting down",
 	CodeNewerLedger:                "The ledger was written by a newer release",
+	CodeOutcomeUnknown:             "The controller was lost before it knew whether this was recorded",
 }
 
 // String gives the text that Slurm's tools print for the code.

@@ -15,11 +15,6 @@ const (
 	GPUIdle                               // allocated, and no process on it for long
 )
 
-// GPUFaultKinds lists them.
-func GPUFaultKinds() []GPUFaultKind {
-	return []GPUFaultKind{GPUXID, GPULost, GPUReturned, GPUThermal, GPUECC, GPUMIGChanged, GPUIdle}
-}
-
 // String names the kind as commands and metrics show it.
 func (k GPUFaultKind) String() string {
 	names := [...]string{GPUXID: "xid", GPULost: "lost", GPUReturned: "returned", GPUThermal: "thermal", GPUECC: "ecc", GPUMIGChanged: "mig_changed", GPUIdle: "idle"}
@@ -45,6 +40,11 @@ type GPUFault struct {
 	// job is cancelled if nothing changes; 0 = it is not.
 	Warned bool    `cbor:"11,keyasint,omitempty"`
 	Cancel Instant `cbor:"12,keyasint,omitempty"`
+	// Who held the GPU when it happened. The controller fills this in, so that
+	// the answer outlives the job's record; 0 and empty if no job held it alone.
+	JobID   JobID  `cbor:"13,keyasint,omitempty"`
+	User    string `cbor:"14,keyasint,omitempty"`
+	Account string `cbor:"15,keyasint,omitempty"`
 }
 
 // Fatal tells a GPU that must not be given to another job.

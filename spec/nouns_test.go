@@ -35,7 +35,7 @@ func TestReasonCodes(t *testing.T) {
 			t.Errorf("%s is not a reason of Slurm's", c)
 		}
 	}
-	for _, c := range []ReasonCode{ReasonUnknownExit} {
+	for _, c := range []ReasonCode{ReasonUnknownExit, ReasonFencingWait} {
 		if known[c] {
 			t.Errorf("%s is Muster's own, yet Slurm has it", c)
 		}
@@ -279,5 +279,19 @@ func TestMeanKHz(t *testing.T) {
 		if got := MeanKHz(c.a, c.cpuA, c.b, c.cpuB); got != c.want {
 			t.Errorf("%d over %d and %d over %d: %d, want %d", c.a, c.cpuA, c.b, c.cpuB, got, c.want)
 		}
+	}
+}
+
+// A job that comes to ask for more than the whole limit waits for another
+// reason than before, though code and limit are the same.
+func TestReasonHopeless(t *testing.T) {
+	shared := Reason{Code: "QOSMaxCpuPerUserLimit", TRES: "cpu", Limit: 7, Used: 6, Asked: 2}
+	busier := Reason{Code: "QOSMaxCpuPerUserLimit", TRES: "cpu", Limit: 7, Used: 7, Asked: 2}
+	alone := Reason{Code: "QOSMaxCpuPerUserLimit", TRES: "cpu", Limit: 7, Used: 0, Asked: 14}
+	if !shared.Same(busier) || shared.Same(alone) || alone.Same(shared) {
+		t.Errorf("same: shared and busier %v, shared and alone %v", shared.Same(busier), shared.Same(alone))
+	}
+	if shared.Hopeless() || !alone.Hopeless() {
+		t.Error("only the job that alone exceeds the limit is hopeless")
 	}
 }

@@ -37,6 +37,9 @@ const (
 	ReasonProlog             ReasonCode = "Prolog" // PrologSlurmctld runs
 	ReasonReservation        ReasonCode = "Reservation"
 	ReasonDeadLine           ReasonCode = "DeadLine"
+	// ReasonFencingWait is Muster's own: an earlier attempt may still live on a node
+	// that nobody can ask.
+	ReasonFencingWait ReasonCode = "FencingWait"
 
 	ReasonNodeDown      ReasonCode = "NodeDown"
 	ReasonNonZeroExit   ReasonCode = "NonZeroExitCode"
@@ -80,9 +83,17 @@ type Reason struct {
 }
 
 // Same tells reasons that a user would read as the same, so that a change of
-// numbers alone is no new fact for the ledger.
+// numbers alone is no new fact for the ledger. That a job which waited for
+// others asks for more than the whole limit is a new fact: it waits for ever.
 func (r Reason) Same(s Reason) bool {
-	return r.Code == s.Code && r.TRES == s.TRES && r.Subject == s.Subject && r.Detail == s.Detail && r.Limit == s.Limit
+	sameText := r.Code == s.Code && r.TRES == s.TRES && r.Subject == s.Subject && r.Detail == s.Detail
+	return sameText && r.Limit == s.Limit && r.Hopeless() == s.Hopeless()
+}
+
+// Hopeless tells that the job alone exceeds the limit, so that no other job's
+// end lets it start.
+func (r Reason) Hopeless() bool {
+	return r.Limit > 0 && r.Asked > r.Limit
 }
 
 // String prints the reason as squeue does between its parentheses.

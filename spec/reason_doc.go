@@ -9,7 +9,7 @@ type ReasonDoc struct {
 
 // ReasonDocs describes every reason of Slurm, in its order, and then Muster's own.
 func ReasonDocs() []ReasonDoc {
-	codes := append(ReasonCodes(), ReasonUnknownExit)
+	codes := append(ReasonCodes(), ReasonUnknownExit, ReasonFencingWait)
 	out := make([]ReasonDoc, len(codes))
 	for i, c := range codes {
 		out[i] = ReasonDoc{Code: c}
@@ -23,18 +23,18 @@ func ReasonDocs() []ReasonDoc {
 	}
 	for _, scope := range LimitScopes() {
 		for _, tres := range [...]string{"energy", "bb/NAME", "fs/NAME", "cpu", "mem", "node", "gres/NAME", "license/NAME", "billing"} {
-			given, text := true, scopeField(scope)+" says less of "+tres+" than the job would hold"
+			given, text := true, "starting the job would exceed "+scopeField(scope)+" for "+tres
 			switch {
 			case scope == ScopeQOSMin:
-				text = scopeField(scope) + " says more of " + tres + " than the job asks for"
+				text = "the job requests less than " + scopeField(scope) + " for " + tres
 			case scope == ScopeQOSMaxMinutesPerJob || scope == ScopeAssocMaxMinutes:
-				text = scopeField(scope) + " says fewer minutes of " + tres + " than the job's time limit allows it"
+				text = "the job's time limit would exceed " + scopeField(scope) + " for " + tres
 			}
 			switch tres {
 			case "energy", "fs/NAME":
-				given, text = false, "no job asks for "+tres+", and no limit of it keeps one waiting"
+				given, text = false, "jobs cannot request "+tres+", and limits of it delay no job"
 			case "bb/NAME":
-				given, text = false, "there are no burst buffers"
+				given, text = false, "Muster has no burst buffers"
 			}
 			tell(ReasonDoc{LimitReason(scope, tres), given, text})
 		}
@@ -90,47 +90,47 @@ func scopeField(s LimitScope) string {
 //muster:table one row for each reason
 func plainReasons() []ReasonDoc {
 	const (
-		old   = "a name from before Slurm named each limit: the limit itself is named here"
-		burst = "there are no burst buffers"
+		old   = "superseded in Slurm by a reason for each limit, which is given instead"
+		burst = "Muster has no burst buffers"
 	)
 	return []ReasonDoc{
-		{ReasonNone, true, "no pass has looked at the job yet, or it runs"},
-		{ReasonProlog, true, "PrologSlurmctld or a Prolog runs"},
-		{ReasonPriority, true, "jobs that come before it wait too, or its priority is below MinPrioThreshold"},
-		{ReasonDependency, true, "a condition of --dependency is open"},
-		{ReasonResources, true, "it is its turn, but what it needs is in use"},
-		{ReasonPartitionNodeLimit, true, "more or fewer nodes than the partition gives a job"},
-		{ReasonPartitionTimeLimit, true, "more time than the partition gives a job"},
-		{ReasonPartitionDown, true, "its partition is down, or gone"},
-		{ReasonPartitionInactive, true, "its partition is inactive"},
+		{ReasonNone, true, "no scheduling pass has considered the job yet, or it is running"},
+		{ReasonProlog, true, "PrologSlurmctld or a Prolog is running"},
+		{ReasonPriority, true, "jobs of higher priority are waiting, or its priority is below MinPrioThreshold"},
+		{ReasonDependency, true, "a condition of --dependency is not satisfied yet"},
+		{ReasonResources, true, "the job is next, but the resources it requests are in use"},
+		{ReasonPartitionNodeLimit, true, "the number of nodes is outside the limits of the partition"},
+		{ReasonPartitionTimeLimit, true, "the time limit exceeds that of the partition"},
+		{ReasonPartitionDown, true, "the partition is down or was deleted"},
+		{ReasonPartitionInactive, true, "the partition is inactive"},
 		{ReasonHeldAdmin, true, "held by an operator"},
 		{ReasonHeldUser, true, "held by its owner"},
 		{"NvidiaImexChannels", false, "IMEX channels are not counted"},
-		{ReasonBeginTime, true, "--begin is still to come, or it was queued again a moment ago"},
-		{ReasonLicenses, true, "a licence is used up, or its server has none left"},
+		{ReasonBeginTime, true, "the time of --begin has not come, or the job was requeued a moment ago"},
+		{ReasonLicenses, true, "not enough licences are free"},
 		{"AssociationJobLimit", false, old}, {"AssociationResourceLimit", false, old}, {"AssociationTimeLimit", false, old},
 		{"QOSJobLimit", false, old}, {"QOSResourceLimit", false, old}, {"QOSTimeLimit", false, old}, {"AccountingPolicy", false, old},
-		{ReasonReservation, true, "its reservation has not begun"},
-		{"ReservationDeleted", true, "its reservation is gone"},
-		{"ReservationInvalid", true, "it does not fit into its reservation any more"},
-		{ReasonReqNodeNotAvail, true, "nodes that it needs are out of service, or reserved for others"},
-		{"SchedDefer", false, "no option puts scheduling off"},
-		{ReasonNodeDown, true, "it ended since a node was lost"},
-		{ReasonBadConstraints, true, "no node has the features, or the names, that it asks for"},
+		{ReasonReservation, true, "the reservation has not started"},
+		{"ReservationDeleted", true, "the reservation was deleted"},
+		{"ReservationInvalid", true, "the job no longer fits into its reservation"},
+		{ReasonReqNodeNotAvail, true, "required nodes are out of service or reserved for others"},
+		{"SchedDefer", false, "scheduling cannot be deferred"},
+		{ReasonNodeDown, true, "terminated because a node was lost"},
+		{ReasonBadConstraints, true, "no node has the requested features or names"},
 		{"Constraints", false, "ReqNodeNotAvail or BadConstraints says which of the two it is"},
-		{ReasonSystemFailure, false, "a failure is named by its cause: JobLaunchFailure, NodeDown, OutOfMemory and so on"},
-		{ReasonLaunchFailure, true, "it could not be started"},
-		{ReasonNonZeroExit, true, "it ended with another exit code than 0"},
-		{ReasonRaisedSignal, true, "a signal ended it"},
-		{ReasonTimeLimit, true, "it ran into its time limit"},
-		{"InactiveLimit", false, "no job ends for being idle"},
-		{ReasonInvalidAccount, true, "its association is gone"},
-		{ReasonInvalidQOS, true, "its QOS is gone, or its user may not use it any more"},
-		{ReasonQOSUsageThreshold, true, "the fair share is below the UsageThreshold of its QOS"},
-		{ReasonCleaning, true, "its attempt before has not ended on all nodes"},
-		{ReasonQOSNotAllowed, true, "the partition does not take its QOS"},
-		{ReasonAccountNotAllowed, true, "the partition does not take its account"},
-		{ReasonDependencyNever, true, "a condition of --dependency can never come true"},
+		{ReasonSystemFailure, false, "the cause is given instead: JobLaunchFailure, NodeDown, OutOfMemory and so on"},
+		{ReasonLaunchFailure, true, "the job could not be launched"},
+		{ReasonNonZeroExit, true, "the job exited with a nonzero code"},
+		{ReasonRaisedSignal, true, "the job was terminated by a signal"},
+		{ReasonTimeLimit, true, "the job reached its time limit"},
+		{"InactiveLimit", false, "jobs are not terminated for being inactive"},
+		{ReasonInvalidAccount, true, "the association was deleted"},
+		{ReasonInvalidQOS, true, "the QOS was deleted, or the user may no longer use it"},
+		{ReasonQOSUsageThreshold, true, "the fair-share factor is below the UsageThreshold of the QOS"},
+		{ReasonCleaning, true, "the previous attempt has not ended on all nodes"},
+		{ReasonQOSNotAllowed, true, "the partition does not allow the QOS"},
+		{ReasonAccountNotAllowed, true, "the partition does not allow the account"},
+		{ReasonDependencyNever, true, "a condition of --dependency can never be satisfied"},
 		{ReasonQOSGrpJobs, true, "GrpJobs of the QOS"}, {ReasonQOSGrpSubmit, true, "GrpSubmitJobs of the QOS; refused at submission"},
 		{ReasonQOSGrpWall, true, "GrpWall of the QOS"}, {ReasonQOSMaxWall, true, "MaxWall of the QOS"}, {ReasonQOSMaxJobsUser, true, "MaxJobsPerUser of the QOS"},
 		{ReasonQOSMaxSubmitUser, true, "MaxSubmitJobsPerUser of the QOS; refused at submission"},
@@ -138,16 +138,17 @@ func plainReasons() []ReasonDoc {
 		{ReasonAssocGrpWall, true, "GrpWall of an association"}, {ReasonAssocMaxJobs, true, "MaxJobs of an association"},
 		{ReasonAssocMaxWall, true, "MaxWall of an association"}, {ReasonAssocMaxSubmit, true, "MaxSubmitJobs of an association; refused at submission"},
 		{ReasonMaxJobsAccount, true, "MaxJobsPerAccount of the QOS"}, {ReasonMaxSubmitAccount, true, "MaxSubmitJobsPerAccount of the QOS; refused at submission"},
-		{ReasonHoldMaxRequeue, true, "queued again MaxBatchRequeue times, and held"},
-		{ReasonArrayTaskLimit, true, "as many tasks of its array run as --array=…%N lets"},
+		{ReasonHoldMaxRequeue, true, "held after MaxBatchRequeue requeues"},
+		{ReasonArrayTaskLimit, true, "the array has reached its limit of running tasks (--array=…%N)"},
 		{"BurstBufferResources", false, burst}, {"BurstBufferStageIn", false, burst}, {"BurstBufferOperation", false, burst},
-		{ReasonDeadLine, true, "it cannot end before its --deadline"},
-		{ReasonPartitionConfig, true, "no set of nodes of the partition can give what it asks for"},
-		{"FedJobLock", false, "there are no federations"},
-		{ReasonOutOfMemory, true, "it used more memory than it had"},
-		{"MaxMemPerLimit", true, "more memory than MaxMemPerCPU or MaxMemPerNode"},
-		{"MaxPoweredUpNodes", true, "more nodes would be powered up than max_powered_nodes"},
-		{"MpiPortsBusy", false, "no ports are reserved for MPI"},
-		{ReasonUnknownExit, true, "Muster's own: nobody saw how it ended"},
+		{ReasonDeadLine, true, "the job cannot end before its --deadline"},
+		{ReasonPartitionConfig, true, "no set of nodes in the partition can satisfy the request"},
+		{"FedJobLock", false, "Muster has no federation"},
+		{ReasonOutOfMemory, true, "the job exceeded its memory limit"},
+		{"MaxMemPerLimit", true, "the request exceeds MaxMemPerCPU or MaxMemPerNode"},
+		{"MaxPoweredUpNodes", true, "powering up nodes for the job would exceed max_powered_nodes"},
+		{"MpiPortsBusy", false, "Muster does not reserve ports for MPI"},
+		{ReasonUnknownExit, true, "Muster's own: how the job ended was not observed"},
+		{ReasonFencingWait, true, "Muster's own: an earlier run of the job may still live on a node that does not respond; see operations/dead-node.md"},
 	}
 }

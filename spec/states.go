@@ -96,6 +96,9 @@ const (
 	HeldByUser
 	HeldByAdmin
 	HeldMaxRequeue
+	// HeldSpecialExit is a user's hold on a job that shows state SPECIAL_EXIT
+	// (scontrol requeuehold State=SpecialExit).
+	HeldSpecialExit
 )
 
 // ExitStatus is how a process ended: an exit code or a signal, never both.

@@ -29,6 +29,9 @@ func ParseTime(s string, m Moment) (int64, error) {
 	}
 	p := timeParser{now: time.Unix(m.Now, 0).In(m.Loc), hour: -1, year: -1, month: -1}
 	date, clock := cutTime(text)
+	if word, day, ok := strings.Cut(text, "-"); ok && (day == "today" || day == "tomorrow") {
+		date, clock = day, word // noon-tomorrow
+	}
 	reason := ""
 	switch {
 	case text == "":

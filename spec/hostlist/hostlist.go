@@ -272,19 +272,6 @@ func fold(hosts []string) List {
 	return l
 }
 
-// Of makes a list of plain host names. It fails on a name that could not
-// be read back from the printed list.
-func Of(hosts ...string) (List, error) {
-	var l List
-	for _, h := range hosts {
-		if err := CheckName(h); err != nil {
-			return List{}, err
-		}
-		l.push(h)
-	}
-	return l, nil
-}
-
 // Fold prints plain host names as one expression, order and duplicates kept.
 // The names must be valid ([CheckName]); names that came from a List are.
 func Fold(hosts []string) string { return fold(hosts).String() }

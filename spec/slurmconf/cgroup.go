@@ -28,10 +28,17 @@ type Cgroup struct {
 	MaxRAM           Percent // of the node's memory, for jobs without memory of their own
 	MaxSwap          Percent // of the node's memory, RAM and swap together
 	MinRAM           int64   // MiB that a job's limit is never below
+	// MaxTasks is how many processes and threads a batch script, or a step's part on
+	// a node, may have; 0 = as many as the node. It is Muster's own.
+	MaxTasks int64
 }
 
+// defaultMaxTasks stops a fork bomb long before the node is out of process numbers,
+// of which Linux has at least 32,768 by default.
+const defaultMaxTasks = 16_384
+
 func cgroupDefaults() *Cgroup {
-	return &Cgroup{Plugin: "autodetect", Mountpoint: "/sys/fs/cgroup", AllowedRAM: Hundred, MaxRAM: Hundred, MaxSwap: Hundred, MinRAM: 30}
+	return &Cgroup{Plugin: "autodetect", Mountpoint: "/sys/fs/cgroup", AllowedRAM: Hundred, MaxRAM: Hundred, MaxSwap: Hundred, MinRAM: 30, MaxTasks: defaultMaxTasks}
 }
 
 func cgroupKeys() []key[Cgroup] {
@@ -77,6 +84,15 @@ func cgroupKeys() []key[Cgroup] {
 		{"MaxKmemPercent", meaningless, "", kmem, nil},
 		{"MaxRAMPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxRAM })},
 		{"MaxSwapPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxSwap })},
+		{"MaxTasks", implemented, "", "", func(c *Cgroup, v value) { // Muster's own: see Cgroup.MaxTasks
+			if v.infinite() {
+				c.MaxTasks = 0
+				return
+			}
+			if n, ok := v.integer(16, 1<<22); ok {
+				c.MaxTasks = int64(n)
+			}
+		}},
 		{"MemorySwappiness", unsupported, "", "the kernel's own swappiness applies", nil},
 		{"MinKmemSpace", meaningless, "", kmem, nil},
 		{"MinRAMSpace", implemented, "", "", memory(func(c *Cgroup) *int64 { return &c.MinRAM })},

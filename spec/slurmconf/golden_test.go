@@ -166,6 +166,10 @@ func leaves(out map[string]string, name string, v reflect.Value) {
 		for i := range v.Len() {
 			leaves(out, fmt.Sprintf("%s[%d]", name, i), v.Index(i))
 		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			leaves(out, name, v.Elem())
+		}
 	case reflect.String:
 		out[name] = strconv.Quote(v.String())
 	default:

@@ -26,7 +26,7 @@ func nodeKeys() []key[nodeDraft] {
 	features := func(d *nodeDraft, v value) { d.Features = v.items() }
 	return []key[nodeDraft]{
 		{"NodeName", implemented, "", "", func(d *nodeDraft, v value) { d.at, d.Name = v.Setting, v.Value }},
-		{"BcastAddr", unsupported, "", "there is no sbcast", nil},
+		{"BcastAddr", unsupported, "", "sbcast reaches nodes at the addresses of their agents", nil},
 		{"Boards", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.Boards })},
 		{"CPUs", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.cpus })},
 		{"CPUSpecList", implemented, "", "", func(d *nodeDraft, v value) {
@@ -68,7 +68,7 @@ func nodeKeys() []key[nodeDraft] {
 		{"SuspendTime", implemented, "", "", idleTime(func(d *nodeDraft) *spec.Span { return &d.SuspendTime }, spec.Infinite)},
 		{"ThreadsPerCore", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.ThreadsPerCore })},
 		{"TmpDisk", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.TmpDisk })},
-		{"Topology", unsupported, "", "nodes are chosen without regard to switches", nil},
+		{"Topology", unsupported, "", "the place of a node in the network is set in topology.conf", nil},
 		{"Weight", implemented, "", "", func(d *nodeDraft, v value) {
 			if n, ok := v.integer(0, 1<<31); ok {
 				d.Weight = uint32(n)

@@ -128,12 +128,13 @@ func controllerParams() []option {
 		{"preempt_send_user_signal", unsupported, "preempted jobs get SIGCONT and SIGTERM"},
 		{"reboot_from_controller", unsupported, "the agent of a node runs RebootProgram"},
 		{"reconfig_on_restart", meaningless, "a start reads the configuration"},
-		{"rl_bucket_size", unsupported, "calls are not limited per user"},
-		{"rl_enable", unsupported, "calls are not limited per user"},
-		{"rl_log_freq", unsupported, "calls are not limited per user"},
-		{"rl_refill_period", unsupported, "calls are not limited per user"},
-		{"rl_refill_rate", unsupported, "calls are not limited per user"},
-		{"rl_table_size", unsupported, "calls are not limited per user"},
+		{"requeue_unfenced", implemented, ""},
+		{"rl_bucket_size", implemented, ""},
+		{"rl_enable", implemented, ""},
+		{"rl_log_freq", meaningless, "refused calls are counted in muster_api_refused_total, not logged"},
+		{"rl_refill_period", implemented, ""},
+		{"rl_refill_rate", implemented, ""},
+		{"rl_table_size", implemented, ""},
 		{"user_resv_delete", unsupported, "users do not delete reservations"},
 		{"validate_nodeaddr_threads", meaningless, "agents dial the controller"},
 	}
@@ -212,7 +213,9 @@ func schedulerParams() []option {
 		{"bf_allow_magnetic_slot", meaningless, "a job that a magnetic reservation lets in starts in it wherever that is earliest"},
 		{"bf_busy_nodes", unsupported, "nodes are chosen by fit"},
 		{"bf_continue", meaningless, passes},
-		{"bf_firm", implemented, ""}, // Muster's own: see spec.SchedConfig.Firm
+		{"bf_firm", implemented, ""},          // Muster's own: see spec.SchedConfig.Firm
+		{"bf_promise", implemented, ""},       // Muster's own: see spec.SchedConfig.PredictRuns
+		{"bf_promise_slack", implemented, ""}, // Muster's own: see spec.SchedConfig.PromiseSlack
 		{"bf_hetjob_immediate", meaningless, "a heterogeneous job starts in the pass that finds room for all of its components"},
 		{"bf_hetjob_prio", unsupported, "a heterogeneous job has the priority of its first component"},
 		{"bf_interval", meaningless, "a pass runs when something has changed"},
@@ -232,8 +235,8 @@ func schedulerParams() []option {
 		{"bf_one_resv_per_job", unsupported, order},
 		{"bf_resolution", implemented, ""},
 		{"bf_running_job_reserve", unsupported, order},
-		{"bf_topopt_enable", unsupported, "nodes are chosen without regard to switches"},
-		{"bf_topopt_iterations", unsupported, "nodes are chosen without regard to switches"},
+		{"bf_topopt_enable", unsupported, "backfill uses the placement that topology.conf and the job require"},
+		{"bf_topopt_iterations", unsupported, "backfill uses the placement that topology.conf and the job require"},
 		{"bf_window", meaningless, "jobs are planned however far ahead"},
 		{"bf_window_linear", meaningless, passes},
 		{"bf_yield_interval", meaningless, passes},
@@ -262,6 +265,7 @@ func schedulerParams() []option {
 		{"max_script_size", implemented, ""},
 		{"max_submit_line_size", unsupported, "the command line is stored up to 64 KiB"},
 		{"max_switch_wait", implemented, ""},
+		{"max_user_share", implemented, ""}, // Muster's own: see spec.JobLimits.UserShare
 		{"no_backup_scheduling", meaningless, "only the leader schedules"},
 		{"nohold_on_prolog_fail", implemented, ""},
 		{"pack_mix", implemented, ""}, // Muster's own: see spec.SchedConfig.PackMix

@@ -11,6 +11,7 @@ type partDraft struct {
 	spec.PartitionSpec
 	at, nodesAt Setting
 	topologyAt  Setting
+	fencingAt   Setting
 	nodes       string
 	haveTier    bool // PriorityTier, PriorityJobFactor: given under their own names
 	haveFactor  bool
@@ -46,6 +47,11 @@ func partKeys() []key[partDraft] {
 		{"DisableRootJobs", implemented, "", "", truth(func(d *partDraft) *bool { return &d.DisableRootJobs })},
 		{"ExclusiveTopo", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ExclusiveTopo })},
 		{"ExclusiveUser", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ExclusiveUser })},
+		{"FencingPolicy", implemented, "", "", func(d *partDraft, v value) { // Muster's own: see spec.FencingPolicy
+			if p, ok := fencing(v); ok {
+				d.Fencing, d.fencingAt = &p, v.Setting
+			}
+		}},
 		{"GraceTime", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.GraceTime }, spec.Second)},
 		{"Hidden", implemented, "", "", truth(func(d *partDraft) *bool { return &d.Hidden })},
 		{"JobDefaults", implemented, "", "", setJobDefaults(func(d *partDraft) (gpuCPU, gpuMem *int64) { return &d.DefCPUPerGPU, &d.DefMemPerGPU })},

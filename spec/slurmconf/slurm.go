@@ -32,7 +32,7 @@ type File struct {
 
 // Control is what concerns the controller's own place.
 type Control struct {
-	Hosts     []Host // SlurmctldHost; the first is the controller
+	Hosts     []Host // SlurmctldHost; of several controllers the first begins the group
 	Port      uint32 // SlurmctldPort; 0 = not given
 	AgentPort uint32 // SlurmdPort; 0 = not given
 }
@@ -280,6 +280,14 @@ func (b *builder) finish() {
 	for _, s := range []*spec.Span{&c.Timing.MinJobAge, &c.Timing.NodeTimeout} {
 		if *s == 0 {
 			*s = spec.Infinite
+		}
+	}
+	if c.Fencing != nil {
+		b.checkFencing(*c.Fencing, b.seen["fencingpolicy"])
+	}
+	for i := range b.parts {
+		if p := b.parts[i].Fencing; p != nil {
+			b.checkFencing(*p, b.parts[i].fencingAt)
 		}
 	}
 	if f.ctl != (spec.CtlScripts{}) {

@@ -55,8 +55,8 @@ func topKeys() []key[File] {
 		{"AuthAltTypes", unsupported, "", "identity is the user of the local socket or the certificate; there are no JWT", nil},
 		{"AuthInfo", meaningless, "", "identity is the user of the local socket or the certificate", nil},
 		{"AuthType", implemented, "", "", setAuthType},
-		{"BackupAddr", unsupported, "", "further controllers join with muster init, not by configuration", nil},
-		{"BackupController", unsupported, "", "further controllers join with muster init, not by configuration", nil},
+		{"BackupAddr", unsupported, "", "name each controller with a SlurmctldHost of its own", nil},
+		{"BackupController", unsupported, "", "name each controller with a SlurmctldHost of its own", nil},
 		{"BatchStartTimeout", meaningless, "", "agents confirm each start; there is no fixed wait", nil},
 		{"BcastExclude", unsupported, "none", "sbcast copies no libraries", nil},
 		{"BcastParameters", unsupported, "none", "sbcast sends files as they are, and srun --bcast copies into the working directory unless it is told where", nil},
@@ -97,6 +97,11 @@ func topKeys() []key[File] {
 		{"FairShareDampeningFactor", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Dampening })},
 		{"FastSchedule", meaningless, "", "Slurm replaced it by SlurmdParameters=config_overrides", nil},
 		{"FederationParameters", unsupported, "", whyFed, nil},
+		{"FencingPolicy", implemented, "", "", func(f *File, v value) { // Muster's own: see spec.FencingPolicy
+			if p, ok := fencing(v); ok {
+				f.Config.Fencing = &p
+			}
+		}},
 		{"FirstJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
 		{"GetEnvTimeout", meaningless, "", "the environment of a job comes from its submission", nil},
 		{"GpuFreqDef", implemented, "", "", func(f *File, v value) {
@@ -148,7 +153,7 @@ func topKeys() []key[File] {
 		})},
 		{"JobFileAppend", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobFileAppend })},
 		{"JobRequeue", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobRequeue })},
-		{"JobSubmitPlugins", refused, "none|(null)", "no plugin and no job_submit.lua runs here, so submissions would pass that it changes or rejects: take the line out, and say what it says with partitions, QOS, associations and limits", nil},
+		{"JobSubmitPlugins", refused, "none|(null)|k8s_resource_completion|job_submit/k8s_resource_completion", "no plugin and no job_submit.lua runs here, so submissions would pass that it changes or rejects: take the line out, and say what it says with partitions, QOS, associations and limits", nil},
 		{"KeepAliveTime", meaningless, "", whyStreams, nil},
 		{"KillOnBadExit", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.KillOnBadExit })},
 		{"KillWait", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.KillWait }, spec.Second)},
@@ -170,13 +175,13 @@ func topKeys() []key[File] {
 		{"MaxNodeCount", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.MaxNodes }, 1, maxNodes, noUnlimited)},
 		{"MaxStepCount", meaningless, "", whySteps, nil},
 		{"MaxTasksPerNode", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxTasksPerNode }, 1, 65533, noUnlimited)},
-		{"MessageTimeout", meaningless, "", whyStreams, nil},
+		{"MessageTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.MessageTimeout }, spec.Second)},
 		{"MetricsType", meaningless, "", "metrics are always served", nil},
 		{"MinJobAge", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.MinJobAge }, spec.Second)},
 		{"MpiDefault", implemented, "", "", setMPI},
 		{"MpiParams", unsupported, "none", "srun does not start MPI programs; use mpirun inside the allocation", nil},
 		{"NamespaceType", refused, "none|namespace/none", "jobs would share /tmp and /dev/shm", nil},
-		{"NodeFeaturesPlugins", unsupported, "none", "features are as configured; nodes are not rebooted to change them", nil},
+		{"NodeFeaturesPlugins", unsupported, "none|node_features/k8s_resources|k8s_resources", "features are as configured; nodes are not rebooted to change them", nil},
 		{"OverTimeLimit", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.OverTimeLimit }, spec.Minute)},
 		{"PlugStackConfig", refused, "none|(null)", "SPANK plugins are not loaded, and they may isolate jobs", nil},
 		{"PluginDir", meaningless, "", "there are no plugins to load", nil},
@@ -240,7 +245,7 @@ func topKeys() []key[File] {
 		{"ReturnToService", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Timing.ReturnToService }, 0, 2, noUnlimited)},
 		{"RoutePlugin", meaningless, "", whyStreams, nil},
 		{"SallocDefaultCommand", meaningless, "", "Slurm removed it", nil},
-		{"SbcastParameters", unsupported, "none", "there is no sbcast", nil},
+		{"SbcastParameters", unsupported, "none", "the options of sbcast are set on its command line", nil},
 		{"SchedulerParameters", implemented, "", "", setSchedulerParameters},
 		{"SchedulerTimeSlice", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Sched.TimeSlice }, spec.Second)},
 		{"SchedulerType", implemented, "", "", func(f *File, v value) {
@@ -259,14 +264,30 @@ func topKeys() []key[File] {
 		{"SlurmctldHost", implemented, "", "", setControlHost},
 		{"SlurmctldLogFile", meaningless, "", whyLogs, nil},
 		{"SlurmctldParameters", implemented, "", "", func(f *File, v value) {
+			rate, limited := spec.RateLimit{}, false
 			v.options(controllerParams(), func(name string, arg value) {
 				switch name {
+				case "requeue_unfenced":
+					f.Config.RequeueUnfenced = true
+				case "rl_enable":
+					limited = true
+				case "rl_bucket_size":
+					number(func(r *spec.RateLimit) *uint32 { return &r.Bucket }, 1, maxRate, noUnlimited)(&rate, arg)
+				case "rl_refill_rate":
+					number(func(r *spec.RateLimit) *uint32 { return &r.Refill }, 1, maxRate, noUnlimited)(&rate, arg)
+				case "rl_refill_period":
+					span(func(r *spec.RateLimit) *spec.Span { return &r.Period }, spec.Second)(&rate, arg)
+				case "rl_table_size":
+					number(func(r *spec.RateLimit) *uint32 { return &r.Users }, 1, maxRate, noUnlimited)(&rate, arg)
 				case "idle_on_node_suspend":
 					f.power.IdleOnDown = true
 				case "max_powered_nodes":
 					number(func(f *File) *uint32 { return &f.power.MaxUp }, 1, maxNodes, noUnlimited)(f, arg)
 				}
 			})
+			if limited {
+				f.Config.Rate = &rate
+			}
 		}},
 		{"SlurmctldPidFile", meaningless, "", whyPid, nil},
 		{"SlurmctldPlugstack", unsupported, "none|(null)", "there are no plugins to load", nil},
@@ -361,3 +382,6 @@ func setJobDefaults[T any](to func(*T) (gpuCPU, gpuMem *int64)) func(*T, value) 
 		}
 	}
 }
+
+// maxRate bounds the figures of rl_*: more calls than that are no limit.
+const maxRate = 1 << 24

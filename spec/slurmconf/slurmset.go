@@ -99,9 +99,7 @@ func setControlHost(f *File, v value) {
 			return
 		}
 	}
-	if f.Control.Hosts = append(f.Control.Hosts, h); len(f.Control.Hosts) > 1 {
-		v.warn("not supported: further controllers join with muster init, not by configuration")
-	}
+	f.Control.Hosts = append(f.Control.Hosts, h)
 }
 
 func setControlMachine(f *File, v value) {
@@ -362,10 +360,25 @@ func setSchedulerParameters(f *File, v value) {
 			small(v, &s.BFMaxJobTest)
 		case "bf_firm":
 			small(v, &s.Firm)
+		case "bf_promise":
+			switch v.Value {
+			case "limit":
+				s.PredictRuns = false
+			case "prediction":
+				s.PredictRuns = true
+			default:
+				v.fail("%s is not limit or prediction", short(v.Value))
+			}
+		case "bf_promise_slack":
+			small(v, &s.PromiseSlack)
 		case "max_switch_wait":
 			seconds(v, &s.SwitchWait, spec.Second)
 		case "bf_max_job_array_resv":
 			small(v, &s.ArrayResv)
+		case "max_user_share":
+			if n, ok := v.integer(1, 100); ok {
+				f.Config.Limits.UserShare = uint32(n)
+			}
 		case "max_script_size":
 			if n, ok := v.integer(1, 512<<20); ok {
 				f.Config.Limits.MaxScript = n
