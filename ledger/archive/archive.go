@@ -33,6 +33,7 @@ type Archive struct {
 	wg   sync.WaitGroup
 	quit chan struct{}
 	seal chan struct{} // a segment is ready to be sealed
+	due  chan struct{} // there are records that are not in the file yet
 
 	appendMu sync.Mutex // one Append at a time
 	again    *Iterator  // reads what a repeated Append is compared with
@@ -85,7 +86,7 @@ func Open(dir string, opts Options) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Archive{dir: dir, opts: opts, dec: dec, quit: make(chan struct{}), seal: make(chan struct{}, 1), grown: make(chan struct{})}
+	a := &Archive{dir: dir, opts: opts, dec: dec, quit: make(chan struct{}), seal: make(chan struct{}, 1), due: make(chan struct{}, 1), grown: make(chan struct{})}
 	for _, p := range []string{dir, a.segDir(), a.snapDir()} {
 		if err := os.MkdirAll(p, 0o700); err != nil {
 			return nil, err
@@ -95,8 +96,9 @@ func Open(dir string, opts Options) (*Archive, error) {
 		dec.Close()
 		return nil, err
 	}
-	a.wg.Add(1)
+	a.wg.Add(2)
 	go a.sealer()
+	go a.keepPace()
 	a.sealSoon()
 	return a, nil
 }
@@ -150,7 +152,39 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	live.last, live.lastSeq, live.at = pos, lastSeq, r.At
 	close(a.grown)
 	a.grown = make(chan struct{})
+	select {
+	case a.due <- struct{}{}:
+	default:
+	}
 	return nil
+}
+
+// flushEvery is how long a record waits for others before it is written to the
+// file. What is in the file survives the end of the process, so that the archive
+// is hardly behind a log that turns out to be damaged at the next start.
+const flushEvery = 2 * time.Millisecond
+
+// keepPace writes records to the file soon after they came.
+func (a *Archive) keepPace() {
+	defer a.wg.Done()
+	for {
+		select {
+		case <-a.due:
+		case <-a.quit:
+			return
+		}
+		a.mu.Lock()
+		if a.usable() == nil && a.file != nil {
+			// An error comes again with the next Append or Sync, which report it.
+			_ = a.flush()
+		}
+		a.mu.Unlock()
+		select {
+		case <-time.After(flushEvery):
+		case <-a.quit:
+			return
+		}
+	}
 }
 
 func (a *Archive) usable() error {

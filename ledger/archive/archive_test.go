@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -490,5 +491,31 @@ func TestInterruptedSeal(t *testing.T) {
 	}
 	if _, err := os.Stat(live); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("the raw file is still there: %v", err)
+	}
+}
+
+// TestTheFileKeepsPace: a batch is in the file soon after it was appended, without
+// a sync, so that the end of the process leaves it there.
+func TestTheFileKeepsPace(t *testing.T) {
+	dir := t.TempDir()
+	a, err := archive.Open(dir, archive.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for pos := uint64(1); pos <= 20; pos++ {
+		if err := a.Append(pos, pos, pos, []byte("a batch")); err != nil {
+			t.Fatal(err)
+		}
+		for { // without a limit: a test that waits for ever has failed
+			var rep archive.Report
+			if _, err := archive.Examine(dir, func(err error) { t.Error(err) }, func(r archive.Report) { rep = r }); err != nil {
+				t.Fatal(err)
+			}
+			if rep.LastPos == pos {
+				break
+			}
+			runtime.Gosched()
+		}
 	}
 }

@@ -150,14 +150,8 @@ func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause e
 	if !newest {
 		return corrupt(s.path, s.size, cureSegment, "%v, and another segment follows", cause)
 	}
-	for at := s.size + 1; at+recordHeader <= int64(len(b)); at++ {
-		// Positions are dense, so this test alone rules out almost every offset.
-		if ahead := le64(b[at+8:]) - s.last; ahead == 0 || ahead > 1<<24 {
-			continue
-		}
-		if r, _, err := readRecord(b[at:], s.salt); err == nil {
-			return corrupt(s.path, s.size, cureSegment, "%v, and batch %d follows whole at %d", cause, r.Pos, at)
-		}
+	if at := nextRecord(b, int(s.size)+1, s.salt, s.last); at >= 0 {
+		return corrupt(s.path, s.size, cureSegment, "%v, and batch %d follows whole at %d", cause, le64(b[at+8:]), at)
 	}
 	a.opts.Logger.Warn("removed an incomplete record from the end of the archive; the log brings it again", "file", s.path,
 		"offset", s.size, "bytes", int64(len(b))-s.size, "reason", cause)

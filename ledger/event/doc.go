@@ -47,13 +47,30 @@
 // inventory and boot id), may become silent (NodeLost) and answer again
 // (NodeReturned). Independently an administrator or the controller sets it
 // down, draining or back in service (NodeStateSet). A silent node is not a
-// dead one: its jobs are only taken away after a new boot id, an
-// administrator's DOWN, or the fence that the site configured.
+// dead one: what ran there is given up (JobNodeDone with Unfenced), and started
+// again only after RunFenced, which a new boot id, the node's own report, an
+// operator or the fence that the site configured brings about. FenceTried tells
+// that the site's fence program has failed.
 //
 // Partitions are the configuration's; PartitionPut changes one while the cluster
 // runs, until a configuration is adopted that does not keep the change, and so does
 // NodeChanged with a node's weight and features; what an operator wrote beside it
 // stays. PartitionAdded and PartitionGone are the life of one that no file names.
+//
+// # Other schedulers
+//
+// What another scheduler has on a node is a foreign hold: ForeignHoldTaken before
+// its program may start there, ForeignHoldReleased once it is gone. A hold has no
+// end that the ledger knows. It uses what it takes like a job, and the life of the
+// node does not end it.
+//
+// # Epochs
+//
+// Every controller that begins to lead first writes EpochBegan with a random
+// number. Sequence numbers and job numbers come again when a ledger is restored
+// from an older copy; the epoch does not. Whoever remembers a position (epoch
+// and sequence number) can therefore tell a ledger that has lost history, which
+// HistoryLost then records.
 //
 // # Encoding
 //

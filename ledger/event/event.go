@@ -15,6 +15,8 @@ const (
 	KindCertificateRevoked   Kind = 6
 	KindTokenSpent           Kind = 7
 	KindCertificatesDropped  Kind = 8
+	KindEpochBegan           Kind = 9
+	KindHistoryLost          Kind = 10
 
 	KindQOSPut             Kind = 20
 	KindQOSRemoved         Kind = 21
@@ -67,12 +69,17 @@ const (
 	KindGPUFaulted     Kind = 76
 	KindNodePowered    Kind = 77
 	KindNodeReboot     Kind = 78
+	KindRunFenced      Kind = 79
+	KindFenceTried     Kind = 110
 	KindNodeAdded      Kind = 90
 	KindNodeDeleted    Kind = 91
 	KindPartitionPut   Kind = 92
 	KindNodeChanged    Kind = 93
 	KindPartitionAdded Kind = 94
 	KindPartitionGone  Kind = 95
+
+	KindForeignHoldTaken    Kind = 100
+	KindForeignHoldReleased Kind = 101
 )
 
 // Event is one fact. The types of this package are all there are: the

@@ -15,6 +15,7 @@ type JobSubmitted struct {
 	Reason   spec.Reason   `cbor:"7,keyasint"`
 	NoAccrue bool          `cbor:"8,keyasint,omitempty"` // it does not age yet: a MaxJobsAccrue limit
 	Het      *spec.HetPart `cbor:"60,keyasint,omitempty"`
+	Request  uint64        `cbor:"61,keyasint,omitempty"` // the number that the client gave the submission; 0 = none
 }
 
 // JobEligible tells that dependencies and begin time no longer hold a job.
@@ -38,6 +39,10 @@ type ReasonsChanged struct {
 type JobReason struct {
 	UID    spec.JobUID `cbor:"1,keyasint"`
 	Reason spec.Reason `cbor:"2,keyasint"`
+	// Promise is the start that the job was promised when it first came to the
+	// front of the queue, and zero in all later entries about it. It is what the
+	// actual start is compared with.
+	Promise spec.Instant `cbor:"3,keyasint,omitempty"`
 }
 
 // JobHeld stops a pending job from being considered.
@@ -151,6 +156,9 @@ type JobEnded struct {
 	By      uint32          `cbor:"6,keyasint,omitempty"` // who cancelled
 	Derived spec.ExitStatus `cbor:"7,keyasint"`           // the worst of its steps
 	Epilog  bool            `cbor:"8,keyasint,omitempty"` // EpilogSlurmctld is to run for the attempt
+	// At is when the attempt was over by what its node says, where that is earlier
+	// than this event: nobody could be told, or the node was silent. 0 = with it.
+	At spec.Instant `cbor:"110,keyasint,omitempty"`
 }
 
 // JobNodeDone gives one node's part of an allocation back and says what was
@@ -162,6 +170,12 @@ type JobNodeDone struct {
 	Usage   spec.Usage  `cbor:"4,keyasint"`
 	Batch   *StepResult `cbor:"5,keyasint,omitempty"`
 	Lost    bool        `cbor:"6,keyasint,omitempty"` // the node is gone: usage is not known
+	// Unfenced tells that nobody could ask the node, so that processes of the
+	// attempt may still live there. RunFenced tells when they certainly do not.
+	Unfenced bool `cbor:"7,keyasint,omitempty"`
+	// FencedBy is when the attempt's processes are gone at the latest, where a
+	// lease bounds their life; 0 = no bound is known.
+	FencedBy spec.Instant `cbor:"8,keyasint,omitempty"`
 }
 
 // StepResult is how a step ended.
@@ -184,8 +198,9 @@ type JobRequeued struct {
 	Begin   spec.Instant    `cbor:"5,keyasint,omitempty"` // not eligible before
 	Hold    spec.Hold       `cbor:"6,keyasint,omitempty"`
 	Reason  spec.Reason     `cbor:"7,keyasint"`
-	Counts  bool            `cbor:"8,keyasint,omitempty"` // counts towards MaxBatchRequeue
-	Epilog  bool            `cbor:"9,keyasint,omitempty"` // EpilogSlurmctld is to run for the attempt
+	Counts  bool            `cbor:"8,keyasint,omitempty"`   // counts towards MaxBatchRequeue
+	Epilog  bool            `cbor:"9,keyasint,omitempty"`   // EpilogSlurmctld is to run for the attempt
+	At      spec.Instant    `cbor:"110,keyasint,omitempty"` // as in JobEnded
 }
 
 // JobPurged forgets finished jobs in the controller.

@@ -27,6 +27,12 @@ func (*TokenSpent) Kind() Kind { return KindTokenSpent }
 func (*CertificatesDropped) Kind() Kind { return KindCertificatesDropped }
 
 // Kind implements Event.
+func (*EpochBegan) Kind() Kind { return KindEpochBegan }
+
+// Kind implements Event.
+func (*HistoryLost) Kind() Kind { return KindHistoryLost }
+
+// Kind implements Event.
 func (*QOSPut) Kind() Kind { return KindQOSPut }
 
 // Kind implements Event.
@@ -165,6 +171,12 @@ func (*NodeLost) Kind() Kind { return KindNodeLost }
 func (*NodeReturned) Kind() Kind { return KindNodeReturned }
 
 // Kind implements Event.
+func (*RunFenced) Kind() Kind { return KindRunFenced }
+
+// Kind implements Event.
+func (*FenceTried) Kind() Kind { return KindFenceTried }
+
+// Kind implements Event.
 func (*GPUFaulted) Kind() Kind { return KindGPUFaulted }
 
 // Kind implements Event.
@@ -191,6 +203,12 @@ func (*PartitionAdded) Kind() Kind { return KindPartitionAdded }
 // Kind implements Event.
 func (*PartitionGone) Kind() Kind { return KindPartitionGone }
 
+// Kind implements Event.
+func (*ForeignHoldTaken) Kind() Kind { return KindForeignHoldTaken }
+
+// Kind implements Event.
+func (*ForeignHoldReleased) Kind() Kind { return KindForeignHoldReleased }
+
 func (*ClusterCreated) sealed()       {}
 func (*ClusterVersionRaised) sealed() {}
 func (*ConfigAdopted) sealed()        {}
@@ -199,6 +217,8 @@ func (*CertificateIssued) sealed()    {}
 func (*CertificateRevoked) sealed()   {}
 func (*TokenSpent) sealed()           {}
 func (*CertificatesDropped) sealed()  {}
+func (*EpochBegan) sealed()           {}
+func (*HistoryLost) sealed()          {}
 func (*QOSPut) sealed()               {}
 func (*QOSRemoved) sealed()           {}
 func (*AccountPut) sealed()           {}
@@ -245,6 +265,8 @@ func (*NodeRegistered) sealed()       {}
 func (*NodeStateSet) sealed()         {}
 func (*NodeLost) sealed()             {}
 func (*NodeReturned) sealed()         {}
+func (*RunFenced) sealed()            {}
+func (*FenceTried) sealed()           {}
 func (*GPUFaulted) sealed()           {}
 func (*NodePowered) sealed()          {}
 func (*NodeReboot) sealed()           {}
@@ -254,6 +276,8 @@ func (*PartitionPut) sealed()         {}
 func (*NodeChanged) sealed()          {}
 func (*PartitionAdded) sealed()       {}
 func (*PartitionGone) sealed()        {}
+func (*ForeignHoldTaken) sealed()     {}
+func (*ForeignHoldReleased) sealed()  {}
 
 // New returns an empty event of a kind, or nil for a kind of a newer release.
 func New(k Kind) Event { return fresh(k) }
@@ -279,6 +303,10 @@ func fresh(k Kind) Event {
 		return new(TokenSpent)
 	case KindCertificatesDropped:
 		return new(CertificatesDropped)
+	case KindEpochBegan:
+		return new(EpochBegan)
+	case KindHistoryLost:
+		return new(HistoryLost)
 	case KindQOSPut:
 		return new(QOSPut)
 	case KindQOSRemoved:
@@ -371,6 +399,10 @@ func fresh(k Kind) Event {
 		return new(NodeLost)
 	case KindNodeReturned:
 		return new(NodeReturned)
+	case KindRunFenced:
+		return new(RunFenced)
+	case KindFenceTried:
+		return new(FenceTried)
 	case KindGPUFaulted:
 		return new(GPUFaulted)
 	case KindNodePowered:
@@ -389,6 +421,10 @@ func fresh(k Kind) Event {
 		return new(PartitionAdded)
 	case KindPartitionGone:
 		return new(PartitionGone)
+	case KindForeignHoldTaken:
+		return new(ForeignHoldTaken)
+	case KindForeignHoldReleased:
+		return new(ForeignHoldReleased)
 	}
 	return nil
 }
@@ -406,6 +442,8 @@ func Kinds() []Kind {
 		KindCertificateRevoked,
 		KindTokenSpent,
 		KindCertificatesDropped,
+		KindEpochBegan,
+		KindHistoryLost,
 		KindQOSPut,
 		KindQOSRemoved,
 		KindAccountPut,
@@ -452,6 +490,8 @@ func Kinds() []Kind {
 		KindNodeStateSet,
 		KindNodeLost,
 		KindNodeReturned,
+		KindRunFenced,
+		KindFenceTried,
 		KindGPUFaulted,
 		KindNodePowered,
 		KindNodeReboot,
@@ -461,6 +501,8 @@ func Kinds() []Kind {
 		KindNodeChanged,
 		KindPartitionAdded,
 		KindPartitionGone,
+		KindForeignHoldTaken,
+		KindForeignHoldReleased,
 	}
 }
 
@@ -485,6 +527,10 @@ func (k Kind) String() string {
 		return "TokenSpent"
 	case KindCertificatesDropped:
 		return "CertificatesDropped"
+	case KindEpochBegan:
+		return "EpochBegan"
+	case KindHistoryLost:
+		return "HistoryLost"
 	case KindQOSPut:
 		return "QOSPut"
 	case KindQOSRemoved:
@@ -577,6 +623,10 @@ func (k Kind) String() string {
 		return "NodeLost"
 	case KindNodeReturned:
 		return "NodeReturned"
+	case KindRunFenced:
+		return "RunFenced"
+	case KindFenceTried:
+		return "FenceTried"
 	case KindGPUFaulted:
 		return "GPUFaulted"
 	case KindNodePowered:
@@ -595,6 +645,10 @@ func (k Kind) String() string {
 		return "PartitionAdded"
 	case KindPartitionGone:
 		return "PartitionGone"
+	case KindForeignHoldTaken:
+		return "ForeignHoldTaken"
+	case KindForeignHoldReleased:
+		return "ForeignHoldReleased"
 	}
 	return "unknown"
 }

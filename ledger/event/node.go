@@ -46,17 +46,71 @@ type NodeStateSet struct {
 	Node   string         `cbor:"1,keyasint"`
 	State  NodeAdminState `cbor:"2,keyasint"`
 	Reason string         `cbor:"3,keyasint,omitempty"`
+	// ResumeAt is when the node returns to service by itself; 0 = it does not.
+	ResumeAt spec.Instant `cbor:"4,keyasint,omitempty"`
 }
 
-// NodeLost tells that a node has been silent for longer than SlurmdTimeout.
+// NodeLost tells that a node has been silent for longer than SlurmdTimeout, or
+// that its agent says that it can start nothing.
 type NodeLost struct {
 	Node     string       `cbor:"1,keyasint"`
 	LastSeen spec.Instant `cbor:"2,keyasint"`
+	Why      string       `cbor:"3,keyasint,omitempty"` // of the agent; empty: the node is silent
 }
 
 // NodeReturned tells that a silent node answers again, in the same life.
 type NodeReturned struct {
 	Node string `cbor:"1,keyasint"`
+}
+
+// FenceCause is what proves that the processes of a given up attempt are gone.
+type FenceCause uint8
+
+// The causes; the values are stored.
+const (
+	FenceAgent    FenceCause = iota + 1 // the node's agent came back and reports the end
+	FenceReboot                         // the node has another boot id
+	FenceOperator                       // scontrol update nodename=X state=fenced
+	FenceProgram                        // the site's fence program confirmed that the node is off
+	FenceLease                          // the run's lease is over, at which the shepherd killed it
+)
+
+// String gives the cause as people read it.
+func (c FenceCause) String() string {
+	switch c {
+	case FenceAgent:
+		return "agent"
+	case FenceReboot:
+		return "reboot"
+	case FenceOperator:
+		return "operator"
+	case FenceProgram:
+		return "program"
+	case FenceLease:
+		return "lease"
+	}
+	return "unknown"
+}
+
+// RunFenced tells that nothing of an attempt lives any more on a node that was
+// given up with it: only now may the job start again, and the node take jobs.
+type RunFenced struct {
+	Node    string      `cbor:"1,keyasint"`
+	UID     spec.JobUID `cbor:"2,keyasint"`
+	Attempt uint32      `cbor:"3,keyasint"`
+	By      FenceCause  `cbor:"4,keyasint"`
+	// What the agent knows, where it reports the end.
+	Usage spec.Usage  `cbor:"5,keyasint"`
+	Batch *StepResult `cbor:"6,keyasint,omitempty"`
+}
+
+// FenceTried tells that the site's fence program has not confirmed that a node is
+// off. One that does is told by RunFenced.
+type FenceTried struct {
+	Node    string `cbor:"1,keyasint"`
+	Program string `cbor:"2,keyasint"`
+	Try     uint32 `cbor:"3,keyasint"`           // from 1, for the runs that the node owes now
+	Why     string `cbor:"4,keyasint,omitempty"` // exit code, signal or timeout, and what the program said
 }
 
 // GPUFaulted is something that happened to a GPU of a node, as its agent saw

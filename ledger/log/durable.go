@@ -47,6 +47,7 @@ type Durable struct {
 	dead     error           // why the log has stopped for good
 	closed   bool            // Close has been called
 	leading  bool
+	over     chan struct{} // closed when the present lead ends; nil while another member leads
 	changed  chan struct{} // closed and replaced at every change of leadership
 	drained  chan struct{} // closed when waiting becomes empty, if somebody waits for that
 	snapErr  error

@@ -72,7 +72,7 @@ func (e *NotLeaderError) Error() string {
 // Is makes errors.Is(err, ErrNotLeader) true.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 
-const cureSegment = "restore this folder from a backup, or move it away and let the controller rebuild it from the archive or from another member"
+const cureSegment = "run `musterd ledger rebuild`, which makes a new log from the archive and from what can be read of this one, or restore a backup"
 
 func corrupt(file string, offset int64, cure, format string, args ...any) error {
 	return &CorruptError{File: file, Offset: offset, What: fmt.Sprintf(format, args...), Cure: cure}

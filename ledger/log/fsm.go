@@ -137,14 +137,12 @@ func (f *fsm) restore(r io.Reader) error {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return fmt.Errorf("read the head of a snapshot: %w", err)
 	}
-	if string(head[:4]) != fsmMagic {
-		return fmt.Errorf("%w: a snapshot's content does not begin as one", ErrCorrupt)
-	}
-	if v := binary.LittleEndian.Uint32(head[4:]); v > fsmVersion {
-		return &VersionError{Where: "a snapshot's content", Found: int(v), Known: fsmVersion}
+	pos, err := snapshotPosition(head[:])
+	if err != nil {
+		return err
 	}
 	if err := f.machine.Restore(r); err != nil {
-		return fmt.Errorf("restore the snapshot of batch %d: %w", binary.LittleEndian.Uint64(head[8:]), err)
+		return fmt.Errorf("restore the snapshot of batch %d: %w", pos, err)
 	}
 	// Reading to the end makes sure that the last chunk and the end mark are checked, too.
 	n, err := io.Copy(io.Discard, r)
@@ -154,11 +152,22 @@ func (f *fsm) restore(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	f.pos.Store(binary.LittleEndian.Uint64(head[8:]))
+	f.pos.Store(uint64(pos))
 	f.run, f.seq = binary.LittleEndian.Uint64(head[16:]), binary.LittleEndian.Uint64(head[24:])
 	f.snapPos.Store(f.pos.Load())
 	f.since, f.sinceBytes = 0, 0
 	return nil
+}
+
+// snapshotPosition reads the position from the head of a snapshot's content.
+func snapshotPosition(head []byte) (Position, error) {
+	if string(head[:4]) != fsmMagic {
+		return 0, fmt.Errorf("%w: a snapshot's content does not begin as one", ErrCorrupt)
+	}
+	if v := binary.LittleEndian.Uint32(head[4:]); v > fsmVersion {
+		return 0, &VersionError{Where: "a snapshot's content", Found: int(v), Known: fsmVersion}
+	}
+	return Position(binary.LittleEndian.Uint64(head[8:])), nil
 }
 
 type fsmSnapshot struct {

@@ -106,6 +106,9 @@ func (d *Durable) openStores(walDir, snapDir string) error {
 	if err != nil {
 		return err
 	}
+	if d.opts.StartAt > 0 && !fresh {
+		return errors.Join(fmt.Errorf("open the ledger's log: %s is not new, so it cannot begin at batch %d", d.opts.Dir, d.opts.StartAt), meta.shut())
+	}
 	next, err := openSpare(fs, walDir, int64(d.opts.SegmentBytes), d.opts.ReserveBytes, d.closing)
 	if err != nil {
 		return errors.Join(err, meta.shut())
@@ -120,6 +123,7 @@ func (d *Durable) openStores(walDir, snapDir string) error {
 	}
 	d.fsm = &fsm{machine: d.opts.Machine, every: d.opts.SnapshotEvery, bytes: d.opts.SnapshotBytes, complete: d.complete,
 		due: d.snapshotDue, fatal: d.die, closing: d.closing}
+	d.fsm.pos.Store(uint64(d.opts.StartAt))
 	d.store.op.Lock()
 	defer d.store.op.Unlock()
 	if err := d.store.open(keepAll); err != nil {
@@ -142,7 +146,7 @@ func (d *Durable) continuous(indexes []uint64) error {
 		snap = indexes[0]
 	}
 	if first > snap+1 {
-		return corrupt(d.opts.Dir, 0, "put the newest snapshot back, or rebuild the controller's state from the archive or from another member",
+		return corrupt(d.opts.Dir, 0, "put the newest snapshot back, or run `musterd ledger rebuild`",
 			"the newest snapshot ends at entry %d and the log begins at %d", snap, first)
 	}
 	return nil
@@ -205,19 +209,35 @@ func (d *Durable) bootstrap(trans raft.Transport) error {
 		return err
 	}
 	snaps, err := d.snaps.indexes()
-	if err != nil || last > 0 || len(snaps) > 0 || len(members) == 0 {
+	if err != nil {
 		return err
 	}
-	var c raft.Configuration
-	for _, m := range members {
-		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
+	fresh := last == 0 && len(snaps) == 0
+	if d.alone {
+		err = d.refuseGroup()
+	} else {
+		err = d.claim(fresh, trans)
+	}
+	if err != nil {
+		return err
+	}
+	if !fresh || len(members) == 0 {
+		return nil
 	}
 	// Not raft's own BootstrapCluster: when it is interrupted between the two writes, it leaves a member that waits for a
 	// leader for ever.
 	if err := d.store.bootTerm(); err != nil {
 		return err
 	}
-	return d.store.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(c)})
+	return d.store.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration(members))})
+}
+
+func configuration(members []Member) raft.Configuration {
+	var c raft.Configuration
+	for _, m := range members {
+		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
+	}
+	return c
 }
 
 func (d *Durable) members() []string {
@@ -264,6 +284,13 @@ func (d *Durable) watch() {
 func (d *Durable) lead(leading bool) {
 	d.mu.Lock()
 	d.leading = leading
+	if d.over != nil {
+		close(d.over)
+		d.over = nil
+	}
+	if leading {
+		d.over = make(chan struct{})
+	}
 	d.mu.Unlock()
 	if !leading {
 		// In a cluster of one what is stored will be applied by the next term; elsewhere nobody knows.

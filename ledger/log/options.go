@@ -15,11 +15,13 @@ type Options struct {
 	Machine Machine
 	Logger  *slog.Logger // default: discards
 
-	// NodeID names this member for ever; the folder remembers it. Default "controller".
+	// NodeID names this member for ever; the folder remembers it. Default "controller". A folder of a cluster of one
+	// becomes that of the first member of a group when it is opened with a Transport.
 	NodeID string
-	// Transport carries raft between members; nil means a cluster of one. The log closes it.
+	// Transport carries raft between members; nil means a cluster of one. The log closes it. See NewTransport.
 	Transport raft.Transport
-	// Members are the first members of a new cluster of several, this one included. Ignored once the folder has a log.
+	// Members are the first members of a new group, this one included. Ignored once the folder has a log. A member
+	// that joins a group has none: it waits until the leader adds it.
 	Members []Member
 	// Timeout is raft's heartbeat and election timeout. Default 50 ms for a cluster of one, 1 s otherwise.
 	Timeout time.Duration
@@ -36,6 +38,11 @@ type Options struct {
 	// a cluster of one, whose log is complete when Open returns.
 	AtLeast Position
 
+	// StartAt is the position of the state that Machine has already: the next batch
+	// gets the one behind it. Only a new log takes it, whose first snapshot must be
+	// taken before the log is relied upon.
+	StartAt Position
+
 	// SegmentBytes is the size of a segment file. Default 16 MiB.
 	SegmentBytes int
 	// ReserveBytes is the space below which Headroom asks to refuse new work. Default 256 MiB.
@@ -51,6 +58,8 @@ type Options struct {
 type Member struct {
 	ID      string
 	Address string
+	// Joining tells that it does not vote yet, because it lacks too much of the log.
+	Joining bool
 }
 
 func (o Options) withDefaults() (Options, error) {

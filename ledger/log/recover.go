@@ -171,7 +171,10 @@ func (s *logStore) check(index uint64, b []byte) error {
 		return fmt.Errorf("%w: entry says it is %d", ErrCorrupt, l.Index)
 	}
 	if l.Type == raft.LogCommand {
-		_, err := decodeFrame(l.Data)
+		f, err := decodeFrame(l.Data)
+		if err == nil && f.kind == kindBatch && s.visit != nil {
+			s.visit(f.payload)
+		}
 		return err
 	}
 	return nil

@@ -114,7 +114,7 @@ func (s *snapStore) indexes() ([]uint64, error) {
 func (s *snapStore) cure(name string) string {
 	names, err := s.names()
 	if err != nil || len(names) < 2 || names[0] != name {
-		return "restore this folder from a backup, or rebuild the controller's state from the archive or from another member"
+		return cureSegment
 	}
 	return fmt.Sprintf("move the file away: %s before it and the log together hold the same state", names[1])
 }

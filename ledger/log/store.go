@@ -37,7 +37,8 @@ type logStore struct {
 	closing  chan struct{}
 	spare    *spare
 	salt     uint32
-	skip     uint64 // segments that end here or before lie behind the snapshot and are not read at open
+	visit    func(batch []byte) // gets the batches that a scan meets; may be nil
+	skip     uint64             // segments that end here or before lie behind the snapshot and are not read at open
 
 	// op is held by whatever changes the log. It guards these:
 	op     sync.Mutex
@@ -332,9 +333,12 @@ func (s *logStore) GetUint64(key []byte) (uint64, error) {
 	return readUint64(b)
 }
 
-// bootTerm sets raft's term in a new log. The key is raft's.
+// termKey is raft's own key.
+const termKey = "CurrentTerm"
+
+// bootTerm sets raft's term in a new log.
 func (s *logStore) bootTerm() error {
-	key := []byte("CurrentTerm")
+	key := []byte(termKey)
 	term, err := s.GetUint64(key)
 	if err != nil || term > 0 {
 		return err

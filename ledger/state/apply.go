@@ -45,6 +45,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyRevoked(e)
 	case *event.CertificatesDropped:
 		err = s.applyDropped(env, e)
+	case *event.EpochBegan:
+		err = s.applyEpochBegan(env, e)
+	case *event.HistoryLost:
+		err = s.applyHistoryLost(env, e)
 	case *event.QOSPut:
 		err = s.applyQOSPut(e)
 	case *event.QOSRemoved:
@@ -134,6 +138,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyNodeState(env, e)
 	case *event.NodeLost:
 		err = s.applyNodeLost(env, e)
+	case *event.RunFenced:
+		err = s.applyRunFenced(env, e)
+	case *event.FenceTried:
+		err = s.applyFenceTried(env, e)
 	case *event.NodeReturned:
 		err = s.applyNodeReturned(e)
 	case *event.NodePowered:
@@ -154,6 +162,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyPartitionAdded(e)
 	case *event.PartitionGone:
 		err = s.applyPartitionGone(e)
+	case *event.ForeignHoldTaken:
+		err = s.applyForeignHoldTaken(env, e)
+	case *event.ForeignHoldReleased:
+		err = s.applyForeignHoldReleased(env, e)
 	default:
 		err = event.ErrNewer
 	}

@@ -236,7 +236,7 @@ func (s *State) removeNodes(configured map[string]bool) {
 // remove drops a node that is not configured any more, or marks it until its
 // last job is done.
 func (s *State) remove(n *Node) {
-	if len(n.Jobs) == 0 {
+	if n.Unused() && len(n.Unfenced) == 0 {
 		s.Nodes.Delete(s.own, uint64(n.ID))
 		return
 	}

@@ -29,6 +29,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 		j.Alloc, j.Done = nil, nil
 	} else {
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
+		s.remember(j, e, env.At)
 	}
 	s.store(j)
 	s.tally(j, func(a *Array) {
@@ -72,13 +73,79 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	if k, ok := slices.BinarySearch(n.Jobs, j.UID); ok {
 		n.Jobs = without(n.Jobs, k)
 	}
+	if e.Unfenced {
+		debt := Unfenced{UID: e.UID, Attempt: e.Attempt, Since: env.At, Until: e.FencedBy, Partition: j.Alloc.Partition, Epoch: j.Epoch, Lease: j.Alloc.Lease}
+		n.GaveUp = env.Seq
+		n.Unfenced = append(slices.Clip(n.Unfenced), debt)
+		j.Unfenced++
+	}
 	s.store(j)
-	if n.Removed && len(n.Jobs) == 0 {
+	if n.gone() {
 		s.Nodes.Delete(s.own, uint64(n.ID))
 	} else {
 		s.putNode(&n)
 	}
 	return nil
+}
+
+// applyRunFenced takes back that an attempt may still live on a node. The job
+// itself may be forgotten by then.
+func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
+	old := s.Node(e.Node)
+	if old == nil || !old.HasUnfenced(e.UID, e.Attempt) {
+		return contradiction("attempt %d of job uid %d is not unfenced on node %s", e.Attempt, e.UID, e.Node)
+	}
+	n := *old
+	n.Unfenced = slices.Delete(slices.Clone(n.Unfenced), n.owes(e.UID, e.Attempt), n.owes(e.UID, e.Attempt)+1)
+	if len(n.Unfenced) == 0 {
+		n.Unfenced, n.FenceTry = nil, nil
+	}
+	if n.gone() {
+		s.Nodes.Delete(s.own, uint64(n.ID))
+	} else {
+		s.putNode(&n)
+	}
+	if s.Job(e.UID) == nil {
+		return nil
+	}
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.Unfenced == 0 {
+		return contradiction("job uid %d has no unfenced attempt", e.UID)
+	}
+	j.Unfenced--
+	s.store(j)
+	return nil
+}
+
+// applyFenceTried notes why a node is not fenced yet.
+func (s *State) applyFenceTried(env *event.Envelope, e *event.FenceTried) error {
+	old := s.Node(e.Node)
+	if old == nil || len(old.Unfenced) == 0 {
+		return contradiction("node %s owes no run that a fence program could be asked for", e.Node)
+	}
+	n := *old
+	n.FenceTry = &FenceTry{At: env.At, Try: e.Try, Program: e.Program, Why: e.Why}
+	s.putNode(&n)
+	return nil
+}
+
+// UnfencedNodes lists the nodes on which an earlier attempt of a job may still
+// live, by id.
+func (s *State) UnfencedNodes(uid spec.JobUID) []*Node {
+	if j := s.Job(uid); j == nil || j.Unfenced == 0 {
+		return nil
+	}
+	var out []*Node
+	s.Nodes.Range(func(_ uint64, n *Node) bool {
+		if slices.ContainsFunc(n.Unfenced, func(u Unfenced) bool { return u.UID == uid }) {
+			out = append(out, n)
+		}
+		return true
+	})
+	return out
 }
 
 // without returns a copy of a list less one element; nil when none is left.
@@ -99,6 +166,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		return contradiction("attempt %d of job uid %d cannot be requeued (%s)", e.Attempt, e.UID, j.State)
 	}
 	wasActive, succeeded, count := j.State.Active(), j.succeeded(), j.Count()
+	partition := j.Partition() // where it ran; it may go elsewhere next
 	if wasActive {
 		s.spend(j, env.At)
 		j.oweEpilog(e.Epilog, e.Exit, e.Exit)
@@ -118,13 +186,14 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	j.State, j.Hold, j.Reason, j.Begin = spec.Pending, e.Hold, e.Reason, e.Begin
 	j.Submitted, j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, 0, false
 	j.Restarts, j.Prepares = j.Restarts+1, false
+	j.Promised = 0
 	if e.Counts {
 		j.Requeues++
 	}
 	j.Exit, j.Ending, j.Ended, j.EndSeq = e.Exit, nil, env.At, 0
 	j.Alloc, j.Done, j.Yields, j.Auto, j.Boots, j.Ready = nil, nil, false, false, false, 0
 	s.store(j)
-	s.Totals.Requeued++
+	s.countRequeue(partition, e.State)
 	return nil
 }
 
@@ -159,6 +228,7 @@ func (s *State) applyPurged(e *event.JobPurged) error {
 			return contradiction("job uid %d cannot be purged: it does not exist or is not finished", uid)
 		}
 		s.Jobs.Delete(s.own, uint64(uid))
+		s.countOwned(j.Spec.UID, -1)
 		s.Finished.Delete(s.own, j.EndSeq)
 		if a := s.ArrayOf(j); a != nil {
 			s.purgeTask(a, j)

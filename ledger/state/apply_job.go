@@ -139,7 +139,7 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	}
 	j := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
 		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
-		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor, Het: e.Het}
+		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor, Het: e.Het, Request: e.Request}
 	if h := e.Het; h != nil && (h.Offset >= h.Size || h.Leader+spec.JobUID(h.Offset) != e.UID || e.Spec.Queue.Array != nil) {
 		return contradiction("job uid %d cannot be component %d of %d of job uid %d", e.UID, h.Offset, h.Size, h.Leader)
 	}
@@ -188,6 +188,9 @@ func (s *State) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error
 			return err
 		}
 		j.Reason = e.Jobs[i].Reason
+		if j.Promised == 0 {
+			j.Promised = e.Jobs[i].Promise
+		}
 		s.putJob(j)
 	}
 	return nil
@@ -202,6 +205,7 @@ func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 		return contradiction("job uid %d is held by nobody", e.UID)
 	}
 	j.Hold, j.Eligible, j.Accrue, j.NoAccrue, j.Claim = e.By, 0, 0, false, nil
+	j.Promised = 0
 	j.Reason = spec.Reason{Code: HoldReason(e.By)}
 	s.store(j)
 	return nil
@@ -210,7 +214,7 @@ func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 // HoldReason is the reason that a hold shows.
 func HoldReason(h spec.Hold) spec.ReasonCode {
 	switch h {
-	case spec.HeldByUser:
+	case spec.HeldByUser, spec.HeldSpecialExit:
 		return spec.ReasonHeldUser
 	case spec.HeldByAdmin:
 		return spec.ReasonHeldAdmin
@@ -253,6 +257,7 @@ func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 			j.Eligible = 0
 		}
 		j.Req, j.Assoc, j.Begin, j.Hold, j.Claim = e.Req, e.Assoc, e.Spec.Time.Begin, e.Spec.Queue.Hold, nil
+		j.Promised = 0
 	}
 	j.Spec = e.Spec
 	s.store(j)
@@ -283,7 +288,9 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 		}
 		task := *rec
 		task.UID, task.ID, task.Task, task.Tasks = e.UID, e.ID, e.Task, nil
+		task.Request = 0 // the array's record keeps it
 		rec.Tasks, rec.Claim = left, nil
+		rec.Promised = 0
 		s.NextUID, s.NextID = e.UID+1, e.ID+1
 		s.ByID.Set(s.own, uint64(e.ID), e.UID)
 		s.store(rec)
@@ -314,7 +321,12 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
 	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
+	j.Stopped = false
 	j.NextStep, j.StepExit = 0, spec.ExitStatus{}
+	j.Epoch, j.StartSeq = s.CurrentEpoch(), 0
+	if j.Epoch != 0 {
+		j.StartSeq = env.Seq
+	}
 	j.Paused, j.SuspendedAt, j.Claim, j.Yields, j.Auto, j.Turn = 0, 0, nil, false, false, 0
 	j.Boots, j.Ready = s.boots(e.Alloc) || j.Spec.Queue.Reboot, 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
@@ -487,6 +499,12 @@ func (s *State) applySignalled(env *event.Envelope, e *event.JobSignalled) error
 	}
 	j.LastSignal = &Signal{Number: e.Signal, Scope: e.Scope, Seq: env.Seq}
 	j.Warned = j.Warned || e.Warning
+	switch e.Signal {
+	case sigStop:
+		j.Stopped = true
+	case sigCont:
+		j.Stopped = false
+	}
 	s.store(j)
 	return nil
 }

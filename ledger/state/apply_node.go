@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
@@ -54,6 +55,7 @@ func (s *State) measure(n *Node) *Node {
 			}
 		}
 	}
+	n.takeHolds()
 	n.Shrunk = n.over(s.Config) != ""
 	return n
 }
@@ -259,8 +261,8 @@ func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) er
 	if old.Asleep() {
 		s.renameGPUs(old, &n, env)
 	}
-	n.Lost, n.LostAt = false, 0
-	if n.Reason == notResponding {
+	n.Lost, n.LostAt, n.LostWhy = false, 0, ""
+	if n.silentReason() {
 		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
 	}
 	s.putNode(s.measure(&n))
@@ -277,6 +279,7 @@ func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error
 	}
 	n := *old
 	n.Admin = e.State
+	n.ResumeAt = e.ResumeAt
 	n.Reason, n.ReasonBy, n.ReasonAt = e.Reason, env.Actor, env.At
 	if e.State == event.NodeResume {
 		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
@@ -291,9 +294,12 @@ func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
 		return contradiction("node %s is not configured", e.Node)
 	}
 	n := *old
-	n.Lost, n.LostAt = true, e.LastSeen
+	n.Lost, n.LostAt, n.LostWhy = true, e.LastSeen, e.Why
 	if n.Reason == "" {
 		n.Reason, n.ReasonBy, n.ReasonAt = notResponding, event.Actor{}, env.At
+		if e.Why != "" {
+			n.Reason += ": " + e.Why
+		}
 	}
 	s.putNode(&n)
 	return nil
@@ -305,8 +311,8 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 		return contradiction("node %s is not configured", e.Node)
 	}
 	n := *old
-	n.Lost, n.LostAt = false, 0
-	if n.Reason == notResponding {
+	n.Lost, n.LostAt, n.LostWhy = false, 0, ""
+	if n.silentReason() {
 		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
 	}
 	s.putNode(&n)
@@ -316,6 +322,10 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 // notResponding is the reason that a node gets by being silent, and loses by
 // answering.
 const notResponding = "Not responding"
+
+// silentReason tells whether the node's reason is only that it was silent, or
+// could start nothing.
+func (n *Node) silentReason() bool { return strings.HasPrefix(n.Reason, notResponding) }
 
 // MaxGPUFaults bounds what is remembered of the GPUs of one node.
 const MaxGPUFaults = 64

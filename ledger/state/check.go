@@ -30,12 +30,14 @@ func Checks() []NamedCheck {
 		{"S1.arrays", "an array's counts and split tasks are those of its records", CheckArrays},
 		{"S16.apart", "no node has jobs of which one keeps the other off it, because of its user or its MCS label", CheckApart},
 		{"S2.nodes", "no CPU, memory, GPU or other resource of a node is allocated twice, and what a node shows as used is what its jobs hold", CheckNodes},
+		{"S25.holds", "jobs and the holds of other schedulers have no CPU or device of a node in common, and the holds have the CPUs that they need", CheckHolds},
 		{"S2.registry", "node names and ids belong together, and partitions name configured nodes", CheckRegistry},
 		{"S2.licences", "licences held are those of the jobs that run", CheckLicences},
 		{"S2.reservations", "reservations are in order, each with a time and with nodes of the registry", CheckReservations},
 		{"S19.power", "a node that is powered down has no job, and one that is being powered up only jobs that wait for it", CheckPower},
 		{"S3.gangs", "an allocation is whole: its nodes are distinct and its vector is their sum", CheckGangs},
 		{"S4.attempts", "a job's attempt, times and verdict fit its state", CheckAttempts},
+		{"S5.fences", "a job counts the nodes on which an attempt of it was given up and is not fenced, and none of those attempts is the one that runs", CheckFences},
 		{"S21.steps", "what steps have lies within what their job holds, and no two that do not share have the same", CheckSteps},
 		{"S6.usage", "the counters that limits are checked against equal a recount from scratch", CheckUsage},
 		{"S6.spent", "what was used is charged to QOS and associations only, and nothing is kept where nothing is left", CheckSpent},
@@ -112,7 +114,9 @@ func held(j *Job) int {
 // CheckIndexes is S1: no job is lost, none is in two places.
 func CheckIndexes(s *State) error {
 	var waiting, active, finished, ids int
+	owned := map[uint32]int{}
 	err := s.eachJob(func(j *Job) error {
+		owned[j.Spec.UID]++
 		inWaiting, inActive := s.Waiting.Has(uint64(j.UID)), s.Active.Has(uint64(j.UID))
 		end, inFinished := s.Finished.Get(j.EndSeq)
 		inFinished = inFinished && end == j.UID && j.EndSeq != 0
@@ -158,6 +162,15 @@ func CheckIndexes(s *State) error {
 		err = broken("indexes hold jobs that do not exist: Waiting %d of %d, Active %d of %d, Finished %d of %d, ByID %d of %d",
 			s.Waiting.Len(), waiting, s.Active.Len(), active, s.Finished.Len(), finished, s.ByID.Len(), ids)
 	}
+	if err == nil && s.Owned.Len() != len(owned) {
+		err = broken("%d users have jobs, and Owned holds %d", len(owned), s.Owned.Len())
+	}
+	s.Owned.Range(func(uid uint64, n int) bool {
+		if err == nil && owned[uint32(uid)] != n {
+			err = broken("user %d has %d jobs, and Owned says %d", uid, owned[uint32(uid)], n)
+		}
+		return err == nil
+	})
 	return err
 }
 
@@ -232,7 +245,13 @@ func CheckNumbers(s *State) error {
 		}
 		return nil
 	})
-	if last := s.Job(s.NextUID - 1); err == nil && last != nil && last.ID+1 != s.NextID {
+	last := s.Job(s.NextUID - 1)
+	if err != nil || last == nil {
+		return err
+	}
+	// A loss of history leaves out the numbers that were given away in it.
+	leftOut := s.Lost != nil && s.NextID > last.ID
+	if last.ID+1 != s.NextID && !leftOut {
 		err = broken("%s is the youngest, but the next number is %d", s.label(last), s.NextID)
 	}
 	return err

@@ -7,7 +7,8 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// holding is what jobs hold on one node, counted from their allocations.
+// holding is what jobs and other schedulers hold on one node, counted from
+// allocations and holds.
 type holding struct {
 	cpus map[int]spec.JobUID
 	many map[int]int // jobs on each CPU that is shared
@@ -16,6 +17,11 @@ type holding struct {
 	gres map[spec.Count]int64 // by name and type
 	part map[string]int64     // of devices held in shares, by UUID
 	jobs []spec.JobUID
+}
+
+func newHolding() *holding {
+	return &holding{cpus: make(map[int]spec.JobUID), many: make(map[int]int), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64),
+		part: make(map[string]int64)}
 }
 
 // CheckNodes is S2: no over-allocation.
@@ -35,8 +41,7 @@ func CheckNodes(s *State) error {
 			}
 			h := nodes[a.ID]
 			if h == nil {
-				h = &holding{cpus: make(map[int]spec.JobUID), many: make(map[int]int), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64),
-					part: make(map[string]int64)}
+				h = newHolding()
 				nodes[a.ID] = h
 			}
 			if err := h.add(s, j, a); err != nil {
@@ -50,10 +55,15 @@ func CheckNodes(s *State) error {
 	}
 	s.Nodes.Range(func(_ uint64, n *Node) bool {
 		h := nodes[n.ID]
-		if h == nil {
+		switch {
+		case h == nil && len(n.Holds) == 0:
 			h = &holding{}
+		case h == nil:
+			h = newHolding()
 		}
-		err = h.compare(s, n)
+		if err = h.addHolds(n); err == nil {
+			err = h.compare(s, n)
+		}
 		return err == nil
 	})
 	return err

@@ -82,6 +82,24 @@ type Job struct {
 	// of those that have ended.
 	NextStep spec.StepID     `cbor:"90,keyasint,omitempty"`
 	StepExit spec.ExitStatus `cbor:"91,keyasint"`
+	// Promised is the start that the job was promised when it first came to the
+	// front of the queue; 0 = it has not been there. It is void, and made anew,
+	// when the job is held, changed or requeued.
+	Promised spec.Instant `cbor:"95,keyasint,omitempty"`
+	// Unfenced counts the nodes on which an earlier attempt was given up and is not
+	// fenced yet. While there are any the job must not start.
+	Unfenced uint32 `cbor:"100,keyasint,omitempty"`
+	// Epoch and StartSeq are where in the history the attempt was started: they
+	// are part of the key of its runs. Epoch is 0 for one that an older release
+	// started.
+	Epoch    uint64 `cbor:"110,keyasint,omitempty"`
+	StartSeq uint64 `cbor:"111,keyasint,omitempty"`
+	// Request is the number that the client gave the submission, by which one that
+	// is repeated after a lost answer is recognised; 0 = none.
+	Request uint64 `cbor:"112,keyasint,omitempty"`
+	// Stopped tells that the attempt's processes got SIGSTOP from scancel and no
+	// SIGCONT since. The job keeps all that it holds.
+	Stopped bool `cbor:"120,keyasint,omitempty"`
 }
 
 // AgesSince is since when a pending job ages; 0 = it does not yet.

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
@@ -59,6 +61,55 @@ type Node struct {
 	Reboot  *Reboot          `cbor:"28,keyasint,omitempty"` // nil: none is asked for
 	Comment string           `cbor:"29,keyasint,omitempty"` // an operator's
 	Extra   string           `cbor:"30,keyasint,omitempty"` // likewise
+	LostWhy string           `cbor:"32,keyasint,omitempty"` // of Lost, in the agent's words
+	// Unfenced are the attempts that were given up here while nobody could ask the
+	// node, in the order in which that happened. Processes of them may still live.
+	Unfenced []Unfenced `cbor:"31,keyasint,omitempty"`
+	// Holds are what other schedulers have on the node, by id. HeldCPU are the CPUs
+	// that they share, as many as the sum of their thousandths needs.
+	Holds   []spec.ForeignHold `cbor:"33,keyasint,omitempty"`
+	HeldCPU spec.Bitset        `cbor:"34,keyasint,omitempty"`
+	// ResumeAt is when a drained or downed node returns to service by itself.
+	ResumeAt spec.Instant `cbor:"40,keyasint,omitempty"`
+	// GaveUp is the sequence number of the last event that gave an attempt up here:
+	// answers to heartbeats lengthen only the leases of attempts that started later.
+	GaveUp uint64 `cbor:"110,keyasint,omitempty"`
+	// FenceTry is the last failure of the site's fence program for Unfenced; nil:
+	// there was none.
+	FenceTry *FenceTry `cbor:"111,keyasint,omitempty"`
+}
+
+// FenceTry is a run of the fence program that did not confirm that a node is off.
+type FenceTry struct {
+	At      spec.Instant `cbor:"1,keyasint"`
+	Try     uint32       `cbor:"2,keyasint"`
+	Program string       `cbor:"3,keyasint"`
+	Why     string       `cbor:"4,keyasint,omitempty"`
+}
+
+// Unfenced is an attempt that was given up without proof that it has ended.
+type Unfenced struct {
+	UID       spec.JobUID  `cbor:"1,keyasint"`
+	Attempt   uint32       `cbor:"2,keyasint"`
+	Since     spec.Instant `cbor:"3,keyasint"`
+	Until     spec.Instant `cbor:"4,keyasint,omitempty"` // its lease is over then; 0 = it has none
+	Partition string       `cbor:"5,keyasint,omitempty"`
+	Epoch     uint64       `cbor:"6,keyasint,omitempty"` // of the attempt's runs
+	Lease     spec.Span    `cbor:"7,keyasint,omitempty"` // as in its allocation
+}
+
+// owes finds an unfenced attempt; -1 without.
+func (n *Node) owes(uid spec.JobUID, attempt uint32) int {
+	return slices.IndexFunc(n.Unfenced, func(u Unfenced) bool { return u.UID == uid && u.Attempt == attempt })
+}
+
+// HasUnfenced tells whether an attempt was given up here and is not fenced yet.
+func (n *Node) HasUnfenced(uid spec.JobUID, attempt uint32) bool { return n.owes(uid, attempt) >= 0 }
+
+// OwesRun is HasUnfenced for the key of a run, which names the epoch too.
+func (n *Node) OwesRun(uid spec.JobUID, attempt uint32, epoch uint64) bool {
+	i := n.owes(uid, attempt)
+	return i >= 0 && n.Unfenced[i].Epoch == epoch
 }
 
 // Reboot is a reboot that was asked for or is under way.
@@ -72,6 +123,9 @@ type Reboot struct {
 
 // Usable tells whether new jobs may start on the node.
 func (n *Node) Usable() bool {
+	if len(n.Unfenced) > 0 {
+		return false // what lives there may still use what it was given
+	}
 	if n.Admin != event.NodeResume || n.Invalid != "" || n.Removed || (n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP)) {
 		return false
 	}
@@ -138,7 +192,7 @@ func (n *Node) Capacity() spec.TRES {
 	return t
 }
 
-// InUse is what jobs hold on the node, as a vector.
+// InUse is what jobs and other schedulers hold on the node, as a vector.
 func (n *Node) InUse() spec.TRES {
 	t := spec.TRES{CPU: int64(n.UsedCPU.Count()), Mem: n.UsedMem}
 	for i := range n.GPUs {

@@ -176,6 +176,17 @@ func (p *Partitions) Find(name string) *Partition {
 	return nil
 }
 
+// FencingOf is the fencing policy of a partition's jobs.
+func (s *State) FencingOf(partition string) spec.FencingPolicy {
+	if p := s.Parts.Find(partition); p != nil && p.Spec.Fencing != nil {
+		return *p.Spec.Fencing
+	}
+	if s.Config.Fencing != nil {
+		return *s.Config.Fencing
+	}
+	return spec.FencingPolicy{}
+}
+
 // Default returns the default partition, or nil.
 func (p *Partitions) Default() *Partition {
 	for i := range p.List {

@@ -215,6 +215,11 @@ func (w *words) cluster() event.Event {
 		return &event.CertificateIssued{Serial: w.arg(0), Role: "node", Name: "n1", Token: spec.Hash{byte(w.n("token"))}}
 	case "revoke":
 		return &event.CertificateRevoked{Serial: w.arg(0)}
+	case "epoch":
+		return &event.EpochBegan{Value: uint64(w.number(w.arg(0)))}
+	case "forgot":
+		return &event.HistoryLost{Witness: "node n1", Seen: event.Position{Epoch: uint64(w.number(w.arg(0))), Seq: uint64(w.n("seq")),
+			NextUID: spec.JobUID(w.n("uid")), NextID: spec.JobID(w.n("id"))}}
 	case "dropped":
 		return &event.CertificatesDropped{Serials: []string{w.arg(0)}}
 	}

@@ -46,6 +46,7 @@ const (
 	snapJob
 	snapEnd
 	snapSpent // between totals and nodes; absent where nothing was used
+	snapRuns  // behind those of snapSpent; absent where nothing has run
 )
 
 // metaRecord holds the scalars of a State. NodeNames are by node id.
@@ -60,6 +61,8 @@ type metaRecord struct {
 	NextID       spec.JobID         `cbor:"8,keyasint"`
 	NodeNames    []string           `cbor:"9,keyasint,omitempty"`
 	Reservations []spec.Reservation `cbor:"20,keyasint,omitempty"`
+	Epochs       []Epoch            `cbor:"21,keyasint,omitempty"`
+	Lost         *LostHistory       `cbor:"22,keyasint,omitempty"`
 }
 
 // arrayRecord holds what cannot be counted from the jobs that are left.
@@ -80,6 +83,12 @@ type spentRecord struct {
 	Aging *Aging `cbor:"3,keyasint,omitempty"`
 }
 
+// runsRecord holds the past runs of one user.
+type runsRecord struct {
+	UID  uint64    `cbor:"1,keyasint"`
+	Runs []PastRun `cbor:"2,keyasint"`
+}
+
 // endRecord closes a snapshot.
 type endRecord struct {
 	Jobs  uint64 `cbor:"1,keyasint"`
@@ -88,7 +97,7 @@ type endRecord struct {
 
 func snapshotTypes() (*record.Set, error) {
 	set, err := record.Compile(new(metaRecord), new(spec.Config), new(Policy), new(Access), new(Totals), new(Node),
-		new(arrayRecord), new(spec.JobSpec), new(Job), new(endRecord), new(spentRecord))
+		new(arrayRecord), new(spec.JobSpec), new(Job), new(endRecord), new(spentRecord), new(runsRecord))
 	if err != nil {
 		return nil, fmt.Errorf("snapshot codec: %w", err)
 	}
@@ -175,7 +184,8 @@ func (s *State) encode(emit func(block []byte) error) error {
 	}
 	e := &encoder{set: set, buf: make([]byte, 0, blockSize+4096), emit: emit}
 	e.put(snapMeta, &metaRecord{UUID: s.UUID, ClusterName: s.ClusterName, Version: s.Version, Created: s.Created,
-		Seq: s.Seq, At: s.At, NextUID: s.NextUID, NextID: s.NextID, NodeNames: s.nodeNames(), Reservations: s.Reservations})
+		Seq: s.Seq, At: s.At, NextUID: s.NextUID, NextID: s.NextID, NodeNames: s.nodeNames(), Reservations: s.Reservations,
+		Epochs: s.Epochs, Lost: s.Lost})
 	e.put(snapConfig, s.Config)
 	e.put(snapPolicy, s.Policy)
 	e.put(snapAccess, s.Access)
@@ -185,6 +195,10 @@ func (s *State) encode(emit func(block []byte) error) error {
 	}
 	s.Spent.Range(func(key uint64, u *Spent) bool {
 		e.put(snapSpent, &spentRecord{Key: key, Spent: u})
+		return e.err == nil
+	})
+	s.Runs.Range(func(uid uint64, u *UserRuns) bool {
+		e.put(snapRuns, &runsRecord{UID: uid, Runs: u.Runs})
 		return e.err == nil
 	})
 	s.Nodes.Range(func(_ uint64, n *Node) bool {

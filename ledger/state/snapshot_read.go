@@ -36,7 +36,7 @@ func (d *decoder) block(data []byte) error {
 		if err != nil {
 			return err
 		}
-		if kind > snapSpent {
+		if kind > snapRuns {
 			return fmt.Errorf("snapshot record of kind %d: %w", kind, event.ErrNewer)
 		}
 		if !d.follows(kind) {
@@ -45,7 +45,7 @@ func (d *decoder) block(data []byte) error {
 		if err := d.one(kind); err != nil {
 			return err
 		}
-		if kind != snapSpent { // which stands between two kinds without a place of its own
+		if kind != snapSpent && kind != snapRuns { // which stand between two kinds without a place of their own
 			d.last = kind
 		}
 	}
@@ -56,7 +56,7 @@ func (d *decoder) block(data []byte) error {
 // once each, then any number of nodes, then arrays, then specs and jobs.
 func (d *decoder) follows(kind uint64) bool {
 	switch {
-	case kind == snapSpent:
+	case kind == snapSpent, kind == snapRuns:
 		return d.last == snapTotals
 	case d.last == snapEnd:
 		return false
@@ -89,6 +89,8 @@ func (d *decoder) one(kind uint64) error {
 		d.s.putNode(n)
 	case snapSpent:
 		return d.spent()
+	case snapRuns:
+		return d.runs()
 	case snapArray:
 		var a arrayRecord
 		if err := d.rec.Value(&a); err != nil {
@@ -131,6 +133,18 @@ func (d *decoder) spent() error {
 	return nil
 }
 
+func (d *decoder) runs() error {
+	var r runsRecord
+	if err := d.rec.Value(&r); err != nil {
+		return err
+	}
+	if len(r.Runs) == 0 || len(r.Runs) > MaxPastRuns || d.s.Runs.Has(r.UID) {
+		return damaged("user %d has %d past runs, or has them twice; 1 to %d are kept", r.UID, len(r.Runs), MaxPastRuns)
+	}
+	d.s.Runs.Set(d.s.own, r.UID, &UserRuns{Runs: r.Runs})
+	return nil
+}
+
 func (d *decoder) meta() error {
 	var m metaRecord
 	if err := d.rec.Value(&m); err != nil {
@@ -139,6 +153,7 @@ func (d *decoder) meta() error {
 	s := d.s
 	s.UUID, s.ClusterName, s.Version, s.Created = m.UUID, m.ClusterName, m.Version, m.Created
 	s.Reservations = m.Reservations
+	s.Epochs, s.Lost = m.Epochs, m.Lost
 	s.Seq, s.At, s.NextUID, s.NextID = m.Seq, m.At, m.NextUID, m.NextID
 	if len(m.NodeNames) > 0 {
 		s.NodeIDs = make(map[string]spec.NodeID, len(m.NodeNames))
@@ -223,6 +238,7 @@ func (s *State) rebuildNodes() error {
 			return false
 		}
 		n.capacity()
+		n.takeHolds()
 		return true
 	})
 	return err

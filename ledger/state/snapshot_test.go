@@ -146,6 +146,7 @@ func TestHashSeesEverything(t *testing.T) {
 		"job":    func(s *State) { s.Job(3).Exit.Signal++ },
 		"spec":   func(s *State) { s.Job(4).Spec.Comment = "x" },
 		"spent":  func(s *State) { s.Spent.Set(s.own, UsageKey(UsageQOS, 1, 0), &Spent{Raw: fixed.Of(1)}) },
+		"runs":   func(s *State) { s.Runs.Set(s.own, 1000, &UserRuns{Runs: []PastRun{{Length: 1}}}) },
 		"aging":  func(s *State) { s.Aging.PerSecond++ },
 		"alloc":  func(s *State) { s.Job(2).Alloc.Nodes[1].Mem++ },
 	} {
@@ -220,7 +221,7 @@ func TestSnapshotRefusals(t *testing.T) {
 	}{
 		{"as written", sealed(SnapshotVersion, recs), nil},
 		{"newer version", sealed(SnapshotVersion+1, recs), event.ErrNewer},
-		{"unknown record", sealed(SnapshotVersion, append(bytes.Clone(recs[:len(recs)-6]), snapSpent+1)), event.ErrNewer},
+		{"unknown record", sealed(SnapshotVersion, append(bytes.Clone(recs[:len(recs)-6]), snapRuns+1)), event.ErrNewer},
 		{"unknown field", sealed(SnapshotVersion, meta(0xa1, 0x18, 99, 1)), event.ErrNewer},
 		{"no records", sealed(SnapshotVersion, nil), ErrSnapshot},
 		{"no end", sealed(SnapshotVersion, recs[:len(recs)-6]), ErrSnapshot},

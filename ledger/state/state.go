@@ -22,6 +22,9 @@ type State struct {
 	Seq         uint64       // sequence number of the last event; 0 = empty ledger
 	At          spec.Instant // its instant
 
+	Epochs []Epoch      // of the controllers that led, oldest first; replaced on write
+	Lost   *LostHistory // the last loss of history that was noticed; nil = none
+
 	Config *spec.Config // never nil after ConfigAdopted
 	Policy *Policy      // QOS, accounts, users, associations; never nil
 	Parts  *Partitions  // derived from Config and the node ids; never nil
@@ -31,6 +34,7 @@ type State struct {
 
 	Jobs     pmap.Map[*Job]        // by JobUID: everything not purged
 	ByID     pmap.Map[spec.JobUID] // JobID -> JobUID
+	Owned    pmap.Map[int]         // uid -> how many of Jobs are that user's; derived
 	Arrays   pmap.Map[*Array]      // by the JobUID of the array's record
 	Waiting  Set                   // JobUIDs that are pending
 	Active   Set                   // JobUIDs that run or still hold nodes
@@ -43,8 +47,9 @@ type State struct {
 	Nodes   pmap.Map[*Node]        // by NodeID
 	NodeIDs map[string]spec.NodeID // every name ever configured, 0 … n-1; copied on write
 
-	Usage        pmap.Map[*Usage] // by UsageKey
-	Spent        pmap.Map[*Spent] // by UsageKey of a QOS or association
+	Usage        pmap.Map[*Usage]    // by UsageKey
+	Spent        pmap.Map[*Spent]    // by UsageKey of a QOS or association
+	Runs         pmap.Map[*UserRuns] // by uid: past runs, from which lengths are predicted
 	Aging        Aging
 	Licenses     []spec.Count // held now, sorted by name; replaced on write
 	Totals       Totals
@@ -155,5 +160,30 @@ func (s *State) NodeByID(id spec.NodeID) *Node {
 	return n
 }
 
-func (s *State) putJob(j *Job)   { s.Jobs.Set(s.own, uint64(j.UID), j) }
+// JobsOf tells how many job records a user has, ended ones included.
+func (s *State) JobsOf(uid uint32) int {
+	n, _ := s.Owned.Get(uint64(uid))
+	return n
+}
+
+// countOwned counts records of a user in or out.
+func (s *State) countOwned(uid uint32, by int) {
+	if n := s.JobsOf(uid) + by; n != 0 {
+		s.Owned.Set(s.own, uint64(uid), n)
+	} else {
+		s.Owned.Delete(s.own, uint64(uid))
+	}
+}
+
+func (s *State) putJob(j *Job) {
+	switch old := s.Job(j.UID); {
+	case old == nil:
+		s.countOwned(j.Spec.UID, 1)
+	case old.Spec.UID != j.Spec.UID:
+		s.countOwned(old.Spec.UID, -1)
+		s.countOwned(j.Spec.UID, 1)
+	}
+	s.Jobs.Set(s.own, uint64(j.UID), j)
+}
+
 func (s *State) putNode(n *Node) { s.Nodes.Set(s.own, uint64(n.ID), n) }

@@ -32,6 +32,10 @@ type PartTotals struct {
 	Run       Histogram                    `cbor:"6,keyasint"`           // end - start, seconds
 	Sizes     []*SizeTotals                `cbor:"7,keyasint,omitempty"` // by class; those that occurred
 
+	// Requeued counts attempts that ended with their job back in the queue, by the
+	// state that the attempt had: those that a node failure ended are not in Ended.
+	Requeued [spec.OutOfMemory + 1]uint64 `cbor:"8,keyasint"`
+
 	sizesOwn *pmap.Owner // who may change Sizes in place
 }
 
@@ -226,6 +230,18 @@ func (s *State) countEnd(j *Job, count uint64, ran bool, at spec.Instant) {
 		run := at.Sub(j.Started)
 		p.Run.add(run)
 		p.size(s.own, SizeOf(&j.Req)).Run.add(run)
+	}
+}
+
+// countRequeue counts an attempt that ended with its job back in the queue.
+func (s *State) countRequeue(partition string, as spec.JobState) {
+	if s.draft {
+		return
+	}
+	s.Totals.Requeued++
+	p := s.part(partition)
+	if int(as) < len(p.Requeued) {
+		p.Requeued[as]++
 	}
 }
 

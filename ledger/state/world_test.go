@@ -438,7 +438,11 @@ func (w *world) register(name string) {
 
 func (w *world) node() {
 	name := w.someNode().Spec.Name
-	switch w.int(0, 5) {
+	switch w.int(0, 8) {
+	case 6, 7:
+		w.takeHold(w.s.Node(name))
+	case 8:
+		w.releaseHold(w.s.Node(name))
 	case 0:
 		w.register(name)
 	case 4:
@@ -454,6 +458,48 @@ func (w *world) node() {
 	default:
 		w.put(&event.NodeReturned{Node: name})
 	}
+}
+
+// takeHold gives another scheduler what is free on a node.
+func (w *world) takeHold(n *Node) {
+	h := spec.ForeignHold{ID: fmt.Sprintf("pod-%d", w.int(0, 9)), Space: "web", Owner: "p", MilliCPU: int64(w.int(0, 1500)), Priority: int64(w.int(0, 3))}
+	if _, twice := n.HoldAt(h.ID); twice {
+		return
+	}
+	var cpus spec.Bitset
+	for _, c := range w.s.OpenCPUs(n).Members() {
+		if int64(n.HeldCPU.Count()+cpus.Count())*1000 < n.HeldMilli()+h.MilliCPU {
+			cpus = cpus.Set(c)
+		}
+	}
+	if int64(n.HeldCPU.Count()+cpus.Count())*1000 < n.HeldMilli()+h.MilliCPU {
+		return
+	}
+	if free := n.FreeMem(); free > 0 {
+		h.Mem = int64(w.int(0, int(free)))
+	}
+	for i := range n.GPUs {
+		if n.FreeWhole(i) && w.coin() {
+			h.GPUs = append(h.GPUs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: n.GPUs[i].Type})
+		}
+	}
+	w.put(&event.ForeignHoldTaken{Node: n.Spec.Name, Hold: h, CPUs: cpus})
+}
+
+// releaseHold takes one back, with the CPUs that the others do not need.
+func (w *world) releaseHold(n *Node) {
+	if len(n.Holds) == 0 {
+		return
+	}
+	h := n.Holds[w.int(0, len(n.Holds)-1)]
+	need := spec.WholeCPUs(n.HeldMilli()-h.MilliCPU, 1)
+	var back spec.Bitset
+	for _, c := range n.HeldCPU.Members() {
+		if int64(n.HeldCPU.Count()-back.Count()) > need {
+			back = back.Set(c)
+		}
+	}
+	w.put(&event.ForeignHoldReleased{Node: n.Spec.Name, ID: h.ID, CPUs: back, Why: "deleted"})
 }
 
 // power moves a node to any state of its power that its jobs allow, and its
@@ -611,6 +657,11 @@ func (w *world) access() {
 	h := spec.Hash{byte(w.int(1, 3))}
 	known := slices.ContainsFunc(w.s.Access.Tokens, func(t Token) bool { return t.Hash == h })
 	switch {
+	case w.int(0, 5) == 0:
+		w.put(&event.EpochBegan{Value: w.s.Seq + 1})
+	case w.int(0, 9) == 0:
+		w.put(&event.HistoryLost{Witness: "node n1", Seen: event.Position{Epoch: 1 << 60, Seq: w.s.Seq + 10,
+			NextUID: w.s.NextUID + spec.JobUID(w.int(0, 2)), NextID: w.s.NextID + spec.JobID(w.int(0, 2))}})
 	case w.int(0, 3) == 0:
 		w.put(&event.ClusterVersionRaised{Version: uint32(w.int(0, int(event.Version)))})
 	case !known:

@@ -21,6 +21,7 @@ type View struct {
 	// Durable is the last sequence number that is safe on disk. State may be
 	// ahead of it only on the writer's side, never in a published view.
 	Durable uint64
+	Orphans int // runs that nodes have and the ledger does not know
 	// AccountedSeq is the last event that accounting confirmed; 0 = unknown.
 	AccountedSeq uint64
 	AccountedAt  spec.Instant

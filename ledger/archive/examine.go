@@ -1,0 +1,192 @@
+package archive
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Examine reads a whole archive without changing it, goes on behind each damage
+// and hands it on. Unlike Verify it needs no open archive, so that it also works
+// where Open refuses. done, which is called last, gets what could be read.
+func Examine(dir string, damage func(error), done func(Report)) (bad int, err error) {
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return 0, err
+	}
+	defer dec.Close()
+	x := &examiner{a: &Archive{dir: dir, dec: dec}, damage: func(err error) { bad++; damage(err) }}
+	names, err := os.ReadDir(x.a.segDir())
+	if err != nil {
+		return 0, err
+	}
+	type file struct {
+		first  uint64
+		sealed bool
+	}
+	var files []file
+	for _, e := range names {
+		var first uint64
+		if strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		if _, err := fmt.Sscanf(e.Name(), "%020d.", &first); err != nil {
+			x.damage(corrupt(filepath.Join(x.a.segDir(), e.Name()), 0, "move it away if it is not Muster's", "the name is not that of a segment"))
+			continue
+		}
+		files = append(files, file{first, strings.HasSuffix(e.Name(), ".seg")})
+	}
+	slices.SortStableFunc(files, func(p, q file) int { return int(int64(p.first) - int64(q.first)) })
+	for i, f := range files {
+		if i > 0 && files[i-1].first == f.first {
+			continue // sealed, and the live one was not removed yet
+		}
+		if f.sealed {
+			x.sealed(f.first)
+		} else {
+			x.live(f.first, i == len(files)-1)
+		}
+	}
+	if err := x.snapshots(); err != nil {
+		return bad, err
+	}
+	done(x.rep)
+	return bad, nil
+}
+
+// examiner collects what can be read.
+type examiner struct {
+	a      *Archive
+	damage func(error)
+	rep    Report
+	torn   bool // the record before was damaged: a gap is known
+}
+
+// record takes the next record that can be read.
+func (x *examiner) record(path string, off int64, r Record) {
+	switch {
+	case x.rep.Records == 0:
+		x.rep.FirstPos, x.rep.FirstSeq = r.Pos, r.FirstSeq
+	case !x.torn && (r.Pos != x.rep.LastPos+1 || r.FirstSeq != x.rep.LastSeq+1):
+		x.damage(corrupt(path, off, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, x.rep.LastPos, x.rep.LastSeq))
+	}
+	x.torn = false
+	x.rep.Records++
+	x.rep.Bytes += uint64(len(r.Batch))
+	x.rep.LastPos, x.rep.LastSeq = r.Pos, r.LastSeq
+}
+
+// broken notes damage behind which there is a gap.
+func (x *examiner) broken(err error) {
+	x.damage(err)
+	x.torn = true
+}
+
+func (x *examiner) sealed(first uint64) {
+	path := sealedPath(x.a.segDir(), first)
+	s, err := readSealed(path, first)
+	if err != nil {
+		x.broken(err)
+		return
+	}
+	for _, k := range s.blocks {
+		body, err := x.a.unpack(s, k)
+		for err == nil && len(body) > 0 {
+			r, n, bad := readRecord(body, s.salt)
+			if bad != nil {
+				err = corrupt(path, k.off, cureSegment, "the block that begins with batch %d: %v", k.firstPos, bad)
+				break
+			}
+			x.record(path, k.off, r)
+			body = body[n:]
+		}
+		if err != nil {
+			x.broken(err)
+		}
+	}
+}
+
+func (x *examiner) live(first uint64, newest bool) {
+	path := livePath(x.a.segDir(), first)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		x.broken(err)
+		return
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		x.broken(err)
+		return
+	}
+	defer f.Close()
+	salt, err := readFileHeader(path, magicLive, f, first)
+	if err != nil {
+		if newest && (len(b) < fileHeader || len(strings.Trim(string(b), "\x00")) == 0) {
+			return // it never got its header
+		}
+		x.broken(err)
+		return
+	}
+	for at := fileHeader; at < len(b); {
+		r, n, err := readRecord(b[at:], salt)
+		if err == nil {
+			x.record(path, int64(at), r)
+			at += n
+			continue
+		}
+		next := nextRecord(b, at+1, salt, x.rep.LastPos)
+		if next < 0 && newest {
+			return // the remains of an interrupted write, which the log brings again
+		}
+		if next < 0 {
+			x.broken(corrupt(path, int64(at), cureSegment, "%v, and another segment follows", err))
+			return
+		}
+		x.broken(corrupt(path, int64(at), cureSegment, "%v, behind batch %d with event %d", err, x.rep.LastPos, x.rep.LastSeq))
+		at = next
+	}
+}
+
+// nextRecord looks for a whole record from an offset on that can follow a
+// position; -1 = there is none.
+func nextRecord(b []byte, from int, salt uint32, last uint64) int {
+	for at := from; at+recordHeader <= len(b); at++ {
+		// Positions are dense, so this test alone rules out almost every offset.
+		if ahead := le64(b[at+8:]) - last; ahead == 0 || ahead > 1<<24 {
+			continue
+		}
+		if _, _, err := readRecord(b[at:], salt); err == nil {
+			return at
+		}
+	}
+	return -1
+}
+
+func (x *examiner) snapshots() error {
+	names, err := os.ReadDir(x.a.snapDir())
+	if err != nil {
+		return err
+	}
+	for _, e := range names {
+		if !strings.HasSuffix(e.Name(), ".snap") {
+			continue
+		}
+		f, info, err := openSnapshot(filepath.Join(x.a.snapDir(), e.Name()))
+		if err == nil {
+			err = f.Close()
+		}
+		if err == nil {
+			err = x.a.readThrough(info)
+		}
+		if err != nil {
+			x.damage(err)
+			continue
+		}
+		x.rep.Snapshots++
+	}
+	return nil
+}

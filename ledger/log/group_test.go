@@ -1,0 +1,141 @@
+package log_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/musterhpc/muster/ledger/log"
+	"github.com/musterhpc/muster/ledger/log/logtest"
+)
+
+// plainLayer carries raft over TCP without TLS.
+type plainLayer struct{ net.Listener }
+
+func (plainLayer) Dial(address string, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", address, timeout)
+}
+
+// joiner opens a member of a group over TCP.
+func (c *cluster) joiner(disk *logtest.Disk, id string, first bool) *node {
+	c.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	nd := &node{id: id, disk: disk, m: &logtest.Machine{}}
+	opts := simOptions(disk, nd.m)
+	opts.NodeID, opts.Timeout = id, 100*time.Millisecond
+	opts.Transport = log.NewTransport(plainLayer{l}, time.Second, slog.New(slog.DiscardHandler))
+	if first {
+		opts.Members = []log.Member{{ID: id, Address: l.Addr().String()}}
+	}
+	nd.l = mustOpen(c.t, opts)
+	c.nodes = append(c.nodes, nd)
+	c.members = append(c.members, log.Member{ID: id, Address: l.Addr().String()})
+	return nd
+}
+
+func (c *cluster) await(what string, done func() bool) {
+	c.t.Helper()
+	for !done() {
+		if c.t.Context().Err() != nil {
+			c.t.Fatalf("%s did not happen", what)
+		}
+		time.Sleep(time.Millisecond) //muster:sleep raft runs in real time
+	}
+}
+
+// TestGroupGrowsFromOne: the ledger of a single controller becomes that of a group, which others join, in which the lead is
+// handed over, and which a member leaves.
+func TestGroupGrowsFromOne(t *testing.T) {
+	disk := logtest.NewDisk(1)
+	h := &history{next: 1, acked: map[log.Position]int{}}
+	alone := simOptions(disk, &logtest.Machine{})
+	single := mustOpen(t, alone)
+	for range 20 {
+		mustAppend(t, single, h)
+	}
+	if err := single.Snapshot(bg); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		mustAppend(t, single, h)
+	}
+	mustClose(t, single)
+
+	c := &cluster{t: t}
+	one := c.joiner(disk, "ctl1", false)
+	lead := c.leader()
+	if lead != one || one.l.LastPosition() != 40 {
+		t.Fatalf("the first member leads: %v, at position %d", lead == one, one.l.LastPosition())
+	}
+	mustAppend(t, one.l, h)
+	two, three := c.joiner(logtest.NewDisk(2), "ctl2", false), c.joiner(logtest.NewDisk(3), "ctl3", false)
+	for i, nd := range []*node{two, three} {
+		m := c.members[i+1]
+		m.Joining = true
+		if err := one.l.Add(bg, m); err != nil {
+			t.Fatal(err)
+		}
+		c.waitFor(nd, 41)
+		if err := one.l.Add(bg, c.members[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.await("both vote", func() bool {
+		voters := 0
+		for _, m := range two.l.Group() {
+			if !m.Joining {
+				voters++
+			}
+		}
+		return voters == 3
+	})
+	before := one.l.Term()
+	ctx, cancel := context.WithTimeout(bg, time.Minute)
+	defer cancel()
+	if err := one.l.HandOver(ctx, "ctl3"); err != nil {
+		t.Fatal(err)
+	}
+	c.await("ctl3 leads", func() bool { return three.l.Leader().Self })
+	if three.l.Term() <= before {
+		t.Errorf("term %d after %d", three.l.Term(), before)
+	}
+	var nl *log.NotLeaderError
+	if err := one.l.Remove(ctx, "ctl2"); !errors.As(err, &nl) {
+		t.Errorf("a member that does not lead removes another: %v", err)
+	}
+	if lead = c.leader(); lead != three {
+		t.Fatalf("%s leads", lead.id)
+	}
+	mustAppend(t, three.l, h)
+	if err := three.l.Remove(ctx, "ctl1"); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, three.l, h)
+	c.waitFor(two, 43)
+	if err := h.check(two.m); err != nil {
+		t.Fatal(err)
+	}
+	for _, nd := range c.nodes {
+		mustClose(t, nd.l)
+	}
+
+	// The folder remembers whose it is, and that it is of a group.
+	_, trans := raft.NewInmemTransport("x")
+	opts := simOptions(disk, &logtest.Machine{})
+	opts.NodeID, opts.Transport = "ctl9", trans
+	if _, err := log.Open(bg, opts); err == nil || !strings.Contains(err.Error(), "belongs to controller ctl1") {
+		t.Errorf("another controller opens the folder: %v", err)
+	}
+	if _, err := log.Open(bg, simOptions(disk, &logtest.Machine{})); err == nil || !strings.Contains(err.Error(), "group") {
+		t.Errorf("a single controller opens the folder of a group: %v", err)
+	}
+}
