@@ -55,7 +55,7 @@ func runPass(st *state.State, now spec.Instant, opt scheduler.PassOptions) *sche
 	if err != nil {
 		panic(err)
 	}
-	do(trial.On(st, now, event.Actor{}, ""), scheduler.Starts{Outcome: out})
+	do(trial.On(st, now, event.Actor{}, ""), scheduler.Starts{Proposal: &out.Proposal})
 	return out
 }
 

@@ -1,12 +1,25 @@
-// Package scheduler decides. Decide turns a command into events on a trial;
-// Pass looks at a frozen state and proposes which jobs start, why the others
-// wait and when they will start; Commit turns a proposal into events if it
-// still holds. None of them reads a clock, a file or a random number: the
-// same input gives the same output in production, in the simulator and in a
-// what-if.
+// Package scheduler decides. Its doors are in scheduler.go: Decide turns a command
+// into events on a trial, Pass looks at a frozen state and proposes which jobs start
+// and why the others wait, and Explore asks when a job would start if its request
+// were another. None of them reads a clock, a file or a random number: the same
+// input gives the same output in production, in the simulator and in a what-if.
 //
-// The sub-packages are the steps of a pass in the order of their names'
-// first use: order (priority), limits (QOS and associations), place (nodes,
-// CPUs, devices), reserve (the timeline of backfill), explain (why not), and
-// trial (a state to try things on). Package daemon is where I/O begins.
+// The packages below, from the bottom up:
+//
+//	trial      a state to try things on
+//	place      nodes, CPUs and devices for one job at one time
+//	timeline   what will be free when, and what reservations leave to a job
+//	fairshare  fair share
+//	limits     QOS and associations
+//	order      priority
+//	preempt    who may be preempted
+//	guarantee  what each account is guaranteed
+//	eligible   what a job may use, and what it waits for that is not a resource
+//	commit     what both sides do to a trial: start, end, requeue, preempt
+//	decide     the commands
+//	pass       the loop over the queue
+//	explain    why a job waits, and what would help
+//	policy     changes of accounts, users and QOS
+//
+// Package daemon is where I/O begins.
 package scheduler

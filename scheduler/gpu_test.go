@@ -31,7 +31,7 @@ func gpuCluster(t *testing.T) *trial.Trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: out}); err != nil {
+	if _, err := scheduler.Decide(tr, scheduler.Starts{Proposal: &out.Proposal}); err != nil {
 		t.Fatal(err)
 	}
 	if j := tr.Job(1); j.State != spec.Running {
@@ -86,6 +86,48 @@ func TestGPUFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAFaultNamesWhomItStruck: the record of an error names the job that held
+// the device, for as long as the error is remembered. It is right where the job
+// ended before the report came, and empty where the agent could not tell.
+func TestAFaultNamesWhomItStruck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault spec.GPUFault
+		want  spec.JobID
+	}{
+		"holder":           {spec.GPUFault{UUID: "G0", Kind: spec.GPUXID, XID: 48, Job: 1, Attempt: 1}, 1},
+		"nobody":           {spec.GPUFault{UUID: "G0", Kind: spec.GPUXID, XID: 48}, 0},
+		"no such job":      {spec.GPUFault{UUID: "G0", Kind: spec.GPUXID, XID: 48, Job: 99, Attempt: 1}, 0},
+		"a future attempt": {spec.GPUFault{UUID: "G0", Kind: spec.GPUXID, XID: 48, Job: 1, Attempt: 7}, 0},
+		"a claim":          {spec.GPUFault{UUID: "G0", Kind: spec.GPUXID, XID: 48, JobID: 5, User: "eve"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := gpuCluster(t)
+			if _, err := scheduler.Decide(tr, scheduler.GPUReport{Node: "n1", Fault: tc.fault}); err != nil {
+				t.Fatal(err)
+			}
+			f := tr.Node("n1").Faults[0]
+			if f.JobID != tc.want || (f.User != "") != (tc.want != 0) {
+				t.Errorf("the fault names job %d of %q, want %d", f.JobID, f.User, tc.want)
+			}
+		})
+	}
+	t.Run("job over before the report", func(t *testing.T) {
+		tr := gpuCluster(t)
+		node := tr.Job(1).Alloc.Nodes[0].Name
+		done := scheduler.Report{Node: node, Run: scheduler.Run{UID: 1, Attempt: 1}, Done: &scheduler.NodeDone{Batch: &event.StepResult{}}}
+		if _, err := scheduler.Decide(tr, done); err != nil {
+			t.Fatal(err)
+		}
+		late := spec.GPUFault{UUID: "G0", Kind: spec.GPUXID, XID: 48, Job: 1, Attempt: 1}
+		if _, err := scheduler.Decide(tr, scheduler.GPUReport{Node: node, Fault: late}); err != nil {
+			t.Fatal(err)
+		}
+		if f := tr.Node(node).Faults[0]; f.JobID != 1 {
+			t.Errorf("the fault names job %d, want 1", f.JobID)
+		}
+	})
 }
 
 // TestFaultsAreRemembered: the last of each kind, device and number, with how
@@ -161,7 +203,7 @@ func TestCheckReport(t *testing.T) {
 		{node, scheduler.CheckReport{Node: "n1", Failed: "no space"}, event.NodeDrain, "Health check: no space"},
 		{node, scheduler.CheckReport{Node: "n1", Failed: "worse"}, event.NodeDrain, "Health check: no space"},
 		{node, scheduler.CheckReport{Node: "n1"}, event.NodeResume, ""},
-		{root, scheduler.UpdateNode{Node: "n1", State: event.NodeDrain, Reason: "Health check: by hand"}, event.NodeDrain, "Health check: by hand"},
+		{root, scheduler.UpdateNodes{Nodes: []string{"n1"}, State: event.NodeDrain, Reason: new("Health check: by hand")}, event.NodeDrain, "Health check: by hand"},
 		{node, scheduler.CheckReport{Node: "n1", Failed: "no space"}, event.NodeDrain, "Health check: by hand"},
 		{node, scheduler.CheckReport{Node: "n1"}, event.NodeDrain, "Health check: by hand"},
 		{node, scheduler.CheckReport{Node: "gone", Failed: "x"}, event.NodeDrain, "Health check: by hand"},

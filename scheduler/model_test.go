@@ -627,7 +627,7 @@ func (w *world) passAll() *scheduler.Outcome {
 		w.rt.Fatal(err)
 	}
 	w.user = "root"
-	if res := w.must(scheduler.Starts{Outcome: out}); res.Stale > 0 {
+	if res := w.must(scheduler.Starts{Proposal: &out.Proposal}); res.Stale > 0 {
 		w.rt.Fatalf("%d proposals are stale\n%s", res.Stale, dump(out, frozen))
 	}
 	w.check()
@@ -726,7 +726,7 @@ func (w *world) passQuick(kept *scheduler.Promises) {
 		}
 		w.judgeStarts(w.head, out)
 		w.user = "root"
-		if res := w.must(scheduler.Starts{Outcome: out}); res.Stale > 0 {
+		if res := w.must(scheduler.Starts{Proposal: &out.Proposal}); res.Stale > 0 {
 			w.rt.Fatalf("%d proposals of an incremental pass are stale", res.Stale)
 		}
 		w.check()

@@ -127,7 +127,7 @@ func TestStaleProposals(t *testing.T) {
 			}
 			before := w.head.Freeze()
 			w.user = "root"
-			res := w.must(scheduler.Starts{Outcome: out})
+			res := w.must(scheduler.Starts{Proposal: &out.Proposal})
 			w.check()
 			dropped += res.Stale
 			for _, e := range started(w.last) {

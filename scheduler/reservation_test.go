@@ -7,7 +7,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
-	"github.com/musterhpc/muster/scheduler/resv"
+	"github.com/musterhpc/muster/scheduler/timeline"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -138,7 +138,7 @@ func (w *world) judgeKept(before *state.State, out *scheduler.Outcome, i int, wh
 		mine := before.Reservation(s.Alloc.Reservation)
 		for q := range before.Reservations {
 			o, r := r, &before.Reservations[q]
-			if r == o || o != nil && !o.Heeds(r) || mine == nil && r.Flags.Has(spec.ResvMagnetic) && resv.Admits(before, r, before.Job(s.UID).Spec) {
+			if r == o || o != nil && !o.Heeds(r) || mine == nil && r.Flags.Has(spec.ResvMagnetic) && timeline.Admits(before, r, before.Job(s.UID).Spec) {
 				continue
 			}
 			start, length := r.Start, r.End.Sub(r.Start)

@@ -53,10 +53,10 @@ type verb func(s *session, args []string) error
 func verbs() map[string]verb {
 	return map[string]verb{
 		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
-		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update,
-		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "partition": changePartition, "lost": lost, "return": returned,
+		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update, "top": top,
+		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "partition": changePartition, "lost": lost, "unready": unready, "fenced": fenced, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "zone": zone, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "epilogctl": epilogOver, "batchover": batchOver,
-		"start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
+		"foreign": foreign, "start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
 	}
 }
 

@@ -43,7 +43,7 @@ func TestWhatWasTakenMeanwhileIsNotGivenAgain(t *testing.T) {
 			if s.head.Seq == out.Plan.Seq || s.head.Active.Len()+len(s.head.Reservations) != 1 {
 				t.Fatalf("%s did nothing\n%s", tc.meanwhile, s.out)
 			}
-			if res := s.must(scheduler.Starts{Outcome: out}); res.Started != 0 || res.Stale != len(out.Starts) {
+			if res := s.must(scheduler.Starts{Proposal: &out.Proposal}); res.Started != 0 || res.Stale != len(out.Starts) {
 				t.Errorf("%d started, %d were dropped\n%s", res.Started, res.Stale, s.out)
 			}
 			s.check()

@@ -35,7 +35,7 @@ func hetOf(t *testing.T, list ...*spec.JobSpec) *trial.Trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: out}); err != nil {
+	if _, err := scheduler.Decide(tr, scheduler.Starts{Proposal: &out.Proposal}); err != nil {
 		t.Fatal(err)
 	}
 	for uid := spec.JobUID(2); uid < 2+spec.JobUID(len(list)); uid++ {

@@ -44,7 +44,7 @@ func stepCluster(t stepper) *trial.Trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: out}); err != nil {
+	if _, err := scheduler.Decide(tr, scheduler.Starts{Proposal: &out.Proposal}); err != nil {
 		t.Fatal(err)
 	}
 	if j := tr.Job(1); j.State != spec.Running {

@@ -61,6 +61,15 @@ func requeue(s *session, args []string) error {
 	return s.eachJob(args[1:], func(t scheduler.Target) scheduler.Command { return scheduler.Requeue{Target: t, Hold: h} })
 }
 
+// top moves jobs before their user's others.
+//
+//	$ top 4
+func top(s *session, args []string) error {
+	return s.eachJob(args[1:], func(t scheduler.Target) scheduler.Command {
+		return scheduler.TopJob{Target: t, Admin: s.user == "root"}
+	})
+}
+
 // scancel ends jobs; -s sends a signal, -b to the batch shell, -f to all.
 //
 //	$ scancel 4 5_7

@@ -98,7 +98,7 @@ func changeNodes(s *session, args []string) error {
 		if err != nil {
 			return err
 		}
-		cmd := scheduler.ChangeNodes{Nodes: names}
+		cmd := scheduler.UpdateNodes{Nodes: names}
 		for _, a := range args[3:] {
 			k, v, _ := strings.Cut(a, "=")
 			list := strings.FieldsFunc(v, func(c rune) bool { return c == ',' })
@@ -185,7 +185,7 @@ func changePartition(s *session, args []string) error {
 func setNode(s *session, args []string) error {
 	to := map[string]event.NodeAdminState{"drain": event.NodeDrain, "resume": event.NodeResume, "down": event.NodeDown}[args[0]]
 	return s.eachNode(args[1], func(name string) scheduler.Command {
-		return scheduler.UpdateNode{Node: name, State: to, Reason: strings.Join(args[2:], " ")}
+		return scheduler.UpdateNodes{Nodes: []string{name}, State: to, Reason: new(strings.Join(args[2:], " "))}
 	})
 }
 
@@ -194,6 +194,28 @@ func setNode(s *session, args []string) error {
 //	$ lost n1
 func lost(s *session, args []string) error {
 	return s.eachNode(args[1], func(name string) scheduler.Command { return scheduler.NodeSilent{Node: name, LastSeen: s.now} })
+}
+
+// unready tells that the agents of nodes answer and can start nothing.
+//
+//	$ unready n1 the shepherd does not answer
+func unready(s *session, args []string) error {
+	why := strings.Join(args[2:], " ")
+	return s.eachNode(args[1], func(name string) scheduler.Command {
+		return scheduler.NodeUnready{Node: name, Why: why, LastSeen: s.now}
+	})
+}
+
+// fenced is scontrol update nodename=X state=fenced.
+//
+//	$ fenced n1
+func fenced(s *session, args []string) error {
+	names, err := hostlist.Expand(args[1])
+	if err != nil {
+		return err
+	}
+	_, err = s.decide(scheduler.DeclareFenced{Nodes: names})
+	return err
 }
 
 // returned tells that nodes answer again.

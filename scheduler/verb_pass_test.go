@@ -25,7 +25,7 @@ func pass(s *session, _ []string) error {
 	}
 	user := s.user
 	s.user = "root"
-	res := s.must(scheduler.Starts{Outcome: out})
+	res := s.must(scheduler.Starts{Proposal: &out.Proposal})
 	s.user = user
 	if res.Stale != 0 || res.Started != len(out.Starts) || res.Preempted != len(out.Preempts) {
 		s.t.Fatalf("of %d proposals on an unchanged head %d were dropped", len(out.Starts), res.Stale)

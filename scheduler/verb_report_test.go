@@ -13,7 +13,8 @@ import (
 )
 
 // exit reports that the batch scripts of jobs ended and nothing is left on
-// any of their nodes: exit JOB [CODE|sigN|oom|unknown].
+// any of their nodes: exit JOB [CODE|sigN|oom|oom-CODE|unknown]. With oom-CODE the
+// kernel killed a child of the script, and the script ended with that code.
 //
 //	$ exit 4 3
 func exit(s *session, args []string) error {
@@ -27,6 +28,9 @@ func exit(s *session, args []string) error {
 		case how == "oom":
 			usage.OOMKilled = true
 			batch.Exit.Signal = 9
+		case strings.HasPrefix(how, "oom-"):
+			usage.OOMKilled = true
+			batch.Exit.Code = int32(atoi(s, how[len("oom-"):]))
 		case how == "unknown":
 			batch.Unknown = true
 		case strings.HasPrefix(how, "sig"):

@@ -36,7 +36,7 @@ func sbatch(s *session, args []string) error {
 		return err
 	}
 	if testOnly {
-		a, err := scheduler.TestOnly(s.head.Freeze(), js, s.now, s.actor(), rest...)
+		a, err := scheduler.TestOnly(s.head.Freeze(), scheduler.Submit{Spec: js, Rest: rest}, s.now, s.actor())
 		if errors.Is(err, scheduler.ErrNoStart) {
 			s.printf("no start can be predicted (%s)\n", a.Reason)
 			return nil

@@ -1,8 +1,11 @@
 package scheduler
 
 import (
+	"errors"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/pass"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
 )
@@ -17,15 +20,15 @@ type Answer struct {
 }
 
 // tryOut submits a job on a fork and runs a pass over it.
-func tryOut(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Actor, rest []*spec.JobSpec) (*Answer, error) {
+func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*Answer, error) {
 	t := trial.On(st.Fork(), now, actor, "test-only")
-	res, err := Decide(t, Submit{Spec: js, Rest: rest})
+	res, err := Decide(t, cmd)
 	if err != nil {
 		return nil, err
 	}
 	a := &Answer{Start: t.Now}
 	parts := []*state.Job{t.Job(res.UID)}
-	if len(rest) > 0 {
+	if len(cmd.Rest) > 0 {
 		parts = t.Components(parts[0])
 	}
 	out, err := Pass(t.Freeze(), t.Now, PassOptions{})
@@ -36,7 +39,7 @@ func tryOut(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Act
 		found := false
 		for i := range out.Starts {
 			if s := &out.Starts[i]; s.UID == j.UID {
-				a.Nodes, a.Partition = append(a.Nodes, nodeIDs(s.Alloc)...), s.Alloc.Partition
+				a.Nodes, a.Partition = append(a.Nodes, pass.NodeIDs(s.Alloc)...), s.Alloc.Partition
 				a.CPUs, found = a.CPUs+s.Alloc.TRES.CPU, true
 			}
 		}
@@ -56,3 +59,12 @@ func tryOut(st *state.State, js *spec.JobSpec, now spec.Instant, actor event.Act
 	}
 	return a, nil
 }
+
+// TestOnly answers --test-only: when and where a job would start if it were
+// submitted now. Nothing is stored.
+func TestOnly(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*Answer, error) {
+	return tryOut(st, cmd, now, actor)
+}
+
+// ErrNoStart tells that no start can be predicted for a job.
+var ErrNoStart = errors.New("no start can be predicted: the job waits for something other than resources")

@@ -107,9 +107,7 @@ func (w *world) config() *spec.Config {
 		c.Sched.PreemptType, c.Sched.PreemptMode = "preempt/partition_prio", pick(w, "preempt mode", "REQUEUE", "CANCEL", "SUSPEND,GANG")
 		c.Sched.PreemptStrict, c.Sched.PreemptExempt = w.chance("strict", 3), spec.Span(w.n("exempt", 0, 1))*spec.Minute
 	}
-	if w.chance("fence", 3) {
-		c.Timing.FenceAfter = 5 * spec.Minute
-	}
+	c.RequeueUnfenced = w.chance("fence", 3)
 	c.Enforce.Limits, c.Enforce.Associations = w.kind.limits || w.kind.capped, w.kind.limits
 	c.Licenses = []spec.Count{{Name: "lic", N: 3}}
 	threads := pick[int64](w, "threads", 1, 2)
@@ -362,7 +360,7 @@ func (w *world) pass() *scheduler.Outcome {
 	w.judgeStarts(frozen, out)
 	w.judgePreempts(frozen, out)
 	w.user = "root"
-	res := w.must(scheduler.Starts{Outcome: out})
+	res := w.must(scheduler.Starts{Proposal: &out.Proposal})
 	w.judgeAlone(frozen, opt, out)
 	w.check()
 	if res.Stale != 0 || res.Started != len(out.Starts) || res.Preempted != len(out.Preempts) {
@@ -487,15 +485,16 @@ func (w *world) fault() {
 	name := pick(w, "node", w.names()...)
 	switch w.n("fault", 0, 7) {
 	case 0:
-		w.decide(scheduler.UpdateNode{Node: name, State: event.NodeDrain, Reason: "test"})
+		w.decide(scheduler.UpdateNodes{Nodes: []string{name}, State: event.NodeDrain, Reason: new("test")})
 	case 1, 2:
-		w.decide(scheduler.UpdateNode{Node: name, State: event.NodeResume})
+		w.decide(scheduler.UpdateNodes{Nodes: []string{name}, State: event.NodeResume})
 	case 3:
-		w.decide(scheduler.UpdateNode{Node: name, State: event.NodeDown, Reason: "test"})
+		w.decide(scheduler.UpdateNodes{Nodes: []string{name}, State: event.NodeDown, Reason: new("test")})
 	case 4:
 		w.decide(scheduler.NodeSilent{Node: name, LastSeen: w.now})
 	case 5:
 		w.decide(scheduler.NodeHeard{Node: name})
+		w.settle(name)
 	case 6:
 		w.boots[name]++
 		w.decide(scheduler.RegisterNode{Node: name, Inventory: w.inventory(name, map[string]string{"boot": fmt.Sprint(w.boots[name])})})
@@ -521,12 +520,20 @@ func (w *world) heal() {
 	w.must(scheduler.Configure{Config: &c})
 	for _, name := range w.names() {
 		w.must(scheduler.NodeHeard{Node: name})
+		w.settle(name)
 		if w.head.Node(name).Admin != event.NodeResume {
-			w.must(scheduler.UpdateNode{Node: name, State: event.NodeResume})
+			w.must(scheduler.UpdateNodes{Nodes: []string{name}, State: event.NodeResume})
 		}
 	}
 	for _, j := range w.jobs(func(j *state.Job) bool { return j.Hold != spec.NotHeld && j.State == spec.Pending && !j.Het.Follows() }) {
 		w.must(scheduler.Release{Target: scheduler.Target{UID: j.UID, Task: spec.NoTask}})
 	}
 	w.check()
+}
+
+// settle reports the ends of the runs that were given up on a node.
+func (w *world) settle(name string) {
+	for _, debt := range slices.Clone(w.head.Node(name).Unfenced) {
+		w.must(scheduler.Report{Node: name, Run: scheduler.Run{UID: debt.UID, Attempt: debt.Attempt}, Done: &scheduler.NodeDone{}})
+	}
 }

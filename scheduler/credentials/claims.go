@@ -16,4 +16,6 @@ type Claims struct {
 	Issued   spec.Instant
 	Expires  spec.Instant
 	Launch   spec.Hash // of the script
+	Epoch    uint64    // of the attempt's runs; 0 = started by an older release
+	Run      spec.Hash // of script, environment, user and allocation; zero with epoch 0
 }

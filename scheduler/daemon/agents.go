@@ -124,23 +124,41 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	if err != nil {
 		return err
 	}
+	unknown, lost, err := c.witness(ctx, reg, actor)
+	if err != nil {
+		return err
+	}
 	cmd := scheduler.RegisterNode{Node: reg.GetNode(), Inventory: wire.ToInventory(reg.GetInventory()), Dynamic: dynamic}
 	if rep := c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return rep.err
 	}
-	conn := newAgentConn(reg.GetNode(), reg.GetPlace())
-	v, desired := c.hub.attach(conn)
+	if len(unknown) > 0 {
+		// A dynamic node exists only now.
+		if err := c.holdOrphans(ctx, reg.GetNode(), len(unknown)); err != nil {
+			return err
+		}
+		if !c.hub.met(reg.GetNode()) {
+			c.recall(ctx, reg.GetNode())
+		}
+	}
+	conn := newAgentConn(reg)
+	v, desired := c.hub.attach(conn, reg)
 	defer c.hub.detach(conn)
 	c.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())
 	welcome := &apiv1.Welcome{Cluster: v.State.ClusterName, ClusterUuid: v.State.UUID[:], Heartbeat: int64(c.hub.heartbeat()),
-		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired, Revoked: c.revoked()}
+		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired, Revoked: c.revoked(),
+		Lead: v.State.LeadBegan(), Lost: lost}
+	for _, r := range unknown {
+		welcome.Unknown = append(welcome.Unknown, r.GetRun())
+	}
 	// The end of either direction, or of the agent's patience with its orders,
 	// ends the stream: when this returns, Send and Recv do too.
 	ended := make(chan error, 2)
 	go func() {
-		err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
+		tell := headed{stream, c}
+		err := tell.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
 		if err == nil {
-			err = conn.sender(ctx, stream, c.revoked)
+			err = conn.sender(ctx, tell, c.revoked)
 		}
 		ended <- err
 	}()
@@ -152,6 +170,20 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		c.deps.Logger.Warn("an agent does not read its orders and is cut off", "node", conn.node, "orders", maxOrders)
 		return spec.Refuse(spec.CodeSocketTimeout, "the agent does not read its orders: connect again")
 	}
+}
+
+// headed writes how far the ledger is into every message to an agent: what the
+// agent has been given it can bear witness of.
+type headed struct {
+	stream service.Agents_ConnectServer
+	c      *Controller
+}
+
+// Send sends a message.
+func (h headed) Send(m *apiv1.ControllerMessage) error {
+	head := h.c.View().State.Position()
+	m.Head = &apiv1.LedgerPosition{Epoch: head.Epoch, Seq: head.Seq, NextJobUid: uint64(head.NextUID), NextJobId: uint32(head.NextID)}
+	return h.stream.Send(m)
 }
 
 // Bounds of one message of orders. A message may be somewhat larger than
@@ -175,11 +207,16 @@ func firstMessage(orders []*apiv1.Order) int {
 
 // sender writes the queue until the stream or the connection ends; revoked tells
 // which certificates hold no more.
-func (a *agentConn) sender(ctx context.Context, stream service.Agents_ConnectServer, revoked func() *apiv1.Revoked) error {
+func (a *agentConn) sender(ctx context.Context, stream headed, revoked func() *apiv1.Revoked) error {
 	for {
 		q := a.take()
 		if q.barred {
 			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: revoked()}}); err != nil {
+				return err
+			}
+		}
+		if q.grant != nil {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Grant{Grant: q.grant}}); err != nil {
 				return err
 			}
 		}
@@ -232,16 +269,12 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 		if k := m.GetMeasured(); k != nil {
 			c.hub.asks.take(conn.node, k)
 		}
-		load, free := int64(-1), int64(-1)
-		if b := m.GetHeartbeat(); b != nil {
-			load, free = b.GetLoadMilli(), b.GetMemFree()
-		}
-		c.hub.heard(conn.node, load, free)
-		if n := c.View().State.Node(conn.node); n != nil && n.Lost {
-			_ = c.writer.do(ctx, &request{cmd: scheduler.NodeHeard{Node: conn.node}, actor: actor})
-		}
+		c.pulse(ctx, conn, m.GetHeartbeat(), actor)
 		for _, r := range m.GetReports().GetReports() {
 			a := pendingAck{number: r.GetNumber()}
+			if r.GetNodeDone() != nil {
+				c.orphanEnded(ctx, conn.node, r.GetRun())
+			}
 			if f := r.GetGpuFault(); f != nil {
 				a.req = &request{cmd: scheduler.GPUReport{Node: conn.node, Fault: wire.ToGPUFault(f), Policy: c.deps.Settings.GPU}, actor: actor}
 				if err := c.writer.send(ctx, a.req); err != nil {
@@ -253,6 +286,9 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 					return nil
 				}
 			} else if cmd, ok := reportCommand(conn.node, r); ok {
+				if !conn.epochs {
+					cmd.Epoch = c.epochOf(cmd.Run.UID)
+				}
 				a.req = &request{cmd: cmd, actor: actor}
 				if err := c.writer.send(ctx, a.req); err != nil {
 					return nil
@@ -295,10 +331,19 @@ func (c *Controller) acknowledge(ctx context.Context, conn *agentConn, acks <-ch
 	}
 }
 
+// epochOf fills in the epoch that an agent of an older release leaves out of its
+// reports.
+func (c *Controller) epochOf(uid spec.JobUID) uint64 {
+	if j := c.View().State.Job(uid); j != nil {
+		return j.Epoch
+	}
+	return 0
+}
+
 // reportCommand is the command of a report; false for what is no fact.
 func reportCommand(node string, r *apiv1.Report) (scheduler.Report, bool) {
 	run := scheduler.Run{UID: spec.JobUID(r.GetRun().GetJobUid()), Attempt: r.GetRun().GetAttempt()}
-	out := scheduler.Report{Node: node, Run: run}
+	out := scheduler.Report{Node: node, Run: run, Epoch: r.GetRun().GetEpoch()}
 	switch k := r.GetKind().(type) {
 	case *apiv1.Report_LaunchFailed:
 		out.LaunchFailed = &scheduler.LaunchFailed{Text: k.LaunchFailed.GetText(), Drain: k.LaunchFailed.GetDrainNode(),

@@ -53,6 +53,12 @@ func (w *world) connect(node string) (s *agentStream, ended chan error) {
 
 // connectFrom is connect of an agent that tells its place.
 func (w *world) connectFrom(node, place string) (s *agentStream, ended chan error) {
+	return w.registerAs(&apiv1.Registration{Node: node, Place: place})
+}
+
+// registerAs opens a stream with a registration, to which the inventory is added.
+func (w *world) registerAs(reg *apiv1.Registration) (s *agentStream, ended chan error) {
+	node := reg.GetNode()
 	w.c.deps.Identify = func(context.Context) Caller { return Caller{Node: node} }
 	ctx, cancel := context.WithCancel(w.t.Context())
 	s = &agentStream{ctx: ctx, in: make(chan *apiv1.AgentMessage), out: make(chan *apiv1.ControllerMessage)}
@@ -62,7 +68,8 @@ func (w *world) connectFrom(node, place string) (s *agentStream, ended chan erro
 		ended <- (&AgentService{C: w.c}).Connect(s)
 	}()
 	inv := w.inventory(node)
-	s.in <- &apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Registration{Registration: &apiv1.Registration{Node: node, Inventory: wire.Inventory(&inv), Place: place}}}
+	reg.Inventory = wire.Inventory(&inv)
+	s.in <- &apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Registration{Registration: reg}}
 	return s, ended
 }
 
@@ -383,7 +390,7 @@ func TestLaunchOfAWideJob(t *testing.T) {
 		}
 		j := wide
 		j.Alloc = &alloc
-		l, err := w.c.hub.launchOrder(st, &j)
+		l, err := w.c.hub.launchOrder(st, &j, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func (w *world) finish(reported map[scheduler.Run]bool) int {
 		}
 		reported[run] = true
 		n++
-		r := &request{cmd: scheduler.Report{Node: j.Alloc.Nodes[0].Name, Run: run, Done: &scheduler.NodeDone{Batch: &event.StepResult{}}}}
+		r := &request{cmd: scheduler.Report{Node: j.Alloc.Nodes[0].Name, Run: run, Epoch: j.Epoch, Done: &scheduler.NodeDone{Batch: &event.StepResult{}}}}
 		_ = w.c.writer.send(w.t.Context(), r)
 		return true
 	})

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 	"sync/atomic"
 
@@ -37,4 +38,36 @@ func (r *recent) sum(data []byte) spec.Hash {
 	c := &content{hash: sum(data), data: data}
 	slot.Store(c)
 	return c.hash
+}
+
+// maxSenders is for how many contents their senders are remembered.
+const maxSenders = 4096
+
+// senders remembers which users have sent which contents lately, so that they
+// can refer to them by hash. What is forgotten has to be sent again. It is safe
+// for several goroutines.
+type senders [maxSenders]atomic.Pointer[sent]
+
+// sent is a content that a user has sent.
+type sent struct {
+	uid  uint32
+	hash spec.Hash
+}
+
+// slot is where a content of a user is remembered. The hash is uniformly
+// distributed, so that a few bytes of it are enough.
+func (s *senders) slot(uid uint32, h spec.Hash) *atomic.Pointer[sent] {
+	return &s[(binary.LittleEndian.Uint32(h[:])^uid)%maxSenders]
+}
+
+func (s *senders) note(uid uint32, h spec.Hash) {
+	slot := s.slot(uid, h)
+	if !s.know(uid, h) {
+		slot.Store(&sent{uid, h})
+	}
+}
+
+func (s *senders) know(uid uint32, h spec.Hash) bool {
+	known := s.slot(uid, h).Load()
+	return known != nil && *known == sent{uid, h}
 }

@@ -12,11 +12,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/policy"
@@ -32,8 +34,10 @@ type Controller struct {
 	started spec.Instant
 	figures figures
 	recent  *recent // contents that came lately
+	senders senders // who sent which of them
 	ctl     *ctlScripts
 	present *presence
+	orphans *orphans
 	steps   *stepLines
 
 	mu      sync.Mutex // guards changed and the order of published views
@@ -57,6 +61,7 @@ type figures struct {
 func New(deps Deps, machine *Machine) *Controller {
 	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	c.orphans = newOrphans()
 	c.hub, c.ctl, c.present, c.steps = newHub(c), newCtlScripts(c), newPresence(c), newStepLines(c)
 	c.writer = newWriter(c)
 	c.publish(func(v *view.View) { v.State = machine.Applied() })
@@ -131,13 +136,21 @@ func (c *Controller) found(ctx context.Context, create Create) error {
 	if st.ClusterName != create.Config.ClusterName {
 		return fmt.Errorf("the ledger belongs to cluster %q, the configuration says ClusterName=%s: use the right state folder or name", st.ClusterName, create.Config.ClusterName)
 	}
+	rep := c.writer.do(ctx, &request{cmd: scheduler.BeginEpoch{Value: newEpoch(), Host: c.deps.Settings.Host, Version: c.deps.Settings.Version}, actor: system})
+	if rep.err != nil {
+		return fmt.Errorf("begin to lead: %w", rep.err)
+	}
+	st = c.View().State
 	cfg := create.Config.KeepChanged(st.Config)
 	if sameConfig(st.Config, cfg.KeepDynamic(st.Config)) {
 		return nil
 	}
-	rep := c.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: system})
+	rep = c.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: system})
 	return rep.err
 }
+
+// newEpoch is a random number other than 0, which means no epoch.
+func newEpoch() uint64 { return max(rand.Uint64(), 1) }
 
 // View is the newest published snapshot.
 func (c *Controller) View() *view.View { return c.view.Load() }
@@ -207,6 +220,12 @@ func (c *Controller) sleep(ctx context.Context, d spec.Span) bool {
 
 // HeadSeq is the last event of the published state.
 func (c *Controller) HeadSeq() uint64 { return c.View().State.Seq }
+
+// Epochs are those of the ledger, with its newest durable event.
+func (c *Controller) Epochs() (epochs []state.Epoch, head uint64) {
+	st := c.View().State
+	return st.Epochs, st.Seq
+}
 
 // Stopping is closed when the shutdown begins.
 func (c *Controller) Stopping() <-chan struct{} { return c.stopping }

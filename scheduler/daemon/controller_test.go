@@ -83,6 +83,11 @@ func (b *memBlobs) Put(d []byte) (spec.Hash, error) {
 
 type realClock struct{}
 
+// clockBegan is where realClock counts from.
+var clockBegan = time.Now()
+
+func (realClock) Monotonic() spec.Span { return spec.Span(time.Since(clockBegan)) }
+
 func (realClock) Now() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
 func (realClock) After(d spec.Span) (<-chan struct{}, func()) {
 	ch := make(chan struct{})
@@ -201,6 +206,10 @@ func (w *world) inventory(node string) spec.Inventory {
 
 func (w *world) must(cmd scheduler.Command) scheduler.Result {
 	w.t.Helper()
+	if r, ok := cmd.(scheduler.Report); ok { // of the attempt that is current
+		r.Epoch = w.c.epochOf(r.Run.UID)
+		cmd = r
+	}
 	rep := w.c.writer.do(w.t.Context(), &request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}})
 	if rep.err != nil {
 		w.t.Fatalf("%T: %v", cmd, rep.err)

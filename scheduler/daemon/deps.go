@@ -17,6 +17,12 @@ import (
 var (
 	ErrDiskFull   = errors.New("the ledger's disk is full")
 	ErrLogStopped = errors.New("the ledger's log has stopped for good")
+	// ErrNotLeader tells that another member of the group leads, or none: nothing
+	// was appended.
+	ErrNotLeader = errors.New("this controller does not lead the ledger")
+	// ErrOutcomeUnknown tells that the lead was lost while a batch was under way: the
+	// next leader may have it.
+	ErrOutcomeUnknown = errors.New("this controller lost the lead of the ledger; the batch under way may still take effect")
 )
 
 // Log is the ledger's log as the writer needs it. Appends are applied in
@@ -49,6 +55,8 @@ type Blobs interface {
 // Clock is the time of the controller's machine.
 type Clock interface {
 	Now() spec.Instant
+	// Monotonic is the time since some instant; unlike Now it is never set.
+	Monotonic() spec.Span
 	// After delivers once after d; stop frees it early.
 	After(d spec.Span) (fires <-chan struct{}, stop func())
 }
@@ -116,6 +124,15 @@ type Certificate struct {
 	Expires spec.Instant
 }
 
+// Group is the group of controllers that keeps the ledger, as the one that leads
+// knows it.
+type Group interface {
+	// List tells who they are and how far each is.
+	List(ctx context.Context) *apiv1.ControllersReply
+	// Change adds, removes or hands over, and returns who leads then.
+	Change(ctx context.Context, req *apiv1.ChangeControllersRequest) (leader string, err error)
+}
+
 // Settings are the controller's own: what slurm.conf does not say.
 type Settings struct {
 	Host      string // this machine's name
@@ -123,7 +140,7 @@ type Settings struct {
 	Heartbeat spec.Span // of agents; 0 = a third of SlurmdTimeout
 	// MaxBatch bounds the commands of one batch of events.
 	MaxBatch int
-	// CheckEvery runs one of the invariants, by turns, on every so many batches;
+	// CheckEvery is the number of batches between two checks, each of one invariant in turn;
 	// 1 = all of them on each, 0 = never.
 	CheckEvery int
 	// GPU is what follows from what agents say about their GPUs.
@@ -137,7 +154,7 @@ type Scripts interface {
 }
 
 // Deps are the outside of the controller. All fields but Files, Shutdown,
-// Revoked, Scripts, Committed, Programs, History and East are needed.
+// Revoked, Scripts, Committed, Programs, History, East and Group are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -168,6 +185,8 @@ type Deps struct {
 	History History
 	// East, if set, is how far the clocks of the cluster's zone are ahead of UTC at
 	// an instant.
-	East     func(spec.Instant) spec.Span
+	East func(spec.Instant) spec.Span
+	// Group, if set, is the group of controllers; without one this is the only one.
+	Group    Group
 	Settings Settings
 }

@@ -1,7 +1,11 @@
 package daemon
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+
+	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
@@ -42,6 +46,16 @@ func (h *hub) effects(f *flight) {
 		case *event.NodeAdded:
 			if conn := h.conn(e.Node.Name); conn != nil { // of a node that was deleted
 				conn.goodbye("the node was added: register again")
+			}
+		case *event.JobNodeDone:
+			if e.Unfenced {
+				h.stopGivenUp(f.state, e.Node)
+			}
+		case *event.NodeReturned:
+			// Only a registration says which runs live there, also those that an
+			// operator wrongly took for fenced.
+			if conn := h.conn(e.Node); conn != nil {
+				conn.goodbye("the node was given up: register again")
 			}
 		case *event.JobEndRequested:
 			h.c.ctl.stop(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
@@ -110,7 +124,7 @@ func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
 }
 
 func runKey(j *state.Job) *apiv1.RunKey {
-	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(spec.StepBatch)}
+	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(spec.StepBatch), Epoch: j.Epoch}
 }
 
 // launch orders a job's start on its nodes, or on one of them.
@@ -119,7 +133,8 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 	if j == nil || !j.State.Active() || j.Ending != nil || j.Prepares || waitsForBoot(st, j) {
 		return
 	}
-	var proto *apiv1.Launch
+	// Agents of older releases refuse a credential that names an epoch.
+	var orders [2]*apiv1.Launch
 	for i := range j.Alloc.Nodes {
 		a := &j.Alloc.Nodes[i]
 		if (only != "" && a.Name != only) || j.Done.Has(i) {
@@ -129,17 +144,28 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 		if conn == nil {
 			continue // it will be reconciled when it connects
 		}
-		if proto == nil {
+		form := 0
+		if conn.epochs {
+			form = 1
+		}
+		if orders[form] == nil {
 			var err error
-			if proto, err = h.launchOrder(st, j); err != nil {
+			if orders[form], err = h.launchOrder(st, j, conn.epochs); err != nil {
 				h.launchImpossible(j, a.Name, err)
 				return
 			}
 		}
-		l := &apiv1.Launch{Job: proto.Job, Credential: proto.Credential, Groups: proto.Groups, NodeIndex: uint32(i), Batch: i == 0 && !j.Spec.Shell,
-			Here: wire.NodeAlloc(partOf(st, j, i)), CpusPerNode: proto.CpusPerNode, TasksPerNode: proto.TasksPerNode}
+		order := orders[form]
+		l := &apiv1.Launch{Job: order.Job, Credential: order.Credential, Groups: order.Groups, NodeIndex: uint32(i), Batch: i == 0 && !j.Spec.Shell,
+			Here: wire.NodeAlloc(partOf(st, j, i)), CpusPerNode: order.CpusPerNode, TasksPerNode: order.TasksPerNode,
+			Launch: order.Launch, Seq: order.Seq}
 		if l.Batch {
-			l.Script, l.Environment, l.Components = proto.Script, proto.Environment, proto.Components
+			l.Script, l.Environment, l.Components = order.Script, order.Environment, order.Components
+		}
+		var err error
+		if l.Lease, err = h.leaseFor(conn, st, j); err != nil {
+			h.launchImpossible(j, a.Name, err)
+			return
 		}
 		conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Launch{Launch: l}})
 	}
@@ -161,7 +187,8 @@ func partOf(st *state.State, j *state.Job, i int) *spec.NodeAlloc {
 // launchOrder is what all nodes of a job get. It does not grow with their
 // number, but for lists that are folded: each node learns its own part only,
 // so that a job of a thousand nodes does not send a thousand parts to each.
-func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) {
+// epochs tells whether the agent knows run keys with epochs.
+func (h *hub) launchOrder(st *state.State, j *state.Job, epochs bool) (*apiv1.Launch, error) {
 	js := j.Spec
 	out := h.jobOrder(st, j)
 	out.Components = hetComponents(st, j)
@@ -178,9 +205,36 @@ func (h *hub) launchOrder(st *state.State, j *state.Job) (*apiv1.Launch, error) 
 		}
 	}
 	now := h.c.deps.Clock.Now()
-	out.Credential, err = h.c.deps.Access.Sign(credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: spec.StepBatch,
-		UID: js.UID, GID: js.GID, Groups: js.Groups, Nodes: j.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: js.Script})
+	claims := credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: spec.StepBatch,
+		UID: js.UID, GID: js.GID, Groups: js.Groups, Nodes: j.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: js.Script}
+	if epochs && j.Epoch != 0 {
+		hash := launchHash(j)
+		claims.Epoch, claims.Run = j.Epoch, hash
+		out.Launch, out.Seq = hash[:], j.StartSeq
+	}
+	out.Credential, err = h.c.deps.Access.Sign(claims)
 	return out, err
+}
+
+// launchHash identifies what an attempt starts, for whom and where: it never
+// changes while the attempt lives.
+func launchHash(j *state.Job) spec.Hash {
+	sum := sha256.New()
+	sum.Write(j.Spec.Script[:])
+	sum.Write(j.Spec.Env[:])
+	number := func(n uint64) { sum.Write(binary.BigEndian.AppendUint64(nil, n)) }
+	number(uint64(j.Spec.UID))
+	number(uint64(j.Spec.GID))
+	number(uint64(len(j.Alloc.Nodes)))
+	for i := range j.Alloc.Nodes {
+		part, err := proto.MarshalOptions{Deterministic: true}.Marshal(wire.NodeAlloc(&j.Alloc.Nodes[i]))
+		if err != nil { // a name that is not UTF-8
+			part = []byte(err.Error())
+		}
+		number(uint64(len(part)))
+		sum.Write(part)
+	}
+	return spec.Hash(sum.Sum(nil))
 }
 
 // jobOrder describes a job to the agents of its nodes.
@@ -220,7 +274,7 @@ func hetComponents(st *state.State, j *state.Job) []*apiv1.HetComponent {
 // launchImpossible ends an attempt whose content is gone.
 func (h *hub) launchImpossible(j *state.Job, node string, cause error) {
 	h.c.deps.Logger.Error("a job cannot be launched", "job", j.ID, "error", cause)
-	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt},
+	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Epoch: j.Epoch,
 		LaunchFailed: &scheduler.LaunchFailed{Text: cause.Error()}}, actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
 	select {
 	case h.c.writer.cmds <- r:

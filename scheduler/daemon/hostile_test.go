@@ -96,7 +96,7 @@ func survive(t interface{ Fatalf(string, ...any) }, base *state.State, m *apiv1.
 		if err != nil {
 			t.Fatalf("pass: %v\n%v", err, m)
 		}
-		if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: out}); err != nil {
+		if _, err := scheduler.Decide(tr, scheduler.Starts{Proposal: &out.Proposal}); err != nil {
 			t.Fatalf("starts: %v\n%v", err, m)
 		}
 		if err := s.Check(); err != nil {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -25,25 +26,39 @@ type hub struct {
 	// conns by node name; a newer connection replaces an older one.
 	conns  map[string]*agentConn
 	live   map[string]wire.NodeLive
-	grace  spec.Instant // before which no silence counts
-	closed string       // why there are no connections any more
+	ableAt map[string]spec.Instant // when each node was last alive and could start jobs
+	grace  spec.Instant            // before which no silence counts
+	closed string                  // why there are no connections any more
 	asks   asks
 	rivals map[string]rival // by node name
+	known  map[string]bool  // nodes that were connected in this life of the controller
+	// answered is when a heartbeat of each node was last answered, and began when no
+	// controller before this one answered any more, both on the monotonic clock.
+	answered map[string]spec.Span
+	began    spec.Span
+	fencers  fencers
 }
 
 // agentConn is the sending side of one agent's stream.
 type agentConn struct {
 	node   string
 	place  string // of the agent: machine and state folder
+	epochs bool   // the agent's run keys carry epochs
+	leases bool   // the agent's node ends runs whose leases are over
 	mu     sync.Mutex
 	orders []*apiv1.Order
 	asks   []*apiv1.Measure
 	acked  uint64
 	ackDue bool
 	bye    string
-	barred bool // certificates were revoked since the agent was told
-	wake   chan struct{}
-	full   chan struct{} // closed when the agent has left too many orders unread
+	barred bool         // certificates were revoked since the agent was told
+	sent   uint64       // boot clock of the node when it sent the last heartbeat
+	grant  *apiv1.Grant // an answer that is to be sent; a newer one replaces it
+	// unready is why the node can start nothing, as the last heartbeat said. The
+	// goroutine that receives owns it.
+	unready string
+	wake    chan struct{}
+	full    chan struct{} // closed when the agent has left too many orders unread
 }
 
 // maxOrders is how many orders may wait for an agent. A connection that has
@@ -51,11 +66,13 @@ type agentConn struct {
 const maxOrders = 16384
 
 func newHub(c *Controller) *hub {
-	return &hub{c: c, conns: map[string]*agentConn{}, live: map[string]wire.NodeLive{}, rivals: map[string]rival{}}
+	return &hub{c: c, conns: map[string]*agentConn{}, live: map[string]wire.NodeLive{}, ableAt: map[string]spec.Instant{}, rivals: map[string]rival{},
+		known: map[string]bool{}, answered: map[string]spec.Span{},
+		fencers: fencers{busy: map[string]bool{}, next: map[string]spec.Span{}}}
 }
 
-func newAgentConn(node, place string) *agentConn {
-	return &agentConn{node: node, place: place, wake: make(chan struct{}, 1), full: make(chan struct{})}
+func newAgentConn(reg *apiv1.Registration) *agentConn {
+	return &agentConn{node: reg.GetNode(), place: reg.GetPlace(), epochs: reg.GetEpochs(), leases: reg.GetLeases(), wake: make(chan struct{}, 1), full: make(chan struct{})}
 }
 
 func (a *agentConn) poke() {
@@ -104,8 +121,9 @@ func (a *agentConn) goodbye(why string) {
 func (a *agentConn) take() outgoing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye, a.barred}
+	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye, a.barred, a.grant}
 	a.orders, a.asks, a.ackDue, a.barred = nil, nil, false, false
+	a.grant = nil
 	return out
 }
 
@@ -117,16 +135,19 @@ type outgoing struct {
 	ackDue bool
 	bye    string
 	barred bool
+	grant  *apiv1.Grant
 }
 
 // attach makes a connection the one of its node and queues what the node
 // should be doing by the newest view. What is decided after that view follows.
-func (h *hub) attach(a *agentConn) (*view.View, []*apiv1.RunKey) {
+// reg is what the agent says of itself.
+func (h *hub) attach(a *agentConn, reg *apiv1.Registration) (*view.View, []*apiv1.RunKey) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
 	h.mu.Lock()
 	old, closed := h.conns[a.node], h.closed
 	h.conns[a.node] = a
+	h.known[a.node] = true
 	h.mu.Unlock()
 	if old != nil {
 		old.goodbye("the node connected again")
@@ -135,8 +156,13 @@ func (h *hub) attach(a *agentConn) (*view.View, []*apiv1.RunKey) {
 		a.goodbye(closed)
 	}
 	h.heard(a.node, -1, -1)
+	h.able(a.node)
+	h.answer(a, reg.GetSent())
 	v := h.c.View()
-	return v, h.reconcile(v, a.node)
+	desired := h.reconcile(v, a.node)
+	desired = append(desired, h.stopGivenUp(v.State, a.node)...)
+	h.stopOutlived(v.State, a, reg.GetRunning())
+	return v, desired
 }
 
 func (h *hub) detach(a *agentConn) {
@@ -168,6 +194,25 @@ func (h *hub) conn(node string) *agentConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.conns[node]
+}
+
+// met tells whether a node was connected since this controller began.
+func (h *hub) met(node string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known[node]
+}
+
+// keyed tells whether the agents of all these nodes know run keys with epochs.
+func (h *hub) keyed(nodes []string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range nodes {
+		if conn := h.conns[name]; conn != nil && !conn.epochs {
+			return false
+		}
+	}
+	return true
 }
 
 // connected is the number of agents with a stream.
@@ -204,6 +249,9 @@ func (h *hub) nodeLive(node string) wire.NodeLive {
 		l = wire.NodeLive{LoadMilli: -1, MemFree: -1}
 	}
 	l.Trouble = h.rivalText(node)
+	if n := h.c.View().State.Node(node); l.Trouble == "" && n != nil && n.FenceTry != nil {
+		l.Trouble = fmt.Sprintf("fence program %s failed %d times: %s", n.FenceTry.Program, n.FenceTry.Try, n.FenceTry.Why)
+	}
 	return l
 }
 
@@ -236,6 +284,7 @@ func (h *hub) heartbeat() spec.Span {
 // controller that has just started, or has slept, gives every node that long
 // to be heard.
 func (h *hub) watch(ctx context.Context) error {
+	h.countLeases()
 	last := h.c.deps.Clock.Now()
 	for {
 		pause := min(h.timeout()/10, spec.Second)
@@ -251,6 +300,7 @@ func (h *hub) watch(ctx context.Context) error {
 				h.c.deps.Logger.Warn("a node's silence could not be recorded", "node", s.Node, "error", rep.err)
 			}
 		}
+		h.fence(ctx)
 	}
 }
 
@@ -269,19 +319,24 @@ func (h *hub) stepped(last, now spec.Instant, pause spec.Span) {
 		l.LastSeen = min(l.LastSeen, now)
 		h.live[node] = l
 	}
+	for node, at := range h.ableAt {
+		h.ableAt[node] = min(at, now)
+	}
 }
 
-// silent lists the nodes that have not been heard of for too long.
+// silent lists the nodes that have not been heard of, or have been able to start
+// nothing, for too long. One that is known to be lost is listed as long as it has
+// jobs, which an older release left there.
 func (h *hub) silent(now spec.Instant) []scheduler.NodeSilent {
 	h.mu.Lock()
 	grace := max(h.grace, min(h.c.started, now))
 	h.mu.Unlock()
 	var out []scheduler.NodeSilent
 	h.c.View().State.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if n.Inv == nil || n.Lost || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
+		if n.Inv == nil || (n.Lost && len(n.Jobs) == 0) || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
 			return true
 		}
-		if seen := max(h.nodeLive(n.Spec.Name).LastSeen, grace); now.Sub(seen) > h.timeout() {
+		if seen := max(h.ableBefore(n.Spec.Name), grace); now.Sub(seen) > h.timeout() {
 			out = append(out, scheduler.NodeSilent{Node: n.Spec.Name, LastSeen: seen})
 		}
 		return true

@@ -60,6 +60,22 @@ func frame(nonce uint64, blobs [][]byte, events []byte) []byte {
 // Batch is what a ledger holds for some events that are encoded, without contents.
 func Batch(events []byte) []byte { return frame(0, nil, events) }
 
+// BatchEvents tells which events a batch of the ledger holds.
+func BatchEvents(codec *event.Codec, batch []byte) (first, last uint64, err error) {
+	_, _, events, err := unframe(batch)
+	if err != nil {
+		return 0, 0, err
+	}
+	envs, err := codec.Decode(events)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(envs) == 0 {
+		return 0, 0, fmt.Errorf("empty batch: %w", event.ErrMalformed)
+	}
+	return envs[0].Seq, envs[len(envs)-1].Seq, nil
+}
+
 func unframe(batch []byte) (nonce uint64, blobs [][]byte, events []byte, err error) {
 	if len(batch) < 9 {
 		return 0, nil, nil, fmt.Errorf("batch of %d bytes: %w", len(batch), event.ErrMalformed)

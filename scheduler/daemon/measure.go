@@ -163,16 +163,15 @@ func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequ
 // measurable lists the jobs of an expression: those that run, or one that is
 // known and does not.
 func (s *ClusterService) measurable(v *view.View, who Caller, expr string) ([]*state.Job, *spec.Error) {
-	list, err := targets(v.State, expr)
+	list, err := visibleTargets(v.State, expr, s.sees(who))
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	sees := s.sees(who)
 	var out, still []*state.Job
 	for _, t := range list {
 		j := v.State.Job(t.UID)
 		switch {
-		case j == nil || !sees(j):
+		case j == nil:
 		case !s.may(who, j):
 			return nil, spec.Refuse(spec.CodeAccessDenied, "")
 		case j.State.Active():

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -123,6 +124,15 @@ func TestChangeNodes(t *testing.T) {
 		}
 	}
 	shows("changed", 9, "b")
+	// That node has a reason, others have none: without one nothing is drained.
+	drain := &apiv1.UpdateNodeRequest{Nodes: "ALL", State: "drain", Set: []*apiv1.ConfigEntry{{Key: "weight", Value: "5"}}}
+	if _, err := w.svc.UpdateNode(t.Context(), drain); spec.CodeOf(err) != spec.CodeInvalidNodeState {
+		t.Errorf("nodes without a reason: %v", err)
+	}
+	if n := w.c.View().State.Node(name); n.Admin != event.NodeResume {
+		t.Error("one of several nodes was drained though another refused")
+	}
+	shows("refused", 9, "b")
 	part := &apiv1.PartitionChange{Name: "made", Create: true, Set: []*apiv1.ConfigEntry{{Key: "Nodes", Value: name}, {Key: "MaxTime", Value: "30"}}}
 	if _, err := w.svc.ChangePartition(t.Context(), part); err != nil {
 		t.Fatal(err)

@@ -182,7 +182,7 @@ func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.S
 	// Who sees the reasons of this pass must find its plan.
 	c.publish(func(v *view.View) { v.Plan = out.Plan })
 	if !out.Empty() {
-		rep := c.writer.do(ctx, &request{cmd: scheduler.Starts{Outcome: out}, actor: event.Actor{Kind: event.ActorSystem}})
+		rep := c.writer.do(ctx, &request{cmd: scheduler.Starts{Proposal: &out.Proposal}, actor: event.Actor{Kind: event.ActorSystem}})
 		if rep.err != nil {
 			if ctx.Err() == nil {
 				c.deps.Logger.Warn("a scheduling pass could not be committed", "error", rep.err)
@@ -226,7 +226,7 @@ func onePass(v *view.View, now spec.Instant, run *planner, quick bool) (out *sch
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	opt := scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: &run.queue, Breathe: runtime.Gosched}
+	opt := scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: &run.queue, Yield: runtime.Gosched}
 	if quick {
 		opt.Keep, opt.Incremental = run.kept, true
 	}

@@ -55,6 +55,8 @@ func TestIncrementalPasses(t *testing.T) {
 // long, however busy the machine is: the rest after one would never end.
 type stillClock struct{ reads atomic.Int64 }
 
+func (c *stillClock) Monotonic() spec.Span { return spec.Span(c.Now()) }
+
 func (c *stillClock) Now() spec.Instant {
 	return spec.Instant(spec.Day) + spec.Instant(c.reads.Add(1))*spec.Instant(spec.Microsecond)
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -18,6 +19,9 @@ type Programs interface {
 	// Start starts a program with the nodes as its argument and does not wait.
 	// resume, if not nil, is what SLURM_RESUME_FILE holds.
 	Start(program, nodes string, resume []byte)
+	// Fence runs the site's fence program and returns when it has ended: nil means
+	// that the node is off.
+	Fence(ctx context.Context, program, node, reason string) error
 }
 
 // waitsForBoot tells whether a job, or a component of its heterogeneous job,

@@ -96,14 +96,15 @@ func TestClientsThatNeverCame(t *testing.T) {
 		return j.State == spec.Running && !j.IsArrayRecord()
 	})
 	st := w.c.View().State
-	j, err := stepJob(st, fmt.Sprint(id))
+	all := func(*state.Job) bool { return true }
+	j, err := stepJob(st, fmt.Sprint(id), all)
 	if err != nil || j.ID != spec.JobID(id) || j.Task != 2 {
 		t.Fatalf("%d is %+v (%v), want task 2", id, j, err)
 	}
-	if first, err := stepJob(st, fmt.Sprintf("%d_1", id)); err != nil || first == j {
+	if first, err := stepJob(st, fmt.Sprintf("%d_1", id), all); err != nil || first == j {
 		t.Errorf("%d_1 is %+v (%v)", id, first, err)
 	}
-	if _, err := stepJob(st, fmt.Sprintf("%d_[1-2]", id)); spec.CodeOf(err) != spec.CodeInvalidJobID {
+	if _, err := stepJob(st, fmt.Sprintf("%d_[1-2]", id), all); spec.CodeOf(err) != spec.CodeInvalidJobID {
 		t.Errorf("two tasks for a step: %v", err)
 	}
 	ask := scheduler.StartStep{UID: j.UID, Attempt: j.Attempt, Spec: &spec.StepSpec{Tasks: 1}, Ticket: "x"}

@@ -21,7 +21,7 @@ const (
 // private tells whether something is hidden from a caller.
 func (s *ClusterService) private(what string, who Caller) bool {
 	conf := s.C.View().State.Config
-	return conf != nil && slices.Contains(conf.Private, what) && !s.admin(who)
+	return conf != nil && slices.Contains(conf.Private, what) && !s.operator(who)
 }
 
 // sees tells which jobs a caller may see at all.
@@ -50,7 +50,7 @@ func (c *Controller) Private(ctx context.Context) []string {
 	s := &ClusterService{C: c}
 	who := c.deps.Identify(ctx)
 	conf := c.View().State.Config
-	if conf == nil || len(conf.Private) == 0 || s.admin(who) {
+	if conf == nil || len(conf.Private) == 0 || s.operator(who) {
 		return nil
 	}
 	return conf.Private

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/explain"
+	"github.com/musterhpc/muster/scheduler/predict"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
@@ -84,6 +85,8 @@ func nodeState(word string) (event.NodeAdminState, bool) {
 func powerCommand(req *apiv1.UpdateNodeRequest, names []string) scheduler.Command {
 	word := strings.ToLower(req.GetState())
 	switch word {
+	case "fenced":
+		return scheduler.DeclareFenced{Nodes: names}
 	case "power_up":
 		return scheduler.PowerNodes{Nodes: names, How: scheduler.PowerUp}
 	case "power_down":
@@ -101,50 +104,59 @@ func powerCommand(req *apiv1.UpdateNodeRequest, names []string) scheduler.Comman
 	return nil
 }
 
-// UpdateNode drains, resumes or sets nodes down, and changes their power.
-func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRequest) (*apiv1.UpdateNodeReply, error) {
-	who, actor, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
+// nodeNames reads the names of nodes that there are; ALL is every node.
+func nodeNames(st *state.State, expr string) ([]string, error) {
+	var names []string
+	if strings.EqualFold(expr, "all") {
+		st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+			if !n.Removed {
+				names = append(names, n.Spec.Name)
+			}
+			return true
+		})
+		return names, nil
 	}
-	if !s.admin(who) {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "")
-	}
-	names, err := hostlist.Expand(req.GetNodes())
+	names, err := hostlist.Expand(expr)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 	}
-	st := s.C.View().State
 	for _, name := range names {
 		if st.Node(name) == nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
 	}
-	power := powerCommand(req, names)
-	to, known := nodeState(req.GetState())
-	alone := req.GetState() == "" && len(req.GetSet()) > 0
-	if power == nil && !known && !alone {
+	return names, nil
+}
+
+// UpdateNode drains, resumes or sets nodes down, changes their power and what is
+// known of them: all of it to all of them, or nothing.
+func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRequest) (*apiv1.UpdateNodeReply, error) {
+	actor, err := s.administratorCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	names, err := nodeNames(st, req.GetNodes())
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := nodeChanges(names, req.GetSet())
+	if err != nil {
+		return nil, err
+	}
+	cmd.Power = powerCommand(req, names)
+	known := false
+	cmd.State, known = nodeState(req.GetState())
+	if req.GetState() != "" && !known && cmd.Power == nil {
 		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
 	}
-	if len(req.GetSet()) > 0 {
-		cmd, err := nodeChanges(names, req.GetSet())
-		if err != nil {
-			return nil, err
-		}
-		if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil || alone {
-			return &apiv1.UpdateNodeReply{}, rep.err
-		}
+	if req.GetState() == "" && len(req.GetSet()) == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
 	}
-	if power != nil {
-		return &apiv1.UpdateNodeReply{}, s.C.writer.do(ctx, &request{cmd: power, actor: actor}).err
+	if req.GetReason() != "" {
+		cmd.Reason = &req.Reason
 	}
-	for _, name := range names {
-		cmd := scheduler.UpdateNode{Node: name, State: to, Reason: req.GetReason()}
-		if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
-			return nil, rep.err
-		}
-	}
-	return &apiv1.UpdateNodeReply{}, nil
+	return &apiv1.UpdateNodeReply{}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
 }
 
 // ListPartitions shows partitions.
@@ -209,12 +221,9 @@ func topologyInfo(t *spec.Topology) *apiv1.TopologyInfo {
 // Reconfigure reads the configuration files again and adopts them whole, or
 // not at all.
 func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRequest) (*apiv1.ReconfigureReply, error) {
-	who, actor, err := s.caller(ctx)
+	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if !s.admin(who) {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	cfg, warnings, err := s.C.deps.Reload()
 	if err != nil {
@@ -269,17 +278,14 @@ func (s *ClusterService) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingR
 
 // Shutdown ends the controller; jobs go on.
 func (s *ClusterService) Shutdown(ctx context.Context, _ *apiv1.ShutdownRequest) (*apiv1.ShutdownReply, error) {
-	who, _, err := s.caller(ctx)
+	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if !s.admin(who) {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	if s.C.deps.Shutdown == nil {
 		return nil, spec.Refuse(spec.CodeDisabled, "this controller is stopped by what started it")
 	}
-	s.C.deps.Logger.Info("a shutdown was asked for", "by", who.User)
+	s.C.deps.Logger.Info("a shutdown was asked for", "by", actor.Name)
 	s.C.deps.Shutdown()
 	return &apiv1.ShutdownReply{}, nil
 }
@@ -290,17 +296,14 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	sees := s.sees(who)
 	v := s.C.View()
 	now := s.C.deps.Clock.Now()
-	list, err := targets(v.State, req.GetJob())
+	sees := s.sees(who)
+	list, err := visibleTargets(v.State, req.GetJob(), sees)
 	if err != nil {
 		return nil, err
 	}
 	j := v.State.Job(list[0].UID)
-	if !sees(j) {
-		return nil, hidden()
-	}
 	show := wire.NewShower(v, now, true)
 	out := &apiv1.WhyReply{Job: s.show(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq,
 		GpuFaults: wire.FaultsOf(v.State, j)}
@@ -313,11 +316,16 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	}
 	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
 	out.Ahead, out.Guarantee = int32(x.Ahead), x.Guarantee
+	out.Prediction, out.PromisedStart = predictionOf(v.State, j), int64(j.Promised)
 	if x.Free != 0 && out.Reason.Until == 0 {
 		out.Reason.Until = int64(x.Free)
 	}
 	if s.private(privateNodes, who) {
-		x.Nodes = nil
+		x.Nodes, x.Holds = nil, nil
+	}
+	for i := range x.Holds {
+		h := &x.Holds[i]
+		out.Holds = append(out.Holds, &apiv1.WaitedHold{Node: h.Node, Name: h.Name(), MilliCpu: h.MilliCPU, Mem: h.Mem, Gpus: uint32(len(h.GPUs)), Since: int64(h.Since)})
 	}
 	for _, n := range x.Nodes {
 		out.Nodes = append(out.Nodes, &apiv1.NodeVerdict{Nodes: hostlist.FoldSorted(n.Names), Count: uint32(len(n.Names)), Why: n.Why, Free: n.Free, Need: n.Need})
@@ -331,4 +339,20 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 		out.Advice = append(out.Advice, &apiv1.Advice{Change: a.Change, Start: int64(a.Start), Gain: int64(a.Gain)})
 	}
 	return out, nil
+}
+
+// predictionOf says how long a job will probably run; nil where no similar runs of
+// its user are known.
+func predictionOf(st *state.State, j *state.Job) *apiv1.RunPrediction {
+	prediction := predict.Run(st, j, j.Spec.Time.Limit)
+	if !prediction.Known() {
+		return nil
+	}
+	return &apiv1.RunPrediction{
+		Length:   int64(prediction.Length),
+		Shortest: int64(prediction.Shortest),
+		Longest:  int64(prediction.Longest),
+		Runs:     uint32(prediction.Samples),
+		Similar:  prediction.Level.String(),
+	}
 }

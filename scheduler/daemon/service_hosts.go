@@ -29,8 +29,8 @@ func (s *ClusterService) keeper(ctx context.Context) (event.Actor, error) {
 	switch {
 	case err != nil:
 		return actor, err
-	case !s.admin(who):
-		return actor, spec.Refuse(spec.CodeAccessDenied, "")
+	case !s.administrator(who):
+		return actor, spec.Refuse(spec.CodeAccessDenied, "only administrators add and revoke machines")
 	case who.FromElsewhere():
 		return actor, spec.Refuse(spec.CodeAccessDenied, "machines are let in and sent away on the controller's host, or with an administrator's certificate")
 	}
@@ -69,16 +69,23 @@ func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateToken
 	return &apiv1.CreateTokenReply{Token: text, Expires: int64(expires)}, nil
 }
 
-// ListHosts tells which machines have a certificate that has not expired.
+// ListHosts tells which machines have a certificate that has not expired. Only
+// administrators see the serial numbers, with which nobody else has business.
 func (s *ClusterService) ListHosts(ctx context.Context, _ *apiv1.ListHostsRequest) (*apiv1.ListHostsReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	who, _, err := s.caller(ctx)
+	if err != nil {
 		return nil, err
 	}
+	withSerials := s.administrator(who)
 	now := s.C.deps.Clock.Now()
 	out := &apiv1.ListHostsReply{Now: int64(now)}
 	for _, c := range s.C.View().State.Access.Certs {
 		if c.Expires > now {
-			out.Hosts = append(out.Hosts, hostInfo(c))
+			host := hostInfo(c)
+			if !withSerials {
+				host.Serial = ""
+			}
+			out.Hosts = append(out.Hosts, host)
 		}
 	}
 	return out, nil

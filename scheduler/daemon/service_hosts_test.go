@@ -30,12 +30,12 @@ func (w *world) commit(events ...event.Event) {
 }
 
 // TestMachinesWord: what a user may do depends on what vouches for him. An
-// operator is one on a login host, and a plain user on a compute node; machines
+// administrator is one on a login host, and a plain user on a compute node; machines
 // are let in and sent away on the controller's host alone.
 func TestMachinesWord(t *testing.T) {
 	w := start(t)
 	w.c.deps.Access = hostTokens{w.c.deps.Access}
-	w.commit(&event.UserPut{User: spec.User{Name: "ops", AdminLevel: "Operator"}})
+	w.commit(&event.UserPut{User: spec.User{Name: "ops", AdminLevel: "Administrator"}})
 	ops := Caller{UID: 1001, GID: 1001, User: "ops"}
 	there, compute := ops, ops
 	there.Host, compute.Host, compute.Limited = "l1", "n1", true
@@ -47,8 +47,8 @@ func TestMachinesWord(t *testing.T) {
 		drain, tokens bool
 		own           bool // a token of his own for REST
 	}{
-		{root, "root", true, true, false}, {tls, "an administrator's certificate", true, true, false}, {ops, "an operator", true, true, true},
-		{there, "an operator on a login host", true, false, true}, {compute, "an operator in a job", false, false, false},
+		{root, "root", true, true, false}, {tls, "an administrator's certificate", true, true, false}, {ops, "an administrator by level", true, true, true},
+		{there, "an administrator on a login host", true, false, true}, {compute, "an administrator in a job", false, false, false},
 	} {
 		w.as(x.who)
 		_, err := w.svc.UpdateNode(t.Context(), &apiv1.UpdateNodeRequest{Nodes: "n1", State: "DRAIN", Reason: "test"})

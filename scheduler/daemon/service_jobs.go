@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -37,23 +38,10 @@ func (s *ClusterService) caller(ctx context.Context) (Caller, event.Actor, error
 	return who, event.Actor{Kind: event.ActorUser, UID: who.UID, Name: who.User, Host: who.Host}, nil
 }
 
-// admin tells whether a caller may do what operators do. Whom a compute node
-// vouches for may not, whoever he is: a broken node must not rule the cluster.
-func (s *ClusterService) admin(who Caller) bool {
-	if who.Limited {
-		return false
-	}
-	if who.Admin || (who.UID == 0 && who.User != "") {
-		return true
-	}
-	u := s.C.View().State.Policy.FindUser(who.User)
-	return u != nil && (u.AdminLevel == "Administrator" || u.AdminLevel == "Operator")
-}
-
 // may tells whether a caller may change a job: its owner, an operator, or a
 // coordinator of its account.
 func (s *ClusterService) may(who Caller, j *state.Job) bool {
-	if j.Spec.UID == who.UID || s.admin(who) {
+	if j.Spec.UID == who.UID || s.operator(who) {
 		return true
 	}
 	return s.coordinates(who, j.Spec.Account)
@@ -120,7 +108,7 @@ func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.
 		if int64(len(b.in.GetData())) > limit {
 			return nil, nil, spec.Refuse(spec.CodeBadRequest, "the script or environment is larger than max_script_size")
 		}
-		if *b.to, err = s.content(b.in); err != nil {
+		if *b.to, err = s.content(who, b.in); err != nil {
 			return nil, nil, err
 		}
 		if len(b.in.GetData()) > 0 {
@@ -133,8 +121,10 @@ func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.
 	return js, blobs, nil
 }
 
-// content is the hash of a blob that was sent, or that is known here.
-func (s *ClusterService) content(b *apiv1.Blob) (spec.Hash, error) {
+// content is the hash of a blob that was sent, or that its sender sent before
+// with a request that was accepted. What others have sent is unknown to him: the
+// answer would tell whether a guess of their script is right.
+func (s *ClusterService) content(who Caller, b *apiv1.Blob) (spec.Hash, error) {
 	if len(b.GetData()) > 0 {
 		return s.C.recent.sum(b.GetData()), nil
 	}
@@ -143,7 +133,7 @@ func (s *ClusterService) content(b *apiv1.Blob) (spec.Hash, error) {
 		return h, spec.Refuse(spec.CodeBadRequest, "a content hash has 32 bytes")
 	}
 	copy(h[:], b.GetSha256())
-	if !s.C.deps.Blobs.Has(h) {
+	if !s.C.senders.know(who.UID, h) || !s.C.deps.Blobs.Has(h) {
 		return h, spec.Refuse(spec.CodeBadRequest, "content "+h.String()+" is not known here: send it whole")
 	}
 	return h, nil
@@ -164,9 +154,9 @@ func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (
 		return nil, err
 	}
 	if req.GetTestOnly() {
-		return s.testOnly(js, rest, actor)
+		return s.testOnly(scheduler.Submit{Spec: js, Rest: rest, Sees: s.sees(who)}, actor)
 	}
-	rep := s.C.writer.do(ctx, &request{cmd: scheduler.Submit{Spec: js, Rest: rest}, actor: actor, blobs: blobs, size: proto.Size(req)})
+	rep := s.C.writer.do(ctx, &request{cmd: scheduler.Submit{Spec: js, Rest: rest, Sees: s.sees(who), Request: req.GetRequest(), Again: req.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(req)})
 	if rep.err != nil {
 		return nil, rep.err
 	}
@@ -190,23 +180,23 @@ func (s *ClusterService) components(who Caller, leader *spec.JobSpec, req *apiv1
 	return out, nil
 }
 
-// mayAsk refuses what only an operator may ask for.
+// mayAsk refuses what only an operator, or an administrator, may ask for.
 func (s *ClusterService) mayAsk(who Caller, js *spec.JobSpec) error {
-	if js.Queue.Nice < 0 && !s.admin(who) {
+	if js.Queue.Nice < 0 && !s.operator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
 	}
-	if js.Queue.Reboot && !s.admin(who) {
-		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use --reboot")
+	if js.Queue.Reboot && !s.administrator(who) {
+		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may use --reboot")
 	}
-	if js.Queue.Priority != 0 && !s.admin(who) {
+	if js.Queue.Priority != 0 && !s.operator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
 	}
 	return nil
 }
 
-func (s *ClusterService) testOnly(js *spec.JobSpec, rest []*spec.JobSpec, actor event.Actor) (*apiv1.SubmitReply, error) {
+func (s *ClusterService) testOnly(cmd scheduler.Submit, actor event.Actor) (*apiv1.SubmitReply, error) {
 	st := s.C.View().State
-	a, err := scheduler.TestOnly(st, js, s.C.deps.Clock.Now(), actor, rest...)
+	a, err := scheduler.TestOnly(st, cmd, s.C.deps.Clock.Now(), actor)
 	if errors.Is(err, scheduler.ErrNoStart) {
 		e := &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &a.Reason}
 		if a.Reason.Code != "" {
@@ -299,7 +289,7 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 		case m.GetTestOnly():
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
 		default:
-			o.req = &request{cmd: scheduler.Submit{Spec: js}, actor: actor, blobs: blobs, size: proto.Size(m)}
+			o.req = &request{cmd: scheduler.Submit{Spec: js, Sees: s.sees(who), Request: m.GetRequest(), Again: m.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(m)}
 			if err := s.C.writer.send(ctx, o.req); err != nil {
 				return err
 			}
@@ -349,8 +339,7 @@ func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, m
 	}
 	v := s.C.View()
 	now := s.C.deps.Clock.Now()
-	sees := s.sees(who)
-	sel, unknown, err := newSelection(v.State, req.GetFilter())
+	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.sees(who))
 	if err != nil {
 		return err
 	}
@@ -360,7 +349,7 @@ func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, m
 	out.Unknown = unknown
 	shown := map[spec.JobUID]bool{}
 	sel.each(v.State, func(j *state.Job, _ scheduler.Target) {
-		if err != nil || shown[j.UID] || !sees(j) {
+		if err != nil || shown[j.UID] {
 			return
 		}
 		shown[j.UID] = true
@@ -419,6 +408,11 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 			return hidden()
 		}
 		arr, _ := v.State.Arrays.Get(uint64(uid))
+		if j == nil && arr != nil {
+			if _, err := visibleTargets(v.State, strconv.FormatUint(uint64(arr.ID), 10), sees); err != nil && last == 0 {
+				return hidden()
+			}
+		}
 		switch {
 		case j != nil:
 			over := jobOver(v.State, j)
@@ -450,8 +444,8 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 // attend notes that the srun or salloc of a job is there.
 func (s *ClusterService) attend(who Caller, uid spec.JobUID) (leave func(), err error) {
 	j := s.C.View().State.Job(uid)
-	if j == nil || !j.Spec.Attended {
-		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	if j == nil || !j.Spec.Attended || !s.sees(who)(j) {
+		return nil, hidden()
 	}
 	if j.Spec.UID != who.UID {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
@@ -475,7 +469,7 @@ func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (
 	}
 	v := s.C.View()
 	out := &apiv1.JobResults{}
-	sel, unknown, err := newSelection(v.State, req.GetFilter())
+	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.sees(who))
 	if err != nil {
 		return nil, err
 	}
@@ -495,15 +489,7 @@ func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (
 		scope = event.SignalBatch
 	}
 	var reqs []*request
-	sees := s.sees(who)
 	sel.each(v.State, func(j *state.Job, t scheduler.Target) {
-		if !sees(j) {
-			if len(req.GetFilter().GetJobs()) > 0 { // named, and not to be known
-				out.Results = append(out.Results, &apiv1.JobResult{Job: jobName(v.State, j, t), Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
-				reqs = append(reqs, nil)
-			}
-			return
-		}
 		r := &apiv1.JobResult{Job: jobName(v.State, j, t), JobId: uint32(j.ID)}
 		out.Results = append(out.Results, r)
 		if !s.may(who, j) {
@@ -561,7 +547,7 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 	sees := s.sees(who)
 	var reqs []*request
 	for _, expr := range req.GetJobs() {
-		list, err := targets(v.State, expr)
+		list, err := visibleTargets(v.State, expr, sees)
 		if err != nil {
 			out.Results = append(out.Results, &apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
 			reqs = append(reqs, nil)
@@ -569,16 +555,11 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 		}
 		for _, t := range list {
 			j := v.State.Job(t.UID)
-			if !sees(j) {
-				out.Results = append(out.Results, &apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
-				reqs = append(reqs, nil)
-				continue
-			}
 			r := &apiv1.JobResult{Job: expr, JobId: uint32(j.ID)}
 			out.Results = append(out.Results, r)
 			cmd := s.control(req, t, who, j)
 			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND || req.GetVerb() == apiv1.ControlJobsRequest_RESUME
-			if !s.may(who, j) || (operators && !s.admin(who)) {
+			if !s.may(who, j) || (operators && !s.operator(who)) {
 				r.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
 			} else if cmd == nil {
 				r.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
@@ -596,7 +577,7 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 // control makes the command of a verb. An administrator who holds another's
 // job holds it as one.
 func (s *ClusterService) control(req *apiv1.ControlJobsRequest, t scheduler.Target, who Caller, j *state.Job) scheduler.Command {
-	admin := s.admin(who)
+	admin := s.operator(who)
 	by := spec.HeldByUser
 	if admin {
 		by = spec.HeldByAdmin
@@ -609,15 +590,20 @@ func (s *ClusterService) control(req *apiv1.ControlJobsRequest, t scheduler.Targ
 	case apiv1.ControlJobsRequest_RELEASE:
 		return scheduler.Release{Target: t, Admin: admin}
 	case apiv1.ControlJobsRequest_REQUEUE:
-		return scheduler.Requeue{Target: t}
+		return scheduler.Requeue{Target: t, Incomplete: req.GetIncomplete()}
 	case apiv1.ControlJobsRequest_REQUEUE_HOLD:
-		return scheduler.Requeue{Target: t, Hold: by}
+		if req.GetSpecialExit() {
+			by = spec.HeldSpecialExit
+		}
+		return scheduler.Requeue{Target: t, Hold: by, Incomplete: req.GetIncomplete()}
+	case apiv1.ControlJobsRequest_TOP:
+		return scheduler.TopJob{Target: t, Admin: admin}
 	case apiv1.ControlJobsRequest_SUSPEND:
 		return scheduler.Suspend{Target: t}
 	case apiv1.ControlJobsRequest_RESUME:
 		return scheduler.Resume{Target: t}
 	case apiv1.ControlJobsRequest_UPDATE:
-		c := scheduler.UpdateJob{Target: t, Admin: admin}
+		c := scheduler.UpdateJob{Target: t, Admin: admin, Sees: s.sees(who)}
 		for k, v := range req.GetChanges() {
 			c.Changes = append(c.Changes, spec.KeyValue{Key: strings.ToLower(k), Value: v})
 		}

@@ -16,7 +16,8 @@ import (
 type History func(ctx context.Context, visit func(*event.Envelope) bool) error
 
 // ChangePolicy is sacctmgr add, modify, delete and load. An operator may make
-// any change, a coordinator some to the users of the account.
+// any change but that of admin levels, a coordinator some to the users of the
+// account.
 func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChangeRequest) (*apiv1.PolicyChangeReply, error) {
 	who, actor, err := s.caller(ctx)
 	if err != nil {
@@ -25,7 +26,7 @@ func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChan
 	st := s.C.View().State
 	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: pairs(req.GetWhere()), Set: pairs(req.GetSet())}
 	load := req.GetVerb() == apiv1.PolicyChangeRequest_LOAD
-	if !s.admin(who) && (load || who.Limited || !policy.MayChange(st, who.User, change)) {
+	if !s.operator(who) && (load || who.Limited || !policy.MayChange(st, who.User, change)) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	var events []event.Event
@@ -36,6 +37,9 @@ func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChan
 		events, names, err = policy.Plan(st, change)
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := s.refuseLevels(who, st, events); err != nil {
 		return nil, err
 	}
 	if len(events) > 0 && !req.GetTry() {
@@ -83,7 +87,7 @@ func (s *ClusterService) Transactions(ctx context.Context, req *apiv1.Transactio
 	if err != nil {
 		return nil, err
 	}
-	if !s.admin(who) {
+	if !s.operator(who) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	if s.C.deps.History == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
-	"github.com/musterhpc/muster/scheduler/resv"
+	"github.com/musterhpc/muster/scheduler/timeline"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -37,7 +37,7 @@ func (s *ClusterService) ChangeReservation(ctx context.Context, req *apiv1.Reser
 	if err != nil {
 		return nil, err
 	}
-	admin := s.admin(who)
+	admin := s.operator(who)
 	var cmd scheduler.Command
 	switch set := pairs(req.GetSet()); req.GetVerb() {
 	case apiv1.ReservationChange_CREATE:
@@ -67,7 +67,7 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 	holds := map[string]*spec.Reservation{}
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
-		if !resv.Active(r, now) || r.Cores != nil { // of cores: the nodes are everybody's
+		if !timeline.ReservationActive(r, now) || r.Cores != nil { // of cores: the nodes are everybody's
 			continue
 		}
 		for _, name := range r.Nodes {

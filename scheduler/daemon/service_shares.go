@@ -6,7 +6,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/scheduler/fair"
+	"github.com/musterhpc/muster/scheduler/fairshare"
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/spec"
@@ -27,7 +27,7 @@ func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*a
 
 // shares is the tree of shares with those associations that may be seen.
 func shares(st *state.State, now spec.Instant, sees func(*spec.Association) bool) *apiv1.SharesReply {
-	tree := fair.Of(st)
+	tree := fairshare.Of(st)
 	out := &apiv1.SharesReply{Cluster: st.ClusterName, Now: int64(now), FairTree: tree.Fair}
 	fraction := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
 	for i := range tree.Shares {

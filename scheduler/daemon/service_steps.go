@@ -39,13 +39,16 @@ const attachLife = 30 * spec.Day
 
 // stepJob finds the one job that an expression names; the number that an
 // array's last task has with the array means that task.
-func stepJob(st *state.State, expr string) (*state.Job, error) {
+func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.Job, error) {
 	if n, err := strconv.ParseUint(expr, 10, 32); err == nil {
 		if j := st.JobByID(spec.JobID(n)); j != nil && !j.IsArrayRecord() {
+			if !sees(j) {
+				return nil, hidden()
+			}
 			return j, nil
 		}
 	}
-	list, err := targets(st, expr)
+	list, err := visibleTargets(st, expr, sees)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +60,10 @@ func stepJob(st *state.State, expr string) (*state.Job, error) {
 
 // ownJob finds a running or pending job of the caller by its number.
 func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
-	j, err := stepJob(st, expr)
+	j, err := stepJob(st, expr, s.sees(who))
 	switch {
 	case err != nil:
 		return nil, err
-	case !s.sees(who)(j):
-		return nil, hidden()
 	case j.Spec.UID != who.UID:
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user runs something in a job")
 	}
@@ -78,7 +79,7 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 		return err
 	}
 	if len(req.GetTicket()) != ticketSize || req.GetCreated() < 0 || len(req.GetHost()) > maxHostName {
-		return spec.Refuse(spec.CodeBadRequest, "the step's ticket has not 16 bytes, or its number or host cannot be so")
+		return spec.Refuse(spec.CodeBadRequest, "invalid step request: the ticket must be 16 bytes; check step number and host")
 	}
 	r, jobs, err := s.stepRequest(who, req)
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*re
 		if err != nil {
 			return nil, nil, err
 		}
-		sp, err := s.stepSpec(p, r)
+		sp, err := s.stepSpec(who, p, r)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -140,7 +141,7 @@ func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*re
 
 // stepSpec reads what is asked for in one component; its environment goes with
 // the request.
-func (s *ClusterService) stepSpec(p *apiv1.StepInComponent, r *request) (*spec.StepSpec, error) {
+func (s *ClusterService) stepSpec(who Caller, p *apiv1.StepInComponent, r *request) (*spec.StepSpec, error) {
 	sp, err := wire.ToStepSpec(p.GetStep())
 	if err != nil {
 		return nil, err
@@ -150,10 +151,10 @@ func (s *ClusterService) stepSpec(p *apiv1.StepInComponent, r *request) (*spec.S
 		return nil, spec.Refuse(spec.CodeBadRequest, "the step has no command")
 	}
 	if sp.MemPerNode < 0 || sp.MemPerCPU < 0 {
-		return nil, spec.Refuse(spec.CodeBadRequest, "the step's memory cannot be so")
+		return nil, spec.Refuse(spec.CodeBadRequest, "invalid step request: check the step's memory")
 	}
 	if env := p.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
-		if sp.Env, err = s.content(env); err != nil {
+		if sp.Env, err = s.content(who, env); err != nil {
 			return nil, err
 		}
 		if len(env.GetData()) > 0 {
@@ -277,7 +278,10 @@ func (s *ClusterService) created(v *view.View, parts []jobStep, uid uint32) (*ap
 func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step, uid uint32) (*apiv1.StepCreated, error) {
 	now := s.C.deps.Clock.Now()
 	claims := credentials.Claims{Cluster: v.State.UUID, Job: j.UID, Attempt: j.Attempt, Step: st.ID, UID: uid, GID: j.Spec.GID, Groups: j.Spec.Groups,
-		Nodes: st.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords))}
+		Nodes: st.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords)), Epoch: j.Epoch}
+	if !s.C.hub.keyed(st.Nodes) {
+		claims.Epoch = 0
+	}
 	cred, err := s.C.deps.Access.Sign(claims)
 	if err != nil {
 		return nil, err
@@ -317,13 +321,11 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 		return nil, err
 	}
 	v := s.C.View()
-	j, err := stepJob(v.State, req.GetJob())
+	j, err := stepJob(v.State, req.GetJob(), s.sees(who))
 	switch {
 	case err != nil:
 		return nil, err
-	case !s.sees(who)(j):
-		return nil, hidden()
-	case j.Spec.UID != who.UID && (who.UID != 0 || !s.admin(who)):
+	case j.Spec.UID != who.UID && (who.UID != 0 || !s.operator(who)):
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user and root see what a step writes")
 	case req.GetStep() < 0:
 		return nil, spec.Refuse(spec.CodeBadRequest, "only steps of srun can be attached to")
@@ -355,12 +357,9 @@ func (s *ClusterService) EndStep(ctx context.Context, req *apiv1.EndStepRequest)
 	if err != nil {
 		return nil, err
 	}
-	j, err := stepJob(s.C.View().State, req.GetJob())
+	j, err := stepJob(s.C.View().State, req.GetJob(), s.sees(who))
 	if err != nil {
 		return nil, err
-	}
-	if !s.sees(who)(j) {
-		return nil, hidden()
 	}
 	if !s.may(who, j) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
@@ -385,7 +384,7 @@ func (s *ClusterService) EndJob(ctx context.Context, req *apiv1.EndJobRequest) (
 
 // stepKey names a step's part on any node.
 func stepKey(j *state.Job, st *state.Step) *apiv1.RunKey {
-	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(st.ID)}
+	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(st.ID), Epoch: j.Epoch}
 }
 
 // reconcileSteps sends an agent the steps that run on its node.
@@ -440,8 +439,12 @@ func (h *hub) launchStep(st *state.State, j *state.Job, step *state.Step, only s
 		part := proto.CloneOf(order.GetStep())
 		part.Here, part.NodeIndex, part.Ranks = wire.NodeAlloc(a), uint32(i), ranks[i]
 		l := &apiv1.Launch{Job: order.Job, Groups: order.Groups, NodeIndex: uint32(at), Here: wire.NodeAlloc(partOf(st, j, at)), CpusPerNode: order.CpusPerNode,
-			TasksPerNode: order.TasksPerNode, Environment: order.Environment, Step: part}
-		if l.Credential, err = h.signStep(st, j, step, part); err != nil {
+			TasksPerNode: order.TasksPerNode, Environment: order.Environment, Step: part, Seq: j.StartSeq}
+		if l.Credential, l.Launch, err = h.signStep(st, j, step, part, conn.epochs); err != nil {
+			h.stepImpossible(j, step, a.Name, err)
+			continue
+		}
+		if l.Lease, err = h.leaseFor(conn, st, j); err != nil {
 			h.stepImpossible(j, step, a.Name, err)
 			continue
 		}
@@ -449,15 +452,22 @@ func (h *hub) launchStep(st *state.State, j *state.Job, step *state.Step, only s
 	}
 }
 
-// signStep signs the order of a step for one node.
-func (h *hub) signStep(st *state.State, j *state.Job, step *state.Step, part *apiv1.StepLaunch) ([]byte, error) {
+// signStep signs the order of a step for one node and gives the hash of what it
+// starts there. epochs tells whether that node's agent knows keys with epochs.
+func (h *hub) signStep(st *state.State, j *state.Job, step *state.Step, part *apiv1.StepLaunch, epochs bool) (credential, launch []byte, err error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(part)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	hash := sha256.Sum256(data)
 	now := h.c.deps.Clock.Now()
-	return h.c.deps.Access.Sign(credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: step.ID, UID: j.Spec.UID, GID: j.Spec.GID,
-		Groups: j.Spec.Groups, Nodes: step.Nodes, Issued: now, Expires: now.Add(120 * spec.Second), Launch: sha256.Sum256(data)})
+	claims := credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: step.ID, UID: j.Spec.UID, GID: j.Spec.GID,
+		Groups: j.Spec.Groups, Nodes: step.Nodes, Issued: now, Expires: now.Add(120 * spec.Second), Launch: hash}
+	if epochs && j.Epoch != 0 {
+		claims.Epoch, claims.Run = j.Epoch, hash
+	}
+	credential, err = h.c.deps.Access.Sign(claims)
+	return credential, hash[:], err
 }
 
 // stepOrder is what all nodes of a step get.
@@ -482,7 +492,7 @@ func (h *hub) stepOrder(st *state.State, j *state.Job, step *state.Step) (*apiv1
 func (h *hub) stepImpossible(j *state.Job, step *state.Step, node string, cause error) {
 	now := h.c.deps.Clock.Now()
 	over := &scheduler.StepOver{Step: step.ID, Result: event.StepResult{Started: now, Ended: now, Exit: spec.ExitStatus{Code: 1}, Detail: cause.Error()}}
-	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, StepOver: over},
+	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Epoch: j.Epoch, StepOver: over},
 		actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
 	select {
 	case h.c.writer.cmds <- r:

@@ -48,6 +48,20 @@ func targets(st *state.State, expr string) ([]scheduler.Target, error) {
 	return taskTargets(st, a, tasks)
 }
 
+// visibleTargets finds what a job expression names of the jobs that a caller
+// may know of. What he may not know of is refused as if it did not exist.
+func visibleTargets(st *state.State, expr string, sees func(*state.Job) bool) ([]scheduler.Target, error) {
+	list, err := targets(st, expr)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(t scheduler.Target) bool { return !sees(st.Job(t.UID)) })
+	if len(list) == 0 {
+		return nil, hidden()
+	}
+	return list, nil
+}
+
 // componentTarget finds a component of a heterogeneous job: 12+1.
 func componentTarget(st *state.State, leader, offset string) ([]scheduler.Target, error) {
 	n, err := strconv.ParseUint(leader, 10, 32)
@@ -121,10 +135,15 @@ type selection struct {
 	states []spec.JobState
 	only   map[scheduler.Target]bool // nil = not restricted by id
 	nodes  []string
+	sees   func(*state.Job) bool
 }
 
-func newSelection(st *state.State, f *apiv1.JobFilter) (s selection, unknown []string, err error) {
-	s.f, s.nodes = f, f.GetNodes()
+// newSelection reads a filter of a caller who may know of the jobs that sees
+// tells. unknown are the expressions that name none of these.
+func newSelection(st *state.State, f *apiv1.JobFilter, sees func(*state.Job) bool) (s selection, unknown []string, err error) {
+	s.f = f
+	s.nodes = f.GetNodes()
+	s.sees = sees
 	for _, n := range f.GetStates() {
 		s.states = append(s.states, spec.JobState(n))
 	}
@@ -133,7 +152,7 @@ func newSelection(st *state.State, f *apiv1.JobFilter) (s selection, unknown []s
 	}
 	s.only = map[scheduler.Target]bool{}
 	for _, expr := range f.GetJobs() {
-		list, err := targets(st, expr)
+		list, err := visibleTargets(st, expr, sees)
 		if err != nil {
 			unknown = append(unknown, expr)
 			continue
@@ -207,14 +226,14 @@ func (s *selection) each(st *state.State, f func(j *state.Job, t scheduler.Targe
 			return int(a.Task - b.Task)
 		})
 		for _, t := range list {
-			if j := st.Job(t.UID); j != nil && s.match(j) {
+			if j := st.Job(t.UID); j != nil && s.sees(j) && s.match(j) {
 				f(j, t)
 			}
 		}
 		return
 	}
 	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if s.match(j) {
+		if s.sees(j) && s.match(j) {
 			f(j, scheduler.Target{UID: j.UID, Task: spec.NoTask})
 		}
 		return true

@@ -28,7 +28,7 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 	}
 	name, uid, gid := who.User, who.UID, who.GID
 	if other := req.GetUser(); other != "" && other != who.User {
-		if !s.admin(who) {
+		if !s.administrator(who) {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "only an administrator gets a token of another user")
 		}
 		var ok bool
@@ -43,7 +43,7 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 		return nil, spec.Refuse(spec.CodeInvalidUser, "an administrator's certificate names no user: say whose token it shall be (username=)")
 	}
 	life, longest := spec.Span(req.GetLifetime()), userTokenLongest
-	if s.admin(who) {
+	if s.administrator(who) {
 		longest = anyTokenLongest
 	}
 	switch {

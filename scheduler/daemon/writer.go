@@ -254,9 +254,10 @@ func (w *writer) refused(r *request) error {
 	return nil
 }
 
-// newBlobs adds content that the store does not have yet.
+// newBlobs adds content of an accepted request that the store does not have yet.
 func (w *writer) newBlobs(list [][]byte, r *request, sent map[spec.Hash]bool) [][]byte {
 	for _, b := range r.blobs {
+		w.c.senders.note(r.actor.UID, b.hash)
 		if !sent[b.hash] && !w.c.deps.Blobs.Has(b.hash) {
 			sent[b.hash] = true
 			list = append(list, b.data)
@@ -323,6 +324,9 @@ func (w *writer) restart(ctx context.Context, first *request) (again bool, err e
 		if ctx.Err() != nil {
 			return false, nil
 		}
+		if errors.Is(err, ErrNotLeader) {
+			return false, err
+		}
 		if errors.Is(err, ErrLogStopped) {
 			return false, fmt.Errorf("the ledger cannot be written any more: %w", err)
 		}
@@ -382,8 +386,12 @@ func unwritable(cause error) error {
 		return spec.Refuse(spec.CodeDiskReserve, cause.Error())
 	case errors.Is(cause, ErrLogStopped):
 		return spec.Refuse(spec.CodeStopping, cause.Error())
+	case errors.Is(cause, ErrOutcomeUnknown):
+		return spec.Refuse(spec.CodeOutcomeUnknown, cause.Error())
+	case errors.Is(cause, ErrNotLeader):
+		return spec.Refuse(spec.CodeNotLeader, "")
 	case errors.Is(cause, context.Canceled), errors.Is(cause, context.DeadlineExceeded):
-		return spec.Refuse(spec.CodeStopping, "whether this was recorded shows after the next start")
+		return spec.Refuse(spec.CodeOutcomeUnknown, "it shows after the next start")
 	}
 	return fmt.Errorf("the ledger does not take the batch: %w", cause)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
-	"github.com/musterhpc/muster/scheduler/floor"
+	"github.com/musterhpc/muster/scheduler/guarantee"
 	"github.com/musterhpc/muster/scheduler/place"
-	"github.com/musterhpc/muster/scheduler/resv"
+	"github.com/musterhpc/muster/scheduler/timeline"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -28,8 +28,16 @@ type Explanation struct {
 	Free   spec.Instant
 	Ahead  int // jobs that the scheduler looks at before it
 	Advice []Advice
+	// Holds are what other schedulers have on nodes that lack something for the job.
+	Holds []Hold
 	// Guarantee says what is guaranteed to the job's account of what it asks for.
 	Guarantee []string
+}
+
+// Hold is what another scheduler has on a node, largest first.
+type Hold struct {
+	Node string
+	spec.ForeignHold
 }
 
 // Verdict groups nodes that cannot take the job for the same reason.
@@ -42,7 +50,8 @@ type Verdict struct {
 
 // Job explains a pending job of a view. The work is a few passes at most.
 func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
-	x := &Explanation{Nodes: nodes(v.State, j, now), Guarantee: floor.Say(v.State, now, j)}
+	x := &Explanation{Nodes: nodes(v.State, j, now), Guarantee: guarantee.Explain(v.State, now, j)}
+	x.Holds = holdsOn(v.State, x.Nodes)
 	if j.Reason.Blocker != 0 && v.State.Job(j.Reason.Blocker) != nil {
 		x.Blockers = append(x.Blockers, j.Reason.Blocker)
 	}
@@ -80,10 +89,31 @@ func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
 
 const maxBlockers = 8
 
+// holdsOn lists what other schedulers have on nodes that lack something: those with
+// most devices, then CPUs, then memory.
+func holdsOn(st *state.State, verdicts []Verdict) []Hold {
+	var out []Hold
+	for i := range verdicts {
+		if strings.Contains(verdicts[i].Why, ":") && !strings.HasPrefix(verdicts[i].Why, "gres/") && !strings.HasPrefix(verdicts[i].Why, "apart:") || verdicts[i].Why == "fits" {
+			continue // more room on the node would not help
+		}
+		for _, name := range verdicts[i].Names {
+			n := st.Node(name)
+			for k := range n.Holds {
+				out = append(out, Hold{name, n.Holds[k]})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Hold) int {
+		return cmp.Or(-cmp.Compare(len(a.GPUs), len(b.GPUs)), -cmp.Compare(a.MilliCPU, b.MilliCPU), -cmp.Compare(a.Mem, b.Mem), strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+	})
+	return out[:min(len(out), maxBlockers)]
+}
+
 // nodes judges every node of the job's partitions, grouped by verdict.
 func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 	near := place.Neighbours(st)
-	held, _ := resv.For(st, j.Spec, now)
+	held, _ := timeline.ViewReservations(st, j.Spec, now)
 	groups := map[string]*Verdict{}
 	seen := map[spec.NodeID]bool{}
 	shapes := place.Shapes{Caps: place.Caps(st)}
@@ -132,7 +162,7 @@ func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 }
 
 // kept says who keeps a node from the job that has enough for it.
-func kept(st *state.State, held *resv.View, d *place.Demand, n *state.Node, now spec.Instant, near [][]spec.NodeID) string {
+func kept(st *state.State, held *timeline.ReservationView, d *place.Demand, n *state.Node, now spec.Instant, near [][]spec.NodeID) string {
 	switch {
 	case held.Only != nil && !held.Only.Has(int(n.ID)):
 		return "reservation:not in reservation " + held.Own.Name
@@ -159,7 +189,7 @@ func coresKept(st *state.State, d *place.Demand, n *state.Node, now spec.Instant
 	case own.Flags&spec.ResvOpen == 0:
 		return "" // it has what it has
 	}
-	others, who := resv.Others(st, n, own, now, now, now.Add(d.Limit))
+	others, who := timeline.KeptByOthers(st, n, own, now, now, now.Add(d.Limit))
 	if others.CPU == 0 {
 		return ""
 	}
@@ -192,10 +222,10 @@ func reservedBy(st *state.State, n *state.Node, from, to spec.Instant) string {
 	name, first := "", spec.FarFuture
 	for i := range st.Reservations {
 		r := &st.Reservations[i]
-		if r.Cores != nil || !resv.Nodes(st, r).Has(int(n.ID)) {
+		if r.Cores != nil || !timeline.ReservedNodes(st, r).Has(int(n.ID)) {
 			continue
 		}
-		for _, w := range resv.Windows(r, from) {
+		for _, w := range timeline.Windows(r, from) {
 			if w.From < to && from < w.To && w.From < first {
 				name, first = r.Name, w.From
 			}

@@ -71,6 +71,8 @@ type Bound struct {
 	strict  bool   // a limit that can never be met refuses the job at submission
 	safe    bool   // minutes must suffice until the job's time limit
 	factor  int64  // UsageFactor for those minutes, in millionths
+	own     string // the job's QOS as rules name it
+	charge  int64  // its UsageFactor, in millionths
 	scale   int64  // LimitFactor of limits of associations, in millionths
 	minPrio int64  // priority below which the job does not start
 	prioWho string
@@ -91,13 +93,14 @@ const million = 1_000_000
 // Find collects the limits that bind a job; none bind where limits are not
 // enforced.
 func Find(st *state.State, s Subject) Bound {
-	b := Bound{st: st, now: max(s.Now, st.At), safe: st.Config.Enforce.Safe, factor: million, scale: million}
+	b := Bound{st: st, now: max(s.Now, st.At), safe: st.Config.Enforce.Safe, factor: million, charge: million, scale: million}
 	if !st.Config.Enforce.Limits {
 		return b
 	}
 	qos := levels(st, s)
 	b.strict = len(qos) == 0
 	if own := st.Policy.FindQOS(s.Job.QOS); own != nil {
+		b.own, b.charge = "qos/"+own.Name, own.Factor()
 		if own.HasFlag("UsageFactorSafe") {
 			b.factor = own.Factor()
 		}
@@ -319,11 +322,24 @@ func (b *Bound) wanted(n int64, limit spec.Span) int64 {
 }
 
 // weighted applies the UsageFactor of a QOS with UsageFactorSafe.
-func (b *Bound) weighted(m int64) int64 {
-	if b.factor == million {
+func (b *Bound) weighted(m int64) int64 { return times(m, b.factor) }
+
+// times multiplies minutes by a factor in millionths.
+func times(m, factor int64) int64 {
+	if factor == million {
 		return m
 	}
-	return int64(min(fixed.Of(m).Times(b.factor).Over(million).Hi, math.MaxInt64/4))
+	return int64(min(fixed.Of(m).Times(factor).Over(million).Hi, math.MaxInt64/4))
+}
+
+// charged applies the UsageFactor of the job's QOS to minutes that a limit of that
+// QOS counts. All jobs that such a limit counts are in the QOS and have its factor;
+// limits of associations count jobs of several QOS and are in plain minutes.
+func (b *Bound) charged(r *rule, m int64) int64 {
+	if r.who != b.own {
+		return m
+	}
+	return times(m, b.charge)
 }
 
 // past checks a limit in minutes against what was used and, where limits are
@@ -360,7 +376,8 @@ func (b *Bound) ahead(r *rule, n int64, limit spec.Span) *spec.Reason {
 	if n == 0 {
 		return nil
 	}
-	return r.over(r.tres+" minutes", RunMinutes(b.st, r.usage, r.tres, b.now), minutes(n, limit))
+	used := RunMinutes(b.st, r.usage, r.tres, b.now)
+	return r.over(r.tres+" minutes", b.charged(r, used), b.charged(r, minutes(n, limit)))
 }
 
 // first finds the first breach: level by level, and in each in an order.
@@ -387,7 +404,7 @@ func (b *Bound) first(order []what, breach func(r *rule) *spec.Reason) *spec.Rea
 // Submit checks a submission of count jobs (an array counts its tasks) of
 // which each is at least req. The submit counters always refuse; a limit that
 // one job alone exceeds refuses only where limits are strict: with
-// DenyOnLimit, or without any QOS. A time limit that was not asked for is 0.
+// DenyOnLimit, or without any QOS.
 func (b *Bound) Submit(count int64, req spec.TRES, limit spec.Span) *spec.Reason {
 	x := b.first([]what{groupSubmitted, accountSubmitted, submitted}, func(r *rule) *spec.Reason {
 		return r.over("jobs", b.usage(r).Submitted, count)
@@ -420,8 +437,10 @@ func (b *Bound) Never(req spec.TRES, limit spec.Span) *spec.Reason {
 			if n > 0 {
 				return r.over(r.tres+" minutes", 0, b.wanted(n, limit))
 			}
-		case jobMins, groupRunMins, userRunMins, accountRunMins:
+		case jobMins:
 			return r.over(r.tres+" minutes", 0, minutes(n, limit))
+		case groupRunMins, userRunMins, accountRunMins:
+			return r.over(r.tres+" minutes", 0, b.charged(r, minutes(n, limit)))
 		}
 		return nil
 	})

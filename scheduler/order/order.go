@@ -7,7 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/scheduler/fair"
+	"github.com/musterhpc/muster/scheduler/fairshare"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/fixed"
 )
@@ -41,13 +41,13 @@ type Context struct {
 	maxAge     spec.Span
 	parts      map[string]partTotals
 	levels     map[string]uint32 // of QOS whose jobs may preempt others
-	shares     *fair.Tree        // nil until asked for
+	shares     *fairshare.Tree   // nil until asked for
 	flags      flags
 	// First tells jobs that come before all others: those that are within what is
 	// guaranteed to their account. Nil: none do.
 	First func(j *state.Job) bool
 	// Share orders jobs of one standing before their priority does: what the account
-	// of one holds beyond its floor, the least first. Nil: nothing is guaranteed.
+	// of one holds beyond its guarantee, the least first. Nil: nothing is guaranteed.
 	Share func(j *state.Job) uint64
 }
 
@@ -59,9 +59,9 @@ type flags struct {
 }
 
 func flagsOf(p *spec.PriorityConfig) flags {
-	all := fair.Has(p, "NO_NORMAL_ALL")
-	return flags{rawAssoc: all || fair.Has(p, "NO_NORMAL_ASSOC"), rawPart: all || fair.Has(p, "NO_NORMAL_PART"), rawQOS: all || fair.Has(p, "NO_NORMAL_QOS"),
-		rawTRES: all || fair.Has(p, "NO_NORMAL_TRES"), byTime: fair.Has(p, "SMALL_RELATIVE_TO_TIME"), always: fair.Has(p, "ACCRUE_ALWAYS")}
+	all := fairshare.Has(p, "NO_NORMAL_ALL")
+	return flags{rawAssoc: all || fairshare.Has(p, "NO_NORMAL_ASSOC"), rawPart: all || fairshare.Has(p, "NO_NORMAL_PART"), rawQOS: all || fairshare.Has(p, "NO_NORMAL_QOS"),
+		rawTRES: all || fairshare.Has(p, "NO_NORMAL_TRES"), byTime: fairshare.Has(p, "SMALL_RELATIVE_TO_TIME"), always: fairshare.Has(p, "ACCRUE_ALWAYS")}
 }
 
 type partTotals struct{ tres spec.TRES }
@@ -109,7 +109,7 @@ type Running struct{ now *Context }
 
 // NewRunning prepares what CALCULATE_RUNNING needs, where it is set.
 func NewRunning(st *state.State, now spec.Instant) Running {
-	if !fair.Has(&st.Config.Priority, "CALCULATE_RUNNING") {
+	if !fairshare.Has(&st.Config.Priority, "CALCULATE_RUNNING") {
 		return Running{}
 	}
 	return Running{NewContext(st, now)}
@@ -133,9 +133,9 @@ func (r Running) Of(j *state.Job) uint32 {
 func jobFactor(p *spec.PartitionSpec) int64 { return max(int64(p.PriorityJobFactor), 1) }
 
 // Shares is the tree of fair shares of the state.
-func (c *Context) Shares() *fair.Tree {
+func (c *Context) Shares() *fairshare.Tree {
 	if c.shares == nil {
-		c.shares = fair.Of(c.st)
+		c.shares = fairshare.Of(c.st)
 	}
 	return c.shares
 }

@@ -17,7 +17,11 @@ type Demand struct {
 	MinNodes, MaxNodes int64
 	// Stretch is how many nodes the job likes to have when it does not say how
 	// many tasks: as many as are free, up to this; 0 = MinNodes.
-	Stretch      int64
+	Stretch int64
+	// Grow is how many nodes the job may have so that together they give what is asked
+	// for the job as a whole, when it says neither how many tasks nor exactly how many
+	// nodes; 0 = the numbers are as they are.
+	Grow         int64
 	Tasks        int64
 	TasksPerNode int64 // 0 = no bound
 	CPUsPerTask  int64
@@ -198,6 +202,9 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 	}
 	if d.Tasks == 0 {
 		d.Tasks = max(d.MinNodes, 1) * max(d.TasksPerNode, 1)
+		if gpus(d.PerJob) > 1 && (!given || d.MaxNodes > d.MinNodes) {
+			d.Grow = first(d.MaxNodes, gpus(d.PerJob))
+		}
 		if len(d.PerJob) == 0 && d.MaxNodes > max(d.MinNodes, 1) {
 			if !j.Size.FewestNodes {
 				d.Stretch = d.MaxNodes
@@ -221,7 +228,7 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 	d.MaxNodes = max(min(d.MaxNodes, d.Tasks), d.MinNodes)
 	for _, most := range [...]int64{int64(len(part.NodeNames)), int64(part.MaxNodes)} {
 		if most > 0 && d.MinNodes <= most {
-			d.MaxNodes, d.Stretch = min(d.MaxNodes, most), min(d.Stretch, most)
+			d.MaxNodes, d.Stretch, d.Grow = min(d.MaxNodes, most), min(d.Stretch, most), min(d.Grow, most)
 		}
 	}
 	if least := int64(part.MinNodes); least <= d.MaxNodes {

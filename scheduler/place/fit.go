@@ -161,7 +161,7 @@ func (d *Demand) gpusFree(s *Shape, f *Free) int64 {
 		n = f.More[own]
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; own < 0 && k.GPU && k.Open {
+		if k := &s.Kinds[i]; own < 0 && k.Counts == CountsOpenGPUs {
 			n = min(n, f.More[i])
 		}
 	}
@@ -194,7 +194,7 @@ func (d *Demand) amount(s *Shape, f *Free, c spec.Count) int64 {
 		return f.sum(s, c.Name)
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Cap && k.Name == c.Name && k.Type == c.Type {
+		if k := &s.Kinds[i]; !k.Counts.limits() && k.Name == c.Name && k.Type == c.Type {
 			return f.More[i]
 		}
 	}
@@ -204,7 +204,7 @@ func (d *Demand) amount(s *Shape, f *Free, c spec.Count) int64 {
 func (f *Free) sum(s *Shape, name string) int64 {
 	var n int64
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Cap && k.Name == name {
+		if k := &s.Kinds[i]; !k.Counts.limits() && k.Name == name {
 			n += f.More[i]
 		}
 	}
@@ -221,18 +221,18 @@ func (d *Demand) whole(s *Shape) *Free {
 	}
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
-		if !k.Cap {
+		if !k.Counts.limits() {
 			continue
 		}
 		f.More[i] = 0
 		if s.caps(k, d) {
 			f.More[i] = min(k.N, s.CPUs)
 		}
-		if k.Open && k.Name == d.Inside && !k.GPU {
+		if k.Counts == CountsOpenCPUs && k.Name == d.Inside {
 			f.CPU = 0 // they are counted there
 		}
 	}
-	if k := s.resvGPUs(d.Inside); k >= 0 && s.Kinds[k].Open {
+	if k := s.resvGPUs(d.Inside); k >= 0 && s.Kinds[k].Counts.open() {
 		f.GPU = 0
 	}
 	s.takeGPUs(&f, d.Inside, s.GPUs)
@@ -319,14 +319,14 @@ type Need struct {
 // node.
 func (s *Shape) caps(k *Kind, d *Demand) bool {
 	switch {
-	case k.GPU:
+	case k.Counts.gpusOfReservation():
 		return false
-	case k.Real:
+	case k.Counts == CountsRealCPUs:
 		return d.Share == 0
-	case k.Resv:
-		return k.Name == d.Inside || k.Open && d.Share == 0 && !s.keeps(d.Inside)
+	case k.Counts.reserved():
+		return k.Name == d.Inside || k.Counts.open() && d.Share == 0 && !s.keeps(d.Inside)
 	}
-	return k.Cap && k.Name == d.Partition && k.Share == (d.Share > 0)
+	return k.Counts.limits() && k.Name == d.Partition && (k.Counts == CountsSharedCPUs) == (d.Share > 0)
 }
 
 // ofNode tells whether the CPUs of a demand are counted against the node's: they
@@ -419,7 +419,7 @@ func (n *Need) take(d *Demand, cand *Candidate, c spec.Count) bool {
 		for i := range s.Kinds {
 			k := &s.Kinds[i]
 			left := free.More[i] - n.Use.More[i]
-			if !k.Cap && k.Name == c.Name && (c.Type == "" || k.Type == c.Type) && left > 0 && (best < 0 || left > free.More[best]-n.Use.More[best]) {
+			if !k.Counts.limits() && k.Name == c.Name && (c.Type == "" || k.Type == c.Type) && left > 0 && (best < 0 || left > free.More[best]-n.Use.More[best]) {
 				best = i
 			}
 		}
@@ -451,7 +451,7 @@ func everything(s *Shape, asked []spec.Count) []spec.Count {
 		out = append(out, spec.Count{Name: "gpu", Type: s.GPUType, N: s.GPUs})
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Cap && k.Dev == 0 && k.Mark == 0 && k.N > 0 {
+		if k := &s.Kinds[i]; k.Counts == CountsGRES && k.N > 0 {
 			out = append(out, spec.Count{Name: k.Name, Type: k.Type, N: k.N})
 		}
 	}
@@ -479,7 +479,7 @@ func (d *Demand) Loose(s *Shape) bool {
 			}
 			kinds := 0
 			for i := range s.Kinds {
-				if s.Kinds[i].Name == c.Name && !s.Kinds[i].Cap {
+				if s.Kinds[i].Name == c.Name && !s.Kinds[i].Counts.limits() {
 					kinds++
 				}
 			}

@@ -118,10 +118,10 @@ func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLos
 	tried := map[int64]bool{}
 	for i := range c.Shape.Kinds {
 		k := &c.Shape.Kinds[i]
-		if k.Dev == 0 || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.sharable(c.Shape, i) {
+		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.sharable(c.Shape, i) {
 			continue
 		}
-		at := k.Dev - 1
+		at := k.Device
 		old := rest[at]
 		if tried[old] {
 			continue
@@ -147,8 +147,8 @@ func devicesLeft(s *Shape, f *Free) []int64 {
 	}
 	out := make([]int64, len(s.Links))
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Dev > 0 {
-			out[k.Dev-1] = max(f.More[i], 0) * 1000 / k.N
+		if k := &s.Kinds[i]; k.Counts == CountsDevice {
+			out[k.Device] = max(f.More[i], 0) * 1000 / k.N
 		}
 	}
 	return out

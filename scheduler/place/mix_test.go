@@ -13,7 +13,7 @@ func divided(id spec.NodeID, cpus int64, left ...int64) Candidate {
 	s := &Shape{CPUs: cpus, Mem: 1000, Threads: 1, Devices: true, GPUs: int64(len(left)), Links: make([][]int32, len(left))}
 	f := Free{CPU: cpus, Mem: 1000, GPU: int64(len(left)), More: left}
 	for i := range left {
-		s.Kinds = append(s.Kinds, Kind{N: 10, Dev: i + 1, Part: "shard"})
+		s.Kinds = append(s.Kinds, Kind{Counts: CountsDevice, N: 10, Device: i, Part: "shard"})
 	}
 	return Candidate{Node: &state.Node{ID: id, Spec: &spec.NodeSpec{Name: "n"}}, Shape: s, Free: f}
 }

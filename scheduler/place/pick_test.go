@@ -25,7 +25,10 @@ func TestPickFindsWhatThereIs(t *testing.T) {
 		}
 		var kinds []Kind
 		if d.Share = n("share", 0, 2); d.Share > 0 || n("cap", 0, 1) == 1 {
-			kinds = []Kind{{Name: "p", N: 6, Cap: true, Share: d.Share > 0}}
+			kinds = []Kind{{Counts: CountsPartitionCPUs, Name: "p", N: 6}}
+			if d.Share > 0 {
+				kinds[0].Counts = CountsSharedCPUs
+			}
 		}
 		var opt Options
 		var cands []Candidate

@@ -29,34 +29,6 @@ type Shape struct {
 	Links   [][]int32
 }
 
-// Kind is one further counter of a Shape. Type "" of a resource that comes in
-// several types counts them all.
-type Kind struct {
-	Name, Type string
-	N          int64
-	Cap        bool // Name is a partition, N its MaxCPUsPerNode
-	// Share: Name is a partition whose jobs share CPUs, N how many they may have
-	// together, each CPU counted as often as there may be jobs on it. Cap is true.
-	Share bool
-	// Resv: Name is a reservation of cores, N how many CPUs it has. Cap is true.
-	Resv bool
-	// GPU: the same of the GPUs that it has. Cap and Resv are true.
-	GPU bool
-	// Open: jobs of the reservation may take more than it has. The Kind then counts
-	// what it and its neighbours leave to them and to jobs in no reservation: all of
-	// the node, without what these hold and the other reservations keep.
-	Open bool
-	// Real: what nobody holds, whoever keeps it. Cap and Resv are true, Name is empty.
-	Real bool
-	// Dev is 1 + the position of the device that this Kind is, 0 for none. Type
-	// is then the device's, Part what it can be held in parts of (or empty), N
-	// the number of these parts (or 1), and Name is empty.
-	Dev  int
-	Part string
-	Mark int  // 1 + the position of a device of which this counts what is held in parts
-	One  bool // only one device may be shared at a time
-}
-
 // Cap is a partition whose jobs may use only some of the CPUs of each node, or
 // share them.
 type Cap struct {
@@ -201,13 +173,13 @@ func (b *Shape) countDevices(devices []spec.GPU, shares []spec.DeviceShares) {
 	}
 	b.Devices, b.GPUs = true, int64(len(devices))
 	for i := range devices {
-		k := Kind{Type: devices[i].Type, N: 1, Dev: i + 1}
+		k := Kind{Counts: CountsDevice, Type: devices[i].Type, N: 1, Device: i}
 		if s := shares[i]; s.N > 0 {
 			k.N, k.Part, k.One = s.N, s.Name, s.One
 		}
 		b.Kinds = append(b.Kinds, k)
 		if k.One {
-			b.Kinds = append(b.Kinds, Kind{N: k.N, Mark: i + 1})
+			b.Kinds = append(b.Kinds, Kind{Counts: CountsDeviceParts, N: k.N, Device: i})
 		}
 		b.Links = append(b.Links, devices[i].Links)
 	}
@@ -249,7 +221,7 @@ func declaredDevices(n *spec.NodeSpec) []spec.GPU {
 const maxDeclared = 1024
 
 func (b *Shape) hasKind(name string) bool {
-	return slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Name == name && !k.Cap })
+	return slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Name == name && !k.Counts.limits() })
 }
 
 // Mixed tells a shape that counts one resource by several types, or device by
@@ -259,17 +231,47 @@ func (b *Shape) Mixed() bool {
 		return true
 	}
 	for i := range b.Kinds {
-		if slices.ContainsFunc(b.Kinds[:i], func(k Kind) bool { return !k.Cap && !b.Kinds[i].Cap && k.Name == b.Kinds[i].Name }) {
+		if slices.ContainsFunc(b.Kinds[:i], func(k Kind) bool {
+			return !k.Counts.limits() && !b.Kinds[i].Counts.limits() && k.Name == b.Kinds[i].Name
+		}) {
 			return true
 		}
 	}
 	return false
 }
 
+// counterOfCPUs is the counter of the CPUs of a node that a cap leaves.
+func (c *Cap) counterOfCPUs(b *Shape, node string) Kind {
+	k := Kind{Counts: CountsPartitionCPUs, Name: c.Partition, N: c.CPUs}
+	switch {
+	case c.Resv != nil && c.Resv.Flags&spec.ResvOpen != 0:
+		k.Counts = CountsOpenCPUs
+		k.N = b.CPUs
+	case c.Resv != nil:
+		k.Counts = CountsReservedCPUs
+		k.N = c.Resv.CoresOf(node) * b.Threads
+	case c.Share > 0:
+		k.Counts = CountsSharedCPUs
+		k.N = b.CPUs * c.Share
+		if c.CPUs > 0 {
+			k.N = min(k.N, c.CPUs*c.Share)
+		}
+	}
+	return k
+}
+
+// counterOfGPUs is the counter of the GPUs of a node that a reservation keeps.
+func (c *Cap) counterOfGPUs(b *Shape, node string) Kind {
+	if c.Resv.Flags&spec.ResvOpen != 0 {
+		return Kind{Counts: CountsOpenGPUs, Name: c.Partition, N: b.GPUs}
+	}
+	return Kind{Counts: CountsReservedGPUs, Name: c.Partition, N: c.Resv.GPUsOf(node)}
+}
+
 func (s *Shapes) intern(n *state.Node) *Shape {
 	b := &s.buf
 	if slices.ContainsFunc(s.Caps, func(c Cap) bool { return c.Over && c.Nodes.Has(int(n.ID)) }) {
-		b.Kinds = append(b.Kinds, Kind{N: b.CPUs, Cap: true, Resv: true, Real: true})
+		b.Kinds = append(b.Kinds, Kind{Counts: CountsRealCPUs, N: b.CPUs})
 		if b.GPUs > 0 && !b.Devices && !b.hasKind("gpu") {
 			b.Kinds = append(b.Kinds, Kind{Name: "gpu", Type: b.GPUType, N: b.GPUs}) // by type they are what is really free
 			b.GPUType = ""
@@ -277,25 +279,9 @@ func (s *Shapes) intern(n *state.Node) *Shape {
 	}
 	for i := range s.Caps {
 		if c := &s.Caps[i]; c.Nodes.Has(int(n.ID)) {
-			k := Kind{Name: c.Partition, N: c.CPUs, Cap: true, Share: c.Share > 0}
-			if c.Resv != nil {
-				k.N, k.Resv, k.Open = c.Resv.CoresOf(n.Spec.Name)*b.Threads, true, c.Resv.Flags&spec.ResvOpen != 0
-			}
-			if k.Open {
-				k.N = b.CPUs
-			}
-			if k.Share {
-				k.N = b.CPUs * c.Share
-				if c.CPUs > 0 {
-					k.N = min(k.N, c.CPUs*c.Share)
-				}
-			}
-			b.Kinds = append(b.Kinds, k)
+			b.Kinds = append(b.Kinds, c.counterOfCPUs(b, n.Spec.Name))
 			if c.Resv != nil && c.Resv.GPUsOf(n.Spec.Name) > 0 {
-				if k.N, k.GPU = c.Resv.GPUsOf(n.Spec.Name), true; k.Open {
-					k.N = b.GPUs
-				}
-				b.Kinds = append(b.Kinds, k)
+				b.Kinds = append(b.Kinds, c.counterOfGPUs(b, n.Spec.Name))
 			}
 		}
 	}
@@ -347,13 +333,13 @@ func (b *Shape) Now(n *state.Node) Free {
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
 		switch {
-		case k.Cap:
-		case k.Dev > 0:
-			if f.More[i] -= n.ShareUsed(k.Dev - 1); n.UsedGPU.Has(k.Dev - 1) {
+		case k.Counts.limits():
+		case k.Counts == CountsDevice:
+			if f.More[i] -= n.ShareUsed(k.Device); n.UsedGPU.Has(k.Device) {
 				f.More[i] = 0
 			}
-		case k.Mark > 0:
-			f.More[i] -= n.ShareUsed(k.Mark - 1)
+		case k.Counts == CountsDeviceParts:
+			f.More[i] -= n.ShareUsed(k.Device)
 		case k.Name == "gpu":
 			for g := range n.GPUs {
 				if n.GPUs[g].Type == k.Type && n.UsedGPU.Has(g) {
@@ -374,7 +360,7 @@ func (b *Shape) Now(n *state.Node) Free {
 // NowIn is Now with the CPUs that the jobs of capped partitions hold.
 func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
 	f := b.Now(n)
-	if !slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Cap }) {
+	if !slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.limits() }) {
 		return f
 	}
 	for _, uid := range n.Jobs {
@@ -410,17 +396,17 @@ func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
 		switch {
-		case k.GPU:
-			if i == kept || kept < 0 && k.Open {
+		case k.Counts.gpusOfReservation():
+			if i == kept || kept < 0 && k.Counts.open() {
 				f.More[i] = int64(len(a.GPUs))
 			}
-		case k.Cap && b.of(k, of):
+		case k.Counts.limits() && b.of(k, of):
 			f.More[i] = cpus
-		case k.Cap:
-		case k.Dev > 0:
-			f.More[i] = heldOf(k, a, n.GPUs[k.Dev-1].UUID)
-		case k.Mark > 0:
-			f.More[i] = partOf(a, n.GPUs[k.Mark-1].UUID)
+		case k.Counts.limits():
+		case k.Counts == CountsDevice:
+			f.More[i] = heldOf(k, a, n.GPUs[k.Device].UUID)
+		case k.Counts == CountsDeviceParts:
+			f.More[i] = partOf(a, n.GPUs[k.Device].UUID)
 		case k.Name == "gpu":
 			for _, g := range a.GPUs {
 				if g.Type == k.Type {
@@ -463,7 +449,7 @@ func (b *Shape) OnCPUs(f Free) Free {
 	if f.More != nil {
 		out.More = make([]int64, len(f.More))
 		for i := range b.Kinds {
-			if b.Kinds[i].Cap && !b.Kinds[i].GPU {
+			if b.Kinds[i].Counts.limits() && !b.Kinds[i].Counts.gpusOfReservation() {
 				out.More[i] = f.More[i]
 			}
 		}
@@ -474,7 +460,7 @@ func (b *Shape) OnCPUs(f Free) Free {
 // TakeCap counts CPUs that a job of a partition holds on the node.
 func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.Cap && b.of(k, of) {
+		if k := &b.Kinds[i]; k.Counts.limits() && b.of(k, of) {
 			f.More[i] -= cpus
 		}
 	}
@@ -483,14 +469,14 @@ func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
 // of tells whether a job of an allocation counts against a counter of CPUs.
 func (b *Shape) of(k *Kind, a *spec.Allocation) bool {
 	switch {
-	case k.GPU:
+	case k.Counts.gpusOfReservation():
 		return false
-	case k.Real:
+	case k.Counts == CountsRealCPUs:
 		return a.Share == 0
-	case k.Resv:
-		return k.Name == a.Reservation || k.Open && a.Share == 0 && !b.Inside(a)
+	case k.Counts.reserved():
+		return k.Name == a.Reservation || k.Counts.open() && a.Share == 0 && !b.Inside(a)
 	}
-	return k.Name == a.Partition && k.Share == (a.Share > 0)
+	return k.Name == a.Partition && (k.Counts == CountsSharedCPUs) == (a.Share > 0)
 }
 
 // Inside tells whether an allocation is of the cores of a reservation that keeps
@@ -499,7 +485,7 @@ func (b *Shape) Inside(a *spec.Allocation) bool { return b.keeps(a.Reservation) 
 
 // keeps tells whether a reservation keeps cores of the node.
 func (b *Shape) keeps(resv string) bool {
-	return resv != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Resv && k.Name == resv })
+	return resv != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.reserved() && k.Name == resv })
 }
 
 // resvGPUs is the counter of the GPUs that a reservation keeps of the node; -1 if
@@ -508,7 +494,7 @@ func (b *Shape) resvGPUs(resv string) int {
 	if resv == "" {
 		return -1
 	}
-	return slices.IndexFunc(b.Kinds, func(k Kind) bool { return k.GPU && k.Name == resv })
+	return slices.IndexFunc(b.Kinds, func(k Kind) bool { return k.Counts.gpusOfReservation() && k.Name == resv })
 }
 
 // GPUsInside is how many GPUs a job of a reservation holds on the node of those
@@ -533,7 +519,7 @@ func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
 func (b *Shape) takeGPUs(f *Free, resv string, n int64) {
 	own := b.resvGPUs(resv)
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.GPU && (i == own || own < 0 && k.Open) {
+		if k := &b.Kinds[i]; k.Counts.gpusOfReservation() && (i == own || own < 0 && k.Counts.open()) {
 			f.More[i] += n
 		}
 	}
@@ -545,13 +531,13 @@ func (b *Shape) Leave(kept *Free, heeds func(resv string) bool) Free {
 	use := Free{CPU: kept.CPU, GPU: kept.GPU}
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
-		if !k.Open || !heeds(k.Name) {
+		if !k.Counts.open() || !heeds(k.Name) {
 			continue
 		}
 		if use.More == nil {
 			use.More = make([]int64, len(b.Kinds))
 		}
-		if use.More[i] = kept.CPU; k.GPU {
+		if use.More[i] = kept.CPU; k.Counts.gpusOfReservation() {
 			use.More[i] = kept.GPU
 		}
 	}

@@ -45,7 +45,7 @@ func (f *Free) devices(s *Shape, c spec.Count) int64 {
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
 		switch {
-		case k.Dev == 0 || (c.Type != "" && c.Type != k.Type):
+		case k.Counts != CountsDevice || (c.Type != "" && c.Type != k.Type):
 		case c.Name == "gpu":
 			if f.More[i] == k.N {
 				n++
@@ -64,7 +64,7 @@ func (f *Free) sharable(s *Shape, at int) bool {
 		return true
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Mark > 0 && k.Mark != s.Kinds[at].Dev && f.More[i] < k.N {
+		if k := &s.Kinds[i]; k.Counts == CountsDeviceParts && k.Device != s.Kinds[at].Device && f.More[i] < k.N {
 			return false
 		}
 	}
@@ -80,10 +80,10 @@ func (n *Need) takeDevices(d *Demand, cand *Candidate, c spec.Count) bool {
 	best, again := -1, false
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
-		if k.Dev == 0 || k.Part != c.Name || (c.Type != "" && c.Type != k.Type) || n.Use.More[i] > 0 || free.More[i] < c.N || !free.sharable(s, i) {
+		if k.Counts != CountsDevice || k.Part != c.Name || (c.Type != "" && c.Type != k.Type) || n.Use.More[i] > 0 || free.More[i] < c.N || !free.sharable(s, i) {
 			continue
 		}
-		old := slices.Contains(cand.Before, int32(k.Dev-1))
+		old := slices.Contains(cand.Before, int32(k.Device))
 		if best < 0 || (old && !again) || (old == again && free.More[i] != free.More[best] && (free.More[i] < free.More[best]) != d.Emptiest) {
 			best, again = i, old
 		}
@@ -94,12 +94,12 @@ func (n *Need) takeDevices(d *Demand, cand *Candidate, c spec.Count) bool {
 	k := &s.Kinds[best]
 	n.Use.More[best] += c.N
 	for i := range s.Kinds {
-		if s.Kinds[i].Mark == k.Dev {
+		if s.Kinds[i].Counts == CountsDeviceParts && s.Kinds[i].Device == k.Device {
 			n.Use.More[i] += c.N
 		}
 	}
 	n.GRES = append(n.GRES, spec.Count{Name: c.Name, Type: c.Type, N: c.N})
-	n.Devices = append(n.Devices, DeviceUse{Pos: k.Dev - 1, Share: c.Name, N: c.N})
+	n.Devices = append(n.Devices, DeviceUse{Pos: k.Device, Share: c.Name, N: c.N})
 	return true
 }
 
@@ -112,12 +112,12 @@ func (n *Need) takeWhole(cand *Candidate, c spec.Count) bool {
 	kinds := make([]int, len(s.Links))
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
-		if k.Dev == 0 {
+		if k.Counts != CountsDevice {
 			continue
 		}
-		kinds[k.Dev-1] = i
+		kinds[k.Device] = i
 		if free.More[i] == k.N && n.Use.More[i] == 0 && (c.Type == "" || c.Type == k.Type) {
-			idle = append(idle, k.Dev-1)
+			idle = append(idle, k.Device)
 		}
 	}
 	slices.SortStableFunc(idle, func(a, b int) int { return cmp.Compare(len(s.Kinds[kinds[a]].Part), len(s.Kinds[kinds[b]].Part)) })
@@ -223,7 +223,7 @@ func (c *Candidate) spare(d *Demand, ask spec.Count) int64 {
 	best := int64(-1)
 	for i := range c.Shape.Kinds {
 		k := &c.Shape.Kinds[i]
-		if k.Dev == 0 || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.sharable(c.Shape, i) {
+		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.sharable(c.Shape, i) {
 			continue
 		}
 		left := (c.Free.More[i] - ask.N) * 1000 / k.N

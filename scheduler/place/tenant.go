@@ -94,6 +94,9 @@ func Neighbours(st *state.State) [][]spec.NodeID {
 // Welcome tells whether a job may be on a node beside those that are there
 // now, and in its block beside those that are in the block.
 func Welcome(st *state.State, n *state.Node, t *Tenant, neighbours [][]spec.NodeID) bool {
+	if t.Apart != 0 && len(n.Holds) > 0 {
+		return false // what another scheduler runs there is nobody's job
+	}
 	for _, uid := range n.Jobs {
 		if o := TenantOf(st.Job(uid)); !t.With(&o) {
 			return false

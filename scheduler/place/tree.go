@@ -41,7 +41,7 @@ func (t *Tree) Lowest(counts []int, want int) *Switch {
 	return best
 }
 
-// Fill chooses leaves below a switch, as few as may be: the fullest ones
+// Fill chooses leaves below a switch, as few as possible: the fullest ones
 // whole, and of those that can give the rest the one with the fewest nodes,
 // which comes last.
 func (s *Switch) Fill(counts []int, want int) []int32 {

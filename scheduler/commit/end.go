@@ -1,0 +1,286 @@
+package commit
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// RequestEnd decides that an attempt must end.
+func (d Changes) RequestEnd(j *state.Job, cause event.EndCause, requeue bool, hold spec.Hold, detail string) error {
+	return d.Emit(&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID,
+		Requeue: requeue, Hold: hold, Detail: detail})
+}
+
+// RequeueJob closes an attempt whose nodes are all done and puts the job back
+// into the queue. counts tells whether it counts towards MaxBatchRequeue.
+func (d Changes) RequeueJob(j *state.Job, closedAs spec.JobState, hold spec.Hold, counts bool) error {
+	most := d.t.Config.Limits.MaxBatchRequeue
+	if most == 0 {
+		most = 5
+	}
+	if counts && j.Requeues+1 > most {
+		hold = spec.HeldMaxRequeue
+	}
+	ev := &event.JobRequeued{UID: j.UID, Attempt: j.Attempt, State: closedAs, Exit: j.Exit, Hold: hold, Counts: counts}
+	delay := d.t.Config.Timing.RequeueDelay
+	switch {
+	case hold != spec.NotHeld:
+		ev.Reason.Code = state.HoldReason(hold)
+	case delay > 0:
+		ev.Begin = d.t.Now.Add(delay)
+		ev.Reason = spec.Reason{Code: spec.ReasonBeginTime, Until: ev.Begin}
+	case j.Het != nil:
+		ev.Reason.Code = spec.ReasonCleaning // the other components may not be done yet
+	default:
+		ev.Reason.Code = spec.ReasonNone
+	}
+	if err := d.Emit(ev); err != nil {
+		return err
+	}
+	return d.adoptThrottle(d.t.State.Job(j.UID))
+}
+
+// MayRequeue tells whether a job may be run again on its own account: a batch
+// job, or a component of one.
+func (d Changes) MayRequeue(j *state.Job) bool {
+	return (!j.Spec.Shell || j.Het.Follows()) && j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
+}
+
+// NodeDone tells that nothing of the attempt is left on the node.
+type NodeDone struct {
+	Usage spec.Usage
+	Batch *event.StepResult // on the node that ran the script
+	Drain string            // why the node takes nothing new: its epilog failed
+	// Unfenced tells that nobody could ask the node whether it is so.
+	Unfenced bool
+}
+
+// FinishNode gives a node back. The batch script's end, or the last node, is the
+// verdict of the attempt; if another run was decided on, the job is queued
+// again when the last node is done.
+func (d Changes) FinishNode(j *state.Job, node string, done *NodeDone, lost bool) error {
+	j, err := d.RequeueUnseen(j, done.Batch)
+	if err != nil {
+		return err
+	}
+	verdict := j.State.Active() && (done.Batch != nil || IsLastNode(j, node)) && (j.Ending == nil || !j.Ending.Requeue)
+	if verdict {
+		if err := d.Emit(d.DeriveEnd(j, done)); err != nil {
+			return err
+		}
+	}
+	if done.Drain != "" {
+		if err := d.DrainNode(node, done.Drain); err != nil {
+			return err
+		}
+	}
+	if err := d.stepsLeave(d.t.Job(j.UID), node, lost); err != nil {
+		return err
+	}
+	gone := &event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: node, Usage: done.Usage,
+		Batch: batchOutOfMemory(done.Batch, done.Usage.OOMKilled), Lost: lost, Unfenced: done.Unfenced}
+	if done.Unfenced && j.Alloc.Lease > 0 {
+		gone.FencedBy = d.t.Now.Add(spec.LeaseBound(j.Alloc.Lease))
+	}
+	if err := d.Emit(gone); err != nil {
+		return err
+	}
+	j = d.t.Job(j.UID)
+	if !j.HoldsNodes() && j.Ending != nil && j.Ending.Requeue && j.State.Active() {
+		closedAs, counts := requeuedAs(j.Ending.Cause)
+		return d.RequeueJob(j, closedAs, j.Ending.Hold, counts)
+	}
+	return nil
+}
+
+// RequeueUnseen queues a job again whose end nobody saw: its script was killed
+// together with the agent and the shepherd. The shepherd reports such an end only
+// when nothing of the run is left, so that the next attempt is alone. A job that
+// must not run again ends as NODE_FAIL.
+func (d Changes) RequeueUnseen(j *state.Job, batch *event.StepResult) (*state.Job, error) {
+	if batch == nil || !batch.Unknown || !j.State.Active() || j.Ending != nil || !d.MayRequeue(j) {
+		return j, nil
+	}
+	if err := d.RequestEnd(j, event.EndNodeLost, true, spec.NotHeld, batch.Detail); err != nil {
+		return nil, err
+	}
+	return d.t.Job(j.UID), nil
+}
+
+func IsLastNode(j *state.Job, node string) bool {
+	for i := range j.Alloc.Nodes {
+		if !j.Done.Has(i) && j.Alloc.Nodes[i].Name != node {
+			return false
+		}
+	}
+	return true
+}
+
+// requeuedAs is how an attempt that was cut short is recorded.
+func requeuedAs(cause event.EndCause) (spec.JobState, bool) {
+	switch cause {
+	case event.EndNodeLost:
+		return spec.NodeFailed, true
+	case event.EndPreempt:
+		return spec.Preempted, false
+	case event.EndLaunchFailed, event.EndBoot: // nothing of it ran, so nothing has failed
+		return spec.Pending, true
+	}
+	return spec.Pending, false
+}
+
+// DeriveEnd derives how an attempt ended: from the decision to end it if there
+// was one, else from the batch script's exit.
+func (d Changes) DeriveEnd(j *state.Job, done *NodeDone) *event.JobEnded {
+	ev := &event.JobEnded{UID: j.UID, Attempt: j.Attempt, Reason: spec.Reason{Code: spec.ReasonNone}}
+	if done.Batch != nil {
+		ev.Exit, ev.Derived = done.Batch.Exit, worstStep(j, done.Batch.Exit)
+	}
+	if j.Ending != nil {
+		ev.State, ev.Reason.Code = endedAs(j.Ending.Cause)
+		if leader := d.t.Job(LeaderOf(j)); j.Ending.Cause == event.EndLeader && leader != nil && leader.State.Terminal() {
+			ev.State, ev.Reason.Code = leader.State, leader.Reason.Code
+		}
+		ev.Reason.Detail = j.Ending.Detail
+		if j.Ending.Cause == event.EndCancel {
+			ev.By = j.Ending.By
+		}
+		if j.Ending.Cause == event.EndLaunchFailed && ev.Exit.OK() {
+			ev.Exit.Code = 1
+		}
+		return ev
+	}
+	switch {
+	case done.Batch == nil:
+		ev.State, ev.Reason.Code = spec.NodeFailed, spec.ReasonNodeDown
+	case done.Usage.OOMKilled || lastOutOfMemory(j) && !done.Batch.Exit.OK():
+		ev.State, ev.Reason.Code = spec.OutOfMemory, spec.ReasonOutOfMemory
+		ev.Exit = outOfMemory(ev.Exit)
+		if done.Usage.OOMKilled {
+			ev.Exit = batchMemoryExit(ev.Exit)
+		}
+	case done.Batch.Unknown:
+		ev.State = spec.NodeFailed
+		ev.Reason = spec.Reason{Code: spec.ReasonUnknownExit, Detail: done.Batch.Detail}
+	case done.Batch.Exit.Signal != 0:
+		ev.State = spec.Failed
+		ev.Reason = spec.Reason{Code: spec.ReasonRaisedSignal, Asked: int64(done.Batch.Exit.Signal)}
+	case done.Batch.Exit.Code != 0:
+		ev.State, ev.Reason.Code = spec.Failed, spec.ReasonNonZeroExit
+	default:
+		ev.State = spec.Completed
+	}
+	return ev
+}
+
+// memorySignal is what Slurm shows for the signal of what the kernel killed for
+// memory: 0:125.
+const memorySignal = 125
+
+// outOfMemory is the exit of something that ended for lack of memory: what was
+// killed for it, also as srun tells of it, shows the number that stands for that.
+func outOfMemory(x spec.ExitStatus) spec.ExitStatus {
+	if x.Signal == SigKill || x.Code == 128+SigKill || x.Code == 128+memorySignal {
+		return spec.ExitStatus{Signal: memorySignal}
+	}
+	return x
+}
+
+// batchOutOfMemory is the end of a batch script, of which the kernel may have
+// killed something for memory.
+func batchOutOfMemory(b *event.StepResult, oom bool) *event.StepResult {
+	if b == nil || !oom {
+		return b
+	}
+	out := *b
+	out.Exit = batchMemoryExit(b.Exit)
+	return &out
+}
+
+// batchMemoryExit is the exit of a batch script in whose group the kernel killed
+// a process for memory. A script that went on and succeeded did so without what
+// that process was to do, so its success does not count: Slurm shows 0:125 too.
+func batchMemoryExit(x spec.ExitStatus) spec.ExitStatus {
+	if x.OK() {
+		return spec.ExitStatus{Signal: memorySignal}
+	}
+	return outOfMemory(x)
+}
+
+func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {
+	switch cause {
+	case event.EndCancel, event.EndLeader:
+		return spec.Cancelled, spec.ReasonNone
+	case event.EndTimeLimit:
+		return spec.TimedOut, spec.ReasonTimeLimit
+	case event.EndPreempt:
+		return spec.Preempted, spec.ReasonNone
+	case event.EndNodeLost:
+		return spec.NodeFailed, spec.ReasonNodeDown
+	case event.EndLaunchFailed:
+		return spec.Failed, spec.ReasonLaunchFailure
+	case event.EndBoot:
+		return spec.BootFailed, spec.ReasonNodeDown
+	case event.EndDeadline:
+		return spec.DeadlineMissed, spec.ReasonDeadLine
+	case event.EndOutOfMemory:
+		return spec.OutOfMemory, spec.ReasonOutOfMemory
+	}
+	return spec.Failed, spec.ReasonSystemFailure
+}
+
+// worstStep is the worst exit of a job's steps: a code is worse than a signal.
+func worstStep(j *state.Job, batch spec.ExitStatus) spec.ExitStatus {
+	worst := j.StepExit
+	for i := range j.Steps {
+		r := j.Steps[i].Result
+		if r != nil && (r.Exit.Code > worst.Code || (r.Exit.Code == worst.Code && r.Exit.Signal > worst.Signal)) {
+			worst = r.Exit
+		}
+	}
+	return worst
+}
+
+// DrainNode sets a node aside for a fault of its own, unless it is already.
+func (d Changes) DrainNode(node, why string) error {
+	if n := d.t.Node(node); n == nil || n.Admin == event.NodeDrain || n.Admin == event.NodeDown {
+		return nil
+	}
+	return d.Emit(&event.NodeStateSet{Node: node, State: event.NodeDrain, Reason: why})
+}
+
+// HoldsNode tells whether the attempt still holds a node.
+func HoldsNode(j *state.Job, node string) bool {
+	for i := range j.Alloc.Nodes {
+		if j.Alloc.Nodes[i].Name == node {
+			return !j.Done.Has(i)
+		}
+	}
+	return false
+}
+
+// neverRan lets an attempt that is to end be over at once if it still waits
+// for its nodes to boot: nothing of it was started anywhere.
+func (d Changes) neverRan(ev event.Event) error {
+	e, ok := ev.(*event.JobEndRequested)
+	if !ok {
+		return nil
+	}
+	for j := d.t.Job(e.UID); j.Configuring(); j = d.t.Job(e.UID) {
+		i := 0
+		for j.Done.Has(i) {
+			i++
+		}
+		if err := d.FinishNode(j, j.Alloc.Nodes[i].Name, &NodeDone{}, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SigKill and sigTerm end a pending job at once, as scancel does.
+const (
+	SigKill = 9
+	SigTerm = 15
+)

@@ -1,0 +1,120 @@
+package commit
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Start is a proposal: this record (or task of it) starts with this
+// allocation.
+type Start struct {
+	UID      spec.JobUID
+	Task     int64 // of an array's record, or NoTask
+	Alloc    *spec.Allocation
+	Limit    spec.Span
+	Backfill bool
+	Priority uint32
+	// Group is set in the first of so many starts that are made together or not
+	// at all.
+	Group int
+}
+
+// StartJob emits the events of a start and returns the record that runs: a task
+// of an array gets one of its own.
+func (d Changes) StartJob(s *Start) (spec.JobUID, error) {
+	j := d.t.Job(s.UID)
+	if s.Task != spec.NoTask {
+		var err error
+		if j, err = d.SplitTask(j, s.Task); err != nil {
+			return 0, err
+		}
+	}
+	if err := d.wake(s.Alloc); err != nil {
+		return 0, err
+	}
+	if err := d.rebootFor(j, s.Alloc); err != nil {
+		return 0, err
+	}
+	return j.UID, d.Emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: d.leased(j, s.Alloc), Limit: s.Limit, Backfill: s.Backfill, Priority: s.Priority})
+}
+
+// leased gives an allocation the lease of its partition's jobs. A job that may not
+// run again has none: nobody would gain by its end.
+func (d Changes) leased(j *state.Job, alloc *spec.Allocation) *spec.Allocation {
+	policy := d.t.FencingOf(alloc.Partition)
+	if policy.Kind != spec.FenceLease || !d.MayRequeue(j) {
+		return alloc
+	}
+	out := *alloc
+	out.Lease = policy.Lease + d.t.Config.Timing.KillWait
+	return &out
+}
+
+// SplitTask gives an array's task a record of its own and returns it.
+func (d Changes) SplitTask(j *state.Job, task int64) (*state.Job, error) {
+	ev := &event.ArrayTaskSplit{Array: j.UID, Task: task, UID: j.UID, ID: j.ID}
+	if j.Tasks.Len() > 1 {
+		ev.UID, ev.ID = d.t.NextUID, d.NextJobID()
+	}
+	if err := d.Emit(ev); err != nil {
+		return nil, err
+	}
+	return d.t.Job(ev.UID), nil
+}
+
+// NextJobID is the next number to show: numbers in use are skipped and the
+// count starts again at FirstJobId beyond MaxJobId.
+func (d Changes) NextJobID() spec.JobID {
+	lim := &d.t.Config.Limits
+	first := spec.JobID(max(lim.FirstJobID, 1))
+	last := spec.JobID(lim.MaxJobID)
+	if last == 0 {
+		last = 0x03ff0000
+	}
+	id := max(d.t.NextID, first)
+	for tries := 0; tries <= d.t.Jobs.Len(); tries++ {
+		if id > last {
+			id = first
+		}
+		if !d.t.ByID.Has(uint64(id)) {
+			return id
+		}
+		id++
+	}
+	return id
+}
+
+// wake asks for the nodes of an allocation that are powered down.
+func (d Changes) wake(a *spec.Allocation) error {
+	var names []string
+	for i := range a.Nodes {
+		if n := d.t.NodeByID(a.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
+			names = append(names, n.Spec.Name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return d.Emit(&event.NodePowered{Nodes: names, To: event.PowerUpWish, Why: "a job"})
+}
+
+// rebootFor asks for a reboot of the nodes of an allocation for a job that wants
+// them so, but for those that are powered up for it.
+func (d Changes) rebootFor(j *state.Job, a *spec.Allocation) error {
+	if !j.Spec.Queue.Reboot {
+		return nil
+	}
+	for i := range a.Nodes {
+		n := d.t.NodeByID(a.Nodes[i].ID)
+		if n == nil || n.Asleep() || n.Reboot != nil {
+			continue
+		}
+		if err := d.Emit(&event.NodeReboot{Node: n.Spec.Name, Phase: event.RebootWanted, ASAP: true, Reason: fmt.Sprintf("job %d", j.ID)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// The levels that accounting gives users, as the ledger spells them.
+const (
+	levelOperator      = "Operator"
+	levelAdministrator = "Administrator"
+)
+
+// operator tells whether a caller may do what Slurm's operators may: manage
+// accounts, limits and reservations, act on the jobs of others, and see what
+// PrivateData hides. It says nothing about the cluster itself; see
+// administrator.
+func (s *ClusterService) operator(who Caller) bool {
+	return s.administrator(who) || s.hasLevel(who, levelOperator)
+}
+
+// administrator tells whether a caller may change the cluster itself: its
+// nodes, partitions, configuration, machines, the tokens and the levels of
+// other users. These are root, the cluster's own user, holders of an
+// administrator's certificate, and users whom accounting calls Administrator.
+func (s *ClusterService) administrator(who Caller) bool {
+	if who.Limited {
+		return false
+	}
+	if who.Admin || (who.UID == 0 && who.User != "") {
+		return true
+	}
+	return s.hasLevel(who, levelAdministrator)
+}
+
+// operatorCaller is caller for what operators may do; others are refused.
+func (s *ClusterService) operatorCaller(ctx context.Context) (event.Actor, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return actor, err
+	}
+	if !s.operator(who) {
+		return actor, spec.Refuse(spec.CodeAccessDenied, "only operators may do this")
+	}
+	return actor, nil
+}
+
+// hasLevel looks a caller up in accounting. A caller for whom a compute node
+// vouches has no level, whoever he is: a broken node must not rule the cluster.
+func (s *ClusterService) hasLevel(who Caller, level string) bool {
+	if who.Limited {
+		return false
+	}
+	user := s.C.View().State.Policy.FindUser(who.User)
+	return user != nil && user.AdminLevel == level
+}
+
+// administratorCaller is caller for what changes the cluster itself; others are
+// refused.
+func (s *ClusterService) administratorCaller(ctx context.Context) (event.Actor, error) {
+	who, actor, err := s.caller(ctx)
+	if err != nil {
+		return actor, err
+	}
+	if !s.administrator(who) {
+		return actor, spec.Refuse(spec.CodeAccessDenied, "only administrators may do this")
+	}
+	return actor, nil
+}
+
+// refuseLevels refuses events that give a user a level or take one away.
+// Whoever may do that could raise himself, so it is for administrators, and it
+// is judged by the events, which are the same whichever command made them:
+// modify, delete, load from a file, or the removal of a last account.
+func (s *ClusterService) refuseLevels(who Caller, st *state.State, events []event.Event) error {
+	if s.administrator(who) {
+		return nil
+	}
+	for _, e := range events {
+		var name, level string
+		switch e := e.(type) {
+		case *event.UserPut:
+			name, level = e.User.Name, e.User.AdminLevel
+		case *event.UserRemoved:
+			name = e.Name
+		default:
+			continue
+		}
+		before := ""
+		if user := st.Policy.FindUser(name); user != nil {
+			before = user.AdminLevel
+		}
+		if before != level {
+			return spec.Refuse(spec.CodeAccessDenied,
+				"only administrators change the admin level of a user, here of "+name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"context"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// stopGivenUp tells an agent to end the runs that were given up on its node. Their
+// ends are what the next attempts of their jobs wait for. It gives the keys, which
+// the agent must not take for runs that nobody knows.
+func (h *hub) stopGivenUp(st *state.State, node string) []*apiv1.RunKey {
+	conn, n := h.conn(node), st.Node(node)
+	if conn == nil || n == nil {
+		return nil
+	}
+	var keys []*apiv1.RunKey
+	for _, debt := range n.Unfenced {
+		key := givenUpKey(&debt)
+		keys = append(keys, key)
+		conn.order(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{
+			Grace: int64(killWait(st.Config)), Cause: uint32(event.EndNodeLost), Note: causeNote(event.EndNodeLost)}}})
+	}
+	return keys
+}
+
+func givenUpKey(debt *state.Unfenced) *apiv1.RunKey {
+	return &apiv1.RunKey{JobUid: uint64(debt.UID), Attempt: debt.Attempt, Step: int32(spec.StepBatch), Epoch: debt.Epoch}
+}
+
+// stopOutlived tells an agent to kill the runs that it has of attempts which are
+// over although nobody owes their ends: an operator or a fence program was wrong
+// about the node, or the site requeues without fencing. A later attempt may run at
+// this moment, so they get no time.
+func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.RunKey) {
+	n := st.Node(conn.node)
+	if n == nil {
+		return
+	}
+	for _, key := range running {
+		if !st.KnowsEpoch(key.GetEpoch()) {
+			continue // of a history that this ledger has lost: an administrator decides
+		}
+		j := st.Job(spec.JobUID(key.GetJobUid()))
+		if key.GetStep() != int32(spec.StepBatch) || j == nil || key.GetAttempt() >= j.Attempt || n.HasUnfenced(j.UID, key.GetAttempt()) {
+			continue
+		}
+		h.c.deps.Logger.Error("an attempt lives that was taken for fenced: it is killed", "job", j.ID, "attempt", key.GetAttempt(), "node", conn.node)
+		conn.order(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Cause: uint32(event.EndNodeLost)}}})
+	}
+}
+
+// pulse takes what a message from an agent says about its node: that it is alive,
+// and whether it can start jobs. Only a heartbeat says the latter; other messages
+// leave it as it was.
+func (c *Controller) pulse(ctx context.Context, conn *agentConn, beat *apiv1.Heartbeat, actor event.Actor) {
+	load, free := int64(-1), int64(-1)
+	if beat != nil {
+		load, free = beat.GetLoadMilli(), beat.GetMemFree()
+		conn.unready = beat.GetUnready()
+	}
+	c.hub.heard(conn.node, load, free)
+	if conn.unready == "" {
+		c.hub.able(conn.node)
+		c.hub.answer(conn, beat.GetSent())
+	}
+	n := c.View().State.Node(conn.node)
+	if n == nil {
+		return
+	}
+	var cmd scheduler.Command
+	switch {
+	case n.Lost && conn.unready == "":
+		cmd = scheduler.NodeHeard{Node: conn.node}
+	case !n.Lost && conn.unready != "":
+		c.deps.Logger.Warn("a node can start nothing", "node", conn.node, "because", conn.unready)
+		cmd = scheduler.NodeUnready{Node: conn.node, Why: conn.unready, LastSeen: c.hub.lastAble(conn.node)}
+	default:
+		return
+	}
+	if rep := c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil {
+		c.deps.Logger.Warn("what a node says of itself could not be recorded", "node", conn.node, "error", rep.err)
+	}
+}
+
+// able notes that a node is alive and can start jobs.
+func (h *hub) able(node string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ableAt[node] = h.c.deps.Clock.Now()
+}
+
+// lastAble is when a node could last start jobs, as far as this controller knows.
+func (h *hub) lastAble(node string) spec.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(h.ableAt[node], h.c.started)
+}
+
+// ableBefore is when a node could last start jobs; 0 if this controller has not
+// heard of it.
+func (h *hub) ableBefore(node string) spec.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ableAt[node]
+}

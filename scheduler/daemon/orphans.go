@@ -1,0 +1,199 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// orphans are the runs that nodes have and that the ledger has never heard of,
+// because it was restored from an older copy. They are found anew whenever an
+// agent registers, so that nothing of them is kept in the ledger.
+type orphans struct {
+	mu     sync.Mutex
+	byNode map[string]map[attemptKey]*apiv1.HeldRun
+}
+
+// attemptKey names an attempt on a node: its steps belong to it.
+type attemptKey struct {
+	uid, epoch uint64
+	attempt    uint32
+}
+
+func attemptOf(k *apiv1.RunKey) attemptKey {
+	return attemptKey{uid: k.GetJobUid(), epoch: k.GetEpoch(), attempt: k.GetAttempt()}
+}
+
+func newOrphans() *orphans { return &orphans{byNode: map[string]map[attemptKey]*apiv1.HeldRun{}} }
+
+// replace notes all orphans of a node.
+func (o *orphans) replace(node string, list []*apiv1.HeldRun) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.byNode, node)
+	for _, r := range list {
+		if o.byNode[node] == nil {
+			o.byNode[node] = map[attemptKey]*apiv1.HeldRun{}
+		}
+		o.byNode[node][attemptOf(r.GetRun())] = r
+	}
+}
+
+// remove forgets an orphan that has ended. It tells how many the node still has,
+// and whether this was one.
+func (o *orphans) remove(node string, k attemptKey) (left int, was bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, was = o.byNode[node][k]
+	delete(o.byNode[node], k)
+	return len(o.byNode[node]), was
+}
+
+// orphan is one run with the node that has it.
+type orphan struct {
+	node string
+	run  *apiv1.HeldRun
+}
+
+// list gives all orphans by node and job.
+func (o *orphans) list() []orphan {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []orphan
+	for node, runs := range o.byNode {
+		for _, r := range runs {
+			out = append(out, orphan{node, r})
+		}
+	}
+	slices.SortFunc(out, func(a, b orphan) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.run.GetJobId(), b.run.GetJobId()),
+			cmp.Compare(a.run.GetRun().GetJobUid(), b.run.GetRun().GetJobUid()), cmp.Compare(a.run.GetRun().GetAttempt(), b.run.GetRun().GetAttempt()))
+	})
+	return out
+}
+
+// publishOrphans shows in the view how many there are.
+func (c *Controller) publishOrphans() {
+	n := len(c.orphans.list())
+	c.publish(func(v *view.View) { v.Orphans = n })
+}
+
+// unknownRuns picks the attempts of a registration that belong to no history of
+// this ledger. A run without an epoch was started by an older release, which the
+// agent's own policy for orphans covers.
+func unknownRuns(st *state.State, held []*apiv1.HeldRun) []*apiv1.HeldRun {
+	var out []*apiv1.HeldRun
+	seen := map[attemptKey]bool{}
+	for _, r := range held {
+		k := attemptOf(r.GetRun())
+		if k.epoch == 0 || seen[k] {
+			continue
+		}
+		if j := st.Job(spec.JobUID(k.uid)); j != nil && j.Attempt == k.attempt && j.Epoch == k.epoch {
+			continue
+		}
+		if st.HasSeen(k.epoch, r.GetSeq()) {
+			continue // known, and over
+		}
+		seen[k] = true
+		out = append(out, r)
+	}
+	return out
+}
+
+// witness compares what an agent has seen with this ledger before its node is
+// taken into service. Where history was lost it says so, raises the job numbers
+// above all that the agent has seen, and drains a node that has runs of the lost
+// history. It tells whether history was lost. A controller that only believes to
+// lead comes no further: what it would record needs a majority.
+func (c *Controller) witness(ctx context.Context, reg *apiv1.Registration, actor event.Actor) (unknown []*apiv1.HeldRun, lost bool, err error) {
+	st := c.View().State
+	node := reg.GetNode()
+	unknown = unknownRuns(st, reg.GetHeld())
+	c.orphans.replace(node, unknown)
+	c.publishOrphans()
+	seen := event.Position{Epoch: reg.GetSeen().GetEpoch(), Seq: reg.GetSeen().GetSeq(),
+		NextUID: spec.JobUID(reg.GetSeen().GetNextJobUid()), NextID: spec.JobID(reg.GetSeen().GetNextJobId())}
+	lost = reg.GetSeen() != nil && !st.HasSeen(seen.Epoch, seen.Seq)
+	for _, r := range unknown {
+		if !lost { // the agent's memory of the position is gone, its runs are not
+			seen.Epoch, seen.Seq, lost = r.GetRun().GetEpoch(), r.GetSeq(), true
+		}
+		seen.NextUID = max(seen.NextUID, spec.JobUID(r.GetRun().GetJobUid())+1)
+		seen.NextID = max(seen.NextID, spec.JobID(r.GetJobId())+1)
+	}
+	if lost {
+		if err := c.noteLost(ctx, "node "+node, seen, actor); err != nil {
+			return nil, false, err
+		}
+	}
+	return unknown, lost, c.holdOrphans(ctx, node, len(unknown))
+}
+
+// NoteLost records that a witness which is no agent (the archive, or the
+// accounting store) has seen a position that this ledger does not hold.
+func (c *Controller) NoteLost(ctx context.Context, witness string, seen event.Position) error {
+	return c.noteLost(ctx, witness, seen, event.Actor{Kind: event.ActorSystem})
+}
+
+// noteLost records what a witness has seen, unless this ledger holds it. Job
+// numbers go on above those that were seen.
+func (c *Controller) noteLost(ctx context.Context, witness string, seen event.Position, actor event.Actor) error {
+	c.deps.Logger.Error("this ledger has lost history: a witness has seen more of it than is here; job numbers go on above what it saw",
+		"witness", witness, "epoch", fmt.Sprintf("%016x", seen.Epoch), "seq", seen.Seq, "head", c.View().State.Seq)
+	return c.writer.do(ctx, &request{cmd: scheduler.NoteLostHistory{Witness: witness, Seen: seen}, actor: actor}).err
+}
+
+// holdOrphans keeps a node out of service while it has orphans.
+func (c *Controller) holdOrphans(ctx context.Context, node string, runs int) error {
+	r := &request{cmd: scheduler.HoldOrphans{Node: node, Runs: runs}, actor: event.Actor{Kind: event.ActorSystem}}
+	return c.writer.do(ctx, r).err
+}
+
+// recall gives jobs back to the queue that were started on a node while nobody
+// knew that it has runs of a lost history, which hold a part of it. Only those are
+// recalled that the node can never have been told of: they were started in this
+// epoch, and the node was not connected in it.
+func (c *Controller) recall(ctx context.Context, node string) {
+	st := c.View().State
+	n := st.Node(node)
+	if n == nil {
+		return
+	}
+	for _, uid := range n.Jobs {
+		j := st.Job(uid)
+		if j == nil || j.Alloc == nil || j.Epoch != st.CurrentEpoch() || !j.State.Active() || j.Ending != nil {
+			continue
+		}
+		failed := &scheduler.LaunchFailed{Text: "node " + node + " has runs of a lost history (muster runs)", Again: true}
+		report := scheduler.Report{Node: node, Run: scheduler.Run{UID: uid, Attempt: j.Attempt}, Epoch: j.Epoch, LaunchFailed: failed}
+		if rep := c.writer.do(ctx, &request{cmd: report, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
+			c.deps.Logger.Warn("a job could not be given back to the queue", "job", j.ID, "node", node, "error", rep.err)
+		}
+	}
+}
+
+// orphanEnded notes that a node has nothing more of an orphan; without any it is
+// back in service.
+func (c *Controller) orphanEnded(ctx context.Context, node string, k *apiv1.RunKey) {
+	left, was := c.orphans.remove(node, attemptOf(k))
+	if !was {
+		return
+	}
+	c.publishOrphans()
+	c.deps.Logger.Info("a run of a lost history has ended", "node", node, "uid", k.GetJobUid(), "attempt", k.GetAttempt(), "left", left)
+	if left == 0 {
+		if err := c.holdOrphans(ctx, node, 0); err != nil && ctx.Err() == nil {
+			c.deps.Logger.Warn("a node without orphans could not be put back into service", "node", node, "error", err)
+		}
+	}
+}

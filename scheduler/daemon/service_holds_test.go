@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"fmt"
+	"testing"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// TestHolds: an operator holds a part of a node for a pod, which everybody sees and
+// a job waits for, and gives it back.
+func TestHolds(t *testing.T) {
+	w := start(t)
+	w.register("n1", "n2")
+	ask := &apiv1.HoldNodeRequest{Node: "n1", Hold: &apiv1.ForeignHold{Id: "u1", Space: "web", Owner: "p1", MilliCpu: 2735, Mem: 3417}, Gpus: 8}
+	if _, err := w.svc.HoldNode(t.Context(), ask); spec.CodeOf(err) != spec.CodeAccessDenied {
+		t.Errorf("a user takes a hold: %v", err)
+	}
+	w.as(Caller{User: "root", Admin: true})
+	for range 2 { // the second answer is lost, or the first
+		rep, err := w.svc.HoldNode(t.Context(), ask)
+		if err != nil || len(rep.GetHold().GetGpus()) != 8 {
+			t.Fatalf("%v, %v", rep, err)
+		}
+	}
+	if _, err := w.svc.HoldNode(t.Context(), &apiv1.HoldNodeRequest{Node: "n1", Hold: &apiv1.ForeignHold{Id: "u2"}, Gpus: 1}); spec.CodeOf(err) != spec.CodeNodesBusy {
+		t.Errorf("a ninth GPU: %v", err)
+	}
+	list, err := w.svc.ListHolds(t.Context(), &apiv1.ListHoldsRequest{})
+	if err != nil || len(list.GetNodes()) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if n := list.GetNodes()[0]; !n.GetOpen() || n.GetFreeCpus() != 5 || n.GetSpareMilli() != 265 || n.GetFreeMem() != 16000-3417 || len(n.GetFreeGpus()) != 0 || len(n.GetHolds()) != 1 {
+		t.Errorf("%v", n)
+	}
+	again, err := w.svc.ListHolds(t.Context(), &apiv1.ListHoldsRequest{UnlessSeq: w.c.View().State.Seq})
+	if err != nil || !again.GetUnchanged() || len(again.GetNodes()) != 0 {
+		t.Errorf("%v, %v", again, err)
+	}
+	nodes, err := w.svc.ListNodes(t.Context(), &apiv1.ListNodesRequest{Nodes: []string{"n1"}})
+	if err != nil || nodes.GetNodes()[0].GetState() != "MIXED" || len(nodes.GetNodes()[0].GetHolds()) != 1 {
+		t.Errorf("%v, %v", nodes, err)
+	}
+	w.waitsFor("web/p1")
+	if _, err := w.svc.ReleaseHold(t.Context(), &apiv1.ReleaseHoldRequest{Node: "n1", Id: "u1", Why: "deleted"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.c.View().State.Node("n1"); !n.UsedGPU.Empty() || !n.UsedCPU.Empty() || n.UsedMem != 0 {
+		t.Errorf("n1 still has %+v", n.Holds)
+	}
+}
+
+// waitsFor submits a job that needs a GPU of n1, has its explanation name a hold,
+// and cancels it.
+func (w *world) waitsFor(hold string) {
+	w.as(Caller{UID: 1000, GID: 1000, User: "alice"})
+	id := w.submit(&apiv1.JobSpec{Name: "j", Nodes: "n1", PerNode: []*apiv1.Count{{Name: "gpu", N: 1}}, TimeLimit: int64(spec.Minute)})
+	w.as(Caller{User: "root", Admin: true})
+	j := func() *state.Job { return w.c.View().State.JobByID(spec.JobID(id)) }
+	w.until("the job waits for resources", func() bool { return j().Reason.Code == spec.ReasonResources })
+	rep, err := w.svc.Why(w.t.Context(), &apiv1.WhyRequest{Job: fmt.Sprint(id)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(rep.GetHolds()) != 1 || rep.GetHolds()[0].GetName() != hold {
+		w.t.Errorf("it waits for %v, want %s", rep.GetHolds(), hold)
+	}
+	w.must(scheduler.Cancel{Target: scheduler.Target{UID: j().UID, Task: spec.NoTask}})
+}

@@ -1,0 +1,17 @@
+package decide
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Accepts tells whether a request would be taken in a pending job's place.
+func Accepts(st *state.State, now spec.Instant, j *state.Job, js *spec.JobSpec) bool {
+	d := decisionOn(trial.On(st.Fork(), now, event.Actor{}, "explain"))
+	asked := *js
+	asked.Queue.Dependency, asked.Queue.Hold, asked.Time.Begin, asked.Time.Deadline = nil, spec.NotHeld, 0, 0
+	_, _, err := d.submission().resolve(&asked, j)
+	return err == nil || spec.CodeOf(err) == spec.CodePartitionUnavailable // for new jobs; this one was there before
+}

@@ -1,0 +1,63 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+)
+
+// BeginEpoch is the first command of a controller that begins to lead. Value is
+// random.
+type BeginEpoch struct {
+	Value         uint64
+	Host, Version string
+}
+
+// NoteLostHistory tells of a position that somebody has seen. Where the ledger
+// does not hold it, history was lost, and the job numbers that were given away
+// in the lost part are not given away again.
+type NoteLostHistory struct {
+	Witness string // node NAME, archive, or accounting store
+	Seen    event.Position
+}
+
+// HoldOrphans tells how many runs a node has that the ledger does not know.
+// The node takes nothing new while there are any.
+type HoldOrphans struct {
+	Node string
+	Runs int
+}
+
+func (d nodeCommands) noteLostHistory(c NoteLostHistory) error {
+	if d.t.HasSeen(c.Seen.Epoch, c.Seen.Seq) {
+		return nil
+	}
+	known := d.t.Lost
+	if known != nil && known.Seen.Epoch == c.Seen.Epoch && known.Seen.Seq >= c.Seen.Seq &&
+		d.t.NextUID >= c.Seen.NextUID && d.t.NextID >= c.Seen.NextID {
+		return nil // another witness has told as much
+	}
+	return d.Emit(&event.HistoryLost{Witness: c.Witness, Seen: c.Seen})
+}
+
+// orphansReason begins the reason of a node that is drained for its orphans.
+const orphansReason = "Lost history: "
+
+func (d nodeCommands) holdOrphans(c HoldOrphans) error {
+	n := d.t.Node(c.Node)
+	if n == nil {
+		return nil
+	}
+	ours := n.Admin == event.NodeDrain && strings.HasPrefix(n.Reason, orphansReason)
+	if c.Runs == 0 {
+		if !ours {
+			return nil
+		}
+		return d.Emit(&event.NodeStateSet{Node: c.Node, State: event.NodeResume})
+	}
+	if ours {
+		return nil
+	}
+	return d.DrainNode(c.Node, fmt.Sprintf("%s%d runs that this ledger does not know (muster runs)", orphansReason, c.Runs))
+}

@@ -1,0 +1,103 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// hostCommands decides which machines get credentials.
+type hostCommands struct{ *decision }
+
+// spendToken binds a token to a key. Of several keys, one wins.
+func (d hostCommands) spendToken(c SpendToken) error {
+	for _, tok := range d.t.Access.Tokens {
+		if tok.Hash != c.Hash {
+			continue
+		}
+		if tok.Node != c.Node || tok.Expires <= d.t.Now {
+			return spec.Refuse(spec.CodeBadCredential, "the token is for another node or has expired: make a new one with `muster token NODE`")
+		}
+		switch {
+		case tok.Key.IsZero():
+			return d.Emit(&event.TokenSpent{Hash: c.Hash, Node: c.Node, Key: c.Key})
+		case tok.Key != c.Key:
+			return spec.Refuse(spec.CodeBadCredential, "the token was used before, with another key: make a new one with `muster token NODE`, and find out who used it if you did not")
+		}
+		return nil // the node asks again: its answer was lost
+	}
+	return spec.Refuse(spec.CodeBadCredential, "the token is unknown: make a new one with `muster token NODE`")
+}
+
+// issueCertificate is decided in line with revocations: a machine that is asking
+// for its next certificate while it is sent away does not get one that lasts.
+func (d hostCommands) issueCertificate(c IssueCertificate) error {
+	if c.By != "" {
+		if by := d.t.Access.Cert(c.By); by != nil && by.Revoked {
+			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("the certificate with serial %s is revoked", c.By))
+		}
+		if n := d.goodOnes(c.Issued.Role, c.Issued.Name); n >= maxGoodCertificates {
+			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("%s has %d certificates that hold: it asks for one after the other, and gets no more; `muster hosts revoke` takes them back", c.Issued.Name, n))
+		}
+	} else if !slices.ContainsFunc(d.t.Access.Tokens, func(t state.Token) bool { return t.Hash == c.Token && t.Expires > d.t.Now }) {
+		return spec.Refuse(spec.CodeBadCredential, "the token is no longer valid; create a new one with `muster token NODE`")
+	}
+	if old := d.expired(); old != nil {
+		if err := d.Emit(&event.CertificatesDropped{Serials: old}); err != nil {
+			return err
+		}
+	}
+	return d.Emit(&c.Issued)
+}
+
+// maxDropped bounds how many certificates one event forgets: the next one goes on.
+const maxDropped = 1000
+
+// expired are certificates that hold no more, whoever had them.
+func (d hostCommands) expired() (serials []string) {
+	for _, x := range d.t.Access.Certs {
+		if x.Expires <= d.t.Now && len(serials) < maxDropped {
+			serials = append(serials, x.Serial)
+		}
+	}
+	return serials
+}
+
+// maxGoodCertificates bounds how many certificates a machine gets with those that
+// it has: each stays in the ledger. A machine asks once in two thirds of a
+// certificate's life.
+const maxGoodCertificates = 32
+
+// goodOnes counts a machine's certificates that hold.
+func (d hostCommands) goodOnes(role, name string) (n int) {
+	for _, x := range d.t.Access.Certs {
+		if x.Name == name && x.Role == role && !x.Revoked && x.Expires > d.t.Now {
+			n++
+		}
+	}
+	return n
+}
+
+// revokeHost ends a machine's certificates. Its tokens end with them: with one
+// that was used, who has its key would get another certificate.
+func (d hostCommands) revokeHost(c RevokeHost) error {
+	var events []event.Event
+	for _, x := range d.t.Access.Certs {
+		if x.Name == c.Name && (c.Role == "" || x.Role == c.Role) && !x.Revoked {
+			events = append(events, &event.CertificateRevoked{Serial: x.Serial, Reason: c.Reason})
+		}
+	}
+	if len(events) == 0 {
+		return spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q has no certificate that could be revoked (muster hosts lists them)", c.Name))
+	}
+	for _, t := range d.t.Access.Tokens {
+		if t.Node == c.Name && (c.Role == "" || cmp.Or(t.Role, "agent") == c.Role) && t.Expires > d.t.Now {
+			events = append(events, &event.TokenIssued{Hash: t.Hash, Node: t.Node, Role: t.Role, Expires: d.t.Now})
+		}
+	}
+	return d.policy(Policy{Events: events})
+}

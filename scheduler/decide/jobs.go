@@ -1,0 +1,252 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/spec"
+)
+
+// jobCommands decides about one job: cancel, hold, requeue, suspend, update, and what
+// its nodes report of it.
+type jobCommands struct{ *decision }
+
+// cancel ends a pending job at once and asks a running one to end; with a
+// signal a running job only gets the signal.
+func (d jobCommands) cancel(c Cancel) error {
+	j := d.t.Job(c.Target.UID)
+	if j == nil {
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if j.State.Terminal() {
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	ends := c.Signal == 0 || (c.Signal == commit.SigKill && c.Scope == event.SignalFull)
+	if j.State == spec.Pending {
+		if c.Signal != 0 && c.Signal != commit.SigKill && c.Signal != commit.SigTerm {
+			return spec.Refuse(spec.CodeJobPending, "")
+		}
+		j, err := d.target(c.Target, true)
+		if err != nil {
+			return err
+		}
+		return d.Emit(&event.JobEnded{UID: j.UID, Attempt: j.Attempt, State: spec.Cancelled,
+			Reason: spec.Reason{Code: spec.ReasonNone}, By: d.t.Actor.UID})
+	}
+	if !ends && j.State == spec.Suspended {
+		return spec.Refuse(spec.CodeJobSuspended, "")
+	}
+	if !ends {
+		return d.Emit(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: c.Signal, Scope: c.Scope})
+	}
+	if j.Ending != nil && !j.Ending.Requeue {
+		return nil // it is ending already and will not run again
+	}
+	return d.RequestEnd(j, event.EndCancel, false, spec.NotHeld, "")
+}
+
+func (d jobCommands) hold(c Hold) error {
+	j, err := d.target(c.Target, false)
+	if err != nil {
+		return err
+	}
+	if j.State != spec.Pending {
+		return spec.Refuse(spec.CodeJobNotPending, "")
+	}
+	if j.Hold == spec.HeldByAdmin && c.By == spec.HeldByUser {
+		return nil // the stronger hold stays
+	}
+	if j, err = d.target(c.Target, true); err != nil {
+		return err
+	}
+	return d.Emit(&event.JobHeld{UID: j.UID, By: c.By})
+}
+
+func (d jobCommands) release(c Release) error {
+	j, err := d.target(c.Target, false)
+	if err != nil {
+		return err
+	}
+	switch {
+	case j.State != spec.Pending:
+		return spec.Refuse(spec.CodeJobNotPending, "")
+	case j.Hold == spec.NotHeld:
+		return nil
+	case j.Hold != spec.HeldByUser && j.Hold != spec.HeldSpecialExit && !c.Admin && d.t.Actor.Kind == event.ActorUser && d.t.Actor.UID != 0:
+		return spec.Refuse(spec.CodeAccessDenied, "the job is held by an administrator")
+	}
+	if j, err = d.target(c.Target, true); err != nil { // of an array only the task that is named
+		return err
+	}
+	return d.Emit(&event.JobReleased{UID: j.UID})
+}
+
+// requeue ends the running attempt and queues the job again once every node
+// is done; a finished job is queued again at once.
+func (d jobCommands) requeue(c Requeue) error {
+	j, err := d.target(c.Target, false)
+	if err != nil {
+		return err
+	}
+	switch {
+	case j.State == spec.Pending:
+		return spec.Refuse(spec.CodeJobPending, "")
+	case c.Incomplete && j.State == spec.Completed:
+		return nil
+	case j.Spec.Shell:
+		return spec.Refuse(spec.CodeOnlyBatch, "")
+	case !j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue):
+		return spec.Refuse(spec.CodeDisabled, "the job was submitted with --no-requeue, or JobRequeue=0")
+	case j.Completing():
+		return spec.Refuse(spec.CodeJobNotAlterable, "it is still completing")
+	case j.State.Terminal():
+		return d.RequeueJob(j, spec.Pending, c.Hold, false)
+	case j.Ending != nil:
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	return d.RequestEnd(j, event.EndRequeue, true, c.Hold, "")
+}
+
+// suspend stops a job. It keeps its memory and devices; its CPUs are free to
+// others.
+func (d jobCommands) suspend(c Suspend) error {
+	j, err := d.target(c.Target, false)
+	switch {
+	case err != nil:
+		return err
+	case j.State == spec.Pending:
+		return spec.Refuse(spec.CodeJobPending, "")
+	case j.State == spec.Suspended && j.Auto: // for another job: it does not go on by itself any more
+		return d.Emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
+	case j.State == spec.Suspended:
+		return spec.Refuse(spec.CodeJobSuspended, "")
+	case j.State.Terminal():
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	case j.Ending != nil:
+		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
+	case j.Prepares:
+		return spec.Refuse(spec.CodePrologRunning, "")
+	case j.Configuring():
+		return spec.Refuse(spec.CodeJobNotRunning, "its nodes are booting")
+	}
+	return d.Emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
+}
+
+// resume lets a suspended job go on: at once, or as soon as nobody else has its
+// CPUs.
+func (d jobCommands) resume(c Resume) error {
+	j, err := d.target(c.Target, false)
+	switch {
+	case err != nil:
+		return err
+	case j.State == spec.Pending:
+		return spec.Refuse(spec.CodeJobPending, "")
+	case j.State.Terminal():
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	case j.State != spec.Suspended:
+		return spec.Refuse(spec.CodeJobNotSuspended, "")
+	case j.Ending != nil:
+		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
+	}
+	if d.t.InItsPlace(j) != "" || (j.Yields && commit.ExceedsPartitionCPUs(d.t.State, j, nil)) {
+		if j.Auto {
+			return nil
+		}
+		return d.Emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Auto: true})
+	}
+	return d.Emit(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
+}
+
+// report folds what a node says about an attempt. A report about an attempt
+// that is not current changes nothing and is counted.
+func (d jobCommands) report(c Report) error {
+	j := d.t.Job(c.Run.UID)
+	if d.nodes().owed(c) {
+		return d.nodes().fencedByReport(c)
+	}
+	if j == nil || j.Attempt != c.Run.Attempt || j.Epoch != c.Epoch || !j.HoldsNodes() || !commit.HoldsNode(j, c.Node) {
+		d.res.Stale++
+		return nil
+	}
+	switch {
+	case c.LaunchFailed != nil:
+		return d.launchFailed(j, c)
+	case c.BatchOver != nil && j.State.Active():
+		return d.batchOver(j, c.BatchOver)
+	case c.Done != nil:
+		return d.FinishNode(j, c.Node, c.Done, false)
+	case c.StepOver != nil && holdsStep(j, c.StepOver.Step, c.Node):
+		return d.FinishStepPart(j, c.Node, c.StepOver)
+	}
+	d.res.Stale++
+	return nil
+}
+
+// prologOver: only behind a PrologSlurmctld that ended well are the job's
+// processes started. Behind one that failed the job is queued again, unless it
+// must not be.
+func (d jobCommands) prologOver(c PrologOver) error {
+	j := d.t.Job(c.Run.UID)
+	if j == nil || j.Attempt != c.Run.Attempt || !j.Prepares || j.Ending != nil {
+		d.res.Stale++
+		return nil
+	}
+	if c.Failed == "" {
+		return d.Emit(&event.JobPrepared{UID: j.UID, Attempt: j.Attempt})
+	}
+	return d.RequestEnd(j, event.EndLaunchFailed, d.MayRequeue(j), spec.NotHeld, c.Failed)
+}
+
+func (d jobCommands) epilogOver(c EpilogOver) error {
+	j := d.t.Job(c.Run.UID)
+	if j == nil || !slices.ContainsFunc(j.Epilogs, func(due state.Epilog) bool { return due.Attempt == c.Run.Attempt }) {
+		d.res.Stale++
+		return nil
+	}
+	return d.Emit(&event.JobEpilogOver{UID: j.UID, Attempt: c.Run.Attempt})
+}
+
+// batchOver is the verdict of an attempt whose nodes are not clean yet. One
+// that is to run again is queued when they are.
+func (d jobCommands) batchOver(j *state.Job, over *BatchOver) error {
+	j, err := d.RequeueUnseen(j, over.Batch)
+	if err != nil || (j.Ending != nil && j.Ending.Requeue) {
+		return err
+	}
+	return d.Emit(d.DeriveEnd(j, &commit.NodeDone{Batch: over.Batch, Usage: spec.Usage{OOMKilled: over.OOM}}))
+}
+
+// nohold is SchedulerParameters=nohold_on_prolog_fail.
+const nohold = "nohold_on_prolog_fail"
+
+// launchFailed: the job is queued again unless it must not be, held if the
+// prolog failed; the node is drained when the fault is its own.
+func (d jobCommands) launchFailed(j *state.Job, c Report) error {
+	if c.LaunchFailed.Drain {
+		why := c.LaunchFailed.Text
+		if !c.LaunchFailed.Hold {
+			why = "batch job launch failed: " + why
+		}
+		if err := d.DrainNode(c.Node, why); err != nil {
+			return err
+		}
+	}
+	if !j.State.Active() || j.Ending != nil {
+		return nil
+	}
+	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue && !j.Spec.Shell
+	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && (force || d.MayRequeue(j))
+	hold := spec.NotHeld
+	if c.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {
+		hold = spec.HeldByAdmin
+	}
+	return d.RequestEnd(j, event.EndLaunchFailed, again, hold, c.LaunchFailed.Text)
+}
+
+// holdsStep tells whether a node has a part of a step that the job remembers.
+func holdsStep(j *state.Job, step spec.StepID, node string) bool {
+	st := j.StepByID(step)
+	return st != nil && st.Part(node) >= 0
+}

@@ -1,0 +1,92 @@
+package decide
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+)
+
+// partitionCommands creates, changes and deletes partitions.
+type partitionCommands struct{ *decision }
+
+// updatePartition changes a partition. Jobs that run go on, also on nodes that it
+// loses; those that wait meet what is new at the next pass.
+func (d partitionCommands) updatePartition(c UpdatePartition) error {
+	p := d.t.Parts.Find(c.New.Name)
+	if p == nil {
+		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name)
+	}
+	now, old, next := *p.Spec, c.Old, c.New
+	if !c.Nodes {
+		now, old, next = now.WithoutNodes(), old.WithoutNodes(), next.WithoutNodes()
+	}
+	if !reflect.DeepEqual(now, old) {
+		return spec.Refuse(spec.CodeBadRequest, "partition "+c.New.Name+" was changed at the same time: look at it and try again")
+	}
+	if reflect.DeepEqual(now, next) {
+		return nil // as it is already
+	}
+	if err := d.oneDefault(&next); err != nil {
+		return err
+	}
+	return d.Emit(&event.PartitionPut{Partition: next, Nodes: c.Nodes})
+}
+
+// oneDefault takes Default from the partition that has it, if another gets it.
+func (d partitionCommands) oneDefault(next *spec.PartitionSpec) error {
+	old := d.t.Parts.Default()
+	if old == nil || !next.Default || !old.Spec.Default || old.Spec.Name == next.Name {
+		return nil
+	}
+	was := old.Spec.WithoutNodes()
+	was.Default = false
+	return d.Emit(&event.PartitionPut{Partition: was})
+}
+
+// createPartition adds a partition.
+func (d partitionCommands) createPartition(c CreatePartition) error {
+	if d.t.Parts.Find(c.New.Name) != nil {
+		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name+" exists already")
+	}
+	if err := d.oneDefault(&c.New); err != nil {
+		return err
+	}
+	return d.Emit(&event.PartitionAdded{Partition: c.New})
+}
+
+// deletePartition takes a partition away that was added while the cluster ran and
+// that no job is in and no reservation names.
+func (d partitionCommands) deletePartition(c DeletePartition) error {
+	p := d.t.Parts.Find(c.Name)
+	switch {
+	case p == nil:
+		return spec.Refuse(spec.CodeInvalidPartition, c.Name)
+	case !p.Spec.Dynamic:
+		return spec.Refuse(spec.CodeInvalidPartition, c.Name+" is defined in slurm.conf; remove it there and run scontrol reconfigure")
+	}
+	jobs := 0
+	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
+		if j := d.t.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Partition == c.Name {
+			jobs++
+		}
+		return true
+	})
+	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		if slices.Contains(d.t.Job(spec.JobUID(uid)).Spec.Partitions, c.Name) {
+			jobs++
+		}
+		return true
+	})
+	if jobs > 0 {
+		return spec.Refuse(spec.CodePartitionInUse, fmt.Sprintf("%d jobs wait for it or run in it", jobs))
+	}
+	for i := range d.t.Reservations {
+		if r := &d.t.Reservations[i]; r.Part == c.Name || slices.Contains(r.Parts, c.Name) {
+			return spec.Refuse(spec.CodePartitionInUse, "reservation "+r.Name+" names it")
+		}
+	}
+	return d.Emit(&event.PartitionGone{Name: c.Name})
+}

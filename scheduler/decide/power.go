@@ -1,0 +1,351 @@
+package decide
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+)
+
+// powerCommands decides when nodes are powered up and down, and when they reboot.
+type powerCommands struct{ *decision }
+
+// powerNodes does what somebody asks for about the power of nodes.
+func (d powerCommands) powerNodes(c PowerNodes) error {
+	if c.How != PowerUp && !d.t.Config.Power.On() {
+		return spec.Refuse(spec.CodeDisabled, "nodes are not powered down here: SuspendProgram and ResumeProgram are not both configured")
+	}
+	to := map[event.PowerState][]string{}
+	for _, name := range c.Nodes {
+		n := d.t.Node(name)
+		if n == nil || n.Removed {
+			return spec.Refuse(spec.CodeInvalidNodeName, name)
+		}
+		next, err := nextPower(n, c.How)
+		if err != nil {
+			return err
+		}
+		if next != 0 && !slices.Contains(to[next], name) {
+			to[next] = append(to[next], name)
+		}
+	}
+	for next := event.PowerOn; next <= event.PoweringUp; next++ {
+		if c.How == PowerDownForce {
+			for _, name := range to[next] {
+				if err := d.clearForPower(name); err != nil {
+					return err
+				}
+			}
+		}
+		if err := d.setPower(&event.NodePowered{Nodes: to[next], To: next, Why: "asked for"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextPower is what becomes of a node's power by a wish; 0 if it is so already.
+func nextPower(n *state.Node, how PowerHow) (event.PowerState, error) {
+	coming := n.Power == event.PowerUpWish || n.Power == event.PoweringUp
+	switch {
+	case how == PowerUp && n.Power == event.PoweringDown:
+		return 0, spec.Refuse(spec.CodeInvalidNodeState, n.Spec.Name+" is powering down; retry once it is down")
+	case how == PowerUp && n.Power == event.PoweredDown:
+		return event.PowerUpWish, nil
+	case how == PowerUp && (n.Power == event.PowerDownWish || n.Power == event.PowerDownASAP):
+		return event.PowerOn, nil
+	case how == PowerUp || n.Power == event.PoweringDown || n.Power == event.PoweredDown:
+		return 0, nil
+	case how == PowerDownForce && len(n.Holds) > 0:
+		return 0, spec.Refuse(spec.CodeNodesBusy, n.Holds[0].Name()+" of another scheduler is on "+n.Spec.Name+": drain the node there first")
+	case how == PowerDownForce:
+		return event.PoweringDown, nil
+	case n.Power == event.PowerUpWish && len(n.Jobs) == 0:
+		return event.PoweredDown, nil
+	case coming:
+		return 0, spec.Refuse(spec.CodeInvalidNodeState, n.Spec.Name+" is powering up; retry once it is up, or use power_down_force")
+	case how == PowerDownASAP:
+		return event.PowerDownASAP, nil
+	case n.Power == event.PowerDownASAP:
+		return 0, nil
+	}
+	return event.PowerDownWish, nil
+}
+
+// clearForPower tells the jobs of a node to end that is powered down whatever
+// runs there, and puts it back into service.
+func (d powerCommands) clearForPower(name string) error {
+	n := d.t.Node(name)
+	for _, uid := range n.Jobs {
+		if j := d.t.Job(uid); j.State.Active() && j.Ending == nil {
+			if err := d.RequestEnd(j, event.EndNodeLost, d.MayRequeue(j), spec.NotHeld, "node "+name+" is powered down"); err != nil {
+				return err
+			}
+		}
+	}
+	if n.Admin == event.NodeResume {
+		return nil
+	}
+	return d.Emit(&event.NodeStateSet{Node: name, State: event.NodeResume})
+}
+
+// cameUp is a node that was powered up, and has registered.
+func (d powerCommands) cameUp(name string) error {
+	if err := d.Emit(&event.NodePowered{Nodes: []string{name}, To: event.PowerOn, Why: "registered"}); err != nil {
+		return err
+	}
+	return d.begun(name)
+}
+
+// begun lets what waited for a node begin, now that it is up, unless the node is
+// not what was given to it.
+func (d powerCommands) begun(name string) error {
+	n := d.t.Node(name)
+	for _, uid := range slices.Clone(n.Jobs) {
+		j := d.t.Job(uid)
+		if !j.Configuring() || j.Ending != nil {
+			continue
+		}
+		why := n.Invalid
+		if n.Missing(&j.Alloc.Nodes[j.Alloc.Index(n.ID)]) {
+			why = "it has other GPUs than before"
+		}
+		var err error
+		switch {
+		case why != "":
+			err = d.RequestEnd(j, event.EndBoot, d.MayRequeue(j), spec.NotHeld, "node "+name+" came up unfit: "+why)
+		case d.t.Booting(j) == nil:
+			err = d.Emit(&event.JobReady{UID: j.UID, Attempt: j.Attempt})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// powerTick is what a second brings about in the power of nodes.
+type powerTick struct {
+	off, failed, up, down, idle []string
+	lastDown, lastUp            spec.Instant // when programs were last run
+}
+
+// tickPower follows nodes on their way down and up, powers up those that
+// somebody waits for and down those that nobody needs.
+func (d powerCommands) tickPower() error {
+	p := d.t.Config.Power
+	var t powerTick
+	d.t.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		t.lastDown, t.lastUp = max(t.lastDown, n.DownAt), max(t.lastUp, n.UpAt)
+		if n.Power != 0 || (p.On() && len(n.Jobs) == 0) {
+			d.lookAtPower(&t, n)
+		}
+		return true
+	})
+	for _, name := range t.failed {
+		if err := d.bootFailed(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range t.off {
+		// SuspendProgram has had its time: what was given up there is off with the node.
+		if err := d.nodes().fenceNode(FenceNode{Node: name, By: event.FenceProgram}); err != nil {
+			return err
+		}
+		if err := d.nodes().loseJobs(name, "node "+name+" was powered down"); err != nil {
+			return err
+		}
+		if n := d.t.Node(name); p != nil && p.IdleOnDown && n.Admin != event.NodeResume {
+			if err := d.Emit(&event.NodeStateSet{Node: name, State: event.NodeResume}); err != nil {
+				return err
+			}
+		}
+	}
+	var upRate, downRate uint32
+	if p != nil {
+		upRate, downRate = p.UpRate, p.DownRate
+	}
+	ups := first(t.up, quota(upRate, t.lastUp, d.t.Now))
+	downs := first(t.down, quota(downRate, t.lastDown, d.t.Now))
+	idle := first(d.notKept(t.idle), quota(downRate, t.lastDown, d.t.Now)-len(downs))
+	for _, ev := range [...]*event.NodePowered{
+		{Nodes: t.failed, To: event.PoweredDown, Why: resumeTimeout, Failed: true}, {Nodes: t.off, To: event.PoweredDown, Why: "SuspendTimeout"},
+		{Nodes: ups, To: event.PoweringUp}, {Nodes: downs, To: event.PoweringDown, Why: "asked for"}, {Nodes: idle, To: event.PoweringDown, Why: "idle"},
+	} {
+		if err := d.setPower(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setPower moves nodes on, if there are any. What is powered down need not be
+// rebooted any more.
+func (d powerCommands) setPower(ev *event.NodePowered) error {
+	for _, name := range ev.Nodes {
+		if ev.To == event.PoweringDown && d.t.Node(name).Reboot != nil {
+			if err := d.Emit(&event.NodeReboot{Node: name, Phase: event.RebootOver, Reason: "powered down"}); err != nil {
+				return err
+			}
+		}
+	}
+	if len(ev.Nodes) == 0 {
+		return nil
+	}
+	return d.Emit(ev)
+}
+
+// resumeTimeout is the reason of a node that did not come up.
+const resumeTimeout = "ResumeTimeout reached"
+
+// lookAtPower notes what is due about one node.
+func (d powerCommands) lookAtPower(t *powerTick, n *state.Node) {
+	name, times := n.Spec.Name, d.powerTimes(n)
+	switch n.Power {
+	case event.PoweringDown:
+		if n.PowerAt.Add(times.DownIn) <= d.t.Now {
+			t.off = append(t.off, name)
+		}
+	case event.PoweringUp:
+		if n.PowerAt.Add(times.UpIn) <= d.t.Now {
+			t.failed = append(t.failed, name)
+		}
+	case event.PowerUpWish:
+		t.up = append(t.up, name)
+	case event.PowerDownWish, event.PowerDownASAP:
+		if n.Unused() {
+			t.down = append(t.down, name)
+		}
+	case event.PoweredDown:
+	default:
+		if len(n.Unfenced) > 0 {
+			return // it is not idle as long as something may live there
+		}
+		since := max(n.BusyAt, n.PowerAt, n.Registered)
+		if d.t.Config.Power.On() && times.IdleAfter > 0 && n.Unused() && n.Inv != nil && !n.Removed && n.Reboot == nil && since.Add(times.IdleAfter) <= d.t.Now {
+			t.idle = append(t.idle, name)
+		}
+	}
+}
+
+// powerTimes are those of a node in its partitions.
+func (d powerCommands) powerTimes(n *state.Node) spec.PowerTimes { return PowerTimes(d.t.State, n) }
+
+// PowerTimes are the times of a node that count for its power.
+func PowerTimes(st *state.State, n *state.Node) spec.PowerTimes {
+	var parts []*spec.PartitionSpec
+	for i := range st.Parts.List {
+		if st.Parts.List[i].Nodes.Has(int(n.ID)) {
+			parts = append(parts, st.Parts.List[i].Spec)
+		}
+	}
+	return st.Config.PowerTimes(n.Spec, parts)
+}
+
+// quota is how many nodes may be told now, at so many a minute.
+func quota(rate uint32, last, now spec.Instant) int {
+	if rate == 0 {
+		return math.MaxInt
+	}
+	return int(int64(rate) * int64(min(now.Sub(last), spec.Minute)) / int64(spec.Minute))
+}
+
+func first(names []string, n int) []string { return names[:min(len(names), max(n, 0))] }
+
+// notKept leaves out the idle nodes that are to stay up.
+func (d powerCommands) notKept(idle []string) []string {
+	p := d.t.Config.Power
+	if len(idle) == 0 {
+		return nil
+	}
+	out := slices.DeleteFunc(idle, func(name string) bool { return d.staysUp(d.t.Node(name)) })
+	for _, k := range p.Keep {
+		up := int64(0) // that could take a job now
+		for _, name := range k.Nodes {
+			if n := d.t.Node(name); n != nil && n.Usable() && !n.Asleep() && len(n.Jobs) == 0 {
+				up++
+			}
+		}
+		out = slices.DeleteFunc(out, func(name string) bool {
+			if !slices.Contains(k.Nodes, name) {
+				return false
+			}
+			if n := d.t.Node(name); !n.Usable() && k.N > 0 {
+				return false // it is none of those that count
+			}
+			if up--; k.N > 0 && up >= k.N {
+				return false
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// staysUp tells whether a node is not powered down because of its partition or
+// state.
+func (d powerCommands) staysUp(n *state.Node) bool {
+	p := d.t.Config.Power
+	for _, name := range p.KeepParts {
+		if part := d.t.Parts.Find(name); part != nil && part.Nodes.Has(int(n.ID)) {
+			return true
+		}
+	}
+	for _, s := range p.KeepStates {
+		switch {
+		case s == "CLOUD" && n.Spec.State == "CLOUD", s == "DOWN" && n.Admin == event.NodeDown, s == "DRAIN" && n.Admin == event.NodeDrain,
+			s == "FAIL" && n.Admin == event.NodeFail, s == "INVALID_REG" && n.Invalid != "", s == "NOT_RESPONDING" && n.Lost:
+			return true
+		case (s == "RESERVED" || s == "MAINTENANCE") && d.reserved(n, s == "MAINTENANCE"):
+			return true
+		}
+	}
+	return false
+}
+
+// reserved tells whether a node is in a reservation that is on.
+func (d powerCommands) reserved(n *state.Node, maint bool) bool {
+	for i := range d.t.Reservations {
+		r := &d.t.Reservations[i]
+		if r.Flags.Has(spec.ResvMaint) != maint || !timeline.ReservedNodes(d.t.State, r).Has(int(n.ID)) {
+			continue
+		}
+		for _, w := range timeline.Windows(r, d.t.Now) {
+			if w.From <= d.t.Now && d.t.Now < w.To {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bootFailed sets a node aside that did not come up; what waited for it is
+// queued again.
+func (d powerCommands) bootFailed(name string) error {
+	if err := d.endBoots(name, resumeTimeout); err != nil {
+		return err
+	}
+	if err := d.nodes().loseJobs(name, resumeTimeout); err != nil {
+		return err
+	}
+	if d.t.Node(name).Admin == event.NodeDown {
+		return nil
+	}
+	return d.Emit(&event.NodeStateSet{Node: name, State: event.NodeDown, Reason: resumeTimeout})
+}
+
+// endBoots ends the attempts that wait for a node which does not come up.
+func (d powerCommands) endBoots(name, why string) error {
+	for _, uid := range slices.Clone(d.t.Node(name).Jobs) {
+		if j := d.t.Job(uid); j.Configuring() && j.Ending == nil {
+			if err := d.RequestEnd(j, event.EndBoot, d.MayRequeue(j), spec.NotHeld, fmt.Sprintf("node %s did not come up: %s", name, why)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+)
+
+// A reservation may keep some cores of nodes instead of whole ones. Which cores
+// they are is settled job by job: the reservation has so many of each node, the
+// jobs in it have no more than these together, and the others no more than the
+// rest. Memory of the nodes is everybody's, and so are GPUs, unless it keeps some
+// of them too: then it is with these as with the cores. Flags loosen that: see
+// decision 75.
+
+// nodeCount reads NodeCnt.
+func (a *resvAsk) nodeCount(v string) error {
+	n, err := strconv.ParseUint(v, 10, 20)
+	if err != nil || n == 0 {
+		return spec.Refuse(spec.CodeNodeCountInvalid, v)
+	}
+	a.r.Want, a.choose = uint32(n), true
+	return nil
+}
+
+// coreCount reads CoreCnt: how many cores, or with Nodes how many of each.
+func (a *resvAsk) coreCount(v string) error {
+	a.cores = nil
+	for item := range strings.SplitSeq(v, ",") {
+		n, err := strconv.ParseUint(item, 10, 20)
+		if err != nil || n == 0 {
+			return spec.Refuse(spec.CodeCPUCountInvalid, "CoreCnt="+v)
+		}
+		a.cores = append(a.cores, uint32(n))
+	}
+	return nil
+}
+
+// resvTRES reads TRES=cpu=16,node=2,license/matlab=1.
+func (d reservationCommands) resvTRES(a *resvAsk, v string) error {
+	for item := range strings.SplitSeq(strings.ToLower(v), ",") {
+		name, num, _ := strings.Cut(item, "=")
+		lic, isLicence := strings.CutPrefix(name, "license/")
+		gpu, isGPU := strings.CutPrefix(name, "gres/gpu")
+		switch {
+		case isGPU && (gpu == "" || gpu[0] == ':'):
+			n, err := strconv.ParseInt(num, 10, 32)
+			if err != nil || n <= 0 || a.gpus > 0 || !slices.Contains(d.t.Config.GresTypes, "gpu") {
+				return spec.Refuse(spec.CodeInvalidGRES, "TRES="+item)
+			}
+			a.gpus, a.gpuType = n, strings.TrimPrefix(gpu, ":")
+		case a.perNode && name != "cpu":
+			return spec.Refuse(spec.CodeBadRequest, "TRESPerNode="+item+": cpu and gres/gpu are of a node")
+		case name == "cpu":
+			n, err := strconv.ParseInt(num, 10, 32)
+			if err != nil || n <= 0 {
+				return spec.Refuse(spec.CodeCPUCountInvalid, "TRES="+item)
+			}
+			a.cpus = n
+		case name == "node":
+			if err := a.nodeCount(num); err != nil {
+				return err
+			}
+		case isLicence:
+			list, err := d.resvLicences(lic + "=" + num)
+			if err != nil {
+				return err
+			}
+			a.r.Licenses = append(slices.Clone(a.r.Licenses), list...)
+		default:
+			return spec.Refuse(spec.CodeDisabled, "TRES="+item+" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are")
+		}
+	}
+	return nil
+}
+
+// settleResvCores works out of which nodes a reservation has how many cores.
+func (d reservationCommands) settleResvCores(a *resvAsk) error {
+	r := a.r
+	asked := a.cores != nil || a.cpus > 0 || a.gpus > 0
+	if !asked && (a.nodes != "" || a.choose) {
+		return spec.Refuse(spec.CodeCPUCountInvalid, "this is a core reservation; set CoreCnt")
+	}
+	if asked {
+		choose := d.chooseCores
+		if r.GPUs = nil; a.gpus > 0 {
+			choose = d.chooseGPUs
+		} else if a.perNode {
+			return spec.Refuse(spec.CodeCPUCountInvalid, "TRESPerNode is for GPUs: cores of each node are Nodes= with CoreCnt=2,4")
+		}
+		if err := choose(a); err != nil {
+			return err
+		}
+	}
+	for i, name := range r.Nodes {
+		n := d.t.Node(name)
+		if n == nil {
+			continue
+		}
+		if free, who := d.freeCores(r, n); free < int64(r.Cores[i]) {
+			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d cores for it in that time, and %d are asked for%s", name, free, r.Cores[i], who))
+		}
+		if free, who := d.freeGPUs(r, n); free < r.GPUsOf(name) {
+			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for%s", name, free, r.GPUsOf(name), who))
+		}
+	}
+	r.TRES = d.coresTRES(r)
+	return nil
+}
+
+// coresTRES is what a reservation of cores has of its nodes.
+func (d reservationCommands) coresTRES(r *spec.Reservation) spec.TRES {
+	sum := spec.TRES{Node: int64(len(r.Nodes))}
+	for _, name := range r.Nodes {
+		n := d.t.Node(name)
+		if n == nil {
+			continue
+		}
+		kept := timeline.KeptOn(r, n)
+		if sum.CPU += kept.CPU; kept.GPU > 0 {
+			sum = sum.With("gres/gpu", sum.Get("gres/gpu")+kept.GPU)
+		}
+	}
+	return sum
+}
+
+// replaceCores gives a reservation of cores others for those of nodes that went
+// out of service, with REPLACE also for those that its jobs took. What cannot be
+// replaced stays.
+func (d reservationCommands) replaceCores(r *spec.Reservation) error {
+	before := slices.Clone(r.Nodes)
+	r.Nodes = slices.Clone(before)
+	for i, name := range before {
+		old := d.t.Node(name)
+		if old != nil && old.Usable() && !(r.Flags.Has(spec.ResvReplace) && d.runsIn(r, old)) {
+			continue
+		}
+		typ := ""
+		if old != nil && len(old.GPUs) > 0 {
+			typ = old.GPUs[0].Type
+		}
+		for _, n := range d.resvNodes(r) {
+			if slices.Contains(r.Nodes, n.Spec.Name) || (r.GPUs != nil && !oneKind(n, typ)) {
+				continue
+			}
+			cores, _ := d.freeCores(r, n)
+			gpus, _ := d.freeGPUs(r, n)
+			if cores >= int64(r.Cores[i]) && (r.GPUs == nil || gpus >= int64(r.GPUs[i])) {
+				r.Nodes[i] = n.Spec.Name
+				break
+			}
+		}
+	}
+	if slices.Equal(r.Nodes, before) {
+		return nil
+	}
+	r.Cores, r.GPUs = slices.Clone(r.Cores), slices.Clone(r.GPUs)
+	d.sortCores(r)
+	r.TRES = d.coresTRES(r)
+	return d.Emit(&event.ReservationPut{Reservation: *r})
+}
+
+// runsIn tells whether a job of a reservation runs on a node.
+func (d reservationCommands) runsIn(r *spec.Reservation, n *state.Node) bool {
+	return slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool { return d.t.Job(uid).Alloc.Reservation == r.Name })
+}
+
+// chooseCores sets the nodes of a reservation of cores, and how many it has of
+// each: of named nodes what was said, of a number of nodes the same of each, and
+// else of one node after the other what it can give.
+func (d reservationCommands) chooseCores(a *resvAsk) error {
+	r := a.r
+	r.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+	if a.nodes != "" {
+		return d.namedCores(a)
+	}
+	var total int64 // in CPUs where a.cpus is given
+	for _, n := range a.cores {
+		total += int64(n)
+	}
+	want := int64(0)
+	if a.choose {
+		want = int64(r.Want)
+	}
+	if total = max(total, a.cpus); want > total {
+		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("%d nodes for %d cores", want, total))
+	}
+	r.Nodes, r.Cores = nil, nil
+	type share struct {
+		node  *state.Node
+		cores int64
+	}
+	var list []share
+	left := total
+	for _, n := range d.resvNodes(r) {
+		threads := int64(1)
+		if a.cpus > 0 {
+			threads = max(n.Spec.ThreadsPerCore, 1)
+		}
+		free, _ := d.freeCores(r, n)
+		take := min(free, (left+threads-1)/threads)
+		if want > 0 {
+			each := (left + want - int64(len(list)) - 1) / (want - int64(len(list)))
+			if take = (each + threads - 1) / threads; free < take {
+				continue
+			}
+		}
+		if take > 0 {
+			list, left = append(list, share{n, take}), left-take*threads
+		}
+		if left <= 0 {
+			break
+		}
+	}
+	if left > 0 {
+		return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%d of %d cores are not free in that time", left, total))
+	}
+	slices.SortFunc(list, func(a, b share) int { return int(a.node.ID) - int(b.node.ID) })
+	for _, s := range list {
+		r.Nodes, r.Cores = append(r.Nodes, s.node.Spec.Name), append(r.Cores, uint32(s.cores))
+	}
+	return nil
+}
+
+// namedCores takes so many cores of each of the nodes that were named.
+func (d reservationCommands) namedCores(a *resvAsk) error {
+	if err := d.listResvNodes(a); err != nil {
+		return err
+	}
+	if a.cpus > 0 || len(a.cores) != len(a.r.Nodes) {
+		return spec.Refuse(spec.CodeCPUCountInvalid, fmt.Sprintf("with Nodes, CoreCnt is a number for each of the %d nodes: CoreCnt=2,4", len(a.r.Nodes)))
+	}
+	a.r.Cores = a.cores
+	return nil
+}
+
+// freeCores is how many cores of a node a reservation could have: those that no
+// other has at the same time, and no job that may run into it. who says who has
+// the others.
+func (d reservationCommands) freeCores(r *spec.Reservation, n *state.Node) (free int64, who string) {
+	threads := max(n.Spec.ThreadsPerCore, 1)
+	held, who, whole := d.heldBeside(r, n)
+	if whole {
+		return 0, who
+	}
+	for i := range d.t.Parts.List {
+		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(n.ID)) && p.Spec.Sharers(spec.Oversubscribe) > 1 {
+			return 0, "; partition " + p.Spec.Name + " shares its CPUs (OverSubscribe), so that only whole nodes can be reserved"
+		}
+	}
+	return max(n.CPUs-held.CPU, 0) / threads, who
+}
+
+// heldBeside is what others hold of a node while a reservation is there: other
+// reservations, the last of which who names, and jobs that may run into it.
+// whole tells that one of them has the whole node.
+func (d reservationCommands) heldBeside(r *spec.Reservation, n *state.Node) (held place.Free, who string, whole bool) {
+	mine := timeline.Windows(r, d.t.Now)
+	for i := range d.t.Reservations {
+		o := &d.t.Reservations[i]
+		if o.Name == r.Name || (r.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, timeline.Windows(o, d.t.Now)) {
+			continue
+		}
+		if who = "; reservation " + o.Name + " is there"; o.Cores == nil {
+			return held, who, true
+		}
+		kept := timeline.KeptOn(o, n)
+		held.CPU += kept.CPU
+		held.GPU += kept.GPU
+	}
+	if r.Flags.Has(spec.ResvIgnoreJobs) {
+		return held, who, false
+	}
+	for _, uid := range n.Jobs {
+		j := d.t.Job(uid)
+		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation != r.Name && max(j.Deadline(), d.t.Now+1) > r.Start {
+			held.CPU += int64(j.Alloc.Nodes[i].CPUs.Count())
+			held.GPU += int64(len(j.Alloc.Nodes[i].GPUs))
+		}
+	}
+	return held, who, false
+}

@@ -1,0 +1,650 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// reservationCommands creates, changes and deletes reservations, and chooses what
+// they hold.
+type reservationCommands struct{ *decision }
+
+// yearly is how long a reservation lasts that says neither an end nor a duration.
+const yearly = 365 * spec.Day
+
+// createReservation makes a reservation from scontrol's keys and values.
+func (d reservationCommands) createReservation(c CreateReservation) error {
+	r := spec.Reservation{Name: c.Name}
+	if r.Name == "" {
+		r.Name = d.freeName(c.Set)
+	}
+	if strings.ContainsAny(r.Name, ", \t\n=") {
+		return spec.Refuse(spec.CodeInvalidReservation, fmt.Sprintf("%q is not a valid reservation name", r.Name))
+	}
+	if d.t.Reservation(r.Name) != nil {
+		return spec.Refuse(spec.CodeReservationExists, r.Name)
+	}
+	ask := &resvAsk{r: &r, fresh: true}
+	if err := d.readReservation(ask, c.Set); err != nil {
+		return err
+	}
+	if err := d.settleReservation(ask); err != nil {
+		return err
+	}
+	d.res.Message = r.Name
+	return d.Emit(&event.ReservationPut{Reservation: r})
+}
+
+// updateReservation changes one. What it does not name stays.
+func (d reservationCommands) updateReservation(c UpdateReservation) error {
+	old := d.t.Reservation(c.Name)
+	if old == nil {
+		return spec.Refuse(spec.CodeInvalidReservation, c.Name)
+	}
+	r := *old
+	ask := &resvAsk{r: &r, length: old.End.Sub(old.Start)}
+	if err := d.readReservation(ask, c.Set); err != nil {
+		return err
+	}
+	if ask.startGiven && timeline.ReservationActive(old, d.t.Now) && r.Start != old.Start {
+		return spec.Refuse(spec.CodeReservationInUse, "it has begun")
+	}
+	if err := d.settleReservation(ask); err != nil {
+		return err
+	}
+	return d.Emit(&event.ReservationPut{Reservation: r})
+}
+
+// deleteReservation ends one that no job runs in. USER_DELETE lets those
+// delete it who may use it.
+func (d reservationCommands) deleteReservation(c DeleteReservation) error {
+	r := d.t.Reservation(c.Name)
+	if r == nil {
+		return spec.Refuse(spec.CodeInvalidReservation, c.Name)
+	}
+	if a := d.t.Actor; !c.Admin && (!r.Flags.Has(spec.ResvUserDelete) || !slices.Contains(r.Users, a.Name)) {
+		return spec.Refuse(spec.CodeAccessDenied, "")
+	}
+	if running, _ := d.resvJobs(r.Name); running > 0 {
+		return spec.Refuse(spec.CodeReservationInUse, fmt.Sprintf("%d jobs run in it", running))
+	}
+	return d.dropReservation(r, "")
+}
+
+// dropReservation ends a reservation. The jobs that wait for it go on waiting,
+// or with NO_HOLD_JOBS_AFTER_END run without it.
+func (d reservationCommands) dropReservation(r *spec.Reservation, why string) error {
+	name, free := r.Name, r.Flags.Has(spec.ResvNoHold)
+	if err := d.Emit(&event.ReservationRemoved{Name: name, Why: why}); err != nil || !free {
+		return err
+	}
+	var waiting []spec.JobUID
+	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		if d.t.Job(spec.JobUID(uid)).Spec.Place.Reservation == name {
+			waiting = append(waiting, spec.JobUID(uid))
+		}
+		return true
+	})
+	for _, uid := range waiting {
+		j := d.t.Job(uid)
+		js := *j.Spec
+		js.Place.Reservation, js.Queue.Hold, js.Time.Begin = "", j.Hold, j.Begin
+		if err := d.Emit(&event.JobUpdated{UID: uid, Spec: &js, Req: j.Req, Assoc: j.Assoc, Changed: []string{"Reservation"}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resvJobs counts the jobs that run in a reservation, and those that ask for it.
+func (d reservationCommands) resvJobs(name string) (running, waiting int) {
+	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
+		if j := d.t.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Reservation == name {
+			running++
+		}
+		return true
+	})
+	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		if slices.Contains(strings.Split(d.t.Job(spec.JobUID(uid)).Spec.Place.Reservation, ","), name) {
+			waiting++
+		}
+		return true
+	})
+	return running, waiting
+}
+
+// freeName makes a name as Slurm does: the first user or account and a number.
+func (d reservationCommands) freeName(set []spec.KeyValue) string {
+	who := "resv"
+	for _, kv := range set {
+		if k := strings.ToLower(kv.Key); (k == "users" || k == "accounts") && kv.Value != "" {
+			who, _, _ = strings.Cut(kv.Value, ",")
+			break
+		}
+	}
+	for n := 1; ; n++ {
+		if name := who + "_" + strconv.Itoa(n); d.t.Reservation(name) == nil {
+			return name
+		}
+	}
+}
+
+// resvAsk is a reservation being read.
+type resvAsk struct {
+	r          *spec.Reservation
+	fresh      bool
+	length     spec.Span // Duration, or how long it was
+	nodes      string    // Nodes=, perhaps ALL
+	startGiven bool
+	endGiven   bool
+	choose     bool     // nodes have to be chosen
+	cores      []uint32 // CoreCnt: all together, or of each of Nodes
+	cpus       int64    // TRES=cpu: the same in CPUs
+	gpus       int64    // TRES=gres/gpu: how many GPUs, all together
+	gpuType    string
+	perNode    bool // TRESPerNode: cpus and gpus are of each node
+}
+
+// readReservation applies keys and values.
+func (d reservationCommands) readReservation(a *resvAsk, set []spec.KeyValue) error {
+	for _, kv := range set {
+		if err := d.readResvKey(a, kv); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+//muster:table one case for each key
+func (d reservationCommands) readResvKey(a *resvAsk, kv spec.KeyValue) (err error) {
+	r, v := a.r, kv.Value
+	key, mode := strings.ToLower(kv.Key), byte(0)
+	if n := len(key); n > 0 && (key[n-1] == '+' || key[n-1] == '-') {
+		key, mode = key[:n-1], key[n-1]
+	}
+	switch key {
+	case "starttime":
+		r.Start, err = d.instant(v)
+		a.startGiven = true
+	case "endtime":
+		r.End, err = d.instant(v)
+		a.endGiven = true
+	case "duration":
+		a.length, err = resvLength(a.length, v, mode)
+	case "nodes":
+		a.nodes = v
+	case "nodecnt", "nodecount":
+		err = a.nodeCount(v)
+	case "corecnt", "corecount":
+		err = a.coreCount(v)
+	case "tres":
+		err = d.resvTRES(a, v)
+	case "trespernode":
+		a.perNode = true
+		err = d.resvTRES(a, v)
+	case "partitionname", "partition":
+		if d.t.Parts.Find(v) == nil {
+			return spec.Refuse(spec.CodeInvalidPartition, v)
+		}
+		r.Part = v
+	case "features":
+		r.Features = v
+	case "users":
+		err = d.resvNames(&r.Users, v, mode, nil, 0)
+	case "accounts":
+		err = d.resvNames(&r.Accounts, v, mode, func(n string) bool { return d.t.Policy.FindAccount(n) != nil }, spec.CodeInvalidAccount)
+	case "groups":
+		err = d.resvNames(&r.Groups, v, mode, nil, 0)
+	case "qos":
+		err = d.resvNames(&r.QOS, v, mode, func(n string) bool { return d.t.Policy.FindQOS(n) != nil }, spec.CodeInvalidQOS)
+	case "allowedpartitions", "allowedpartition":
+		err = d.resvNames(&r.Parts, v, mode, func(n string) bool { return d.t.Parts.Find(n) != nil }, spec.CodeInvalidPartition)
+	case "flags":
+		err = resvFlags(r, v, mode)
+	case "comment":
+		r.Comment = v
+	case "licenses":
+		r.Licenses, err = d.resvLicences(v)
+	case "burstbuffer", "maxstartdelay", "watts", "skip":
+		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: nodes, cores, GPUs and licences are reserved")
+	default:
+		return spec.Refuse(spec.CodeBadRequest, "unknown option "+kv.Key+" of a reservation")
+	}
+	return err
+}
+
+// resvLicences reads the licences of a reservation: a:2,b.
+func (d reservationCommands) resvLicences(v string) ([]spec.Count, error) {
+	var out []spec.Count
+	for item := range strings.SplitSeq(v, ",") {
+		name, num, counted := strings.Cut(item, ":")
+		if !counted {
+			name, num, counted = strings.Cut(item, "=")
+		}
+		n := int64(1)
+		if counted {
+			var err error
+			if n, err = strconv.ParseInt(num, 10, 32); err != nil {
+				return nil, spec.Refuse(spec.CodeInvalidLicense, item)
+			}
+		}
+		if n <= 0 || n > d.t.LicenseTotal(name) || eligible.Amount(out, name) > 0 {
+			return nil, spec.Refuse(spec.CodeInvalidLicense, item)
+		}
+		out = append(out, spec.Count{Name: name, N: n})
+	}
+	return out, nil
+}
+
+// instant reads now, now+span or nanoseconds since 1970.
+func (d reservationCommands) instant(v string) (spec.Instant, error) {
+	if rest, ok := strings.CutPrefix(v, "now"); ok {
+		if rest == "" {
+			return d.t.Now, nil
+		}
+		if sec, err := format.ParseDuration(strings.TrimPrefix(rest, "+")); err == nil && rest[0] == '+' && sec != format.Infinite {
+			return d.t.Now.Add(spec.Seconds(sec)), nil
+		}
+	} else if n, err := strconv.ParseInt(v, 10, 64); err == nil && n > 0 {
+		return spec.Instant(n), nil
+	}
+	return 0, spec.Refuse(spec.CodeInvalidTime, v)
+}
+
+// resvLength reads a duration; a plain number is minutes. += and -= change it.
+func resvLength(old spec.Span, v string, mode byte) (spec.Span, error) {
+	sec, err := format.ParseDuration(v)
+	if err != nil {
+		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, err.Error())
+	}
+	n := yearly
+	if sec != format.Infinite {
+		n = spec.Seconds(sec)
+	}
+	switch mode {
+	case '+':
+		n += old
+	case '-':
+		n = old - n
+	}
+	if n <= 0 || n > maxSpan {
+		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, v)
+	}
+	return n, nil
+}
+
+// resvNames sets, adds to or takes from a list of names; -name is an exception.
+func (d reservationCommands) resvNames(to *[]string, v string, mode byte, known func(string) bool, code spec.Code) error {
+	var names []string
+	for _, n := range strings.FieldsFunc(v, func(c rune) bool { return c == ',' }) {
+		if mode == 0 && n[0] == '+' {
+			mode, n = '+', n[1:]
+		}
+		if bare := strings.TrimPrefix(n, "-"); known != nil && !known(bare) {
+			return spec.Refuse(code, bare+" is not known")
+		}
+		names = append(names, n)
+	}
+	switch out := slices.Clone(*to); mode {
+	case '+':
+		for _, n := range names {
+			if !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+		*to = out
+	case '-':
+		*to = slices.DeleteFunc(out, func(n string) bool { return slices.Contains(names, n) })
+	default:
+		*to = names
+	}
+	return nil
+}
+
+// resvFlags sets, adds or takes flags away.
+func resvFlags(r *spec.Reservation, v string, mode byte) error {
+	var given spec.ReservationFlag
+	for _, w := range strings.FieldsFunc(strings.ToUpper(v), func(c rune) bool { return c == ',' }) {
+		if w[0] == '+' || w[0] == '-' {
+			mode, w = w[0], w[1:]
+		}
+		w, arg, hasArg := strings.Cut(w, "=")
+		if w == "NO_HOLD_JOBS_AFTER" {
+			w = "NO_HOLD_JOBS_AFTER_END"
+		}
+		i := slices.IndexFunc(spec.ReservationFlags(), func(e struct {
+			Flag spec.ReservationFlag
+			Name string
+		}) bool {
+			return e.Name == w
+		})
+		switch {
+		case i < 0 || (hasArg && w != "PURGE_COMP"):
+			return spec.Refuse(spec.CodeBadRequest, "unknown flag "+w+" of a reservation")
+		case hasArg:
+			sec, err := format.ParseDuration(arg)
+			if err != nil || sec == format.Infinite {
+				return spec.Refuse(spec.CodeInvalidTime, "PURGE_COMP="+arg)
+			}
+			r.Purge = spec.Seconds(sec)
+		}
+		given |= spec.ReservationFlags()[i].Flag
+	}
+	kept := r.Flags & (spec.ResvSpecNodes | spec.ResvAllNodes)
+	switch mode {
+	case '+':
+		r.Flags |= given
+	case '-':
+		r.Flags &^= given
+	default:
+		r.Flags = given | kept
+	}
+	return nil
+}
+
+// settleReservation works out times and nodes and refuses what cannot be.
+func (d reservationCommands) settleReservation(a *resvAsk) error {
+	if err := d.settleResvTime(a); err != nil {
+		return err
+	}
+	r := a.r
+	if len(r.Users)+len(r.Accounts)+len(r.Groups)+len(r.QOS)+len(r.Parts) == 0 {
+		return spec.Refuse(spec.CodeReservationEmpty, "")
+	}
+	repeats := 0
+	for _, f := range [...]spec.ReservationFlag{spec.ResvHourly, spec.ResvDaily, spec.ResvWeekday, spec.ResvWeekend, spec.ResvWeekly, spec.ResvTimeFloat} {
+		if r.Flags.Has(f) {
+			repeats++
+		}
+	}
+	if repeats > 1 {
+		return spec.Refuse(spec.CodeBadRequest, "a reservation repeats in one way, and one with TIME_FLOAT in none")
+	}
+	if r.Repeats() && r.Next(r.Start) < r.End {
+		return spec.Refuse(spec.CodeInvalidTimeLimit, "it would last longer than until it comes again")
+	}
+	if r.Flags.Has(spec.ResvPurgeComp) && r.Purge == 0 {
+		r.Purge = 5 * spec.Minute
+	}
+	return d.settleResvNodes(a)
+}
+
+func (d reservationCommands) settleResvTime(a *resvAsk) error {
+	r := a.r
+	switch {
+	case r.Start == 0:
+		r.Start = d.t.Now
+	case a.fresh && r.Start < d.t.Now.Add(-spec.Minute) && !r.Flags.Has(spec.ResvForceStart):
+		return spec.Refuse(spec.CodeInvalidTime, "it would begin in the past")
+	}
+	if a.length == 0 {
+		a.length = yearly
+	}
+	if !a.endGiven {
+		r.End = r.Start.Add(a.length)
+	}
+	for r.Flags.Has(spec.ResvForceStart) && r.Repeats() && r.Start < r.End && r.End <= d.t.Now {
+		r.Start, r.End = r.Next(r.Start), r.Next(r.Start).Add(r.End.Sub(r.Start)) // the one that would be now
+	}
+	if r.End <= r.Start || r.End <= d.t.Now {
+		return spec.Refuse(spec.CodeInvalidTime, "it would end before it begins, or in the past")
+	}
+	if r.Flags.Has(spec.ResvTimeFloat) && (a.startGiven || a.fresh) {
+		if r.Ahead = r.Start.Sub(d.t.Now); r.Ahead < 0 {
+			r.Ahead = 0
+		}
+	}
+	return nil
+}
+
+func (d reservationCommands) settleResvNodes(a *resvAsk) error {
+	r := a.r
+	if r.Flags.Has(spec.ResvLicenseOnly) {
+		if len(r.Licenses) == 0 || a.nodes != "" || a.choose || len(r.Nodes) > 0 {
+			return spec.Refuse(spec.CodeInvalidLicense, "a reservation with LICENSE_ONLY has Licenses and no nodes")
+		}
+		return nil
+	}
+	if a.cores != nil || a.cpus > 0 || a.gpus > 0 || r.Cores != nil {
+		return d.settleResvCores(a)
+	}
+	switch {
+	case a.nodes != "":
+		if err := d.namedResvNodes(a); err != nil {
+			return err
+		}
+	case a.choose:
+		r.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+		nodes := d.chooseResvNodes(r, int(r.Want), nil)
+		if nodes == nil {
+			return spec.Refuse(spec.CodeNodesBusy, "")
+		}
+		r.Nodes = nodes
+	case a.fresh:
+		return spec.Refuse(spec.CodeNodeCountInvalid, "the nodes are missing; set Nodes or NodeCnt")
+	}
+	for _, name := range r.Nodes {
+		if by := d.resvConflict(r, name); by != "" {
+			return spec.Refuse(spec.CodeReservationOverlap, name+" is in "+by)
+		}
+	}
+	r.TRES = spec.TRES{}
+	for _, name := range r.Nodes {
+		if n := d.t.Node(name); n != nil {
+			r.TRES = r.TRES.Add(n.Spec.NodeTRES())
+		}
+	}
+	return nil
+}
+
+// namedResvNodes takes the nodes that were named; ALL are those of the
+// partition that was named, or of the cluster. Their jobs must end before,
+// unless they are to be ignored.
+func (d reservationCommands) namedResvNodes(a *resvAsk) error {
+	r, before := a.r, a.r.Nodes
+	if err := d.listResvNodes(a); err != nil {
+		return err
+	}
+	for _, name := range r.Nodes {
+		if !slices.Contains(before, name) && d.busyInto(r, d.t.Node(name)) {
+			return spec.Refuse(spec.CodeNodesBusy, name+": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later")
+		}
+	}
+	return nil
+}
+
+// listResvNodes sets the nodes of a reservation to those that were named.
+func (d reservationCommands) listResvNodes(a *resvAsk) error {
+	r := a.r
+	var names []string
+	r.Flags = r.Flags&^spec.ResvAllNodes | spec.ResvSpecNodes
+	if strings.EqualFold(a.nodes, "ALL") {
+		r.Flags |= spec.ResvAllNodes
+		for id := range len(d.t.NodeIDs) {
+			n := d.t.NodeByID(spec.NodeID(id))
+			if p := d.t.Parts.Find(r.Part); n != nil && !n.Removed && (p == nil || p.Nodes.Has(id)) {
+				names = append(names, n.Spec.Name)
+			}
+		}
+	} else {
+		list, err := hostlist.Expand(a.nodes)
+		if err != nil {
+			return spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+		}
+		for _, name := range list {
+			if n := d.t.Node(name); n == nil || n.Removed {
+				return spec.Refuse(spec.CodeInvalidNodeName, "there is no node "+name)
+			}
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	r.Nodes, r.Want = names, 0
+	return nil
+}
+
+// busyInto tells whether a job on a node may run into a reservation.
+func (d reservationCommands) busyInto(r *spec.Reservation, n *state.Node) bool {
+	if r.Flags.Has(spec.ResvIgnoreJobs) {
+		return false
+	}
+	return slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool {
+		j := d.t.Job(uid)
+		return j.State.Active() && max(j.Deadline(), d.t.Now) > r.Start
+	})
+}
+
+// resvShare are the flags of reservations that may have what others have too.
+const resvShare = spec.ResvMaint | spec.ResvOverlap
+
+// resvConflict names a reservation that has a node at the same time. MAINT
+// and OVERLAP may share.
+func (d reservationCommands) resvConflict(r *spec.Reservation, node string) string {
+	if r.Flags&resvShare != 0 {
+		return ""
+	}
+	mine := timeline.Windows(r, d.t.Now)
+	for i := range d.t.Reservations {
+		o := &d.t.Reservations[i]
+		if o.Name != r.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) && meets(mine, timeline.Windows(o, d.t.Now)) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// meets tells whether two lists of windows have an instant in common.
+func meets(a, b []timeline.Window) bool {
+	return slices.ContainsFunc(a, func(m timeline.Window) bool {
+		return slices.ContainsFunc(b, func(w timeline.Window) bool { return m.From < w.To && w.From < m.To })
+	})
+}
+
+// chooseResvNodes picks nodes in service that no job and no other reservation
+// holds in that time: those of the lowest weight, idle ones first. keep are
+// nodes it has already; nil if there are not enough.
+func (d reservationCommands) chooseResvNodes(r *spec.Reservation, want int, keep []string) []string {
+	out := slices.Clone(keep)
+	for _, n := range d.resvNodes(r) {
+		if len(out) < want && !slices.Contains(out, n.Spec.Name) && !d.busyInto(r, n) && d.resvConflict(r, n.Spec.Name) == "" {
+			out = append(out, n.Spec.Name)
+		}
+	}
+	if len(out) < want {
+		return nil
+	}
+	slices.SortFunc(out, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
+	return out
+}
+
+// resvNodes are the nodes in service that a reservation may be given: those of
+// its partition with its features, the lowest weight and the idle ones first.
+func (d reservationCommands) resvNodes(r *spec.Reservation) []*state.Node {
+	match := eligible.MatchAny
+	if r.Features != "" {
+		m, err := eligible.ParseConstraint(r.Features)
+		if err != nil || len(m.Counts)+len(m.OneOf) > 0 {
+			return nil
+		}
+		match = m.All
+	}
+	part := d.t.Parts.Find(r.Part)
+	switch {
+	case part == nil && r.Part == "":
+		part = d.t.Parts.Default()
+	case part == nil:
+		return nil // it is in the configuration no more
+	}
+	var list []*state.Node
+	d.t.Nodes.Range(func(id uint64, n *state.Node) bool {
+		if n.Usable() && (part == nil || part.Nodes.Has(int(id))) && match(n.Spec.Features) {
+			list = append(list, n)
+		}
+		return true
+	})
+	slices.SortStableFunc(list, func(a, b *state.Node) int {
+		if a.Spec.Weight != b.Spec.Weight {
+			return int(int64(a.Spec.Weight) - int64(b.Spec.Weight))
+		}
+		return min(len(a.Jobs), 1) - min(len(b.Jobs), 1)
+	})
+	return list
+}
+
+// tickReservations lets reservations end, come again, be purged when nobody
+// uses them, and replace nodes.
+func (d reservationCommands) tickReservations() error {
+	for _, r := range slices.Clone(d.t.Reservations) {
+		if err := d.tickReservation(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d reservationCommands) tickReservation(r spec.Reservation) error {
+	float := r.Flags.Has(spec.ResvTimeFloat)
+	if !float && r.End <= d.t.Now {
+		if !r.Repeats() {
+			return d.dropReservation(&r, "its time is over")
+		}
+		length := r.End.Sub(r.Start)
+		for r.Start.Add(length) <= d.t.Now {
+			r.Start = r.Next(r.Start)
+		}
+		r.End, r.IdleFrom = r.Start.Add(length), 0
+		return d.Emit(&event.ReservationPut{Reservation: r})
+	}
+	if r.Flags.Has(spec.ResvPurgeComp) && r.Start <= d.t.Now && !float {
+		if gone, err := d.purgeReservation(&r); gone || err != nil {
+			return err
+		}
+	}
+	if r.Flags&(spec.ResvReplace|spec.ResvReplaceDown) == 0 {
+		return nil
+	}
+	if r.Cores != nil {
+		return d.replaceCores(&r)
+	}
+	keep := slices.DeleteFunc(slices.Clone(r.Nodes), func(name string) bool {
+		n := d.t.Node(name)
+		return n == nil || !n.Usable() || (r.Flags.Has(spec.ResvReplace) && len(n.Jobs) > 0)
+	})
+	if len(keep) == len(r.Nodes) {
+		return nil
+	}
+	nodes := d.chooseResvNodes(&r, len(r.Nodes), keep)
+	if nodes == nil || slices.Equal(nodes, r.Nodes) {
+		return nil
+	}
+	r.Nodes = nodes
+	return d.Emit(&event.ReservationPut{Reservation: r})
+}
+
+// purgeReservation notes since when nobody uses a reservation, and ends it
+// when that is long enough ago.
+func (d reservationCommands) purgeReservation(r *spec.Reservation) (gone bool, err error) {
+	running, waiting := d.resvJobs(r.Name)
+	switch idle := running+waiting == 0; {
+	case idle && r.IdleFrom == 0:
+		r.IdleFrom = d.t.Now
+	case !idle && r.IdleFrom != 0:
+		r.IdleFrom = 0
+	case idle && d.t.Now.Sub(r.IdleFrom) >= r.Purge:
+		return true, d.dropReservation(r, "nobody used it")
+	default:
+		return false, nil
+	}
+	return false, d.Emit(&event.ReservationPut{Reservation: *r})
+}

@@ -1,0 +1,356 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/guarantee"
+	"github.com/musterhpc/muster/scheduler/preempt"
+	"github.com/musterhpc/muster/scheduler/trial"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+)
+
+// proposalCheck commits what a pass proposes, as far as the head still allows it.
+type proposalCheck struct{ *decision }
+
+// commit turns a pass's proposals into events, dropping (and counting) those
+// that the head no longer allows.
+func (d proposalCheck) commit(o *commit.Proposal) error {
+	for _, uid := range o.Eligible {
+		if j := d.t.Job(uid); j != nil && j.State == spec.Pending && j.Eligible == 0 && j.Hold == spec.NotHeld {
+			if err := d.Emit(&event.JobEligible{UID: uid, NoAccrue: !d.usage().accrues(j.Spec, j.Assoc, j.Count())}); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range o.Ends {
+		if j := d.t.Job(o.Ends[i].UID); j != nil && j.State == spec.Pending && d.stillOver(j, &o.Ends[i]) {
+			if err := d.Emit(&o.Ends[i]); err != nil {
+				return err
+			}
+		}
+	}
+	// A task that starts ends what its array's record claims: those who make room
+	// for the next task come behind that.
+	late := func(pr commit.Preempt) bool {
+		return slices.ContainsFunc(o.Starts[:pr.After], func(s commit.Start) bool { return s.UID == pr.For })
+	}
+	if err := d.commitPreempts(o.Preempts, func(pr commit.Preempt) bool { return !late(pr) }); err != nil {
+		return err
+	}
+	if err := d.commitTurns(o); err != nil {
+		return err
+	}
+	if err := d.commitStarts(o, late); err != nil {
+		return err
+	}
+	return d.commitReasons(o.Reasons)
+}
+
+// commitStarts starts what a pass proposes, and tells those to make room who do
+// so for the next task of an array of which one started.
+func (d proposalCheck) commitStarts(o *commit.Proposal, late func(pr commit.Preempt) bool) error {
+	for i := 0; i <= len(o.Starts); i++ {
+		if err := d.commitPreempts(o.Preempts, func(pr commit.Preempt) bool { return pr.After == i && late(pr) }); err != nil {
+			return err
+		}
+		if i == len(o.Starts) {
+			break
+		}
+		if g := o.Starts[i].Group; g > 1 {
+			if err := d.startTogether(o.Starts[i : i+g]); err != nil {
+				return err
+			}
+			i += g - 1
+			continue
+		}
+		if !d.current(&o.Starts[i]) {
+			d.res.Stale++
+			continue
+		}
+		if _, err := d.StartJob(&o.Starts[i]); err != nil {
+			return err
+		}
+		d.res.Started++
+	}
+	return nil
+}
+
+// stillOver tells whether a pending job still can never run for the reason
+// that a pass found.
+func (d proposalCheck) stillOver(j *state.Job, e *event.JobEnded) bool {
+	if e.State == spec.DeadlineMissed {
+		return eligible.MissesDeadline(j, d.t.Now)
+	}
+	v, _ := eligible.EvaluateDependency(d.t.State, j, d.t.Now)
+	return v == eligible.Unsatisfiable && eligible.KillsInvalid(d.t.Config, j)
+}
+
+func (d proposalCheck) commitReasons(list []event.JobReason) error {
+	ev := &event.ReasonsChanged{}
+	for _, r := range list {
+		if j := d.t.Job(r.UID); j != nil && j.State == spec.Pending && isNews(j, &r) && (j.Hold == spec.NotHeld) == notHold(r.Reason.Code) {
+			ev.Jobs = append(ev.Jobs, r)
+		}
+	}
+	if len(ev.Jobs) == 0 {
+		return nil
+	}
+	return d.Emit(ev)
+}
+
+// isNews tells whether a reason, or the promise beside it, adds to what the
+// ledger knows of a job.
+func isNews(j *state.Job, r *event.JobReason) bool {
+	return !j.Reason.Same(r.Reason) || r.Promise != 0 && j.Promised == 0
+}
+
+func notHold(c spec.ReasonCode) bool {
+	switch c {
+	case spec.ReasonHeldUser, spec.ReasonHeldAdmin, spec.ReasonHoldMaxRequeue:
+		return false
+	}
+	return true
+}
+
+// current checks a proposal against the head: the job still waits and may
+// start, every node can still give what was chosen, and the limits hold.
+func (d proposalCheck) current(s *commit.Start) bool {
+	j := d.t.Job(s.UID)
+	if j == nil || j.State != spec.Pending || j.Hold != spec.NotHeld || j.Begin > d.t.Now {
+		return false
+	}
+	if eligible.FencingWait(d.t.State, j) != nil {
+		return false
+	}
+	if j.IsArrayRecord() != (s.Task != spec.NoTask) || (s.Task != spec.NoTask && !j.Tasks.Has(s.Task)) {
+		return false
+	}
+	if s.Alloc.QOS != "" && !slices.Contains(j.Spec.QOSes, s.Alloc.QOS) || (s.Alloc.QOS == "" && len(j.Spec.QOSes) > 0) {
+		return false
+	}
+	j = eligible.InQOS(j, s.Alloc.QOS)
+	part := d.t.Parts.Find(s.Alloc.Partition)
+	if part == nil || !slices.Contains(j.Spec.Partitions, part.Spec.Name) || eligible.CheckStartable(d.t.State, part, j) != nil {
+		return false
+	}
+	view, barred := timeline.ViewReservations(d.t.State, j.Spec, d.t.Now)
+	if barred != nil {
+		return false
+	}
+	caps, near := place.Caps(d.t.State), place.Neighbours(d.t.State)
+	tenant, _ := place.TenantIn(d.t.Config, part.Spec, j.Spec)
+	for i := range s.Alloc.Nodes {
+		a := &s.Alloc.Nodes[i]
+		n := d.t.NodeByID(a.ID)
+		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || !place.Welcome(d.t.State, n, &tenant, near) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) || !d.besideCores(&view, n, s.Alloc, a, s.Limit) {
+			return false
+		}
+	}
+	b := limits.Find(d.t.State, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now})
+	return b.Before(spec.TRES{}, s.Limit) == nil && b.After(s.Alloc, s.Limit) == nil && eligible.CheckArrayThrottle(d.t.State, j) == nil &&
+		eligible.CheckLicenseList(d.t.State, j.Spec, s.Alloc.Licenses, d.t.Now, s.Limit) == nil && d.dependencyHolds(j, s.Task)
+}
+
+func (d proposalCheck) dependencyHolds(j *state.Job, task int64) bool {
+	if j.Spec.Queue.Dependency == nil {
+		return true
+	}
+	probe := *j
+	if task != spec.NoTask {
+		probe.Task, probe.Tasks = task, nil
+	}
+	v, _ := eligible.EvaluateDependency(d.t.State, &probe, d.t.Now)
+	return v == eligible.Satisfied
+}
+
+// underCap tells whether the partition's MaxCPUsPerNode leaves room for one
+// node's part of an allocation.
+func (d proposalCheck) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc) bool {
+	for i := range caps {
+		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition || alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
+			continue
+		}
+		left := caps[i].CPUs - int64(a.CPUs.Count())
+		for _, uid := range n.Jobs {
+			j := d.t.Job(uid)
+			if k := j.Alloc.Index(n.ID); !j.Yields && j.Alloc.Partition == alloc.Partition && !j.Done.Has(k) {
+				left -= int64(j.Alloc.Nodes[k].CPUs.Count())
+			}
+		}
+		if left < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// besideCores tells whether one node's part of an allocation leaves reservations
+// of cores theirs for as long as the job may run: its own, or the magnetic one that
+// it is drawn into, has enough for all jobs in it, and the others have theirs.
+func (d proposalCheck) besideCores(view *timeline.ReservationView, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc, limit spec.Span) bool {
+	if !slices.ContainsFunc(d.t.Reservations, func(r spec.Reservation) bool { return r.CoresOf(n.Spec.Name) > 0 }) {
+		return true
+	}
+	as := *alloc
+	if in := view.Cores(); in != "" {
+		as.Reservation = in
+	}
+	line := timeline.New(d.t.State, d.t.Now, spec.Second, spec.Bitset{}.Set(int(n.ID)), nil)
+	timeline.KeepReserved(d.t.State, line, d.t.Now)
+	return line.Holds(n, a, &as, d.t.Now.Add(limit))
+}
+
+// available tells whether a node can still give a part of an allocation.
+func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool {
+	if n == nil || n.Spec.Name != a.Name || !n.Usable() || (memory && a.Mem > n.FreeMem()) {
+		return false
+	}
+	if (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {
+		return false
+	}
+	if !n.Spec.ForJobs(a.CPUs) {
+		return false
+	}
+	for _, g := range a.GPUs {
+		if !gpuFree(n, g.UUID) {
+			return false
+		}
+	}
+	for i := range a.Shares {
+		if !n.TakesShare(&a.Shares[i]) {
+			return false
+		}
+	}
+	for _, c := range a.GRES {
+		if spec.Shares(c.Name) && len(a.Shares) > 0 {
+			continue // counted by device
+		}
+		if !sharedGRES(n, c) && typedAmount(n.GRES, c)-typedAmount(n.UsedGRES, c) < c.N {
+			return false
+		}
+	}
+	return true
+}
+
+func typedAmount(list []spec.Count, c spec.Count) int64 {
+	var n int64
+	for _, h := range list {
+		if h.Name == c.Name && h.Type == c.Type {
+			n += h.N
+		}
+	}
+	return n
+}
+
+// sharedGRES tells a resource that any number of jobs may use at once.
+func sharedGRES(n *state.Node, c spec.Count) bool {
+	return slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return g.Name == c.Name && g.NoConsume })
+}
+
+func gpuFree(n *state.Node, uuid string) bool {
+	for i := range n.GPUs {
+		if n.GPUs[i].UUID == uuid {
+			return n.FreeWhole(i)
+		}
+	}
+	return false
+}
+
+// startTogether commits the starts of the components of a heterogeneous job,
+// all or none.
+func (d proposalCheck) startTogether(list []commit.Start) error {
+	try := proposalCheck{decisionOn(trial.On(d.t.Freeze().Fork(), d.t.Now, d.t.Actor, "schedule"))}
+	for i := range list {
+		if !try.current(&list[i]) {
+			d.res.Stale += len(list)
+			return nil
+		}
+		if _, err := try.StartJob(&list[i]); err != nil {
+			return err
+		}
+	}
+	for i := range list {
+		if _, err := d.StartJob(&list[i]); err != nil {
+			return err
+		}
+		d.res.Started++
+	}
+	return nil
+}
+
+// commitPreempts tells some of the victims of a pass to end, but for those that
+// the rules no longer name.
+func (d proposalCheck) commitPreempts(list []commit.Preempt, which func(pr commit.Preempt) bool) error {
+	for i := range list {
+		pr := &list[i]
+		if !which(*pr) {
+			continue
+		}
+		j, part := d.t.Job(max(pr.For, pr.By)), d.t.Parts.Find(pr.Partition)
+		if j == nil || part == nil || j.State != spec.Pending || j.Hold != spec.NotHeld ||
+			(!preempt.Allowed(d.t.State, d.t.Now, eligible.InQOS(j, pr.QOS), part.Spec, pr.Priority, pr.Victim) && !guarantee.Allowed(d.t.State, d.t.Now, j, pr.Victim)) {
+			d.res.Stale++
+			continue
+		}
+		if err := d.PreemptJob(pr); err != nil {
+			return err
+		}
+		d.res.Preempted++
+	}
+	return nil
+}
+
+// commitTurns lets suspended jobs go on, but for those that cannot any more.
+func (d proposalCheck) commitTurns(o *commit.Proposal) error {
+	for i := range o.Turns {
+		t := &o.Turns[i]
+		if !d.turnHolds(t) {
+			d.res.Stale++
+			continue
+		}
+		if err := d.TakeTurn(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turnHolds checks a turn against the head: the job still stands still, those
+// that are to do so instead still run, and nobody else has its CPUs.
+func (d proposalCheck) turnHolds(t *commit.Turn) bool {
+	j := d.t.Job(t.UID)
+	if j == nil || j.State != spec.Suspended || !j.Auto || j.Attempt != t.Attempt || j.Ending != nil || commit.ExceedsPartitionCPUs(d.t.State, j, t.Instead) {
+		return false
+	}
+	for _, r := range t.Instead {
+		if o := d.t.Job(r.UID); o == nil || o.State != spec.Running || o.Attempt != r.Attempt || o.Ending != nil {
+			return false
+		}
+	}
+	for i := range j.Alloc.Nodes {
+		a := &j.Alloc.Nodes[i]
+		n := d.t.NodeByID(a.ID)
+		if j.Done.Has(i) || !n.UsedCPU.Intersects(a.CPUs) {
+			continue
+		}
+		if n.HeldCPU.Intersects(a.CPUs) {
+			return false
+		}
+		for _, uid := range n.Jobs {
+			o := d.t.Job(uid)
+			if !o.Yields && o.Alloc.Nodes[o.Alloc.Index(a.ID)].CPUs.Intersects(a.CPUs) &&
+				!slices.ContainsFunc(t.Instead, func(r commit.Run) bool { return r.UID == uid }) {
+				return false
+			}
+		}
+	}
+	return true
+}

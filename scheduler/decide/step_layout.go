@@ -1,0 +1,417 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// maxStepTasks bounds the tasks of a step, and of a node where the site does not.
+const maxStepTasks = 1 << 20
+
+// stepNode is a node of the job as a step sees it: what the job has there and
+// what no other step holds of it.
+type stepNode struct {
+	whole *spec.NodeAlloc
+	cpus  spec.Bitset
+	gpus  []spec.GPURef
+	mem   int64
+	named bool // --nodelist asks for it
+	most  int  // tasks, whatever it has: MaxTasksPerNode
+}
+
+// busy tells that other steps have some of what the job has there.
+func (n *stepNode) busy() bool { return n.cpus.Count() < n.whole.CPUs.Count() }
+
+// layStep chooses what a step gets of its job: nodes in the job's order, then
+// tasks over them, then CPUs, memory and GPUs. CodeNodesBusy tells that others
+// have what it asks for; another error, that the job can never give it.
+// No node gets more than most tasks.
+func layStep(j *state.Job, s *spec.StepSpec, most uint32) ([]spec.NodeAlloc, error) {
+	free, err := stepNodes(j, s, most, true)
+	if err != nil {
+		return nil, err
+	}
+	out, err := fitStep(j, s, free)
+	if err == nil {
+		return out, nil
+	}
+	empty, err2 := stepNodes(j, s, most, false)
+	if err2 != nil {
+		return nil, err2
+	}
+	if _, never := fitStep(j, s, empty); never != nil {
+		return nil, never
+	}
+	return nil, spec.Refuse(spec.CodeNodesBusy, "")
+}
+
+// stepNodes lists the nodes that a step may use, less what others have when
+// taken is set.
+func stepNodes(j *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepNode, error) {
+	if most == 0 {
+		most = maxStepTasks
+	}
+	names, err := hostlist.Expand(s.Nodes)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+	}
+	without, err := hostlist.Expand(s.Exclude)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+	}
+	var out []stepNode
+	for i := range j.Alloc.Nodes {
+		a := &j.Alloc.Nodes[i]
+		if j.Done.Has(i) || slices.Contains(without, a.Name) || (s.Relative > 0 && uint32(i) < s.Relative-1) {
+			continue
+		}
+		n := stepNode{whole: a, cpus: a.CPUs, gpus: a.GPUs, mem: a.Mem, named: slices.Contains(names, a.Name), most: int(most)}
+		if taken && !s.Overlap && !s.External {
+			n.less(j)
+		}
+		out = append(out, n)
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(out, func(n stepNode) bool { return n.whole.Name == name }) {
+			return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, "node "+name+" is not one of the job's, or is excluded")
+		}
+	}
+	if len(out) == 0 {
+		return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, "no node of the job is left for the step")
+	}
+	return out, nil
+}
+
+// less takes away what the job's other steps hold.
+func (n *stepNode) less(j *state.Job) {
+	for i := range j.Steps {
+		other := &j.Steps[i]
+		at := other.Part(n.whole.Name)
+		if at < 0 || other.Shares() {
+			continue
+		}
+		b := &other.Layout[at]
+		n.cpus, n.mem = n.cpus.AndNot(b.CPUs), n.mem-b.Mem
+		n.gpus = slices.DeleteFunc(slices.Clone(n.gpus), func(g spec.GPURef) bool {
+			return slices.ContainsFunc(b.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID })
+		})
+	}
+}
+
+// stepSize is how many nodes and tasks a step has.
+type stepSize struct {
+	least, most int // nodes
+	tasks       int // 0 = one a node, or TasksPerNode of each
+}
+
+func sizeStep(j *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, error) {
+	z := stepSize{least: int(s.MinNodes), most: int(max(s.MinNodes, s.MaxNodes)), tasks: int(s.Tasks)}
+	named := 0
+	for i := range nodes {
+		if nodes[i].named {
+			named++
+		}
+	}
+	if z.most == 0 { // not said: all, but no more than there are tasks
+		z.least, z.most = max(named, 1), len(nodes)
+		if named > 0 {
+			z.most = named
+		}
+		if z.tasks > 0 && z.tasks < z.most {
+			z.most = max(z.tasks, named)
+		}
+		if s.Tasks == 0 || named > 0 {
+			z.least = z.most
+		}
+	}
+	z.most = min(z.most, len(nodes))
+	switch {
+	case z.least > len(nodes):
+		return z, spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the job has %d nodes for the step, and it asks for %d", len(nodes), z.least))
+	case z.tasks > 0 && z.tasks < z.least:
+		return z, spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks cannot be on %d nodes", z.tasks, z.least))
+	case z.tasks > maxStepTasks:
+		return z, spec.Refuse(spec.CodeTaskCountInvalid, "")
+	}
+	return z, nil
+}
+
+// fitStep lays a step over nodes.
+func fitStep(j *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAlloc, error) {
+	z, err := sizeStep(j, s, nodes)
+	if err != nil {
+		return nil, err
+	}
+	asked := make([]int, len(nodes)) // how many tasks each could have
+	var chosen []int
+	for _, named := range [...]bool{true, false} {
+		for i := range nodes {
+			if nodes[i].named != named || len(chosen) >= z.most {
+				continue
+			}
+			if asked[i] = nodes[i].room(s); asked[i] > 0 {
+				chosen = append(chosen, i)
+			} else if named {
+				return nil, tooSmall(s)
+			}
+		}
+	}
+	slices.Sort(chosen)
+	if len(chosen) < z.least {
+		return nil, tooSmall(s)
+	}
+	counts, err := spread(j, s, z, nodes, chosen, asked)
+	if err != nil {
+		return nil, err
+	}
+	return giveStep(s, nodes, chosen, counts)
+}
+
+func tooSmall(s *spec.StepSpec) error {
+	what := fmt.Sprintf("with %d CPUs for each task", max(s.CPUsPerTask, 1))
+	return spec.Refuse(spec.CodeTooManyCPUs, "the job's nodes have no room for the step "+what)
+}
+
+// room is how many tasks fit on a node; a step that takes whole nodes finds no
+// room beside another.
+func (n *stepNode) room(s *spec.StepSpec) int {
+	if s.External {
+		return n.most
+	}
+	if !s.Exact && n.busy() {
+		return 0
+	}
+	room := min(n.cpus.Count()/int(max(s.CPUsPerTask, 1)), n.most)
+	if s.Overcommit && n.cpus.Count() > 0 {
+		room = n.most
+	}
+	for _, c := range s.PerTask {
+		if c.Name == "gpu" && c.N > 0 {
+			room = min(room, countGPUs(n.gpus, c.Type)/int(c.N))
+		}
+	}
+	for _, c := range s.PerNode {
+		if c.Name == "gpu" && int64(countGPUs(n.gpus, c.Type)) < c.N {
+			return 0
+		}
+	}
+	if !s.NoGRES && !asksGPUs(s) && len(n.gpus) < len(n.whole.GPUs) {
+		return 0 // it gets all of the job's, and others have some
+	}
+	if s.MemPerNode > n.mem || s.MemPerCPU > n.mem {
+		return 0
+	}
+	if s.MemPerCPU > 0 {
+		room = min(room, int(n.mem/(s.MemPerCPU*int64(max(s.CPUsPerTask, 1)))))
+	}
+	if s.TasksPerNode > 0 && s.Tasks == 0 && room < int(s.TasksPerNode) {
+		return 0
+	}
+	return room
+}
+
+func asksGPUs(s *spec.StepSpec) bool {
+	return slices.ContainsFunc(slices.Concat(s.PerNode, s.PerStep, s.PerTask), func(c spec.Count) bool { return c.Name == "gpu" })
+}
+
+func countGPUs(list []spec.GPURef, typ string) int {
+	n := 0
+	for _, g := range list {
+		if typ == "" || g.Type == typ {
+			n++
+		}
+	}
+	return n
+}
+
+// spread deals the tasks: as the job's own are where the step has as many, else
+// one to each node and then node after node, or turn by turn (cyclic, plane).
+func spread(j *state.Job, s *spec.StepSpec, z stepSize, nodes []stepNode, chosen, room []int) ([]int, error) {
+	counts := make([]int, len(chosen))
+	most := func(k int) int {
+		r := room[chosen[k]]
+		if s.TasksPerNode > 0 {
+			r = min(r, int(s.TasksPerNode))
+		}
+		return r
+	}
+	if z.tasks == 0 {
+		for k := range counts {
+			counts[k] = int(max(s.TasksPerNode, 1))
+			if counts[k] > most(k) {
+				return nil, tooSmall(s)
+			}
+		}
+		return counts, nil
+	}
+	if asJob(j, s, nodes, chosen, counts, most) {
+		return counts, nil
+	}
+	left := z.tasks
+	deal := func(k, n int) {
+		n = min(n, left, most(k)-counts[k])
+		counts[k], left = counts[k]+n, left-n
+	}
+	for k := range counts {
+		deal(k, 1)
+	}
+	turn := left
+	switch plane := int(s.Plane()); {
+	case s.Distribution == "cyclic" || strings.HasPrefix(s.Distribution, "cyclic:"):
+		turn = 1
+	case plane > 0:
+		turn = plane
+		for k := range counts {
+			deal(k, plane-1)
+		}
+	}
+	for before := -1; left > 0 && left != before; {
+		before = left
+		for k := range counts {
+			deal(k, turn)
+		}
+	}
+	if left > 0 {
+		return nil, spec.Refuse(spec.CodeTooManyCPUs, fmt.Sprintf("%d of its %d tasks find no CPUs in the job", left, z.tasks))
+	}
+	return counts, nil
+}
+
+// asJob gives a step with as many tasks as the job, on all of its nodes, the
+// job's own tasks on each.
+func asJob(j *state.Job, s *spec.StepSpec, nodes []stepNode, chosen, counts []int, most func(int) int) bool {
+	if s.TasksPerNode > 0 || s.Distribution != "" || len(chosen) != len(j.Alloc.Nodes) || s.Tasks != j.Alloc.Tasks {
+		return false
+	}
+	sum := 0
+	for k, i := range chosen {
+		n := int(nodes[i].whole.Tasks)
+		if n == 0 || n > most(k) {
+			return false
+		}
+		sum += n
+	}
+	if sum != int(s.Tasks) {
+		return false
+	}
+	for k, i := range chosen {
+		counts[k] = int(nodes[i].whole.Tasks)
+	}
+	return true
+}
+
+// giveStep turns counts of tasks into CPUs, memory and devices.
+func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.NodeAlloc, error) {
+	wanted := map[string]int64{} // GPUs of the whole step that are still to be found, by type
+	for _, c := range s.PerStep {
+		if c.Name == "gpu" {
+			wanted[c.Type] += c.N
+		}
+	}
+	var out []spec.NodeAlloc
+	for k, i := range chosen {
+		if counts[k] == 0 {
+			continue
+		}
+		n := &nodes[i]
+		a := spec.NodeAlloc{ID: n.whole.ID, Name: n.whole.Name, Tasks: uint32(counts[k]), CPUs: n.cpus, Mem: s.MemPerNode}
+		if s.Exact && !s.Overcommit {
+			a.CPUs = firstCPUs(n.cpus, counts[k]*int(max(s.CPUsPerTask, 1)))
+		}
+		if s.MemPerCPU > 0 {
+			a.Mem = min(s.MemPerCPU*int64(a.CPUs.Count()), n.mem)
+		}
+		if !s.NoGRES {
+			a.GPUs = n.stepGPUs(s, counts[k], wanted)
+			a.GRES, a.Shares = n.whole.GRES, n.whole.Shares
+		}
+		out = append(out, a)
+	}
+	for _, c := range s.PerStep {
+		if wanted[c.Type] > 0 && c.Name == "gpu" {
+			return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, fmt.Sprintf("%d GPUs of those that the step asks for are not in the job", wanted[c.Type]))
+		}
+	}
+	return out, nil
+}
+
+// stepGPUs chooses a node's devices for a step, in their order.
+func (n *stepNode) stepGPUs(s *spec.StepSpec, tasks int, wanted map[string]int64) []spec.GPURef {
+	if !asksGPUs(s) {
+		return n.gpus
+	}
+	var out []spec.GPURef
+	take := func(typ string, most int64) (taken int64) {
+		for _, g := range n.gpus {
+			held := slices.ContainsFunc(out, func(h spec.GPURef) bool { return h.UUID == g.UUID })
+			if taken < most && !held && (typ == "" || g.Type == typ) {
+				out = append(out, g)
+				taken++
+			}
+		}
+		return taken
+	}
+	for _, c := range s.PerNode {
+		if c.Name == "gpu" {
+			take(c.Type, c.N)
+		}
+	}
+	for _, c := range s.PerTask {
+		if c.Name == "gpu" {
+			take(c.Type, c.N*int64(tasks))
+		}
+	}
+	for _, c := range s.PerStep {
+		if c.Name == "gpu" {
+			wanted[c.Type] -= take(c.Type, wanted[c.Type])
+		}
+	}
+	return out
+}
+
+// firstCPUs are the lowest so many of a set.
+func firstCPUs(set spec.Bitset, n int) spec.Bitset {
+	var out spec.Bitset
+	for _, c := range set.Members() {
+		if n == 0 {
+			break
+		}
+		out = out.Set(c)
+		n--
+	}
+	return out
+}
+
+// stepTRES is what a step has, as a vector. A step whose memory is not counted
+// has that of the job on its nodes.
+func stepTRES(j *state.Job, layout []spec.NodeAlloc) spec.TRES {
+	t := spec.TRES{}
+	gpus := map[string]int64{}
+	for i := range layout {
+		a := &layout[i]
+		t.CPU += int64(a.CPUs.Count())
+		t.Node++
+		mem := a.Mem
+		if at := j.Alloc.Index(a.ID); mem == 0 && at >= 0 {
+			mem = j.Alloc.Nodes[at].Mem
+		}
+		t.Mem += mem
+		for _, g := range a.GPUs {
+			c := spec.Count{Name: "gpu", Type: g.Type}
+			gpus[c.TRES()]++
+			if c.TypedTRES() != "" {
+				gpus[c.TypedTRES()]++
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(gpus)) {
+		t = t.With(name, gpus[name])
+	}
+	return t
+}

@@ -1,0 +1,266 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// stepCommands decides about steps, and about jobs that srun or salloc made.
+type stepCommands struct{ *decision }
+
+// StartStep asks for a step in a running job. The result names the step; Busy
+// tells that it must wait for others.
+type StartStep struct {
+	UID     spec.JobUID
+	Attempt uint32 // of the job; 0 = any
+	Spec    *spec.StepSpec
+	Ticket  string
+	// Rest are its parts in other components of a heterogeneous job: all begin
+	// together, with the same number.
+	Rest []StartStep
+}
+
+// EndStep ends a step, or sends it a signal.
+type EndStep struct {
+	UID    spec.JobUID
+	Step   spec.StepID
+	Signal int32 // 0 ends it
+}
+
+// EndJob ends a job that srun or salloc made, with the exit of what ran in it.
+type EndJob struct {
+	UID  spec.JobUID
+	Exit spec.ExitStatus
+}
+
+func (StartStep) command() string { return "start step" }
+func (EndStep) command() string   { return "end step" }
+func (EndJob) command() string    { return "end job" }
+
+// runningJob finds a job in which steps can be.
+func (d stepCommands) runningJob(uid spec.JobUID) (*state.Job, error) {
+	j := d.t.Job(uid)
+	switch {
+	case j == nil:
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	case j.State == spec.Pending:
+		return nil, spec.Refuse(spec.CodeJobPending, "")
+	case !j.State.Active() || j.Ending != nil:
+		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	return j, nil
+}
+
+func (d stepCommands) startStep(c StartStep) error {
+	j, err := d.runningJob(c.UID)
+	if err != nil {
+		return err
+	}
+	if c.Attempt != 0 && c.Attempt != j.Attempt {
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	for i := range j.Steps {
+		if j.Steps[i].Ticket == c.Ticket && c.Ticket != "" {
+			d.res.Step = j.Steps[i].ID
+			return nil
+		}
+	}
+	parts := append([]StartStep{c}, c.Rest...)
+	evs := make([]*event.StepStarted, len(parts))
+	number := spec.StepID(0)
+	for i := range parts {
+		ev, o, err := d.roomForStep(&parts[i])
+		if err != nil {
+			return err
+		}
+		if i > 0 && (o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(j) || slices.ContainsFunc(evs[:i], func(e *event.StepStarted) bool { return e.UID == o.UID })) {
+			return spec.Refuse(spec.CodeBadRequest, "a step runs in different components of one heterogeneous job")
+		}
+		evs[i], number = ev, max(number, o.NextStep)
+	}
+	if len(evs) > 1 {
+		for _, o := range d.t.Components(j) { // two such steps of one job are told apart by their numbers
+			number = max(number, o.NextStep)
+		}
+		for i, w := range stepWorlds(j.ID, evs) {
+			with := *evs[i].Spec
+			with.World = w
+			evs[i].Spec = &with
+		}
+	}
+	d.res.Step = number
+	for i := range evs {
+		evs[i].Step, evs[i].Ticket = number, c.Ticket
+		if err := d.Emit(evs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepWorlds tell each part of a step in several components what it is as a
+// whole.
+func stepWorlds(first spec.JobID, evs []*event.StepStarted) []*spec.StepWorld {
+	list := make([]spec.WorldPart, len(evs))
+	out := make([]*spec.StepWorld, len(evs))
+	for i, ev := range evs {
+		list[i] = spec.WorldPart{Nodes: hostlist.Fold(ev.Nodes), Distribution: ev.Spec.Distribution}
+		for k := range ev.Layout {
+			list[i].Tasks = append(list[i].Tasks, ev.Layout[k].Tasks)
+		}
+		out[i] = &spec.StepWorld{Job: first, Place: uint32(i), Parts: list}
+	}
+	return out
+}
+
+// roomForStep finds what a step gets of its job.
+func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job, error) {
+	j, err := d.runningJob(c.UID)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case c.Attempt != 0 && c.Attempt != j.Attempt:
+		return nil, nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	case j.State == spec.Suspended:
+		return nil, nil, spec.Refuse(spec.CodeJobSuspended, "")
+	case j.Prepares:
+		return nil, nil, spec.Refuse(spec.CodePrologRunning, "")
+	case j.Configuring():
+		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
+	case full(j):
+		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "the job has reached its limit of concurrent steps")
+	}
+	layout, err := layStep(j, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range layout {
+		if n := d.t.NodeByID(layout[i].ID); n == nil || n.Inv == nil || n.Inv.Socket == "" {
+			return nil, nil, spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+" starts no steps: it is of an older release")
+		}
+	}
+	ev := &event.StepStarted{UID: j.UID, Attempt: j.Attempt, Name: c.Spec.Name, TRES: stepTRES(j, layout), Layout: layout, Spec: c.Spec}
+	for i := range layout {
+		ev.Nodes = append(ev.Nodes, layout[i].Name)
+		ev.Tasks += layout[i].Tasks
+	}
+	return ev, j, nil
+}
+
+// What a job's live steps may come to. Steps that share what others have would
+// else grow the ledger's state without bound.
+const (
+	maxLiveSteps     = 1024
+	maxLiveStepBytes = 16 << 20 // of commands
+)
+
+// full tells that a job's next step waits until one of them is over.
+func full(j *state.Job) bool {
+	n, size := 0, 0
+	for i := range j.Steps {
+		if !j.Steps[i].Live() {
+			continue
+		}
+		n++
+		if s := j.Steps[i].Spec; s != nil {
+			size += argvBytes(s.Argv)
+			for p := range s.Programs {
+				size += argvBytes(s.Programs[p].Argv)
+			}
+		}
+	}
+	return n >= maxLiveSteps || size >= maxLiveStepBytes
+}
+
+func argvBytes(argv []string) (n int) {
+	for _, a := range argv {
+		n += len(a)
+	}
+	return n
+}
+
+func (d stepCommands) endStep(c EndStep) error {
+	j := d.t.Job(c.UID)
+	if j == nil {
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	st := j.StepByID(c.Step)
+	if j.Het.Leads() && (st == nil || st.Spec != nil && st.Spec.World != nil) { // not one of its own
+		if parts := d.StepParts(j, c.Step); len(parts) > 0 {
+			return d.endParts(parts, c)
+		}
+	}
+	if st == nil && c.Step >= j.NextStep {
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	if st == nil || !st.Live() {
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	return d.endParts([]commit.StepPart{{Job: j, Step: st}}, c)
+}
+
+func (d stepCommands) endParts(parts []commit.StepPart, c EndStep) error {
+	for _, p := range parts {
+		var err error
+		if c.Signal != 0 && c.Signal != commit.SigKill {
+			err = d.Emit(&event.StepSignalled{UID: p.Job.UID, Attempt: p.Job.Attempt, Step: p.Step.ID, Signal: c.Signal})
+		} else {
+			err = d.RequestStepEnd(p.Job, p.Step, event.EndCancel)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endJob is the verdict of a job without a batch script; its nodes are cleaned
+// afterwards. One that still waits is cancelled.
+func (d stepCommands) endJob(c EndJob) error {
+	j := d.t.Job(c.UID)
+	switch {
+	case j == nil || !j.Spec.Shell:
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	case j.State.Terminal():
+		return nil
+	case j.State == spec.Pending:
+		return d.jobs().cancel(Cancel{Target: Target{UID: j.UID, Task: spec.NoTask}})
+	case j.Ending != nil:
+		return nil // it was decided otherwise before
+	case j.Configuring():
+		return d.RequestEnd(j, event.EndCancel, false, spec.NotHeld, "")
+	}
+	return d.Emit(d.DeriveEnd(j, &commit.NodeDone{Batch: &event.StepResult{Exit: c.Exit}}))
+}
+
+// tickSteps ends the steps that are over their own time limit.
+func (d stepCommands) tickSteps() error {
+	type due struct {
+		uid  spec.JobUID
+		step spec.StepID
+	}
+	var list []due
+	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := d.t.Job(spec.JobUID(uid))
+		for i := range j.Steps {
+			st := &j.Steps[i]
+			if st.Live() && st.Ending == nil && st.Spec != nil && st.Spec.Limit > 0 && j.State == spec.Running && st.Started.Add(st.Spec.Limit) <= d.t.Now {
+				list = append(list, due{j.UID, st.ID})
+			}
+		}
+		return true
+	})
+	for _, x := range list {
+		j := d.t.Job(x.uid)
+		if err := d.RequestStepEnd(j, j.StepByID(x.step), event.EndTimeLimit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,471 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// submission checks a request against everything that is known now and fills in its
+// defaults: for a new job, for a component of a heterogeneous one, and for an update.
+type submission struct{ *decision }
+
+// submit checks a job against everything that is known now, fills its
+// defaults in and accepts it. The given spec is not changed.
+func (d submission) submit(asked *spec.JobSpec, request uint64) error {
+	js := *asked
+	assoc, req, err := d.resolve(&js, nil)
+	if err != nil {
+		return err
+	}
+	count := countOf(&js)
+	if err := d.room(js.UID); err != nil {
+		return err
+	}
+	if err := d.withinLimits(&js, assoc, req, count); err != nil {
+		return err
+	}
+	ev := &event.JobSubmitted{UID: d.t.NextUID, ID: d.NextJobID(), Spec: &js, Req: req, Assoc: assoc,
+		Reason: spec.Reason{Code: spec.ReasonNone}, Request: request}
+	d.firstReason(ev)
+	if err := d.Emit(ev); err != nil {
+		return err
+	}
+	d.res.UID, d.res.ID = ev.UID, ev.ID
+	return nil
+}
+
+// known finds the job that an earlier sending of the same submission made, and
+// answers with it. It looks at every job, because only a submission that is
+// repeated asks: an index would cost all the others more.
+func (d submission) known(c Submit) bool {
+	if c.Request == 0 {
+		return false
+	}
+	d.t.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		if j.Request == c.Request && j.Spec.UID == c.Spec.UID {
+			d.res.UID, d.res.ID = j.UID, j.ID
+		}
+		return d.res.UID == 0
+	})
+	return d.res.UID != 0
+}
+
+// firstReason sets why a job waits from its first moment, and whether it is
+// eligible at once.
+func (d submission) firstReason(ev *event.JobSubmitted) {
+	switch {
+	case ev.Spec.Queue.Hold != spec.NotHeld:
+		ev.Reason.Code = state.HoldReason(ev.Spec.Queue.Hold)
+	case ev.Spec.Time.Begin > d.t.Now:
+		ev.Reason = spec.Reason{Code: spec.ReasonBeginTime, Until: ev.Spec.Time.Begin}
+	case ev.Spec.Queue.Dependency != nil:
+		ev.Reason.Code = spec.ReasonDependency
+	default:
+		ev.Eligible = d.t.Now
+		ev.NoAccrue = !d.usage().accrues(ev.Spec, ev.Assoc, countOf(ev.Spec))
+	}
+}
+
+// defaultUserShare is max_user_share where the site sets none, in percent.
+const defaultUserShare = 90
+
+// room refuses jobs of a user beyond MaxJobCount, and beyond his share of what
+// others leave of it, so that nobody with many jobs takes the last records. The tasks of an array count once: they are one record
+// until they start.
+func (d submission) room(uid uint32) error {
+	most := int(d.t.Config.Limits.MaxJobCount)
+	if most == 0 {
+		most = 10000
+	}
+	if d.t.Jobs.Len() >= most {
+		return spec.Refuse(spec.CodeTooManyJobs, fmt.Sprintf("%d of %d", d.t.Jobs.Len(), most))
+	}
+	share := int(d.t.Config.Limits.UserShare)
+	if share == 0 {
+		share = defaultUserShare
+	}
+	own, free := d.t.JobsOf(uid), most-d.t.Jobs.Len()
+	if uid != 0 && own*(100-share) >= share*free {
+		return spec.Refuse(spec.CodeTooManyJobs, fmt.Sprintf("%d jobs of this user; one user may have %d %% of the %d that others leave of MaxJobCount (SchedulerParameters=max_user_share)", own, share, own+free))
+	}
+	return nil
+}
+
+// resolve validates a spec and fills in account, QOS, partitions and time
+// limit. old is the job being updated, nil for a new one.
+func (d submission) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req spec.TRES, err error) {
+	for _, check := range [...]func(*spec.JobSpec) error{d.checkBounds, d.refuseUnsupported} {
+		if err := check(js); err != nil {
+			return 0, req, err
+		}
+	}
+	if err := d.resolvePartitions(js); err != nil {
+		return 0, req, err
+	}
+	if assoc, err = d.resolveAccount(js); err != nil {
+		return 0, req, err
+	}
+	if err := d.resolveQOS(js, assoc); err != nil {
+		return 0, req, err
+	}
+	if err := d.resolveWCKey(js); err != nil {
+		return 0, req, err
+	}
+	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime, d.checkReservation, d.checkSegment, d.checkSharing} {
+		if err := check(js); err != nil {
+			return 0, req, err
+		}
+	}
+	if err := d.resolveDependency(js, old); err != nil {
+		return 0, req, err
+	}
+	if req, err = d.checkFit(js, assoc); err != nil {
+		return 0, req, err
+	}
+	return assoc, req, nil
+}
+
+// refuseUnsupported names what this release cannot do: an option is
+// implemented or refused, never accepted and ignored.
+func (d submission) refuseUnsupported(js *spec.JobSpec) error {
+	if (js.Size.ThreadsPerCore != 0 || js.Size.TasksPerCore != 0) && !d.t.Config.Sched.Cores {
+		return spec.Refuse(spec.CodeDisabled, "--threads-per-core and --ntasks-per-core need whole cores: SelectTypeParameters=CR_Core or CR_Core_Memory")
+	}
+	if js.Queue.Reboot && d.t.Config.RebootProgram == "" {
+		return spec.Refuse(spec.CodeDisabled, "--reboot needs RebootProgram in the configuration")
+	}
+	for _, o := range [...]struct {
+		used bool
+		name string
+	}{
+		{js.Queue.ImmediateOnly, "--immediate"},
+	} {
+		if o.used {
+			return spec.Refuse(spec.CodeDisabled, o.name+" is not implemented in this release")
+		}
+	}
+	return nil
+}
+
+// checkReservation refuses reservations that are unknown or closed to a job.
+func (d submission) checkReservation(js *spec.JobSpec) error {
+	if js.Place.Reservation == "" {
+		return nil
+	}
+	for _, name := range strings.Split(js.Place.Reservation, ",") {
+		r := d.t.Reservation(name)
+		if r == nil {
+			return spec.Refuse(spec.CodeInvalidReservation, "")
+		}
+		if !slices.ContainsFunc(eligible.QOSChoices(js), func(qos string) bool { return timeline.Admits(d.t.State, r, js.InQOS(qos)) }) {
+			return spec.Refuse(spec.CodeReservationDenied, "")
+		}
+	}
+	return nil
+}
+
+func (d submission) resolvePartitions(js *spec.JobSpec) error {
+	if len(js.Partitions) == 0 {
+		p := d.t.Parts.Default()
+		if p == nil {
+			return spec.Refuse(spec.CodeNoPartition, "")
+		}
+		js.Partitions = []string{p.Spec.Name}
+	}
+	for _, name := range js.Partitions {
+		p := d.t.Parts.Find(name)
+		if p == nil {
+			return &spec.Error{Kind: spec.CodeInvalidPartition, Prefix: "invalid partition specified: " + name}
+		}
+		switch p.Spec.State {
+		case spec.PartitionInactive, spec.PartitionDrain:
+			return spec.Refuse(spec.CodePartitionUnavailable, "")
+		}
+	}
+	return nil
+}
+
+// resolveAccount finds the account and its association. Without enforcement
+// an unknown user may submit, under the account asked for or "default".
+func (d submission) resolveAccount(js *spec.JobSpec) (uint32, error) {
+	pol := d.t.Policy
+	user := pol.FindUser(js.User)
+	if js.Account == "" && user != nil {
+		js.Account = user.DefaultAccount
+	}
+	enforce := d.t.Config.Enforce.Associations
+	if js.Account == "" && !enforce {
+		js.Account = "default"
+	}
+	a := pol.FindAssoc(js.Account, js.User, js.Partitions[0])
+	if a == nil && !enforce {
+		if own := pol.FindAssoc(js.Account, "", ""); own != nil {
+			return own.ID, nil
+		}
+		return 0, nil
+	}
+	if a == nil {
+		return 0, spec.Refuse(spec.CodeInvalidAccount, "")
+	}
+	return a.ID, nil
+}
+
+// resolveWCKey fills in the user's default key, marked with a star as one that
+// nobody asked for, and where keys are enforced refuses one that is not the
+// user's.
+func (d submission) resolveWCKey(js *spec.JobSpec) error {
+	cfg, pol := d.t.Config, d.t.Policy
+	if u := pol.FindUser(js.User); js.WCKey == "" && cfg.TrackWCKey && u != nil && u.DefaultWCKey != "" {
+		js.WCKey = "*" + u.DefaultWCKey
+	}
+	if name := strings.TrimPrefix(js.WCKey, "*"); cfg.Enforce.WCKeys && pol.FindWCKey(name, js.User) == nil {
+		return spec.Refuse(spec.CodeInvalidWCKey, "")
+	}
+	return nil
+}
+
+func (d submission) checkArray(js *spec.JobSpec) error {
+	a := js.Queue.Array
+	if a == nil {
+		return nil
+	}
+	most := int64(d.t.Config.Limits.MaxArraySize)
+	if most == 0 {
+		most = 1001
+	}
+	if len(a.Tasks) == 0 || a.Tasks.Min() < 0 || a.Tasks.Max() >= most {
+		return spec.Refuse(spec.CodeInvalidArray, "")
+	}
+	return nil
+}
+
+// checkSize refuses counts that no cluster could give.
+func (d submission) checkSize(js *spec.JobSpec) error {
+	if len(js.Size.PerSocket) > 0 && js.Size.SocketsPerNode == 0 {
+		return spec.Refuse(spec.CodeInvalidGRES, "--gpus-per-socket needs --sockets-per-node")
+	}
+	for _, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob, js.Size.PerSocket} {
+		for _, c := range list {
+			if c.N == 0 {
+				continue // of none there is no need to know the name
+			}
+			if !slices.Contains(d.t.Config.GresTypes, c.Name) || c.N < 0 {
+				return spec.Refuse(spec.CodeInvalidGRES, "")
+			}
+		}
+	}
+	if err := checkShares(js); err != nil {
+		return err
+	}
+	if why := contradictingGPUs(&js.Size); why != "" {
+		return spec.Refuse(spec.CodeInvalidGRES, why)
+	}
+	for _, l := range js.Licenses {
+		if l.N <= 0 || l.N > d.t.LicenseTotal(l.Name) {
+			return spec.Refuse(spec.CodeInvalidLicense, "")
+		}
+	}
+	if most := d.t.Config.Limits.MaxTasksPerNode; most > 0 && js.Size.TasksPerNode > most {
+		return spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks on a node; MaxTasksPerNode is %d", js.Size.TasksPerNode, most))
+	}
+	if js.Place.Constraint != "" && js.Size.MaxNodes > 0 {
+		if c, err := eligible.ParseConstraint(js.Place.Constraint); err == nil && int64(js.Size.MaxNodes) < c.Nodes() {
+			return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the constraint counts %d nodes", c.Nodes()))
+		}
+	}
+	if js.Size.MaxNodes > 0 && js.Size.MaxNodes < js.Size.MinNodes {
+		return spec.Refuse(spec.CodeNodeCountInvalid, "")
+	}
+	return nil
+}
+
+// contradictingGPUs says why no number of nodes and tasks satisfies all that is
+// said about GPUs; empty if one does.
+func contradictingGPUs(sz *spec.Size) string {
+	all, node, task := gpusOf(sz.PerJob), gpusOf(sz.PerNode), gpusOf(sz.PerTask)
+	most := greatestNodes(sz)
+	switch {
+	case all > 0 && all < int64(sz.MinNodes):
+		return fmt.Sprintf("--gpus=%d is fewer than the %d nodes of the job, each of which needs one", all, sz.MinNodes)
+	case all > 0 && node > 0 && otherTypes(sz.PerJob, sz.PerNode):
+		return "--gpus and --gpus-per-node do not name the same types"
+	case all > 0 && task > 0 && otherTypes(sz.PerJob, sz.PerTask):
+		return "--gpus and --gpus-per-task do not name the same types"
+	case node > 0 && task > 0 && otherTypes(sz.PerNode, sz.PerTask):
+		return "--gpus-per-node and --gpus-per-task do not name the same types"
+	case all > 0 && node > 0 && all%node != 0:
+		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-node=%d", all, node)
+	case all > 0 && node > 0 && (all/node < int64(sz.MinNodes) || most > 0 && all/node > most):
+		return fmt.Sprintf("--gpus=%d with --gpus-per-node=%d is %d nodes, and other numbers are asked for", all, node, all/node)
+	case all > 0 && task > 0 && all%task != 0:
+		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-task=%d", all, task)
+	case all > 0 && task > 0 && sz.Tasks > 0 && int64(sz.Tasks) != all/task:
+		return fmt.Sprintf("--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for", all, task, all/task, sz.Tasks)
+	case node > 0 && task > 0 && node%task != 0:
+		return fmt.Sprintf("--gpus-per-node=%d is no multiple of --gpus-per-task=%d", node, task)
+	case node > 0 && task > 0 && sz.Tasks > 0 && !wholeNodes(sz, node/task):
+		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d tasks are asked for", node, task, node/task, sz.Tasks)
+	case node > 0 && task > 0 && sz.TasksPerNode > 0 && int64(sz.TasksPerNode) != node/task:
+		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for", node, task, node/task, sz.TasksPerNode)
+	}
+	return ""
+}
+
+// otherTypes tells whether the types of GPUs that two lists name are others, or
+// more than one is to hold for GPUs without one.
+func otherTypes(a, b []spec.Count) bool {
+	x, y := typesOf(a), typesOf(b)
+	if len(x) == 0 || len(y) == 0 {
+		return len(x)+len(y) > 1
+	}
+	return !slices.Equal(x, y)
+}
+
+// typesOf are the types of GPUs that a list names, sorted.
+func typesOf(list []spec.Count) []string {
+	var out []string
+	for _, c := range list {
+		if c.Name == "gpu" && c.Type != "" && c.N > 0 {
+			out = append(out, c.Type)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// wholeNodes tells whether the tasks that are asked for fill so many nodes as may
+// be, with so many on each.
+func wholeNodes(sz *spec.Size, each int64) bool {
+	nodes, most := int64(sz.Tasks)/each, greatestNodes(sz)
+	return int64(sz.Tasks)%each == 0 && nodes >= int64(sz.MinNodes) && (most == 0 || nodes <= most)
+}
+
+// greatestNodes is the greatest number of nodes that is asked for; 0 = any. A single
+// number of nodes is the least and the greatest.
+func greatestNodes(sz *spec.Size) int64 {
+	if sz.MaxNodes == 0 {
+		return int64(sz.MinNodes)
+	}
+	return int64(sz.MaxNodes)
+}
+
+func gpusOf(list []spec.Count) int64 { return eligible.Amount(list, "gpu") }
+
+// checkShares refuses requests for parts of GPUs that mean nothing: a job has
+// GPUs or parts of them, of one kind, and a part is of one GPU of each node.
+func checkShares(js *spec.JobSpec) error {
+	name := ""
+	for i, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob, js.Size.PerSocket} {
+		for _, c := range list {
+			switch {
+			case !spec.Shares(c.Name) || c.N == 0:
+				continue
+			case i > 1:
+				return spec.Refuse(spec.CodeInvalidGRES, c.Name+" is a part of one GPU of each node: ask for it with --gres")
+			case name != "":
+				return spec.Refuse(spec.CodeInvalidGRES, name+" and "+c.Name+" in one request: it is for a part of one GPU of each node")
+			}
+			name = c.Name
+		}
+	}
+	if name != "" && js.GPUFreq != "" {
+		return spec.Refuse(spec.CodeInvalidGRES, "a part of a GPU ("+name+") has no clocks of its own: --gpu-freq is for whole GPUs")
+	}
+	d := place.Demand{PerNode: js.Size.PerNode, PerTask: js.Size.PerTask, PerJob: js.Size.PerJob}
+	if name != "" && (d.WantsGPU() || js.Size.CPUsPerGPU > 0 || js.Size.MemPerGPU > 0 || js.Size.TasksPerGPU > 0) {
+		return spec.Refuse(spec.CodeInvalidGRES, "a job has whole GPUs or a part of one ("+name+"), not both")
+	}
+	return nil
+}
+
+// checkTime refuses a deadline that cannot be met even by an immediate start.
+func (d submission) checkTime(js *spec.JobSpec) error {
+	if js.Time.Min < 0 || (js.Time.Limit > 0 && js.Time.Min > js.Time.Limit) {
+		return spec.Refuse(spec.CodeInvalidTimeLimit, "--time-min is more than the time limit")
+	}
+	if by := js.Time.Deadline; by != 0 && (by <= d.t.Now || d.t.Now.Add(js.Time.Limit) > by) {
+		return spec.Refuse(spec.CodeInvalidTime, "the job cannot end before its deadline")
+	}
+	if by := js.Time.Deadline; by != 0 && js.Time.Begin > by {
+		return spec.Refuse(spec.CodeInvalidTime, "Incompatible begin and deadline time specification")
+	}
+	return nil
+}
+
+// checkFit refuses what no configured node of the partitions could ever give,
+// and what bars the job from its partitions, as EnforcePartLimits says: ALL
+// refuses if any partition does not take the job, ANY if none does, NO only
+// what will never change. It computes what the job counts as.
+func (d submission) checkFit(js *spec.JobSpec, assoc uint32) (spec.TRES, error) {
+	var req spec.TRES
+	var bars, fits []error
+	enforce := d.t.Config.Limits.EnforcePart
+	for i, name := range js.Partitions {
+		p := d.t.Parts.Find(name)
+		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: p.Spec, Assoc: assoc, Now: d.t.Now})
+		dem := eligible.ResolveDemand(d.t.State, p, js, &b)
+		if i == 0 {
+			req = eligible.MinimumTRES(&dem, p.Spec, js)
+		}
+		if b := d.barredInAll(p, js, &dem); b != nil && (b.Always || enforce == "ALL" || enforce == "ANY") {
+			bars = append(bars, &spec.Error{Kind: b.Code, Reason: &b.Reason})
+			continue
+		}
+		if err := d.partitionFit(js, p, &dem); err != nil {
+			fits = append(fits, err)
+		}
+	}
+	bad := append(bars, fits...)
+	if len(bad) == len(js.Partitions) || (enforce == "ALL" && len(bad) > 0) {
+		return req, bad[0]
+	}
+	return req, nil
+}
+
+// partitionFit looks for a node of a partition that could take a task of the
+// job if it were idle. How many nodes and tasks there can be is not asked
+// here: such a job waits with the partition's reason.
+func (d submission) partitionFit(js *spec.JobSpec, p *state.Partition, dem *place.Demand) error {
+	allowed, err := eligible.AllowedNodes(d.t.State, p, js)
+	if err != nil {
+		return err
+	}
+	shapes := place.Shapes{Caps: place.Caps(d.t.State)}
+	var worst place.Lack
+	onlyMem := true
+	for id := allowed.Set.Next(0); id >= 0; id = allowed.Set.Next(id + 1) {
+		n := d.t.NodeByID(spec.NodeID(id))
+		if n == nil {
+			continue
+		}
+		s := shapes.Configured(n)
+		free := s.Whole()
+		tasks, lack := dem.Fits(s, &free)
+		if tasks > 0 {
+			return nil
+		}
+		if lack.What != worst.What || lack.Free > worst.Free {
+			worst = lack
+		}
+		onlyMem = onlyMem && lack.What == "mem"
+	}
+	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
+	e.Reason = &spec.Reason{Code: spec.ReasonBadConstraints, TRES: worst.What, Limit: worst.Free, Asked: worst.Need, Subject: "partition/" + p.Spec.Name}
+	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok && spec.Shares(name) {
+		e.Prefix = fmt.Sprintf("%s of %s are asked for, and no GPU has more than %s", format.Count(worst.Need), name, format.Count(worst.Free))
+	}
+	if onlyMem && worst.What != "" {
+		e.Prefix = "Memory specification can not be satisfied"
+	}
+	return e
+}

@@ -1,0 +1,101 @@
+package decide
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/spec"
+)
+
+// clock decides what time brings about.
+type clock struct{ *decision }
+
+// tick lets time pass.
+func (d clock) tick(c Tick) error {
+	usage := func() error { return d.usage().tickUsage(c.East) }
+	for _, step := range [...]func() error{d.tickRunning, d.nodes().tickResumes, d.steps().tickSteps, usage, d.usage().tickAccrual, d.power().tickPower, d.power().tickReboots, d.reservations().tickReservations, d.tickPurge} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tickRunning ends the attempts that are over their time limit, with
+// OverTimeLimit on top, or over their deadline, and sends the signal that a
+// job asked for before its end.
+func (d clock) tickRunning() error {
+	var due []event.Event
+	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := d.t.Job(spec.JobUID(uid))
+		if j.State != spec.Running || j.Ending != nil {
+			return true
+		}
+		end := j.Deadline()
+		switch by := j.Spec.Time.Deadline; {
+		case j.Configuring() && (by == 0 || by > d.t.Now): // its time has not begun
+		case !j.Configuring() && end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:
+			due = append(due, d.ending(j, event.EndTimeLimit))
+		case by != 0 && by <= d.t.Now:
+			due = append(due, d.ending(j, event.EndDeadline))
+		case j.Spec.Time.Signal != 0 && !j.Warned && end != spec.FarFuture && end.Add(-j.Spec.Time.SignalBefore) <= d.t.Now:
+			scope := event.SignalSteps
+			if j.Spec.Time.SignalBatch {
+				scope = event.SignalBatch
+			}
+			due = append(due, &event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: j.Spec.Time.Signal, Scope: scope, Warning: true})
+		}
+		return true
+	})
+	return d.emitEnds(due)
+}
+
+// emitEnds emits what was found due, but for ends of attempts that an end
+// before it has brought about already.
+func (d *decision) emitEnds(due []event.Event) error {
+	for _, ev := range due {
+		if e, ok := ev.(*event.JobEndRequested); ok && (!d.t.Job(e.UID).State.Active() || d.t.Job(e.UID).Attempt != e.Attempt) {
+			continue
+		}
+		if err := d.Emit(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d clock) ending(j *state.Job, cause event.EndCause) event.Event {
+	return &event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID}
+}
+
+func (d clock) grace(j *state.Job) spec.Span {
+	if p := d.t.Parts.Find(j.Alloc.Partition); p != nil && p.Spec.OverTimeLimit > 0 {
+		return p.Spec.OverTimeLimit
+	}
+	return d.t.Config.Timing.OverTimeLimit
+}
+
+// tickPurge forgets jobs that ended MinJobAge ago, but for those whose end
+// somebody still waits to learn, or that EpilogSlurmctld has not run for.
+func (d clock) tickPurge() error {
+	const maxPurge = 10_000 // of one event; the next tick goes on
+	age := d.t.Config.Timing.MinJobAge
+	if age == 0 {
+		return nil
+	}
+	ev, ctl := &event.JobPurged{}, d.t.Config.Ctl
+	d.t.Finished.Range(func(_ uint64, uid spec.JobUID) bool {
+		j := d.t.Job(uid)
+		if j.Ended.Add(age) > d.t.Now {
+			return false
+		}
+		if !eligible.IsAwaited(d.t.State, j) && (len(j.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
+			ev.UIDs = append(ev.UIDs, uid)
+		}
+		return len(ev.UIDs) < maxPurge
+	})
+	if len(ev.UIDs) == 0 {
+		return nil
+	}
+	return d.Emit(ev)
+}

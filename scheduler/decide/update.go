@@ -1,0 +1,584 @@
+package decide
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// updateJob changes what scontrol update may change. All changes are checked
+// before the first takes effect; unknown keys are refused by name.
+func (d jobCommands) updateJob(c UpdateJob) error {
+	j, err := d.target(c.Target, false)
+	if err != nil {
+		return err
+	}
+	if j.State.Terminal() {
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	js := commit.CurrentSpec(j)
+	var changed []string
+	wish := &jobChange{spec: &js, job: j, admin: c.Admin}
+	for _, kv := range c.Changes {
+		name, err := d.change(wish, kv)
+		if err != nil {
+			return err
+		}
+		changed = append(changed, name)
+	}
+	assoc, req := j.Assoc, j.Req
+	if j.State == spec.Pending {
+		if assoc, req, err = d.submission().resolve(&js, j); err != nil {
+			return err
+		}
+		if err := d.stillAllowed(&js, j, assoc, req); err != nil {
+			return err
+		}
+	}
+	if j, err = d.target(c.Target, true); err != nil {
+		return err
+	}
+	newDep := !js.Queue.Dependency.Equal(j.Spec.Queue.Dependency)
+	if err := d.Emit(&event.JobUpdated{UID: j.UID, Spec: &js, Req: req, Assoc: assoc, Changed: changed}); err != nil {
+		return err
+	}
+	if slices.Contains(changed, commit.ThrottleKey) {
+		if err := d.ShareThrottle(d.t.State.Job(j.UID)); err != nil {
+			return err
+		}
+	}
+	if j.State == spec.Pending && (newDep || (j.Hold != js.Queue.Hold)) {
+		return d.Emit(&event.ReasonsChanged{Jobs: []event.JobReason{{UID: j.UID, Reason: updatedReason(&js)}}})
+	}
+	return nil
+}
+
+// updatedReason is why a job waits whose hold or dependency was changed,
+// until the next pass looks at it.
+func updatedReason(js *spec.JobSpec) spec.Reason {
+	switch {
+	case js.Queue.Hold != spec.NotHeld:
+		return spec.Reason{Code: state.HoldReason(js.Queue.Hold)}
+	case js.Queue.Dependency != nil:
+		return spec.Reason{Code: spec.ReasonDependency}
+	}
+	return spec.Reason{Code: spec.ReasonNone}
+}
+
+// stillAllowed checks limits as at a submission: all where the job moves to
+// another QOS, account or partition, else only what it alone may exceed.
+func (d jobCommands) stillAllowed(js *spec.JobSpec, j *state.Job, assoc uint32, req spec.TRES) error {
+	count := int64(0)
+	if js.QOS != j.Spec.QOS || !slices.Equal(js.QOSes, j.Spec.QOSes) || assoc != j.Assoc || !slices.Equal(js.Partitions, j.Spec.Partitions) {
+		count = j.Count()
+	}
+	return d.submission().withinLimits(js, assoc, req, count)
+}
+
+// jobChange is an update under way: the new spec, the job as it is, and whether an
+// operator asks.
+type jobChange struct {
+	spec  *spec.JobSpec
+	job   *state.Job
+	admin bool
+}
+
+// jobKey is a key of scontrol update job.
+type jobKey struct {
+	// Names are scontrol's spelling and then the others that it takes.
+	names []string
+	// Active tells that it can change on a job that has started. ArrayTaskThrottle
+	// can because it belongs to the whole array: an update that names the array
+	// reaches its running tasks as well as those that wait, and must not fail for
+	// the former after it has changed the latter.
+	active bool
+	set    func(d jobCommands, c *jobChange, value string) error
+}
+
+// jobKeys are the keys of scontrol update job. A key can be abbreviated to three
+// letters and more; of several that it begins the first here is meant.
+//
+//muster:table one row for each key
+func jobKeys() []jobKey {
+	return []jobKey{
+		{[]string{"TimeLimit"}, true, jobCommands.changeTimeLimit},
+		{[]string{"TimeMin", "MinTime"}, false, jobCommands.changeTimeMin},
+		{[]string{"Dependency"}, false, jobCommands.changeDependency},
+		{[]string{"Comment"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Comment })},
+		{[]string{"Extra"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Extra })},
+		{[]string{"AdminComment"}, true, adminTextKey("AdminComment", func(s *spec.JobSpec) *string { return &s.AdminComment })},
+		{[]string{"SystemComment"}, true, adminTextKey("SystemComment", func(s *spec.JobSpec) *string { return &s.SystemComment })},
+		{[]string{"JobName", "Name"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Name })},
+		{[]string{"Partition"}, false, jobCommands.changePartitions},
+		{[]string{"QOS"}, false, jobCommands.changeQOS},
+		{[]string{"Account"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Account })},
+		{[]string{"WCKey"}, false, textKey(func(s *spec.JobSpec) *string { return &s.WCKey })},
+		{[]string{"Nice"}, false, jobCommands.changeNice},
+		{[]string{"SiteFactor"}, false, jobCommands.changeSiteFactor},
+		{[]string{"Priority"}, true, jobCommands.changePriority},
+		{[]string{commit.ThrottleKey}, true, jobCommands.changeThrottle},
+		{[]string{"Requeue"}, true, jobCommands.changeRequeue},
+		{[]string{"StartTime", "EligibleTime"}, false, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Begin })},
+		{[]string{"Deadline"}, true, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Deadline })},
+		{[]string{"EndTime"}, true, jobCommands.changeEnd},
+		{[]string{"NumNodes", "ReqNodes"}, false, jobCommands.changeNodes},
+		{[]string{"NumCPUs", "MinCPUs"}, false, jobCommands.changeCPUs},
+		{[]string{"NumTasks"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.Tasks })},
+		{[]string{"CPUsPerTask"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CPUsPerTask })},
+		{[]string{"NtasksPerNode", "TasksPerNode"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.TasksPerNode })},
+		{[]string{"MinCPUsNode"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.MinCPUsPerNode })},
+		{[]string{"MinMemoryNode"}, false, jobCommands.changeMemoryOfNode},
+		{[]string{"MinMemoryCPU"}, false, jobCommands.changeMemoryOfCPU},
+		{[]string{"MinTmpDiskNode"}, false, jobCommands.changeTmpDisk},
+		{[]string{"ReqSockets"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.SocketsPerNode })},
+		{[]string{"ReqCores"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CoresPerSocket })},
+		{[]string{"ReqThreads"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.ThreadsPerCore })},
+		{[]string{"CoreSpec"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CoreSpec })},
+		{[]string{"ThreadSpec"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.ThreadSpec })},
+		{[]string{"Gres", "TresPerNode"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerNode })},
+		{[]string{"TresPerJob"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerJob })},
+		{[]string{"TresPerTask"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerTask })},
+		{[]string{"Licenses"}, false, jobCommands.changeLicenses},
+		{[]string{"ReservationName", "Reservation"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Reservation })},
+		{[]string{"Features"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Constraint })},
+		{[]string{"Prefer"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Prefer })},
+		{[]string{"ExcNodeList"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Exclude })},
+		{[]string{"ReqNodeList", "NodeList"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Nodes })},
+		{[]string{"Contiguous"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Place.Contiguous })},
+		{[]string{"Switches"}, false, jobCommands.changeSwitches},
+		{[]string{"OverSubscribe", "Shared"}, false, jobCommands.changeSharing},
+		{[]string{"Reboot"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Queue.Reboot })},
+		{[]string{"MailUser"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Queue.MailUser })},
+		{[]string{"MailType"}, true, jobCommands.changeMailTypes},
+		{[]string{"StdIn"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stdin })},
+		{[]string{"StdOut"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stdout })},
+		{[]string{"StdErr"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stderr })},
+		{[]string{"WorkDir"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.WorkDir })},
+		{[]string{"ResetAccrueTime"}, false, notHere("a job's age is counted from when it became eligible: hold and release it to start it anew")},
+		{[]string{"BurstBuffer"}, false, notHere("Muster has no burst buffers")},
+		{[]string{"Clusters"}, false, notHere("Muster has no federation")},
+		{[]string{"ClusterFeatures"}, false, notHere("Muster has no federation")},
+		{[]string{"DelayBoot"}, false, notHere("nodes are not rebooted to change their features")},
+		{[]string{"NtasksPerTRES"}, false, notHere("use TresPerTask")},
+		{[]string{"UserID"}, false, notHere("a job keeps the user who submitted it")},
+	}
+}
+
+// findJobKey finds a key by a name or the beginning of one.
+func findJobKey(typed string) *jobKey {
+	var begins *jobKey
+	table := jobKeys()
+	for i := range table {
+		for _, name := range table[i].names {
+			switch {
+			case strings.EqualFold(name, typed):
+				return &table[i]
+			case begins == nil && len(typed) >= 3 && len(typed) < len(name) && strings.EqualFold(name[:len(typed)], typed):
+				begins = &table[i]
+			}
+		}
+	}
+	return begins
+}
+
+// change applies one key and returns scontrol's spelling of it.
+func (d jobCommands) change(c *jobChange, kv spec.KeyValue) (string, error) {
+	key := findJobKey(kv.Key)
+	if key == nil {
+		return "", spec.Refuse(spec.CodeBadRequest, kv.Key+" is not a key of scontrol update job; `scontrol show job` prints most of them")
+	}
+	if c.job.State.Active() && !key.active {
+		return "", spec.Refuse(spec.CodeJobNotPending, kv.Key)
+	}
+	return key.names[0], key.set(d, c, kv.Value)
+}
+
+// none is how scontrol empties a text.
+func none(value string) bool { return value == "" || strings.EqualFold(value, "(null)") }
+
+func textKey(field func(*spec.JobSpec) *string) func(jobCommands, *jobChange, string) error {
+	return func(_ jobCommands, c *jobChange, value string) error {
+		if none(value) {
+			value = ""
+		}
+		*field(c.spec) = value
+		return nil
+	}
+}
+
+func adminTextKey(name string, field func(*spec.JobSpec) *string) func(jobCommands, *jobChange, string) error {
+	return func(_ jobCommands, c *jobChange, value string) error {
+		if !c.admin {
+			return spec.Refuse(spec.CodeAccessDenied, "only an administrator may set "+name)
+		}
+		*field(c.spec) = value
+		return nil
+	}
+}
+
+func countKey(field func(*spec.JobSpec) *uint32) func(jobCommands, *jobChange, string) error {
+	return func(_ jobCommands, c *jobChange, value string) error {
+		n, err := strconv.ParseUint(value, 10, 31)
+		if err != nil || n == 0 {
+			return spec.Refuse(spec.CodeTaskCountInvalid, value+": expected a whole number above 0")
+		}
+		*field(c.spec) = uint32(n)
+		return nil
+	}
+}
+
+func switchKey(field func(*spec.JobSpec) *bool) func(jobCommands, *jobChange, string) error {
+	return func(_ jobCommands, c *jobChange, value string) error {
+		switch strings.ToLower(value) {
+		case "1", "yes", "true":
+			*field(c.spec) = true
+		case "0", "no", "false":
+			*field(c.spec) = false
+		default:
+			return spec.Refuse(spec.CodeBadRequest, value+": expected yes or no")
+		}
+		return nil
+	}
+}
+
+// momentKey reads an instant in seconds since 1970, as scontrol sends it: the
+// user's words are about the clock of the machine where he types them.
+func momentKey(field func(*spec.JobSpec) *spec.Instant) func(jobCommands, *jobChange, string) error {
+	return func(_ jobCommands, c *jobChange, value string) error {
+		sec, err := strconv.ParseInt(value, 10, 40)
+		if err != nil {
+			return spec.Refuse(spec.CodeInvalidTime, value)
+		}
+		*field(c.spec) = spec.Instant(sec) * spec.Instant(spec.Second)
+		return nil
+	}
+}
+
+func gresKey(field func(*spec.JobSpec) *[]spec.Count) func(jobCommands, *jobChange, string) error {
+	return func(_ jobCommands, c *jobChange, value string) error {
+		list, err := parseGRES(value)
+		if err != nil {
+			return err
+		}
+		*field(c.spec) = list
+		return nil
+	}
+}
+
+func notHere(why string) func(jobCommands, *jobChange, string) error {
+	return func(jobCommands, *jobChange, string) error { return spec.Refuse(spec.CodeDisabled, why) }
+}
+
+// parseGRES reads generic resources as scontrol writes them: gpu:2, gpu:a100:1,
+// gres/gpu:2, gres:gpu=2. An empty list asks for none.
+func parseGRES(value string) ([]spec.Count, error) {
+	var out []spec.Count
+	if none(value) || strings.EqualFold(value, "none") {
+		return nil, nil
+	}
+	for item := range strings.SplitSeq(value, ",") {
+		text := strings.ReplaceAll(item, "=", ":")
+		text = strings.TrimPrefix(strings.TrimPrefix(text, "gres/"), "gres:")
+		words := strings.Split(text, ":")
+		c := spec.Count{Name: words[0], N: 1}
+		if len(words) > 1 {
+			n, err := format.ParseCount(words[len(words)-1])
+			switch {
+			case err == nil:
+				c.N = n
+			case len(words) == 2:
+				c.Type = words[1]
+			}
+			if len(words) > 3 || len(words) == 3 && err != nil {
+				return nil, spec.Refuse(spec.CodeInvalidGRES, item)
+			}
+			if len(words) == 3 {
+				c.Type = words[1]
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func (d jobCommands) changeTimeLimit(c *jobChange, value string) error {
+	old := d.limitNow(c.spec, c.job)
+	limit, err := d.newLimit(old, value)
+	if err != nil {
+		return err
+	}
+	if limit > old && !c.admin {
+		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
+	}
+	c.spec.Time.Limit = limit
+	return nil
+}
+
+func (d jobCommands) changeTimeMin(c *jobChange, value string) error {
+	span, err := d.newLimit(0, value)
+	if err != nil {
+		return err
+	}
+	c.spec.Time.Min = span
+	return nil
+}
+
+// changeEnd sets the time limit of a running job so that it ends at an instant.
+func (d jobCommands) changeEnd(c *jobChange, value string) error {
+	sec, err := strconv.ParseInt(value, 10, 40)
+	if err != nil || !c.job.State.Active() {
+		return spec.Refuse(spec.CodeInvalidTime, "EndTime is of a job that runs")
+	}
+	old := d.limitNow(c.spec, c.job)
+	end := c.job.Deadline()
+	if end == spec.FarFuture {
+		end = c.job.Started.Add(365 * spec.Day)
+		old = 365 * spec.Day
+	}
+	limit := old + (spec.Instant(sec) * spec.Instant(spec.Second)).Sub(end)
+	switch {
+	case limit <= 0:
+		return spec.Refuse(spec.CodeInvalidTime, "nothing would be left")
+	case limit > old && !c.admin:
+		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
+	}
+	c.spec.Time.Limit = limit
+	return nil
+}
+
+func (d jobCommands) changeDependency(c *jobChange, value string) error {
+	dep, err := spec.ParseDependency(value)
+	if err != nil {
+		return spec.Refuse(spec.CodeDependencyProblem, err.Error())
+	}
+	c.spec.Queue.Dependency = dep
+	return nil
+}
+
+func (d jobCommands) changePartitions(c *jobChange, value string) error {
+	c.spec.Partitions = strings.Split(value, ",")
+	return nil
+}
+
+func (d jobCommands) changeQOS(c *jobChange, value string) error {
+	c.spec.SetQOS(strings.Split(value, ","))
+	return nil
+}
+
+// changeNice reads an amount, or with + or - a change of what it is.
+func (d jobCommands) changeNice(c *jobChange, value string) error {
+	n, err := strconv.ParseInt(strings.TrimPrefix(value, "+"), 10, 32)
+	if err != nil || (n < 0 && !c.admin) {
+		return spec.Refuse(spec.CodeAccessDenied, "nice="+value)
+	}
+	c.spec.Queue.Nice = int32(n)
+	return nil
+}
+
+func (d jobCommands) changeSiteFactor(c *jobChange, value string) error {
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || !c.admin {
+		return spec.Refuse(spec.CodeAccessDenied, "sitefactor="+value+": a whole number, set by an administrator")
+	}
+	c.spec.Queue.SiteFactor = int32(n)
+	return nil
+}
+
+// changePriority sets the priority; 0 holds a job that waits.
+func (d jobCommands) changePriority(c *jobChange, value string) error {
+	n, err := strconv.ParseUint(value, 10, 32)
+	queue := &c.spec.Queue
+	switch {
+	case err != nil:
+		return spec.Refuse(spec.CodeBadRequest, "priority="+value)
+	case n == 0 && c.job.State.Active():
+		return spec.Refuse(spec.CodeJobNotPending, "a job that runs cannot be held")
+	case n == 0:
+		queue.Hold = max(queue.Hold, spec.HeldByUser)
+		if c.admin {
+			queue.Hold = spec.HeldByAdmin
+		}
+		return nil
+	case queue.Hold != spec.NotHeld:
+		return spec.Refuse(spec.CodeJobHeld, "")
+	case !c.admin:
+		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may set a priority")
+	}
+	queue.Priority = uint32(n)
+	return nil
+}
+
+func (d jobCommands) changeThrottle(c *jobChange, value string) error {
+	n, err := strconv.ParseUint(value, 10, 32)
+	if err != nil || c.spec.Queue.Array == nil {
+		return spec.Refuse(spec.CodeInvalidArray, "arraytaskthrottle="+value)
+	}
+	c.spec.Queue.Array.Throttle = uint32(n)
+	return nil
+}
+
+func (d jobCommands) changeRequeue(c *jobChange, value string) error {
+	switch value {
+	case "0":
+		c.spec.Queue.Requeue = spec.No
+	case "1":
+		c.spec.Queue.Requeue = spec.Yes
+	default:
+		return spec.Refuse(spec.CodeBadRequest, "requeue="+value+": expected 0 or 1")
+	}
+	return nil
+}
+
+// changeCPUs sets how many CPUs the job has: as many tasks as give them. A range
+// counts by its beginning.
+func (d jobCommands) changeCPUs(c *jobChange, value string) error {
+	least, _, _ := strings.Cut(value, "-")
+	n, err := strconv.ParseUint(least, 10, 31)
+	if err != nil || n == 0 {
+		return spec.Refuse(spec.CodeTaskCountInvalid, "numcpus="+value)
+	}
+	each := max(uint64(c.spec.Size.CPUsPerTask), 1)
+	c.spec.Size.Tasks = uint32((n + each - 1) / each)
+	return nil
+}
+
+func (d jobCommands) changeMemoryOfNode(c *jobChange, value string) error {
+	n, err := format.ParseMemory(value)
+	if err != nil {
+		return spec.Refuse(spec.CodeMemoryUnavailable, value)
+	}
+	size := &c.spec.Size
+	size.MemPerNode, size.MemPerCPU, size.MemPerGPU, size.AllMem = n, 0, 0, n == 0
+	return nil
+}
+
+func (d jobCommands) changeMemoryOfCPU(c *jobChange, value string) error {
+	n, err := format.ParseMemory(value)
+	if err != nil {
+		return spec.Refuse(spec.CodeMemoryUnavailable, value)
+	}
+	size := &c.spec.Size
+	size.MemPerNode, size.MemPerCPU, size.MemPerGPU, size.AllMem = 0, n, 0, false
+	return nil
+}
+
+func (d jobCommands) changeTmpDisk(c *jobChange, value string) error {
+	n, err := format.ParseMemory(value)
+	if err != nil {
+		return spec.Refuse(spec.CodeBadRequest, "mintmpdisknode="+value)
+	}
+	c.spec.Size.TmpDisk = n
+	return nil
+}
+
+// changeLicenses reads licences: matlab:2,ansys; a|b means one of them.
+func (d jobCommands) changeLicenses(c *jobChange, value string) error {
+	list, err := parseGRES(strings.ReplaceAll(value, "|", ","))
+	if err != nil {
+		return spec.Refuse(spec.CodeInvalidLicense, value)
+	}
+	c.spec.Licenses = list
+	c.spec.AnyLicense = strings.Contains(value, "|")
+	return nil
+}
+
+// changeSwitches reads the most leaf switches, and how long to wait for them:
+// 1@10 is one, for ten minutes.
+func (d jobCommands) changeSwitches(c *jobChange, value string) error {
+	count, wait, hasWait := strings.Cut(value, "@")
+	n, err := strconv.ParseUint(count, 10, 31)
+	if err != nil {
+		return spec.Refuse(spec.CodeBadRequest, "switches="+value)
+	}
+	c.spec.Place.Switches = uint32(n)
+	if hasWait {
+		span, err := d.newLimit(0, wait)
+		if err != nil {
+			return err
+		}
+		c.spec.Place.SwitchWait = span
+	}
+	return nil
+}
+
+func (d jobCommands) changeSharing(c *jobChange, value string) error {
+	words := map[string]spec.Sharing{"yes": spec.Oversubscribe, "1": spec.Oversubscribe, "ok": spec.ShareDefault, "no": spec.Exclusive, "0": spec.Exclusive,
+		"exclusive": spec.Exclusive, "user": spec.ExclusiveUser, "mcs": spec.ExclusiveMCS, "topo": spec.ExclusiveTopo}
+	sharing, ok := words[strings.ToLower(value)]
+	if !ok {
+		return spec.Refuse(spec.CodeBadRequest, "oversubscribe="+value+": expected yes, no, user, mcs or topo")
+	}
+	c.spec.Place.Sharing = sharing
+	return nil
+}
+
+func (d jobCommands) changeMailTypes(c *jobChange, value string) error {
+	c.spec.Queue.MailTypes = nil
+	if !none(value) && !strings.EqualFold(value, "none") {
+		c.spec.Queue.MailTypes = strings.Split(strings.ToUpper(value), ",")
+	}
+	return nil
+}
+
+// limitNow is the time limit that a change starts from: the one in force, or
+// what the partition would give.
+func (d jobCommands) limitNow(js *spec.JobSpec, j *state.Job) spec.Span {
+	if p := d.t.Parts.Find(j.Partition()); js.Time.Limit == 0 && p != nil {
+		dem := place.Resolve(d.t.Config, p.Spec, js)
+		return dem.Limit
+	}
+	return js.Time.Limit
+}
+
+// newLimit reads a time limit that may begin with + or -.
+func (d jobCommands) newLimit(old spec.Span, v string) (spec.Span, error) {
+	rel := byte(0)
+	if v != "" && (v[0] == '+' || v[0] == '-') {
+		rel, v = v[0], v[1:]
+	}
+	sec, err := format.ParseDuration(v)
+	if err != nil {
+		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, err.Error())
+	}
+	span := spec.Infinite
+	if sec != format.Infinite {
+		span = spec.Seconds(sec)
+	}
+	switch rel {
+	case '+':
+		if old == spec.Infinite || span == spec.Infinite {
+			return spec.Infinite, nil
+		}
+		span += old
+	case '-':
+		if span >= old {
+			return 0, spec.Refuse(spec.CodeInvalidTimeLimit, "nothing would be left")
+		}
+		span = old - span
+	}
+	if span <= 0 {
+		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, v)
+	}
+	return span, nil
+}
+
+func (d jobCommands) changeNodes(c *jobChange, v string) error {
+	lo, hi, ranged := strings.Cut(v, "-")
+	n, err := strconv.ParseUint(lo, 10, 32)
+	m := n
+	if ranged && err == nil {
+		m, err = strconv.ParseUint(hi, 10, 32)
+	}
+	if err != nil || n == 0 || m < n {
+		return spec.Refuse(spec.CodeNodeCountInvalid, v)
+	}
+	c.spec.Size.MinNodes, c.spec.Size.MaxNodes = uint32(n), uint32(m)
+	return nil
+}

@@ -1,0 +1,223 @@
+package eligible
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+)
+
+// constraint is a --constraint that was read: what every node must have, the
+// features of which all nodes must share one, and how many nodes must have
+// what.
+type constraint struct {
+	All    match
+	OneOf  []match // [a|b]: all nodes match the same one; nil: there is no such choice
+	Counts []featureCount
+}
+
+// match tells whether a node with some features will do.
+type match func(features []string) bool
+
+// featureCount is a*2: so many nodes that match.
+type featureCount struct {
+	match match
+	n     int64
+}
+
+func MatchAny([]string) bool { return true }
+
+// ParseConstraint reads a --constraint: names, & and , for and, | for or,
+// parentheses, [a|b] for one that all nodes share, a*2 and [a*2&b*4] for
+// counts. & binds stronger than |.
+func ParseConstraint(expr string) (*constraint, error) {
+	p := &featureParser{text: expr}
+	c := &constraint{All: MatchAny}
+	m, err := p.or(c)
+	if err != nil {
+		return nil, err
+	}
+	if p.at < len(p.text) {
+		return nil, p.bad()
+	}
+	c.All = m
+	return c, nil
+}
+
+// featureParser reads an expression from left to right.
+type featureParser struct {
+	text     string
+	at       int
+	depth    int
+	brackets int
+}
+
+func (p *featureParser) bad() error {
+	return spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q cannot be read from its character %d on", p.text, p.at+1))
+}
+
+// peek is the next character that is no blank; 0 at the end.
+func (p *featureParser) peek() byte {
+	for p.at < len(p.text) && p.text[p.at] == ' ' {
+		p.at++
+	}
+	if p.at == len(p.text) {
+		return 0
+	}
+	return p.text[p.at]
+}
+
+func (p *featureParser) or(c *constraint) (match, error) {
+	var list []match
+	for {
+		before := len(c.Counts) + len(c.OneOf)
+		m, err := p.and(c)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+		if p.peek() != '|' {
+			return anyOf(list), nil
+		}
+		if len(c.Counts)+len(c.OneOf) > before {
+			return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q: counts and brackets cannot stand on one side of |", p.text))
+		}
+		p.at++
+	}
+}
+
+func anyOf(list []match) match {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return func(f []string) bool { return slices.ContainsFunc(list, func(m match) bool { return m(f) }) }
+}
+
+func (p *featureParser) and(c *constraint) (match, error) {
+	var list []match
+	for {
+		m, err := p.term(c)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+		if n := p.peek(); n != '&' && n != ',' {
+			break
+		}
+		p.at++
+	}
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	return func(f []string) bool { return !slices.ContainsFunc(list, func(m match) bool { return !m(f) }) }, nil
+}
+
+// term reads a name, something in parentheses or in brackets, and a count
+// behind it.
+func (p *featureParser) term(c *constraint) (match, error) {
+	if p.depth++; p.depth > 32 {
+		return nil, p.bad()
+	}
+	defer func() { p.depth-- }()
+	var m match
+	switch p.peek() {
+	case '[':
+		return p.bracket(c)
+	case '(':
+		p.at++
+		inner := &constraint{}
+		var err error
+		if m, err = p.or(inner); err != nil {
+			return nil, err
+		}
+		if len(inner.Counts)+len(inner.OneOf) > 0 || p.peek() != ')' {
+			return nil, p.bad()
+		}
+		p.at++
+	default:
+		name := p.name()
+		if name == "" {
+			return nil, p.bad()
+		}
+		m = func(f []string) bool { return slices.Contains(f, name) }
+	}
+	if p.peek() != '*' {
+		return m, nil
+	}
+	p.at++
+	n, err := strconv.ParseUint(p.digits(), 10, 20)
+	if err != nil || n == 0 {
+		return nil, p.bad()
+	}
+	c.Counts = append(c.Counts, featureCount{m, int64(n)})
+	return MatchAny, nil
+}
+
+func (p *featureParser) name() string {
+	from := p.at
+	for p.at < len(p.text) && !strings.ContainsRune("&|,()[]* ", rune(p.text[p.at])) {
+		p.at++
+	}
+	return p.text[from:p.at]
+}
+
+func (p *featureParser) digits() string {
+	p.peek()
+	from := p.at
+	for p.at < len(p.text) && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
+		p.at++
+	}
+	return p.text[from:p.at]
+}
+
+// bracket reads [a|b], a choice that all nodes share, or [a*2&b*4], counts of
+// nodes of which each has one of the features.
+func (p *featureParser) bracket(c *constraint) (match, error) {
+	if p.brackets++; p.brackets > 1 {
+		return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q: there may be one pair of brackets", p.text))
+	}
+	p.at++
+	inner := &constraint{}
+	var list []match
+	for {
+		before := len(inner.Counts)
+		m, err := p.and(inner)
+		if err != nil {
+			return nil, err
+		}
+		if len(inner.Counts) > before && len(list) > 0 {
+			return nil, p.bad()
+		}
+		list = append(list, m)
+		if p.peek() != '|' {
+			break
+		}
+		if len(inner.Counts) > 0 {
+			return nil, p.bad()
+		}
+		p.at++
+	}
+	if p.peek() != ']' {
+		return nil, p.bad()
+	}
+	p.at++
+	if len(inner.Counts) == 0 {
+		c.OneOf = list
+		return anyOf(list), nil
+	}
+	c.Counts = append(c.Counts, inner.Counts...)
+	return func(f []string) bool {
+		return list[0](f) && slices.ContainsFunc(inner.Counts, func(n featureCount) bool { return n.match(f) })
+	}, nil
+}
+
+// Nodes is how many nodes the counts ask for together.
+func (c *constraint) Nodes() int64 {
+	var n int64
+	for _, f := range c.Counts {
+		n += f.n
+	}
+	return n
+}

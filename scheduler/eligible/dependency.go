@@ -1,0 +1,271 @@
+package eligible
+
+import (
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// IsUnsplit tells a task that is still part of its array's record.
+func IsUnsplit(st *state.State, a *state.Array, task int64) bool {
+	rec := st.Job(a.UID)
+	return rec != nil && rec.Tasks.Has(task)
+}
+
+// DependencyState is what a dependency says now.
+type DependencyState uint8
+
+const (
+	Waiting       DependencyState = iota
+	Satisfied                     // satisfied
+	Unsatisfiable                 // cannot be satisfied any more
+)
+
+// EvaluateDependency evaluates a job's dependency. If it waits for nothing but time,
+// until is when. What has failed once stays failed, also if a job that it
+// named is requeued and does well.
+func EvaluateDependency(st *state.State, j *state.Job, now spec.Instant) (v DependencyState, until spec.Instant) {
+	dep := j.Spec.Queue.Dependency
+	switch {
+	case dep == nil:
+		return Satisfied, 0
+	case j.Reason.Code == spec.ReasonDependencyNever:
+		return Unsatisfiable, 0
+	}
+	waiting, failed := 0, 0
+	for i := range dep.Terms {
+		v, at := term(st, j, &dep.Terms[i], now)
+		switch {
+		case v == Satisfied && dep.Any:
+			return Satisfied, 0
+		case v == Waiting:
+			waiting++
+			if until == 0 || (at != 0 && at < until) {
+				until = at
+			}
+		case v == Unsatisfiable:
+			failed++
+		}
+	}
+	switch {
+	case dep.Any && waiting > 0:
+		return Waiting, until
+	case dep.Any || failed > 0:
+		return Unsatisfiable, 0
+	case waiting > 0:
+		return Waiting, until
+	}
+	return Satisfied, 0
+}
+
+// TermState says how one term of a dependency stands, for display:
+// "unfulfilled", "failed", or "" when it is satisfied.
+func TermState(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instant) string {
+	v, _ := term(st, j, t, now)
+	switch {
+	case v == Satisfied:
+		return ""
+	case v == Unsatisfiable || j.Reason.Code == spec.ReasonDependencyNever:
+		return "failed"
+	}
+	return "unfulfilled"
+}
+
+func term(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+	if t.Kind == spec.Singleton {
+		return singleton(st, j), 0
+	}
+	if a, ok := st.Arrays.Get(uint64(t.UID)); ok {
+		switch {
+		case t.Kind == spec.AfterCorr && j.Array != 0:
+			return corresponding(st, a, j), 0
+		case t.Task == spec.NoTask && t.Kind == spec.After && t.Delay > 0:
+			return afterAll(st, a, t, now)
+		case t.Task == spec.NoTask:
+			return wholeArray(a, t), 0
+		}
+		uid, split := a.Split.Get(uint64(t.Task))
+		switch {
+		case split:
+			return single(st.Job(uid), t, now)
+		case IsUnsplit(st, a, t.Task):
+			return Waiting, 0
+		}
+		return forgotten(t.Kind), 0
+	}
+	target := st.Job(t.UID)
+	if target == nil {
+		return forgotten(t.Kind), 0
+	}
+	return single(target, t, now)
+}
+
+// forgotten judges a term whose job the controller no longer remembers: it
+// ended, with what result is not known here any more.
+func forgotten(kind spec.DependencyKind) DependencyState {
+	switch kind {
+	case spec.After, spec.AfterAny:
+		return Satisfied
+	}
+	return Unsatisfiable
+}
+
+func single(target *state.Job, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+	ok := target.State == spec.Completed && target.Exit.OK()
+	done := target.State.Terminal()
+	switch t.Kind {
+	case spec.After:
+		since := target.Started
+		if since == 0 && done {
+			since = target.Ended
+		}
+		if since != 0 { // once it has begun, it has, also if it is queued again
+			if at := since.Add(t.Delay); at > now {
+				return Waiting, at
+			}
+			return Satisfied, 0
+		}
+	case spec.AfterAny:
+		if done {
+			return Satisfied, 0
+		}
+	case spec.AfterOK, spec.AfterCorr:
+		if done {
+			return choose(ok), 0
+		}
+	case spec.AfterNotOK:
+		if done {
+			return choose(!ok), 0
+		}
+	}
+	return Waiting, 0
+}
+
+func choose(ok bool) DependencyState {
+	if ok {
+		return Satisfied
+	}
+	return Unsatisfiable
+}
+
+// afterAll is after:array+minutes: they count from the start of the last task.
+func afterAll(st *state.State, a *state.Array, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+	if v := wholeArray(a, t); v != Satisfied {
+		return v, 0
+	}
+	last := spec.Instant(0)
+	a.Split.Range(func(_ uint64, uid spec.JobUID) bool {
+		if j := st.Job(uid); j != nil {
+			if last = max(last, j.Started); j.Started == 0 {
+				last = max(last, j.Ended)
+			}
+		}
+		return true
+	})
+	if at := last.Add(t.Delay); at > now {
+		return Waiting, at
+	}
+	return Satisfied, 0
+}
+
+// wholeArray: after = all started, afterany = all ended, afterok = all
+// succeeded, afternotok = all ended and one failed.
+func wholeArray(a *state.Array, t *spec.DependencyTerm) DependencyState {
+	ended := a.Ended >= a.Total
+	switch t.Kind {
+	case spec.After:
+		if a.Started >= a.Total || ended {
+			return Satisfied
+		}
+	case spec.AfterAny:
+		if ended {
+			return Satisfied
+		}
+	case spec.AfterOK, spec.AfterCorr:
+		if a.Ended > a.OK {
+			return Unsatisfiable
+		}
+		if ended {
+			return Satisfied
+		}
+	case spec.AfterNotOK:
+		if ended {
+			return choose(a.OK < a.Total)
+		}
+	}
+	return Waiting
+}
+
+// corresponding is aftercorr between arrays: a task waits for the task of the
+// same index; without one it can never start. A record of several tasks waits
+// as long as any of them does; the pass asks again for each task.
+func corresponding(st *state.State, a *state.Array, j *state.Job) DependencyState {
+	check := func(task int64) DependencyState {
+		uid, ok := a.Split.Get(uint64(task))
+		switch {
+		case ok:
+			v, _ := single(st.Job(uid), &spec.DependencyTerm{Kind: spec.AfterOK}, 0)
+			return v
+		case IsUnsplit(st, a, task):
+			return Waiting
+		}
+		return Unsatisfiable
+	}
+	if !j.IsArrayRecord() {
+		return check(j.Task)
+	}
+	out := Unsatisfiable
+	j.Tasks.Each(func(task int64) bool {
+		switch check(task) {
+		case Satisfied:
+			out = Satisfied
+			return false
+		case Waiting:
+			out = Waiting
+		}
+		return true
+	})
+	return out
+}
+
+// singleton waits for all earlier jobs of the same user and name.
+func singleton(st *state.State, j *state.Job) DependencyState {
+	set, _ := st.Named.Get(state.NameKey(j.Spec.UID, j.Spec.Name))
+	out := Satisfied
+	set.Range(func(uid uint64, _ struct{}) bool {
+		o := st.Job(spec.JobUID(uid))
+		if o == nil || uid >= uint64(j.UID) || o.Spec.UID != j.Spec.UID || o.Spec.Name != j.Spec.Name {
+			return uid < uint64(j.UID)
+		}
+		if j.Array != 0 && o.Array == j.Array {
+			return true
+		}
+		out = Waiting
+		return false
+	})
+	return out
+}
+
+// KillsInvalid tells whether a job whose dependency can never hold is ended.
+func KillsInvalid(cfg *spec.Config, j *state.Job) bool {
+	return j.Spec.Queue.KillInvalid.Or(cfg.Limits.KillInvalidDep)
+}
+
+// IsAwaited tells whether a pending job still has to learn how a job ended, so
+// that it must not be forgotten.
+func IsAwaited(st *state.State, j *state.Job) bool {
+	for _, key := range [...]spec.JobUID{j.UID, j.Array} {
+		set, ok := st.Waiters.Get(uint64(key))
+		if key == 0 || !ok {
+			continue
+		}
+		waits := false
+		set.Range(func(uid uint64, _ struct{}) bool {
+			waits = st.Job(spec.JobUID(uid)).Reason.Code != spec.ReasonDependencyNever
+			return !waits
+		})
+		if waits {
+			return true
+		}
+	}
+	return false
+}

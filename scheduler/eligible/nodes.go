@@ -1,0 +1,153 @@
+package eligible
+
+import (
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// NodeSet is where a job may run in a partition.
+type NodeSet struct {
+	Set    spec.Bitset // may be used
+	Must   spec.Bitset // --nodelist: have to be part of it
+	oneOf  []spec.Bitset
+	quotas []place.Quota
+	prefer spec.Bitset // --prefer; nil: nothing is preferred
+	// switches are the sets of nodes below as many leaf switches as --switches
+	// allows; nil without it.
+	Switches []spec.Bitset
+	segment  int64 // --segment: groups of so many nodes, each in one block
+	blockOf  []int32
+	apartSeg bool // --spread-segments: each in a block of its own
+}
+
+// Options are what the choice of nodes has to observe.
+func (n *NodeSet) Options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec, all Trees) place.Options {
+	return place.Options{Must: n.Must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
+		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: all.of(cfg, part, js), Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
+}
+
+// AllowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
+// partition.
+func AllowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (NodeSet, error) {
+	out := NodeSet{Set: p.Nodes}
+	must, err := named(st, js.Place.Nodes)
+	if err != nil {
+		return out, err
+	}
+	if len(must.AndNot(p.Nodes).Members()) > 0 {
+		return out, spec.Refuse(spec.CodeNodesNotInPartition, "")
+	}
+	out.Must = must
+	exclude, err := named(st, js.Place.Exclude)
+	if err != nil {
+		return out, err
+	}
+	if !exclude.Empty() {
+		out.Set = out.Set.AndNot(exclude)
+		if must.Intersects(exclude) || (out.Set.Empty() && !p.Nodes.Empty()) {
+			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "the nodes asked for are excluded")
+		}
+	}
+	if js.Place.Constraint != "" {
+		if err := out.constrain(st, js.Place.Constraint); err != nil {
+			return out, err
+		}
+	}
+	if js.Place.Switches > 0 {
+		if out.Switches, err = leafSets(st, p.Spec, out.Set, int(js.Place.Switches)); err != nil {
+			return out, err
+		}
+	}
+	if sz := &js.Size; sz.SocketsPerNode > 0 || sz.CoresPerSocket > 0 {
+		out.Set = shaped(st, out.Set, sz)
+		if len(out.Must.AndNot(out.Set).Members()) > 0 {
+			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for has fewer sockets, or cores on each, than are asked for")
+		}
+	}
+	if err := out.inBlocks(st, p.Spec, js); err != nil {
+		return out, err
+	}
+	if js.Place.Prefer != "" {
+		c, err := ParseConstraint(js.Place.Prefer)
+		if err != nil {
+			return out, err
+		}
+		if len(c.Counts)+len(c.OneOf) > 0 {
+			return out, spec.Refuse(spec.CodeInvalidFeature, "--prefer takes no counts and no brackets")
+		}
+		out.prefer = having(st, out.Set, c.All)
+	}
+	return out, nil
+}
+
+// constrain applies a --constraint.
+func (n *NodeSet) constrain(st *state.State, expr string) error {
+	c, err := ParseConstraint(expr)
+	if err != nil {
+		return err
+	}
+	with := having(st, n.Set, c.All)
+	for _, m := range c.OneOf {
+		n.oneOf = append(n.oneOf, having(st, with, m))
+	}
+	for _, f := range c.Counts {
+		q := place.Quota{Nodes: having(st, with, f.match), N: f.n}
+		if int64(q.Nodes.Count()) < q.N && !n.Set.Empty() {
+			return spec.Refuse(spec.CodeInvalidFeature, "")
+		}
+		n.quotas = append(n.quotas, q)
+	}
+	if with.Empty() && !n.Set.Empty() {
+		return spec.Refuse(spec.CodeInvalidFeature, "")
+	}
+	if len(n.Must.AndNot(with).Members()) > 0 {
+		return spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for lacks a feature that is asked for")
+	}
+	n.Set = with
+	return nil
+}
+
+// having are the nodes of a set whose features match. It is never nil.
+func having(st *state.State, set spec.Bitset, m match) spec.Bitset {
+	with := make(spec.Bitset, max(len(set), 1))
+	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
+		if n := st.NodeByID(spec.NodeID(id)); n != nil && m(n.Spec.Features) {
+			with.Set(id)
+		}
+	}
+	return with
+}
+
+func named(st *state.State, expr string) (spec.Bitset, error) {
+	if expr == "" {
+		return nil, nil
+	}
+	names, err := hostlist.Expand(expr)
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+	}
+	var out spec.Bitset
+	for _, name := range names {
+		n := st.Node(name)
+		if n == nil {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, "")
+		}
+		out = out.Set(int(n.ID))
+	}
+	return out, nil
+}
+
+// shaped are the nodes of a set with as many sockets, and cores on each, as a
+// job asks for. It is never nil.
+func shaped(st *state.State, set spec.Bitset, sz *spec.Size) spec.Bitset {
+	with := make(spec.Bitset, max(len(set), 1))
+	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
+		n := st.NodeByID(spec.NodeID(id))
+		if n != nil && max(n.Spec.Sockets, 1) >= int64(sz.SocketsPerNode) && max(n.Spec.CoresPerSocket, 1) >= int64(sz.CoresPerSocket) {
+			with.Set(id)
+		}
+	}
+	return with
+}

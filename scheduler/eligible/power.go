@@ -1,0 +1,34 @@
+package eligible
+
+import (
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// CheckPowerLimit says that too many nodes would be powered up if those of an
+// allocation were, or nil.
+func CheckPowerLimit(st *state.State, a *spec.Allocation) *spec.Reason {
+	if st.Config.Power == nil || st.Config.Power.MaxUp == 0 {
+		return nil
+	}
+	asleep, up := int64(0), int64(0)
+	for i := range a.Nodes {
+		if n := st.NodeByID(a.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
+			asleep++
+		}
+	}
+	if asleep == 0 {
+		return nil
+	}
+	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		if n.Power != event.PoweredDown && !n.Removed {
+			up++
+		}
+		return true
+	})
+	if most := int64(st.Config.Power.MaxUp); up+asleep > most {
+		return &spec.Reason{Code: "MaxPoweredUpNodes", TRES: "node", Limit: most, Used: up, Asked: asleep}
+	}
+	return nil
+}

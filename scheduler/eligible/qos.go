@@ -1,0 +1,48 @@
+package eligible
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// QOSChoices are the QOS that a job has a lot for in each of its partitions; an
+// empty name stands for the only one.
+func QOSChoices(js *spec.JobSpec) []string {
+	if len(js.QOSes) == 0 {
+		return []string{""}
+	}
+	return js.QOSes
+}
+
+// InQOS is a waiting job as it is in one of its QOS.
+func InQOS(j *state.Job, name string) *state.Job {
+	if name == "" || j.Spec.QOS == name {
+		return j
+	}
+	out := *j
+	out.Spec = j.Spec.InQOS(name)
+	return &out
+}
+
+const DefaultQOS = "normal"
+
+// AllowedQOS are the QOS that an association may use.
+func AllowedQOS(pol *state.Policy, assoc uint32) []string {
+	for _, a := range pol.Chain(assoc) {
+		if len(a.QOS) > 0 {
+			return a.QOS
+		}
+	}
+	return []string{DefaultQOS}
+}
+
+// QOSToTry are the QOS that jobs of an association may name, but for those that
+// need a reservation or refuse what could wait.
+func QOSToTry(st *state.State, assoc uint32) []string {
+	return slices.DeleteFunc(slices.Clone(AllowedQOS(st.Policy, assoc)), func(name string) bool {
+		q := st.Policy.FindQOS(name)
+		return q == nil || q.HasFlag("RequiresReservation") || q.HasFlag("DenyOnLimit")
+	})
+}

@@ -1,0 +1,339 @@
+// Package fairshare computes fair share: how far each user is from the part of the
+// cluster that the shares of the association tree promise. It knows Fair Tree,
+// which is the default, the classic formula (PriorityFlags=NO_FAIR_TREE), and
+// that in which the depth of the tree does not count (DEPTH_OBLIVIOUS), in integers.
+package fairshare
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/fixed"
+)
+
+// Share is one association in the tree.
+type Share struct {
+	Assoc *spec.Association
+	Up    int // index of the one above; -1 for the root
+	Depth int
+	User  bool
+	Raw   fixed.U128 // decayed billing seconds
+
+	Shares   int64  // its own
+	Siblings int64  // of all below the one above it, together
+	Rank     int64  // Fair Tree: place from the end among users; 0 for accounts
+	Norm     uint64 // part of all shares down the tree, in 2^-63
+	Used     uint64 // part of all use, in 2^-63
+	Effect   uint64 // the use that counts: of the parent's (Fair Tree), or of all with the classic formula
+	Factor   uint64 // the fair-share factor, in 2^-63
+}
+
+// Tree is the whole tree, depth first: an account, its users, its accounts.
+type Tree struct {
+	Shares []Share
+	Users  int64
+	Fair   bool // Fair Tree, not the classic formula
+
+	byID map[uint32]int
+	kids map[int][]int
+}
+
+// Has tells whether PriorityFlags has a flag.
+func Has(p *spec.PriorityConfig, flag string) bool {
+	return slices.ContainsFunc(p.Flags, func(f string) bool { return strings.EqualFold(f, flag) })
+}
+
+// Of computes the tree of a state.
+func Of(st *state.State) *Tree {
+	t := build(st)
+	dampening := max(int64(st.Config.Priority.Dampening), 1)
+	switch {
+	case Has(&st.Config.Priority, "DEPTH_OBLIVIOUS"):
+		t.oblivious(dampening)
+	case Has(&st.Config.Priority, "NO_FAIR_TREE"):
+		t.classic(dampening)
+	default:
+		t.Fair = true
+		t.fairTree()
+	}
+	return t
+}
+
+// Find returns an association's share, or nil.
+func (t *Tree) Find(assoc uint32) *Share {
+	if i, ok := t.byID[assoc]; ok {
+		return &t.Shares[i]
+	}
+	return nil
+}
+
+// Factor is an association's fair-share factor in 2^-63; 0 if it has none.
+func (t *Tree) Factor(assoc uint32) uint64 {
+	if s := t.Find(assoc); s != nil {
+		return s.Factor
+	}
+	return 0
+}
+
+// Millionths is the factor in millionths, cut off.
+func (t *Tree) Millionths(assoc uint32) int64 { return millionths(t.Factor(assoc)) }
+
+// millionths writes a fraction in 2^-63 in millionths, cut off.
+func millionths(f uint64) int64 {
+	hi, lo := bits.Mul64(f, 1_000_000)
+	return int64(hi<<1 | lo>>63)
+}
+
+// Notes says of each association that has used something, and of each account,
+// how far use and shares are apart.
+func (t *Tree) Notes() []event.ShareNote {
+	var out []event.ShareNote
+	for i := range t.Shares {
+		s := &t.Shares[i]
+		if s.User && s.Raw.IsZero() {
+			continue
+		}
+		out = append(out, event.ShareNote{Assoc: s.Assoc.ID, Norm: millionths(s.Norm), Used: millionths(s.Used), Factor: millionths(s.Factor), Raw: int64(min(s.Raw.Hi, math.MaxInt64))})
+	}
+	return out
+}
+
+// part is a/b in 2^-63, at most 1.
+func part(a, b fixed.U128) uint64 {
+	if a.Cmp(b) >= 0 {
+		if b.IsZero() {
+			return 0
+		}
+		return fixed.One
+	}
+	// Shift both so that b fills 64 bits: what is lost is below 2^-62 of it.
+	for b.Hi == 0 && b.Lo>>63 == 0 {
+		a.Lo, b.Lo = a.Lo<<1, b.Lo<<1
+	}
+	if b.Hi != 0 {
+		n := 64 - bits.LeadingZeros64(b.Hi)
+		a.Lo, b.Lo = a.Hi<<(64-n)|a.Lo>>n, b.Hi<<(64-n)|b.Lo>>n
+		if a.Lo >= b.Lo {
+			return fixed.One
+		}
+	}
+	q, _ := bits.Div64(a.Lo>>1, a.Lo<<63, b.Lo)
+	return q
+}
+
+func partOf(a, b int64) uint64 { return part(fixed.Of(a), fixed.Of(b)) }
+
+// times is a*b in 2^-63.
+func times(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi<<1 | lo>>63
+}
+
+// build orders the associations as a tree and adds up what is alike for every
+// formula.
+func build(st *state.State) *Tree {
+	pol := st.Policy
+	t := &Tree{byID: make(map[uint32]int, len(pol.Assocs)), kids: map[int][]int{}}
+	below := map[uint32][]*spec.Association{}
+	for i := range pol.Assocs {
+		a := &pol.Assocs[i]
+		parent := a.Parent
+		if pol.Assoc(parent) == nil {
+			parent = 0
+		}
+		below[parent] = append(below[parent], a)
+	}
+	var walk func(list []*spec.Association, up, depth int)
+	walk = func(list []*spec.Association, up, depth int) {
+		slices.SortStableFunc(list, func(a, b *spec.Association) int {
+			if (a.User == "") != (b.User == "") {
+				if a.User != "" {
+					return -1
+				}
+				return 1
+			}
+			return int(a.ID) - int(b.ID)
+		})
+		total := int64(0)
+		for _, a := range list {
+			if !a.SharesParent {
+				total += a.Share()
+			}
+		}
+		for _, a := range list {
+			s := Share{Assoc: a, Up: up, Depth: depth, User: a.User != "", Shares: a.Share(), Siblings: total}
+			if u := st.SpentOf(state.UsageAssoc, 0, a.ID); u != nil {
+				s.Raw = u.Raw
+			}
+			i := len(t.Shares)
+			t.byID[a.ID] = i
+			t.kids[up] = append(t.kids[up], i)
+			t.Shares = append(t.Shares, s)
+			if s.User {
+				t.Users++
+			}
+			walk(below[a.ID], i, depth+1)
+		}
+	}
+	walk(below[0], -1, 0)
+	for i := range t.Shares {
+		s := &t.Shares[i]
+		switch {
+		case s.Up < 0:
+			s.Norm, s.Used = fixed.One, fixed.One
+		case s.Assoc.SharesParent:
+			s.Norm, s.Used = t.Shares[s.Up].Norm, part(s.Raw, t.Shares[0].Raw)
+		default:
+			s.Norm, s.Used = times(t.Shares[s.Up].Norm, partOf(s.Shares, s.Siblings)), part(s.Raw, t.Shares[0].Raw)
+		}
+	}
+	return t
+}
+
+// infinite tells whether an association has used nothing, or counts as its
+// parent: it comes before all others.
+func (s *Share) infinite() bool { return s.Assoc.SharesParent || s.Raw.IsZero() }
+
+// level compares LevelFS, shares by use, of two siblings: what they have in
+// common, all shares and the parent's use, falls out.
+func level(a, b *Share) int {
+	switch {
+	case a.infinite() && b.infinite():
+		return 0
+	case a.infinite():
+		return 1
+	case b.infinite():
+		return -1
+	}
+	return -fixed.CmpProducts(a.Raw, b.Shares, b.Raw, a.Shares)
+}
+
+// LevelFS is shares by use among siblings in billionths; infinite tells that
+// nothing was used.
+func (t *Tree) LevelFS(s *Share) (billionths int64, infinite bool) {
+	if s.infinite() {
+		return 0, true
+	}
+	if s.Up < 0 || s.Shares == 0 || s.Siblings == 0 {
+		return 0, false
+	}
+	up := t.Shares[s.Up].Raw
+	return fixed.Ratio(up.Times(s.Shares).Over(s.Siblings), s.Raw, 1_000_000_000, math.MaxInt64/2), false
+}
+
+// fairTree ranks the users: siblings by LevelFS, the highest first and users
+// before accounts among equals, everything below an account in its place.
+func (t *Tree) fairTree() {
+	for i := range t.Shares {
+		if s := &t.Shares[i]; s.Up < 0 {
+			s.Effect = fixed.One
+		} else {
+			s.Effect = part(s.Raw, t.Shares[s.Up].Raw)
+		}
+	}
+	rank, told := t.Users, t.Users
+	var walk func(up int, tied bool)
+	walk = func(up int, tied bool) {
+		list := slices.Clone(t.kids[up])
+		slices.SortStableFunc(list, func(i, j int) int {
+			a, b := &t.Shares[i], &t.Shares[j]
+			if c := level(b, a); c != 0 || a.User == b.User {
+				return c
+			}
+			if a.User {
+				return -1
+			}
+			return 1
+		})
+		for k, i := range list {
+			s := &t.Shares[i]
+			// Equals share the rank of the first of them. The first below an
+			// account that is tied with its sibling is tied, too.
+			same := (k == 0 && tied) || (k > 0 && level(s, &t.Shares[list[k-1]]) == 0)
+			if !s.User {
+				walk(i, same)
+				continue
+			}
+			if !same {
+				told = rank
+			}
+			s.Rank = told
+			s.Factor = partOf(told, t.Users)
+			rank--
+		}
+	}
+	walk(-1, false)
+}
+
+// classic is 2^-(effective use by shares), dampened.
+func (t *Tree) classic(dampening int64) {
+	roots := halves()
+	for i := range t.Shares {
+		s := &t.Shares[i]
+		switch {
+		case s.Up < 0:
+			s.Effect = fixed.One
+		case s.Assoc.SharesParent:
+			s.Effect = t.Shares[s.Up].Effect
+		default:
+			up := t.Shares[s.Up].Effect
+			s.Effect = s.Used
+			if up > s.Used {
+				s.Effect += times(up-s.Used, partOf(s.Shares, s.Siblings))
+			}
+		}
+		if s.User && s.Norm > 0 {
+			s.Factor = negExp2(quotient(s.Effect, s.Norm, dampening), roots)
+		}
+	}
+}
+
+// quotient is x/d/damp for two numbers x and d of the same unit, with 64 bits
+// behind the point.
+func quotient(x, d uint64, damp int64) fixed.U128 {
+	frac, _ := bits.Div64(x%d, 0, d)
+	return fixed.U128{Hi: x / d, Lo: frac}.Over(damp)
+}
+
+// halves are 2^-(1/2), 2^-(1/4), ... in 2^-63: each the root of the one before.
+func halves() []uint64 {
+	out := make([]uint64, 48)
+	v := fixed.One / 2
+	for i := range out {
+		v = root(v)
+		out[i] = v
+	}
+	return out
+}
+
+// root is the square root of v in 2^-63: of v * 2^63, by bits.
+func root(v uint64) uint64 {
+	out := uint64(0)
+	for bit := uint64(1) << 63; bit > 0; bit >>= 1 {
+		try := out | bit
+		hi, lo := bits.Mul64(try, try)
+		if hi < v>>1 || (hi == v>>1 && lo <= v<<63) {
+			out = try
+		}
+	}
+	return out
+}
+
+// negExp2 is 2^-x in 2^-63.
+func negExp2(x fixed.U128, roots []uint64) uint64 {
+	if x.Hi >= 63 {
+		return 0
+	}
+	out := fixed.One >> x.Hi
+	for i, r := range roots {
+		if x.Lo>>(63-i)&1 != 0 {
+			out = times(out, r)
+		}
+	}
+	return out
+}

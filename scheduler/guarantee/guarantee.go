@@ -1,0 +1,344 @@
+// Package guarantee gives accounts back what is guaranteed to them. What nobody is
+// guaranteed, or does not use, anybody may have: it goes to the account that
+// holds least beyond its own guarantee for each unit of its weight, which is its
+// OverQuotaWeight, or else its Fairshare. When the owner of a guarantee returns, jobs
+// of those who hold more than their own make room, first of the account that
+// holds most beyond it by its weight.
+package guarantee
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/preempt"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Guarantees are the guarantees of a state and what is held of them.
+type Guarantees struct {
+	st     *state.State
+	now    spec.Instant
+	owners map[uint32]*owner
+	names  []string         // of what some account is guaranteed
+	totals map[string]int64 // how much of that there is
+	runs   []*state.Job     // that may have to make room, the cheapest first
+}
+
+// owner is an account with a guarantee, or one without, which has none.
+type owner struct {
+	id      uint32
+	floor   spec.Limits
+	weight  int64     // of what it holds beyond its guarantee
+	used    spec.TRES // by jobs that run and are not told to end
+	claimed spec.TRES // by jobs of it that wait and for which others make room
+	planned spec.TRES // by jobs of it that wait beyond its guarantee and have a start
+}
+
+// New collects the guarantees; nil where no account has one. Of the jobs that run
+// only those make room that ran in an earlier state if one is given.
+func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
+	if !slices.ContainsFunc(st.Policy.Assocs, func(a spec.Association) bool { return len(a.Guaranteed) > 0 }) {
+		return nil
+	}
+	f := &Guarantees{st: st, now: now, owners: map[uint32]*owner{}}
+	f.measure()
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := st.Job(spec.JobUID(uid))
+		if j.Alloc == nil || j.Ending != nil {
+			return true
+		}
+		o := f.owner(j)
+		o.used = o.used.Add(j.Alloc.TRES)
+		if (ran == nil || ran.Active.Has(uid)) && j.State == spec.Running && j.Started.Add(st.Config.Sched.PreemptExempt) <= now {
+			f.runs = append(f.runs, j)
+		}
+		return true
+	})
+	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		if j := st.Job(spec.JobUID(uid)); j != nil && st.Claims(j) {
+			f.Claim(j, j.Req)
+		}
+		return true
+	})
+	running, prio := order.NewRunning(st, now), make(map[spec.JobUID]uint32, len(f.runs))
+	for _, j := range f.runs {
+		prio[j.UID] = running.Of(j)
+	}
+	slices.SortStableFunc(f.runs, func(a, b *state.Job) int {
+		return cmp.Or(cmp.Compare(prio[a.UID], prio[b.UID]), cmp.Compare(b.Started, a.Started), cmp.Compare(b.UID, a.UID))
+	})
+	return f
+}
+
+// owner finds whose guarantee a job is under: the nearest account above it that has
+// one, else its own account, which is guaranteed nothing.
+func (f *Guarantees) owner(j *state.Job) *owner {
+	id := f.st.Policy.AccountAssoc(j.Spec.Account)
+	var floor spec.Limits
+	for _, a := range f.st.Policy.Chain(j.Assoc) {
+		if len(a.Guaranteed) > 0 {
+			id, floor = a.ID, a.Guaranteed
+			break
+		}
+	}
+	o := f.owners[id]
+	if o == nil {
+		o = &owner{id: id, floor: floor, weight: 1}
+		if a := f.st.Policy.Assoc(id); a != nil {
+			if o.weight = max(a.Share(), 1); a.OverQuota != nil {
+				o.weight = *a.OverQuota
+			}
+		}
+		f.owners[id] = o
+	}
+	return o
+}
+
+// limit is how much of a TRES an owner is guaranteed.
+func (o *owner) limit(name string) int64 {
+	n, _ := o.floor.Get(name)
+	return max(n, 0)
+}
+
+// Within tells whether a job that needs at least so much is within its guarantee:
+// with what the owner holds and has claimed already. It asks for some of what is
+// guaranteed.
+func (f *Guarantees) Within(j *state.Job, least spec.TRES) bool {
+	if f == nil {
+		return false
+	}
+	o := f.owner(j)
+	some := false
+	for _, c := range o.floor {
+		n := least.Get(c.Name)
+		some = some || n > 0
+		more := n
+		if f.st.Claims(j) {
+			more = 0 // it is among what is claimed
+		}
+		if o.used.Get(c.Name)+o.claimed.Get(c.Name)+more > o.limit(c.Name) && n > 0 {
+			return false
+		}
+	}
+	return some
+}
+
+// Claim counts what a job of an owner is to get as if it had it.
+func (f *Guarantees) Claim(j *state.Job, least spec.TRES) {
+	if f != nil {
+		o := f.owner(j)
+		o.claimed = o.claimed.Add(least)
+	}
+}
+
+// Unclaim is the reverse of Claim.
+func (f *Guarantees) Unclaim(j *state.Job, least spec.TRES) {
+	if f != nil {
+		o := f.owner(j)
+		o.claimed = o.claimed.Sub(least)
+	}
+}
+
+// CountPromised counts a job that is planned as if it had what it asks for: within
+// its guarantee for all purposes, beyond it for the order in which others come.
+func (f *Guarantees) CountPromised(j *state.Job) {
+	if f == nil {
+		return
+	}
+	if f.Within(j, j.Req) {
+		f.Claim(j, j.Req)
+		return
+	}
+	o := f.owner(j)
+	o.planned = o.planned.Add(j.Req)
+}
+
+// measure finds what is guaranteed to anybody, and how much of it there is.
+func (f *Guarantees) measure() {
+	f.totals = map[string]int64{}
+	for i := range f.st.Policy.Assocs {
+		for _, c := range f.st.Policy.Assocs[i].Guaranteed {
+			if !slices.Contains(f.names, c.Name) {
+				f.names = append(f.names, c.Name)
+			}
+		}
+	}
+	f.st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		all := n.Capacity()
+		for _, name := range f.names {
+			f.totals[name] += all.Get(name)
+		}
+		return true
+	})
+}
+
+// Share is what the account of a job holds beyond its guarantee for each unit of its
+// weight: of what is guaranteed to anybody that which it holds most of, in
+// billionths of all there is. The account with the least comes first with what
+// goes beyond guarantees. One without weight comes last; a job within its guarantee does
+// not wait for a share.
+func (f *Guarantees) Share(j *state.Job) uint64 {
+	if f.Within(j, j.Req) {
+		return 0
+	}
+	o := f.owner(j)
+	if o.weight == 0 {
+		return math.MaxUint64
+	}
+	var most uint64
+	for _, name := range f.names {
+		held := o.used.Get(name) + o.claimed.Get(name) + o.planned.Get(name) - o.limit(name)
+		hi, lo := bits.Mul64(uint64(max(held, 0)), 1_000_000_000)
+		if total := uint64(max(f.totals[name], 1)); hi < total {
+			share, _ := bits.Div64(hi, lo, total)
+			most = max(most, share/uint64(o.weight))
+		}
+	}
+	return most
+}
+
+// RemoveVictim takes a job that was told to make room from what its owner holds.
+func (f *Guarantees) RemoveVictim(uid spec.JobUID) {
+	if f == nil {
+		return
+	}
+	i := slices.IndexFunc(f.runs, func(j *state.Job) bool { return j.UID == uid })
+	if i < 0 {
+		return
+	}
+	o := f.owner(f.runs[i])
+	o.used = o.used.Sub(f.runs[i].Alloc.TRES)
+	f.runs = slices.Delete(f.runs, i, i+1)
+}
+
+// over tells that an owner holds more of something than it is guaranteed, of
+// what a job both needs and is guaranteed and another one holds.
+func (o *owner) over(mine *owner, least, held spec.TRES) bool {
+	return slices.ContainsFunc(mine.floor, func(c spec.TRESCount) bool {
+		return least.Get(c.Name) > 0 && held.Get(c.Name) > 0 && o.used.Get(c.Name) > o.limit(c.Name)
+	})
+}
+
+// Most bounds the victims that are looked at for one job.
+const most = 1000
+
+// Victims lists the jobs that have to make room for a job within its guarantee,
+// those that are taken first in front; nil for other jobs. None is of an account
+// that holds no more than it is guaranteed when its turn comes.
+func (f *Guarantees) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
+	if !f.Within(j, least) {
+		return nil
+	}
+	mine := f.owner(j)
+	rest := map[uint32]*owner{}
+	queues := map[uint32][]*state.Job{}
+	var ids []uint32
+	for _, r := range f.runs {
+		o := f.owner(r)
+		if o == mine || !o.over(mine, least, r.Alloc.TRES) {
+			continue
+		}
+		if rest[o.id] == nil {
+			c := *o
+			rest[o.id] = &c
+			ids = append(ids, o.id)
+		}
+		queues[o.id] = append(queues[o.id], r)
+	}
+	slices.Sort(ids)
+	var out []preempt.Victim
+	for len(out) < most {
+		best := -1
+		for i, id := range ids {
+			if len(queues[id]) > 0 && rest[id].over(mine, least, queues[id][0].Alloc.TRES) && (best < 0 || rest[id].before(rest[ids[best]], mine, least)) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return out
+		}
+		o, r := rest[ids[best]], queues[ids[best]][0]
+		queues[ids[best]] = queues[ids[best]][1:]
+		o.used = o.used.Sub(r.Alloc.TRES)
+		out = append(out, f.victim(r))
+	}
+	return out
+}
+
+// before tells whether an owner gives back before another one: whoever has no
+// weight at all does, and then whoever holds more beyond its guarantee by its weight.
+func (o *owner) before(p, mine *owner, least spec.TRES) bool {
+	if (o.weight == 0) != (p.weight == 0) {
+		return o.weight == 0
+	}
+	return o.excess(mine, least) > p.excess(mine, least)
+}
+
+// excess is what an owner holds beyond its guarantee by its weight, of what a job
+// needs.
+func (o *owner) excess(mine *owner, least spec.TRES) int64 {
+	var sum int64
+	for _, c := range mine.floor {
+		if least.Get(c.Name) > 0 {
+			sum += max(o.used.Get(c.Name)-o.limit(c.Name), 0) * 1000 / max(o.weight, 1)
+		}
+	}
+	return sum
+}
+
+// victim is how a job makes room: it is requeued, or cancelled where it cannot
+// be.
+func (f *Guarantees) victim(r *state.Job) preempt.Victim {
+	v := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Leave(f.st, r)}
+	if p := f.st.Parts.Find(r.Alloc.Partition); p != nil {
+		v.Grace = p.Spec.GraceTime
+	}
+	return v
+}
+
+// Explain tells what is guaranteed to the account of a job that waits, of what it
+// asks for, and what that means for it; nil if nothing is.
+func Explain(st *state.State, now spec.Instant, j *state.Job) []string {
+	f := New(st, now, nil)
+	if f == nil {
+		return nil
+	}
+	o, name := f.owner(j), j.Spec.Account
+	if a := st.Policy.Assoc(o.id); a != nil {
+		name = a.Account
+	}
+	var out []string
+	for _, c := range o.floor {
+		if j.Req.Get(c.Name) > 0 {
+			text := fmt.Sprintf("account %s holds %d of the %d %s that are guaranteed to it", name, o.used.Get(c.Name), c.N, c.Name)
+			if n := o.claimed.Get(c.Name); n > 0 {
+				text += fmt.Sprintf(", and others make room for %d more", n)
+			}
+			out = append(out, text)
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil
+	case f.Within(j, j.Req):
+		return append(out, "the job is within that: it comes first, and jobs of accounts that hold more than their own make room for it")
+	}
+	return append(out, fmt.Sprintf("the job goes beyond that: of what nobody is guaranteed, or uses, the account with the least beyond its own for each unit of weight comes first; %s has the weight %d", name, o.weight))
+}
+
+// Allowed tells whether a job may still push another out for its guarantee.
+func Allowed(st *state.State, now spec.Instant, j *state.Job, v preempt.Victim) bool {
+	f := New(st, now, nil)
+	r := st.Job(v.UID)
+	if f == nil || r == nil || r.Attempt != v.Attempt || !slices.Contains(f.runs, r) || f.victim(r) != v {
+		return false
+	}
+	mine := f.owner(j)
+	o := f.owner(r)
+	return o != mine && f.Within(j, j.Req) && o.over(mine, j.Req, r.Alloc.TRES)
+}

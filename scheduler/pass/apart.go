@@ -1,0 +1,46 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// trackTenants makes the timeline keep who is on which node, if any of the classes
+// minds, or a component of a heterogeneous job that one stands for.
+func (p *pass) trackTenants() {
+	if p.queue.anyMindsNeighbours() || (p.queue.hetClasses > 0 && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
+		return !class.empty() && slices.ContainsFunc(p.snapshot.Components(class.request.representative), func(c *state.Job) bool {
+			return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
+				part := p.snapshot.Parts.Find(name)
+				return part != nil && mindsNeighbours(p.cfg, part.Spec, c)
+			})
+		})
+	})) {
+		p.line.TrackTenants()
+	}
+}
+
+// mindsNeighbours tells whether a job in a partition keeps others off its nodes, be it
+// only perhaps, or shares its CPUs with others.
+func mindsNeighbours(cfg *spec.Config, part *spec.PartitionSpec, j *state.Job) bool {
+	switch j.Spec.Place.Sharing {
+	case spec.ExclusiveUser, spec.ExclusiveMCS, spec.ExclusiveTopo:
+		return true
+	}
+	return part.ExclusiveUser || part.ExclusiveTopo || (cfg.Labels().Always && j.Spec.MCSLabel != "") || part.Sharers(j.Spec.Place.Sharing) > 1
+}
+
+// wholeBlocks tells whether some job keeps whole blocks for itself. What is on
+// a node then bears on others, which an incremental pass may not look at.
+func (p *pass) wholeBlocks() bool {
+	return p.cfg.HasBlocks() && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
+		return !class.empty() && (class.request.representative.Spec.Place.Sharing == spec.ExclusiveTopo || class.part.Spec.ExclusiveTopo)
+	})
+}
+
+// mayHaveRoom tells whether all nodes together may have room for a job of a class.
+func (p *pass) mayHaveRoom(class *jobClass) bool {
+	return class.demand.Share > 0 || class.demand.Inside != "" || p.line.MayHaveRoom(&class.least)
+}

@@ -1,0 +1,339 @@
+package pass
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+)
+
+// What preempted jobs leave belongs to the job that they were preempted for,
+// until it starts: before anybody else is looked at, it gets the nodes that it
+// was to start on. Where it cannot start there soon any more (a node was lost,
+// a limit was reached), it waits its turn like the others.
+
+// claims gives the jobs that others made room for the nodes that were freed for them,
+// and counts them in limits until they start.
+type claims struct {
+	*pass
+	holds map[spec.JobUID]*held // jobs that others make room for
+}
+
+// claimant is a job that others made room for, in one of its partitions.
+type claimant struct {
+	class  *jobClass
+	member member
+	task   int64
+	slot   timeline.Slot // where it is to start; without parts: nowhere
+}
+
+// startClaimants places the jobs that others made room for.
+func (p *claims) startClaimants() error {
+	list, hets := p.claimants()
+	if len(hets) > 0 {
+		p.placeClaimants(list) // so that they leave to the others what these can use, if they can
+	}
+	for i := range hets { // first, since they need room for all of their components
+		if c := &hets[i]; (p.options.Starts == 0 || len(p.out.Starts) < p.options.Starts) && p.marks[c.member.uid]&(touched|claiming) == 0 {
+			if err := p.het.claimHet(c.class, &c.member, list); err != nil {
+				return err
+			}
+		}
+	}
+	p.placeClaimants(list)
+	for i := range list {
+		if p.options.Starts != 0 && len(p.out.Starts) >= max(p.options.Starts, 0) {
+			return nil
+		}
+		if c := &list[i]; c.slot.Parts != nil && p.marks[c.member.uid]&(touched|claiming) == 0 {
+			if err := p.claim(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// claimants lists the jobs that others made room for, as far as they may
+// start, in the order in which they come, and heterogeneous jobs apart.
+func (p *claims) claimants() (list, hets []claimant) {
+	p.queue.claim.Range(func(uid uint64, _ struct{}) bool {
+		w := p.queue.jobs[spec.JobUID(uid)]
+		for _, class := range w.request.classes {
+			if w.job.Het != nil && w.job.UID != p.stopAt {
+				hets = append(hets, claimant{class: class, member: memberOf(w.job, p.queue.order)})
+				break
+			}
+			if c := (claimant{class: class, member: memberOf(class.inQOS(w.job), p.queue.order)}); c.member.uid != p.stopAt && p.readyClaimant(&c) {
+				list = append(list, c)
+			}
+		}
+		return true
+	})
+	slices.SortStableFunc(list, p.inRank)
+	slices.SortStableFunc(hets, p.inRank)
+	return list, hets
+}
+
+// inRank is the order in which claimants come.
+func (p *claims) inRank(a, b claimant) int {
+	switch x, y := p.rank(a.class, a.member.job), p.rank(b.class, b.member.job); {
+	case x < y, x == y && a.member.before(&b.member):
+		return -1
+	case x > y, b.member.before(&a.member):
+		return 1
+	}
+	return a.class.choice - b.class.choice
+}
+
+// readyClaimant finds which task of a claimant is to start; false if none may.
+func (p *claims) readyClaimant(c *claimant) bool {
+	if !c.class.ready {
+		if p.prepare(c.class, c.member.job) != nil {
+			return false
+		}
+		c.class.ready = true
+	}
+	c.task = spec.NoTask
+	if !p.withinLimits(c) {
+		return false
+	}
+	if c.member.job.IsArrayRecord() {
+		var r *spec.Reason
+		if c.task, r = p.nextTask(c.member.job); r != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// withinLimits tells that no limit, licence or throttle keeps a claimant from
+// starting.
+func (p *claims) withinLimits(c *claimant) bool {
+	class, j := c.class, c.member.job
+	return class.bound.Before(class.least, class.demand.Limit) == nil && p.checkPriority(class, j) == nil && eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit) == nil &&
+		eligible.CheckArrayThrottle(p.trial.State, j) == nil
+}
+
+// Bounds of the search for places for all claimants.
+const maxClaimOrders = 8
+
+// placeClaimants finds places for all claimants, or for as many as it can: what was
+// left for one of them is no use to it if one that comes before takes it, which
+// has another choice. Who gets none is looked at first then.
+func (p *claims) placeClaimants(list []claimant) {
+	for i := range list {
+		if old := p.planner.promised(list[i].member.uid, list[i].task); old != nil {
+			p.planner.giveBack(list[i].class, old)
+		}
+	}
+	best, most := slices.Clone(list), -1
+	var tried []spec.JobUID
+	for range maxClaimOrders {
+		placed, out := p.placeClaims(list)
+		if placed > most {
+			copy(best, list)
+			most = placed
+		}
+		if out = slices.DeleteFunc(out, func(uid spec.JobUID) bool { return slices.Contains(tried, uid) }); len(out) == 0 {
+			break
+		}
+		tried = append(tried, out[0])
+		front := slices.DeleteFunc(slices.Clone(list), func(c claimant) bool { return c.member.uid != out[0] })
+		behind := slices.DeleteFunc(slices.Clone(list), func(c claimant) bool { return c.member.uid == out[0] })
+		copy(list, append(front, behind...))
+	}
+	copy(list, best)
+	slices.SortStableFunc(list, p.inRank)
+}
+
+// placeClaims gives the claimants places, one after the other, and leaves the
+// timeline as it was. It returns how many got one, and who did not.
+func (p *claims) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
+	got := map[spec.JobUID]bool{}
+	for i := range list {
+		c := &list[i]
+		if c.slot = (timeline.Slot{}); got[c.member.uid] {
+			continue
+		}
+		query := p.line.NewQuery(c.class.demand, c.class.nodes.Set.And(c.member.job.Claim), c.class.nodes.Options(p.cfg, c.class.part.Spec, c.member.job.Spec, p.trees), p.barsOf(c.class))
+		if p.awaits(c.member.job) {
+			query.NotBefore(p.line.NextTick())
+		}
+		if slot, ok := p.line.Earliest(query, p.line.NextTick(), nil); ok {
+			c.slot, got[c.member.uid] = slot, true
+			p.line.Promise(slot.Parts, slot.Start, c.class.demand.Limit, c.member.uid)
+		}
+	}
+	for i := range list {
+		c := &list[i]
+		if c.slot.Parts != nil {
+			p.line.Forget(c.slot.Parts, c.slot.Start, c.class.demand.Limit, c.member.uid)
+		} else if !got[c.member.uid] && !slices.Contains(out, c.member.uid) {
+			out = append(out, c.member.uid)
+		}
+	}
+	return len(got), out
+}
+
+// rank is where a job of a class stands.
+func (p *claims) rank(class *jobClass, j *state.Job) uint64 {
+	f := class.fixed
+	p.ctx.Complete(&f, j)
+	return rankOf(p.ctx.Standing(j, class.part.Spec), f.Total)
+}
+
+// awaits tells that some of those who are to make room for a job have not gone
+// yet. What is free beside them may be promised to a job that comes before it.
+func (p *claims) awaits(j *state.Job) bool {
+	for id := j.Claim.Next(0); id >= 0; id = j.Claim.Next(id + 1) {
+		if n := p.snapshot.NodeByID(spec.NodeID(id)); n != nil && slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool {
+			e := p.snapshot.Job(uid).Ending
+			return e != nil && e.For == j.UID
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// claim starts a job on the nodes that were freed for it, or promises them to
+// it if they will be free soon.
+func (p *claims) claim(c *claimant) error {
+	class, m, j := c.class, &c.member, c.member.job
+	if !p.withinLimits(c) { // those that came before may have what there was
+		return nil
+	}
+	if c.slot.Start <= p.now {
+		_, err := p.start(class, m, c.task, c.slot.Parts, wholeLimit(class))
+		return err
+	}
+	p.line.Promise(c.slot.Parts, c.slot.Start, class.demand.Limit, j.UID)
+	p.planner.notePromise(class, &promise{j.UID, c.task, c.slot, class.demand.Limit, p.line.Blockers(c.slot.Parts, c.slot.Start, j.UID)})
+	p.planner.countReservation()
+	p.marks[m.uid] |= claiming
+	p.hold(j, class.part.Spec.Name, j.Claim, class.demand.Limit)
+	return nil
+}
+
+// held is what a job counts as in limits and licences while others make room
+// for it: like its nodes, nobody takes that before it starts.
+type held struct {
+	job   *state.Job
+	alloc *spec.Allocation
+	limit spec.Span
+}
+
+// hold counts a job that is to start on some nodes as if it did already.
+func (p *claims) hold(j *state.Job, part string, nodes spec.Bitset, limit spec.Span) {
+	lics, short := eligible.ChooseLicenses(p.trial.State, j.Spec, p.now, limit)
+	if p.holds[j.UID] != nil || short != nil {
+		return
+	}
+	h := &held{j, &spec.Allocation{Partition: part, TRES: j.Req, Licenses: lics}, limit}
+	for id := nodes.Next(0); id >= 0; id = nodes.Next(id + 1) {
+		h.alloc.Nodes = append(h.alloc.Nodes, spec.NodeAlloc{ID: spec.NodeID(id)})
+	}
+	if p.holds == nil {
+		p.holds = map[spec.JobUID]*held{}
+	}
+	p.holds[j.UID] = h
+	p.trial.Hold(j, h.alloc, limit, true)
+}
+
+// lookAtHeld stops counting a job that is held as if it ran, so that it can be looked
+// at itself; what is returned counts it again unless it has started.
+func (p *claims) lookAtHeld(uid spec.JobUID) (done func()) {
+	h := p.holds[uid]
+	p.trial.Hold(h.job, h.alloc, h.limit, false)
+	delete(p.holds, uid)
+	return func() {
+		if j := p.trial.Job(uid); j.State == spec.Pending && p.trial.Job(commit.LeaderOf(j)).Claim != nil && p.holds[uid] == nil {
+			p.trial.Hold(h.job, h.alloc, h.limit, true)
+			p.holds[uid] = h
+		}
+	}
+}
+
+// lookAtHeldComponents is look for the components of a heterogeneous job but its leader.
+func (p *claims) lookAtHeldComponents(leader *state.Job) (done func()) {
+	var again []func()
+	for _, c := range p.snapshot.Components(leader) {
+		if p.holds[c.UID] != nil {
+			again = append(again, p.lookAtHeld(c.UID))
+		}
+	}
+	return func() {
+		for _, f := range again {
+			f()
+		}
+	}
+}
+
+// holder is the first job that others make room for and that is to have some of
+// a licence; 0 if there is none.
+func (p *claims) holder(licence string) spec.JobUID {
+	first := spec.JobUID(0)
+	//muster:unordered the least is looked for
+	for uid, h := range p.holds {
+		if eligible.Amount(h.alloc.Licenses, strings.TrimPrefix(licence, "license/")) > 0 && (first == 0 || uid < first) {
+			first = uid
+		}
+	}
+	return first
+}
+
+// holdAll counts all jobs that others make room for and whose promises stand.
+func (p *claims) holdAll() {
+	if p.queue.claim.Len() == 0 {
+		return
+	}
+	for i := range p.options.Keep.list {
+		r := &p.options.Keep.list[i]
+		w := p.queue.jobs[r.uid]
+		if w == nil || !p.queue.claim.Has(uint64(commit.LeaderOf(w.job))) {
+			continue
+		}
+		room := w.job.Claim
+		if w.job.Het != nil {
+			room = spec.Bitset{}
+			for k := range r.slot.Parts {
+				room = room.Set(int(r.slot.Parts[k].Node.ID))
+			}
+		}
+		p.hold(w.job, w.job.Partition(), room, r.limit)
+	}
+}
+
+// claimed is why a job waits that others make room for.
+func (p *claims) claimed(class *jobClass, m *member) *spec.Reason {
+	r := p.reasons.waitReason(class, m)
+	r.Until = p.line.NextTick()
+	if p.firstWaiting[class.partIndex] == 0 {
+		p.firstWaiting[class.partIndex] = m.uid
+	}
+	p.planBehind(class, m)
+	return r
+}
+
+// planBehind reserves the starts of the tasks of a record behind the one that
+// others make room for: who comes later must not delay them.
+func (p *claims) planBehind(class *jobClass, m *member) {
+	j := m.job
+	if !j.IsArrayRecord() || !class.ready || p.marks[m.uid]&reserved != 0 || p.checkLimits(class, j) != nil {
+		return
+	}
+	first, _ := p.nextTask(j)
+	tasks := slices.DeleteFunc(p.planner.planTasks(j), func(task int64) bool { return task == first })
+	if len(tasks) == 0 {
+		return
+	}
+	if slot, r := p.planner.findSlot(class, m, j, tasks[0]); r == nil && slot.Start > p.now {
+		p.planner.planTasksFrom(class, j, slot, tasks, j.Tasks.Len()-1)
+		p.marks[m.uid] |= reserved
+	}
+}

@@ -1,0 +1,383 @@
+package pass
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/fairshare"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+)
+
+// A deep queue is mostly many jobs that ask for the same. The pass works on
+// job classes: the jobs of one user, account and QOS that ask for the same in one
+// partition. What bars one of them bars all, and what does not fit for one
+// does not fit for the next, so that a pass costs something for each class and
+// for each job that it starts or plans, but nothing for the rest.
+
+// jobClass is a set of such jobs, in the order in which they come.
+type jobClass struct {
+	part      *state.Partition
+	partIndex int    // of the partition
+	choice    int    // which of the job's partitions it is, and of its QOS in each
+	qos       string // that its jobs would start in, of several; else empty
+	// The least that a request needs, where it is the same in each of its
+	// partitions: it has one; else 0.
+	cpus, gpus, nodeCount int64
+	request               *request
+
+	members         []member // in order; those that have gone stay, marked, for a while
+	gone            int
+	mindsNeighbours bool // its jobs mind who is on the nodes beside them
+	// settled is the reason that all members have in the ledger but the odd
+	// ones. While it is nil nothing is known about them.
+	settled *spec.Reason
+	odd     map[spec.JobUID]*state.Job
+
+	// What is asked for, once a pass has worked it out.
+	sized  bool      // the next one need not: it does not depend on the nodes there are
+	wall   spec.Span // the limit it was worked out under
+	demand place.Demand
+	least  spec.TRES
+
+	// Of one pass.
+	position          int // the member that is looked at
+	rank              uint64
+	share             uint64    // of what goes beyond guarantees: the less its account holds, the earlier
+	length            spec.Span // its place among those that fill gaps; else 0
+	fixed             order.Factors
+	ready             bool
+	bound             limits.Bound
+	nodes             eligible.NodeSet
+	query             *timeline.Query // made when it is needed
+	noReserve         bool
+	insistsOnSwitches bool                      // the ask insists on --switches
+	noVictims         bool                      // no victims are enough
+	view              *timeline.ReservationView // nil: no reservation concerns it
+}
+
+// member is one job of a class, or the record of an array. Jobs of a class differ
+// in priority only by age, so that the order of members never changes.
+type member struct {
+	eligible  spec.Instant // FarFuture: since now
+	submitted spec.Instant
+	uid       spec.JobUID
+	job       *state.Job // nil: gone
+}
+
+// before is the order among jobs of equal priority: by age, submission,
+// number.
+func (a *member) before(b *member) bool {
+	switch {
+	case a.eligible != b.eligible:
+		return a.eligible < b.eligible
+	case a.submitted != b.submitted:
+		return a.submitted < b.submitted
+	}
+	return a.uid < b.uid
+}
+
+// memberOrder is what the order within a class depends on.
+type memberOrder uint8
+
+const (
+	byNumber     memberOrder = iota // first come, first served
+	bySubmission                    // age does not count
+	byAge
+)
+
+func memberOrderOf(p *spec.PriorityConfig) memberOrder {
+	switch {
+	case p.Basic:
+		return byNumber
+	case p.Age == 0, fairshare.Has(p, "ACCRUE_ALWAYS"):
+		return bySubmission
+	}
+	return byAge
+}
+
+// memberOf makes the member of a job.
+func memberOf(j *state.Job, by memberOrder) member {
+	m := member{uid: j.UID, job: j}
+	if by != byNumber {
+		m.submitted = j.Submitted
+	}
+	if by == byAge && j.Spec.Queue.Priority == 0 {
+		if m.eligible = j.AgesSince(); m.eligible == 0 {
+			m.eligible = spec.FarFuture
+		}
+	}
+	return m
+}
+
+// find is where a member is, or would be.
+func (class *jobClass) find(m *member) int {
+	if n := len(class.members); n == 0 || class.members[n-1].before(m) {
+		return n
+	}
+	return sort.Search(len(class.members), func(i int) bool { return !class.members[i].before(m) })
+}
+
+func (class *jobClass) add(m member) {
+	m.job = class.inQOS(m.job)
+	i := class.find(&m)
+	if i < len(class.members) && class.members[i].uid == m.uid {
+		class.members[i] = m // it was here before
+		class.gone--
+	} else {
+		class.members = slices.Insert(class.members, i, m)
+	}
+	if class.settled != nil && !m.job.Reason.Same(*class.settled) {
+		class.odd[m.uid] = m.job
+	}
+}
+
+func (class *jobClass) remove(m *member) {
+	if i := class.find(m); i < len(class.members) && class.members[i].uid == m.uid && class.members[i].job != nil {
+		class.members[i].job = nil
+		class.gone++
+	}
+	delete(class.odd, m.uid)
+	if class.gone > 64 && class.gone > len(class.members)/2 {
+		class.members = slices.DeleteFunc(class.members, func(m member) bool { return m.job == nil })
+		class.gone = 0
+	}
+}
+
+// inQOS is a job as it is in this class: one that may start in several QOS is in a
+// class for each.
+func (class *jobClass) inQOS(j *state.Job) *state.Job { return eligible.InQOS(j, class.qos) }
+
+func (class *jobClass) empty() bool { return class.gone == len(class.members) }
+
+// begin prepares a class for a pass.
+func (class *jobClass) begin(ctx *order.Context) {
+	class.position, class.ready, class.query, class.noReserve, class.length, class.share = -1, false, nil, false, 0, 0
+	class.insistsOnSwitches, class.noVictims, class.view = false, false, nil
+	class.fixed = ctx.Fixed(class.inQOS(class.request.representative), class.part.Spec)
+	class.next(ctx)
+}
+
+// measure works out what the jobs of a class ask for.
+func (class *jobClass) measure(st *state.State, j *state.Job) {
+	if wall := class.bound.Wall(); !class.sized || class.wall != wall {
+		class.demand, class.wall = eligible.ResolveRequest(st, class.part, j.Spec, wall), wall
+		if class.sized = !eligible.IsElastic(&class.demand); !class.sized {
+			eligible.RaiseMinNodes(st, class.part, &class.demand)
+		}
+		class.least = eligible.MinimumTRES(&class.demand, class.part.Spec, j.Spec)
+	}
+	class.demand.Inside = "" // until a reservation says otherwise
+}
+
+// next goes to the next member; false if there is none.
+func (class *jobClass) next(ctx *order.Context) bool {
+	for class.position++; class.position < len(class.members); class.position++ {
+		if j := class.members[class.position].job; j != nil {
+			f := class.fixed
+			ctx.Complete(&f, j)
+			class.rank = rankOf(ctx.Standing(j, class.part.Spec), f.Total)
+			if ctx.Share != nil {
+				class.share = ctx.Share(j)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (class *jobClass) current() *member { return &class.members[class.position] }
+
+// before is the order in which a pass looks at classes: tier of their current
+// members, what their accounts hold beyond their guarantees, and priority, then those
+// members' own order. Of one job the partition that it named first comes first,
+// and in it the best QOS.
+func (class *jobClass) before(other *jobClass) bool {
+	a, b := class.current(), other.current()
+	switch {
+	case class.length != other.length && class.rank>>32 == other.rank>>32: // of one tier
+		return class.length < other.length
+	case class.share != other.share && class.rank>>32 == other.rank>>32:
+		return class.share < other.share
+	case class.rank != other.rank:
+		return class.rank < other.rank
+	case a.uid == b.uid:
+		return class.choice < other.choice
+	}
+	return a.before(b)
+}
+
+// updateRank works out anew where a class stands, where that changes within a pass: with
+// what its account holds. It tells whether it did.
+func (p *pass) updateRank(class *jobClass) bool {
+	if p.guarantees == nil {
+		return false
+	}
+	j := class.current().job
+	rank, share := p.claims.rank(class, j), p.guarantees.Share(j)
+	if rank == class.rank && share == class.share {
+		return false
+	}
+	class.rank, class.share = rank, share
+	return true
+}
+
+// rankOf makes one number of standing and priority; the lower, the earlier.
+func rankOf(standing, priority uint32) uint64 { return ^(uint64(standing)<<32 | uint64(priority)) }
+
+// request are the classes of one request, one for each of its partitions and QOS.
+type request struct {
+	representative *state.Job
+	hash           uint64
+	next           *request // of the same hash
+	classes        []*jobClass
+	missingParts   int // partitions that do not exist
+}
+
+// hashRequest is a hash over the numbers of a request; equal requests have equal
+// hashes.
+func hashRequest(j *state.Job) uint64 {
+	js, h := j.Spec, uint64(14695981039346656037)
+	sz := &js.Size
+	for _, v := range [...]uint64{uint64(js.UID), uint64(j.Assoc), uint64(js.Time.Limit), uint64(sz.MinNodes)<<32 | uint64(sz.MaxNodes),
+		uint64(sz.Tasks)<<32 | uint64(sz.TasksPerNode), uint64(sz.CPUsPerTask)<<32 | uint64(sz.CPUsPerGPU), uint64(sz.MinCPUsPerNode),
+		uint64(sz.MemPerNode), uint64(sz.MemPerCPU)<<20 ^ uint64(sz.MemPerGPU), uint64(len(js.QOS))<<8 | uint64(len(js.Partitions)),
+		hashCounts(sz.PerNode), hashCounts(sz.PerTask), hashCounts(sz.PerJob), hashCounts(js.Licenses),
+		uint64(len(js.Place.Nodes))<<16 | uint64(len(js.Place.Constraint)), uint64(js.Queue.Priority)<<32 | uint64(uint32(js.Queue.Nice))} {
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}
+
+func hashCounts(list []spec.Count) uint64 {
+	h := uint64(len(list))
+	for i := range list {
+		h = h*1099511628211 ^ uint64(list[i].N)<<16 ^ uint64(len(list[i].Type))
+	}
+	return h
+}
+
+// sameRequest tells whether two jobs belong into the same classes. Tasks of one array
+// share the spec itself. TestSameRequestLooksAtEveryField keeps it complete.
+func sameRequest(a, b *state.Job) bool {
+	x, y := a.Spec, b.Spec
+	if a.Het != nil || b.Het != nil {
+		return a.UID == b.UID && x == y // or it was updated
+	}
+	if a.Assoc != b.Assoc || !sameTRES(&a.Req, &b.Req) {
+		return false
+	}
+	if x == y {
+		return true
+	}
+	return x.UID == y.UID &&
+		x.Group == y.Group &&
+		x.Account == y.Account &&
+		x.MCSLabel == y.MCSLabel &&
+		x.QOS == y.QOS &&
+		slices.Equal(x.QOSes, y.QOSes) &&
+		slices.Equal(x.Partitions, y.Partitions) &&
+		x.AnyLicense == y.AnyLicense &&
+		slices.Equal(x.Licenses, y.Licenses) &&
+		x.Time.Limit == y.Time.Limit &&
+		x.Time.Min == y.Time.Min &&
+		sameRank(&x.Queue, &y.Queue) &&
+		sameSize(&x.Size, &y.Size) &&
+		x.Place == y.Place
+}
+
+func sameTRES(a, b *spec.TRES) bool {
+	return a.CPU == b.CPU && a.Mem == b.Mem && a.Node == b.Node && a.Billing == b.Billing && slices.Equal(a.Other, b.Other)
+}
+
+// sameRank compares what jobs say about their place in the queue.
+func sameRank(a, b *spec.QueueAsk) bool {
+	return a.Priority == b.Priority &&
+		a.Nice == b.Nice &&
+		a.SiteFactor == b.SiteFactor &&
+		a.Reboot == b.Reboot
+}
+
+func sameSize(a, b *spec.Size) bool {
+	return a.MinNodes == b.MinNodes &&
+		a.MaxNodes == b.MaxNodes &&
+		a.Tasks == b.Tasks &&
+		a.TasksPerNode == b.TasksPerNode &&
+		a.TasksPerSocket == b.TasksPerSocket &&
+		a.TasksPerCore == b.TasksPerCore &&
+		a.TasksPerGPU == b.TasksPerGPU &&
+		a.CPUsPerTask == b.CPUsPerTask &&
+		a.CPUsPerGPU == b.CPUsPerGPU &&
+		a.MinCPUsPerNode == b.MinCPUsPerNode &&
+		a.MemPerNode == b.MemPerNode &&
+		a.MemPerCPU == b.MemPerCPU &&
+		a.MemPerGPU == b.MemPerGPU &&
+		a.AllMem == b.AllMem &&
+		a.TmpDisk == b.TmpDisk &&
+		a.ThreadsPerCore == b.ThreadsPerCore &&
+		a.CoreSpec == b.CoreSpec &&
+		a.ThreadSpec == b.ThreadSpec &&
+		a.SocketsPerNode == b.SocketsPerNode &&
+		a.CoresPerSocket == b.CoresPerSocket &&
+		a.Overcommit == b.Overcommit &&
+		a.FewestNodes == b.FewestNodes &&
+		slices.Equal(a.PerNode, b.PerNode) &&
+		slices.Equal(a.PerTask, b.PerTask) &&
+		slices.Equal(a.PerJob, b.PerJob) &&
+		slices.Equal(a.PerSocket, b.PerSocket)
+}
+
+// classHeap keeps classes with the one whose current member comes first on top.
+type classHeap []*jobClass
+
+func newClassHeap(h classHeap) classHeap {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.sink(i)
+	}
+	return h
+}
+
+func (h classHeap) sink(i int) {
+	for {
+		kid := 2*i + 1
+		if kid >= len(h) {
+			return
+		}
+		if kid+1 < len(h) && h[kid+1].before(h[kid]) {
+			kid++
+		}
+		if !h[kid].before(h[i]) {
+			return
+		}
+		h[i], h[kid] = h[kid], h[i]
+		i = kid
+	}
+}
+
+// forGaps puts the classes in the order in which they fill gaps.
+func (h classHeap) forGaps(order func(*jobClass) spec.Span) {
+	for _, class := range h {
+		class.length = order(class)
+	}
+	newClassHeap(h)
+}
+
+// inOrder puts the classes back in order of priority.
+func (h classHeap) inOrder() classHeap {
+	for _, class := range h {
+		class.length = 0
+	}
+	return newClassHeap(h)
+}
+
+// drop takes the top class out.
+func (h classHeap) drop() classHeap {
+	h[0] = h[len(h)-1]
+	return h[:len(h)-1]
+}

@@ -1,0 +1,771 @@
+// Package pass runs over the queue of a frozen state in order of priority. It
+// starts what fits, reserves the earliest start for what does not, and says why each
+// job waits. What it proposes is committed by package decide, which checks each part
+// against the state as it is then.
+package pass
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/state/pmap"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/guarantee"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/preempt"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Outcome is what a pass proposes. It was computed on a snapshot; committing
+// it (Starts) checks each part against the head.
+type Outcome struct {
+	commit.Proposal
+	Plan     *view.Plan
+	Promises *Promises
+	Depth    int64 // jobs and tasks that were tried
+	Queue    int64 // pending records
+	Exit     string
+	// Again tells that another pass may have jobs make room that started in this one.
+	Again bool
+	// Wake is when time alone changes something for a waiting job: its begin
+	// time, a delayed dependency, its deadline. FarFuture if nothing does.
+	Wake spec.Instant
+	// Ahead is the state with the starts made, where nothing else is proposed but
+	// reasons, for a caller that asked for it (PassOptions.Alone); else nil.
+	Ahead *trial.Trial
+}
+
+// Options bound and guide a pass.
+type Options struct {
+	// Starts is the most jobs to start; 0 = no bound, negative = none. A
+	// bound keeps one batch of events small; the next pass goes on.
+	Starts int
+	// Plan is the plan of the pass before: a job that cannot start earlier
+	// than it promised keeps the nodes it promised. Without it promises to
+	// jobs behind the first may move.
+	Plan *view.Plan
+	// Queue remembers the waiting jobs between passes. It makes a pass
+	// cheaper and nothing else.
+	Queue *Queue
+	// Discipline bends the rules by which jobs overtake each other; the zero
+	// value is what the configuration says.
+	Discipline Discipline
+	// Mix is what jobs are expected to ask for of the GPUs of a node, so that they
+	// are placed where they take least from others. Nil: best fit, or what waits
+	// and runs now where the configuration says so.
+	Mix *place.Mix
+	// Keep holds the promises of the pass before: every job keeps the start
+	// that it was promised unless it can have an earlier one. Without it a pass
+	// plans anew, in order of priority.
+	Keep *Promises
+	// Settled leaves every job that has a promise for later where it is: only
+	// jobs without one, and those whose time has come, are looked at.
+	Settled bool
+	// Yield, if set, is called every few jobs: whoever runs the pass may let
+	// others go first. It changes nothing of the outcome.
+	Yield func()
+	// Alone tells that nothing happens between the pass and its commit, that the
+	// state is one to be thrown away (Draft), and that nobody wants to know why
+	// jobs wait: only reasons that decide something are proposed, and the caller
+	// may go on with the state that the pass made its starts in.
+	Alone bool
+	// Incremental starts what can start inside the plan that is kept, and
+	// leaves the plan and all reasons as they are. Without a plan to keep it
+	// changes nothing.
+	Incremental bool
+
+	// ran is the state before the starts that this pass has made already, which
+	// is repeated; nil: it has made none.
+	ran *state.State
+}
+
+// Discipline holds the parameters by which the classic policies differ from
+// each other: first come first served reserves nothing and lets nobody
+// overtake, EASY reserves for the first job only, conservative backfill for
+// all.
+type Discipline struct {
+	Depth int64 // jobs that get a reservation; 0 = bf_max_job_test
+	// Strict lets no job of a partition start before an earlier one.
+	Strict bool
+	// Shortest looks at the jobs behind the last reservation by time limit, the
+	// shortest first.
+	Shortest bool
+}
+
+const (
+	defaultDepth = 500 // bf_max_job_test
+	exitEnd      = "end of job queue"
+	exitDepth    = "bf_max_job_test"
+	exitStarts   = "start limit"
+)
+
+// pass is one run over the queue.
+type pass struct {
+	snapshot *state.State
+	trial    *trial.Trial // a fork of it: starts are folded in, so that limits see them
+	cfg      *spec.Config
+	now      spec.Instant
+	options  Options
+
+	queue *Queue
+	ctx   *order.Context
+	line  *timeline.Timeline
+	out   *Outcome
+
+	phase  phase
+	strict bool        // nothing may overtake
+	stopAt spec.JobUID // look no further than this job; 0 = look at all
+	moved  bool        // a job started that had a reservation in another partition
+
+	promiseLate   bool              // a firm job is planned later than its promise allows
+	firstPromises []event.JobReason // of jobs that are firm for the first time
+
+	marks        map[spec.JobUID]mark
+	firstWaiting []spec.JobUID  // by partition: the first job that waits for resources
+	lastPlanned  []spec.Instant // by partition: the last start that was planned
+
+	sizes      limits.Sizes          // what QOS with the flag Relative are per cent of
+	guarantees *guarantee.Guarantees // nil: nothing is guaranteed
+	trees      eligible.Trees        // of switches
+
+	// What each of these knows beside the pass is its own.
+	planner     *planner
+	reasons     *reasons
+	claims      *claims
+	preemption  *preemption
+	turns       *turns
+	het         *het
+	incremental *incremental
+}
+
+// mark is what happened to a job in the pass.
+type mark uint8
+
+const (
+	touched    mark = 1 << iota // some of it started: the snapshot's record is old
+	reserved                    // it has a reservation in one of its partitions
+	preempting                  // other jobs make room for it
+	claiming                    // they did: it starts where they were
+	seen                        // a heterogeneous job was looked at
+)
+
+// Pass runs over the whole queue of a frozen state in order of priority:
+// starts what fits, reserves the earliest start for what does not (a lower
+// job starts only if it delays none of these), and says why each job waits.
+func Pass(st *state.State, now spec.Instant, opt Options) (*Outcome, error) {
+	p := newPass(st, now, opt)
+	if p.incremental.mayRun() {
+		if err := p.incremental.runQuick(); err != nil {
+			return nil, err
+		}
+		p.out.Plan, p.out.Promises = opt.Plan, opt.Keep
+		return p.out, nil
+	}
+	if err := p.run(); err != nil {
+		return nil, err
+	}
+	if p.moved {
+		return p.repeat()
+	}
+	out := p.finish()
+	if opt.Alone && len(out.Starts) > 0 && len(out.Preempts)+len(out.Turns)+len(out.Eligible)+len(out.Ends)+len(p.claims.holds) == 0 {
+		out.Ahead = p.trial
+	}
+	return out, nil
+}
+
+// repeat repeats a pass in which a job started in one of its partitions after
+// it had got a reservation in another: with its starts made, without that
+// reservation, and without those who were to make room for it there.
+func (p *pass) repeat() (*Outcome, error) {
+	first := p.out
+	opt := p.options
+	if opt.ran == nil {
+		opt.ran = p.snapshot
+	}
+	t := trial.On(p.snapshot.Draft(), p.now, event.Actor{}, "schedule")
+	first.Preempts = slices.DeleteFunc(first.Preempts, func(pr commit.Preempt) bool {
+		return slices.ContainsFunc(first.Starts, func(s commit.Start) bool { return s.UID == pr.For }) && !p.replaced(&pr)
+	})
+	for i := range first.Preempts {
+		if err := commit.On(t).PreemptJob(&first.Preempts[i]); err != nil {
+			return nil, fmt.Errorf("pass: job uid %d: %w", first.Preempts[i].Victim.UID, err)
+		}
+	}
+	for i := range first.Turns {
+		if err := commit.On(t).TakeTurn(&first.Turns[i]); err != nil {
+			return nil, fmt.Errorf("pass: job uid %d: %w", first.Turns[i].UID, err)
+		}
+	}
+	for i := range first.Starts {
+		if _, err := commit.On(t).StartJob(&first.Starts[i]); err != nil {
+			return nil, fmt.Errorf("pass: job uid %d: %w", first.Starts[i].UID, err)
+		}
+	}
+	if opt.Starts > 0 {
+		if opt.Starts -= len(first.Starts); opt.Starts <= 0 {
+			opt.Starts = -1
+		}
+	}
+	opt.Queue = nil
+	out, err := Pass(t.Freeze(), p.now, opt)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out.Preempts {
+		out.Preempts[i].After += len(first.Starts)
+	}
+	out.Starts = append(first.Starts, out.Starts...)
+	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
+	out.Eligible = first.with(out.Eligible) // what started may have made others ready
+	out.Ends, out.Queue, out.Depth = first.Ends, first.Queue, first.Depth+out.Depth
+	out.Again = out.Again || p.preemption.startsMayGo()
+	out.Wake, out.Plan.Seq, out.Ahead = min(out.Wake, first.Wake), p.snapshot.Seq, nil
+	return out, nil
+}
+
+// replaced tells whether a job that was to make room was gone at once, as its
+// nodes were not up yet, and something started where it was.
+func (p *pass) replaced(pr *commit.Preempt) bool {
+	victim := p.snapshot.Job(pr.Victim.UID)
+	return victim != nil && victim.Configuring() && slices.ContainsFunc(p.out.Starts[pr.After:], func(s commit.Start) bool {
+		return slices.ContainsFunc(s.Alloc.Nodes, func(a spec.NodeAlloc) bool { return victim.Alloc.Index(a.ID) >= 0 })
+	})
+}
+
+// with adds to the jobs that became eligible those of a second list.
+func (o *Outcome) with(more []spec.JobUID) []spec.JobUID {
+	var have state.Set
+	own := new(pmap.Owner)
+	for _, uid := range o.Eligible {
+		have.Set(own, uint64(uid), struct{}{})
+	}
+	for _, uid := range more {
+		if !have.Has(uint64(uid)) {
+			o.Eligible = append(o.Eligible, uid)
+		}
+	}
+	return o.Eligible
+}
+
+func newPass(st *state.State, now spec.Instant, opt Options) *pass {
+	p := &pass{snapshot: st, trial: trial.On(st.Draft(), now, event.Actor{}, "schedule"), cfg: st.Config, now: max(now, st.At), options: opt, queue: opt.Queue,
+		out: &Outcome{Exit: exitEnd, Wake: spec.FarFuture, Queue: int64(st.Waiting.Len())}, marks: map[spec.JobUID]mark{},
+		firstWaiting: make([]spec.JobUID, len(st.Parts.List)), lastPlanned: make([]spec.Instant, len(st.Parts.List))}
+	p.planner = &planner{pass: p}
+	p.reasons = &reasons{pass: p}
+	p.claims = &claims{pass: p}
+	p.preemption = &preemption{pass: p}
+	p.turns = &turns{pass: p}
+	p.het = &het{pass: p}
+	p.incremental = &incremental{pass: p}
+	if p.queue == nil {
+		p.queue = &Queue{}
+	}
+	p.ctx = order.NewContext(st, p.now)
+	if p.planner.depth = opt.Discipline.Depth; p.planner.depth == 0 {
+		p.planner.depth = int64(p.cfg.Sched.BFMaxJobTest)
+	}
+	if p.planner.depth == 0 {
+		p.planner.depth = defaultDepth
+	}
+	switch p.planner.firm = int64(p.cfg.Sched.Firm); {
+	case opt.Discipline.Shortest:
+		p.planner.firm = p.planner.depth
+	case p.planner.firm == 0:
+		p.planner.firm = math.MaxInt64
+	}
+	if p.guarantees = guarantee.New(st, p.now, opt.ran); p.guarantees != nil {
+		p.ctx.First = func(j *state.Job) bool { return p.guarantees.Within(j, j.Req) }
+		p.ctx.Share = p.guarantees.Share
+	}
+	p.preemption.rules = preempt.New(st, p.now, opt.ran)
+	if p.options.Mix == nil && p.cfg.Sched.PackMix {
+		p.options.Mix = mixOf(st)
+	}
+	p.trees = eligible.BuildTrees(st)
+	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
+	p.updateQueue()
+	p.turns.listSuspended()
+	return p
+}
+
+func (p *pass) finish() *Outcome {
+	p.reasons.settleReasons()
+	p.out.Again = p.preemption.startsMayGo()
+	p.out.Plan = view.NewPlan(p.now, p.snapshot.Seq, p.planner.plan, p.out.Exit == exitDepth)
+	p.out.Promises = &p.planner.made
+	if len(p.planner.made.list) > 1000 {
+		p.planner.made.onNodes() // now, where it costs little beside the rest
+	}
+	return p.out
+}
+
+// updateQueue brings the queue up to date and looks at the jobs that wait for
+// more than their turn.
+func (p *pass) updateQueue() {
+	q := p.queue
+	q.refresh(p.snapshot, p.now)
+	watched := q.watch // what is added meanwhile needs no look
+	watched.Range(func(uid uint64, _ struct{}) bool {
+		w := q.jobs[spec.JobUID(uid)]
+		if r := p.notYet(w.job); r != nil {
+			q.leave(w)
+			p.reasons.refuse(w.job, r)
+			return true
+		}
+		q.join(p.snapshot, w)
+		if w.request.missingParts > 0 {
+			p.reasons.refuse(w.job, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"})
+		}
+		return true
+	})
+	q.fresh.Range(func(uid uint64, _ struct{}) bool {
+		p.out.Eligible = append(p.out.Eligible, spec.JobUID(uid))
+		return true
+	})
+}
+
+func (p *pass) wakeAt(t spec.Instant) {
+	if t > p.now {
+		p.out.Wake = min(p.out.Wake, t)
+	}
+}
+
+// notYet is why a job is not considered at all, or nil. A job that can never
+// run is proposed to be ended.
+func (p *pass) notYet(j *state.Job) *spec.Reason {
+	if d := j.Spec.Time.Deadline; d != 0 {
+		if eligible.MissesDeadline(j, p.now) {
+			p.out.Ends = append(p.out.Ends, *eligible.EndPending(j, spec.DeadlineMissed, spec.ReasonDeadLine))
+			return &spec.Reason{Code: spec.ReasonDeadLine}
+		}
+		p.wakeAt(eligible.LatestStart(j) + 1)
+	}
+	if j.Begin > p.now {
+		p.wakeAt(j.Begin)
+		return &spec.Reason{Code: spec.ReasonBeginTime, Until: j.Begin}
+	}
+	if r := eligible.FencingWait(p.snapshot, j); r != nil {
+		return r
+	}
+	if j.Spec.Queue.Dependency == nil {
+		return nil
+	}
+	v, until := eligible.EvaluateDependency(p.snapshot, j, p.now)
+	switch v {
+	case eligible.Waiting:
+		p.wakeAt(until)
+		return &spec.Reason{Code: spec.ReasonDependency}
+	case eligible.Unsatisfiable:
+		if eligible.KillsInvalid(p.cfg, j) {
+			p.out.Ends = append(p.out.Ends, *eligible.EndPending(j, spec.Cancelled, spec.ReasonDependencyNever))
+		}
+		return &spec.Reason{Code: spec.ReasonDependencyNever}
+	}
+	return nil
+}
+
+// nodesOfClasses are the nodes of the partitions that some classes are in.
+func (p *pass) nodesOfClasses(classes []*jobClass) spec.Bitset {
+	var nodes spec.Bitset
+	if p.stopAt != 0 { // it may be asked about any other partition
+		for i := range p.snapshot.Parts.List {
+			nodes = nodes.Or(p.snapshot.Parts.List[i].Nodes)
+		}
+		return nodes
+	}
+	known := make([]bool, len(p.firstWaiting)) // by partition
+	for _, class := range classes {
+		if !known[class.partIndex] {
+			known[class.partIndex], nodes = true, nodes.Or(class.part.Nodes)
+		}
+		for _, c := range p.snapshot.Components(class.request.representative) {
+			for _, name := range c.Spec.Partitions {
+				if part := p.snapshot.Parts.Find(name); part != nil {
+					nodes = nodes.Or(part.Nodes)
+				}
+			}
+		}
+	}
+	return nodes
+}
+
+// yieldEvery is after how many classes a pass lets others go first.
+const yieldEvery = 8
+
+// run looks at jobs in order until nothing can start or be planned.
+func (p *pass) run() error {
+	heap := p.queue.begin(p.ctx)
+	p.line = timeline.New(p.snapshot, p.now, max(p.cfg.Sched.BFResolution, spec.Second), p.nodesOfClasses(heap), p.queue.line)
+	p.queue.line = p.line
+	timeline.KeepReserved(p.snapshot, p.line, p.now)
+	p.trackTenants()
+	p.planner.restore()
+	if err := p.claims.startClaimants(); err != nil {
+		return err
+	}
+	var aside classHeap
+	for n := 1; len(heap) > 0; n++ {
+		if p.options.Yield != nil && n%yieldEvery == 0 {
+			p.options.Yield()
+		}
+		if p.phase == firmly && p.planner.firm <= 0 {
+			p.phase = gaps
+			heap.forGaps(p.gapOrder)
+		}
+		if p.updateRank(heap[0]) {
+			heap.sink(0)
+			continue
+		}
+		class := heap[0]
+		m := class.current()
+		if err := p.turns.resumeSuspended(uint32(^class.rank >> 32)); err != nil {
+			return err
+		}
+		if (m.uid == p.stopAt && p.phase != gaps) || (p.options.Starts != 0 && len(p.out.Starts) >= max(p.options.Starts, 0)) {
+			p.out.Exit = exitStarts
+			return nil
+		}
+		next, r, err := p.try(class, m)
+		if err != nil {
+			return err
+		}
+		if next == nextClass && p.stopAt != 0 && p.phase != gaps {
+			next = nextMember // the job looked for may be one of the class
+		}
+		more := true
+		switch next {
+		case nextMember:
+			if r != nil {
+				p.reasons.refuse(m.job, r)
+			}
+			more = class.next(p.ctx)
+		case nextClass:
+			if more = false; p.phase == gaps && p.planner.depth > 0 {
+				aside = append(aside, class)
+			} else {
+				p.reasons.refuseAll(class, r)
+			}
+		}
+		if !more {
+			heap = heap.drop()
+		}
+		if len(heap) > 0 {
+			heap.sink(0)
+		} else if p.phase == gaps {
+			p.phase, heap, aside = rest, aside.inOrder(), nil
+		}
+	}
+	return p.turns.resumeSuspended(0)
+}
+
+// phase is how far a pass is. Where nothing else is configured it is in order
+// of priority throughout: all reservations are firm. With bf_firm that is so
+// for the first jobs only; then the shortest of the others start in the gaps,
+// and what is left is planned, in order of priority again.
+type phase uint8
+
+const (
+	firmly phase = iota
+	gaps
+	rest
+)
+
+// next says how a pass goes on after it has tried a job.
+type next uint8
+
+const (
+	nextMember next = iota // with the one after it
+	sameMember             // a task of its record started: with the next task
+	nextClass              // what holds it up holds up the rest of its class
+)
+
+// try starts a job, or one task of a record, or says why not.
+func (p *pass) try(class *jobClass, m *member) (next, *spec.Reason, error) {
+	j := m.job
+	if p.marks[m.uid]&touched != 0 {
+		if j = class.inQOS(p.trial.Job(m.uid)); j.State != spec.Pending {
+			return nextMember, nil, nil // it started, or started in another partition
+		}
+	}
+	if p.marks[m.uid]&claiming != 0 {
+		return nextMember, p.claims.claimed(class, m), nil
+	}
+	if p.claims.holds[m.uid] != nil {
+		defer p.claims.lookAtHeld(m.uid)()
+	}
+	return p.tryJob(class, m, j)
+}
+
+// tryJob is try for a job that has not started yet.
+func (p *pass) tryJob(class *jobClass, m *member, j *state.Job) (next, *spec.Reason, error) {
+	p.out.Depth++
+	if j.Het != nil {
+		r, err := p.het.tryHet(class, m)
+		if r != nil && p.phase == gaps && p.planner.depth > 0 {
+			return nextClass, r, err // it is alone in its class, and planned later
+		}
+		return nextMember, r, err
+	}
+	if !class.ready {
+		if r := p.prepare(class, j); r != nil {
+			return nextClass, r, nil
+		}
+		class.ready = true
+	}
+	if r := p.checkLimits(class, j); r != nil {
+		return nextClass, r, nil
+	}
+	if r := p.checkJob(class, j); r != nil {
+		return nextMember, r, nil
+	}
+	task := spec.NoTask
+	if j.IsArrayRecord() {
+		var r *spec.Reason
+		if task, r = p.nextTask(j); r != nil {
+			return nextMember, r, nil
+		}
+	}
+	if old := p.planner.promised(j.UID, task); old != nil {
+		if p.options.Settled && old.slot.Start > p.now {
+			return nextMember, p.planner.keepPromise(class, m, old), nil
+		}
+		p.planner.giveBack(class, old)
+	}
+	slot, r := p.planner.findSlot(class, m, j, task)
+	run := wholeLimit(class)
+	if early, planned, ok := p.findPredicted(class, j, slot, r); ok {
+		slot, r = early, nil
+		run.planned = planned
+	}
+	if short, less, ok := p.planner.findShorterLimit(class, j, slot, r); ok {
+		slot, r = short, nil
+		run = runTime{limit: less, planned: less}
+	}
+	if room, ok, err := p.preemption.makeRoom(class, m, j, slot, r); err != nil {
+		return nextMember, nil, err
+	} else if ok {
+		slot, r = room, nil
+	}
+	if r != nil {
+		return nextClass, r, nil
+	}
+	if startsTooLate(j, p.now, &slot, class.demand.Limit) {
+		return nextMember, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}, nil
+	}
+	if slot.Start > p.now {
+		p.guarantees.CountPromised(j)
+		why := p.planner.promiseSlot(class, m, j, slot)
+		p.boundDelay(j, slot.Start, why)
+		return nextMember, why, nil
+	}
+	r, err := p.start(class, m, task, slot.Parts, run)
+	switch {
+	case err != nil || r != nil:
+		return nextClass, r, err
+	case task != spec.NoTask:
+		return sameMember, nil, nil
+	}
+	return nextMember, nil, nil
+}
+
+// checkLimits says which limit or licence holds all jobs of a class up, or nil.
+func (p *pass) checkLimits(class *jobClass, j *state.Job) *spec.Reason {
+	if r := class.bound.Before(class.least, class.demand.Limit); r != nil {
+		return r
+	}
+	r := eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit)
+	if r != nil {
+		r.Blocker = p.claims.holder(r.TRES)
+	}
+	return r
+}
+
+// checkJob says what holds this job of a class up and not the others, or nil.
+func (p *pass) checkJob(class *jobClass, j *state.Job) *spec.Reason {
+	if r := p.checkPriority(class, j); r != nil {
+		return r
+	}
+	return eligible.CheckArrayThrottle(p.trial.State, j)
+}
+
+// checkPriority says that a job's priority is below what a limit asks for, or nil.
+func (p *pass) checkPriority(class *jobClass, j *state.Job) *spec.Reason {
+	if !class.bound.HasPriority() {
+		return nil
+	}
+	f := class.fixed
+	p.ctx.Complete(&f, j)
+	return class.bound.Priority(f.Total)
+}
+
+// checkUsage says that a QOS with EnforceUsageThreshold starts no job of one
+// whose fair share is as low, or nil.
+func (p *pass) checkUsage(q *spec.QOS, j *state.Job) *spec.Reason {
+	if q.UsageThreshold == nil || !q.HasFlag("EnforceUsageThreshold") {
+		return nil
+	}
+	factor := p.ctx.Shares().Millionths(j.Assoc)
+	if factor >= *q.UsageThreshold {
+		return nil
+	}
+	return &spec.Reason{Code: spec.ReasonQOSUsageThreshold, TRES: "fairshare", Limit: *q.UsageThreshold, Asked: factor, Subject: "qos/" + q.Name}
+}
+
+// prepare works out what all jobs of a class have in common; a reason bars
+// them all.
+func (p *pass) prepare(class *jobClass, j *state.Job) *spec.Reason {
+	class.bound = limits.Find(p.trial.State, limits.Subject{Job: j.Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
+	class.measure(p.snapshot, j)
+	if r := eligible.CheckStartable(p.snapshot, class.part, j); r != nil {
+		return r
+	}
+	if b := eligible.CheckPartition(p.snapshot, class.part, j.Spec, &class.demand); b != nil {
+		return &b.Reason
+	}
+	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, j.Spec)
+	if err != nil {
+		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
+	}
+	if q := p.snapshot.Policy.FindQOS(j.QOS()); q != nil {
+		class.noReserve = q.HasFlag("NoReserve")
+		if r := p.checkUsage(q, j); r != nil {
+			return r
+		}
+	}
+	if r := p.applyReservations(class, j, &nodes); r != nil {
+		return r
+	}
+	class.nodes = nodes
+	if un := p.reasons.unavailable(nodes.Must); un != "" {
+		return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + un}
+	}
+	return nil
+}
+
+// nextTask is the lowest task of a record that may start now.
+func (p *pass) nextTask(j *state.Job) (int64, *spec.Reason) {
+	dep := j.Spec.Queue.Dependency
+	if dep == nil {
+		return j.Tasks.Min(), nil
+	}
+	out := spec.NoTask
+	j.Tasks.Each(func(task int64) bool {
+		probe := *j
+		probe.Task, probe.Tasks = task, nil
+		if v, _ := eligible.EvaluateDependency(p.trial.State, &probe, p.now); v == eligible.Satisfied {
+			out = task
+		}
+		return out == spec.NoTask
+	})
+	if out != spec.NoTask {
+		return out, nil
+	}
+	if v, _ := eligible.EvaluateDependency(p.trial.State, j, p.now); v == eligible.Unsatisfiable {
+		return out, &spec.Reason{Code: spec.ReasonDependencyNever}
+	}
+	return out, &spec.Reason{Code: spec.ReasonDependency}
+}
+
+// runTime is how long a job may run, and how long it is planned to.
+type runTime struct {
+	limit   spec.Span
+	planned spec.Span
+}
+
+// wholeLimit plans the jobs of a class until their time limit.
+func wholeLimit(class *jobClass) runTime {
+	return runTime{limit: class.demand.Limit, planned: class.demand.Limit}
+}
+
+// start allocates, checks the limits that need exact numbers, and folds the
+// start into the pass's own state.
+func (p *pass) start(class *jobClass, m *member, task int64, parts []place.Part, run runTime) (*spec.Reason, error) {
+	j := class.inQOS(p.trial.Job(m.uid))
+	alloc, r := p.allocate(p.trial.State, class, j, parts, &class.bound)
+	if r != nil {
+		return r, nil
+	}
+	f := class.fixed
+	p.ctx.Complete(&f, j)
+	s := commit.Start{UID: j.UID, Task: task, Alloc: alloc, Limit: run.limit, Backfill: p.firstWaiting[class.partIndex] != 0 || p.options.Incremental, Priority: f.Total}
+	d := commit.On(p.trial)
+	uid, err := d.StartJob(&s)
+	if err != nil {
+		return nil, fmt.Errorf("pass: job %d: %w", j.ID, err)
+	}
+	if !p.snapshot.Claims(j) { // else it counts already
+		p.guarantees.Claim(j, alloc.TRES)
+	}
+	p.moved = p.moved || p.marks[m.uid]&reserved != 0
+	p.marks[m.uid] |= touched
+	p.line.Promise(parts, p.now, run.planned, uid)
+	p.out.Starts = append(p.out.Starts, s)
+	return nil, nil
+}
+
+// allocate makes the allocation of a job on some nodes of a state, within the
+// limits that need exact numbers.
+func (p *pass) allocate(st *state.State, class *jobClass, j *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
+	alloc := place.Allocate(p.onNodesOf(st, parts), &class.demand, class.part.Spec.BillingWeights)
+	if alloc == nil {
+		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: class.part.Subject}
+	}
+	if r := eligible.CheckPowerLimit(st, alloc); r != nil {
+		return nil, r
+	}
+	alloc.QOS = class.qos
+	if v := class.view; v != nil {
+		alloc.Reservation = v.Inside(p.snapshot, NodeIDs(alloc), p.now)
+	}
+	var short *spec.Reason
+	if alloc.Licenses, short = eligible.ChooseLicenses(st, j.Spec, p.now, class.demand.Limit); short != nil {
+		return nil, short
+	}
+	for _, c := range alloc.Licenses {
+		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
+	}
+	alloc.TRES.Billing = class.demand.Billing(alloc.TRES, class.part.Spec.BillingWeights)
+	if r := bound.After(alloc, class.demand.Limit); r != nil {
+		return nil, r
+	}
+	return alloc, nil
+}
+
+// onTrialNodes gives the parts the nodes of the pass's own state, which know what
+// this pass has started already.
+func (p *pass) onTrialNodes(parts []place.Part) []place.Part {
+	return p.onNodesOf(p.trial.State, parts)
+}
+
+// onNodesOf gives the parts the nodes as a state has them.
+func (p *pass) onNodesOf(st *state.State, parts []place.Part) []place.Part {
+	out := append([]place.Part(nil), parts...)
+	for i := range out {
+		out[i].Node = st.NodeByID(out[i].Node.ID)
+		if cpus := p.turns.spared[out[i].Node.ID]; cpus != nil {
+			n := *out[i].Node
+			n.UsedCPU = n.UsedCPU.Or(cpus)
+			out[i].Node = &n
+		}
+	}
+	return out
+}
+
+func NodeIDs(a *spec.Allocation) []spec.NodeID {
+	out := make([]spec.NodeID, len(a.Nodes))
+	for i := range a.Nodes {
+		out[i] = a.Nodes[i].ID
+	}
+	return out
+}

@@ -1,0 +1,284 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/guarantee"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/preempt"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// preemption looks for running jobs that a waiting one may push out.
+type preemption struct {
+	*pass
+	rules    *preempt.Rules // nil: nothing can be preempted
+	searches int            // for victims
+}
+
+// Bounds of the search for victims.
+const (
+	maxSearches = 200 // of one pass
+	maxSpared   = 64  // victims that are tried to be spared, of one search
+)
+
+// makeRoom looks for running jobs that a job may push out so that it can start
+// as soon as they are gone. slot is the start that it would have otherwise,
+// blocked why it has none. The job gets those nodes promised.
+func (p *preemption) makeRoom(class *jobClass, m *member, j *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, bool, error) {
+	at := p.line.NextTick()
+	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid
+	if (p.rules == nil && p.guarantees == nil) || class.noVictims || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.options.Starts < 0 {
+		return slot, false, nil
+	}
+	f := class.fixed
+	p.ctx.Complete(&f, j)
+	p.searches++
+	victims, parts := p.fewestVictims(class, at, p.victims(class, j, f.Total))
+	if parts == nil || p.stillBlocked(class, j, victims, parts) {
+		class.noVictims = true
+		return slot, false, nil
+	}
+	var room spec.Bitset
+	for k := range parts {
+		room = room.Set(int(parts[k].Node.ID))
+	}
+	for i, v := range victims { // none, if what others leave is enough
+		pr := commit.Preempt{For: j.UID, Partition: class.part.Spec.Name, QOS: class.qos, Priority: f.Total, Victim: v, After: len(p.out.Starts)}
+		if i == 0 {
+			pr.Room = room
+		}
+		if err := commit.On(p.trial).PreemptJob(&pr); err != nil {
+			return slot, false, err
+		}
+		p.out.Preempts = append(p.out.Preempts, pr)
+		for _, gone := range componentsOf(p.snapshot, v.UID) {
+			p.guarantees.RemoveVictim(gone.UID)
+		}
+		if v.Mode == preempt.Suspend {
+			p.turns.keepCPUsOf(p.trial.Job(v.UID))
+		}
+	}
+	p.line.Relieve(at, p.goneRecords(victims))
+	p.marks[m.uid] |= preempting
+	if len(victims) > 0 {
+		p.claims.hold(j, class.part.Spec.Name, room, class.demand.Limit)
+	}
+	return timeline.Slot{Start: at, Parts: parts}, true, nil
+}
+
+// victims are the jobs that may have to make room for a job: by the rules of
+// preemption, and for what is guaranteed to its account.
+func (p *preemption) victims(class *jobClass, j *state.Job, priority uint32) []preempt.Victim {
+	var list []preempt.Victim
+	if p.rules != nil {
+		var next spec.Instant
+		list, next = p.rules.Victims(j, class.part.Spec, priority)
+		p.wakeAt(next)
+	}
+	for _, v := range p.guarantees.Victims(j, class.least) {
+		if !slices.ContainsFunc(list, func(o preempt.Victim) bool { return o.UID == v.UID }) {
+			list = append(list, v)
+		}
+	}
+	return slices.DeleteFunc(onePerJob(p.snapshot, list), func(v preempt.Victim) bool {
+		r := p.trial.Job(v.UID)
+		return r == nil || r.State != spec.Running || r.Ending != nil
+	})
+}
+
+// goneRecords gives the records of the victims, and of those who go with them, as
+// the pass found them.
+func (p *preemption) goneRecords(list []preempt.Victim) []timeline.Gone {
+	out := make([]timeline.Gone, 0, len(list))
+	for i := range list {
+		for _, j := range componentsOf(p.snapshot, list[i].UID) {
+			out = append(out, timeline.Gone{Job: j, CPUs: list[i].Mode == preempt.Suspend})
+		}
+	}
+	return out
+}
+
+// componentsOf are a job that runs and those that end with it when it makes room:
+// the other components of its heterogeneous job that run.
+func componentsOf(st *state.State, uid spec.JobUID) []*state.Job {
+	j := st.Job(uid)
+	if j.Het == nil {
+		return []*state.Job{j}
+	}
+	return slices.DeleteFunc(st.Components(j), func(c *state.Job) bool { return !c.State.Active() || c.Ending != nil })
+}
+
+// onePerJob leaves one component of each heterogeneous job among some victims:
+// the others go with it.
+func onePerJob(st *state.State, list []preempt.Victim) []preempt.Victim {
+	var have []spec.JobUID
+	return slices.DeleteFunc(list, func(v preempt.Victim) bool {
+		j := st.Job(v.UID)
+		if j == nil || j.Het == nil {
+			return false
+		}
+		if slices.Contains(have, j.Het.Leader) {
+			return true
+		}
+		have = append(have, j.Het.Leader)
+		return false
+	})
+}
+
+// fewestVictims takes victims from the front of a list until a demand fits, and then
+// spares those that are not needed, the dearest first. strict_order spares
+// only those on nodes that are not used.
+func (p *preemption) fewestVictims(class *jobClass, at spec.Instant, list []preempt.Victim) ([]preempt.Victim, []place.Part) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	fit := func(v []preempt.Victim) []place.Part {
+		return p.line.Relieved(p.planner.queryOf(class), at, p.goneRecords(v))
+	}
+	parts := fit(list)
+	if parts == nil {
+		return nil, nil
+	}
+	low, high := 0, len(list) // none is not enough, or the job would not be here
+	for high-low > 1 {
+		if mid := (low + high) / 2; fit(list[:mid]) != nil {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	parts = fit(list[:high])
+	used := spec.Bitset{}
+	for i := range parts {
+		used = used.Set(int(parts[i].Node.ID))
+	}
+	victims := slices.DeleteFunc(slices.Clone(list[:high]), func(v preempt.Victim) bool {
+		return !slices.ContainsFunc(componentsOf(p.snapshot, v.UID), func(j *state.Job) bool {
+			return slices.ContainsFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) })
+		})
+	})
+	if again := fit(victims); again != nil {
+		parts = again
+	} else {
+		victims = slices.Clone(list[:high])
+	}
+	if p.cfg.Sched.PreemptStrict {
+		return victims, parts
+	}
+	for i, tried := len(victims)-1, 0; i >= 0 && len(victims) > 1 && tried < maxSpared; i, tried = i-1, tried+1 {
+		fewer := slices.Delete(slices.Clone(victims), i, i+1)
+		if again := fit(fewer); again != nil {
+			victims, parts = fewer, again
+		}
+	}
+	return victims, parts
+}
+
+// stillBlocked tells that the job could not start even if its victims were gone, and
+// those who are ending there already: a limit keeps it from that, or what is
+// free is enough in number only.
+func (p *preemption) stillBlocked(class *jobClass, j *state.Job, victims []preempt.Victim, parts []place.Part) bool {
+	t := trial.On(p.trial.Freeze().Fork(), p.now, event.Actor{}, "schedule")
+	if !p.removeVictims(t, victims, parts) {
+		return true
+	}
+	there := slices.Clone(parts)
+	for i := range there {
+		there[i].Node = t.NodeByID(there[i].Node.ID)
+	}
+	alloc := place.Allocate(there, &class.demand, class.part.Spec.BillingWeights)
+	if alloc == nil {
+		return true
+	}
+	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
+	return b.After(alloc, class.demand.Limit) != nil || eligible.CheckPowerLimit(t.State, alloc) != nil
+}
+
+// removeVictims takes victims, and those that end on the nodes of some parts anyway,
+// out of a state that is thrown away; false if that cannot be.
+func (p *preemption) removeVictims(t *trial.Trial, victims []preempt.Victim, parts []place.Part) bool {
+	for _, v := range victims {
+		for _, r := range componentsOf(t.State, v.UID) {
+			if v.Mode == preempt.Suspend {
+				if t.Emit(&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true}) != nil {
+					return false
+				}
+			} else if removeJob(t, r) != nil {
+				return false
+			}
+		}
+	}
+	for i := range parts {
+		for _, uid := range slices.Clone(t.NodeByID(parts[i].Node.ID).Jobs) {
+			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.NextTick()) && removeJob(t, r) != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// removeJob takes a job and all that it holds out of a state that is thrown away.
+func removeJob(t *trial.Trial, r *state.Job) error {
+	if !r.State.Terminal() {
+		if err := t.Emit(&event.JobEnded{UID: r.UID, Attempt: r.Attempt, State: spec.Preempted}); err != nil {
+			return err
+		}
+	}
+	for i := range r.Alloc.Nodes {
+		if !r.Done.Has(i) {
+			if err := t.Emit(&event.JobNodeDone{UID: r.UID, Attempt: r.Attempt, Node: r.Alloc.Nodes[i].Name}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// startsMayGo tells that jobs started which those that still wait may push out,
+// and of which this pass took none: only who ran before it makes room. It looks
+// at ranks and shares alone, and so says yes rather too often.
+func (p *preemption) startsMayGo() bool {
+	if len(p.out.Starts) == 0 || (p.guarantees == nil && !preempt.Configured(&p.cfg.Sched)) {
+		return false
+	}
+	rules, floors := preempt.New(p.trial.State, p.now, nil).Since(p.snapshot), guarantee.New(p.trial.State, p.now, nil)
+	asked := map[[2]string]bool{} // by partition and QOS
+	for _, class := range p.queue.classes {
+		j := p.waitsStill(class)
+		if j == nil {
+			continue
+		}
+		kind := [2]string{class.part.Spec.Name, j.QOS()}
+		if j.Het != nil || (!asked[kind] && rules.Any(j, class.part.Spec)) {
+			return true
+		}
+		asked[kind] = true
+		if floors.Within(j, j.Req) || (class.ready && floors.Within(j, class.least)) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitsStill is the first job of a class that did not start, or nil.
+func (p *preemption) waitsStill(class *jobClass) *state.Job {
+	for i := range class.members {
+		j := class.members[i].job
+		if j != nil && p.marks[j.UID]&touched != 0 {
+			j = class.inQOS(p.trial.Job(j.UID))
+		}
+		if j != nil && j.State == spec.Pending {
+			return j
+		}
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/state/pmap"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Queue is what passes remember of the waiting jobs from one to the next: the
+// classes they are in. It is brought up to date by what differs between two
+// states, so that a pass over a deep queue in which little happened is cheap.
+// It never changes what a pass proposes. The zero value is ready; it belongs
+// to one caller at a time.
+type Queue struct {
+	st       *state.State // as of which the rest is
+	now      spec.Instant
+	order    memberOrder
+	jobs     map[spec.JobUID]*waiter
+	requests map[uint64]*request // by the hash of their requests
+	last     *request
+	classes  []*jobClass
+	owner    *pmap.Owner
+	watch    state.Set // jobs that time or other jobs make ready, or end
+	fresh    state.Set // ready jobs that the ledger does not call eligible yet
+	claim    state.Set // ready jobs that others made room for
+
+	left           bool // a class has become empty since they were looked through
+	mindfulClasses int  // classes that mind who is on the nodes beside them
+	hetClasses     int  // classes of heterogeneous jobs
+
+	spares []*jobClass // that nobody is in any more
+
+	line *timeline.Timeline // of the last pass: its memory serves the next one
+}
+
+// waiter is a waiting job that is not held.
+type waiter struct {
+	job     *state.Job
+	request *request // nil: in no class
+}
+
+// refresh brings the queue up to date.
+func (q *Queue) refresh(st *state.State, now spec.Instant) {
+	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy || q.st.Parts != st.Parts || now < q.now {
+		*q = Queue{line: q.line, st: &state.State{}, order: memberOrderOf(&st.Config.Priority), jobs: make(map[spec.JobUID]*waiter, st.Waiting.Len()),
+			requests: map[uint64]*request{}, owner: new(pmap.Owner)}
+	}
+	pmap.Diff(&q.st.Jobs, &st.Jobs, func(key uint64, was *state.Job, _ bool, is *state.Job, _ bool) {
+		if was == is {
+			return
+		}
+		if w := q.jobs[spec.JobUID(key)]; w != nil {
+			q.leave(w)
+			q.watch.Delete(q.owner, key)
+			delete(q.jobs, w.job.UID)
+		}
+		if is != nil && is.State == spec.Pending && is.Hold == spec.NotHeld {
+			q.enter(st, is, now)
+		}
+	})
+	q.st, q.now = st, now
+	if !q.left {
+		return
+	}
+	q.left = false
+	q.classes = slices.DeleteFunc(q.classes, func(class *jobClass) bool {
+		if !slices.ContainsFunc(class.request.classes, func(other *jobClass) bool { return !other.empty() }) {
+			if class == class.request.classes[0] {
+				q.forget(class.request)
+			}
+			q.keepSpare(class)
+			return true
+		}
+		return false
+	})
+}
+
+// forget drops a request that nobody makes any more.
+func (q *Queue) forget(request *request) {
+	first := q.requests[request.hash]
+	switch {
+	case first == request && request.next == nil:
+		delete(q.requests, request.hash)
+	case first == request:
+		q.requests[request.hash] = request.next
+	default:
+		for first.next != request {
+			first = first.next
+		}
+		first.next = request.next
+	}
+	if q.last == request {
+		q.last = nil
+	}
+}
+
+// count adds a class to those of its kind, or takes it away.
+func (q *Queue) count(class *jobClass, sign int) {
+	if class.mindsNeighbours {
+		q.mindfulClasses += sign
+	}
+	if class.request.representative.Het != nil {
+		q.hetClasses += sign
+	}
+}
+
+// anyMindsNeighbours tells whether some job that waits minds who is beside it. Lots that
+// have become empty since they were looked through are counted still.
+func (q *Queue) anyMindsNeighbours() bool {
+	return q.mindfulClasses > 0 && (!q.left || slices.ContainsFunc(q.classes, func(class *jobClass) bool { return class.mindsNeighbours && !class.empty() }))
+}
+
+// keepSpare keeps the memory of a class that is gone for another one.
+func (q *Queue) keepSpare(class *jobClass) {
+	q.count(class, -1)
+	if len(q.spares) < 64 && cap(class.members) <= 64 {
+		clear(class.members[:cap(class.members)])
+		*class = jobClass{members: class.members[:0]}
+		q.spares = append(q.spares, class)
+	}
+}
+
+// takeSpare is an empty class.
+func (q *Queue) takeSpare() *jobClass {
+	n := len(q.spares)
+	if n == 0 {
+		return &jobClass{}
+	}
+	class := q.spares[n-1]
+	q.spares = q.spares[:n-1]
+	return class
+}
+
+// enter takes a job in; one that waits for more than its turn is watched.
+func (q *Queue) enter(st *state.State, j *state.Job, now spec.Instant) {
+	w := &waiter{job: j}
+	q.jobs[j.UID] = w
+	if j.Het.Follows() {
+		return // its leader stands for it
+	}
+	if j.Begin > now || j.Spec.Queue.Dependency != nil || j.Spec.Time.Deadline != 0 || j.Unfenced > 0 {
+		q.watch.Set(q.owner, uint64(j.UID), struct{}{})
+		return
+	}
+	q.join(st, w)
+}
+
+// join puts a job into its classes.
+func (q *Queue) join(st *state.State, w *waiter) {
+	if w.request != nil {
+		return
+	}
+	w.request = q.findRequest(st, w.job)
+	for _, class := range w.request.classes {
+		class.add(memberOf(w.job, q.order))
+	}
+	if w.job.Eligible == 0 {
+		q.fresh.Set(q.owner, uint64(w.job.UID), struct{}{})
+	}
+	if w.job.Claim != nil {
+		q.claim.Set(q.owner, uint64(w.job.UID), struct{}{})
+	}
+	if w.request.missingParts > 0 {
+		q.watch.Set(q.owner, uint64(w.job.UID), struct{}{})
+	}
+}
+
+// leave takes a job out of its classes.
+func (q *Queue) leave(w *waiter) {
+	if w.request == nil {
+		return
+	}
+	m := memberOf(w.job, q.order)
+	for _, class := range w.request.classes {
+		class.remove(&m)
+		q.left = q.left || class.empty()
+	}
+	w.request = nil
+	q.fresh.Delete(q.owner, uint64(w.job.UID))
+	q.claim.Delete(q.owner, uint64(w.job.UID))
+}
+
+// findRequest finds the classes of a job.
+func (q *Queue) findRequest(st *state.State, j *state.Job) *request {
+	if q.last != nil && sameRequest(q.last.representative, j) {
+		return q.last
+	}
+	h := hashRequest(j)
+	for request := q.requests[h]; request != nil; request = request.next {
+		if sameRequest(request.representative, j) {
+			q.last = request
+			return request
+		}
+	}
+	request := &request{representative: j, hash: h}
+	nth := 0
+	for _, name := range j.Spec.Partitions {
+		i := slices.IndexFunc(st.Parts.List, func(p state.Partition) bool { return p.Spec.Name == name })
+		if i < 0 {
+			request.missingParts++
+			continue
+		}
+		for _, qos := range eligible.QOSChoices(j.Spec) {
+			class := q.takeSpare()
+			class.part, class.partIndex, class.choice, class.qos, class.request = &st.Parts.List[i], i, nth, qos, request
+			if len(j.Spec.Partitions) == 1 && class.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 && j.Spec.Place.Reservation == "" {
+				class.cpus, class.gpus, class.nodeCount = j.Req.CPU, j.Req.Get("gres/gpu"), j.Req.Node
+			}
+			class.mindsNeighbours = mindsNeighbours(st.Config, class.part.Spec, j)
+			q.count(class, 1)
+			request.classes = append(request.classes, class)
+			q.classes = append(q.classes, class)
+			nth++
+		}
+	}
+	request.next, q.requests[h] = q.requests[h], request
+	q.last = request
+	return request
+}
+
+// begin prepares all classes that have members for a pass.
+func (q *Queue) begin(ctx *order.Context) classHeap {
+	h := make(classHeap, 0, len(q.classes))
+	for _, class := range q.classes {
+		if !class.empty() {
+			class.begin(ctx)
+			h = append(h, class)
+		}
+	}
+	return newClassHeap(h)
+}

@@ -1,0 +1,80 @@
+package pass
+
+import (
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+)
+
+// applyReservations restricts a class to the nodes and the times that reservations
+// leave it.
+func (p *pass) applyReservations(class *jobClass, j *state.Job, nodes *eligible.NodeSet) *spec.Reason {
+	class.view = nil
+	if len(p.snapshot.Reservations) == 0 && j.Spec.Place.Reservation == "" {
+		return nil
+	}
+	v, r := timeline.ViewReservations(p.snapshot, j.Spec, p.now)
+	if r != nil {
+		return r
+	}
+	class.view, class.demand.Inside = &v, v.Cores()
+	if v.Only != nil {
+		nodes.Set = nodes.Set.And(v.Only)
+	}
+	if at, later := v.Opens(p.now); later {
+		p.wakeAt(at)
+	}
+	return nil
+}
+
+// openOtherwise tells whether a job could start up to an instant if nobody had
+// reserved anything.
+func (p *pass) openOtherwise(class *jobClass, nodes eligible.NodeSet, until spec.Instant) bool {
+	v, line := class.view, p.line
+	switch {
+	case v == nil || (len(v.Bars.List) == 0 && !v.Cored):
+		return false
+	case v.Cored && until == spec.FarFuture: // the timeline has their cores taken out
+		line = timeline.New(p.snapshot, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes.Set, nil)
+	}
+	_, ok := line.Earliest(line.NewQuery(class.demand, nodes.Set, nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees), timeline.Bars{}), until, nil)
+	return ok
+}
+
+// waitsForReservation finds out whether it is a reservation that a job waits for, and says so
+// in its reason: its own that has not begun, which own tells, or another's
+// that keeps it off nodes it could start on.
+func (p *pass) waitsForReservation(class *jobClass, r *spec.Reason, planned spec.Instant) (own bool) {
+	v := class.view
+	if v == nil {
+		return false
+	}
+	if at, later := v.Opens(p.now); later && planned >= at {
+		*r = spec.Reason{Code: spec.ReasonReservation, Subject: "reservation/" + v.Own.Name, Until: at}
+		return true
+	}
+	if r.Code != spec.ReasonResources || len(v.Bars.List) == 0 || v.Own != nil {
+		return false
+	}
+	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, class.request.representative.Spec)
+	if err != nil {
+		return false
+	}
+	if !p.openOtherwise(class, nodes, p.now) {
+		return false
+	}
+	r.Code, r.Detail = spec.ReasonReqNodeNotAvail, "May be reserved for other job"
+	if v.Maint {
+		r.Detail = "Reserved for maintenance"
+	}
+	return false
+}
+
+// barsOf are the times and nodes that reservations keep a class from.
+func (p *pass) barsOf(class *jobClass) timeline.Bars {
+	if v := class.view; v != nil {
+		return v.Bars
+	}
+	return timeline.Bars{}
+}

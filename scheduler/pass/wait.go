@@ -1,0 +1,409 @@
+package pass
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/timeline"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// reasons notes why jobs wait.
+type reasons struct {
+	*pass
+	multi       map[spec.JobUID]*spec.Reason // of jobs in several partitions
+	behindFirst []*spec.Reason               // by partition: why those behind the first wait, once somebody does
+}
+
+// findSlot asks the timeline for the earliest start of a job, as far ahead as it
+// may be reserved. A reason means that no job of the class can start now, nor be
+// planned.
+func (p *planner) findSlot(class *jobClass, m *member, j *state.Job, task int64) (timeline.Slot, *spec.Reason) {
+	blocked := p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid
+	inOrder := blocked && p.strict
+	plan := p.depth > 0 && p.phase != gaps && !class.noReserve && p.marks[m.uid]&reserved == 0
+	until := p.now
+	switch {
+	case plan:
+		until = spec.FarFuture
+	case p.depth <= 0:
+		p.out.Exit = exitDepth
+	}
+	if inOrder {
+		if !plan {
+			return timeline.Slot{}, p.reasons.queueReason(class, m)
+		}
+		p.queryOf(class).NotBefore(max(p.lastPlanned[class.partIndex], p.now+1))
+	}
+	if !plan && !p.mayHaveRoom(class) {
+		return timeline.Slot{}, p.reasons.queueReason(class, m)
+	}
+	slot, ok := p.line.Earliest(p.queryOf(class), until, p.hint(j.UID, task))
+	switch {
+	case ok:
+		return slot, nil
+	case plan:
+		return slot, p.reasons.impossibleReason(class, j)
+	}
+	return slot, p.reasons.queueReason(class, m)
+}
+
+// queryOf is what a class asks the timeline.
+func (p *planner) queryOf(class *jobClass) *timeline.Query {
+	strict := class.nodes.Switches != nil && !p.waitedForSwitches(class.current().job)
+	if class.query == nil || (class.nodes.Switches != nil && strict != class.insistsOnSwitches) {
+		opt := class.nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees)
+		opt.Mix = p.options.Mix
+		if strict {
+			opt.OneOf = eligible.CombineSets(opt.OneOf, class.nodes.Switches)
+		}
+		class.query, class.insistsOnSwitches = p.line.NewQuery(class.demand, class.nodes.Set, opt, p.barsOf(class)), strict
+	}
+	return class.query
+}
+
+// maxShortened is where the search for a shorter time limit begins for a job
+// without one: no job may ask for more.
+const maxShortened = 100 * 366 * spec.Day
+
+// findShorterLimit finds the longest time limit, not less than --time-min, with which a
+// job can start now that cannot with the one it asked for.
+func (p *planner) findShorterLimit(class *jobClass, j *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, spec.Span, bool) {
+	low, high := j.Spec.Time.Min, class.demand.Limit
+	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != j.UID
+	if low == 0 || low >= high || inOrder || (blocked == nil && slot.Start <= p.now) {
+		return slot, 0, false
+	}
+	try := func(limit spec.Span) (timeline.Slot, bool) {
+		d := class.demand
+		d.Limit = limit
+		return p.line.Earliest(p.line.NewQuery(d, class.nodes.Set, class.nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees), p.barsOf(class)), p.now, nil)
+	}
+	best, ok := try(low)
+	if !ok {
+		return slot, 0, false
+	}
+	if high == spec.Infinite {
+		high = maxShortened
+	}
+	for high-low > spec.Minute { // low starts now, high does not
+		mid := low + (high-low)/2/spec.Second*spec.Second
+		if s, ok := try(mid); ok {
+			best, low = s, mid
+		} else {
+			high = mid
+		}
+	}
+	return best, low, true
+}
+
+// startsTooLate tells that a planned start would not leave the time limit until the
+// job's deadline.
+func startsTooLate(j *state.Job, now spec.Instant, slot *timeline.Slot, limit spec.Span) bool {
+	d := j.Spec.Time.Deadline
+	return d != 0 && slot.Start > now && slot.Start.Add(limit) > d
+}
+
+// hint is what the plan before promised to a job.
+func (p *planner) hint(uid spec.JobUID, task int64) *timeline.Hint {
+	pl := p.options.Plan.OfTask(uid, task)
+	if pl == nil {
+		return nil
+	}
+	return &timeline.Hint{Start: pl.Start, Nodes: pl.Nodes, Devices: pl.Devices}
+}
+
+// waitReason is the reason of a job that does not fit now, to be completed.
+func (p *reasons) waitReason(class *jobClass, m *member) *spec.Reason {
+	r := *p.queueReason(class, m)
+	return &r
+}
+
+// queueReason is why a job waits that does not fit now: Resources for the first in a
+// partition, Priority behind it. All of those get the same, which nobody changes.
+func (p *reasons) queueReason(class *jobClass, m *member) *spec.Reason {
+	head := p.firstWaiting[class.partIndex]
+	if head == 0 || head == m.uid {
+		return &spec.Reason{Code: spec.ReasonResources, Subject: class.part.Subject}
+	}
+	if p.behindFirst == nil {
+		p.behindFirst = make([]*spec.Reason, len(p.firstWaiting))
+	}
+	if r := p.behindFirst[class.partIndex]; r == nil || r.Blocker != head {
+		p.behindFirst[class.partIndex] = &spec.Reason{Code: spec.ReasonPriority, Subject: class.part.Subject, Blocker: head}
+	}
+	return p.behindFirst[class.partIndex]
+}
+
+// impossibleReason is the reason of a job that no end of other jobs would let
+// start: nodes are missing that could take it, or there are none.
+func (p *reasons) impossibleReason(class *jobClass, j *state.Job) *spec.Reason {
+	who := class.part.Subject
+	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, j.Spec)
+	if err != nil {
+		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
+	}
+	if v := class.view; v != nil {
+		switch {
+		case v.Own != nil:
+			return &spec.Reason{Code: "ReservationInvalid", Subject: "reservation/" + v.Own.Name}
+		case p.openOtherwise(class, nodes, spec.FarFuture):
+			return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "May be reserved for other job"}
+		}
+	}
+	shapes := place.Shapes{Caps: place.Caps(p.snapshot)}
+	var cands []place.Candidate
+	var missing []string
+	for id := nodes.Set.Next(0); id >= 0; id = nodes.Set.Next(id + 1) {
+		n := p.snapshot.NodeByID(spec.NodeID(id))
+		if n == nil {
+			continue
+		}
+		s := shapes.Configured(n)
+		cands = append(cands, place.Candidate{Node: n, Shape: s, Free: s.Whole()})
+		if !n.Usable() {
+			missing = append(missing, n.Spec.Name)
+		}
+	}
+	if place.Pick(&class.demand, cands, nodes.Options(p.cfg, class.part.Spec, j.Spec, nil)) == nil {
+		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
+	}
+	if opt := nodes.Options(p.cfg, class.part.Spec, j.Spec, nil); nodes.Switches != nil && !p.planner.waitedForSwitches(j) {
+		if opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches); place.Pick(&class.demand, cands, opt) == nil {
+			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(j)}
+		}
+	}
+	if missing == nil {
+		return &spec.Reason{Code: spec.ReasonResources, Subject: who, Detail: ""}
+	}
+	return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + hostlist.Fold(missing)}
+}
+
+// promiseSlot reserves a start that was found, for an array's record as many
+// tasks exactly as bf_max_job_array_resv allows, and returns the reason.
+func (p *planner) promiseSlot(class *jobClass, m *member, j *state.Job, slot timeline.Slot) *spec.Reason {
+	r := p.reasons.waitReason(class, m)
+	own := p.waitsForReservation(class, r, slot.Start)
+	r.Until = slot.Start
+	tasks, all := []int64{spec.NoTask}, int64(1)
+	if j.IsArrayRecord() {
+		tasks, all = p.planTasks(j), j.Tasks.Len()
+	}
+	if blockers := p.planTasksFrom(class, j, slot, tasks, all); r.Blocker == 0 && len(blockers) > 0 {
+		r.Blocker = blockers[0]
+	}
+	p.marks[m.uid] |= reserved
+	if p.firstWaiting[class.partIndex] == 0 && !own {
+		p.firstWaiting[class.partIndex] = m.uid
+	}
+	return r
+}
+
+// planTasksFrom reserves the starts of a job, or of some tasks of a record, of which the
+// first is known, and says whom that one waits for. Of all there are the plan says
+// at least that they come later.
+func (p *planner) planTasksFrom(class *jobClass, j *state.Job, slot timeline.Slot, tasks []int64, all int64) (first []spec.JobUID) {
+	made := 0
+	for ok := true; ok; {
+		blockers := p.line.Blockers(slot.Parts, slot.Start, j.UID)
+		if made == 0 {
+			first = blockers
+		}
+		p.line.Promise(slot.Parts, slot.Start, class.demand.Limit, j.UID)
+		p.notePromise(class, &promise{j.UID, tasks[made], slot, class.demand.Limit, blockers})
+		p.countReservation()
+		p.lastPlanned[class.partIndex] = slot.Start
+		if made++; made == len(tasks) || p.depth <= 0 {
+			break
+		}
+		slot, ok = p.line.Earliest(class.query, spec.FarFuture, p.hint(j.UID, tasks[made]))
+	}
+	if int64(made) < all {
+		last := p.plan[len(p.plan)-1]
+		last.Task, last.Estimate = spec.NoTask, true
+		p.plan = append(p.plan, last)
+	}
+	return first
+}
+
+// planTasks are the tasks of a record that get reservations of their own.
+func (p *planner) planTasks(j *state.Job) []int64 {
+	most := int64(p.cfg.Sched.ArrayResv)
+	if most == 0 {
+		most = defaultArrayResv
+	}
+	if a := p.trial.ArrayOf(j); a != nil && j.Spec.Queue.Array.Throttle > 0 {
+		most = min(most, int64(j.Spec.Queue.Array.Throttle)-a.Running)
+	}
+	var out []int64
+	j.Tasks.Each(func(task int64) bool {
+		out = append(out, task)
+		return int64(len(out)) < most
+	})
+	return out
+}
+
+const defaultArrayResv = 20 // bf_max_job_array_resv
+
+func partNodes(parts []place.Part) []spec.NodeID {
+	out := make([]spec.NodeID, len(parts))
+	for i := range parts {
+		out[i] = parts[i].Node.ID
+	}
+	return out
+}
+
+func partDevices(parts []place.Part) []view.PlannedDevice {
+	var out []view.PlannedDevice
+	for i := range parts {
+		for _, use := range parts[i].Devices {
+			out = append(out, view.PlannedDevice{Node: parts[i].Node.ID, Pos: int32(use.Pos)})
+		}
+	}
+	return out
+}
+
+// unavailable lists the explicitly required nodes that cannot be used at all.
+func (p *reasons) unavailable(must spec.Bitset) string {
+	var names []string
+	for id := must.Next(0); id >= 0; id = must.Next(id + 1) {
+		if n := p.snapshot.NodeByID(spec.NodeID(id)); n == nil || !n.Usable() {
+			names = append(names, nodeName(n, id))
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return hostlist.Fold(names)
+}
+
+func nodeName(n *state.Node, id int) string {
+	if n == nil {
+		return strconv.Itoa(id)
+	}
+	return n.Spec.Name
+}
+
+// refuse notes why a job waits. Of a job in several partitions or QOS the
+// reason stands that is nearest to a start: resources before limits and the like, and
+// those before what keeps it out of a partition altogether.
+func (p *reasons) refuse(j *state.Job, r *spec.Reason) {
+	if p.options.Alone && r.Code != spec.ReasonDependencyNever { // the only one that decides something
+		return
+	}
+	for _, c := range p.snapshot.Components(j) {
+		if c.State == spec.Pending && c.Hold == spec.NotHeld {
+			p.reason(c, r)
+		}
+	}
+	if j.Het != nil {
+		return
+	}
+	if !j.Spec.Choices() {
+		p.reason(j, r)
+		return
+	}
+	if old := p.multi[j.UID]; old == nil || nearness(r.Code) > nearness(old.Code) {
+		if p.multi == nil {
+			p.multi = map[spec.JobUID]*spec.Reason{}
+		}
+		p.multi[j.UID] = r
+	}
+}
+
+// reason proposes a reason that differs from what the ledger knows.
+func (p *reasons) reason(j *state.Job, r *spec.Reason) {
+	if !j.Reason.Same(*r) {
+		p.out.Reasons = append(p.out.Reasons, event.JobReason{UID: j.UID, Reason: *r})
+	}
+}
+
+// refuseAll notes why the rest of a class waits. Where the ledger says so of all
+// of them already, only the odd ones are looked at.
+func (p *reasons) refuseAll(class *jobClass, r *spec.Reason) {
+	if p.options.Alone {
+		return
+	}
+	rest := class.members[class.position:]
+	if class.request.representative.Spec.Choices() {
+		for i := range rest {
+			if rest[i].job != nil {
+				p.refuse(rest[i].job, r)
+			}
+		}
+		return
+	}
+	if class.settled != nil && class.settled.Same(*r) {
+		//muster:unordered the reasons are sorted when the pass is over
+		for uid, j := range class.odd {
+			if m := memberOf(j, p.queue.order); uid == class.current().uid || class.current().before(&m) {
+				p.reason(j, r)
+			}
+		}
+		return
+	}
+	class.settled, class.odd = r, map[spec.JobUID]*state.Job{}
+	for i := range class.members {
+		j := class.members[i].job
+		if j == nil || j.Reason.Same(*r) {
+			continue
+		}
+		class.odd[j.UID] = j
+		if i >= class.position {
+			p.reason(j, r)
+		}
+	}
+}
+
+func nearness(c spec.ReasonCode) int {
+	switch c {
+	case spec.ReasonResources, spec.ReasonPriority:
+		return 2
+	case spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionDown,
+		spec.ReasonPartitionInactive, spec.ReasonAccountNotAllowed, spec.ReasonQOSNotAllowed, eligible.ReasonMaxMem:
+		return 0
+	}
+	return 1
+}
+
+// settleReasons adds the reasons of jobs in several partitions, and puts all
+// in order. A job that the pass did not get to keeps its own.
+func (p *reasons) settleReasons() {
+	//muster:unordered the reasons are sorted below
+	for uid, r := range p.multi {
+		if p.marks[uid]&touched == 0 || p.trial.Job(uid).State == spec.Pending {
+			p.reason(p.snapshot.Job(uid), r)
+		}
+	}
+	slices.SortFunc(p.out.Reasons, func(a, b event.JobReason) int { return cmp.Compare(a.UID, b.UID) })
+	p.addPromises()
+}
+
+// anySwitches is when a job has waited for --switches for as long as it
+// wanted, at most max_switch_wait: any nodes will do for it then.
+func (p *planner) anySwitches(j *state.Job) spec.Instant {
+	most := p.cfg.Sched.SwitchWait
+	if most == 0 {
+		most = 5 * spec.Minute
+	}
+	if w := j.Spec.Place.SwitchWait; w > 0 {
+		most = min(most, w)
+	}
+	if j.Eligible == 0 {
+		return p.now.Add(most)
+	}
+	return j.Eligible.Add(most)
+}
+
+func (p *planner) waitedForSwitches(j *state.Job) bool {
+	at := p.anySwitches(j)
+	p.wakeAt(at)
+	return at <= p.now
+}

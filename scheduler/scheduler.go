@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/scheduler/decide"
+	"github.com/musterhpc/muster/scheduler/eligible"
+	"github.com/musterhpc/muster/scheduler/pass"
+	"github.com/musterhpc/muster/scheduler/trial"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Decide turns a command into events, folded into the trial's state at once. A
+// refusal is a *spec.Error and leaves no event behind. After any other error the
+// trial must be dropped, because a rule of the ledger is broken.
+func Decide(t *trial.Trial, cmd Command) (Result, error) { return decide.Decide(t, cmd) }
+
+// Pass looks at the whole queue of a frozen state and proposes what to start,
+// whom to preempt and why the other jobs wait.
+func Pass(st *state.State, now spec.Instant, opt PassOptions) (*Outcome, error) {
+	return pass.Pass(st, now, opt)
+}
+
+// Explore runs a pass up to one pending job, so that the caller can ask when
+// other requests would start in its place. It is nil if a pass does not get to
+// the job.
+func Explore(st *state.State, now spec.Instant, uid spec.JobUID, opt PassOptions) (*Explorer, error) {
+	return pass.Explore(st, now, uid, opt)
+}
+
+// Confirm runs a whole pass in which jobs ask for something else, and tells
+// when the first of them would start. It is false if that cannot be told.
+func Confirm(st *state.State, now spec.Instant, changes []Change, opt PassOptions) (spec.Instant, bool) {
+	return pass.Confirm(st, now, changes, opt)
+}
+
+// What a pass takes and gives.
+type (
+	PassOptions = pass.Options
+	Discipline  = pass.Discipline
+	Queue       = pass.Queue
+	Promises    = pass.Promises
+	Outcome     = pass.Outcome
+	Proposal    = commit.Proposal
+	Start       = commit.Start
+	Explorer    = pass.Explorer
+	Change      = pass.Change
+)
+
+// Command is anything that Decide decides. The types below are all there are;
+// package decide documents each of them.
+type (
+	Command = decide.Command
+	Result  = decide.Result
+	Target  = decide.Target
+	Run     = commit.Run
+)
+
+// Commands about jobs and their steps.
+type (
+	Submit    = decide.Submit
+	Cancel    = decide.Cancel
+	Hold      = decide.Hold
+	Release   = decide.Release
+	Requeue   = decide.Requeue
+	Suspend   = decide.Suspend
+	Resume    = decide.Resume
+	UpdateJob = decide.UpdateJob
+	StartStep = decide.StartStep
+	EndStep   = decide.EndStep
+	EndJob    = decide.EndJob
+)
+
+// Commands about nodes, partitions and reservations.
+type (
+	UpdateNodes       = decide.UpdateNodes
+	TopJob            = decide.TopJob
+	CreateNodes       = decide.CreateNodes
+	DeleteNodes       = decide.DeleteNodes
+	PowerNodes        = decide.PowerNodes
+	PowerHow          = decide.PowerHow
+	RebootNodes       = decide.RebootNodes
+	CancelReboots     = decide.CancelReboots
+	DeclareFenced     = decide.DeclareFenced
+	UpdatePartition   = decide.UpdatePartition
+	CreatePartition   = decide.CreatePartition
+	DeletePartition   = decide.DeletePartition
+	CreateReservation = decide.CreateReservation
+	UpdateReservation = decide.UpdateReservation
+	DeleteReservation = decide.DeleteReservation
+)
+
+// OpenToHolds refuses a node that takes no holds of other schedulers now.
+func OpenToHolds(st *state.State, now spec.Instant, n *state.Node) error {
+	return decide.OpenToHolds(st, now, n)
+}
+
+// Commands of other schedulers.
+type (
+	TakeForeignHold    = decide.TakeForeignHold
+	ReleaseForeignHold = decide.ReleaseForeignHold
+)
+
+// What may be asked of a node's power.
+const (
+	PowerUp        = decide.PowerUp
+	PowerDown      = decide.PowerDown
+	PowerDownASAP  = decide.PowerDownASAP
+	PowerDownForce = decide.PowerDownForce
+)
+
+// What agents and the controller's scripts report.
+type (
+	RegisterNode    = decide.RegisterNode
+	NodeSilent      = decide.NodeSilent
+	NodeUnready     = decide.NodeUnready
+	NodeHeard       = decide.NodeHeard
+	FenceNode       = decide.FenceNode
+	FenceAnswered   = decide.FenceAnswered
+	BeginEpoch      = decide.BeginEpoch
+	NoteLostHistory = decide.NoteLostHistory
+	HoldOrphans     = decide.HoldOrphans
+	Report          = decide.Report
+	LaunchFailed    = decide.LaunchFailed
+	BatchOver       = decide.BatchOver
+	NodeDone        = commit.NodeDone
+	StepOver        = commit.StepOver
+	PrologOver      = decide.PrologOver
+	EpilogOver      = decide.EpilogOver
+	CheckReport     = decide.CheckReport
+	GPUReport       = decide.GPUReport
+	GPUPolicy       = decide.GPUPolicy
+)
+
+// Commands about the cluster as a whole.
+type (
+	Configure        = decide.Configure
+	Policy           = decide.Policy
+	SpendToken       = decide.SpendToken
+	IssueCertificate = decide.IssueCertificate
+	RevokeHost       = decide.RevokeHost
+	Tick             = decide.Tick
+	Starts           = decide.Starts
+)
+
+// Accepts tells whether a request would be taken in a pending job's place.
+func Accepts(st *state.State, now spec.Instant, j *state.Job, js *spec.JobSpec) bool {
+	return decide.Accepts(st, now, j, js)
+}
+
+// Ahead counts the jobs that a pass would look at before a pending one.
+func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int { return pass.Ahead(st, now, uid) }
+
+// Nodes tells which nodes of a partition a request may use, and which it must.
+func Nodes(st *state.State, part *state.Partition, js *spec.JobSpec) (may, must spec.Bitset, err error) {
+	n, err := eligible.AllowedNodes(st, part, js)
+	return n.Set, n.Must, err
+}
+
+// QOSToTry lists the QOS that jobs of an association may name, except those
+// that need a reservation or refuse what could wait.
+func QOSToTry(st *state.State, assoc uint32) []string { return eligible.QOSToTry(st, assoc) }
+
+// TermState says how one term of a dependency stands, for display.
+func TermState(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instant) string {
+	return eligible.TermState(st, j, t, now)
+}
+
+// LeasesOver lists the runs that a node owes and whose leases are over, if the
+// controller has not answered the node's heartbeats for so long.
+func LeasesOver(n *state.Node, unanswered spec.Span) []Run { return decide.LeasesOver(n, unanswered) }
+
+// FenceProgramOf names the program that is to be asked about a node that does not
+// answer, and the runs that the node owes; empty where none is.
+func FenceProgramOf(st *state.State, n *state.Node) (program string, owed []Run) {
+	return decide.FenceProgramOf(st, n)
+}
+
+// PowerTimes are the times that count for a node's power in its partitions.
+func PowerTimes(st *state.State, n *state.Node) spec.PowerTimes { return decide.PowerTimes(st, n) }

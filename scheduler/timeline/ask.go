@@ -1,0 +1,276 @@
+package timeline
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Query is one class of identical requests in one pass. What is found out for
+// one of them holds for the next.
+type Query struct {
+	Demand  place.Demand
+	allowed spec.Bitset // node ids
+	ids     []int32     // those of them that the timeline has
+	options place.Options
+	view    *viewer // nil: nothing is barred
+
+	wantsGPU bool
+	even     bool   // every node gets the same: each
+	nodes    int64  // of the even form; 0 = there is none
+	each     int64  // tasks of a node in the even form
+	form     *index // of the even form
+	one      *index // of a single task; only if not even
+	reduced  *place.Demand
+	// from is an instant before which no start exists any more.
+	from spec.Instant
+
+	oneOf  []*Query // the same on each of some sets of nodes: whichever is first
+	prefer *Query   // the same on nodes that are preferred, if that can start now
+}
+
+// NewQuery prepares the questions about a demand on the allowed nodes.
+func (t *Timeline) NewQuery(d place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Query {
+	query := t.madeAsks.take()
+	*query = Query{Demand: d, allowed: allowed, options: opt, view: t.viewer(bars), from: t.now, wantsGPU: d.WantsGPU()}
+	if len(opt.OneOf) > 0 || opt.Prefer != nil {
+		return t.choice(query, bars)
+	}
+	if n := opt.Must.Count(); n > 0 && int64(n) == d.MaxNodes && len(opt.Quotas) == 0 && !opt.Contiguous {
+		query.allowed, query.options.Must = opt.Must.And(allowed), nil
+	}
+	query.ids = t.list(query.allowed)
+	loose := t.mixed && slices.ContainsFunc(query.ids, func(id int32) bool { return d.Loose(t.lanes[id].shape) })
+	loose = loose || (opt.Mix != nil && d.MaxNodes == 1) // the choice is not one of an order of nodes
+	tasks, even := d.Even()
+	query.even = even && !loose && query.options.Open()
+	if form, each, ok := evenForm(&query.Demand); ok && !loose && query.options.Open() {
+		query.nodes, query.each, query.form = d.MinNodes, each, t.index(form, each, bars)
+	}
+	if query.even {
+		query.each = tasks
+		return query
+	}
+	query.reduced = &place.Demand{}
+	*query.reduced = d
+	query.reduced.PerJob = nil
+	query.one = t.index(query.reduced, 1, bars)
+	return query
+}
+
+// evenForm is a demand on the fewest nodes with the same for each of them; it
+// satisfies the demand, but there may be other ways to do that.
+func evenForm(d *place.Demand) (form *place.Demand, tasks int64, ok bool) {
+	if d.Tasks%d.MinNodes != 0 {
+		return nil, 0, false
+	}
+	tasks = d.Tasks / d.MinNodes
+	if d.TasksPerNode > 0 && tasks > d.TasksPerNode {
+		return nil, 0, false
+	}
+	if d.MinNodes == 1 && d.MaxNodes == 1 {
+		return d, tasks, true
+	}
+	f := *d
+	f.MaxNodes, f.PerJob = 1, nil // of one node: its share of what the job as a whole gets
+	for _, c := range d.PerJob {
+		if c.N%d.MinNodes != 0 {
+			return nil, 0, false
+		}
+		c.N /= d.MinNodes
+		f.PerJob = append(f.PerJob, c)
+	}
+	return &f, tasks, true
+}
+
+// Slot is a start that was found.
+type Slot struct {
+	Start spec.Instant
+	Parts []place.Part
+}
+
+// Hint is where a job was promised to start before: the same nodes are taken
+// again unless it can start earlier.
+type Hint struct {
+	Start   spec.Instant
+	Nodes   []spec.NodeID
+	Devices []view.PlannedDevice
+}
+
+// on is which devices of a node were promised, by position.
+func (h *Hint) on(id spec.NodeID) []int32 {
+	var out []int32
+	for _, d := range h.Devices {
+		if d.Node == id {
+			out = append(out, d.Pos)
+		}
+	}
+	return out
+}
+
+// Earliest finds the first start, or false when there is none up to until.
+func (t *Timeline) Earliest(query *Query, until spec.Instant, hint *Hint) (Slot, bool) {
+	if query.from > until {
+		return Slot{}, false
+	}
+	if query.oneOf != nil {
+		return t.chosen(query, until, hint)
+	}
+	at := spec.FarFuture
+	if query.form != nil {
+		at = query.form.earliest(query.ids, query.nodes, query.from, query.Demand.Limit)
+	}
+	if !query.even {
+		if parts, sooner := t.uneven(query, min(at, until.Add(1)), hint); parts != nil {
+			query.from = sooner
+			return Slot{sooner, parts}, true
+		}
+	}
+	if at == spec.FarFuture || at > until {
+		if !query.even {
+			at = min(at, until.Add(1)) // beyond that nobody looked
+		}
+		query.from = max(query.from, at)
+		return Slot{}, false
+	}
+	query.from = at
+	return Slot{at, t.choose(query, at, hint)}, true
+}
+
+// Never tells that no start exists in this pass, however late.
+func (query *Query) Never() bool { return query.from == spec.FarFuture }
+
+// NotNow tells that no start at an instant exists any more.
+func (query *Query) NotNow(now spec.Instant) bool { return query.from > now }
+
+// choose takes the best of the nodes that fit the even form at an instant.
+func (t *Timeline) choose(query *Query, at spec.Instant, hint *Hint) []place.Part {
+	x, limit := query.form, query.Demand.Limit
+	want := int(query.nodes)
+	if hint != nil && len(hint.Nodes) == want && query.Demand.Stretch == 0 && t.again(query, at, hint) {
+		return t.parts(query, hint.Nodes)
+	}
+	t.ranks = t.ranks[:0]
+	for _, id := range query.ids {
+		if x.fits(id, at, limit) {
+			t.ranks = append(t.ranks, rank{id: id})
+		}
+	}
+	if at == t.now && query.even {
+		want = max(want, min(int(query.Demand.Stretch), len(t.ranks)))
+	}
+	if tree := query.options.Tree; tree != nil && want > 1 && want < len(t.ranks) {
+		t.narrow(tree, query, at, want)
+	}
+	if want < len(t.ranks) {
+		for i := range t.ranks {
+			t.ranks[i].order = t.order(query, t.lanes[t.ranks[i].id], at)
+		}
+		least(t.ranks, want)
+	}
+	out := make([]spec.NodeID, want)
+	for i := range out {
+		out[i] = spec.NodeID(t.ranks[i].id)
+	}
+	slices.Sort(out)
+	return t.parts(query, out)
+}
+
+// rank orders a node among those that can all take a demand.
+type rank struct {
+	order uint64
+	id    int32
+}
+
+func (r rank) before(q rank) bool {
+	return r.order < q.order || (r.order == q.order && r.id < q.id)
+}
+
+// order is place.Demand's order of nodes in one number: weight, those that are
+// up, then (with LLN) the emptiest, then GPUs kept for those who want them, then the fullest.
+func (t *Timeline) order(query *Query, l *lane, at spec.Instant) uint64 {
+	f := &l.segs[0].free
+	if at != t.now {
+		f = &l.segs[l.at(at)].free
+	}
+	cpu, gpu := uint64(min(max(f.CPU, 0), 1<<16-1)), uint64(min(max(f.GPU, 0), 1<<15-1))
+	if l.shape.GPUs > 0 && !query.wantsGPU {
+		gpu |= 1 << 15
+	}
+	first := uint64(l.node.Spec.Weight) << 33
+	if l.node.Asleep() {
+		first |= 1 << 32
+	}
+	if query.options.LLN {
+		return first | (1<<16-1-cpu)<<16 | gpu
+	}
+	return first | gpu<<16 | cpu
+}
+
+// least brings the first k of a list to its front, in any order.
+func least(list []rank, k int) {
+	lo, hi := 0, len(list)-1
+	for lo < hi {
+		pivot := list[int(uint(lo+hi)>>1)]
+		i, j := lo, hi
+		for i <= j {
+			for list[i].before(pivot) {
+				i++
+			}
+			for pivot.before(list[j]) {
+				j--
+			}
+			if i <= j {
+				list[i], list[j] = list[j], list[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case k-1 <= j:
+			hi = j
+		case k-1 >= i:
+			lo = i
+		default:
+			return
+		}
+	}
+}
+
+// again tells whether a promise can be kept on the same nodes.
+func (t *Timeline) again(query *Query, at spec.Instant, hint *Hint) bool {
+	if hint.Start > at {
+		return false
+	}
+	for _, id := range hint.Nodes {
+		if !t.Usable(id) || !query.allowed.Has(int(id)) || !query.form.fits(int32(id), at, query.Demand.Limit) {
+			return false
+		}
+	}
+	return true
+}
+
+// parts is the even form on nodes in order of their ids.
+func (t *Timeline) parts(query *Query, ids []spec.NodeID) []place.Part {
+	out := make([]place.Part, len(ids))
+	for i, id := range ids {
+		l := t.lanes[id]
+		out[i] = place.Part{Node: l.node, Tasks: query.each, Need: query.form.need(l.shape).Need}
+	}
+	return out
+}
+
+// Reset drops what earlier questions found out, after a promise was given back.
+func (query *Query) Reset(now spec.Instant) {
+	query.from = now
+	for _, sub := range query.oneOf {
+		sub.Reset(now)
+	}
+	if query.prefer != nil {
+		query.prefer.Reset(now)
+	}
+}
+
+// NotBefore rules out starts before an instant.
+func (query *Query) NotBefore(t spec.Instant) { query.from = max(query.from, t) }

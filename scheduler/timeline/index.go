@@ -1,0 +1,427 @@
+package timeline
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// key names what makes two demands need the same of a node.
+type key struct {
+	partition, inside                       string
+	tasks, cpusPerTask, cpusPerGPU, minCPUs int64
+	perNode, perCPU, perGPU, tmp            int64
+	threads, perCore, perSocket, coreSpec   int64
+	threadSpec                              int64
+	exclusive, overcommit                   bool
+	bars                                    string
+	tenant                                  place.Tenant // only where the timeline is apart
+	gres                                    string
+}
+
+func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
+	k := key{tasks: tasks, cpusPerTask: d.CPUsPerTask, cpusPerGPU: d.CPUsPerGPU, minCPUs: d.MinCPUs,
+		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive,
+		threads: d.Threads, perCore: d.PerCore, perSocket: d.PerSocket, coreSpec: d.CoreSpec, threadSpec: d.ThreadSpec, overcommit: d.Overcommit, inside: d.Inside}
+	if len(t.shapes.Caps) > 0 {
+		k.partition = d.Partition
+	}
+	if t.apart {
+		k.tenant = d.Tenant
+	}
+	if len(d.PerNode)+len(d.PerTask)+len(d.PerJob) == 0 {
+		return k
+	}
+	var b strings.Builder
+	for i, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
+		for _, c := range list {
+			b.WriteString(strconv.Itoa(i) + c.Name + ":" + c.Type + ":" + strconv.FormatInt(c.N, 10) + ",")
+		}
+	}
+	k.gres = b.String()
+	return k
+}
+
+// hash is equal for equal keys.
+func (k *key) hash() uint64 {
+	h := uint64(14695981039346656037)
+	for _, text := range [...]string{k.partition, k.inside, k.bars, k.gres} { // mostly empty
+		for i := range len(text) {
+			h = (h ^ uint64(text[i])) * 1099511628211
+		}
+	}
+	for _, v := range [...]int64{k.tasks, k.cpusPerTask, k.cpusPerGPU, k.minCPUs, k.perNode, k.perCPU, k.perGPU, k.threads} {
+		h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}
+
+// index knows, for one need, when each node can give it: as spans of time, of
+// which the last may be endless.
+type index struct {
+	t       *Timeline
+	key     key
+	next    *index  // of the same hash
+	view    *viewer // nil: nothing is barred
+	demand  *place.Demand
+	tasks   int64
+	shape   *place.Shape                // the first that was asked about
+	onShape shapeNeed                   // the need on it
+	needs   map[*place.Shape]*shapeNeed // on the others
+	spans   [][]window                  // by node: those that end
+	tail    []spec.Instant              // by node: when the endless one begins; FarFuture = never
+	hole    []spec.Span                 // by node: the longest of spans
+	seen    int                         // changes of the timeline that are accounted for
+	built   bool
+	known   []bound
+	given   int // promises given back when known was found out
+}
+
+// bound says that so many nodes cannot give it for so long before an instant.
+// It holds for more nodes and for longer, too, until a promise is given back.
+type bound struct {
+	nodes int64
+	limit spec.Span
+	set   *int32 // the nodes that were asked about, by where they are listed
+	from  spec.Instant
+}
+
+// lower raises an instant to what is known to precede every start.
+func (x *index) lower(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+	if x.given != x.t.given {
+		x.known, x.given = x.known[:0], x.t.given
+	}
+	for i := range x.known {
+		if b := &x.known[i]; b.nodes <= n && b.limit <= limit && b.from > from && b.set == &ids[0] {
+			from = b.from
+		}
+	}
+	return from
+}
+
+// learn notes what was found. What follows from it is dropped.
+func (x *index) learn(ids []int32, n int64, limit spec.Span, from spec.Instant) {
+	keep := x.known[:0]
+	for _, b := range x.known {
+		if b.set != &ids[0] || b.nodes < n || b.limit < limit || b.from > from {
+			keep = append(keep, b)
+		}
+	}
+	x.known = append(keep, bound{n, limit, &ids[0], from})
+}
+
+// shapeNeed is the need on nodes of one shape.
+type shapeNeed struct {
+	place.Need
+	ok    bool // such a node can give it when idle
+	loose bool // what is taken depends on what is free: Need is the least
+}
+
+// window is a span of time.
+type window struct{ from, to spec.Instant }
+
+// index finds or makes the index of what tasks of a demand need of a node.
+func (t *Timeline) index(d *place.Demand, tasks int64, bars Bars) *index {
+	k := t.keyOf(d, tasks)
+	k.bars = bars.Key
+	h := k.hash()
+	first := t.indexes[h]
+	for x := first; x != nil; x = x.next {
+		if x.key == k {
+			return x
+		}
+	}
+	x := t.madeIndexes.take()
+	*x = index{t: t, key: k, next: first, view: t.viewer(bars), demand: d, tasks: tasks, spans: x.spans, tail: x.tail, hole: x.hole, known: x.known[:0]}
+	t.indexes[h] = x
+	return x
+}
+
+func (x *index) need(s *place.Shape) *shapeNeed {
+	if x.shape == s {
+		return &x.onShape
+	}
+	if n := x.needs[s]; n != nil {
+		return n
+	}
+	n := &x.onShape
+	if x.shape == nil {
+		x.shape = s
+	} else {
+		if x.needs == nil {
+			x.needs = map[*place.Shape]*shapeNeed{}
+		}
+		n = &shapeNeed{}
+		x.needs[s] = n
+	}
+	n.Need, n.ok, n.loose = x.demand.Fixed(s, x.tasks)
+	return n
+}
+
+// update accounts for the promises made since the last question.
+func (x *index) update() {
+	if !x.built {
+		n := len(x.t.lanes)
+		if cap(x.spans) < n {
+			x.spans, x.tail, x.hole = make([][]window, n), make([]spec.Instant, n), make([]spec.Span, n)
+		}
+		x.spans, x.tail, x.hole = x.spans[:n], x.tail[:n], x.hole[:n]
+		for id, l := range x.t.lanes {
+			if l != nil {
+				x.rebuild(id, l)
+				continue
+			}
+			x.spans[id], x.tail[id], x.hole[id] = x.spans[id][:0], spec.FarFuture, 0
+		}
+		x.built, x.seen = true, len(x.t.changed)
+		return
+	}
+	if x.seen == len(x.t.changed) {
+		return
+	}
+	x.t.epoch++
+	for _, id := range x.t.changed[x.seen:] {
+		if x.t.stamp[id] != x.t.epoch {
+			x.t.stamp[id] = x.t.epoch
+			x.rebuild(int(id), x.t.lanes[id])
+		}
+	}
+	x.seen = len(x.t.changed)
+}
+
+// rebuild derives a node's spans from its lane.
+func (x *index) rebuild(id int, l *lane) {
+	n := x.need(l.shape)
+	spans, hole := x.spans[id][:0], spec.Span(0)
+	open, since := false, spec.Instant(0)
+	if n.ok {
+		for i := range l.segs {
+			holds := l.segs[i].free.Holds(&n.Use)
+			switch {
+			case holds && !open:
+				open, since = true, l.segs[i].from
+			case !holds && open:
+				open = false
+				spans = append(spans, window{since, l.segs[i].from})
+			}
+		}
+	}
+	tail := spec.FarFuture
+	if open {
+		tail = since
+	}
+	spans, tail = x.view.cut(id, spans, tail)
+	spans, tail = cut(x.t.strangers(int32(id), &x.demand.Tenant, nil), spans, tail)
+	for _, w := range spans {
+		hole = max(hole, w.to.Sub(w.from))
+	}
+	x.spans[id], x.hole[id], x.tail[id] = spans, hole, tail
+}
+
+// first is the earliest start on one node, or FarFuture.
+func (x *index) first(id int32, from spec.Instant, limit spec.Span) spec.Instant {
+	if x.hole[id] >= limit {
+		for _, w := range x.spans[id] {
+			if s := max(w.from, from); w.to.Sub(s) >= limit {
+				return s
+			}
+		}
+	}
+	if x.tail[id] == spec.FarFuture {
+		return spec.FarFuture
+	}
+	return max(x.tail[id], from)
+}
+
+// fits tells whether one node can give it throughout [at, at+limit).
+func (x *index) fits(id int32, at spec.Instant, limit spec.Span) bool {
+	if x.tail[id] <= at {
+		return true
+	}
+	if x.hole[id] >= limit {
+		for _, w := range x.spans[id] {
+			if w.from > at {
+				return false
+			}
+			if w.to.Sub(at) >= limit {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// earliest is the first instant not before from at which n of the listed nodes
+// can give it for the whole limit, or FarFuture.
+func (x *index) earliest(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+	if len(ids) == 0 {
+		return spec.FarFuture
+	}
+	x.update()
+	from = x.lower(ids, n, from, limit)
+	at := x.search(ids, n, from, limit)
+	if at > from {
+		x.learn(ids, n, limit, at)
+	}
+	return at
+}
+
+// search is earliest without what is known.
+func (x *index) search(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+	if n == 1 {
+		best := spec.FarFuture
+		for _, id := range ids {
+			if best = min(best, x.first(id, from, limit)); best == from {
+				break
+			}
+		}
+		return best
+	}
+	t := x.t
+	t.tails = t.tails[:0]
+	holes := false
+	for _, id := range ids {
+		if x.tail[id] != spec.FarFuture {
+			t.tails = append(t.tails, max(x.tail[id], from))
+		}
+		holes = holes || x.hole[id] >= limit
+	}
+	latest := spec.FarFuture
+	if int64(len(t.tails)) >= n {
+		latest = nth(t.tails, int(n)-1)
+	}
+	if !holes || latest == from {
+		return latest
+	}
+	return x.withHoles(ids, n, window{from, latest}, limit)
+}
+
+// withHoles is earliest where spans that end may help: it counts, at the
+// beginning of each span, how many nodes can start then. That within.to is a
+// start is known from the endless spans alone, so only earlier ones are
+// looked for.
+func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) spec.Instant {
+	t := x.t
+	t.windows = t.windows[:0]
+	for _, id := range ids {
+		if x.hole[id] >= limit {
+			for _, w := range x.spans[id] {
+				if s := max(w.from, within.from); w.to.Sub(s) >= limit && s < within.to {
+					t.windows = append(t.windows, window{s, w.to.Add(-limit)})
+				}
+			}
+		}
+		if s := max(x.tail[id], within.from); x.tail[id] != spec.FarFuture && s < within.to {
+			t.windows = append(t.windows, window{s, spec.FarFuture})
+		}
+	}
+	if int64(len(t.windows)) < n {
+		return within.to
+	}
+	todo := t.windows // a heap with the first to open on top: mostly a few are enough
+	for i := len(todo)/2 - 1; i >= 0; i-- {
+		settle(todo, i)
+	}
+	t.tails = t.tails[:0] // a heap of the last starts of the windows that are open
+	for len(todo) > 0 {
+		at := todo[0].from
+		for len(todo) > 0 && todo[0].from == at {
+			t.tails = push(t.tails, todo[0].to)
+			todo[0] = todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
+			settle(todo, 0)
+		}
+		for len(t.tails) > 0 && t.tails[0] < at {
+			t.tails = pop(t.tails)
+		}
+		if int64(len(t.tails)) >= n {
+			return at
+		}
+	}
+	return within.to
+}
+
+// settle lets a window sink to its place in a heap by from.
+func settle(h []window, i int) {
+	for {
+		kid := 2*i + 1
+		if kid >= len(h) {
+			return
+		}
+		if kid+1 < len(h) && h[kid+1].from < h[kid].from {
+			kid++
+		}
+		if h[i].from <= h[kid].from {
+			return
+		}
+		h[i], h[kid] = h[kid], h[i]
+		i = kid
+	}
+}
+
+// push and pop keep a slice as a heap with the least first.
+func push(h []spec.Instant, v spec.Instant) []spec.Instant {
+	h = append(h, v)
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if h[up] <= h[i] {
+			break
+		}
+		h[up], h[i] = h[i], h[up]
+		i = up
+	}
+	return h
+}
+
+func pop(h []spec.Instant) []spec.Instant {
+	n := len(h) - 1
+	h[0] = h[n]
+	h = h[:n]
+	for i := 0; ; {
+		kid := 2*i + 1
+		if kid >= n {
+			return h
+		}
+		if kid+1 < n && h[kid+1] < h[kid] {
+			kid++
+		}
+		if h[i] <= h[kid] {
+			return h
+		}
+		h[i], h[kid] = h[kid], h[i]
+		i = kid
+	}
+}
+
+// nth is the k-th smallest of a list, counted from 0. The list is reordered.
+func nth(list []spec.Instant, k int) spec.Instant {
+	lo, hi := 0, len(list)-1
+	for lo < hi {
+		pivot := list[int(uint(lo+hi)>>1)]
+		i, j := lo, hi
+		for i <= j {
+			for list[i] < pivot {
+				i++
+			}
+			for list[j] > pivot {
+				j--
+			}
+			if i <= j {
+				list[i], list[j] = list[j], list[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case k <= j:
+			hi = j
+		case k >= i:
+			lo = i
+		default:
+			return list[k]
+		}
+	}
+	return list[lo]
+}

@@ -1,0 +1,251 @@
+package timeline
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// This file says what reservations mean for a job: whether it may use one, and at
+// what times it is kept off which nodes. A job without a reservation is kept off the
+// nodes of those that it may not use while they last. A job with one is kept off
+// everything else.
+
+// occurrences is how far ahead a repeated reservation is looked at.
+const occurrences = 60
+
+// Windows lists when a reservation holds its nodes, from now on.
+func Windows(r *spec.Reservation, now spec.Instant) []Window {
+	if r.Flags.Has(spec.ResvTimeFloat) {
+		return []Window{{From: now.Add(r.Ahead), To: spec.FarFuture}} // it moves ahead of every job
+	}
+	var out []Window
+	length := r.End.Sub(r.Start)
+	for at := r.Start; at != spec.FarFuture && len(out) < occurrences; at = r.Next(at) {
+		if end := at.Add(length); end > now {
+			out = append(out, Window{From: at, To: end})
+		}
+	}
+	return out
+}
+
+// ReservationActive tells whether a reservation holds its nodes at an instant.
+func ReservationActive(r *spec.Reservation, now spec.Instant) bool {
+	return !r.Flags.Has(spec.ResvTimeFloat) && r.Start <= now && now < r.End
+}
+
+// ReservedNodes is the set of a reservation's nodes.
+func ReservedNodes(st *state.State, r *spec.Reservation) spec.Bitset {
+	var out spec.Bitset
+	for _, name := range r.Nodes {
+		if id, ok := st.NodeIDs[name]; ok {
+			out = out.Set(int(id))
+		}
+	}
+	return out
+}
+
+// Admits tells whether a job may use a reservation: its user and its account
+// must both be admitted where both are restricted.
+func Admits(st *state.State, r *spec.Reservation, js *spec.JobSpec) bool {
+	accounts := []string{js.Account}
+	for a := st.Policy.FindAccount(js.Account); a != nil && a.Parent != "" && len(accounts) < 64; a = st.Policy.FindAccount(a.Parent) {
+		accounts = append(accounts, a.Parent)
+	}
+	return spec.Admits(r.Users, js.User) && spec.Admits(r.Accounts, accounts...) && spec.Admits(r.Groups, js.Group) &&
+		spec.Admits(r.QOS, js.QOS) && spec.Admits(r.Parts, js.Partitions...)
+}
+
+// ReservationView is what the reservations mean for one job.
+type ReservationView struct {
+	Bars     Bars
+	Own      *spec.Reservation // that it asked for and may use
+	Only     spec.Bitset       // nodes it may use; nil: any
+	Maint    bool              // one of the bars is for maintenance
+	Cored    bool              // others keep cores
+	admitted []*spec.Reservation
+	magnetic *spec.Reservation // of those the one of cores that the job may use without asking
+}
+
+// ViewReservations works out the view of a job. Of several reservations that it names the
+// one counts that begins first. A reason means that it cannot use any.
+func ViewReservations(st *state.State, js *spec.JobSpec, now spec.Instant) (ReservationView, *spec.Reason) {
+	var v ReservationView
+	if len(st.Reservations) == 0 && js.Place.Reservation == "" {
+		return v, nil
+	}
+	if r := v.own(st, js, now); r != nil {
+		return v, r
+	}
+	var key strings.Builder
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		if r == v.Own {
+			continue
+		}
+		if v.Own == nil && r.Flags.Has(spec.ResvMagnetic) && Admits(st, r, js) {
+			v.attract(r, now)
+			continue
+		}
+		if v.Own != nil && !v.Own.Heeds(r) {
+			continue
+		}
+		if r.Cores != nil {
+			v.Cored = true // it bars nobody from a node: see Keep
+			continue
+		}
+		v.Bars.List = append(v.Bars.List, Bar{Nodes: ReservedNodes(st, r), Windows: Windows(r, now)})
+		v.Maint = v.Maint || r.Flags.Has(spec.ResvMaint)
+		key.WriteString(r.Name + ",")
+	}
+	if v.Own != nil && !v.Own.Flags.Has(spec.ResvFlex) {
+		v.Bars.List = append(v.Bars.List, Bar{All: true, Windows: outside(Windows(v.Own, now), now)})
+		key.WriteString("=" + v.Own.Name)
+	}
+	if len(v.Bars.List) > 0 {
+		v.Bars.Key = key.String()
+	}
+	return v, nil
+}
+
+// attract notes a magnetic reservation that a job may use. Of several of cores
+// the one counts that begins first.
+func (v *ReservationView) attract(r *spec.Reservation, now spec.Instant) {
+	v.admitted = append(v.admitted, r)
+	if r.Cores == nil {
+		return
+	}
+	if w := Windows(r, now); len(w) > 0 && (v.magnetic == nil || w[0].From < Windows(v.magnetic, now)[0].From) {
+		v.magnetic = r
+	}
+}
+
+// own finds the reservation that a job asked for.
+func (v *ReservationView) own(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Reason {
+	if js.Place.Reservation == "" {
+		return nil
+	}
+	first := spec.FarFuture
+	for _, name := range strings.Split(js.Place.Reservation, ",") {
+		r := st.Reservation(name)
+		if r == nil || !Admits(st, r, js) {
+			continue
+		}
+		if w := Windows(r, now); len(w) > 0 && (v.Own == nil || w[0].From < first) {
+			v.Own, first = r, w[0].From
+		}
+	}
+	if v.Own == nil {
+		return &spec.Reason{Code: "ReservationDeleted", Subject: "reservation/" + js.Place.Reservation}
+	}
+	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes|spec.ResvLicenseOnly) == 0 {
+		v.Only = ReservedNodes(st, v.Own)
+	}
+	return nil
+}
+
+// Cores names the reservation whose cores the job runs on, if it keeps cores and
+// not whole nodes: its own, or a magnetic one.
+func (v *ReservationView) Cores() string {
+	switch {
+	case v.Own != nil && v.Own.Cores != nil:
+		return v.Own.Name
+	case v.Own == nil && v.magnetic != nil:
+		return v.magnetic.Name
+	}
+	return ""
+}
+
+// KeptOn is what a reservation of cores keeps of a node: CPUs, perhaps GPUs.
+func KeptOn(r *spec.Reservation, n *state.Node) place.Free {
+	return place.Free{CPU: r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1), GPU: r.GPUsOf(n.Spec.Name)}
+}
+
+// KeptByOthers is what reservations of cores keep of a node, as it looks now, at some
+// time in [from, to), and which of them keeps the most CPUs. Those do not count that
+// a job's own one, if there is one, does not heed.
+func KeptByOthers(st *state.State, n *state.Node, own *spec.Reservation, now, from, to spec.Instant) (sum place.Free, who string) {
+	most := int64(0)
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		kept := KeptOn(r, n)
+		if kept.CPU == 0 || (own != nil && (r.Name == own.Name || !own.Heeds(r))) || !slices.ContainsFunc(Windows(r, now), func(w Window) bool { return w.From < to && from < w.To }) {
+			continue
+		}
+		if sum.Add(&kept, 1); kept.CPU > most {
+			most, who = kept.CPU, r.Name
+		}
+	}
+	return sum, who
+}
+
+// KeepReserved takes the CPUs and GPUs that reservations of cores keep out of a timeline,
+// while they last. Jobs in such a reservation are counted against its own
+// counters, so that what they hold is in it already; those that outlast it are
+// added.
+func KeepReserved(st *state.State, t *Timeline, now spec.Instant) {
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		for _, name := range r.Nodes {
+			n := st.Node(name)
+			if n == nil || !t.Usable(n.ID) {
+				continue
+			}
+			if kept := KeptOn(r, n); kept.CPU > 0 {
+				t.Keep(n, r, kept, Windows(r, now))
+			}
+		}
+	}
+}
+
+// outside is the time between windows, before and after them.
+func outside(list []Window, now spec.Instant) []Window {
+	var out []Window
+	from := now
+	for _, w := range Merge(list) {
+		if w.From > from {
+			out = append(out, Window{From: from, To: w.From})
+		}
+		from = max(from, w.To)
+	}
+	if from < spec.FarFuture {
+		out = append(out, Window{From: from, To: spec.FarFuture})
+	}
+	return out
+}
+
+// Clear tells whether a job may hold a node throughout [from, to).
+func (v *ReservationView) Clear(id spec.NodeID, from, to spec.Instant) bool {
+	if v.Only != nil && !v.Only.Has(int(id)) {
+		return false
+	}
+	return !slices.ContainsFunc(v.Bars.List, func(b Bar) bool {
+		return (b.All || b.Nodes.Has(int(id))) && slices.ContainsFunc(b.Windows, func(w Window) bool { return w.From < to && from < w.To })
+	})
+}
+
+// Inside names the reservation that a job runs in which starts now on some
+// nodes: its own, or a magnetic one that has them all.
+func (v *ReservationView) Inside(st *state.State, ids []spec.NodeID, now spec.Instant) string {
+	if v.Own != nil {
+		return v.Own.Name
+	}
+	for _, r := range v.admitted {
+		if set := ReservedNodes(st, r); (r.Cores == nil || r == v.magnetic) && ReservationActive(r, now) && !slices.ContainsFunc(ids, func(id spec.NodeID) bool { return !set.Has(int(id)) }) {
+			return r.Name
+		}
+	}
+	return ""
+}
+
+// Opens is when a job's own reservation begins, if that is still to come.
+func (v *ReservationView) Opens(now spec.Instant) (spec.Instant, bool) {
+	if v.Own == nil || v.Own.Flags.Has(spec.ResvFlex) {
+		return 0, false
+	}
+	w := Windows(v.Own, now)
+	return w[0].From, w[0].From > now
+}

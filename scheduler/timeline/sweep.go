@@ -1,0 +1,134 @@
+package timeline
+
+import (
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// sweep walks through time for demands that leave placement a choice. For
+// each node it keeps what fits there from an instant on and until which
+// instant that stays so.
+type sweep struct {
+	fit   []int64 // tasks
+	room  []int64 // of the first GRES asked for the job as a whole
+	until []spec.Instant
+	ids   []int32
+
+	nodes, tasks, gres int64 // sums
+	better             bool  // something fits at this instant that did not before
+}
+
+// uneven finds the first start before an instant, in any distribution, or
+// returns nil and the instant that no start precedes.
+func (t *Timeline) uneven(query *Query, before spec.Instant, hint *Hint) ([]place.Part, spec.Instant) {
+	at := query.one.earliest(query.ids, query.Demand.MinNodes, query.from, query.Demand.Limit)
+	if at >= before {
+		return nil, before
+	}
+	s := &t.sweep
+	s.begin(t, query)
+	for at < before {
+		next := s.step(t, query, at)
+		if s.better && s.nodes >= query.Demand.MinNodes && s.tasks >= query.Demand.Tasks && (len(query.Demand.PerJob) == 0 || s.gres >= query.Demand.PerJob[0].N) {
+			if parts := t.pick(query, at, hint); parts != nil {
+				return parts, at
+			}
+		}
+		at = next
+	}
+	return nil, before
+}
+
+func (s *sweep) begin(t *Timeline, query *Query) {
+	s.ids, s.fit, s.room, s.until = s.ids[:0], s.fit[:0], s.room[:0], s.until[:0]
+	s.nodes, s.tasks, s.gres = 0, 0, 0
+	for _, id := range query.ids {
+		if query.one.need(t.lanes[id].shape).ok {
+			s.ids, s.fit, s.room, s.until = append(s.ids, id), append(s.fit, 0), append(s.room, 0), append(s.until, 0)
+		}
+	}
+}
+
+// step brings the sums up to an instant and returns the next one at which
+// they may change.
+func (s *sweep) step(t *Timeline, query *Query, at spec.Instant) spec.Instant {
+	next := spec.FarFuture
+	s.better = false
+	for i, id := range s.ids {
+		if s.until[i] <= at {
+			s.measure(t, query, i, t.lanes[id], at)
+		}
+		next = min(next, s.until[i])
+	}
+	return next
+}
+
+func (s *sweep) measure(t *Timeline, query *Query, i int, l *lane, at spec.Instant) {
+	end := at.Add(query.Demand.Limit)
+	f := l.over(at, end)
+	fit, _ := query.reduced.Fits(l.shape, &f)
+	barred, until := query.view.barred(int32(l.node.ID), at, end, query.Demand.Limit)
+	if t.apart && !barred {
+		var more spec.Instant
+		barred, more = within(t.strangers(int32(l.node.ID), &query.Demand.Tenant, nil), at, end, query.Demand.Limit)
+		until = min(until, more)
+	}
+	if barred {
+		fit = 0
+	}
+	room := int64(0)
+	if len(query.Demand.PerJob) > 0 && fit > 0 {
+		room = query.Demand.Room(l.shape, &f)
+	}
+	s.tasks += fit - s.fit[i]
+	s.gres += room - s.room[i]
+	s.nodes += bit(fit) - bit(s.fit[i])
+	s.better = s.better || fit > s.fit[i] || room > s.room[i]
+	s.fit[i], s.room[i] = fit, room
+	k := l.at(at) + 1
+	s.until[i] = until
+	if k < len(l.segs) {
+		s.until[i] = min(until, l.segs[k].from)
+		if end != spec.FarFuture {
+			if k = l.at(end-1) + 1; k < len(l.segs) {
+				s.until[i] = min(s.until[i], l.segs[k].from.Add(-query.Demand.Limit)+1)
+			}
+		}
+	}
+}
+
+func bit(n int64) int64 {
+	if n > 0 {
+		return 1
+	}
+	return 0
+}
+
+// pick places a demand at an instant on the nodes that have anything for it.
+// A promise is kept on its nodes if they still do.
+func (t *Timeline) pick(query *Query, at spec.Instant, hint *Hint) []place.Part {
+	t.cands = t.cands[:0]
+	end := at.Add(query.Demand.Limit)
+	for i, id := range t.sweep.ids {
+		if l := t.lanes[id]; t.sweep.fit[i] > 0 {
+			t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: l.over(at, end)})
+		}
+	}
+	if hint != nil && hint.Start <= at && len(hint.Nodes) > 0 {
+		var old spec.Bitset
+		for _, id := range hint.Nodes {
+			old = old.Set(int(id))
+		}
+		var same []place.Candidate
+		for i := range t.cands {
+			if old.Has(int(t.cands[i].Node.ID)) {
+				same = append(same, t.cands[i])
+				same[len(same)-1].Before = hint.on(t.cands[i].Node.ID)
+			}
+		}
+		if parts := place.Pick(&query.Demand, same, query.options); parts != nil {
+			return parts
+		}
+	}
+	return place.Pick(&query.Demand, t.cands, query.options)
+}

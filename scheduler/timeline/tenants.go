@@ -1,0 +1,187 @@
+package timeline
+
+import (
+	"slices"
+
+	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/spec"
+)
+
+// stay is a job on a node for a span of time.
+type stay struct {
+	window
+	uid    spec.JobUID
+	tenant *place.Tenant
+}
+
+// TrackTenants makes the timeline keep who is on which node when, so that jobs that
+// keep others off their nodes are told apart. It does so on its own where such
+// a job runs, be it on a node that the timeline does not have but in a block of
+// one that it has; it costs something for each job.
+func (t *Timeline) TrackTenants() {
+	if t.apart {
+		return
+	}
+	t.apart = true
+	t.near = place.Neighbours(t.st)
+	for _, l := range t.lanes {
+		if l == nil {
+			continue
+		}
+		for _, uid := range l.node.Jobs {
+			j := t.st.Job(uid)
+			if i := j.Alloc.Index(l.node.ID); i < 0 || j.Done.Has(i) {
+				continue
+			}
+			tenant := place.TenantOf(j)
+			l.stays = append(l.stays, stay{window{t.now, t.until(j)}, uid, &tenant})
+		}
+	}
+}
+
+// enter notes that a job is on the node of a part.
+func (t *Timeline) enter(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
+	if !t.apart || p.Tenant == nil {
+		return
+	}
+	l := t.lanes[p.Node.ID]
+	l.stays = append(l.stays, stay{window{from, to}, uid, p.Tenant})
+	t.touch(p.Node.ID)
+}
+
+// leave is the reverse of enter. A stay that was cut short is not found, and
+// needs not be.
+func (t *Timeline) leave(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
+	if !t.apart {
+		return
+	}
+	l := t.lanes[p.Node.ID]
+	i := slices.IndexFunc(l.stays, func(s stay) bool { return s.uid == uid && s.from == from && s.to == to })
+	if i >= 0 {
+		l.stays = slices.Delete(l.stays, i, i+1)
+		t.touch(p.Node.ID)
+	}
+}
+
+// cutStay lets a job that was told to end be gone at an instant.
+func (t *Timeline) cutStay(id spec.NodeID, uid spec.JobUID, at spec.Instant) {
+	for i := range t.lanes[id].stays {
+		if s := &t.lanes[id].stays[i]; s.uid == uid {
+			s.to = min(s.to, at)
+			t.touch(id)
+		}
+	}
+}
+
+// touch marks the nodes near one as changed: those on which a job that keeps
+// its block for itself meets what is on it.
+func (t *Timeline) touch(id spec.NodeID) {
+	if t.near == nil {
+		return
+	}
+	for _, other := range t.near[id] {
+		if t.Usable(other) {
+			t.changed = append(t.changed, uint32(other))
+		}
+	}
+}
+
+// strangers are the times at which a tenant cannot be on a node because of the
+// others there, or in its block, in order and apart from each other.
+func (t *Timeline) strangers(id int32, who *place.Tenant, gone []spec.JobUID) []Window {
+	if !t.apart {
+		return nil
+	}
+	var out []Window
+	if who.Apart != 0 && len(t.lanes[id].node.Holds) > 0 {
+		out = append(out, Window{t.now, spec.FarFuture}) // nobody knows when the other scheduler leaves
+	}
+	for _, s := range t.lanes[id].stays {
+		if !who.With(s.tenant) && !slices.Contains(gone, s.uid) {
+			out = append(out, Window{s.from, s.to})
+		}
+	}
+	if t.near != nil {
+		for _, other := range t.near[id] {
+			switch {
+			case int32(other) == id:
+				continue
+			case !t.Usable(other):
+				out = t.beyond(out, other, who, gone)
+				continue
+			}
+			for _, s := range t.lanes[other].stays {
+				if (who.Apart|s.tenant.Apart)&spec.ApartTopo != 0 && !slices.Contains(gone, s.uid) {
+					out = append(out, Window{s.from, s.to})
+				}
+			}
+		}
+	}
+	if len(out) > 1 {
+		out = Merge(out)
+	}
+	return out
+}
+
+// beyond is strangers for a node that the timeline does not have: who runs
+// there is known, if nothing else.
+func (t *Timeline) beyond(out []Window, id spec.NodeID, who *place.Tenant, gone []spec.JobUID) []Window {
+	n := t.st.NodeByID(id)
+	if n == nil {
+		return out
+	}
+	for _, uid := range n.Jobs {
+		if j := t.st.Job(uid); (who.Apart|j.Alloc.Apart)&spec.ApartTopo != 0 && !slices.Contains(gone, uid) {
+			out = append(out, Window{t.now, t.until(j)})
+		}
+	}
+	return out
+}
+
+// pickyBeyond tells whether a job that keeps its block for itself runs on a node
+// that the timeline does not have: one out of service, or not looked at.
+func (t *Timeline) pickyBeyond() bool {
+	if !t.st.Config.HasBlocks() {
+		return false
+	}
+	for id := range t.lanes {
+		if t.lanes[id] != nil {
+			continue
+		}
+		n := t.st.NodeByID(spec.NodeID(id))
+		if n == nil {
+			continue
+		}
+		for _, uid := range n.Jobs {
+			if t.st.Job(uid).Alloc.Apart&spec.ApartTopo != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lastStranger is the job that is the last to go by an instant of those with
+// which the job of a part cannot be; 0 if there is none.
+func (t *Timeline) lastStranger(p *place.Part, at spec.Instant) spec.JobUID {
+	if !t.apart || p.Tenant == nil {
+		return 0
+	}
+	var last stay
+	look := func(l *lane, meets func(s *stay) bool) {
+		for i := range l.stays {
+			if s := &l.stays[i]; s.to <= at && s.to > last.to && meets(s) {
+				last = *s
+			}
+		}
+	}
+	look(t.lanes[p.Node.ID], func(s *stay) bool { return !p.Tenant.With(s.tenant) })
+	if t.near != nil {
+		for _, id := range t.near[p.Node.ID] {
+			if t.Usable(id) {
+				look(t.lanes[id], func(s *stay) bool { return (p.Tenant.Apart|s.tenant.Apart)&spec.ApartTopo != 0 })
+			}
+		}
+	}
+	return last.uid
+}
