@@ -40,6 +40,7 @@ type Agent struct {
 	checks  bool                               // that is going on
 	load    int64
 	free    int64
+	vigil   vigil // over the shepherd
 
 	launches *launches
 	tunes    *queue[func(context.Context)]
@@ -77,6 +78,7 @@ func New(cfg Config, deps Deps) *Agent {
 	a.aborts = map[plan.RunKey]context.CancelFunc{}
 	a.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
 	a.health.Store(&Health{})
+	a.vigil = newVigil(cfg.MessageTimeout)
 	return a
 }
 
@@ -157,7 +159,7 @@ func (a *Agent) begin(ctx context.Context) error {
 			var runs []plan.Observed
 			if runs, err = a.deps.Shepherd.List(ctx); err == nil {
 				a.core.Resync(runs)
-				a.shepherd(true)
+				a.shepherdAnswered(nil)
 				a.log.Info("the shepherd answers", "release", hello.Release, "pid", hello.PID, "cgroups", hello.CgroupMode, "runs", len(runs))
 				for _, w := range hello.Degraded {
 					a.log.Warn("this node is weaker than it should be", "because", w)
@@ -208,9 +210,9 @@ func (a *Agent) own(ctx context.Context) {
 func (a *Agent) tick(ctx context.Context) {
 	a.core.Tick()
 	now := a.deps.Clock.Now()
+	a.watchShepherd(ctx)
 	if a.session != nil && now >= a.beatAt {
-		a.beatAt = now.Add(a.beat)
-		a.session.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: &apiv1.Heartbeat{LoadMilli: a.load, MemFree: a.free}}})
+		a.heartbeat(now)
 	}
 	if a.relist || now >= a.listAt {
 		a.list(ctx)
@@ -219,6 +221,13 @@ func (a *Agent) tick(ctx context.Context) {
 		a.save()
 	}
 	a.check(ctx, now)
+}
+
+// heartbeat says that this node is alive, and whether it can start jobs.
+func (a *Agent) heartbeat(now spec.Instant) {
+	a.beatAt = now.Add(a.beat)
+	beat := &apiv1.Heartbeat{LoadMilli: a.load, MemFree: a.free, Unready: a.vigil.trouble, Sent: a.bootClock()}
+	a.session.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: beat}})
 }
 
 // carryOut does what the core asks for.
@@ -300,7 +309,7 @@ func (a *Agent) list(ctx context.Context) {
 		runs, err := a.deps.Shepherd.List(ctx)
 		a.inbox.put(func() {
 			a.listing = false
-			a.shepherd(err == nil)
+			a.shepherdAnswered(err)
 			if err != nil {
 				a.relist = true // with the next tick
 				return
@@ -458,14 +467,6 @@ func (a *Agent) saver(ctx context.Context) {
 	}
 }
 
-// shepherd notes whether the shepherd answers.
-func (a *Agent) shepherd(up bool) {
-	a.deps.Telemetry.SetShepherdUp(up)
-	h := a.Health()
-	h.Shepherd = up
-	a.health.Store(&h)
-}
-
 // connected notes whether there is a stream to the controller.
 func (a *Agent) connected(yes bool) {
 	a.deps.Telemetry.SetControllerConnected(yes)
@@ -514,7 +515,10 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 		}
 	}
 	inv.Degraded = joinText(append([]string{inv.Degraded}, weak...))
-	return a.cfg.registration(&inv, a.running(ctx)), nil
+	running, seen := a.running(ctx)
+	reg := a.cfg.registration(&inv, running, seen)
+	reg.Sent, reg.Leases = a.bootClock(), a.deps.BootClock != nil
+	return reg, nil
 }
 
 // listed tells the owner which GPUs there are, or that it could not be found
@@ -538,14 +542,18 @@ func (a *Agent) listed(ctx context.Context, devices []device.Device, known bool)
 }
 
 // running asks the owner which runs hold the node.
-func (a *Agent) running(ctx context.Context) []plan.RunKey {
-	got := make(chan []plan.RunKey, 1)
-	a.inbox.put(func() { got <- a.core.Running() })
+func (a *Agent) running(ctx context.Context) ([]*apiv1.HeldRun, *apiv1.LedgerPosition) {
+	type answer struct {
+		runs []*apiv1.HeldRun
+		seen *apiv1.LedgerPosition
+	}
+	got := make(chan answer, 1)
+	a.inbox.put(func() { got <- answer{a.core.Held(), a.core.Seen()} })
 	select {
-	case keys := <-got:
-		return keys
+	case x := <-got:
+		return x.runs, x.seen
 	case <-ctx.Done():
-		return nil
+		return nil, nil
 	}
 }
 

@@ -56,13 +56,33 @@ type fakeShepherd struct {
 	alive   map[plan.RunKey]bool
 	acked   []plan.RunKey
 	ended   []plan.Terminate
+	grants  []plan.Grant
 	lists   int
 	hold    chan struct{} // launches wait for it
+	stopped chan struct{} // if set, greetings and lists are answered once it is closed
 	launch  func([]plan.RunSpec) error
 	end     func(plan.Terminate) error
 }
 
-func (s *fakeShepherd) Hello(context.Context) (plan.Hello, error) {
+// stand waits while the shepherd is stopped.
+func (s *fakeShepherd) stand(ctx context.Context) error {
+	var stopped chan struct{}
+	s.w.do(func() { stopped = s.stopped })
+	if stopped == nil {
+		return nil
+	}
+	select {
+	case <-stopped:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *fakeShepherd) Hello(ctx context.Context) (plan.Hello, error) {
+	if err := s.stand(ctx); err != nil {
+		return plan.Hello{}, err
+	}
 	return plan.Hello{Degraded: []string{"no control groups"}}, nil
 }
 
@@ -100,7 +120,10 @@ func (s *fakeShepherd) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.
 	return out, nil
 }
 
-func (s *fakeShepherd) List(context.Context) ([]plan.Observed, error) {
+func (s *fakeShepherd) List(ctx context.Context) ([]plan.Observed, error) {
+	if err := s.stand(ctx); err != nil {
+		return nil, err
+	}
 	var out []plan.Observed
 	s.w.do(func() {
 		s.lists++
@@ -132,6 +155,11 @@ func (s *fakeShepherd) Usage(_ context.Context, keys ...plan.RunKey) (out []plan
 		}
 	})
 	return out, nil
+}
+
+func (s *fakeShepherd) Grant(_ context.Context, g plan.Grant) error {
+	s.w.do(func() { s.grants = append(s.grants, g) })
+	return nil
 }
 
 func (s *fakeShepherd) Ack(_ context.Context, keys []plan.RunKey) error {
@@ -269,6 +297,7 @@ func (s *fakeSpool) Save(b []byte) error {
 
 // fakeTelemetry remembers the jobs and counts.
 type fakeTelemetry struct {
+	shepherd  bool
 	w         *watch
 	jobs      []JobOnNode
 	published int
@@ -281,7 +310,7 @@ func (f *fakeTelemetry) SetSample(*device.Sample)               {}
 func (f *fakeTelemetry) SetGPUAccounts([]attrib.Account)        {}
 func (f *fakeTelemetry) SetUsage([]JobUsage)                    {}
 func (f *fakeTelemetry) GPUEvent(device.EventKind)              {}
-func (f *fakeTelemetry) SetShepherdUp(bool)                     {}
+func (f *fakeTelemetry) SetShepherdUp(up bool)                  { f.w.do(func() { f.shepherd = up }) }
 func (f *fakeTelemetry) SetReportsPending(int)                  {}
 func (f *fakeTelemetry) SamplesStored(int)                      {}
 func (f *fakeTelemetry) SamplesLost(int)                        {}
@@ -550,6 +579,45 @@ func TestShepherdDown(t *testing.T) {
 	})
 	st.orders(terminateOrder(key(1), ""))
 	s.pass(50*spec.Millisecond, func() bool { return len(s.shep.ended) >= 3 })
+}
+
+// TestStoppedShepherd: a shepherd whose process is there and which does nothing
+// is seen within MessageTimeout, and so is its coming back.
+func TestStoppedShepherd(t *testing.T) {
+	s := newStage(t)
+	s.start()
+	st := s.stream(1)
+	st.welcome(testCluster)
+	lastSaid := func() (unready string, beats int) {
+		for _, m := range st.said {
+			if beat := m.GetHeartbeat(); beat != nil {
+				unready = beat.GetUnready()
+				beats++
+			}
+		}
+		return unready, beats
+	}
+	s.pass(spec.Second, func() bool { _, beats := lastSaid(); return beats > 0 })
+	s.do(func() { s.shep.stopped = make(chan struct{}) })
+	stoppedAt := s.clock.Now()
+	s.pass(spec.Second, func() bool { unready, _ := lastSaid(); return unready != "" })
+	if took := s.clock.Now().Sub(stoppedAt); took > defaultMessageTimeout+3*tickEvery {
+		t.Errorf("the controller learned after %v that the shepherd does not answer", took)
+	}
+	if s.agent.Health().Shepherd {
+		t.Error("the agent says that the shepherd answers")
+	}
+	s.do(func() {
+		if s.tele.shepherd {
+			t.Error("the metric says that the shepherd answers")
+		}
+		close(s.shep.stopped)
+		s.shep.stopped = nil
+	})
+	s.pass(spec.Second, func() bool { unready, _ := lastSaid(); return unready == "" })
+	if !s.agent.Health().Shepherd {
+		t.Error("the agent does not see that the shepherd answers again")
+	}
 }
 
 // TestOneBadRun: a run that cannot even be asked for harms no other.

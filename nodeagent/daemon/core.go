@@ -31,6 +31,9 @@ const (
 // run is one attempt on this node.
 type run struct {
 	key    plan.RunKey
+	launch spec.Hash // identity of what was launched; zero where it is not known
+	seq    uint64    // of the ledger's event that started the attempt; 0 = not known
+	user   uint32    // whose it is
 	phase  phase
 	facts  facts
 	wanted bool            // by the controller
@@ -119,6 +122,8 @@ type Core struct {
 
 	runs     map[plan.RunKey]*run
 	desired  map[plan.RunKey]bool // of the last Welcome, without an order yet
+	unknown  map[plan.RunKey]bool // jobs of the last Welcome that the controller's ledger does not know
+	seen     position             // the last that the controller told of its ledger
 	complete bool                 // there was a Welcome in this life
 	stream   uint64               // number of the connection
 	cluster  [16]byte             // zero before the first Welcome
@@ -146,7 +151,7 @@ type Core struct {
 
 // NewCore makes the state of an agent that knows nothing yet.
 func NewCore(cfg Config, creds Credentials, now func() spec.Instant, log *slog.Logger) *Core {
-	return &Core{cfg: cfg, creds: creds, clock: now, log: log, runs: map[plan.RunKey]*run{}, desired: map[plan.RunKey]bool{},
+	return &Core{cfg: cfg, creds: creds, clock: now, log: log, runs: map[plan.RunKey]*run{}, desired: map[plan.RunKey]bool{}, unknown: map[plan.RunKey]bool{},
 		snapshot: map[plan.RunKey]bool{}, devices: map[string]device.Device{}, killWait: 30 * spec.Second,
 		book: attrib.NewBook(gapOf(cfg.Interval))}
 }
@@ -203,6 +208,16 @@ func (c *Core) Pending() int { return len(c.outbox.queue) }
 // Outgoing gives the reports to send now.
 func (c *Core) Outgoing() []*apiv1.Report { return c.outbox.take() }
 
+// UseKeys takes the public keys of credentials that are good from now on. It tells
+// whether they can be used; the connection ends where they cannot.
+func (c *Core) UseKeys(keys [][]byte) bool {
+	if err := c.creds.Use(keys, c.cluster); err != nil {
+		c.fx.Leave = fmt.Sprintf("the controller's credential keys cannot be used: %v", err)
+		return false
+	}
+	return true
+}
+
 // Welcome begins a connection. What the controller does not name is either
 // over, and its report repeated, or an orphan, which the next Resync finds.
 func (c *Core) Welcome(w *apiv1.Welcome) {
@@ -220,8 +235,10 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 		}
 		c.cluster, c.fx.Save = cluster, true
 	}
-	if err := c.creds.Use(w.GetCredentialKeys(), cluster); err != nil {
-		c.fx.Leave = fmt.Sprintf("the controller's credential keys cannot be used: %v", err)
+	if c.outdated(w) {
+		return
+	}
+	if !c.UseKeys(w.GetCredentialKeys()) {
 		return
 	}
 	if w.GetKillWait() > 0 {
@@ -233,6 +250,7 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 	for _, k := range w.GetDesired() {
 		c.desired[runKey(k)] = true
 	}
+	c.setUnknown(w.GetUnknown())
 	for _, k := range c.keys() {
 		r := c.runs[k]
 		if r.wanted = c.wants(k); r.wanted {
@@ -256,7 +274,7 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 
 // wants tells whether the controller names the attempt.
 func (c *Core) wants(k plan.RunKey) bool {
-	return c.desired[k] || c.desired[plan.Key(k.Job, k.Attempt, plan.StepBatch)]
+	return c.desired[k] || c.desired[jobKey(k)]
 }
 
 // keys lists all runs in order, so that effects have an order too.
@@ -280,10 +298,14 @@ func (c *Core) Ack(upTo uint64) {
 		if !p.last {
 			continue
 		}
-		c.recent.add(p.run, p.report)
+		r := c.runs[p.run]
+		var launch spec.Hash
+		if r != nil {
+			launch = r.launch
+		}
+		c.recent.add(p.run, p.report, launch)
 		c.memory.Confirmed(p.run)
 		delete(c.desired, p.run)
-		r := c.runs[p.run]
 		if r == nil || r.phase != reported {
 			continue
 		}
@@ -326,7 +348,7 @@ func (c *Core) Listing() {
 
 // Resync compares what the controller wants with what the shepherd has.
 func (c *Core) Resync(seen []plan.Observed) {
-	in := plan.Input{Now: c.clock(), Stream: c.stream, Complete: c.complete, Observed: seen, Up: true}
+	in := plan.Input{Now: c.clock(), Stream: c.stream, Complete: c.complete, Observed: seen, Up: true, Unknown: c.unknown}
 	observed := make(map[plan.RunKey]bool, len(seen))
 	for i := range seen {
 		observed[seen[i].Key] = true
@@ -407,7 +429,7 @@ func (c *Core) adopt(o *plan.Observed) {
 	if r.phase == 0 || r.phase == asked {
 		c.live(r)
 	}
-	r.socket = o.Socket
+	r.socket, r.launch, r.seq, r.user = o.Socket, o.Launch, o.Seq, o.UID
 	if o.Start != 0 {
 		c.began(r, o.Start)
 	}

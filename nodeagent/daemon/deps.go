@@ -38,6 +38,8 @@ type Shepherd interface {
 	Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error)
 	// Ack lets exits be forgotten.
 	Ack(ctx context.Context, keys []plan.RunKey) error
+	// Grant passes on that the controller has answered a heartbeat.
+	Grant(ctx context.Context, g plan.Grant) error
 }
 
 // Controller is the way to the controller.
@@ -199,6 +201,9 @@ type Config struct {
 	// Dynamic is the NodeName record with which the agent describes its node
 	// itself; empty where slurm.conf does.
 	Dynamic string
+	// MessageTimeout is how long the shepherd may be silent before the node takes
+	// no jobs; 0 is 10 seconds.
+	MessageTimeout spec.Span
 	// Interval is the time between two collections.
 	Interval spec.Span
 	// Orphans says what happens to runs that the controller does not know.
@@ -252,6 +257,9 @@ type Deps struct {
 	// more. It is called from several goroutines, one after the other.
 	Revoked func(serials []string)
 	Clock   Clock
+	// BootClock is the machine's boot clock in nanoseconds, in which leases are
+	// counted; nil: the node cannot keep leases.
+	BootClock func() int64
 	// Jitter gives a number below n, for the waits between connections.
 	Jitter func(n int64) int64
 	Logger *slog.Logger

@@ -25,6 +25,10 @@ type gateKey struct {
 	uuid string
 	kind spec.GPUFaultKind
 	xid  int64
+	// The holder is part of the key: what struck one job must not be counted
+	// for the next one that got the GPU within the minute.
+	job     spec.JobUID
+	attempt uint32
 }
 
 // gate holds back what was said a moment ago.
@@ -51,7 +55,7 @@ type faults struct {
 
 // fault tells the controller, at once or, if it was told a moment ago, later.
 func (c *Core) fault(f spec.GPUFault) {
-	k := gateKey{f.UUID, f.Kind, f.XID}
+	k := gateKey{uuid: f.UUID, kind: f.Kind, xid: f.XID, job: f.Job, attempt: f.Attempt}
 	g := c.faults.gates[k]
 	if g == nil {
 		if len(c.faults.order) >= maxFaultGates {
@@ -95,7 +99,7 @@ func (c *Core) watch(rd *Reading) {
 		if f.Kind == 0 {
 			continue
 		}
-		f.Job, f.Attempt = c.holder(e.UUID)
+		f.Job, f.Attempt = c.holder(e.UUID, e.At)
 		c.fault(f)
 	}
 	if rd.Err == nil {
@@ -124,12 +128,18 @@ func faultKind(k device.EventKind) spec.GPUFaultKind {
 	return 0
 }
 
-// holder is the one run that holds a GPU; none if several share it.
-func (c *Core) holder(uuid string) (spec.JobUID, uint32) {
+// holder is the one run that held a GPU at an instant (0 = now); none if several
+// share it. An error often kills its job, so a run whose last reading is awaited
+// still counts, and one that began after the error does not.
+func (c *Core) holder(uuid string, at spec.Instant) (spec.JobUID, uint32) {
 	var found *run
 	for _, k := range c.keys() {
 		r := c.runs[k]
-		if r.from == 0 || r.phase != living && r.phase != held || !slices.Contains(r.facts.GPUs, uuid) {
+		holds := r.phase == living || r.phase == held || r.phase == closing || r.phase == measuring
+		if r.from == 0 || !holds || !slices.Contains(r.facts.GPUs, uuid) {
+			continue
+		}
+		if at != 0 && r.from > at {
 			continue
 		}
 		if found != nil {

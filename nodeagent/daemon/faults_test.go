@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,38 @@ func TestFaultsAreToldOnceAMinute(t *testing.T) {
 	b.now = b.now.Add(2 * spec.Minute)
 	b.events()
 	want("")
+}
+
+// TestFaultsNameTheRunThatHeldTheGPU: an error that ended its run, seen in the
+// last reading, is that run's. One from before a run began is not the run's, and
+// the same number within a minute is not counted for the wrong one.
+func TestFaultsNameTheRunThatHeldTheGPU(t *testing.T) {
+	b := newBench(t)
+	b.core.SetDevices([]device.Device{{UUID: "GPU-0"}, {UUID: "GPU-1"}})
+	b.welcome()
+	xid := func() device.Event {
+		return device.Event{Kind: device.EventXID, UUID: "GPU-0", XID: 48, At: b.now}
+	}
+	var told []string
+	b.run(key(1), onGPU("GPU-0"))
+	b.now = b.now.Add(spec.Second)
+	struck := xid()
+	b.exit(key(1))
+	b.now = b.now.Add(spec.Second)
+	b.events(struck)
+	told = append(told, b.told())
+	before := xid()
+	b.now = b.now.Add(spec.Second)
+	b.run(key(2), onGPU("GPU-0"))
+	b.now = b.now.Add(spec.Second)
+	b.events(before)
+	told = append(told, b.told())
+	b.events(xid())
+	told = append(told, b.told())
+	want := []string{"GPU-0 xid 48 fatal job 1.1", "GPU-0 xid 48 fatal", "GPU-0 xid 48 fatal job 2.1"}
+	if !slices.Equal(told, want) {
+		t.Errorf("the controller is told %q, want %q", told, want)
+	}
 }
 
 // TestFaultsAreBoundedWhileTheControllerIsAway: whatever the hardware does, so

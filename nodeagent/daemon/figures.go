@@ -115,11 +115,12 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 }
 
 // gpuUsage writes an account as a fact. Unobserved time is no process; see
-// the package's comment. Of a device that the run had a part of, it has that
+// the package's comment. Time in which the device was lost is left out: the
+// three states then add up to less than the time held. Of a device that the run had a part of, it has that
 // part: the energy is divided in the book.
 func (c *Core) gpuUsage(a *attrib.Account) spec.GPUUsage {
 	u := spec.GPUUsage{
-		UUID: a.GPU, NoProcess: spec.Span(a.NoProcess + a.Unobserved), Idle: spec.Span(a.Idle), Busy: spec.Span(a.Busy),
+		UUID: a.GPU, NoProcess: spec.Span(a.NoProcess + a.Unobserved - a.Lost), Idle: spec.Span(a.Idle), Busy: spec.Span(a.Busy),
 		UtilNS: spec.Span(a.Util.Whole), SMNS: spec.Span(a.SM.Whole), TensorNS: spec.Span(a.Tensor.Whole),
 		PeakMem: a.MemoryPeakMiB << 20, MemMiBS: a.MemoryMiBNS.Whole, EnergyMJ: a.EnergyMJ,
 		Throttled: spec.Span(min(a.Thermal+a.Power, a.Allocated)), XIDs: a.XIDsOther, Has: a.Allocated > a.Unobserved,
@@ -184,10 +185,14 @@ type saved struct {
 	Boot    string          `json:"boot"`
 	Book    json.RawMessage `json:"book"`
 	Runs    []savedRun      `json:"runs,omitempty"`
+	Seen    position        `json:"seen"` // of the controller's ledger
 }
 
 type savedRun struct {
 	Key    string       `json:"key"`
+	Launch spec.Hash    `json:"launch"`
+	Seq    uint64       `json:"seq,omitempty"`
+	User   uint32       `json:"user,omitempty"`
 	Held   bool         `json:"held,omitempty"`
 	From   spec.Instant `json:"from"`
 	Facts  facts        `json:"facts"`
@@ -213,7 +218,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("save GPU accounts: %w", err)
 	}
-	s := saved{Version: savedVersion, Boot: boot, Book: book}
+	s := saved{Version: savedVersion, Boot: boot, Book: book, Seen: c.seen}
 	if c.cluster != ([16]byte{}) {
 		s.Cluster = hex.EncodeToString(c.cluster[:])
 	}
@@ -226,7 +231,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 			continue
 		}
 		m := &r.memory
-		s.Runs = append(s.Runs, savedRun{Key: k.String(), Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
+		s.Runs = append(s.Runs, savedRun{Key: k.String(), Launch: r.launch, Seq: r.seq, User: r.user, Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
 			Peak: m.peak, Seen: m.seen, VM: m.vm, KHz: m.khz, Whole: m.whole, Rest: m.rest, Signal: r.signal,
 			Steps: r.steps, Summed: r.summed})
 	}
@@ -251,6 +256,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 		}
 		copy(c.cluster[:], id)
 	}
+	c.seen = s.Seen
 	if s.Boot != boot {
 		return nil
 	}
@@ -265,7 +271,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 		if err != nil {
 			return err
 		}
-		r := &run{key: k, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env, steps: sr.Steps, summed: sr.Summed,
+		r := &run{key: k, launch: sr.Launch, seq: sr.Seq, user: sr.User, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env, steps: sr.Steps, summed: sr.Summed,
 			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, vm: sr.VM, khz: sr.KHz, whole: sr.Whole, rest: sr.Rest}}
 		if sr.Held {
 			r.phase = held

@@ -98,6 +98,27 @@ func TestNoLastReading(t *testing.T) {
 	b.wantSent("2 2.1.batch done 0:0")
 }
 
+// TestALostGPUIsNobodysIdling: the time for which a device was gone is not
+// counted as time in which its job held it without a process.
+func TestALostGPUIsNobodysIdling(t *testing.T) {
+	b := newBench(t)
+	b.core.SetDevices([]device.Device{{UUID: "GPU-0"}})
+	b.welcome()
+	b.run(key(1), onGPU("GPU-0"))
+	for range 6 {
+		b.now = b.now.Add(10 * spec.Second)
+		b.core.Collected(&Reading{Sample: device.Sample{At: b.now, Readings: []device.Reading{{UUID: "GPU-0", Lost: true}}}, Listed: true})
+	}
+	b.exit(key(1))
+	b.now = b.now.Add(spec.Second)
+	b.core.Collected(&Reading{Sample: device.Sample{At: b.now, Readings: []device.Reading{{UUID: "GPU-0", Lost: true}}}, Listed: true})
+	queue := b.core.outbox.queue
+	usage := queue[len(queue)-1].report.GetNodeDone().GetUsage().GetGpus()
+	if len(usage) != 1 || usage[0].GetNoProcess()+usage[0].GetIdle() != 0 {
+		t.Errorf("a device that was lost all the time: %v", usage)
+	}
+}
+
 func TestXIDsAreCounted(t *testing.T) {
 	b := newBench(t)
 	b.core.SetDevices([]device.Device{{UUID: "GPU-0"}})

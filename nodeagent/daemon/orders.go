@@ -58,13 +58,20 @@ func (c *Core) orderReboot(r *apiv1.Reboot) {
 // launch takes a run on, once. A run that is here already only learns whose it
 // is; one that is over is answered with what was said before.
 func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
-	c.desired[k] = true
+	identity := identityOf(l)
 	if last := c.recent.of[k]; last != nil {
-		c.repeat(k, last)
+		if !c.conflicts(k, c.recent.launch[k], identity) {
+			c.desired[k] = true
+			c.repeat(k, last)
+		}
 		return
 	}
 	r := c.runs[k]
 	if r != nil {
+		if c.conflicts(k, r.launch, identity) {
+			return
+		}
+		c.desired[k] = true
 		r.wanted = true
 		if r.phase == living && len(r.facts.GPUs) == 0 {
 			if job, err := c.read(k, l); err == nil {
@@ -78,8 +85,9 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 		}
 		return
 	}
+	c.desired[k] = true
 	c.endEarlier(k)
-	r = &run{key: k, wanted: true, since: c.clock()}
+	r = &run{key: k, wanted: true, since: c.clock(), launch: identity.Launch, seq: identity.Seq, user: l.GetJob().GetUserId()}
 	c.runs[k] = r
 	job, err := c.read(k, l)
 	if err != nil {
@@ -94,6 +102,8 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 	}
 	if l.GetBatch() {
 		c.specify(r, job)
+		r.spec.Launch, r.spec.Seq, r.spec.Order = identity.Launch, identity.Seq, identity.Order
+		r.spec.Lease = leaseOf(l)
 	}
 	if c.cfg.Prolog || c.cfg.Epilog {
 		r.env = plan.ScriptEnv(job, &c.cfg.Node)
@@ -110,7 +120,7 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 // controller: two attempts are never to work side by side.
 func (c *Core) endEarlier(k plan.RunKey) {
 	for _, o := range c.keys() {
-		if o.Job == k.Job && o.Attempt < k.Attempt && c.runs[o].phase == living && !c.wants(o) && c.cfg.Orphans.KillOrphans {
+		if o.Job == k.Job && o.Attempt < k.Attempt && !c.unknown[jobKey(o)] && c.runs[o].phase == living && !c.wants(o) && c.cfg.Orphans.KillOrphans {
 			c.log.Warn("an earlier attempt of a job is here, and is killed", "run", o.String(), "next", k.String())
 			c.carry(plan.Action{Kind: plan.DoTerminate, Key: o})
 		}
@@ -236,16 +246,16 @@ func (c *Core) check(j *plan.Job, l *apiv1.Launch) refusal {
 	if l.GetBatch() && len(l.GetScript()) > 0 {
 		script = sha256.Sum256(l.GetScript())
 	}
-	if why := c.checkClaims(j, j.Key, l.GetCredential(), script); why.text != "" {
+	if why := c.checkClaims(j, j.Key, l, script); why.text != "" {
 		return why
 	}
 	return c.bindDevices(j)
 }
 
-// checkClaims verifies that the controller signed a run of a job. launch is the
+// checkClaims verifies that the controller signed a run of a job. content is the
 // hash of what is to be run; of a part without a script it is not looked at.
-func (c *Core) checkClaims(j *plan.Job, k plan.RunKey, raw []byte, launch spec.Hash) refusal {
-	claims, err := c.creds.Verify(raw, c.clock())
+func (c *Core) checkClaims(j *plan.Job, k plan.RunKey, l *apiv1.Launch, content spec.Hash) refusal {
+	claims, err := c.creds.Verify(l.GetCredential(), c.clock())
 	if err != nil {
 		return refusal{text: "the job's credential is refused: " + err.Error(), drain: errors.Is(err, ErrClock)}
 	}
@@ -259,7 +269,9 @@ func (c *Core) checkClaims(j *plan.Job, k plan.RunKey, raw []byte, launch spec.H
 		{"step", int32(claims.Step) == k.Step},
 		{"user", claims.UID == j.UID && claims.GID == j.GID},
 		{"groups", slices.Equal(claims.Groups, j.Groups)},
-		{"script", launch.IsZero() || claims.Launch == launch},
+		{"epoch", claims.Epoch == k.Epoch},
+		{"script", content.IsZero() || claims.Launch == content},
+		{"launch", claims.Epoch == 0 || claims.Run == identityOf(l).Launch},
 	} {
 		if !claim.ok {
 			return refusal{text: "the job's credential is for another " + claim.what + " than the order"}

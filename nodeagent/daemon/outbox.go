@@ -3,6 +3,7 @@ package daemon
 import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
 )
 
 // posted is a report that the controller has not acknowledged.
@@ -56,32 +57,37 @@ func (o *outbox) ack(upTo uint64) []posted {
 }
 
 func wireKey(k plan.RunKey) *apiv1.RunKey {
-	return &apiv1.RunKey{JobUid: k.Job, Attempt: k.Attempt, Step: k.Step}
+	return &apiv1.RunKey{JobUid: k.Job, Attempt: k.Attempt, Step: k.Step, Epoch: k.Epoch}
 }
 
 func runKey(k *apiv1.RunKey) plan.RunKey {
-	return plan.Key(k.GetJobUid(), k.GetAttempt(), k.GetStep())
+	return plan.RunKey{Job: k.GetJobUid(), Attempt: k.GetAttempt(), Step: k.GetStep(), Epoch: k.GetEpoch()}
 }
 
 // recent remembers the last reports of runs that are over and acknowledged,
 // so that a controller that asks again gets the same answer.
 type recent struct {
-	of    map[plan.RunKey]*apiv1.Report
-	order []plan.RunKey
+	of     map[plan.RunKey]*apiv1.Report
+	launch map[plan.RunKey]spec.Hash // of the runs in of, where it is known
+	order  []plan.RunKey
 }
 
 const recentLimit = 4096
 
-func (r *recent) add(k plan.RunKey, last *apiv1.Report) {
+func (r *recent) add(k plan.RunKey, last *apiv1.Report, launch spec.Hash) {
 	if r.of == nil {
-		r.of = map[plan.RunKey]*apiv1.Report{}
+		r.of, r.launch = map[plan.RunKey]*apiv1.Report{}, map[plan.RunKey]spec.Hash{}
 	}
 	if r.of[k] == nil {
 		if len(r.order) == recentLimit {
 			delete(r.of, r.order[0])
+			delete(r.launch, r.order[0])
 			r.order = r.order[1:]
 		}
 		r.order = append(r.order, k)
 	}
 	r.of[k] = last
+	if !launch.IsZero() {
+		r.launch[k] = launch
+	}
 }

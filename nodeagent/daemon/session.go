@@ -8,7 +8,6 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
-	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -108,13 +107,19 @@ func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
 		}
 		return false, err
 	}
-	welcome, err := a.welcome(ctx, stream, cancel)
+	first, err := a.welcome(ctx, stream, cancel)
 	if err != nil {
 		return false, err
 	}
+	welcome := first.GetWelcome()
 	a.barred(welcome.GetRevoked())
 	s := &session{out: newQueue[*apiv1.AgentMessage](), cancel: cancel}
-	a.inbox.put(func() { a.admit(s, welcome) })
+	a.inbox.put(func() {
+		a.admit(s, welcome)
+		if !a.core.leaving() {
+			a.core.Head(first.GetHead())
+		}
+	})
 	a.log.Info("connected to the controller", "cluster", welcome.GetCluster(), "runs_wanted", len(welcome.GetDesired()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -138,7 +143,7 @@ func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
 }
 
 // welcome waits for the controller's first message.
-func (a *Agent) welcome(ctx context.Context, stream Stream, cancel context.CancelCauseFunc) (*apiv1.Welcome, error) {
+func (a *Agent) welcome(ctx context.Context, stream Stream, cancel context.CancelCauseFunc) (*apiv1.ControllerMessage, error) {
 	late, stop := a.deps.Clock.After(welcomeWait)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -166,7 +171,7 @@ func (a *Agent) welcome(ctx context.Context, stream Stream, cancel context.Cance
 	if m.GetWelcome() == nil {
 		return nil, fmt.Errorf("the controller began with %T instead of a welcome", m.GetKind())
 	}
-	return m.GetWelcome(), nil
+	return m, nil
 }
 
 // barred takes what the controller says of certificates that hold no more.
@@ -211,6 +216,9 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 		if err != nil {
 			return err
 		}
+		if head := m.GetHead(); head != nil {
+			a.inbox.put(func() { a.core.Head(head) })
+		}
 		switch k := m.GetKind().(type) {
 		case *apiv1.ControllerMessage_Orders:
 			a.inbox.put(func() { a.core.Orders(k.Orders.GetOrders()) })
@@ -220,6 +228,10 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 			a.measureFor(ctx, s, k.Measure)
 		case *apiv1.ControllerMessage_Revoked:
 			a.barred(k.Revoked)
+		case *apiv1.ControllerMessage_Grant:
+			a.granted(ctx, k.Grant)
+		case *apiv1.ControllerMessage_Keys:
+			a.inbox.put(func() { a.core.UseKeys(k.Keys.GetKeys()) })
 		case *apiv1.ControllerMessage_Goodbye:
 			return errors.New("the controller says: " + k.Goodbye.GetReason())
 		case *apiv1.ControllerMessage_Welcome:
@@ -228,10 +240,10 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 	}
 }
 
-func (c *Config) registration(inv *spec.Inventory, running []plan.RunKey) *apiv1.Registration {
-	reg := &apiv1.Registration{Node: c.Node.Name, Inventory: wire.Inventory(inv), Version: c.Version, Dynamic: c.Dynamic, Place: c.Place}
-	for _, k := range running {
-		reg.Running = append(reg.Running, wireKey(k))
+func (c *Config) registration(inv *spec.Inventory, running []*apiv1.HeldRun, seen *apiv1.LedgerPosition) *apiv1.Registration {
+	reg := &apiv1.Registration{Seen: seen, Held: running, Epochs: true, Node: c.Node.Name, Inventory: wire.Inventory(inv), Version: c.Version, Dynamic: c.Dynamic, Place: c.Place}
+	for _, r := range running {
+		reg.Running = append(reg.Running, r.GetRun())
 	}
 	return reg
 }

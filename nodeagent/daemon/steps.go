@@ -23,7 +23,7 @@ func (r *run) isStep() bool { return r.key.Step >= 0 }
 
 // jobKey is the run that holds the node for the attempt of a step: the batch
 // script, or the part of an allocation that has none here.
-func jobKey(k plan.RunKey) plan.RunKey { return plan.Key(k.Job, k.Attempt, plan.StepBatch) }
+func jobKey(k plan.RunKey) plan.RunKey { return k.StepOf(plan.StepBatch) }
 
 // scopeOfRun is what ends with a run: a job's steps with it, a step alone.
 func scopeOfRun(k plan.RunKey) plan.Scope {
@@ -36,15 +36,18 @@ func scopeOfRun(k plan.RunKey) plan.Scope {
 // launchStep takes a step's part on, once. It begins when its job has: the
 // node's prolog may still run.
 func (c *Core) launchStep(k plan.RunKey, l *apiv1.Launch) {
+	identity := identityOf(l)
 	if last := c.recent.of[k]; last != nil {
-		c.repeat(k, last)
+		if !c.conflicts(k, c.recent.launch[k], identity) {
+			c.repeat(k, last)
+		}
 		return
 	}
 	if r := c.runs[k]; r != nil {
-		r.wanted = true
+		r.wanted = r.wanted || !c.conflicts(k, r.launch, identity)
 		return
 	}
-	r := &run{key: k, wanted: true, phase: queued, since: c.clock()}
+	r := &run{key: k, wanted: true, phase: queued, since: c.clock(), launch: identity.Launch, seq: identity.Seq}
 	c.runs[k] = r
 	part, err := c.readStep(k, l)
 	if err != nil {
@@ -61,6 +64,7 @@ func (c *Core) launchStep(k plan.RunKey, l *apiv1.Launch) {
 		c.stepFailed(r, err.Error())
 		return
 	}
+	r.spec.Lease = leaseOf(l)
 	c.beginStep(r)
 }
 
@@ -196,7 +200,7 @@ func (c *Core) checkStep(s *plan.StepPart, l *apiv1.Launch) error {
 	if err != nil {
 		return err
 	}
-	if why := c.checkClaims(s.Job, s.Key, l.GetCredential(), sha256.Sum256(signed)); why.text != "" {
+	if why := c.checkClaims(s.Job, s.Key, l, sha256.Sum256(signed)); why.text != "" {
 		return errors.New(why.text)
 	}
 	for _, g := range plan.Devices(&s.Here) {
@@ -222,6 +226,7 @@ func (c *Core) specifyStep(r *run, s *plan.StepPart) error {
 	if err != nil {
 		return err
 	}
+	rs.Launch, rs.Seq = r.launch, r.seq
 	r.spec = &rs
 	return nil
 }
@@ -299,40 +304,44 @@ func (c *Core) Step(k plan.RunKey) StepState {
 const attachWords = "step input and output"
 
 // Attachable tells whose the step is that a credential lets a client attach to
-// on this node. Before the controller has told its keys nothing can be said:
-// the error wraps ErrDown.
-func (c *Core) Attachable(k plan.RunKey, raw []byte) (uid uint32, err error) {
+// on this node, and its whole key: clients do not name the epoch, the credential
+// does. Before the controller has told its keys nothing can be said: the error
+// wraps ErrDown.
+func (c *Core) Attachable(k plan.RunKey, raw []byte) (whole plan.RunKey, uid uint32, err error) {
 	if !c.complete {
-		return 0, fmt.Errorf("the controller has not been heard of yet: %w", ErrDown)
+		return k, 0, fmt.Errorf("the controller has not been heard of yet: %w", ErrDown)
 	}
 	claims, err := c.creds.Verify(raw, c.clock())
+	k.Epoch = claims.Epoch
+	signed := plan.RunKey{Job: uint64(claims.Job), Attempt: claims.Attempt, Step: int32(claims.Step), Epoch: claims.Epoch}
 	switch {
 	case err != nil:
-		return 0, err
-	case claims.Cluster != c.cluster || plan.Key(uint64(claims.Job), claims.Attempt, int32(claims.Step)) != k:
-		return 0, errors.New("the credential is for another step")
+		return k, 0, err
+	case claims.Cluster != c.cluster || signed != k:
+		return k, 0, errors.New("the credential is for another step")
 	case claims.Launch != sha256.Sum256([]byte(attachWords)):
-		return 0, errors.New("the credential is not for input and output")
+		return k, 0, errors.New("the credential is not for input and output")
 	}
-	return claims.UID, nil
+	return k, claims.UID, nil
 }
 
 // Attachable is the core's, from any goroutine.
-func (a *Agent) Attachable(ctx context.Context, k plan.RunKey, raw []byte) (uint32, error) {
+func (a *Agent) Attachable(ctx context.Context, k plan.RunKey, raw []byte) (plan.RunKey, uint32, error) {
 	type answer struct {
+		key plan.RunKey
 		uid uint32
 		err error
 	}
 	got := make(chan answer, 1)
 	a.inbox.put(func() {
-		uid, err := a.core.Attachable(k, raw)
-		got <- answer{uid, err}
+		key, uid, err := a.core.Attachable(k, raw)
+		got <- answer{key, uid, err}
 	})
 	select {
 	case x := <-got:
-		return x.uid, x.err
+		return x.key, x.uid, x.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return k, 0, ctx.Err()
 	}
 }
 

@@ -243,7 +243,7 @@ func TestStepsThatCannotBegin(t *testing.T) {
 func TestWhoMayAttach(t *testing.T) {
 	b := newBench(t)
 	step := plan.Key(1, 1, 0)
-	if _, err := b.core.Attachable(step, []byte("0")); !errors.Is(err, ErrDown) {
+	if _, _, err := b.core.Attachable(step, []byte("0")); !errors.Is(err, ErrDown) {
 		t.Errorf("before the first welcome: %v", err)
 	}
 	b.welcome()
@@ -264,7 +264,7 @@ func TestWhoMayAttach(t *testing.T) {
 		c := good
 		x.change(&c)
 		b.creds.claims, b.creds.err = []credentials.Claims{c}, x.err
-		if uid, err := b.core.Attachable(step, []byte("0")); (err == nil) != x.ok || x.ok && uid != 1001 {
+		if _, uid, err := b.core.Attachable(step, []byte("0")); (err == nil) != x.ok || x.ok && uid != 1001 {
 			t.Errorf("%s: user %d, %v", name, uid, err)
 		}
 	}

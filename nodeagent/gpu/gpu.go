@@ -137,9 +137,3 @@ func plural(n int, noun string) string {
 	}
 	return noun + "s"
 }
-
-// VisibleEnv is device.VisibleEnv: the environment that shows a program
-// exactly these devices.
-func VisibleEnv(devices []device.Device, opt device.EnvOptions) []string {
-	return device.VisibleEnv(devices, opt)
-}

@@ -48,6 +48,7 @@ type Confine struct {
 	AllowedRAM, AllowedSwap   int64 // of the memory a job has
 	MaxRAM                    int64 // of the node's memory
 	MinRAM                    int64 // MiB
+	Tasks                     int64 // processes and threads of a run; 0 = no limit
 }
 
 // Job is one attempt of a job as its batch node learns it.
@@ -219,7 +220,7 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		NTasksPerNode: positive(size.TasksPerNode), NTasksPerCore: positive(size.TasksPerCore), NTasksPerSocket: positive(size.TasksPerSocket),
 		NTasksPerGPU: positive(size.TasksPerGPU), CPUsPerGPU: positive(size.CPUsPerGPU), ThreadsPerCore: positive(size.ThreadsPerCore),
 		Distribution: distribution, PlaneSize: plane, GPUs: gpuCount(size.PerJob), GPUsPerNode: gpuCount(size.PerNode),
-		GPUsPerSocket: gpuCount(size.PerSocket), GPUBind: js.GPUBind, GPUFreq: js.GPUFreq, TRESPerTask: perTask(size),
+		GPUsPerSocket: gpuCount(size.PerSocket), GPUsPerTask: gpuCount(size.PerTask), GPUBind: js.GPUBind, GPUFreq: js.GPUFreq, TRESPerTask: perTask(size),
 		ExportEnv: lookup(user, "SLURM_EXPORT_ENV"),
 	}
 	if size.Overcommit {
@@ -319,8 +320,12 @@ func bind(j *Job, n *Node) []int32 {
 // confine gives the memory limits of cgroup.conf for what the job was given.
 func confine(j *Job, n *Node) Limits {
 	c := &n.Confine
+	var l Limits
+	if n.Enforces.Pids {
+		l.Pids = c.Tasks
+	}
 	if !c.RAM || !n.Enforces.Memory {
-		return Limits{}
+		return l
 	}
 	const mib = 1 << 20
 	most := percent(n.MemoryMiB*mib, c.MaxRAM)
@@ -328,7 +333,7 @@ func confine(j *Job, n *Node) Limits {
 	if given == 0 {
 		given = most
 	}
-	l := Limits{MemoryBytes: max(percent(given, c.AllowedRAM), c.MinRAM*mib)}
+	l.MemoryBytes = max(percent(given, c.AllowedRAM), c.MinRAM*mib)
 	if most > 0 {
 		l.MemoryBytes = min(l.MemoryBytes, most)
 	}

@@ -61,6 +61,9 @@ func TestBatchEnvironment(t *testing.T) {
 		{"GPUs of the job", func(j *Job, _ *Node) {
 			j.Spec.Size.PerJob = []spec.Count{{Name: "gpu", Type: "h100", N: 4}, {Name: "nic", N: 1}}
 		}, []string{"SLURM_GPUS=h100:4"}},
+		{"GPUs of each task", func(j *Job, _ *Node) {
+			j.Spec.Size.PerTask = []spec.Count{{Name: "gpu", Type: "h100", N: 2}}
+		}, []string{"SLURM_GPUS_PER_TASK=h100:2", "SLURM_TRES_PER_TASK=gres/gpu:h100=2"}},
 		{"licences", func(j *Job, _ *Node) { j.Spec.Licenses = []spec.Count{{Name: "matlab", N: 2}, {Name: "ansys", N: 1}} }, []string{"SLURM_JOB_LICENSES=matlab:2,ansys:1"}},
 		{"plane", func(j *Job, _ *Node) { j.Spec.Place.Distribution = "plane=8" }, []string{"SLURM_DISTRIBUTION=plane", "SLURM_DIST_PLANESIZE=8"}},
 		{"no environment", func(j *Job, _ *Node) { j.Env, j.Home = nil, "/home/alice" },

@@ -62,6 +62,7 @@ type AskedText struct {
 	NTasksPerNode, NTasksPerCore, NTasksPerSocket, NTasksPerGPU string
 	CPUsPerGPU, ThreadsPerCore, Distribution, PlaneSize         string
 	GPUs, GPUsPerNode, GPUsPerSocket, GPUBind, GPUFreq          string
+	GPUsPerTask                                                 string
 	TRESPerTask, Network, Profile, SegmentSize                  string
 	Container, ContainerID, ExportEnv, Overcommit, OOMKillStep  string
 	MemBind, MemBindList, MemBindPrefer, MemBindType            string
@@ -226,6 +227,7 @@ func asked() []variable {
 		{"SLURM_GPUS", func(f *BatchFacts) string { return f.Asked.GPUs }},
 		{"SLURM_GPUS_PER_NODE", func(f *BatchFacts) string { return f.Asked.GPUsPerNode }},
 		{"SLURM_GPUS_PER_SOCKET", func(f *BatchFacts) string { return f.Asked.GPUsPerSocket }},
+		{"SLURM_GPUS_PER_TASK", func(f *BatchFacts) string { return f.Asked.GPUsPerTask }},
 		{"SLURM_GPU_BIND", func(f *BatchFacts) string { return f.Asked.GPUBind }},
 		{"SLURM_GPU_FREQ", func(f *BatchFacts) string { return f.Asked.GPUFreq }},
 		{"SLURM_TRES_PER_TASK", func(f *BatchFacts) string { return f.Asked.TRESPerTask }},

@@ -17,34 +17,52 @@ const (
 )
 
 // RunKey names one attempt of one step of one job. It is never used twice.
+//
+// Epoch is the random number that the controller wrote into the ledger when it
+// began to lead, before it started the attempt. Job numbers alone do not name a
+// run: a ledger that was restored from a backup hands the numbers of its lost
+// tail out again. Epoch 0 is a run that an older release started.
 type RunKey struct {
-	_       struct{} `cbor:",toarray"`
 	Job     uint64
 	Attempt uint32
 	Step    int32
+	Epoch   uint64
 }
 
-// Key makes a RunKey.
+// Key makes the key of a run of an older release, and of one whose epoch is
+// filled in later.
 func Key(job uint64, attempt uint32, step int32) RunKey {
 	return RunKey{Job: job, Attempt: attempt, Step: step}
 }
 
-// String gives uid.attempt.step, the form used in cgroup names, logs and the
-// MUSTER_RUN variable.
+// StepOf gives the key of another step of the same attempt.
+func (k RunKey) StepOf(step int32) RunKey {
+	k.Step = step
+	return k
+}
+
+// String gives uid.attempt.step, and .epoch in hexadecimal digits behind it
+// where the key has one: the form used in cgroup names, logs and the MUSTER_RUN
+// variable.
 func (k RunKey) String() string {
-	b := make([]byte, 0, 40)
+	b := make([]byte, 0, 56)
 	b = strconv.AppendUint(b, k.Job, 10)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, uint64(k.Attempt), 10)
 	b = append(b, '.')
-	return string(append(b, spec.StepID(k.Step).String()...))
+	b = append(b, spec.StepID(k.Step).String()...)
+	if k.Epoch != 0 {
+		b = append(b, '.')
+		b = strconv.AppendUint(b, k.Epoch, 16)
+	}
+	return string(b)
 }
 
 // ParseRunKey reads the form that String writes.
 func ParseRunKey(s string) (RunKey, error) {
 	part := strings.Split(s, ".")
-	if len(part) != 3 {
-		return RunKey{}, fmt.Errorf("run key %q: want uid.attempt.step", s)
+	if len(part) != keyParts && len(part) != keyPartsEpoch {
+		return RunKey{}, fmt.Errorf("run key %q: expected uid.attempt.step or uid.attempt.step.epoch", s)
 	}
 	job, err := strconv.ParseUint(part[0], 10, 64)
 	if err != nil {
@@ -54,22 +72,41 @@ func ParseRunKey(s string) (RunKey, error) {
 	if err != nil {
 		return RunKey{}, fmt.Errorf("run key %q: bad attempt", s)
 	}
+	k := RunKey{Job: job, Attempt: uint32(attempt)}
+	if len(part) == keyPartsEpoch {
+		if k.Epoch, err = strconv.ParseUint(part[3], 16, 64); err != nil || k.Epoch == 0 {
+			return RunKey{}, fmt.Errorf("run key %q: bad epoch", s)
+		}
+	}
 	for _, named := range []int32{StepBatch, StepExtern, StepInteractive} {
 		if part[2] == spec.StepID(named).String() {
-			return Key(job, uint32(attempt), named), nil
+			return k.StepOf(named), nil
 		}
 	}
 	step, err := strconv.ParseInt(part[2], 10, 32)
 	if err != nil {
 		return RunKey{}, fmt.Errorf("run key %q: bad step", s)
 	}
-	return Key(job, uint32(attempt), int32(step)), nil
+	return k.StepOf(int32(step)), nil
 }
 
 // SameAttempt tells that two runs are steps of one attempt of one job.
-func (k RunKey) SameAttempt(o RunKey) bool { return k.Job == o.Job && k.Attempt == o.Attempt }
+func (k RunKey) SameAttempt(o RunKey) bool { return k.StepOf(0) == o.StepOf(0) }
 
-// Compare orders keys by job, attempt and step.
+// Compare orders keys by job, attempt, step and epoch.
 func (k RunKey) Compare(o RunKey) int {
-	return cmp.Or(cmp.Compare(k.Job, o.Job), cmp.Compare(k.Attempt, o.Attempt), cmp.Compare(k.Step, o.Step))
+	return cmp.Or(cmp.Compare(k.Job, o.Job), cmp.Compare(k.Attempt, o.Attempt), cmp.Compare(k.Step, o.Step),
+		cmp.Compare(k.Epoch, o.Epoch))
+}
+
+// ConflictError tells of two launches under one key: what is known of one must
+// not be said of the other.
+type ConflictError struct {
+	Key           RunKey
+	Here, Ordered spec.Hash
+}
+
+// Error names both launches.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("run %s: another launch has this key: here is %s, ordered is %s", e.Key, e.Here, e.Ordered)
 }

@@ -24,6 +24,9 @@ type Input struct {
 	// Complete says that Wishes holds every run that the controller knows here.
 	Complete bool
 	Observed []Observed // the shepherd's list
+	// Unknown are the attempts, by their batch step, that the controller's ledger
+	// has never heard of: it has lost history. They are nobody's to kill unasked.
+	Unknown map[RunKey]bool
 	// Up says that Observed is a real answer; without it nothing is concluded
 	// from a run's absence.
 	Up bool
@@ -37,7 +40,7 @@ type Policy struct {
 }
 
 // against is the policy towards a run of an attempt that is over for certain where
-// a later one of the same job is wished for: it is killed at once, before that
+// a later one of the same job is desired: it is killed at once, before that
 // begins.
 func (p Policy) against(outlived bool) Policy {
 	if outlived {
@@ -179,7 +182,7 @@ func needsTerm(o *Observed, deadline spec.Instant) bool {
 	return o.KillSent == 0 && (o.TermUntil == 0 || o.TermUntil > deadline)
 }
 
-// orphan decides about a living run that is not wished for. An incomplete list
+// orphan decides about a living run that is not desired. An incomplete list
 // of wishes proves nothing.
 func (m *Memory) orphan(o *Observed, in Input, p Policy) []Action {
 	if !in.Complete {
@@ -191,7 +194,7 @@ func (m *Memory) orphan(o *Observed, in Input, p Policy) []Action {
 		m.orphans[o.Key] = since
 	}
 	out := m.report(Action{Kind: ReportOrphan, Key: o.Key, Observed: *o})
-	if p.KillOrphans && in.Now.Sub(since) >= p.OrphanAfter && needsTerm(o, in.Now.Add(p.OrphanGrace)) {
+	if p.KillOrphans && !in.Unknown[o.Key.StepOf(StepBatch)] && in.Now.Sub(since) >= p.OrphanAfter && needsTerm(o, in.Now.Add(p.OrphanGrace)) {
 		out = append(out, Action{Kind: DoTerminate, Key: o.Key, Grace: p.OrphanGrace})
 	}
 	return out

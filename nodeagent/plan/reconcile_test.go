@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
+	"github.com/fxamacker/cbor/v2"
 	"github.com/musterhpc/muster/spec"
 	"pgregory.net/rapid"
 )
@@ -48,9 +50,9 @@ func TestStepCases(t *testing.T) {
 		{"stranger, list incomplete", nil, Input{Up: true, Observed: []Observed{running}}, Policy{KillOrphans: true}, nil},
 		{"stranger", nil, Input{Up: true, Complete: true, Observed: []Observed{running}}, Policy{}, []ActionKind{ReportOrphan}},
 		{"stranger, at once", nil, Input{Up: true, Complete: true, Observed: []Observed{running}}, Policy{KillOrphans: true}, []ActionKind{ReportOrphan, DoTerminate}},
-		{"an earlier attempt of what is wished for, at once", nil, Input{Up: true, Complete: true, Wishes: []Wish{{Key: Key(k.Job, k.Attempt+1, k.Step)}}, Observed: []Observed{running}},
+		{"an earlier attempt of what is desired, at once", nil, Input{Up: true, Complete: true, Wishes: []Wish{{Key: Key(k.Job, k.Attempt+1, k.Step)}}, Observed: []Observed{running}},
 			Policy{KillOrphans: true, OrphanAfter: 10, OrphanGrace: 900}, []ActionKind{ReportOrphan, DoTerminate, DoLaunch}},
-		{"a stranger beside what is wished for, not yet", nil, Input{Up: true, Complete: true, Wishes: []Wish{{Key: Key(k.Job+1, k.Attempt+1, k.Step)}}, Observed: []Observed{running}},
+		{"a stranger beside what is desired, not yet", nil, Input{Up: true, Complete: true, Wishes: []Wish{{Key: Key(k.Job+1, k.Attempt+1, k.Step)}}, Observed: []Observed{running}},
 			Policy{KillOrphans: true, OrphanAfter: 10, OrphanGrace: 900}, []ActionKind{ReportOrphan, DoLaunch}},
 		{"stranger, not yet", nil, Input{Up: true, Complete: true, Observed: []Observed{running}}, Policy{KillOrphans: true, OrphanAfter: 10}, []ActionKind{ReportOrphan}},
 	} {
@@ -238,7 +240,7 @@ func TestRunsStartOnceAndExitsArrive(t *testing.T) {
 				}
 			},
 		})
-		// The faults end: everything must come to rest, and every exit arrive.
+		// The faults end: everything must become idle, and every exit arrive.
 		w.up = true
 		w.stream++
 		for i := 0; ; i++ {
@@ -247,7 +249,7 @@ func TestRunsStartOnceAndExitsArrive(t *testing.T) {
 				break
 			}
 			if i > 20 {
-				t.Fatal("the agent does not come to rest")
+				t.Fatal("the agent did not become idle")
 			}
 		}
 		if len(w.owed) > 0 {
@@ -260,7 +262,7 @@ func TestRunsStartOnceAndExitsArrive(t *testing.T) {
 		}
 		for _, k := range sorted(w.wishes) {
 			if w.shep[k] == nil {
-				t.Fatalf("%v is wished for and does not run", k)
+				t.Fatalf("%v is desired and does not run", k)
 			}
 		}
 	})
@@ -296,13 +298,50 @@ func TestStepDoesNotDependOnOrder(t *testing.T) {
 func TestRunKeysReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := Key(rapid.Uint64().Draw(t, "job"), rapid.Uint32().Draw(t, "attempt"), rapid.Int32().Draw(t, "step"))
+		k.Epoch = rapid.Uint64().Draw(t, "epoch")
 		if back, err := ParseRunKey(k.String()); err != nil || back != k {
 			t.Fatalf("%v: %v, %v", k, back, err)
 		}
+		encoded, err := cbor.Marshal(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back RunKey
+		if err := cbor.Unmarshal(encoded, &back); err != nil || back != k {
+			t.Fatalf("%v: %x is read as %v, %v", k, encoded, back, err)
+		}
 	})
-	for _, bad := range []string{"", "1", "1.2", "1.2.3.4", "x.0.0", "1.-1.0", "1.0.bat"} {
+	for _, bad := range []string{"", "1", "1.2", "1.2.3.x", "1.2.3.0", "1.2.3.4.5", "x.0.0", "1.-1.0", "1.0.bat"} {
 		if _, err := ParseRunKey(bad); err == nil {
 			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+// TestRunKeysOfOlderReleases: a key without an epoch is written as releases
+// before epochs wrote and read it, so that their shepherds and journals go on.
+func TestRunKeysOfOlderReleases(t *testing.T) {
+	type old struct {
+		_       struct{} `cbor:",toarray"`
+		Job     uint64
+		Attempt uint32
+		Step    int32
+	}
+	before, err := cbor.Marshal(old{Job: 7, Attempt: 2, Step: StepBatch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := cbor.Marshal(Key(7, 2, StepBatch))
+	if err != nil || !bytes.Equal(before, now) {
+		t.Errorf("%x is not %x: %v", now, before, err)
+	}
+	var back RunKey
+	if err := cbor.Unmarshal(before, &back); err != nil || back != Key(7, 2, StepBatch) {
+		t.Errorf("%v, %v", back, err)
+	}
+	for _, bad := range [][]byte{{0x80}, {0x82, 1, 2}, {0x83, 1, 0x1b, 1, 0, 0, 0, 0, 0, 0, 0, 1}, {0x85, 1, 1, 1, 1, 1}, {0x60}} {
+		if err := cbor.Unmarshal(bad, &back); err == nil {
+			t.Errorf("%x was read as %v", bad, back)
 		}
 	}
 }

@@ -41,8 +41,15 @@ type RunSpec struct {
 	// the programs around tasks are then those of Tasks.
 	Tasks *Tasks `cbor:"24,keyasint,omitempty"`
 
+	Launch spec.Hash `cbor:"26,keyasint"`           // hash of script, environment, user and allocation; zero: an older release ordered it
+	Seq    uint64    `cbor:"27,keyasint,omitempty"` // of the ledger's event that started the attempt
+	Order  []byte    `cbor:"28,keyasint,omitempty"` // the controller's order without script and environment, for a ledger that has lost the job
+
 	// JobLimits hold all runs of the attempt on this node together; only memory counts.
 	JobLimits Limits `cbor:"25,keyasint,omitempty"`
+
+	// Lease bounds the run's life where the site fences by leases.
+	Lease Lease `cbor:"110,keyasint"`
 }
 
 // Rlimit is one resource limit by its Linux number (RLIMIT_NOFILE is 7). Keep
@@ -195,6 +202,8 @@ type Observed struct {
 	Adopted   bool         `cbor:"10,keyasint,omitempty"` // taken over from a shepherd that died
 	TermUntil spec.Instant `cbor:"11,keyasint,omitempty"` // SIGKILL follows then
 	Socket    string       `cbor:"12,keyasint,omitempty"` // of a step's part: where its input and output are
+	Launch    spec.Hash    `cbor:"13,keyasint"`           // as in RunSpec
+	Seq       uint64       `cbor:"14,keyasint,omitempty"`
 }
 
 // Event is news of one run: it started, or it exited.
@@ -251,6 +260,7 @@ const (
 	RefusedDisk                             // the journal cannot be written: disk full or failing
 	RefusedSpec                             // the spec cannot be carried out as it is
 	RefusedPrivilege                        // another user's run, and the shepherd is not root
+	RefusedConflict                         // another launch was recorded under the same key
 )
 
 // Hello is what a shepherd says of itself.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
@@ -22,6 +23,7 @@ var ErrNotFound = protocol.ErrNotFound
 type Client struct {
 	*link
 	hello plan.Hello
+	limit time.Duration // of each call
 	// news has room for one token: queue is not empty.
 	news chan struct{}
 
@@ -29,18 +31,28 @@ type Client struct {
 	queue  []plan.Event
 }
 
-// Dial connects to a shepherd's socket and greets it.
+// Dial connects to a shepherd's socket and greets it. Each call on the
+// connection is bounded by DefaultCallTimeout.
 func Dial(ctx context.Context, socket string) (*Client, error) {
-	c := &Client{news: make(chan struct{}, 1)}
+	return dialWithin(ctx, socket, DefaultCallTimeout)
+}
+
+func dialWithin(ctx context.Context, socket string, limit time.Duration) (*Client, error) {
+	c := &Client{news: make(chan struct{}, 1), limit: limit}
 	var err error
 	if c.link, err = connect(ctx, socket, c.take); err != nil {
 		return nil, fmt.Errorf("connect to the shepherd: %w", err)
 	}
-	if err := c.call(ctx, protocol.OpHello, nil, &c.hello); err != nil {
+	if err := c.ask(ctx, protocol.OpHello, nil, &c.hello); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// ask makes one call within the limit of this connection.
+func (c *Client) ask(ctx context.Context, op protocol.Op, body, into any) error {
+	return c.callWithin(ctx, c.limit, op, body, into)
 }
 
 // Hello is what the shepherd said of itself when the connection began.
@@ -49,7 +61,7 @@ func (c *Client) Hello() plan.Hello { return c.hello }
 // Greet asks the shepherd for its present Hello.
 func (c *Client) Greet(ctx context.Context) (plan.Hello, error) {
 	var h plan.Hello
-	err := c.call(ctx, protocol.OpHello, nil, &h)
+	err := c.ask(ctx, protocol.OpHello, nil, &h)
 	return h, err
 }
 
@@ -58,7 +70,7 @@ func (c *Client) Greet(ctx context.Context) (plan.Hello, error) {
 // gives exactly one exit, also if it cannot be started.
 func (c *Client) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error) {
 	var a protocol.LaunchReply
-	if err := c.call(ctx, protocol.OpLaunch, protocol.Launch{Runs: runs}, &a); err != nil {
+	if err := c.ask(ctx, protocol.OpLaunch, protocol.Launch{Runs: runs}, &a); err != nil {
 		return nil, err
 	}
 	if len(a.Results) != len(runs) {
@@ -69,12 +81,12 @@ func (c *Client) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.Launch
 
 // Signal sends one signal to the processes that the scope names.
 func (c *Client) Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error {
-	return c.call(ctx, protocol.OpSignal, protocol.Signal{Key: k, Signal: sig, Scope: scope}, nil)
+	return c.ask(ctx, protocol.OpSignal, protocol.Signal{Key: k, Signal: sig, Scope: scope}, nil)
 }
 
 // Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.
 func (c *Client) Terminate(ctx context.Context, t plan.Terminate) error {
-	return c.call(ctx, protocol.OpTerminate, t, nil)
+	return c.ask(ctx, protocol.OpTerminate, t, nil)
 }
 
 // Kill kills every process of the scope at once.
@@ -85,7 +97,7 @@ func (c *Client) Kill(ctx context.Context, k plan.RunKey, scope plan.Scope) erro
 // List gives every run that the shepherd has, in the order of keys.
 func (c *Client) List(ctx context.Context) ([]plan.Observed, error) {
 	var a protocol.ListReply
-	err := c.call(ctx, protocol.OpList, nil, &a)
+	err := c.ask(ctx, protocol.OpList, nil, &a)
 	return a.Runs, err
 }
 
@@ -93,26 +105,32 @@ func (c *Client) List(ctx context.Context) ([]plan.Observed, error) {
 // keys, of all.
 func (c *Client) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error) {
 	var a protocol.UsageReply
-	err := c.call(ctx, protocol.OpUsage, protocol.Keys{Keys: keys}, &a)
+	err := c.ask(ctx, protocol.OpUsage, protocol.Keys{Keys: keys}, &a)
 	return a.Usage, err
 }
 
 // Ack tells the shepherd to forget runs whose exits are recorded elsewhere.
 func (c *Client) Ack(ctx context.Context, keys []plan.RunKey) error {
-	return c.call(ctx, protocol.OpAck, protocol.Keys{Keys: keys}, nil)
+	return c.ask(ctx, protocol.OpAck, protocol.Keys{Keys: keys}, nil)
+}
+
+// Grant tells the shepherd that the controller has answered a heartbeat: leases go
+// on from when it was sent.
+func (c *Client) Grant(ctx context.Context, g plan.Grant) error {
+	return c.ask(ctx, protocol.OpGrant, g, nil)
 }
 
 // Drain tells the shepherd to start nothing more and to end when its last run
 // is acknowledged. It gives the keys of all runs it knows.
 func (c *Client) Drain(ctx context.Context) ([]plan.RunKey, error) {
 	var a protocol.DrainReply
-	err := c.call(ctx, protocol.OpDrain, nil, &a)
+	err := c.ask(ctx, protocol.OpDrain, nil, &a)
 	return a.Known, err
 }
 
 // Resume takes a drain back.
 func (c *Client) Resume(ctx context.Context) error {
-	return c.call(ctx, protocol.OpResume, nil, nil)
+	return c.ask(ctx, protocol.OpResume, nil, nil)
 }
 
 // Subscribe begins the news: first every exit that is not acknowledged yet,
@@ -140,7 +158,7 @@ func (c *Client) Subscribe(ctx context.Context, fn func([]plan.Event)) error {
 			}
 		}
 	}()
-	return c.call(ctx, protocol.OpSubscribe, nil, nil)
+	return c.ask(ctx, protocol.OpSubscribe, nil, nil)
 }
 
 // take notes what the shepherd says unasked.

@@ -659,3 +659,35 @@ func TestADrainIsTakenBack(t *testing.T) {
 		t.Errorf("after the run that the drain had waited for: %v", err)
 	}
 }
+
+// A shepherd that is stopped keeps its socket open. Whoever asks it is told after
+// the limit that there is no answer, and nobody starts another one beside it.
+func TestAStoppedShepherdIsSaid(t *testing.T) {
+	l := newLab(t)
+	const limit = 100 * time.Millisecond
+	cfg := l.cfg
+	cfg.CallTimeout = limit
+	c, err := runtime.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	pid := int(c.Hello().PID)
+	standStill(t, pid)
+	defer func() { _ = unix.Kill(pid, unix.SIGCONT) }()
+	if _, err := c.List(t.Context()); !errors.Is(err, runtime.ErrNoAnswer) {
+		t.Errorf("list: %v", err)
+	}
+	if _, err := c.Launch(t.Context(), nil); !errors.Is(err, runtime.ErrNoAnswer) {
+		t.Errorf("launch: %v", err)
+	}
+	if _, err := runtime.Start(t.Context(), cfg); !errors.Is(err, runtime.ErrNoAnswer) {
+		t.Errorf("start: %v", err)
+	}
+	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.client.List(t.Context()); err != nil {
+		t.Errorf("it goes on, and says: %v", err)
+	}
+}

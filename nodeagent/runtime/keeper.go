@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 )
 
 // ErrDown means that no shepherd of this release answers at the moment; the
@@ -160,7 +161,7 @@ func (k *Keeper) findOthers(ctx context.Context) {
 		if _, err := os.Stat(filepath.Join(k.cfg.Dir, release, "sock")); err != nil || known || release == k.cfg.Release {
 			continue
 		}
-		c, err := Dial(ctx, Socket(k.cfg.Dir, release))
+		c, err := dialWithin(ctx, Socket(k.cfg.Dir, release), k.cfg.callTimeout())
 		if err != nil {
 			continue // dead: our shepherd takes its runs over
 		}
@@ -295,6 +296,22 @@ func (k *Keeper) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, 
 	}
 	return out, nil
 }
+
+// Grant tells all shepherds that the controller has answered a heartbeat.
+func (k *Keeper) Grant(ctx context.Context, g plan.Grant) error {
+	clients, err := k.all()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range clients {
+		errs = append(errs, c.Grant(ctx, g))
+	}
+	return errors.Join(errs...)
+}
+
+// BootClock is the machine's boot clock in nanoseconds, in which leases are counted.
+func BootClock() int64 { return proc.BootClock() }
 
 // Ack tells the shepherds to forget runs whose exits are recorded elsewhere.
 func (k *Keeper) Ack(ctx context.Context, keys []plan.RunKey) error {

@@ -2,9 +2,11 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 )
@@ -49,6 +51,29 @@ func (c *link) Close() {
 
 // Done is closed when the connection has ended.
 func (c *link) Done() <-chan struct{} { return c.done }
+
+// DefaultCallTimeout bounds a call to a shepherd or a step's minder where the
+// site configures nothing else. It is Slurm's default of MessageTimeout.
+const DefaultCallTimeout = 10 * time.Second
+
+// ErrNoAnswer means that the process at the other end of the socket holds the
+// connection open and does not answer: it is stopped, or it hangs. Whether it
+// carried the request out is unknown.
+var ErrNoAnswer = errors.New("no answer within the time limit")
+
+// callWithin is call with a limit on the wait for the answer. A stopped process
+// keeps its sockets open, so that without a limit the caller would wait as long
+// as the process is stopped.
+func (c *link) callWithin(ctx context.Context, limit time.Duration, op protocol.Op, body, into any) error {
+	noAnswer := fmt.Errorf("%w of %s", ErrNoAnswer, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, noAnswer)
+	defer cancel()
+	err := c.call(ctx, op, body, into)
+	if err != nil && errors.Is(context.Cause(ctx), ErrNoAnswer) && errors.Is(err, context.DeadlineExceeded) {
+		return noAnswer
+	}
+	return err
+}
 
 // call sends one request and waits for its answer.
 func (c *link) call(ctx context.Context, op protocol.Op, body, into any) error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
@@ -181,6 +182,55 @@ func TestFilesThatCannotBeOpenedFailTheJobAsInSlurm(t *testing.T) {
 		if x, _ := l.run(forbidden); x.Failure != plan.FailOutput || !strings.Contains(x.Message, "Permission denied") {
 			t.Errorf("the file was opened with root's rights: %+v", x)
 		}
+	}
+}
+
+// Clients make the folder of a job's output just after they have submitted it.
+func TestOutputWhoseFolderAppearsLate(t *testing.T) {
+	l := newLab(t)
+	sp := l.job("echo written")
+	sp.Stdout = "late/out"
+	early, late := filepath.Join(l.work, "early"), filepath.Join(l.work, "late")
+	if err := os.Mkdir(early, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(early, 0o777); err != nil { // the job's user is another
+		t.Fatal(err)
+	}
+	l.launch(sp)
+	time.AfterFunc(300*time.Millisecond, func() {
+		if err := os.Rename(early, late); err != nil {
+			t.Error(err)
+		}
+	})
+	x := l.exit(sp.Key)
+	out, err := os.ReadFile(filepath.Join(l.work, sp.Stdout))
+	if x.Failure != plan.None || x.Code != 0 || err != nil || string(out) != "written\n" {
+		t.Errorf("%+v %q %v", x, out, err)
+	}
+}
+
+// A job's end reaches its processes by several ways, and its steps by one more; they
+// get one SIGTERM all the same.
+func TestTerminateSendsItsSignalOnce(t *testing.T) {
+	l := newLab(t)
+	gate := l.fifo("gate")
+	sp := l.job("n=0; trap 'n=$((n+1)); echo term $n' TERM; trap 'exit 0' USR1; echo up > " + gate + "; while :; do sleep 0.05; done")
+	l.launch(sp)
+	waitGate(t, gate)
+	for range 3 {
+		if err := l.client.Terminate(context.Background(), plan.Terminate{Key: sp.Key, Scope: plan.ScopeJob, Grace: spec.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		//muster:sleep the script counts signals that come apart
+		time.Sleep(200 * time.Millisecond)
+	}
+	if err := l.client.Signal(context.Background(), sp.Key, 10, plan.ScopeRun); err != nil {
+		t.Fatal(err)
+	}
+	l.exit(sp.Key)
+	if out, err := os.ReadFile(filepath.Join(l.work, sp.Stdout)); err != nil || strings.Count(string(out), "term") != 1 {
+		t.Errorf("%q %v", out, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // Config says which shepherd an agent keeps.
@@ -21,6 +22,15 @@ type Config struct {
 	Release string   // of the shepherd to start; names its socket's folder
 	Args    []string // more flags for it
 	Env     []string // its environment; nil inherits the agent's
+	// CallTimeout bounds each call to the shepherd; 0 is DefaultCallTimeout.
+	CallTimeout time.Duration
+}
+
+func (c *Config) callTimeout() time.Duration {
+	if c.CallTimeout > 0 {
+		return c.CallTimeout
+	}
+	return DefaultCallTimeout
 }
 
 // Socket gives the path of a release's socket.
@@ -39,8 +49,12 @@ const exitRunning = 3
 // of its own, or set KillMode=process.)
 func Start(ctx context.Context, cfg Config) (*Client, error) {
 	socket := Socket(cfg.Dir, cfg.Release)
-	c, err := Dial(ctx, socket)
+	c, err := dialWithin(ctx, socket, cfg.callTimeout())
 	switch {
+	case errors.Is(err, ErrNoAnswer):
+		// A second shepherd must not start beside one that is only stopped: both
+		// would own the same runs once it goes on.
+		return nil, fmt.Errorf("the shepherd at %s is running but does not answer; continue or kill its process: %w", socket, err)
 	case err != nil:
 	case !c.Hello().Draining:
 		return c, nil
@@ -55,7 +69,9 @@ func Start(ctx context.Context, cfg Config) (*Client, error) {
 	if err := launchShepherd(ctx, cfg); err != nil {
 		return nil, err
 	}
-	return Dial(ctx, socket)
+	// A new shepherd answers once it knows what those of older releases have, and
+	// waits for each that is stopped.
+	return dialWithin(ctx, socket, 3*cfg.callTimeout())
 }
 
 func launchShepherd(ctx context.Context, cfg Config) error {

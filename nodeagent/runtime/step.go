@@ -51,31 +51,33 @@ func (s *Step) take(r *protocol.Reader, m protocol.Message) error {
 // acknowledges it and all before it. With watch they are those that come from
 // now on, and nothing is acknowledged.
 func (s *Step) Attach(ctx context.Context, after uint64, watch bool) error {
-	return s.call(ctx, protocol.OpStepAttach, protocol.StepAttach{After: after, Plain: true, Watch: watch}, nil)
+	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepAttach, protocol.StepAttach{After: after, Plain: true, Watch: watch}, nil)
 }
 
 // Ack takes back the frames up to a number.
 func (s *Step) Ack(ctx context.Context, upTo uint64) error {
-	return s.call(ctx, protocol.OpStepAck, protocol.StepAck{UpTo: upTo}, nil)
+	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepAck, protocol.StepAck{UpTo: upTo}, nil)
 }
 
 // Input passes a piece of the input on, for one rank or spec.InputAll, and
-// returns when it is taken. No data is the end of the input.
+// returns when it is taken. No data is the end of the input. It has no time
+// limit of its own: tasks take their input when they are ready for it.
 func (s *Step) Input(ctx context.Context, rank int32, offset uint64, data []byte) error {
 	return s.call(ctx, protocol.OpStepInput, protocol.StepInput{Rank: rank, Offset: offset, Data: data}, nil)
 }
 
 // Signal sends a signal to all tasks here.
 func (s *Step) Signal(ctx context.Context, sig int32) error {
-	return s.call(ctx, protocol.OpStepSignal, protocol.StepSignal{Signal: sig}, nil)
+	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepSignal, protocol.StepSignal{Signal: sig}, nil)
 }
 
 // Resize tells the step's terminal its size.
 func (s *Step) Resize(ctx context.Context, w plan.Window) error {
-	return s.call(ctx, protocol.OpStepResize, w, nil)
+	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepResize, w, nil)
 }
 
-// Merged tells this node's tasks what those of all nodes have put.
+// Merged tells this node's tasks what those of all nodes have put. Like Input
+// it waits for tasks, and therefore has no time limit of its own.
 func (s *Step) Merged(ctx context.Context, f plan.Fence) error {
 	return s.call(ctx, protocol.OpStepMerged, f, nil)
 }

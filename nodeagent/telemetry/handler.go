@@ -25,7 +25,7 @@ func (t *Telemetry) serve(rw http.ResponseWriter, req *http.Request) {
 	begin := time.Now()
 	w := t.pool.Get().(*scratch) //nolint:errcheck // the pool holds nothing else
 	defer t.pool.Put(w)
-	t.encode(w, t.state.Load())
+	t.encode(w, t.served())
 	t.self.scrapes.Inc()
 	t.self.scraped.UpdateDuration(begin)
 
@@ -45,6 +45,19 @@ func (t *Telemetry) serve(rw http.ResponseWriter, req *http.Request) {
 	_, _ = z.Write(w.out)
 	_ = z.Close()
 	t.zips.Put(z)
+}
+
+// served is the state as the pages show it.
+func (t *Telemetry) served() *state {
+	s := t.state.Load()
+	if !t.options.Private {
+		return s
+	}
+	public := *s
+	public.omitted += len(s.jobs)
+	public.jobs = nil
+	public.derive(t.describe, t.owner)
+	return &public
 }
 
 // wantsGzip reads an Accept-Encoding header.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -427,6 +428,29 @@ func TestHandler(t *testing.T) {
 }
 
 // Scrapes and updates at once: every scrape is whole.
+// TestPrivate: the pages that everybody can read name no job and no user, and
+// count the jobs; what is written elsewhere has them.
+func TestPrivate(t *testing.T) {
+	w := full(t, telemetry.Options{Private: true})
+	var whole strings.Builder
+	if _, err := w.tel.WriteTo(&whole); err != nil {
+		t.Fatal(err)
+	}
+	rec := httptest.NewRecorder()
+	w.tel.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	named := regexp.MustCompile(`(slurm_job_id|user|account)="[^"]+"`)
+	if !named.MatchString(whole.String()) {
+		t.Fatal("the whole page names no job, so this test says nothing")
+	}
+	if found := named.FindString(rec.Body.String()); found != "" {
+		t.Errorf("the page holds %s", found)
+	}
+	count := regexp.MustCompile(`(?m)^muster_agent_jobs\{.*$`)
+	if a, b := count.FindString(whole.String()), count.FindString(rec.Body.String()); a == "" || a != b {
+		t.Errorf("jobs are counted as %q and as %q", a, b)
+	}
+}
+
 func TestConcurrentScrapes(t *testing.T) {
 	w := full(t, telemetry.Options{})
 	var wg sync.WaitGroup

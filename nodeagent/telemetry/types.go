@@ -50,6 +50,9 @@ type Options struct {
 	// ClusterLabel is a further label of the device series with the cluster's
 	// name; "" = none.
 	ClusterLabel string
+	// Private leaves jobs and their users out of the pages that Handler serves. What
+	// is pushed or written goes where the site has chosen, and has them.
+	Private bool
 	// Counters is what ParseCounters read; nil exports the default set.
 	Counters *Counters
 	// MaxJobs bounds the jobs with series of their own; 0 means 1024. The jobs

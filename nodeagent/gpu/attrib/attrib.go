@@ -67,6 +67,9 @@ type Account struct {
 	Idle       int64 `json:"idle"`       // a process held it and it computed nothing
 	Busy       int64 `json:"busy"`       // it computed
 	Unobserved int64 `json:"unobserved"` // nobody looked
+	// Lost is the part of Unobserved in which the driver said that the device was
+	// gone. The job could not have used it: it is no idle time of the job's.
+	Lost int64 `json:"lost,omitempty"`
 
 	// BusyByUtil splits Busy by utilisation: 1-10 %, 11-20 %, …, 91-100 %.
 	BusyByUtil [Deciles]int64 `json:"busy_by_util"`
@@ -222,6 +225,7 @@ func (a *Account) trim(end spec.Instant) {
 	give(&a.NoProcess)
 	give(&a.Idle)
 	give(&a.Unobserved)
+	a.Lost = min(a.Lost, a.Unobserved)
 	busy := give(&a.Busy)
 	for i := range a.BusyByUtil {
 		n := min(busy, a.BusyByUtil[i])

@@ -1,6 +1,9 @@
 package attrib
 
-import "github.com/musterhpc/muster/nodeagent/gpu/device"
+import (
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec"
+)
 
 // ObserveSample observes every device and instance of a collection that
 // answered; time on one that did not stays unobserved. listed tells whether
@@ -10,6 +13,7 @@ func (b *Book) ObserveSample(s *device.Sample, processes []device.Process, liste
 	for i := range s.Readings {
 		r := &s.Readings[i]
 		if r.Lost {
+			b.lost(r.UUID, s.At)
 			continue
 		}
 		o := Observation{At: s.At, Processes: -1}
@@ -78,5 +82,20 @@ func fill(o *Observation, r *device.Reading) {
 	if reasons, ok := r.Get(device.ClockReasons); ok {
 		o.Thermal = reasons&device.ReasonsThermal != 0
 		o.Power = reasons&device.ReasonsPower != 0
+	}
+}
+
+// lost counts the time up to an instant as time in which a device was gone. The
+// stretch in which it went is counted whole: nobody saw it work in that either.
+func (b *Book) lost(gpu string, at spec.Instant) {
+	i, ok := b.find(gpu)
+	if !ok {
+		return
+	}
+	for _, a := range b.gpus[i].Open {
+		if ns := int64(at - a.To); ns > 0 {
+			a.spend(ns, nil)
+			a.Lost += ns
+		}
 	}
 }

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/musterhpc/muster/nodeagent/gpu"
 	"github.com/musterhpc/muster/nodeagent/gpu/dcgm"
+	"github.com/musterhpc/muster/nodeagent/gpu/declared"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/nodeagent/gpu/nvml"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
 	"github.com/musterhpc/muster/spec"
@@ -26,9 +29,11 @@ type Config struct {
 	// AutoDetect of gres.conf: nvml or nvidia look for devices, and there are no
 	// others; off does not look; empty looks, and falls back to what is declared.
 	AutoDetect string
-	// Declared devices. They are simulated where no real device is found and
-	// none can be: not where AutoDetect names a library, nor where one of their
-	// device files is there, so that a broken driver is not taken for none.
+	// Declared devices. Those whose device files are there are real: where no
+	// library reads them they are handed out without figures. Without such files
+	// they are simulated. Neither happens where AutoDetect names a library or
+	// where NVIDIA's driver is loaded: a driver that is there and does not answer
+	// is broken, and its devices must not be given to jobs.
 	Declared []simulated.Declared
 	// Simulate asks for the simulation whatever else there is.
 	Simulate bool
@@ -37,10 +42,12 @@ type Config struct {
 	Period     spec.Span
 	// NVML says where the driver library is.
 	NVML nvml.Config
+	// DriverLoaded reports whether NVIDIA's kernel driver is loaded; nil looks.
+	DriverLoaded func() bool
 }
 
 // Candidates gives the providers in the order they are tried: DCGM, NVML, then
-// the simulated one when devices are declared. The error wraps ErrAutoDetect.
+// declared device files or the simulation when devices are declared. The error wraps ErrAutoDetect.
 func Candidates(cfg Config) ([]gpu.Candidate, error) {
 	var out []gpu.Candidate
 	switch mode := strings.ToLower(cfg.AutoDetect); mode {
@@ -56,21 +63,46 @@ func Candidates(cfg Config) ([]gpu.Candidate, error) {
 	default:
 		return nil, fmt.Errorf("%w=%s: want nvml, nvidia or off", ErrAutoDetect, cfg.AutoDetect)
 	}
-	if len(cfg.Declared) > 0 && (cfg.Simulate || !strings.HasPrefix(strings.ToLower(cfg.AutoDetect), "nv") && !hardware(cfg.Declared)) {
-		out = append(out, gpu.Candidate{Name: "simulated", Open: func(context.Context) (gpu.Provider, error) {
-			return simulated.New(simulated.Config{Node: cfg.Node, Start: cfg.Start, Lines: cfg.Declared})
+	if len(cfg.Declared) == 0 {
+		return out, nil
+	}
+	simulate := gpu.Candidate{Name: "simulated", Open: func(context.Context) (gpu.Provider, error) {
+		return simulated.New(simulated.Config{Node: cfg.Node, Start: cfg.Start, Lines: cfg.Declared})
+	}}
+	libraryNamed := strings.HasPrefix(strings.ToLower(cfg.AutoDetect), "nv")
+	switch {
+	case cfg.Simulate:
+		out = append(out, simulate)
+	case libraryNamed:
+	case !hasDeviceFile(cfg.Declared):
+		out = append(out, simulate)
+	case strings.EqualFold(cfg.AutoDetect, "off") || !cfg.driverLoaded():
+		out = append(out, gpu.Candidate{Name: "declared", Open: func(context.Context) (gpu.Provider, error) {
+			devices, err := simulated.Devices(cfg.Node, cfg.Declared)
+			if err != nil {
+				return nil, err
+			}
+			withFile := slices.DeleteFunc(devices, func(d device.Device) bool { return len(d.Files) == 0 })
+			return declared.New(withFile)
 		}})
 	}
 	return out, nil
 }
 
-// hardware tells that a declared device file is there.
-func hardware(lines []simulated.Declared) bool {
-	for _, l := range lines {
-		for _, f := range l.Files {
-			if info, err := os.Stat(f); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-				return true
-			}
+// driverLoaded reports whether NVIDIA's kernel driver is loaded.
+func (cfg *Config) driverLoaded() bool {
+	if cfg.DriverLoaded != nil {
+		return cfg.DriverLoaded()
+	}
+	_, err := os.Stat("/proc/driver/nvidia/version")
+	return err == nil
+}
+
+// hasDeviceFile reports whether a declared device file exists.
+func hasDeviceFile(lines []simulated.Declared) bool {
+	for _, line := range lines {
+		if slices.ContainsFunc(line.Files, declared.Exists) {
+			return true
 		}
 	}
 	return false

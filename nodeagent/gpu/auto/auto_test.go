@@ -30,17 +30,30 @@ func TestCandidates(t *testing.T) {
 			t.Errorf("AutoDetect=%s: %s, %v; want %s", c.mode, got, err, c.want)
 		}
 	}
-	// A library that is named, or a device file that is there: nothing is made up.
+	// A device file that is there makes a device that nobody measures, unless a
+	// library is named or its driver is loaded and thus broken.
 	there := []simulated.Declared{{Type: "h100", Files: []string{"/dev/null"}}}
 	for _, c := range []struct {
-		cfg  auto.Config
-		want int
+		cfg    auto.Config
+		loaded bool
+		want   string
 	}{
-		{auto.Config{AutoDetect: "nvml", Declared: declared}, 2}, {auto.Config{Declared: there}, 2}, {auto.Config{AutoDetect: "off", Declared: there}, 0},
-		{auto.Config{AutoDetect: "nvml", Declared: declared, Simulate: true}, 3}, {auto.Config{Declared: there, Simulate: true}, 3},
+		{auto.Config{AutoDetect: "nvml", Declared: declared}, false, "dcgm nvml"},
+		{auto.Config{AutoDetect: "nvml", Declared: there}, false, "dcgm nvml"},
+		{auto.Config{Declared: there}, false, "dcgm nvml declared"},
+		{auto.Config{Declared: there}, true, "dcgm nvml"},
+		{auto.Config{AutoDetect: "off", Declared: there}, true, "declared"},
+		{auto.Config{AutoDetect: "nvml", Declared: declared, Simulate: true}, false, "dcgm nvml simulated"},
+		{auto.Config{Declared: there, Simulate: true}, false, "dcgm nvml simulated"},
 	} {
-		if list, err := auto.Candidates(c.cfg); err != nil || len(list) != c.want {
-			t.Errorf("%+v: %d ways, want %d: %v", c.cfg, len(list), c.want, err)
+		c.cfg.DriverLoaded = func() bool { return c.loaded }
+		list, err := auto.Candidates(c.cfg)
+		var names []string
+		for _, candidate := range list {
+			names = append(names, candidate.Name)
+		}
+		if got := strings.Join(names, " "); err != nil || got != c.want {
+			t.Errorf("%+v: %s, %v; want %s", c.cfg, got, err, c.want)
 		}
 	}
 	for mode, want := range map[string]string{"rsmi": "NVIDIA devices only", "oneapi": "NVIDIA devices only", "nrt": "NVIDIA devices only", "magic": "want nvml, nvidia or off"} {

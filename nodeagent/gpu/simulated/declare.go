@@ -60,6 +60,13 @@ func figuresOf(gresType string) figures {
 	return figures{"Simulated GPU 16GB", 16384, 20_000, 250_000, 1500, 5000, 0}
 }
 
+// Devices lists the devices that a node's lines declare, in order, with the
+// UUIDs, links and files that a provider gives them.
+func Devices(node string, lines []Declared) ([]device.Device, error) {
+	devices, _, err := declare(node, lines)
+	return devices, err
+}
+
 // declare turns declarations into devices, in order, and checks them.
 func declare(node string, lines []Declared) ([]device.Device, []figures, error) {
 	var devices []device.Device
@@ -195,7 +202,7 @@ func cut(node string, d device.Device, profiles []string) ([]device.MIG, error) 
 	for i, p := range profiles {
 		g, gb, ok := profileOf(p)
 		if !ok {
-			return nil, fmt.Errorf("%q is no MIG profile (want e.g. 1g.10gb)", p)
+			return nil, fmt.Errorf("invalid MIG profile %q: expected for example 1g.10gb", p)
 		}
 		slicesUsed += g
 		memory += gb * 1024

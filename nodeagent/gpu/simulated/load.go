@@ -168,7 +168,7 @@ func (l *Load) fault(name, at string) error {
 		f.Kind = FaultCut
 		for _, profile := range strings.FieldsFunc(number, func(r rune) bool { return r == '/' }) {
 			if _, _, ok := profileOf(profile); !ok {
-				return fmt.Errorf("%q is no MIG profile (want e.g. 1g.10gb)", profile)
+				return fmt.Errorf("invalid MIG profile %q: expected for example 1g.10gb", profile)
 			}
 			f.Profiles = append(f.Profiles, profile)
 		}

@@ -87,7 +87,7 @@ func TestBadDeclarations(t *testing.T) {
 		"links disagree": {[]simulated.Declared{{Count: 1, Links: []int{-1, 4}}, {Count: 1, Links: []int{2, -1}}}, "Links disagree: device 0 to 1 is NV4, back it is NV2"},
 		"MIG and links":  {[]simulated.Declared{{Type: "1g.10gb", Count: 1, Links: []int{-1}}}, "line 1: MIG instances have neither File nor Links"},
 		"huge instance":  {[]simulated.Declared{{Type: "t4_7g.80gb", Count: 1}}, "no instance of t4_7g.80gb fits"},
-		"profile":        {[]simulated.Declared{{Type: "h100", Count: 1, MIG: []string{"half"}}}, `line 1: "half" is no MIG profile`},
+		"profile":        {[]simulated.Declared{{Type: "h100", Count: 1, MIG: []string{"half"}}}, `line 1: invalid MIG profile "half"`},
 		"too many":       {[]simulated.Declared{{Type: "h100", Count: 1, MIG: []string{"7g.80gb", "1g.10gb"}}}, "do not fit: 8 of 7 slices"},
 	} {
 		_, err := simulated.New(simulated.Config{Node: "n", Lines: c.lines})

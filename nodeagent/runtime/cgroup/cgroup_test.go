@@ -137,6 +137,10 @@ func TestMemoryLimitKillsAndSaysSo(t *testing.T) {
 		if err != nil || s.OOMKills == 0 || !s.HasMemory || s.Peak == 0 {
 			t.Errorf("status %v, stats %+v, %v", ws, s, err)
 		}
+		// The shell that was waited for may be gone before the last program of its pipe.
+		if err := g.WaitEmpty(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
 		if err := g.Remove(); err != nil {
 			t.Error(err)
 		}

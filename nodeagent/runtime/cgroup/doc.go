@@ -15,6 +15,6 @@
 // Where memory is limited (v1), and always in v2, a run's group lies in a group
 // of its job's attempt, which has the job's memory; it goes with its last run.
 //
-// Fencing of devices uses the v1 devices controller where there is one; the
-// eBPF program that v2 needs is not written yet, and Enforces says so.
+// Fencing of devices uses the v1 devices controller where there is one, and an
+// eBPF program for each group elsewhere. Where neither works, Enforces says so.
 package cgroup

@@ -145,6 +145,12 @@ func (h *Host) Open(name string) *Group {
 	return g
 }
 
+// At gives the handle of a group by its folder, for another program than the one
+// that made it. It can be looked at and killed.
+func At(mode Mode, dir string) *Group {
+	return &Group{host: &Host{mode: mode}, name: filepath.Base(dir), dir: dir}
+}
+
 // Path gives the folder that tracks the processes.
 func (g *Group) Path() string {
 	if g == nil {
@@ -204,6 +210,9 @@ func (g *Group) limit(s Settings) error {
 			return err
 		}
 		return fence(d, s.Devices)
+	}
+	if s.Fence && h.devicePrograms {
+		return fenceV2(g.dir, s.Devices)
 	}
 	return nil
 }
@@ -278,7 +287,12 @@ func (g *Group) limitV2(s Settings) error {
 		}
 	}
 	if h.v2["cpuset"] && l.Cores && len(s.CPUs) > 0 {
-		return writeFile(filepath.Join(g.dir, "cpuset.cpus"), cpuList(s.CPUs))
+		if err := writeFile(filepath.Join(g.dir, "cpuset.cpus"), cpuList(s.CPUs)); err != nil {
+			return err
+		}
+	}
+	if s.Fence && h.devicePrograms {
+		return fenceV2(g.dir, s.Devices)
 	}
 	return nil
 }

@@ -42,11 +42,18 @@ type Host struct {
 	v1        map[string]string // v1 controller -> our folder
 	v2        map[string]bool   // controllers enabled for our groups
 	notes     []string
+	// devicePrograms says that GPU devices are fenced by eBPF: the v2 hierarchy
+	// tracks the processes and there is no v1 devices controller.
+	devicePrograms bool
 }
 
 // supervisor is the leaf that the shepherd moves itself to, because a v2 group
 // cannot hold both processes and limited children.
 const supervisor = "muster-shepherd"
+
+// ownTree is the group, at the top of the v2 hierarchy, that holds the runs of
+// all nodes on this host whose agents are services.
+const ownTree = "muster"
 
 // Detect finds the best mode that works for this process. It never fails:
 // what does not work is named in Notes.
@@ -99,7 +106,7 @@ func (h *Host) Enforces() plan.Enforces {
 	}
 	has := func(c string) bool { return h.v2[c] || h.v1[c] != "" }
 	return plan.Enforces{Memory: has("memory"), Pids: has("pids"), Cores: has("cpuset"),
-		Devices: h.v1["devices"] != "", Tree: true}
+		Devices: h.v1["devices"] != "" || h.devicePrograms, Tree: true}
 }
 
 func (h *Host) setUp(best Mode, m *mounts, o Options) error {
@@ -121,11 +128,21 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 	} else {
 		h.track = filepath.Join(parent(m.unified), o.Base)
 	}
+	tree := ""
+	if best == V2 && o.Under == "" {
+		tree = makeOwnTree(m.unified)
+	}
+	if tree != "" {
+		h.track = filepath.Join(tree, o.Base)
+	}
 	if err := probe(h.track); err != nil {
 		return err
 	}
 	h.mode = best
-	if best == V2 {
+	if best == V2 && tree != "" {
+		h.enableV2(tree)
+	} else if best == V2 {
+		h.enterLeaf(parent(m.unified))
 		h.enableV2(parent(m.unified))
 	} else {
 		for _, c := range []string{"memory", "pids", "cpuset", "cpuacct", "devices", "freezer"} {
@@ -134,6 +151,13 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 				continue
 			}
 			h.useV1(c, filepath.Join(parent(mt), o.Base))
+		}
+	}
+	if best != V1 && h.v1["devices"] == "" {
+		err := probeDeviceProgram(h.track)
+		h.devicePrograms = err == nil
+		if err != nil {
+			h.note("devices cannot be fenced: %v", err)
 		}
 	}
 	e := h.Enforces()
@@ -193,19 +217,51 @@ func probe(dir string) error {
 // controllersV2 are those that our groups use.
 var controllersV2 = []string{"memory", "pids", "cpuset", "cpu", "io"}
 
+// makeOwnTree makes a group beside those of the service manager, for all runs,
+// and returns it. It returns "" where the process lives in the root of the
+// hierarchy that it sees, which can hold processes and limited groups alike, and
+// where it may not make such a group.
+//
+// The runs cannot be limited below the group of the agent's own service: a v2
+// group with limited children holds no processes, so the agent, which lives
+// there, would keep the controllers from being enabled, and systemd before 254
+// could not restart the agent into a group where they are.
+func makeOwnTree(unified *mount) string {
+	if unified.own() == unified.point {
+		return ""
+	}
+	tree := filepath.Join(unified.point, ownTree)
+	if err := os.MkdirAll(tree, 0o755); err != nil {
+		return ""
+	}
+	for _, controller := range controllersV2 {
+		// One that cannot be enabled is missing in the tree, and noted there.
+		_ = writeFile(filepath.Join(unified.point, "cgroup.subtree_control"), "+"+controller)
+	}
+	if err := probe(tree); err != nil {
+		_ = os.Remove(tree)
+		return ""
+	}
+	return tree
+}
+
+// enterLeaf moves this process out of a group whose children are to be limited.
+func (h *Host) enterLeaf(parent string) {
+	if _, err := os.Stat(filepath.Join(parent, "cgroup.type")); err != nil {
+		return // the root of the hierarchy: it can hold processes
+	}
+	leaf := filepath.Join(parent, supervisor)
+	err := os.MkdirAll(leaf, 0o755)
+	if err == nil {
+		err = writeFile(filepath.Join(leaf, "cgroup.procs"), "0")
+	}
+	if err != nil {
+		h.note("the shepherd could not move to its own group: %v", err)
+	}
+}
+
 // enableV2 hands the controllers down to our groups, level by level.
 func (h *Host) enableV2(parent string) {
-	if _, err := os.Stat(filepath.Join(parent, "cgroup.type")); err == nil {
-		// Not the root of the hierarchy: it may hold no process itself.
-		leaf := filepath.Join(parent, supervisor)
-		err := os.MkdirAll(leaf, 0o755)
-		if err == nil {
-			err = writeFile(filepath.Join(leaf, "cgroup.procs"), "0")
-		}
-		if err != nil {
-			h.note("the shepherd could not move to its own group: %v", err)
-		}
-	}
 	have, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {
 		h.note("controllers cannot be read: %v", err)

@@ -178,19 +178,31 @@ const (
 	nvidiaControl = 254
 )
 
-// fence lets the group open, of NVIDIA's GPU devices, only those named. The v1
-// controller cannot except one device from a forbidden range, so each other
-// minor is forbidden by itself, also of devices that appear later.
-func fence(dir string, devices []string) error {
+// allowedMinors returns the minor numbers of those GPU devices. A file that is
+// another kind of device, or a control device, needs no permission.
+func allowedMinors(devices []string) (*[nvidiaControl]bool, error) {
 	var allowed [nvidiaControl]bool
 	for _, dev := range devices {
 		var st unix.Stat_t
 		if err := unix.Stat(dev, &st); err != nil {
-			return &os.PathError{Op: "allow device", Path: dev, Err: err}
+			return nil, &os.PathError{Op: "allow device", Path: dev, Err: err}
 		}
-		if minor := unix.Minor(st.Rdev); st.Mode&unix.S_IFMT == unix.S_IFCHR && unix.Major(st.Rdev) == nvidiaMajor && minor < nvidiaControl {
+		isCharacter := st.Mode&unix.S_IFMT == unix.S_IFCHR
+		minor := unix.Minor(st.Rdev)
+		if isCharacter && unix.Major(st.Rdev) == nvidiaMajor && minor < nvidiaControl {
 			allowed[minor] = true
 		}
+	}
+	return &allowed, nil
+}
+
+// fence lets the group open, of NVIDIA's GPU devices, only those named. The v1
+// controller cannot except one device from a forbidden range, so each other
+// minor is forbidden by itself, also of devices that appear later.
+func fence(dir string, devices []string) error {
+	allowed, err := allowedMinors(devices)
+	if err != nil {
+		return err
 	}
 	file := filepath.Join(dir, "devices.deny")
 	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)

@@ -93,7 +93,7 @@ func (c *conn) handle(m protocol.Message) error {
 			return err
 		}
 		if q.Signal < 1 || q.Signal > 64 {
-			return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("signal %d is none", q.Signal)})
+			return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid signal %d", q.Signal)})
 		}
 		c.m.signal(unix.Signal(q.Signal))
 		return c.reply(m, nil, nil)

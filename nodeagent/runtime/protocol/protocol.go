@@ -44,6 +44,7 @@ const (
 	OpDrain
 	OpEvents
 	OpResume
+	OpGrant
 )
 
 // The operations of the process that minds a step's tasks, on a socket of its

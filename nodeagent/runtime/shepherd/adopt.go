@@ -34,8 +34,8 @@ func (s *Shepherd) restore() error {
 	if _, err := jr.AppendReserved(b); err != nil {
 		return err
 	}
-	for _, k := range h.acked {
-		s.ended.add(k)
+	for _, g := range h.acked {
+		s.ended.add(g)
 	}
 	s.resume(h)
 	s.clearStrays()

@@ -143,7 +143,9 @@ func (s *Shepherd) terminate(t plan.Terminate) error {
 		if r.state == plan.Starting {
 			r.killed = r.killed || t.Grace == 0
 			r.term = &t // carried out when it has started, if it still does
-		} else {
+		} else if t.Grace == 0 || r.termUntil == 0 {
+			// A run has its warning once: the end of a job reaches its steps with the
+			// job's own end, and again with the end of each step.
 			ready = append(ready, r)
 		}
 		s.arm(r, t, deadline)

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime/journal"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
 	"github.com/musterhpc/muster/spec"
 	"golang.org/x/sys/unix"
 )
@@ -84,11 +85,13 @@ func refused(k plan.RunKey, code plan.RefusalCode, why string) plan.LaunchResult
 // admit decides about one spec; it gives a run only if it is new and possible.
 func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	k := sp.Key
+	if r := s.runs[k]; r != nil {
+		return sameLaunch(sp, r.Launch, plan.Known), nil
+	}
+	if launch, over := s.ended.find(k); over {
+		return sameLaunch(sp, launch, plan.Ended), nil
+	}
 	switch {
-	case s.runs[k] != nil:
-		return plan.LaunchResult{Key: k, Status: plan.Known}, nil
-	case s.ended.has(k):
-		return plan.LaunchResult{Key: k, Status: plan.Ended}, nil
 	case s.foreign[k] != "":
 		return plan.LaunchResult{Key: k, Status: plan.Known, Reason: "kept by the shepherd of release " + s.foreign[k]}, nil
 	case s.draining:
@@ -104,7 +107,8 @@ func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	case sp.Tasks == nil && !filepath.IsAbs(sp.WorkDir):
 		return refused(k, plan.RefusedSpec, fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir)), nil
 	}
-	r := &run{launchRecord: launchRecord{Key: k, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups},
+	r := &run{launchRecord: launchRecord{Key: k, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups,
+		Launch: sp.Launch, Seq: sp.Seq, Order: sp.Order, Lease: sp.Lease},
 		spec: sp, state: plan.Starting, pidfd: -1}
 	r.Stderr = sp.Stderr
 	if r.Stderr == "" {
@@ -129,6 +133,17 @@ func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	}
 	s.runs[k] = r
 	return plan.LaunchResult{Key: k, Status: plan.Accepted}, r
+}
+
+// sameLaunch answers about a run that is here, or was, if it is the one that is
+// asked for: another launch under the same key is refused, because what became
+// of one says nothing about the other.
+func sameLaunch(sp *plan.RunSpec, here spec.Hash, status plan.LaunchStatus) plan.LaunchResult {
+	if here.IsZero() || sp.Launch.IsZero() || here == sp.Launch {
+		return plan.LaunchResult{Key: sp.Key, Status: status}
+	}
+	conflict := &plan.ConflictError{Key: sp.Key, Here: here, Ordered: sp.Launch}
+	return refused(sp.Key, plan.RefusedConflict, conflict.Error())
 }
 
 // hasZero finds what no process can be given.
@@ -207,9 +222,12 @@ func (s *Shepherd) start(th *spawn.Thread, r *run) error {
 		s.unstarted(r, plan.FailCanceled, errors.New("terminated before it started"))
 		return nil
 	}
-	if failure, err := s.furnish(r); err != nil {
-		s.unstarted(r, failure, err)
-		return nil
+	if !r.furnished {
+		if failure, err := s.furnish(r); err != nil {
+			s.unstarted(r, failure, err)
+			return nil
+		}
+		r.furnished = true
 	}
 	var files *stdio
 	var err error
@@ -222,9 +240,11 @@ func (s *Shepherd) start(th *spawn.Thread, r *run) error {
 			return err
 		})
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		err = s.spawn(r, files)
-	} else {
+	case s.openLater(r, err):
+	default:
 		s.unstarted(r, fileFailure(err), err)
 	}
 	files.close()
@@ -236,12 +256,33 @@ func (s *Shepherd) start(th *spawn.Thread, r *run) error {
 	return nil
 }
 
+// How long a run waits for the folder of a file of its own, and how often it looks.
+// Clients make that folder just after sbatch has returned, and a file server may show
+// it to this node a moment later still.
+const (
+	folderWait  = 3 * time.Second
+	folderTries = 30
+)
+
+// openLater queues a run again whose file cannot be opened because its folder is not
+// there yet. It is false when the folder has been awaited long enough.
+func (s *Shepherd) openLater(r *run, err error) bool {
+	var file *stdfile.Error
+	missing := errors.As(err, &file) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE))
+	if !missing || r.fileTries >= folderTries {
+		return false
+	}
+	r.fileTries++
+	time.AfterFunc(folderWait/folderTries, func() { s.queue <- r })
+	return true
+}
+
 // furnish makes what belongs to the node: the fence, the spooled script and
 // the control group.
 func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 	sp := r.spec
 	if sp.FenceDevices && !s.hello.Enforces.Devices {
-		return plan.FailFence, errors.New("GPU devices cannot be fenced off on this node, and the job's allocation demands it")
+		return plan.FailFence, errors.New("this node cannot fence GPU devices, which the job's allocation requires")
 	}
 	if r.Spool != "" && !r.Minded {
 		if err := s.spool(r); err != nil {
@@ -286,6 +327,13 @@ func (s *Shepherd) spawn(r *run, files *stdio) error {
 	s.mu.Unlock()
 	if err != nil {
 		s.failedStart(r, files, err)
+		return nil
+	}
+	if err := s.takeLease(r); err != nil {
+		s.mu.Lock()
+		s.endSpawning()
+		s.mu.Unlock()
+		s.refuseLate(r, err)
 		return nil
 	}
 	var child spawn.Child
@@ -367,6 +415,11 @@ func (s *Shepherd) started(r *run, c spawn.Child, rec startedRecord) {
 	s.mu.Unlock()
 	token(s.born)
 	_ = s.save(record{Started: &rec})
+	if r.Lease.Length > 0 && c.PID != 0 {
+		if err := s.writeLeases(); err != nil { // the mark in its environment names it too
+			s.log.Error("the guard of leases does not know the process of a run", "run", r.Key.String(), "err", err)
+		}
+	}
 	for _, p := range pending {
 		s.deliver(r, p.sig, p.scope)
 	}

@@ -36,6 +36,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 			return task(args[1:], stdout, stderr)
 		case receive.Verb:
 			return receive.Main(args[1:], os.Stdin, stderr)
+		case GuardVerb:
+			return guardMain(args[1:], stderr)
 		case minder.Verb:
 			return minder.Main(args[1:], stderr)
 		}

@@ -79,6 +79,10 @@ func (s *Shepherd) conclude(r *run, x *plan.Exit) {
 	if r.Minded {
 		s.readResults(r, x)
 	}
+	if s.endedByLease(r, x) {
+		x.Failure, x.Code, x.Signal = plan.Lost, 0, 0
+		x.Message = "the controller had not answered its node for so long that its lease was over"
+	}
 	x.Start, x.End, x.Adopted = r.Start, now(), r.adopted
 	if r.StartBoot != 0 {
 		x.Elapsed = spec.Span(proc.BootClock() - r.StartBoot)
@@ -216,17 +220,18 @@ func (s *Shepherd) complete(r *run, x *plan.Exit, st cgroup.Stats) {
 func (s *Shepherd) ack(keys []plan.RunKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var done []plan.RunKey
+	var done []tombstone
 	for _, k := range keys {
 		if r := s.runs[k]; r != nil && r.state == plan.Exited {
 			delete(s.runs, k)
-			s.ended.add(k)
-			done = append(done, k)
+			grave := tombstone{key: k, launch: r.Launch}
+			s.ended.add(grave)
+			done = append(done, grave)
 		}
 	}
 	if len(done) > 0 {
 		// A lost acknowledgement only repeats the exit.
-		_ = s.save(record{Acked: done})
+		_ = s.save(ackedRecord(done))
 	}
 	s.checkGone()
 }

@@ -5,6 +5,7 @@ package shepherd
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -22,6 +23,9 @@ type record struct {
 	Void    []plan.RunKey  `cbor:"6,keyasint,omitempty"` // refused after all: never happened
 	Begun   *plan.RunKey   `cbor:"7,keyasint,omitempty"` // about to be forked: from here on it may have run
 	Ended   *plan.Exit     `cbor:"8,keyasint,omitempty"` // how the script ended; its TaskEpilog follows, then Exit
+	// Launches are those of Acked, in their order; absent in journals of older
+	// releases.
+	Launches []spec.Hash `cbor:"9,keyasint,omitempty"`
 }
 
 // launchRecord is what must be known of a run to find and end it again.
@@ -39,6 +43,12 @@ type launchRecord struct {
 	// Minded tells that the leader minds the tasks of a step; its files are in
 	// Spool.
 	Minded bool `cbor:"10,keyasint,omitempty"`
+	// Launch, Seq and Order are those of the RunSpec.
+	Launch spec.Hash `cbor:"11,keyasint"`
+	Seq    uint64    `cbor:"12,keyasint,omitempty"`
+	Order  []byte    `cbor:"13,keyasint,omitempty"`
+	// Lease is that of the RunSpec.
+	Lease plan.Lease `cbor:"110,keyasint"`
 }
 
 // startedRecord names the process.
@@ -65,7 +75,7 @@ type history struct {
 	boot  string
 	runs  map[plan.RunKey]*past
 	order []plan.RunKey
-	acked []plan.RunKey
+	acked []tombstone
 }
 
 // past is one run in the journal.
@@ -115,10 +125,16 @@ func (h *history) apply(b []byte) error {
 			p.exit = r.Exit
 		}
 	case r.Acked != nil:
-		for _, k := range r.Acked {
+		for i, k := range r.Acked {
+			grave := tombstone{key: k}
+			if i < len(r.Launches) {
+				grave.launch = r.Launches[i]
+			} else if p := h.runs[k]; p != nil {
+				grave.launch = p.launch.Launch
+			}
 			delete(h.runs, k)
+			h.acked = append(h.acked, grave)
 		}
-		h.acked = append(h.acked, r.Acked...)
 	case r.Void != nil:
 		for _, k := range r.Void {
 			delete(h.runs, k)
@@ -127,6 +143,16 @@ func (h *history) apply(b []byte) error {
 		return errRecord
 	}
 	return nil
+}
+
+// ackedRecord writes down runs that are over and acknowledged.
+func ackedRecord(graves []tombstone) record {
+	var r record
+	for _, g := range graves {
+		r.Acked = append(r.Acked, g.key)
+		r.Launches = append(r.Launches, g.launch)
+	}
+	return r
 }
 
 // save appends a record that ends what was begun; what cannot be written is logged.
@@ -161,11 +187,8 @@ func (s *Shepherd) rewrite() error {
 	defer s.mu.Unlock()
 	return s.jr.Rewrite(func(add func([]byte) error) error {
 		out := []record{{Boot: s.hello.BootID}}
-		keys := s.ended.oldestFirst()
-		for len(keys) > 0 {
-			n := min(len(keys), 8192)
-			out = append(out, record{Acked: keys[:n]})
-			keys = keys[n:]
+		for graves := range slices.Chunk(s.ended.oldestFirst(), 8192) {
+			out = append(out, ackedRecord(graves))
 		}
 		for _, r := range s.runs {
 			out = append(out, record{Launch: &r.launchRecord})

@@ -32,8 +32,11 @@ type run struct {
 	term      *plan.Terminate // asked for while starting
 	killed    bool            // SIGKILL was asked for while starting
 	pending   []pendingSig    // signals that came while starting
+	furnished bool            // its spool and control group are made
+	fileTries int             // how often a file of it could not be opened yet
 	killSent  spec.Instant
 	termUntil spec.Instant
+	leaseOver bool // it was told to end because its lease was about to end
 	timer     *time.Timer
 	peakRSS   int64
 	peakVM    int64
@@ -72,7 +75,7 @@ func (r *run) cred(root bool) *spawn.Cred {
 // observed is the run as List shows it.
 func (r *run) observed() plan.Observed {
 	o := plan.Observed{Key: r.Key, JobID: r.JobID, State: r.state, PID: int32(r.PID), UID: r.UID, Start: r.Start,
-		Cgroup: r.group.Path(), Exit: r.exit, KillSent: r.killSent, Adopted: r.adopted, TermUntil: r.termUntil}
+		Launch: r.Launch, Seq: r.Seq, Cgroup: r.group.Path(), Exit: r.exit, KillSent: r.killSent, Adopted: r.adopted, TermUntil: r.termUntil}
 	if r.Minded && r.state != plan.Exited {
 		o.Socket = filepath.Join(r.Spool, minder.SocketName)
 	}
@@ -110,38 +113,47 @@ func (s *Shepherd) members(r *run) ([]int, error) {
 	return out, nil
 }
 
-// tombstones remember the newest keys that were acknowledged.
+// tombstone is a run that is over and acknowledged.
+type tombstone struct {
+	key    plan.RunKey
+	launch spec.Hash // zero: an older release launched it
+}
+
+// tombstones remember the newest runs that were acknowledged.
 type tombstones struct {
-	ring []plan.RunKey
+	ring []tombstone
 	next int
-	set  map[plan.RunKey]struct{}
+	set  map[plan.RunKey]spec.Hash
 }
 
 const tombstoneLimit = 1 << 17
 
 func newTombstones(limit int) tombstones {
-	return tombstones{ring: make([]plan.RunKey, 0, limit), set: map[plan.RunKey]struct{}{}}
+	return tombstones{ring: make([]tombstone, 0, limit), set: map[plan.RunKey]spec.Hash{}}
 }
 
-func (t *tombstones) add(k plan.RunKey) {
-	if t.has(k) {
+func (t *tombstones) add(g tombstone) {
+	if _, known := t.set[g.key]; known {
 		return
 	}
 	if len(t.ring) < cap(t.ring) {
-		t.ring = append(t.ring, k)
+		t.ring = append(t.ring, g)
 	} else {
-		delete(t.set, t.ring[t.next])
-		t.ring[t.next] = k
+		delete(t.set, t.ring[t.next].key)
+		t.ring[t.next] = g
 		t.next = (t.next + 1) % len(t.ring)
 	}
-	t.set[k] = struct{}{}
+	t.set[g.key] = g.launch
 }
 
-func (t *tombstones) has(k plan.RunKey) bool { _, ok := t.set[k]; return ok }
+func (t *tombstones) find(k plan.RunKey) (launch spec.Hash, ok bool) {
+	launch, ok = t.set[k]
+	return launch, ok
+}
 
-// oldestFirst lists the keys in the order in which they were added.
-func (t *tombstones) oldestFirst() []plan.RunKey {
-	out := make([]plan.RunKey, 0, len(t.ring))
+// oldestFirst lists the runs in the order in which they were added.
+func (t *tombstones) oldestFirst() []tombstone {
+	out := make([]tombstone, 0, len(t.ring))
 	out = append(out, t.ring[t.next:]...)
 	return append(out, t.ring[:t.next]...)
 }

@@ -124,6 +124,12 @@ func (c *conn) handle(m protocol.Message) bool {
 		c.subscribe(m)
 	case protocol.OpDrain:
 		c.reply(m, s.drain(), nil)
+	case protocol.OpGrant:
+		var q plan.Grant
+		if !c.decode(m, &q) {
+			return false
+		}
+		c.reply(m, nil, s.granted(q))
 	case protocol.OpResume:
 		s.wg.Go(func() { c.reply(m, nil, s.resumeLaunches()) })
 	default:
@@ -265,7 +271,10 @@ func (s *Shepherd) drain() protocol.DrainReply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	d := protocol.DrainReply{Busy: int32(len(s.runs)), Known: s.ended.oldestFirst()}
+	d := protocol.DrainReply{Busy: int32(len(s.runs))}
+	for _, g := range s.ended.oldestFirst() {
+		d.Known = append(d.Known, g.key)
+	}
 	for k := range s.runs {
 		d.Known = append(d.Known, k)
 	}

@@ -73,6 +73,8 @@ type Shepherd struct {
 	gone       chan struct{} // closed when draining is done
 	wg         sync.WaitGroup
 	inheriting sync.Mutex      // one folder at a time
+	leaseFile  sync.Mutex      // one writer of the leases at a time
+	guarding   sync.Mutex      // one look for the guard of leases at a time
 	ctx        context.Context // of Run, for what outlives a request
 
 	mu         sync.Mutex
@@ -93,6 +95,8 @@ type Shepherd struct {
 	subs       map[*conn]bool
 	conns      map[*conn]bool
 	unsaved    []*run // exited, but the record could not be written yet
+	grant      plan.Grant
+	leasesKept bool // the file of leases names runs
 }
 
 // Open takes the folder's lock, reads the journal, finds the processes again
@@ -169,9 +173,11 @@ func (s *Shepherd) prepare() error {
 	if s.watch, err = newWatcher(s); err != nil {
 		return err
 	}
+	s.rememberGrant(s.dir)
 	if err := s.restore(); err != nil {
 		return err
 	}
+	s.enforceLeases() // before anybody is served: no process has done it for a while
 	return s.listen()
 }
 
@@ -254,6 +260,7 @@ func (s *Shepherd) Run(ctx context.Context) error {
 	s.wg.Go(s.watch.run)
 	s.wg.Go(func() { s.writeNotices(ctx) })
 	s.wg.Go(func() { s.keep(ctx) })
+	s.wg.Go(func() { s.keepLeases(ctx) })
 	s.ctx = ctx
 	s.takeOver(ctx) // who already connects waits: a run that an older one has must not be started here too
 	s.wg.Go(s.accept)

@@ -32,16 +32,16 @@ func TestSmallProgram(t *testing.T) {
 func TestTombstonesForgetTheOldestFirst(t *testing.T) {
 	s := newTombstones(3)
 	for i := range uint64(5) {
-		s.add(plan.Key(i, 0, 0))
-		s.add(plan.Key(i, 0, 0))
+		s.add(tombstone{key: plan.Key(i, 0, 0)})
+		s.add(tombstone{key: plan.Key(i, 0, 0)})
 	}
 	for i := range uint64(5) {
-		if s.has(plan.Key(i, 0, 0)) != (i >= 2) {
+		if _, found := s.find(plan.Key(i, 0, 0)); found != (i >= 2) {
 			t.Errorf("key %d: %v", i, i < 2)
 		}
 	}
 	keys := s.oldestFirst()
-	if len(keys) != 3 || keys[0].Job != 2 || keys[2].Job != 4 || len(s.set) != 3 {
+	if len(keys) != 3 || keys[0].key.Job != 2 || keys[2].key.Job != 4 || len(s.set) != 3 {
 		t.Errorf("%v", keys)
 	}
 }
@@ -69,7 +69,7 @@ func TestRewriteKeepsTheTruth(t *testing.T) {
 		}
 		s.runs[k] = r
 	}
-	s.ended.add(plan.Key(99, 1, 2))
+	s.ended.add(tombstone{key: plan.Key(99, 1, 2), launch: spec.Hash{7}})
 	if err := s.rewrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestRewriteKeepsTheTruth(t *testing.T) {
 		t.Fatalf("torn %d, %v", torn, err)
 	}
 	defer func() { _ = jr.Close() }()
-	if h.boot != "boot" || len(h.runs) != len(keys) || len(h.acked) != 1 || h.acked[0] != plan.Key(99, 1, 2) {
+	if h.boot != "boot" || len(h.runs) != len(keys) || len(h.acked) != 1 || h.acked[0] != (tombstone{key: plan.Key(99, 1, 2), launch: spec.Hash{7}}) {
 		t.Fatalf("%+v", h)
 	}
 	for i, k := range keys {

@@ -139,7 +139,10 @@ func (s *Shepherd) learnFromJournal(dir, release string) {
 		s.log.Error("older shepherd's journal", "release", release, "err", err)
 		return
 	}
-	known := h.acked
+	var known []plan.RunKey
+	for _, g := range h.acked {
+		known = append(known, g.key)
+	}
 	for k := range h.runs {
 		known = append(known, k)
 	}
@@ -175,6 +178,7 @@ func (s *Shepherd) inherit(dir, release string) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", dir, err)
 	}
+	s.rememberGrant(dir)
 	h := newHistory()
 	jr, _, err := journal.Open(filepath.Join(dir, journalName), h.apply)
 	if err != nil {
@@ -185,8 +189,8 @@ func (s *Shepherd) inherit(dir, release string) error {
 		return err
 	}
 	s.mu.Lock()
-	for _, k := range h.acked {
-		s.ended.add(k)
+	for _, g := range h.acked {
+		s.ended.add(g)
 	}
 	for k, r := range s.foreign {
 		if r == release {
@@ -217,8 +221,8 @@ func (s *Shepherd) copyHistory(h *history) error {
 		return err
 	}
 	err := error(nil)
-	for keys := range slices.Chunk(h.acked, 8192) {
-		err = errors.Join(err, add(record{Acked: keys}))
+	for graves := range slices.Chunk(h.acked, 8192) {
+		err = errors.Join(err, add(ackedRecord(graves)))
 	}
 	boot := s.hello.BootID
 	for _, k := range h.order {
@@ -258,7 +262,7 @@ func (s *Shepherd) copyHistory(h *history) error {
 // removeFolder removes what an older shepherd left, but no spooled script that
 // still runs.
 func (s *Shepherd) removeFolder(dir string) error {
-	for _, f := range []string{SocketName, journalName, journalName + ".new"} {
+	for _, f := range []string{SocketName, journalName, journalName + ".new", leaseName, leaseName + ".new"} {
 		if err := os.Remove(filepath.Join(dir, f)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}

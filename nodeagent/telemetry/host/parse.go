@@ -114,7 +114,7 @@ func ParseUptime(s string) (spec.Span, error) {
 	}
 	centi, err := hundredths(f[0])
 	if err != nil || centi > math.MaxInt64/int64(10*spec.Millisecond) {
-		return 0, fmt.Errorf("%q is no time", f[0])
+		return 0, fmt.Errorf("invalid time %q", f[0])
 	}
 	return spec.Span(centi) * 10 * spec.Millisecond, nil
 }
@@ -129,7 +129,7 @@ func ParseLoadavg(s string) ([3]int64, error) {
 	for i := range load {
 		n, err := hundredths(f[i])
 		if err != nil {
-			return [3]int64{}, fmt.Errorf("%q is no load", f[i])
+			return [3]int64{}, fmt.Errorf("invalid load %q", f[i])
 		}
 		load[i] = n
 	}

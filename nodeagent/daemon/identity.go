@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
+)
+
+// identity is what tells one launch from another under the same numbers, and
+// what a ledger that has lost the job would need to take it up again.
+type identity struct {
+	Launch spec.Hash
+	Seq    uint64
+	Order  []byte
+}
+
+// identityOf reads the identity of an order. Controllers of older releases send
+// none.
+func identityOf(l *apiv1.Launch) identity {
+	var out identity
+	if len(l.GetLaunch()) != len(out.Launch) {
+		return out
+	}
+	copy(out.Launch[:], l.GetLaunch())
+	out.Seq = l.GetSeq()
+	short := &apiv1.Launch{Job: l.GetJob(), Groups: l.GetGroups(), Batch: l.GetBatch(), NodeIndex: l.GetNodeIndex(), Here: l.GetHere(),
+		CpusPerNode: l.GetCpusPerNode(), TasksPerNode: l.GetTasksPerNode(), Launch: l.GetLaunch(), Seq: l.GetSeq()}
+	if l.GetStep() == nil { // a step is nothing without its job
+		out.Order, _ = proto.Marshal(short) // what arrived as a message can be sent as one
+	}
+	return out
+}
+
+// conflicts tells that a run which is here, or was, and an order have the same
+// key and are not the same launch. The order is refused: neither what the run
+// does nor how it ended may be told of another job.
+func (c *Core) conflicts(k plan.RunKey, here spec.Hash, order identity) bool {
+	if here.IsZero() || order.Launch.IsZero() || here == order.Launch {
+		return false
+	}
+	err := &plan.ConflictError{Key: k, Here: here, Ordered: order.Launch}
+	c.log.Error("an order is refused", "error", err)
+	c.outbox.add(&apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: err.Error(), DrainNode: true}}}, k, false)
+	c.fx.Send = true
+	return true
+}
+
+// position is a place in the controller's ledger.
+type position struct {
+	Epoch   uint64 `json:"epoch"`
+	Seq     uint64 `json:"seq"`
+	NextUID uint64 `json:"next_uid"`
+	NextID  uint32 `json:"next_id"`
+	Lead    uint64 `json:"lead,omitempty"` // the event with which the lead of the last controller began
+}
+
+// Head notes how far the controller's ledger is. It is what the next
+// registration says, so that a controller whose ledger ends earlier knows that it
+// has lost history.
+func (c *Core) Head(p *apiv1.LedgerPosition) {
+	if p.GetEpoch() == 0 {
+		return
+	}
+	if p.GetEpoch() != c.seen.Epoch {
+		c.fx.Save = true
+	}
+	c.seen = position{Epoch: p.GetEpoch(), Seq: p.GetSeq(), NextUID: p.GetNextJobUid(), NextID: p.GetNextJobId(), Lead: c.seen.Lead}
+}
+
+// outdated tells that the controller's lead began before one that this node has
+// followed: it only believes that it still leads. One that has recorded a loss of
+// history may begin earlier.
+func (c *Core) outdated(w *apiv1.Welcome) bool {
+	if w.GetLead() < c.seen.Lead && !w.GetLost() {
+		c.fx.Leave = fmt.Sprintf("the controller's lead began with event %d, and another's with event %d: its orders are refused", w.GetLead(), c.seen.Lead)
+		return true
+	}
+	if w.GetLead() != c.seen.Lead {
+		c.fx.Save = true
+	}
+	c.seen.Lead = w.GetLead()
+	return false
+}
+
+// leaving tells that the connection which was admitted last is given up.
+func (c *Core) leaving() bool { return c.fx.Leave != "" }
+
+// Seen is the last position that a controller told; nil before any.
+func (c *Core) Seen() *apiv1.LedgerPosition {
+	if c.seen.Epoch == 0 {
+		return nil
+	}
+	return &apiv1.LedgerPosition{Epoch: c.seen.Epoch, Seq: c.seen.Seq, NextJobUid: c.seen.NextUID, NextJobId: c.seen.NextID}
+}
+
+// setUnknown takes the runs that the controller's ledger does not know. They go
+// on until an administrator adopts or kills them.
+func (c *Core) setUnknown(list []*apiv1.RunKey) {
+	clear(c.unknown)
+	for _, k := range list {
+		key := jobKey(runKey(k))
+		if !c.unknown[key] {
+			c.log.Warn("the controller's ledger does not know a run: it goes on until an administrator adopts or kills it", "run", key.String())
+		}
+		c.unknown[key] = true
+	}
+}
+
+// Held describes the runs that hold the node, in order of their keys.
+func (c *Core) Held() []*apiv1.HeldRun {
+	var out []*apiv1.HeldRun
+	for _, k := range c.Running() {
+		r := c.runs[k]
+		out = append(out, &apiv1.HeldRun{Run: wireKey(k), JobId: uint32(r.facts.ID), UserId: r.user, User: r.facts.User,
+			Started: int64(r.from), Seq: r.seq, Launch: r.launch[:]})
+	}
+	return out
+}
