@@ -459,6 +459,101 @@ func (*AgentMessage_Reports) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Measured) isAgentMessage_Kind() {}
 
+// HeldRun is what the shepherd wrote down of a run when it started it.
+type HeldRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *RunKey                `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	JobId         uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	UserId        uint32                 `protobuf:"varint,3,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	Started       int64                  `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"`
+	Seq           uint64                 `protobuf:"fixed64,6,opt,name=seq,proto3" json:"seq,omitempty"`     // of the event that started it
+	Launch        []byte                 `protobuf:"bytes,7,opt,name=launch,proto3" json:"launch,omitempty"` // hash of the launch
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldRun) Reset() {
+	*x = HeldRun{}
+	mi := &file_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldRun) ProtoMessage() {}
+
+func (x *HeldRun) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldRun.ProtoReflect.Descriptor instead.
+func (*HeldRun) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *HeldRun) GetRun() *RunKey {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *HeldRun) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *HeldRun) GetUserId() uint32 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+func (x *HeldRun) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *HeldRun) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *HeldRun) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *HeldRun) GetLaunch() []byte {
+	if x != nil {
+		return x.Launch
+	}
+	return nil
+}
+
 type Registration struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Node      string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -467,15 +562,22 @@ type Registration struct {
 	Version   string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// A NodeName record: the agent describes its node itself, which is added unless
 	// there is one of that name. Empty: the configuration describes it.
-	Dynamic       string `protobuf:"bytes,20,opt,name=dynamic,proto3" json:"dynamic,omitempty"`
-	Place         string `protobuf:"bytes,60,opt,name=place,proto3" json:"place,omitempty"` // machine and state folder: an agent of another place is another agent
+	Dynamic string `protobuf:"bytes,20,opt,name=dynamic,proto3" json:"dynamic,omitempty"`
+	Place   string `protobuf:"bytes,60,opt,name=place,proto3" json:"place,omitempty"` // machine and state folder: an agent of another place is another agent
+	// The highest position that the agent was ever given; absent: none, or the
+	// agent is of a release that keeps none.
+	Seen          *LedgerPosition `protobuf:"bytes,61,opt,name=seen,proto3" json:"seen,omitempty"`
+	Epochs        bool            `protobuf:"varint,62,opt,name=epochs,proto3" json:"epochs,omitempty"`  // the agent's run keys carry epochs
+	Held          []*HeldRun      `protobuf:"bytes,63,rep,name=held,proto3" json:"held,omitempty"`       // what is known of running, without the orders
+	Sent          uint64          `protobuf:"fixed64,110,opt,name=sent,proto3" json:"sent,omitempty"`    // boot clock of the node, ns, when this was sent: it counts as a heartbeat
+	Leases        bool            `protobuf:"varint,111,opt,name=leases,proto3" json:"leases,omitempty"` // the node ends runs whose leases are over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Registration) Reset() {
 	*x = Registration{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +590,7 @@ func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +604,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Registration) GetNode() string {
@@ -547,6 +649,114 @@ func (x *Registration) GetPlace() string {
 	return ""
 }
 
+func (x *Registration) GetSeen() *LedgerPosition {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *Registration) GetEpochs() bool {
+	if x != nil {
+		return x.Epochs
+	}
+	return false
+}
+
+func (x *Registration) GetHeld() []*HeldRun {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *Registration) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *Registration) GetLeases() bool {
+	if x != nil {
+		return x.Leases
+	}
+	return false
+}
+
+// LedgerPosition is a place in a history of the ledger: the event with this
+// sequence number, written in this epoch. The numbers of the jobs that came next
+// there are not given away again by a ledger that has lost that history.
+type LedgerPosition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	NextJobUid    uint64                 `protobuf:"varint,3,opt,name=next_job_uid,json=nextJobUid,proto3" json:"next_job_uid,omitempty"`
+	NextJobId     uint32                 `protobuf:"varint,4,opt,name=next_job_id,json=nextJobId,proto3" json:"next_job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerPosition) Reset() {
+	*x = LedgerPosition{}
+	mi := &file_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerPosition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerPosition) ProtoMessage() {}
+
+func (x *LedgerPosition) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerPosition.ProtoReflect.Descriptor instead.
+func (*LedgerPosition) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LedgerPosition) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *LedgerPosition) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *LedgerPosition) GetNextJobUid() uint64 {
+	if x != nil {
+		return x.NextJobUid
+	}
+	return 0
+}
+
+func (x *LedgerPosition) GetNextJobId() uint32 {
+	if x != nil {
+		return x.NextJobId
+	}
+	return 0
+}
+
 type Inventory struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	BootId         string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
@@ -574,7 +784,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +797,7 @@ func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +811,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Inventory) GetBootId() string {
@@ -738,17 +948,21 @@ func (x *Inventory) GetSocket() string {
 }
 
 type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LoadMilli     int64                  `protobuf:"varint,1,opt,name=load_milli,json=loadMilli,proto3" json:"load_milli,omitempty"`
-	MemFree       int64                  `protobuf:"varint,2,opt,name=mem_free,json=memFree,proto3" json:"mem_free,omitempty"` // MiB
-	Acked         uint64                 `protobuf:"varint,3,opt,name=acked,proto3" json:"acked,omitempty"`                    // last order sequence carried out
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	LoadMilli int64                  `protobuf:"varint,1,opt,name=load_milli,json=loadMilli,proto3" json:"load_milli,omitempty"`
+	MemFree   int64                  `protobuf:"varint,2,opt,name=mem_free,json=memFree,proto3" json:"mem_free,omitempty"` // MiB
+	Acked     uint64                 `protobuf:"varint,3,opt,name=acked,proto3" json:"acked,omitempty"`                    // last order sequence carried out
+	// Why the node cannot start jobs at the moment although its agent is connected;
+	// empty when it can.
+	Unready       string `protobuf:"bytes,90,opt,name=unready,proto3" json:"unready,omitempty"`
+	Sent          uint64 `protobuf:"fixed64,110,opt,name=sent,proto3" json:"sent,omitempty"` // boot clock of the node, ns, when this was sent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +975,7 @@ func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +989,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Heartbeat) GetLoadMilli() int64 {
@@ -799,18 +1013,35 @@ func (x *Heartbeat) GetAcked() uint64 {
 	return 0
 }
 
+func (x *Heartbeat) GetUnready() string {
+	if x != nil {
+		return x.Unready
+	}
+	return ""
+}
+
+func (x *Heartbeat) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
 type RunKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobUid        uint64                 `protobuf:"varint,1,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Step          int32                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	JobUid  uint64                 `protobuf:"varint,1,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Step    int32                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	// Random number of the epoch in which the attempt was started: numbers come
+	// again after a restore, epochs do not. 0: started by an older release.
+	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunKey) Reset() {
 	*x = RunKey{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1054,7 @@ func (*RunKey) ProtoMessage() {}
 
 func (x *RunKey) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1068,7 @@ func (x *RunKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunKey.ProtoReflect.Descriptor instead.
 func (*RunKey) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunKey) GetJobUid() uint64 {
@@ -861,6 +1092,13 @@ func (x *RunKey) GetStep() int32 {
 	return 0
 }
 
+func (x *RunKey) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // Reports carry facts about runs. Number rises by one with each report of an
 // agent's life and is acknowledged once the fact is in the ledger.
 type Reports struct {
@@ -872,7 +1110,7 @@ type Reports struct {
 
 func (x *Reports) Reset() {
 	*x = Reports{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1123,7 @@ func (*Reports) ProtoMessage() {}
 
 func (x *Reports) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +1137,7 @@ func (x *Reports) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reports.ProtoReflect.Descriptor instead.
 func (*Reports) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Reports) GetReports() []*Report {
@@ -928,7 +1166,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1179,7 @@ func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1193,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Report) GetNumber() uint64 {
@@ -1084,7 +1322,7 @@ type NodeCheck struct {
 
 func (x *NodeCheck) Reset() {
 	*x = NodeCheck{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1335,7 @@ func (*NodeCheck) ProtoMessage() {}
 
 func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1349,7 @@ func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeCheck.ProtoReflect.Descriptor instead.
 func (*NodeCheck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeCheck) GetFailed() string {
@@ -1131,7 +1369,7 @@ type Launched struct {
 
 func (x *Launched) Reset() {
 	*x = Launched{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1382,7 @@ func (*Launched) ProtoMessage() {}
 
 func (x *Launched) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1396,7 @@ func (x *Launched) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launched.ProtoReflect.Descriptor instead.
 func (*Launched) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Launched) GetAt() int64 {
@@ -1187,7 +1425,7 @@ type LaunchFailed struct {
 
 func (x *LaunchFailed) Reset() {
 	*x = LaunchFailed{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1438,7 @@ func (*LaunchFailed) ProtoMessage() {}
 
 func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1452,7 @@ func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LaunchFailed.ProtoReflect.Descriptor instead.
 func (*LaunchFailed) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LaunchFailed) GetText() string {
@@ -1266,7 +1504,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1517,7 @@ func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1531,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RunEnded) GetStarted() int64 {
@@ -1365,7 +1603,7 @@ type NodeDone struct {
 
 func (x *NodeDone) Reset() {
 	*x = NodeDone{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1616,7 @@ func (*NodeDone) ProtoMessage() {}
 
 func (x *NodeDone) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1630,7 @@ func (x *NodeDone) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeDone.ProtoReflect.Descriptor instead.
 func (*NodeDone) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeDone) GetUsage() *Usage {
@@ -1438,7 +1676,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +1689,7 @@ func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1703,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Usage) GetUserCpu() int64 {
@@ -1589,7 +1827,7 @@ type GpuUsage struct {
 
 func (x *GpuUsage) Reset() {
 	*x = GpuUsage{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1840,7 @@ func (*GpuUsage) ProtoMessage() {}
 
 func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1854,7 @@ func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuUsage.ProtoReflect.Descriptor instead.
 func (*GpuUsage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GpuUsage) GetUuid() string {
@@ -1735,14 +1973,17 @@ type ControllerMessage struct {
 	//	*ControllerMessage_Goodbye
 	//	*ControllerMessage_Measure
 	//	*ControllerMessage_Revoked
+	//	*ControllerMessage_Grant
+	//	*ControllerMessage_Keys
 	Kind          isControllerMessage_Kind `protobuf_oneof:"kind"`
+	Head          *LedgerPosition          `protobuf:"bytes,60,opt,name=head,proto3" json:"head,omitempty"` // of the ledger, when this was sent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ControllerMessage) Reset() {
 	*x = ControllerMessage{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1996,7 @@ func (*ControllerMessage) ProtoMessage() {}
 
 func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +2010,7 @@ func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllerMessage.ProtoReflect.Descriptor instead.
 func (*ControllerMessage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ControllerMessage) GetKind() isControllerMessage_Kind {
@@ -1833,6 +2074,31 @@ func (x *ControllerMessage) GetRevoked() *Revoked {
 	return nil
 }
 
+func (x *ControllerMessage) GetGrant() *Grant {
+	if x != nil {
+		if x, ok := x.Kind.(*ControllerMessage_Grant); ok {
+			return x.Grant
+		}
+	}
+	return nil
+}
+
+func (x *ControllerMessage) GetKeys() *CredentialKeys {
+	if x != nil {
+		if x, ok := x.Kind.(*ControllerMessage_Keys); ok {
+			return x.Keys
+		}
+	}
+	return nil
+}
+
+func (x *ControllerMessage) GetHead() *LedgerPosition {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
 type isControllerMessage_Kind interface {
 	isControllerMessage_Kind()
 }
@@ -1861,6 +2127,14 @@ type ControllerMessage_Revoked struct {
 	Revoked *Revoked `protobuf:"bytes,21,opt,name=revoked,proto3,oneof"`
 }
 
+type ControllerMessage_Grant struct {
+	Grant *Grant `protobuf:"bytes,110,opt,name=grant,proto3,oneof"`
+}
+
+type ControllerMessage_Keys struct {
+	Keys *CredentialKeys `protobuf:"bytes,111,opt,name=keys,proto3,oneof"`
+}
+
 func (*ControllerMessage_Welcome) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Orders) isControllerMessage_Kind() {}
@@ -1873,6 +2147,186 @@ func (*ControllerMessage_Measure) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Revoked) isControllerMessage_Kind() {}
 
+func (*ControllerMessage_Grant) isControllerMessage_Kind() {}
+
+func (*ControllerMessage_Keys) isControllerMessage_Kind() {}
+
+// Grant answers a heartbeat: leases go on from when it was sent. Those of attempts
+// that were started by the event after, or by an earlier one, do not: the controller
+// has given them up.
+type Grant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sent          uint64                 `protobuf:"fixed64,1,opt,name=sent,proto3" json:"sent,omitempty"`
+	After         uint64                 `protobuf:"fixed64,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Grant) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *Grant) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+// CredentialKeys are the public keys of credentials that are good from now on, in
+// place of those of the Welcome.
+type CredentialKeys struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          [][]byte               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CredentialKeys) Reset() {
+	*x = CredentialKeys{}
+	mi := &file_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CredentialKeys) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CredentialKeys) ProtoMessage() {}
+
+func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CredentialKeys.ProtoReflect.Descriptor instead.
+func (*CredentialKeys) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CredentialKeys) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// Lease bounds the life of a run on its node.
+type Lease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"fixed64,1,opt,name=from,proto3" json:"from,omitempty"`    // boot clock of the node, ns
+	Length        int64                  `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"` // ns, until nothing of the run lives
+	Kill          int64                  `protobuf:"varint,3,opt,name=kill,proto3" json:"kill,omitempty"`     // ns of it between SIGTERM and SIGKILL
+	Seq           uint64                 `protobuf:"fixed64,4,opt,name=seq,proto3" json:"seq,omitempty"`      // of the event that started the attempt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lease) Reset() {
+	*x = Lease{}
+	mi := &file_agent_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lease) ProtoMessage() {}
+
+func (x *Lease) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lease.ProtoReflect.Descriptor instead.
+func (*Lease) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Lease) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Lease) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *Lease) GetKill() int64 {
+	if x != nil {
+		return x.Kill
+	}
+	return 0
+}
+
+func (x *Lease) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // Revoked are the certificates that hold no more though they have not expired, by
 // serial number: all of them, in place of what was said before.
 type Revoked struct {
@@ -1884,7 +2338,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2351,7 @@ func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2365,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Revoked) GetSerials() []string {
@@ -1930,16 +2384,25 @@ type Welcome struct {
 	Now            int64                  `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`
 	CredentialKeys [][]byte               `protobuf:"bytes,6,rep,name=credential_keys,json=credentialKeys,proto3" json:"credential_keys,omitempty"` // public keys, CBOR key ring
 	// desired is everything the node should be running: all else is ended.
-	Desired       []*RunKey   `protobuf:"bytes,7,rep,name=desired,proto3" json:"desired,omitempty"`
-	Config        *NodeConfig `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`
-	Revoked       *Revoked    `protobuf:"bytes,20,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	Desired []*RunKey   `protobuf:"bytes,7,rep,name=desired,proto3" json:"desired,omitempty"`
+	Config  *NodeConfig `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`
+	Revoked *Revoked    `protobuf:"bytes,20,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	// unknown are runs of the registration that this ledger does not know: they
+	// belong to history that it has lost. The agent leaves them alone.
+	Unknown []*RunKey `protobuf:"bytes,21,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	// lead is the number of the event with which the controller's lead began. Of two
+	// controllers the one with the lower number leads no longer.
+	Lead uint64 `protobuf:"varint,22,opt,name=lead,proto3" json:"lead,omitempty"`
+	// lost tells that the agent has seen history which this ledger has recorded as
+	// lost: only then may lead be lower than one that it has seen.
+	Lost          bool `protobuf:"varint,23,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2415,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2429,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -2032,6 +2495,27 @@ func (x *Welcome) GetRevoked() *Revoked {
 	return nil
 }
 
+func (x *Welcome) GetUnknown() []*RunKey {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+func (x *Welcome) GetLead() uint64 {
+	if x != nil {
+		return x.Lead
+	}
+	return 0
+}
+
+func (x *Welcome) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
 // NodeConfig is what the agent needs of the cluster's configuration.
 type NodeConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2044,7 +2528,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2541,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2555,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -2104,7 +2588,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2601,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2615,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -2158,7 +2642,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2655,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2669,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -2293,7 +2777,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2790,7 @@ func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2804,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Reboot) GetSeq() uint64 {
@@ -2348,17 +2832,22 @@ type Launch struct {
 	NodeIndex   uint32                 `protobuf:"varint,7,opt,name=node_index,json=nodeIndex,proto3" json:"node_index,omitempty"`
 	Here        *NodeAlloc             `protobuf:"bytes,8,opt,name=here,proto3" json:"here,omitempty"` // this node's part of the allocation
 	// What the environment tells of the job's nodes, in their order and folded: 2(x3),1.
-	CpusPerNode   string          `protobuf:"bytes,9,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"`
-	TasksPerNode  string          `protobuf:"bytes,10,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
-	Components    []*HetComponent `protobuf:"bytes,30,rep,name=components,proto3" json:"components,omitempty"` // of a heterogeneous job, all, to its leader
-	Step          *StepLaunch     `protobuf:"bytes,40,opt,name=step,proto3" json:"step,omitempty"`             // this is a numbered step, not the job's own start
+	CpusPerNode  string          `protobuf:"bytes,9,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"`
+	TasksPerNode string          `protobuf:"bytes,10,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	Components   []*HetComponent `protobuf:"bytes,30,rep,name=components,proto3" json:"components,omitempty"` // of a heterogeneous job, all, to its leader
+	Step         *StepLaunch     `protobuf:"bytes,40,opt,name=step,proto3" json:"step,omitempty"`             // this is a numbered step, not the job's own start
+	// Hash of script, environment, user and allocation of the attempt. An answer
+	// about a run with the same key and another hash is an error.
+	Launch        []byte `protobuf:"bytes,41,opt,name=launch,proto3" json:"launch,omitempty"`
+	Seq           uint64 `protobuf:"fixed64,42,opt,name=seq,proto3" json:"seq,omitempty"`    // of the event that started the attempt
+	Lease         *Lease `protobuf:"bytes,110,opt,name=lease,proto3" json:"lease,omitempty"` // absent: the run lives until it ends
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2860,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2874,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -2472,6 +2961,27 @@ func (x *Launch) GetStep() *StepLaunch {
 	return nil
 }
 
+func (x *Launch) GetLaunch() []byte {
+	if x != nil {
+		return x.Launch
+	}
+	return nil
+}
+
+func (x *Launch) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Launch) GetLease() *Lease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
 // HetComponent is what the batch script of a heterogeneous job is told of one
 // of its components.
 type HetComponent struct {
@@ -2490,7 +3000,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +3013,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +3027,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -2587,7 +3097,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +3110,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +3124,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -2649,7 +3159,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +3172,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +3186,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -2709,7 +3219,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2722,7 +3232,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +3246,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -2758,7 +3268,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +3281,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +3295,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -2813,7 +3323,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +3336,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3350,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -2875,7 +3385,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +3398,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3412,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -2977,7 +3487,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3500,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3514,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -3023,7 +3533,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3546,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3560,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3071,7 +3581,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3594,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3608,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -3129,7 +3639,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3652,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3666,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -3204,7 +3714,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3727,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3741,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -3250,7 +3760,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3773,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3787,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -3290,19 +3800,23 @@ func (x *ContentReply) GetData() []byte {
 // ConfirmRequest tells how far accounting is: after every stored batch, and
 // every few seconds.
 type ConfirmRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`        // everything up to this event is stored
-	Keep          uint64                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`      // the history is needed from this event on; 0 = all of it
-	Up            bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`          // the store takes rows
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`     // why not
-	Budgets       *BudgetsLeft           `protobuf:"bytes,5,opt,name=budgets,proto3" json:"budgets,omitempty"` // absent: they are not known yet
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Seq     uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`        // everything up to this event is stored
+	Keep    uint64                 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`      // the history is needed from this event on; 0 = all of it
+	Up      bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`          // the store takes rows
+	Error   string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`     // why not
+	Budgets *BudgetsLeft           `protobuf:"bytes,5,opt,name=budgets,proto3" json:"budgets,omitempty"` // absent: they are not known yet
+	// A position that the store has seen and that the ledger does not hold, which
+	// therefore has lost history.
+	Lost          *LedgerPosition `protobuf:"bytes,6,opt,name=lost,proto3" json:"lost,omitempty"`
+	Epochs        bool            `protobuf:"varint,7,opt,name=epochs,proto3" json:"epochs,omitempty"` // the epochs are wanted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3829,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3843,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -3367,6 +3881,20 @@ func (x *ConfirmRequest) GetBudgets() *BudgetsLeft {
 	return nil
 }
 
+func (x *ConfirmRequest) GetLost() *LedgerPosition {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *ConfirmRequest) GetEpochs() bool {
+	if x != nil {
+		return x.Epochs
+	}
+	return false
+}
+
 // BudgetsLeft are all budgets that are enforced.
 type BudgetsLeft struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3377,7 +3905,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3918,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3932,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -3426,7 +3954,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3967,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3981,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -3475,13 +4003,14 @@ type ConfirmReply struct {
 	HeadSeq       uint64                 `protobuf:"varint,1,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"` // newest durable event
 	HeadAt        int64                  `protobuf:"varint,2,opt,name=head_at,json=headAt,proto3" json:"head_at,omitempty"`    // and its instant
 	Revoked       []string               `protobuf:"bytes,3,rep,name=revoked,proto3" json:"revoked,omitempty"`                 // serial numbers of certificates that are revoked and have not expired
+	Epochs        []*LedgerEpoch         `protobuf:"bytes,4,rep,name=epochs,proto3" json:"epochs,omitempty"`                   // those of the ledger, if they were asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +4023,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +4037,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -3532,6 +4061,68 @@ func (x *ConfirmReply) GetRevoked() []string {
 	return nil
 }
 
+func (x *ConfirmReply) GetEpochs() []*LedgerEpoch {
+	if x != nil {
+		return x.Epochs
+	}
+	return nil
+}
+
+// LedgerEpoch is an epoch of the ledger and its first event.
+type LedgerEpoch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Value         uint64                 `protobuf:"varint,1,opt,name=value,proto3" json:"value,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerEpoch) Reset() {
+	*x = LedgerEpoch{}
+	mi := &file_agent_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerEpoch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerEpoch) ProtoMessage() {}
+
+func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerEpoch.ProtoReflect.Descriptor instead.
+func (*LedgerEpoch) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *LedgerEpoch) GetValue() uint64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *LedgerEpoch) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // StepUsageRequest asks for what running jobs have used so far.
 type StepUsageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3542,7 +4133,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +4146,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +4160,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{45}
+	return file_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -3589,7 +4180,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +4193,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +4207,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{46}
+	return file_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -3649,7 +4240,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +4253,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +4267,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{47}
+	return file_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -3740,7 +4331,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +4344,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +4358,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{48}
+	return file_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -3820,14 +4411,33 @@ const file_agent_proto_rawDesc = "" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
 	"\areports\x18\x03 \x01(\v2\x12.muster.v1.ReportsH\x00R\areports\x121\n" +
 	"\bmeasured\x18\x14 \x01(\v2\x13.muster.v1.MeasuredH\x00R\bmeasuredB\x06\n" +
-	"\x04kind\"\xcd\x01\n" +
+	"\x04kind\"\xb6\x01\n" +
+	"\aHeldRun\x12#\n" +
+	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x17\n" +
+	"\auser_id\x18\x03 \x01(\rR\x06userId\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
+	"\astarted\x18\x05 \x01(\x03R\astarted\x12\x10\n" +
+	"\x03seq\x18\x06 \x01(\x06R\x03seq\x12\x16\n" +
+	"\x06launch\x18\a \x01(\fR\x06launch\"\xe8\x02\n" +
 	"\fRegistration\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
 	"\tinventory\x18\x02 \x01(\v2\x14.muster.v1.InventoryR\tinventory\x12+\n" +
 	"\arunning\x18\x03 \x03(\v2\x11.muster.v1.RunKeyR\arunning\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x18\n" +
 	"\adynamic\x18\x14 \x01(\tR\adynamic\x12\x14\n" +
-	"\x05place\x18< \x01(\tR\x05place\"\xb3\x04\n" +
+	"\x05place\x18< \x01(\tR\x05place\x12-\n" +
+	"\x04seen\x18= \x01(\v2\x19.muster.v1.LedgerPositionR\x04seen\x12\x16\n" +
+	"\x06epochs\x18> \x01(\bR\x06epochs\x12&\n" +
+	"\x04held\x18? \x03(\v2\x12.muster.v1.HeldRunR\x04held\x12\x12\n" +
+	"\x04sent\x18n \x01(\x06R\x04sent\x12\x16\n" +
+	"\x06leases\x18o \x01(\bR\x06leases\"z\n" +
+	"\x0eLedgerPosition\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
+	"\fnext_job_uid\x18\x03 \x01(\x04R\n" +
+	"nextJobUid\x12\x1e\n" +
+	"\vnext_job_id\x18\x04 \x01(\rR\tnextJobId\"\xb3\x04\n" +
 	"\tInventory\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x1b\n" +
 	"\tbooted_at\x18\x02 \x01(\x03R\bbootedAt\x12#\n" +
@@ -3848,16 +4458,19 @@ const file_agent_proto_rawDesc = "" +
 	"\x04gres\x18\x10 \x03(\v2\x10.muster.v1.CountR\x04gres\x12!\n" +
 	"\fmetrics_addr\x18\x11 \x01(\tR\vmetricsAddr\x12\x1a\n" +
 	"\bdegraded\x18\x12 \x01(\tR\bdegraded\x12\x16\n" +
-	"\x06socket\x18\x13 \x01(\tR\x06socket\"[\n" +
+	"\x06socket\x18\x13 \x01(\tR\x06socket\"\x89\x01\n" +
 	"\tHeartbeat\x12\x1d\n" +
 	"\n" +
 	"load_milli\x18\x01 \x01(\x03R\tloadMilli\x12\x19\n" +
 	"\bmem_free\x18\x02 \x01(\x03R\amemFree\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"O\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\x12\x18\n" +
+	"\aunready\x18Z \x01(\tR\aunready\x12\x12\n" +
+	"\x04sent\x18n \x01(\x06R\x04sent\"e\n" +
 	"\x06RunKey\x12\x17\n" +
 	"\ajob_uid\x18\x01 \x01(\x04R\x06jobUid\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x05R\x04step\"6\n" +
+	"\x04step\x18\x03 \x01(\x05R\x04step\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\"6\n" +
 	"\aReports\x12+\n" +
 	"\areports\x18\x01 \x03(\v2\x11.muster.v1.ReportR\areports\"\x8c\x03\n" +
 	"\x06Report\x12\x16\n" +
@@ -3935,17 +4548,30 @@ const file_agent_proto_rawDesc = "" +
 	"\x04xids\x18\f \x01(\x03R\x04xids\x12\x10\n" +
 	"\x03has\x18\r \x01(\bR\x03has\x12\x16\n" +
 	"\x06method\x18< \x01(\rR\x06method\x12\x14\n" +
-	"\x05share\x18= \x01(\x03R\x05share\"\xb2\x02\n" +
+	"\x05share\x18= \x01(\x03R\x05share\"\xbc\x03\n" +
 	"\x11ControllerMessage\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.muster.v1.WelcomeH\x00R\awelcome\x12+\n" +
 	"\x06orders\x18\x02 \x01(\v2\x11.muster.v1.OrdersH\x00R\x06orders\x12(\n" +
 	"\x03ack\x18\x03 \x01(\v2\x14.muster.v1.ReportAckH\x00R\x03ack\x12.\n" +
 	"\agoodbye\x18\x04 \x01(\v2\x12.muster.v1.GoodbyeH\x00R\agoodbye\x12.\n" +
 	"\ameasure\x18\x14 \x01(\v2\x12.muster.v1.MeasureH\x00R\ameasure\x12.\n" +
-	"\arevoked\x18\x15 \x01(\v2\x12.muster.v1.RevokedH\x00R\arevokedB\x06\n" +
-	"\x04kind\"#\n" +
+	"\arevoked\x18\x15 \x01(\v2\x12.muster.v1.RevokedH\x00R\arevoked\x12(\n" +
+	"\x05grant\x18n \x01(\v2\x10.muster.v1.GrantH\x00R\x05grant\x12/\n" +
+	"\x04keys\x18o \x01(\v2\x19.muster.v1.CredentialKeysH\x00R\x04keys\x12-\n" +
+	"\x04head\x18< \x01(\v2\x19.muster.v1.LedgerPositionR\x04headB\x06\n" +
+	"\x04kind\"1\n" +
+	"\x05Grant\x12\x12\n" +
+	"\x04sent\x18\x01 \x01(\x06R\x04sent\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x06R\x05after\"$\n" +
+	"\x0eCredentialKeys\x12\x12\n" +
+	"\x04keys\x18\x01 \x03(\fR\x04keys\"Y\n" +
+	"\x05Lease\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\x03R\x06length\x12\x12\n" +
+	"\x04kill\x18\x03 \x01(\x03R\x04kill\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x06R\x03seq\"#\n" +
 	"\aRevoked\x12\x18\n" +
-	"\aserials\x18\x01 \x03(\tR\aserials\"\xc6\x02\n" +
+	"\aserials\x18\x01 \x03(\tR\aserials\"\x9b\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12!\n" +
 	"\fcluster_uuid\x18\x02 \x01(\fR\vclusterUuid\x12\x1c\n" +
@@ -3955,7 +4581,10 @@ const file_agent_proto_rawDesc = "" +
 	"\x0fcredential_keys\x18\x06 \x03(\fR\x0ecredentialKeys\x12+\n" +
 	"\adesired\x18\a \x03(\v2\x11.muster.v1.RunKeyR\adesired\x12-\n" +
 	"\x06config\x18\b \x01(\v2\x15.muster.v1.NodeConfigR\x06config\x12,\n" +
-	"\arevoked\x18\x14 \x01(\v2\x12.muster.v1.RevokedR\arevoked\"\x85\x01\n" +
+	"\arevoked\x18\x14 \x01(\v2\x12.muster.v1.RevokedR\arevoked\x12+\n" +
+	"\aunknown\x18\x15 \x03(\v2\x11.muster.v1.RunKeyR\aunknown\x12\x12\n" +
+	"\x04lead\x18\x16 \x01(\x04R\x04lead\x12\x12\n" +
+	"\x04lost\x18\x17 \x01(\bR\x04lost\"\x85\x01\n" +
 	"\n" +
 	"NodeConfig\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12$\n" +
@@ -3974,7 +4603,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04kind\"2\n" +
 	"\x06Reboot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xad\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xff\x03\n" +
 	"\x06Launch\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12 \n" +
@@ -3993,7 +4622,10 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"components\x18\x1e \x03(\v2\x17.muster.v1.HetComponentR\n" +
 	"components\x12)\n" +
-	"\x04step\x18( \x01(\v2\x15.muster.v1.StepLaunchR\x04step\"\xe8\x01\n" +
+	"\x04step\x18( \x01(\v2\x15.muster.v1.StepLaunchR\x04step\x12\x16\n" +
+	"\x06launch\x18) \x01(\fR\x06launch\x12\x10\n" +
+	"\x03seq\x18* \x01(\x06R\x03seq\x12&\n" +
+	"\x05lease\x18n \x01(\v2\x10.muster.v1.LeaseR\x05lease\"\xe8\x01\n" +
 	"\fHetComponent\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x14\n" +
@@ -4045,23 +4677,29 @@ const file_agent_proto_rawDesc = "" +
 	"\x0eContentRequest\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\"\"\n" +
 	"\fContentReply\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\x8e\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xd5\x01\n" +
 	"\x0eConfirmRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04keep\x18\x02 \x01(\x04R\x04keep\x12\x0e\n" +
 	"\x02up\x18\x03 \x01(\bR\x02up\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
-	"\abudgets\x18\x05 \x01(\v2\x16.muster.v1.BudgetsLeftR\abudgets\">\n" +
+	"\abudgets\x18\x05 \x01(\v2\x16.muster.v1.BudgetsLeftR\abudgets\x12-\n" +
+	"\x04lost\x18\x06 \x01(\v2\x19.muster.v1.LedgerPositionR\x04lost\x12\x16\n" +
+	"\x06epochs\x18\a \x01(\bR\x06epochs\">\n" +
 	"\vBudgetsLeft\x12/\n" +
 	"\abudgets\x18\x01 \x03(\v2\x15.muster.v1.BudgetLeftR\abudgets\"Q\n" +
 	"\n" +
 	"BudgetLeft\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12)\n" +
-	"\x04left\x18\x02 \x03(\v2\x15.muster.v1.NamedCountR\x04left\"\\\n" +
+	"\x04left\x18\x02 \x03(\v2\x15.muster.v1.NamedCountR\x04left\"\x8c\x01\n" +
 	"\fConfirmReply\x12\x19\n" +
 	"\bhead_seq\x18\x01 \x01(\x04R\aheadSeq\x12\x17\n" +
 	"\ahead_at\x18\x02 \x01(\x03R\x06headAt\x12\x18\n" +
-	"\arevoked\x18\x03 \x03(\tR\arevoked\"&\n" +
+	"\arevoked\x18\x03 \x03(\tR\arevoked\x12.\n" +
+	"\x06epochs\x18\x04 \x03(\v2\x16.muster.v1.LedgerEpochR\x06epochs\"5\n" +
+	"\vLedgerEpoch\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\x04R\x05value\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"&\n" +
 	"\x10StepUsageRequest\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\"K\n" +
 	"\x0eStepUsageReply\x12'\n" +
@@ -4092,7 +4730,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -4101,120 +4739,136 @@ var file_agent_proto_goTypes = []any{
 	(*ConfigurationReply)(nil),   // 4: muster.v1.ConfigurationReply
 	(*ConfFile)(nil),             // 5: muster.v1.ConfFile
 	(*AgentMessage)(nil),         // 6: muster.v1.AgentMessage
-	(*Registration)(nil),         // 7: muster.v1.Registration
-	(*Inventory)(nil),            // 8: muster.v1.Inventory
-	(*Heartbeat)(nil),            // 9: muster.v1.Heartbeat
-	(*RunKey)(nil),               // 10: muster.v1.RunKey
-	(*Reports)(nil),              // 11: muster.v1.Reports
-	(*Report)(nil),               // 12: muster.v1.Report
-	(*NodeCheck)(nil),            // 13: muster.v1.NodeCheck
-	(*Launched)(nil),             // 14: muster.v1.Launched
-	(*LaunchFailed)(nil),         // 15: muster.v1.LaunchFailed
-	(*RunEnded)(nil),             // 16: muster.v1.RunEnded
-	(*NodeDone)(nil),             // 17: muster.v1.NodeDone
-	(*Usage)(nil),                // 18: muster.v1.Usage
-	(*GpuUsage)(nil),             // 19: muster.v1.GpuUsage
-	(*ControllerMessage)(nil),    // 20: muster.v1.ControllerMessage
-	(*Revoked)(nil),              // 21: muster.v1.Revoked
-	(*Welcome)(nil),              // 22: muster.v1.Welcome
-	(*NodeConfig)(nil),           // 23: muster.v1.NodeConfig
-	(*Orders)(nil),               // 24: muster.v1.Orders
-	(*Order)(nil),                // 25: muster.v1.Order
-	(*Reboot)(nil),               // 26: muster.v1.Reboot
-	(*Launch)(nil),               // 27: muster.v1.Launch
-	(*HetComponent)(nil),         // 28: muster.v1.HetComponent
-	(*Terminate)(nil),            // 29: muster.v1.Terminate
-	(*SignalRun)(nil),            // 30: muster.v1.SignalRun
-	(*ChangeLimit)(nil),          // 31: muster.v1.ChangeLimit
-	(*Measure)(nil),              // 32: muster.v1.Measure
-	(*Measured)(nil),             // 33: muster.v1.Measured
-	(*Measurement)(nil),          // 34: muster.v1.Measurement
-	(*ReportAck)(nil),            // 35: muster.v1.ReportAck
-	(*Goodbye)(nil),              // 36: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),     // 37: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),          // 38: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),       // 39: muster.v1.ContentRequest
-	(*ContentReply)(nil),         // 40: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),       // 41: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),          // 42: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),           // 43: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),         // 44: muster.v1.ConfirmReply
-	(*StepUsageRequest)(nil),     // 45: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 46: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 47: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 48: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 49: muster.v1.GpuInfo
-	(*Count)(nil),                // 50: muster.v1.Count
-	(*GpuFault)(nil),             // 51: muster.v1.GpuFault
-	(*ConfigEntry)(nil),          // 52: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 53: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 54: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 55: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 56: muster.v1.NamedCount
-	(*Error)(nil),                // 57: muster.v1.Error
-	(*Tres)(nil),                 // 58: muster.v1.Tres
+	(*HeldRun)(nil),              // 7: muster.v1.HeldRun
+	(*Registration)(nil),         // 8: muster.v1.Registration
+	(*LedgerPosition)(nil),       // 9: muster.v1.LedgerPosition
+	(*Inventory)(nil),            // 10: muster.v1.Inventory
+	(*Heartbeat)(nil),            // 11: muster.v1.Heartbeat
+	(*RunKey)(nil),               // 12: muster.v1.RunKey
+	(*Reports)(nil),              // 13: muster.v1.Reports
+	(*Report)(nil),               // 14: muster.v1.Report
+	(*NodeCheck)(nil),            // 15: muster.v1.NodeCheck
+	(*Launched)(nil),             // 16: muster.v1.Launched
+	(*LaunchFailed)(nil),         // 17: muster.v1.LaunchFailed
+	(*RunEnded)(nil),             // 18: muster.v1.RunEnded
+	(*NodeDone)(nil),             // 19: muster.v1.NodeDone
+	(*Usage)(nil),                // 20: muster.v1.Usage
+	(*GpuUsage)(nil),             // 21: muster.v1.GpuUsage
+	(*ControllerMessage)(nil),    // 22: muster.v1.ControllerMessage
+	(*Grant)(nil),                // 23: muster.v1.Grant
+	(*CredentialKeys)(nil),       // 24: muster.v1.CredentialKeys
+	(*Lease)(nil),                // 25: muster.v1.Lease
+	(*Revoked)(nil),              // 26: muster.v1.Revoked
+	(*Welcome)(nil),              // 27: muster.v1.Welcome
+	(*NodeConfig)(nil),           // 28: muster.v1.NodeConfig
+	(*Orders)(nil),               // 29: muster.v1.Orders
+	(*Order)(nil),                // 30: muster.v1.Order
+	(*Reboot)(nil),               // 31: muster.v1.Reboot
+	(*Launch)(nil),               // 32: muster.v1.Launch
+	(*HetComponent)(nil),         // 33: muster.v1.HetComponent
+	(*Terminate)(nil),            // 34: muster.v1.Terminate
+	(*SignalRun)(nil),            // 35: muster.v1.SignalRun
+	(*ChangeLimit)(nil),          // 36: muster.v1.ChangeLimit
+	(*Measure)(nil),              // 37: muster.v1.Measure
+	(*Measured)(nil),             // 38: muster.v1.Measured
+	(*Measurement)(nil),          // 39: muster.v1.Measurement
+	(*ReportAck)(nil),            // 40: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 41: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 42: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 43: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 44: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 45: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 46: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 47: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 48: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 49: muster.v1.ConfirmReply
+	(*LedgerEpoch)(nil),          // 50: muster.v1.LedgerEpoch
+	(*StepUsageRequest)(nil),     // 51: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 52: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 53: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 54: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 55: muster.v1.GpuInfo
+	(*Count)(nil),                // 56: muster.v1.Count
+	(*GpuFault)(nil),             // 57: muster.v1.GpuFault
+	(*ConfigEntry)(nil),          // 58: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 59: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 60: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 61: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 62: muster.v1.NamedCount
+	(*Error)(nil),                // 63: muster.v1.Error
+	(*Tres)(nil),                 // 64: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
-	7,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
-	9,  // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
-	11, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	33, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
-	8,  // 5: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
-	10, // 6: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	49, // 7: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	50, // 8: muster.v1.Inventory.gres:type_name -> muster.v1.Count
-	12, // 9: muster.v1.Reports.reports:type_name -> muster.v1.Report
-	10, // 10: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	14, // 11: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	15, // 12: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	16, // 13: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	17, // 14: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	51, // 15: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	13, // 16: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	18, // 17: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
-	18, // 18: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	16, // 19: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	19, // 20: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	22, // 21: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	24, // 22: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	35, // 23: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	36, // 24: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	32, // 25: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	21, // 26: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
-	10, // 27: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	23, // 28: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	21, // 29: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
-	52, // 30: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	50, // 31: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	25, // 32: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	10, // 33: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	27, // 34: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	29, // 35: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	30, // 36: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	31, // 37: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	26, // 38: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	53, // 39: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	54, // 40: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	28, // 41: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	55, // 42: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	10, // 43: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	34, // 44: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	10, // 45: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	18, // 46: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	42, // 47: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	43, // 48: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	56, // 49: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	47, // 50: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	57, // 51: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	58, // 52: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	48, // 53: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	34, // 54: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	8,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
+	11, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
+	13, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
+	38, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	12, // 5: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
+	10, // 6: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
+	12, // 7: muster.v1.Registration.running:type_name -> muster.v1.RunKey
+	9,  // 8: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
+	7,  // 9: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
+	55, // 10: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	56, // 11: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	14, // 12: muster.v1.Reports.reports:type_name -> muster.v1.Report
+	12, // 13: muster.v1.Report.run:type_name -> muster.v1.RunKey
+	16, // 14: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	17, // 15: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	18, // 16: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	19, // 17: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	57, // 18: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	15, // 19: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
+	20, // 20: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	20, // 21: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	18, // 22: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	21, // 23: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	27, // 24: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	29, // 25: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	40, // 26: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	41, // 27: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	37, // 28: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	26, // 29: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	23, // 30: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
+	24, // 31: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
+	9,  // 32: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
+	12, // 33: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	28, // 34: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	26, // 35: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	12, // 36: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
+	58, // 37: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	56, // 38: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	30, // 39: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	12, // 40: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	32, // 41: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	34, // 42: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	35, // 43: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	36, // 44: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	31, // 45: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	59, // 46: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	60, // 47: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	33, // 48: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	61, // 49: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	25, // 50: muster.v1.Launch.lease:type_name -> muster.v1.Lease
+	12, // 51: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	39, // 52: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	12, // 53: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	20, // 54: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	47, // 55: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	9,  // 56: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
+	48, // 57: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	62, // 58: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	50, // 59: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
+	53, // 60: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	63, // 61: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	64, // 62: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	54, // 63: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	39, // 64: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -4233,7 +4887,7 @@ func file_agent_proto_init() {
 		(*AgentMessage_Reports)(nil),
 		(*AgentMessage_Measured)(nil),
 	}
-	file_agent_proto_msgTypes[12].OneofWrappers = []any{
+	file_agent_proto_msgTypes[14].OneofWrappers = []any{
 		(*Report_Launched)(nil),
 		(*Report_LaunchFailed)(nil),
 		(*Report_Ended)(nil),
@@ -4241,15 +4895,17 @@ func file_agent_proto_init() {
 		(*Report_GpuFault)(nil),
 		(*Report_NodeCheck)(nil),
 	}
-	file_agent_proto_msgTypes[20].OneofWrappers = []any{
+	file_agent_proto_msgTypes[22].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),
 		(*ControllerMessage_Orders)(nil),
 		(*ControllerMessage_Ack)(nil),
 		(*ControllerMessage_Goodbye)(nil),
 		(*ControllerMessage_Measure)(nil),
 		(*ControllerMessage_Revoked)(nil),
+		(*ControllerMessage_Grant)(nil),
+		(*ControllerMessage_Keys)(nil),
 	}
-	file_agent_proto_msgTypes[25].OneofWrappers = []any{
+	file_agent_proto_msgTypes[30].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -4262,7 +4918,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{44, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{51, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{61, 0}
 }
 
 type GpuInfo struct {
@@ -384,10 +384,12 @@ type NodeInfo struct {
 	Comment           string                 `protobuf:"bytes,93,opt,name=comment,proto3" json:"comment,omitempty"`
 	Extra             string                 `protobuf:"bytes,94,opt,name=extra,proto3" json:"extra,omitempty"`
 	// What is kept from jobs; cpus and mem are without it.
-	CoreSpec       int64  `protobuf:"varint,95,opt,name=core_spec,json=coreSpec,proto3" json:"core_spec,omitempty"`
-	CpuSpec        string `protobuf:"bytes,96,opt,name=cpu_spec,json=cpuSpec,proto3" json:"cpu_spec,omitempty"`  // ids
-	MemSpec        int64  `protobuf:"varint,97,opt,name=mem_spec,json=memSpec,proto3" json:"mem_spec,omitempty"` // MiB
-	CpusConfigured int64  `protobuf:"varint,98,opt,name=cpus_configured,json=cpusConfigured,proto3" json:"cpus_configured,omitempty"`
+	CoreSpec       int64          `protobuf:"varint,95,opt,name=core_spec,json=coreSpec,proto3" json:"core_spec,omitempty"`
+	CpuSpec        string         `protobuf:"bytes,96,opt,name=cpu_spec,json=cpuSpec,proto3" json:"cpu_spec,omitempty"`  // ids
+	MemSpec        int64          `protobuf:"varint,97,opt,name=mem_spec,json=memSpec,proto3" json:"mem_spec,omitempty"` // MiB
+	CpusConfigured int64          `protobuf:"varint,98,opt,name=cpus_configured,json=cpusConfigured,proto3" json:"cpus_configured,omitempty"`
+	ResumeAt       int64          `protobuf:"varint,99,opt,name=resume_at,json=resumeAt,proto3" json:"resume_at,omitempty"` // when a drained or downed node returns by itself; 0 = it does not
+	Holds          []*ForeignHold `protobuf:"bytes,100,rep,name=holds,proto3" json:"holds,omitempty"`                       // of other schedulers, by id
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -856,6 +858,20 @@ func (x *NodeInfo) GetCpusConfigured() int64 {
 		return x.CpusConfigured
 	}
 	return 0
+}
+
+func (x *NodeInfo) GetResumeAt() int64 {
+	if x != nil {
+		return x.ResumeAt
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetHolds() []*ForeignHold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
 }
 
 type PartitionInfo struct {
@@ -2319,6 +2335,342 @@ func (x *PingReply) GetClusterUuid() []byte {
 	return nil
 }
 
+type ControllersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControllersRequest) Reset() {
+	*x = ControllersRequest{}
+	mi := &file_cluster_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControllersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControllersRequest) ProtoMessage() {}
+
+func (x *ControllersRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControllersRequest.ProtoReflect.Descriptor instead.
+func (*ControllersRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{21}
+}
+
+// ControllerInfo is one member of the ledger's group.
+type ControllerInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // where the other controllers and the agents reach it
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`       // leader, standby, joining; empty: it did not answer
+	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Term          uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                               // the election that it knows last
+	Position      uint64                 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`                       // batches of the ledger that it has applied
+	Lag           uint64                 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"`                                 // batches that the leader has applied and it has not
+	Error         string                 `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`                              // why it did not answer
+	ClockAhead    int64                  `protobuf:"varint,9,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"` // of the leader's, in nanoseconds, with the time of one answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControllerInfo) Reset() {
+	*x = ControllerInfo{}
+	mi := &file_cluster_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControllerInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControllerInfo) ProtoMessage() {}
+
+func (x *ControllerInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControllerInfo.ProtoReflect.Descriptor instead.
+func (*ControllerInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ControllerInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ControllerInfo) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ControllerInfo) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *ControllerInfo) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ControllerInfo) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *ControllerInfo) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *ControllerInfo) GetLag() uint64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *ControllerInfo) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ControllerInfo) GetClockAhead() int64 {
+	if x != nil {
+		return x.ClockAhead
+	}
+	return 0
+}
+
+type ControllersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Controllers   []*ControllerInfo      `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"` // in the order of slurm.conf
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Survives      uint32                 `protobuf:"varint,3,opt,name=survives,proto3" json:"survives,omitempty"` // how many of them may be lost
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControllersReply) Reset() {
+	*x = ControllersReply{}
+	mi := &file_cluster_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControllersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControllersReply) ProtoMessage() {}
+
+func (x *ControllersReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControllersReply.ProtoReflect.Descriptor instead.
+func (*ControllersReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ControllersReply) GetControllers() []*ControllerInfo {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
+}
+
+func (x *ControllersReply) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *ControllersReply) GetSurvives() uint32 {
+	if x != nil {
+		return x.Survives
+	}
+	return 0
+}
+
+// ChangeControllersRequest has one of its parts set.
+type ChangeControllersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Add           string                 `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`                            // name of the controller to add, with address
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`                    // host:port
+	Remove        string                 `protobuf:"bytes,3,opt,name=remove,proto3" json:"remove,omitempty"`                      // name
+	HandOver      bool                   `protobuf:"varint,4,opt,name=hand_over,json=handOver,proto3" json:"hand_over,omitempty"` // the leader gives its lead away,
+	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`                              // to this one; empty: to the one that has the most of the ledger
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeControllersRequest) Reset() {
+	*x = ChangeControllersRequest{}
+	mi := &file_cluster_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeControllersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeControllersRequest) ProtoMessage() {}
+
+func (x *ChangeControllersRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeControllersRequest.ProtoReflect.Descriptor instead.
+func (*ChangeControllersRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ChangeControllersRequest) GetAdd() string {
+	if x != nil {
+		return x.Add
+	}
+	return ""
+}
+
+func (x *ChangeControllersRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ChangeControllersRequest) GetRemove() string {
+	if x != nil {
+		return x.Remove
+	}
+	return ""
+}
+
+func (x *ChangeControllersRequest) GetHandOver() bool {
+	if x != nil {
+		return x.HandOver
+	}
+	return false
+}
+
+func (x *ChangeControllersRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type ChangeControllersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeControllersReply) Reset() {
+	*x = ChangeControllersReply{}
+	mi := &file_cluster_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeControllersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeControllersReply) ProtoMessage() {}
+
+func (x *ChangeControllersReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeControllersReply.ProtoReflect.Descriptor instead.
+func (*ChangeControllersReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ChangeControllersReply) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
 type ReconfigureRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2327,7 +2679,7 @@ type ReconfigureRequest struct {
 
 func (x *ReconfigureRequest) Reset() {
 	*x = ReconfigureRequest{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2692,7 @@ func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2706,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 type ReconfigureReply struct {
@@ -2366,7 +2718,7 @@ type ReconfigureReply struct {
 
 func (x *ReconfigureReply) Reset() {
 	*x = ReconfigureReply{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2731,7 @@ func (*ReconfigureReply) ProtoMessage() {}
 
 func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2745,7 @@ func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
 func (*ReconfigureReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReconfigureReply) GetWarnings() []string {
@@ -2411,7 +2763,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2776,7 @@ func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2790,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 type ShutdownReply struct {
@@ -2449,7 +2801,7 @@ type ShutdownReply struct {
 
 func (x *ShutdownReply) Reset() {
 	*x = ShutdownReply{}
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2814,7 @@ func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2828,7 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{24}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 // CreateTokenRequest asks for an enrolment token of a node, or of a login host.
@@ -2491,7 +2843,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2856,7 @@ func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2870,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateTokenRequest) GetNode() string {
@@ -2552,7 +2904,7 @@ type CreateTokenReply struct {
 
 func (x *CreateTokenReply) Reset() {
 	*x = CreateTokenReply{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2917,7 @@ func (*CreateTokenReply) ProtoMessage() {}
 
 func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2931,7 @@ func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateTokenReply) GetToken() string {
@@ -2610,7 +2962,7 @@ type HostInfo struct {
 
 func (x *HostInfo) Reset() {
 	*x = HostInfo{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2975,7 @@ func (*HostInfo) ProtoMessage() {}
 
 func (x *HostInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2989,7 @@ func (x *HostInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HostInfo.ProtoReflect.Descriptor instead.
 func (*HostInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HostInfo) GetName() string {
@@ -2683,7 +3035,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +3048,7 @@ func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +3062,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 type ListHostsReply struct {
@@ -2723,7 +3075,7 @@ type ListHostsReply struct {
 
 func (x *ListHostsReply) Reset() {
 	*x = ListHostsReply{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +3088,7 @@ func (*ListHostsReply) ProtoMessage() {}
 
 func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +3102,7 @@ func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
 func (*ListHostsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListHostsReply) GetHosts() []*HostInfo {
@@ -2780,7 +3132,7 @@ type RevokeHostRequest struct {
 
 func (x *RevokeHostRequest) Reset() {
 	*x = RevokeHostRequest{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +3145,7 @@ func (*RevokeHostRequest) ProtoMessage() {}
 
 func (x *RevokeHostRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2807,7 +3159,7 @@ func (x *RevokeHostRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeHostRequest.ProtoReflect.Descriptor instead.
 func (*RevokeHostRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RevokeHostRequest) GetName() string {
@@ -2840,7 +3192,7 @@ type RevokeHostReply struct {
 
 func (x *RevokeHostReply) Reset() {
 	*x = RevokeHostReply{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3205,7 @@ func (*RevokeHostReply) ProtoMessage() {}
 
 func (x *RevokeHostReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,12 +3219,301 @@ func (x *RevokeHostReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeHostReply.ProtoReflect.Descriptor instead.
 func (*RevokeHostReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RevokeHostReply) GetHosts() []*HostInfo {
 	if x != nil {
 		return x.Hosts
+	}
+	return nil
+}
+
+// OrphanRun is a run that a node has and that the ledger does not know: it
+// belongs to history that was lost when an older copy was restored.
+type OrphanRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"` // uid.attempt.step.epoch
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	JobId         uint32                 `protobuf:"varint,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	UserId        uint32                 `protobuf:"varint,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	Started       int64                  `protobuf:"varint,6,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphanRun) Reset() {
+	*x = OrphanRun{}
+	mi := &file_cluster_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphanRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphanRun) ProtoMessage() {}
+
+func (x *OrphanRun) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphanRun.ProtoReflect.Descriptor instead.
+func (*OrphanRun) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *OrphanRun) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *OrphanRun) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *OrphanRun) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *OrphanRun) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *OrphanRun) GetUserId() uint32 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+func (x *OrphanRun) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+type ListOrphansRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOrphansRequest) Reset() {
+	*x = ListOrphansRequest{}
+	mi := &file_cluster_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOrphansRequest) ProtoMessage() {}
+
+func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOrphansRequest.ProtoReflect.Descriptor instead.
+func (*ListOrphansRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{38}
+}
+
+type ListOrphansReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*OrphanRun           `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`                    // by node
+	LostAt        int64                  `protobuf:"varint,2,opt,name=lost_at,json=lostAt,proto3" json:"lost_at,omitempty"` // when a loss of history was last noticed; 0: never
+	Witness       string                 `protobuf:"bytes,3,opt,name=witness,proto3" json:"witness,omitempty"`              // who had seen what was lost
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOrphansReply) Reset() {
+	*x = ListOrphansReply{}
+	mi := &file_cluster_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOrphansReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOrphansReply) ProtoMessage() {}
+
+func (x *ListOrphansReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOrphansReply.ProtoReflect.Descriptor instead.
+func (*ListOrphansReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListOrphansReply) GetRuns() []*OrphanRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ListOrphansReply) GetLostAt() int64 {
+	if x != nil {
+		return x.LostAt
+	}
+	return 0
+}
+
+func (x *ListOrphansReply) GetWitness() string {
+	if x != nil {
+		return x.Witness
+	}
+	return ""
+}
+
+// KillOrphansRequest ends runs that ListOrphans gives, on all their nodes.
+type KillOrphansRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []string               `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	Grace         int64                  `protobuf:"varint,2,opt,name=grace,proto3" json:"grace,omitempty"` // ns between SIGTERM and SIGKILL; 0: KillWait
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillOrphansRequest) Reset() {
+	*x = KillOrphansRequest{}
+	mi := &file_cluster_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillOrphansRequest) ProtoMessage() {}
+
+func (x *KillOrphansRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillOrphansRequest.ProtoReflect.Descriptor instead.
+func (*KillOrphansRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *KillOrphansRequest) GetRuns() []string {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *KillOrphansRequest) GetGrace() int64 {
+	if x != nil {
+		return x.Grace
+	}
+	return 0
+}
+
+type KillOrphansReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*OrphanRun           `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillOrphansReply) Reset() {
+	*x = KillOrphansReply{}
+	mi := &file_cluster_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillOrphansReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillOrphansReply) ProtoMessage() {}
+
+func (x *KillOrphansReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillOrphansReply.ProtoReflect.Descriptor instead.
+func (*KillOrphansReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *KillOrphansReply) GetRuns() []*OrphanRun {
+	if x != nil {
+		return x.Runs
 	}
 	return nil
 }
@@ -2889,7 +3530,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3543,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3557,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -2944,7 +3585,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3598,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2971,7 +3612,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -3013,7 +3654,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3667,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3681,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -3108,7 +3749,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3762,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3776,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -3154,7 +3795,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3808,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3822,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -3208,7 +3849,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3862,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3876,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -3315,7 +3956,7 @@ type LimitUsageReply struct {
 
 func (x *LimitUsageReply) Reset() {
 	*x = LimitUsageReply{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3969,7 @@ func (*LimitUsageReply) ProtoMessage() {}
 
 func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3983,7 @@ func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LimitUsageReply.ProtoReflect.Descriptor instead.
 func (*LimitUsageReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LimitUsageReply) GetPolicy() *PolicyReply {
@@ -3375,7 +4016,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +4029,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +4043,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -3455,7 +4096,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +4109,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +4123,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{40}
+	return file_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -3741,7 +4382,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +4395,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +4409,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{41}
+	return file_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -3810,7 +4451,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +4464,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +4478,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{42}
+	return file_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Resource) GetName() string {
@@ -3923,7 +4564,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4577,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4591,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{43}
+	return file_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Account) GetName() string {
@@ -4000,7 +4641,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4654,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +4668,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{44}
+	return file_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -4094,7 +4735,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4748,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4762,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{45}
+	return file_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Association) GetId() uint32 {
@@ -4328,7 +4969,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4982,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4996,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{46}
+	return file_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 type DiagReply struct {
@@ -4391,7 +5032,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +5045,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4418,7 +5059,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{47}
+	return file_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -4624,7 +5265,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +5278,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4651,7 +5292,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{48}
+	return file_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -4795,7 +5436,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +5449,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4822,7 +5463,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{49}
+	return file_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 type ReservationsReply struct {
@@ -4835,7 +5476,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4848,7 +5489,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4862,7 +5503,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{50}
+	return file_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -4890,7 +5531,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4903,7 +5544,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5558,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{51}
+	return file_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -4950,7 +5591,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5604,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4977,7 +5618,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{52}
+	return file_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -4985,6 +5626,698 @@ func (x *ReservationChangeReply) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+// ForeignHold is what another scheduler has on a node: a pod of Kubernetes.
+type ForeignHold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                              // the other scheduler's own name: a pod's UID
+	Space         string                 `protobuf:"bytes,2,opt,name=space,proto3" json:"space,omitempty"`                        // whom it is accounted to: a namespace
+	Owner         string                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`                        // as people know it there: a pod's name
+	MilliCpu      int64                  `protobuf:"varint,4,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"` // thousandths of CPUs
+	Mem           int64                  `protobuf:"varint,5,opt,name=mem,proto3" json:"mem,omitempty"`                           // MiB
+	Gpus          []*HeldGpu             `protobuf:"bytes,6,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Priority      int64                  `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
+	Since         int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForeignHold) Reset() {
+	*x = ForeignHold{}
+	mi := &file_cluster_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForeignHold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForeignHold) ProtoMessage() {}
+
+func (x *ForeignHold) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForeignHold.ProtoReflect.Descriptor instead.
+func (*ForeignHold) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ForeignHold) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ForeignHold) GetSpace() string {
+	if x != nil {
+		return x.Space
+	}
+	return ""
+}
+
+func (x *ForeignHold) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ForeignHold) GetMilliCpu() int64 {
+	if x != nil {
+		return x.MilliCpu
+	}
+	return 0
+}
+
+func (x *ForeignHold) GetMem() int64 {
+	if x != nil {
+		return x.Mem
+	}
+	return 0
+}
+
+func (x *ForeignHold) GetGpus() []*HeldGpu {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *ForeignHold) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *ForeignHold) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+type HeldGpu struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldGpu) Reset() {
+	*x = HeldGpu{}
+	mi := &file_cluster_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldGpu) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldGpu) ProtoMessage() {}
+
+func (x *HeldGpu) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldGpu.ProtoReflect.Descriptor instead.
+func (*HeldGpu) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *HeldGpu) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *HeldGpu) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *HeldGpu) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+// HoldNodeRequest asks for a part of a node for another scheduler. Gpus are those
+// of the hold by UUID, or as many as gpus says. running tells that the program is
+// there already: what does not fit then drains the node.
+type HoldNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Hold          *ForeignHold           `protobuf:"bytes,2,opt,name=hold,proto3" json:"hold,omitempty"`
+	Gpus          int64                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	GpuType       string                 `protobuf:"bytes,4,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	Running       bool                   `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldNodeRequest) Reset() {
+	*x = HoldNodeRequest{}
+	mi := &file_cluster_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldNodeRequest) ProtoMessage() {}
+
+func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldNodeRequest.ProtoReflect.Descriptor instead.
+func (*HoldNodeRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *HoldNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *HoldNodeRequest) GetHold() *ForeignHold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *HoldNodeRequest) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *HoldNodeRequest) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *HoldNodeRequest) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+type HoldNodeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hold          *ForeignHold           `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`       // with the devices that were chosen
+	Drained       string                 `protobuf:"bytes,2,opt,name=drained,proto3" json:"drained,omitempty"` // why the node was drained instead; empty: the hold is there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldNodeReply) Reset() {
+	*x = HoldNodeReply{}
+	mi := &file_cluster_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldNodeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldNodeReply) ProtoMessage() {}
+
+func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldNodeReply.ProtoReflect.Descriptor instead.
+func (*HoldNodeReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *HoldNodeReply) GetHold() *ForeignHold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *HoldNodeReply) GetDrained() string {
+	if x != nil {
+		return x.Drained
+	}
+	return ""
+}
+
+// ReleaseHoldRequest gives a hold back. One that is not there has been given back.
+type ReleaseHoldRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHoldRequest) Reset() {
+	*x = ReleaseHoldRequest{}
+	mi := &file_cluster_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHoldRequest) ProtoMessage() {}
+
+func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *ReleaseHoldRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReleaseHoldRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReleaseHoldRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type ReleaseHoldReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHoldReply) Reset() {
+	*x = ReleaseHoldReply{}
+	mi := &file_cluster_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHoldReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHoldReply) ProtoMessage() {}
+
+func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHoldReply.ProtoReflect.Descriptor instead.
+func (*ReleaseHoldReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{68}
+}
+
+// ListHoldsRequest asks for all nodes, or for nothing if the ledger still is where
+// it was at the last answer.
+type ListHoldsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UnlessSeq     uint64                 `protobuf:"varint,1,opt,name=unless_seq,json=unlessSeq,proto3" json:"unless_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHoldsRequest) Reset() {
+	*x = ListHoldsRequest{}
+	mi := &file_cluster_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHoldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHoldsRequest) ProtoMessage() {}
+
+func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
+func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ListHoldsRequest) GetUnlessSeq() uint64 {
+	if x != nil {
+		return x.UnlessSeq
+	}
+	return 0
+}
+
+type ListHoldsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Unchanged     bool                   `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	Nodes         []*HeldNode            `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"` // by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHoldsReply) Reset() {
+	*x = ListHoldsReply{}
+	mi := &file_cluster_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHoldsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHoldsReply) ProtoMessage() {}
+
+func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHoldsReply.ProtoReflect.Descriptor instead.
+func (*ListHoldsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *ListHoldsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ListHoldsReply) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+func (x *ListHoldsReply) GetNodes() []*HeldNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// HeldNode is what jobs and other schedulers have on a node, and what is free.
+type HeldNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Open          bool                   `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"` // it takes holds
+	Cpus          int64                  `protobuf:"varint,3,opt,name=cpus,proto3" json:"cpus,omitempty"` // for jobs and holds
+	Mem           int64                  `protobuf:"varint,4,opt,name=mem,proto3" json:"mem,omitempty"`   // likewise, MiB
+	JobCpus       int64                  `protobuf:"varint,5,opt,name=job_cpus,json=jobCpus,proto3" json:"job_cpus,omitempty"`
+	JobMem        int64                  `protobuf:"varint,6,opt,name=job_mem,json=jobMem,proto3" json:"job_mem,omitempty"`
+	FreeCpus      int64                  `protobuf:"varint,7,opt,name=free_cpus,json=freeCpus,proto3" json:"free_cpus,omitempty"`       // that nobody has
+	SpareMilli    int64                  `protobuf:"varint,8,opt,name=spare_milli,json=spareMilli,proto3" json:"spare_milli,omitempty"` // thousandths of the holds' CPUs that no hold needs
+	FreeMem       int64                  `protobuf:"varint,9,opt,name=free_mem,json=freeMem,proto3" json:"free_mem,omitempty"`
+	FreeGpus      []*GpuCount            `protobuf:"bytes,10,rep,name=free_gpus,json=freeGpus,proto3" json:"free_gpus,omitempty"`
+	Holds         []*ForeignHold         `protobuf:"bytes,11,rep,name=holds,proto3" json:"holds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldNode) Reset() {
+	*x = HeldNode{}
+	mi := &file_cluster_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldNode) ProtoMessage() {}
+
+func (x *HeldNode) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldNode.ProtoReflect.Descriptor instead.
+func (*HeldNode) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *HeldNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HeldNode) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *HeldNode) GetCpus() int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *HeldNode) GetMem() int64 {
+	if x != nil {
+		return x.Mem
+	}
+	return 0
+}
+
+func (x *HeldNode) GetJobCpus() int64 {
+	if x != nil {
+		return x.JobCpus
+	}
+	return 0
+}
+
+func (x *HeldNode) GetJobMem() int64 {
+	if x != nil {
+		return x.JobMem
+	}
+	return 0
+}
+
+func (x *HeldNode) GetFreeCpus() int64 {
+	if x != nil {
+		return x.FreeCpus
+	}
+	return 0
+}
+
+func (x *HeldNode) GetSpareMilli() int64 {
+	if x != nil {
+		return x.SpareMilli
+	}
+	return 0
+}
+
+func (x *HeldNode) GetFreeMem() int64 {
+	if x != nil {
+		return x.FreeMem
+	}
+	return 0
+}
+
+func (x *HeldNode) GetFreeGpus() []*GpuCount {
+	if x != nil {
+		return x.FreeGpus
+	}
+	return nil
+}
+
+func (x *HeldNode) GetHolds() []*ForeignHold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+type GpuCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Count         int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GpuCount) Reset() {
+	*x = GpuCount{}
+	mi := &file_cluster_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GpuCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GpuCount) ProtoMessage() {}
+
+func (x *GpuCount) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GpuCount.ProtoReflect.Descriptor instead.
+func (*GpuCount) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *GpuCount) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *GpuCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
 }
 
 var File_cluster_proto protoreflect.FileDescriptor
@@ -5013,7 +6346,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
 	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
 	"\vshares_used\x18\x13 \x01(\x03R\n" +
-	"sharesUsed\"\x94\x0e\n" +
+	"sharesUsed\"\xdf\x0e\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -5090,7 +6423,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\tcore_spec\x18_ \x01(\x03R\bcoreSpec\x12\x19\n" +
 	"\bcpu_spec\x18` \x01(\tR\acpuSpec\x12\x19\n" +
 	"\bmem_spec\x18a \x01(\x03R\amemSpec\x12'\n" +
-	"\x0fcpus_configured\x18b \x01(\x03R\x0ecpusConfigured\"\xc6\n" +
+	"\x0fcpus_configured\x18b \x01(\x03R\x0ecpusConfigured\x12\x1b\n" +
+	"\tresume_at\x18c \x01(\x03R\bresumeAt\x12,\n" +
+	"\x05holds\x18d \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"\xc6\n" +
 	"\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
@@ -5221,6 +6556,30 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03seq\x18\x05 \x01(\x04R\x03seq\x12\x18\n" +
 	"\acluster\x18\x06 \x01(\tR\acluster\x12!\n" +
 	"\fcluster_uuid\x18\a \x01(\fR\vclusterUuid\"\x14\n" +
+	"\x12ControllersRequest\"\xe5\x01\n" +
+	"\x0eControllerInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x12\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\x12\x1a\n" +
+	"\bposition\x18\x06 \x01(\x04R\bposition\x12\x10\n" +
+	"\x03lag\x18\a \x01(\x04R\x03lag\x12\x14\n" +
+	"\x05error\x18\b \x01(\tR\x05error\x12\x1f\n" +
+	"\vclock_ahead\x18\t \x01(\x03R\n" +
+	"clockAhead\"\x7f\n" +
+	"\x10ControllersReply\x12;\n" +
+	"\vcontrollers\x18\x01 \x03(\v2\x19.muster.v1.ControllerInfoR\vcontrollers\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1a\n" +
+	"\bsurvives\x18\x03 \x01(\rR\bsurvives\"\x8b\x01\n" +
+	"\x18ChangeControllersRequest\x12\x10\n" +
+	"\x03add\x18\x01 \x01(\tR\x03add\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06remove\x18\x03 \x01(\tR\x06remove\x12\x1b\n" +
+	"\thand_over\x18\x04 \x01(\bR\bhandOver\x12\x0e\n" +
+	"\x02to\x18\x05 \x01(\tR\x02to\"0\n" +
+	"\x16ChangeControllersReply\x12\x16\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x14\n" +
 	"\x12ReconfigureRequest\".\n" +
 	"\x10ReconfigureReply\x12\x1a\n" +
 	"\bwarnings\x18\x01 \x03(\tR\bwarnings\"\x11\n" +
@@ -5248,7 +6607,24 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"<\n" +
 	"\x0fRevokeHostReply\x12)\n" +
-	"\x05hosts\x18\x01 \x03(\v2\x13.muster.v1.HostInfoR\x05hosts\"H\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x13.muster.v1.HostInfoR\x05hosts\"\x8f\x01\n" +
+	"\tOrphanRun\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\rR\x05jobId\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x17\n" +
+	"\auser_id\x18\x05 \x01(\rR\x06userId\x12\x18\n" +
+	"\astarted\x18\x06 \x01(\x03R\astarted\"\x14\n" +
+	"\x12ListOrphansRequest\"o\n" +
+	"\x10ListOrphansReply\x12(\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.muster.v1.OrphanRunR\x04runs\x12\x17\n" +
+	"\alost_at\x18\x02 \x01(\x03R\x06lostAt\x12\x18\n" +
+	"\awitness\x18\x03 \x01(\tR\awitness\">\n" +
+	"\x12KillOrphansRequest\x12\x12\n" +
+	"\x04runs\x18\x01 \x03(\tR\x04runs\x12\x14\n" +
+	"\x05grace\x18\x02 \x01(\x03R\x05grace\"<\n" +
+	"\x10KillOrphansReply\x12(\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.muster.v1.OrphanRunR\x04runs\"H\n" +
 	"\x16CreateUserTokenRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
 	"\blifetime\x18\x02 \x01(\x03R\blifetime\"Z\n" +
@@ -5464,7 +6840,58 @@ const file_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x06DELETE\x10\x02\",\n" +
 	"\x16ReservationChangeReply\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04nameB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xd2\x01\n" +
+	"\vForeignHold\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05space\x18\x02 \x01(\tR\x05space\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x1b\n" +
+	"\tmilli_cpu\x18\x04 \x01(\x03R\bmilliCpu\x12\x10\n" +
+	"\x03mem\x18\x05 \x01(\x03R\x03mem\x12&\n" +
+	"\x04gpus\x18\x06 \x03(\v2\x12.muster.v1.HeldGpuR\x04gpus\x12\x1a\n" +
+	"\bpriority\x18\a \x01(\x03R\bpriority\x12\x14\n" +
+	"\x05since\x18\b \x01(\x03R\x05since\"G\n" +
+	"\aHeldGpu\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\"\x9a\x01\n" +
+	"\x0fHoldNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
+	"\x04hold\x18\x02 \x01(\v2\x16.muster.v1.ForeignHoldR\x04hold\x12\x12\n" +
+	"\x04gpus\x18\x03 \x01(\x03R\x04gpus\x12\x19\n" +
+	"\bgpu_type\x18\x04 \x01(\tR\agpuType\x12\x18\n" +
+	"\arunning\x18\x05 \x01(\bR\arunning\"U\n" +
+	"\rHoldNodeReply\x12*\n" +
+	"\x04hold\x18\x01 \x01(\v2\x16.muster.v1.ForeignHoldR\x04hold\x12\x18\n" +
+	"\adrained\x18\x02 \x01(\tR\adrained\"J\n" +
+	"\x12ReleaseHoldRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\x12\n" +
+	"\x10ReleaseHoldReply\"1\n" +
+	"\x10ListHoldsRequest\x12\x1d\n" +
+	"\n" +
+	"unless_seq\x18\x01 \x01(\x04R\tunlessSeq\"k\n" +
+	"\x0eListHoldsReply\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12)\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x13.muster.v1.HeldNodeR\x05nodes\"\xc5\x02\n" +
+	"\bHeldNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04open\x18\x02 \x01(\bR\x04open\x12\x12\n" +
+	"\x04cpus\x18\x03 \x01(\x03R\x04cpus\x12\x10\n" +
+	"\x03mem\x18\x04 \x01(\x03R\x03mem\x12\x19\n" +
+	"\bjob_cpus\x18\x05 \x01(\x03R\ajobCpus\x12\x17\n" +
+	"\ajob_mem\x18\x06 \x01(\x03R\x06jobMem\x12\x1b\n" +
+	"\tfree_cpus\x18\a \x01(\x03R\bfreeCpus\x12\x1f\n" +
+	"\vspare_milli\x18\b \x01(\x03R\n" +
+	"spareMilli\x12\x19\n" +
+	"\bfree_mem\x18\t \x01(\x03R\afreeMem\x120\n" +
+	"\tfree_gpus\x18\n" +
+	" \x03(\v2\x13.muster.v1.GpuCountR\bfreeGpus\x12,\n" +
+	"\x05holds\x18\v \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"4\n" +
+	"\bGpuCount\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05countB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cluster_proto_rawDescOnce sync.Once
@@ -5479,147 +6906,177 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_cluster_proto_goTypes = []any{
-	(PolicyChangeRequest_Verb)(0),  // 0: muster.v1.PolicyChangeRequest.Verb
-	(ReservationChange_Verb)(0),    // 1: muster.v1.ReservationChange.Verb
-	(*GpuInfo)(nil),                // 2: muster.v1.GpuInfo
-	(*NodeInfo)(nil),               // 3: muster.v1.NodeInfo
-	(*PartitionInfo)(nil),          // 4: muster.v1.PartitionInfo
-	(*ListNodesRequest)(nil),       // 5: muster.v1.ListNodesRequest
-	(*ListNodesReply)(nil),         // 6: muster.v1.ListNodesReply
-	(*ListPartitionsRequest)(nil),  // 7: muster.v1.ListPartitionsRequest
-	(*ListPartitionsReply)(nil),    // 8: muster.v1.ListPartitionsReply
-	(*UpdateNodeRequest)(nil),      // 9: muster.v1.UpdateNodeRequest
-	(*UpdateNodeReply)(nil),        // 10: muster.v1.UpdateNodeReply
-	(*PartitionChange)(nil),        // 11: muster.v1.PartitionChange
-	(*PartitionChangeReply)(nil),   // 12: muster.v1.PartitionChangeReply
-	(*NodeChange)(nil),             // 13: muster.v1.NodeChange
-	(*NodeChangeReply)(nil),        // 14: muster.v1.NodeChangeReply
-	(*ConfigEntry)(nil),            // 15: muster.v1.ConfigEntry
-	(*GetConfigRequest)(nil),       // 16: muster.v1.GetConfigRequest
-	(*GetConfigReply)(nil),         // 17: muster.v1.GetConfigReply
-	(*TopologyInfo)(nil),           // 18: muster.v1.TopologyInfo
-	(*BlockInfo)(nil),              // 19: muster.v1.BlockInfo
-	(*SwitchInfo)(nil),             // 20: muster.v1.SwitchInfo
-	(*PingRequest)(nil),            // 21: muster.v1.PingRequest
-	(*PingReply)(nil),              // 22: muster.v1.PingReply
-	(*ReconfigureRequest)(nil),     // 23: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),       // 24: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),        // 25: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),          // 26: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),     // 27: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),       // 28: muster.v1.CreateTokenReply
-	(*HostInfo)(nil),               // 29: muster.v1.HostInfo
-	(*ListHostsRequest)(nil),       // 30: muster.v1.ListHostsRequest
-	(*ListHostsReply)(nil),         // 31: muster.v1.ListHostsReply
-	(*RevokeHostRequest)(nil),      // 32: muster.v1.RevokeHostRequest
-	(*RevokeHostReply)(nil),        // 33: muster.v1.RevokeHostReply
-	(*CreateUserTokenRequest)(nil), // 34: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),   // 35: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),    // 36: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),      // 37: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),          // 38: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),            // 39: muster.v1.PolicyReply
-	(*LimitUsageReply)(nil),        // 40: muster.v1.LimitUsageReply
-	(*OptionalInt)(nil),            // 41: muster.v1.OptionalInt
-	(*Qos)(nil),                    // 42: muster.v1.Qos
-	(*WcKey)(nil),                  // 43: muster.v1.WcKey
-	(*Resource)(nil),               // 44: muster.v1.Resource
-	(*Account)(nil),                // 45: muster.v1.Account
-	(*AccountingUser)(nil),         // 46: muster.v1.AccountingUser
-	(*Association)(nil),            // 47: muster.v1.Association
-	(*DiagRequest)(nil),            // 48: muster.v1.DiagRequest
-	(*DiagReply)(nil),              // 49: muster.v1.DiagReply
-	(*ReservationInfo)(nil),        // 50: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),    // 51: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),      // 52: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),      // 53: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil), // 54: muster.v1.ReservationChangeReply
-	(*Tres)(nil),                   // 55: muster.v1.Tres
-	(*GpuFault)(nil),               // 56: muster.v1.GpuFault
-	(*SharesReply)(nil),            // 57: muster.v1.SharesReply
-	(*LimitUsage)(nil),             // 58: muster.v1.LimitUsage
-	(*NamedCount)(nil),             // 59: muster.v1.NamedCount
-	(*Count)(nil),                  // 60: muster.v1.Count
+	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
+	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
+	(*GpuInfo)(nil),                  // 2: muster.v1.GpuInfo
+	(*NodeInfo)(nil),                 // 3: muster.v1.NodeInfo
+	(*PartitionInfo)(nil),            // 4: muster.v1.PartitionInfo
+	(*ListNodesRequest)(nil),         // 5: muster.v1.ListNodesRequest
+	(*ListNodesReply)(nil),           // 6: muster.v1.ListNodesReply
+	(*ListPartitionsRequest)(nil),    // 7: muster.v1.ListPartitionsRequest
+	(*ListPartitionsReply)(nil),      // 8: muster.v1.ListPartitionsReply
+	(*UpdateNodeRequest)(nil),        // 9: muster.v1.UpdateNodeRequest
+	(*UpdateNodeReply)(nil),          // 10: muster.v1.UpdateNodeReply
+	(*PartitionChange)(nil),          // 11: muster.v1.PartitionChange
+	(*PartitionChangeReply)(nil),     // 12: muster.v1.PartitionChangeReply
+	(*NodeChange)(nil),               // 13: muster.v1.NodeChange
+	(*NodeChangeReply)(nil),          // 14: muster.v1.NodeChangeReply
+	(*ConfigEntry)(nil),              // 15: muster.v1.ConfigEntry
+	(*GetConfigRequest)(nil),         // 16: muster.v1.GetConfigRequest
+	(*GetConfigReply)(nil),           // 17: muster.v1.GetConfigReply
+	(*TopologyInfo)(nil),             // 18: muster.v1.TopologyInfo
+	(*BlockInfo)(nil),                // 19: muster.v1.BlockInfo
+	(*SwitchInfo)(nil),               // 20: muster.v1.SwitchInfo
+	(*PingRequest)(nil),              // 21: muster.v1.PingRequest
+	(*PingReply)(nil),                // 22: muster.v1.PingReply
+	(*ControllersRequest)(nil),       // 23: muster.v1.ControllersRequest
+	(*ControllerInfo)(nil),           // 24: muster.v1.ControllerInfo
+	(*ControllersReply)(nil),         // 25: muster.v1.ControllersReply
+	(*ChangeControllersRequest)(nil), // 26: muster.v1.ChangeControllersRequest
+	(*ChangeControllersReply)(nil),   // 27: muster.v1.ChangeControllersReply
+	(*ReconfigureRequest)(nil),       // 28: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),         // 29: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),          // 30: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),            // 31: muster.v1.ShutdownReply
+	(*CreateTokenRequest)(nil),       // 32: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),         // 33: muster.v1.CreateTokenReply
+	(*HostInfo)(nil),                 // 34: muster.v1.HostInfo
+	(*ListHostsRequest)(nil),         // 35: muster.v1.ListHostsRequest
+	(*ListHostsReply)(nil),           // 36: muster.v1.ListHostsReply
+	(*RevokeHostRequest)(nil),        // 37: muster.v1.RevokeHostRequest
+	(*RevokeHostReply)(nil),          // 38: muster.v1.RevokeHostReply
+	(*OrphanRun)(nil),                // 39: muster.v1.OrphanRun
+	(*ListOrphansRequest)(nil),       // 40: muster.v1.ListOrphansRequest
+	(*ListOrphansReply)(nil),         // 41: muster.v1.ListOrphansReply
+	(*KillOrphansRequest)(nil),       // 42: muster.v1.KillOrphansRequest
+	(*KillOrphansReply)(nil),         // 43: muster.v1.KillOrphansReply
+	(*CreateUserTokenRequest)(nil),   // 44: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),     // 45: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),      // 46: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),        // 47: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),            // 48: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),              // 49: muster.v1.PolicyReply
+	(*LimitUsageReply)(nil),          // 50: muster.v1.LimitUsageReply
+	(*OptionalInt)(nil),              // 51: muster.v1.OptionalInt
+	(*Qos)(nil),                      // 52: muster.v1.Qos
+	(*WcKey)(nil),                    // 53: muster.v1.WcKey
+	(*Resource)(nil),                 // 54: muster.v1.Resource
+	(*Account)(nil),                  // 55: muster.v1.Account
+	(*AccountingUser)(nil),           // 56: muster.v1.AccountingUser
+	(*Association)(nil),              // 57: muster.v1.Association
+	(*DiagRequest)(nil),              // 58: muster.v1.DiagRequest
+	(*DiagReply)(nil),                // 59: muster.v1.DiagReply
+	(*ReservationInfo)(nil),          // 60: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),      // 61: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),        // 62: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),        // 63: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil),   // 64: muster.v1.ReservationChangeReply
+	(*ForeignHold)(nil),              // 65: muster.v1.ForeignHold
+	(*HeldGpu)(nil),                  // 66: muster.v1.HeldGpu
+	(*HoldNodeRequest)(nil),          // 67: muster.v1.HoldNodeRequest
+	(*HoldNodeReply)(nil),            // 68: muster.v1.HoldNodeReply
+	(*ReleaseHoldRequest)(nil),       // 69: muster.v1.ReleaseHoldRequest
+	(*ReleaseHoldReply)(nil),         // 70: muster.v1.ReleaseHoldReply
+	(*ListHoldsRequest)(nil),         // 71: muster.v1.ListHoldsRequest
+	(*ListHoldsReply)(nil),           // 72: muster.v1.ListHoldsReply
+	(*HeldNode)(nil),                 // 73: muster.v1.HeldNode
+	(*GpuCount)(nil),                 // 74: muster.v1.GpuCount
+	(*Tres)(nil),                     // 75: muster.v1.Tres
+	(*GpuFault)(nil),                 // 76: muster.v1.GpuFault
+	(*SharesReply)(nil),              // 77: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 78: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 79: muster.v1.NamedCount
+	(*Count)(nil),                    // 80: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	55, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	55, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	56, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	55, // 4: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	3,  // 5: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	4,  // 6: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	15, // 7: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
-	15, // 8: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
-	15, // 9: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	20, // 10: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	18, // 11: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
-	20, // 12: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
-	19, // 13: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
-	29, // 14: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
-	29, // 15: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
-	0,  // 16: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	15, // 17: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	15, // 18: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	42, // 19: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	45, // 20: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	46, // 21: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	47, // 22: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	43, // 23: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	44, // 24: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	39, // 25: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	57, // 26: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	58, // 27: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	59, // 28: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	59, // 29: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	59, // 30: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	59, // 31: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	59, // 32: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	59, // 33: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	59, // 34: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	59, // 35: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	41, // 36: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	41, // 37: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	41, // 38: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	41, // 39: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	41, // 40: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	41, // 41: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	41, // 42: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	59, // 43: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	59, // 44: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	59, // 45: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	41, // 46: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	41, // 47: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	41, // 48: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	41, // 49: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	59, // 50: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	59, // 51: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	59, // 52: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	41, // 53: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	41, // 54: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	59, // 55: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	59, // 56: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	59, // 57: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	41, // 58: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	41, // 59: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	41, // 60: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	41, // 61: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	41, // 62: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	59, // 63: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	41, // 64: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 65: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	55, // 66: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	60, // 67: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	50, // 68: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 69: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 70: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	75, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	75, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	76, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	65, // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
+	75, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	3,  // 6: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
+	4,  // 7: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
+	15, // 8: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
+	15, // 9: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
+	15, // 10: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	20, // 11: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	18, // 12: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
+	20, // 13: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
+	19, // 14: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
+	24, // 15: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
+	34, // 16: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	34, // 17: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	39, // 18: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	39, // 19: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	0,  // 20: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	15, // 21: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	15, // 22: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	52, // 23: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	55, // 24: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	56, // 25: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	57, // 26: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	53, // 27: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	54, // 28: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	49, // 29: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	77, // 30: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	78, // 31: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	79, // 32: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	79, // 33: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	79, // 34: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	79, // 35: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	79, // 36: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	79, // 37: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	79, // 38: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	79, // 39: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	51, // 40: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	51, // 41: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	51, // 42: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	51, // 43: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	51, // 44: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	51, // 45: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	51, // 46: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	79, // 47: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	79, // 48: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	79, // 49: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	51, // 50: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 51: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	51, // 52: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	51, // 53: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	79, // 54: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	79, // 55: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	79, // 56: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	51, // 57: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	51, // 58: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	79, // 59: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	79, // 60: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	79, // 61: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	51, // 62: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	51, // 63: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	51, // 64: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 65: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 66: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	79, // 67: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	51, // 68: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 69: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	75, // 70: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	80, // 71: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	60, // 72: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 73: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 74: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	66, // 75: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	65, // 76: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	65, // 77: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	73, // 78: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	74, // 79: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	65, // 80: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -5637,7 +7094,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   53,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

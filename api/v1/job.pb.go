@@ -92,6 +92,7 @@ const (
 	ControlJobsRequest_UPDATE           ControlJobsRequest_Verb = 6
 	ControlJobsRequest_SUSPEND          ControlJobsRequest_Verb = 7
 	ControlJobsRequest_RESUME           ControlJobsRequest_Verb = 8
+	ControlJobsRequest_TOP              ControlJobsRequest_Verb = 9
 )
 
 // Enum value maps for ControlJobsRequest_Verb.
@@ -106,6 +107,7 @@ var (
 		6: "UPDATE",
 		7: "SUSPEND",
 		8: "RESUME",
+		9: "TOP",
 	}
 	ControlJobsRequest_Verb_value = map[string]int32{
 		"VERB_UNSPECIFIED": 0,
@@ -117,6 +119,7 @@ var (
 		"UPDATE":           6,
 		"SUSPEND":          7,
 		"RESUME":           8,
+		"TOP":              9,
 	}
 )
 
@@ -1214,13 +1217,18 @@ func (x *Blob) GetSha256() []byte {
 }
 
 type SubmitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	Script        *Blob                  `protobuf:"bytes,2,opt,name=script,proto3" json:"script,omitempty"`
-	Environment   *Blob                  `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"`            // NUL-separated NAME=value
-	TestOnly      bool                   `protobuf:"varint,4,opt,name=test_only,json=testOnly,proto3" json:"test_only,omitempty"` // decide and answer, store nothing
-	Tag           uint64                 `protobuf:"varint,5,opt,name=tag,proto3" json:"tag,omitempty"`                           // returned unchanged, for streams
-	Rest          []*JobSpec             `protobuf:"bytes,30,rep,name=rest,proto3" json:"rest,omitempty"`                         // the further components of a heterogeneous job
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Spec        *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Script      *Blob                  `protobuf:"bytes,2,opt,name=script,proto3" json:"script,omitempty"`
+	Environment *Blob                  `protobuf:"bytes,3,opt,name=environment,proto3" json:"environment,omitempty"`            // NUL-separated NAME=value
+	TestOnly    bool                   `protobuf:"varint,4,opt,name=test_only,json=testOnly,proto3" json:"test_only,omitempty"` // decide and answer, store nothing
+	Tag         uint64                 `protobuf:"varint,5,opt,name=tag,proto3" json:"tag,omitempty"`                           // returned unchanged, for streams
+	Rest        []*JobSpec             `protobuf:"bytes,30,rep,name=rest,proto3" json:"rest,omitempty"`                         // the further components of a heterogeneous job
+	// request is a random number by which the client knows this submission, 0 = none;
+	// again tells that it was sent before and its answer was lost: if the ledger has
+	// a job of this user with the number, that is the answer.
+	Request       uint64 `protobuf:"fixed64,31,opt,name=request,proto3" json:"request,omitempty"`
+	Again         bool   `protobuf:"varint,32,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1297,6 +1305,20 @@ func (x *SubmitRequest) GetRest() []*JobSpec {
 		return x.Rest
 	}
 	return nil
+}
+
+func (x *SubmitRequest) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
+}
+
+func (x *SubmitRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type SubmitReply struct {
@@ -2093,6 +2115,8 @@ type JobInfo struct {
 	Configuring     bool                   `protobuf:"varint,140,opt,name=configuring,proto3" json:"configuring,omitempty"`                   // it waits for its nodes to boot
 	Booting         string                 `protobuf:"bytes,141,opt,name=booting,proto3" json:"booting,omitempty"`                            // those that are not up, folded
 	BootBy          int64                  `protobuf:"varint,142,opt,name=boot_by,json=bootBy,proto3" json:"boot_by,omitempty"`               // when they are given up, if known
+	Stopped         bool                   `protobuf:"varint,150,opt,name=stopped,proto3" json:"stopped,omitempty"`                           // its processes got SIGSTOP and no SIGCONT since
+	Failure         string                 `protobuf:"bytes,151,opt,name=failure,proto3" json:"failure,omitempty"`                            // why its batch script could not run, in the node's words
 	Qos             string                 `protobuf:"bytes,133,opt,name=qos,proto3" json:"qos,omitempty"`                                    // in which it runs, or all that it may run in with commas
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2534,6 +2558,20 @@ func (x *JobInfo) GetBootBy() int64 {
 		return x.BootBy
 	}
 	return 0
+}
+
+func (x *JobInfo) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *JobInfo) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
 }
 
 func (x *JobInfo) GetQos() string {
@@ -3135,6 +3173,8 @@ type ControlJobsRequest struct {
 	Verb          ControlJobsRequest_Verb `protobuf:"varint,1,opt,name=verb,proto3,enum=muster.v1.ControlJobsRequest_Verb" json:"verb,omitempty"`
 	Jobs          []string                `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	Changes       map[string]string       `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // UPDATE: scontrol's keys, lower case
+	Incomplete    bool                    `protobuf:"varint,10,opt,name=incomplete,proto3" json:"incomplete,omitempty"`                                                                   // REQUEUE: jobs that ended well are left alone
+	SpecialExit   bool                    `protobuf:"varint,11,opt,name=special_exit,json=specialExit,proto3" json:"special_exit,omitempty"`                                              // REQUEUE_HOLD: held in state SPECIAL_EXIT
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3190,6 +3230,20 @@ func (x *ControlJobsRequest) GetChanges() map[string]string {
 		return x.Changes
 	}
 	return nil
+}
+
+func (x *ControlJobsRequest) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+func (x *ControlJobsRequest) GetSpecialExit() bool {
+	if x != nil {
+		return x.SpecialExit
+	}
+	return false
 }
 
 type WhyRequest struct {
@@ -3406,8 +3460,11 @@ type WhyReply struct {
 	Ahead         int32           `protobuf:"varint,10,opt,name=ahead,proto3" json:"ahead,omitempty"` // pending jobs of higher priority
 	Now           int64           `protobuf:"varint,11,opt,name=now,proto3" json:"now,omitempty"`
 	Seq           uint64          `protobuf:"varint,12,opt,name=seq,proto3" json:"seq,omitempty"`
-	GpuFaults     []*GpuFault     `protobuf:"bytes,20,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"` // of the devices it holds or held last
-	Guarantee     []string        `protobuf:"bytes,21,rep,name=guarantee,proto3" json:"guarantee,omitempty"`                  // what is guaranteed to its account, and how much of that is held, in words
+	GpuFaults     []*GpuFault     `protobuf:"bytes,20,rep,name=gpu_faults,json=gpuFaults,proto3" json:"gpu_faults,omitempty"`              // of the devices it holds or held last
+	Guarantee     []string        `protobuf:"bytes,21,rep,name=guarantee,proto3" json:"guarantee,omitempty"`                               // what is guaranteed to its account, and how much of that is held, in words
+	Prediction    *RunPrediction  `protobuf:"bytes,22,opt,name=prediction,proto3" json:"prediction,omitempty"`                             // unset where no similar runs of the user are known
+	Holds         []*WaitedHold   `protobuf:"bytes,24,rep,name=holds,proto3" json:"holds,omitempty"`                                       // of other schedulers, on nodes that lack something for the job
+	PromisedStart int64           `protobuf:"varint,23,opt,name=promised_start,json=promisedStart,proto3" json:"promised_start,omitempty"` // what the job was promised when it first came to the front of the queue; 0 = not yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3542,6 +3599,194 @@ func (x *WhyReply) GetGuarantee() []string {
 	return nil
 }
 
+func (x *WhyReply) GetPrediction() *RunPrediction {
+	if x != nil {
+		return x.Prediction
+	}
+	return nil
+}
+
+func (x *WhyReply) GetHolds() []*WaitedHold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *WhyReply) GetPromisedStart() int64 {
+	if x != nil {
+		return x.PromisedStart
+	}
+	return 0
+}
+
+// RunPrediction is how long a job will probably run, from its user's similar
+// past runs. Spans are nanoseconds.
+type RunPrediction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Length        int64                  `protobuf:"varint,1,opt,name=length,proto3" json:"length,omitempty"`     // what a plan counts with; at most the time limit
+	Shortest      int64                  `protobuf:"varint,2,opt,name=shortest,proto3" json:"shortest,omitempty"` // of the similar runs
+	Longest       int64                  `protobuf:"varint,3,opt,name=longest,proto3" json:"longest,omitempty"`
+	Runs          uint32                 `protobuf:"varint,4,opt,name=runs,proto3" json:"runs,omitempty"`      // how many similar runs it is based on
+	Similar       string                 `protobuf:"bytes,5,opt,name=similar,proto3" json:"similar,omitempty"` // what they have in common, in words
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunPrediction) Reset() {
+	*x = RunPrediction{}
+	mi := &file_job_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunPrediction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunPrediction) ProtoMessage() {}
+
+func (x *RunPrediction) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
+func (*RunPrediction) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RunPrediction) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *RunPrediction) GetShortest() int64 {
+	if x != nil {
+		return x.Shortest
+	}
+	return 0
+}
+
+func (x *RunPrediction) GetLongest() int64 {
+	if x != nil {
+		return x.Longest
+	}
+	return 0
+}
+
+func (x *RunPrediction) GetRuns() uint32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *RunPrediction) GetSimilar() string {
+	if x != nil {
+		return x.Similar
+	}
+	return ""
+}
+
+// WaitedHold is a hold of another scheduler that a job may be waiting for.
+type WaitedHold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // NAMESPACE/POD
+	MilliCpu      int64                  `protobuf:"varint,3,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
+	Mem           int64                  `protobuf:"varint,4,opt,name=mem,proto3" json:"mem,omitempty"` // MiB
+	Gpus          uint32                 `protobuf:"varint,5,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Since         int64                  `protobuf:"varint,6,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitedHold) Reset() {
+	*x = WaitedHold{}
+	mi := &file_job_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitedHold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitedHold) ProtoMessage() {}
+
+func (x *WaitedHold) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
+func (*WaitedHold) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WaitedHold) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *WaitedHold) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WaitedHold) GetMilliCpu() int64 {
+	if x != nil {
+		return x.MilliCpu
+	}
+	return 0
+}
+
+func (x *WaitedHold) GetMem() int64 {
+	if x != nil {
+		return x.Mem
+	}
+	return 0
+}
+
+func (x *WaitedHold) GetGpus() uint32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *WaitedHold) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 // NodeVerdict is why a set of nodes cannot take the job now.
 type NodeVerdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3556,7 +3801,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3569,7 +3814,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3828,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -3633,7 +3878,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3891,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3905,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Advice) GetChange() string {
@@ -3696,7 +3941,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3954,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3968,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -3766,7 +4011,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3779,7 +4024,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +4038,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -3961,14 +4206,16 @@ const file_job_proto_rawDesc = "" +
 	"\fsample_every\x18\xa3\x01 \x01(\x03R\vsampleEvery\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xea\x01\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\x9a\x02\n" +
 	"\rSubmitRequest\x12&\n" +
 	"\x04spec\x18\x01 \x01(\v2\x12.muster.v1.JobSpecR\x04spec\x12'\n" +
 	"\x06script\x18\x02 \x01(\v2\x0f.muster.v1.BlobR\x06script\x121\n" +
 	"\venvironment\x18\x03 \x01(\v2\x0f.muster.v1.BlobR\venvironment\x12\x1b\n" +
 	"\ttest_only\x18\x04 \x01(\bR\btestOnly\x12\x10\n" +
 	"\x03tag\x18\x05 \x01(\x04R\x03tag\x12&\n" +
-	"\x04rest\x18\x1e \x03(\v2\x12.muster.v1.JobSpecR\x04rest\"\xa4\x02\n" +
+	"\x04rest\x18\x1e \x03(\v2\x12.muster.v1.JobSpecR\x04rest\x12\x18\n" +
+	"\arequest\x18\x1f \x01(\x06R\arequest\x12\x14\n" +
+	"\x05again\x18  \x01(\bR\x05again\"\xa4\x02\n" +
 	"\vSubmitReply\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x18\n" +
@@ -4031,7 +4278,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04gres\x18\x05 \x03(\v2\x10.muster.v1.CountR\x04gres\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12+\n" +
-	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\x9e\x0e\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xd4\x0e\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -4108,7 +4355,9 @@ const file_job_proto_rawDesc = "" +
 	"\bhet_size\x18\x84\x01 \x01(\rR\ahetSize\x12!\n" +
 	"\vconfiguring\x18\x8c\x01 \x01(\bR\vconfiguring\x12\x19\n" +
 	"\abooting\x18\x8d\x01 \x01(\tR\abooting\x12\x18\n" +
-	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\x12\x11\n" +
+	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\x12\x19\n" +
+	"\astopped\x18\x96\x01 \x01(\bR\astopped\x12\x19\n" +
+	"\afailure\x18\x97\x01 \x01(\tR\afailure\x12\x11\n" +
 	"\x03qos\x18\x85\x01 \x01(\tR\x03qos\"\xf5\x02\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
@@ -4166,14 +4415,19 @@ const file_job_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\v2\x10.muster.v1.ErrorR\x05error\"<\n" +
 	"\n" +
 	"JobResults\x12.\n" +
-	"\aresults\x18\x01 \x03(\v2\x14.muster.v1.JobResultR\aresults\"\xeb\x02\n" +
+	"\aresults\x18\x01 \x03(\v2\x14.muster.v1.JobResultR\aresults\"\xb7\x03\n" +
 	"\x12ControlJobsRequest\x126\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\".muster.v1.ControlJobsRequest.VerbR\x04verb\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12D\n" +
-	"\achanges\x18\x03 \x03(\v2*.muster.v1.ControlJobsRequest.ChangesEntryR\achanges\x1a:\n" +
+	"\achanges\x18\x03 \x03(\v2*.muster.v1.ControlJobsRequest.ChangesEntryR\achanges\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\n" +
+	" \x01(\bR\n" +
+	"incomplete\x12!\n" +
+	"\fspecial_exit\x18\v \x01(\bR\vspecialExit\x1a:\n" +
 	"\fChangesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04HOLD\x10\x01\x12\r\n" +
@@ -4185,7 +4439,8 @@ const file_job_proto_rawDesc = "" +
 	"\x06UPDATE\x10\x06\x12\v\n" +
 	"\aSUSPEND\x10\a\x12\n" +
 	"\n" +
-	"\x06RESUME\x10\b\"\x1e\n" +
+	"\x06RESUME\x10\b\x12\a\n" +
+	"\x03TOP\x10\t\"\x1e\n" +
 	"\n" +
 	"WhyRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"\xb6\x02\n" +
@@ -4204,7 +4459,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04node\x18\v \x01(\tR\x04node\x12\x15\n" +
 	"\x06job_id\x18\f \x01(\x04R\x05jobId\x12\x16\n" +
 	"\x06warned\x18\r \x01(\bR\x06warned\x12\x16\n" +
-	"\x06cancel\x18\x0e \x01(\x03R\x06cancel\"\x98\x04\n" +
+	"\x06cancel\x18\x0e \x01(\x03R\x06cancel\"\xa6\x05\n" +
 	"\bWhyReply\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12)\n" +
 	"\x06reason\x18\x02 \x01(\v2\x11.muster.v1.ReasonR\x06reason\x12,\n" +
@@ -4221,7 +4476,26 @@ const file_job_proto_rawDesc = "" +
 	"\x03seq\x18\f \x01(\x04R\x03seq\x122\n" +
 	"\n" +
 	"gpu_faults\x18\x14 \x03(\v2\x13.muster.v1.GpuFaultR\tgpuFaults\x12\x1c\n" +
-	"\tguarantee\x18\x15 \x03(\tR\tguarantee\"s\n" +
+	"\tguarantee\x18\x15 \x03(\tR\tguarantee\x128\n" +
+	"\n" +
+	"prediction\x18\x16 \x01(\v2\x18.muster.v1.RunPredictionR\n" +
+	"prediction\x12+\n" +
+	"\x05holds\x18\x18 \x03(\v2\x15.muster.v1.WaitedHoldR\x05holds\x12%\n" +
+	"\x0epromised_start\x18\x17 \x01(\x03R\rpromisedStart\"\x8b\x01\n" +
+	"\rRunPrediction\x12\x16\n" +
+	"\x06length\x18\x01 \x01(\x03R\x06length\x12\x1a\n" +
+	"\bshortest\x18\x02 \x01(\x03R\bshortest\x12\x18\n" +
+	"\alongest\x18\x03 \x01(\x03R\alongest\x12\x12\n" +
+	"\x04runs\x18\x04 \x01(\rR\x04runs\x12\x18\n" +
+	"\asimilar\x18\x05 \x01(\tR\asimilar\"\x8d\x01\n" +
+	"\n" +
+	"WaitedHold\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
+	"\tmilli_cpu\x18\x03 \x01(\x03R\bmilliCpu\x12\x10\n" +
+	"\x03mem\x18\x04 \x01(\x03R\x03mem\x12\x12\n" +
+	"\x04gpus\x18\x05 \x01(\rR\x04gpus\x12\x14\n" +
+	"\x05since\x18\x06 \x01(\x03R\x05since\"s\n" +
 	"\vNodeVerdict\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
@@ -4261,7 +4535,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -4292,11 +4566,13 @@ var file_job_proto_goTypes = []any{
 	(*WhyRequest)(nil),           // 26: muster.v1.WhyRequest
 	(*GpuFault)(nil),             // 27: muster.v1.GpuFault
 	(*WhyReply)(nil),             // 28: muster.v1.WhyReply
-	(*NodeVerdict)(nil),          // 29: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 30: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 31: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 32: muster.v1.WatchJobRequest
-	nil,                          // 33: muster.v1.ControlJobsRequest.ChangesEntry
+	(*RunPrediction)(nil),        // 29: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 30: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 31: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 32: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 33: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 34: muster.v1.WatchJobRequest
+	nil,                          // 35: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -4334,20 +4610,22 @@ var file_job_proto_depIdxs = []int32{
 	12, // 32: muster.v1.JobResult.error:type_name -> muster.v1.Error
 	23, // 33: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
 	1,  // 34: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	33, // 35: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	35, // 35: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
 	17, // 36: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
 	13, // 37: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	29, // 38: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	31, // 38: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
 	17, // 39: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	30, // 40: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	31, // 41: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	32, // 40: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	33, // 41: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
 	27, // 42: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	13, // 43: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	29, // 43: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	30, // 44: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	13, // 45: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -4363,7 +4641,7 @@ func file_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

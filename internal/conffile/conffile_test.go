@@ -358,3 +358,26 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// TestRelativePathsStartFromTheFile: wherever the program runs, paths start from
+// the folder of muster.yaml, and they are whole.
+func TestRelativePathsStartFromTheFile(t *testing.T) {
+	dir := t.TempDir()
+	elsewhere := filepath.Join(dir, "elsewhere")
+	if err := os.Mkdir(elsewhere, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "muster.yaml"), []byte("slurm_conf: slurm.conf\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for folder, name := range map[string]string{dir: "muster.yaml", elsewhere: "../muster.yaml", "/": filepath.Join(dir, "muster.yaml")} {
+		t.Chdir(folder)
+		cfg, err := conffile.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := filepath.Join(dir, "slurm.conf"); cfg.SlurmConf != want {
+			t.Errorf("in %s, --config %s: slurm_conf is %s, want %s", folder, name, cfg.SlurmConf, want)
+		}
+	}
+}

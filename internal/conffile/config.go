@@ -35,10 +35,14 @@ type Config struct {
 	RESTSocket string `yaml:"rest_socket" kind:"path" example:"/run/muster/rest.sock"`
 	// Addresses to listen on: a port, host:port, or off.
 	Listen Listen `yaml:"listen"`
+	// This controller, where slurm.conf names several.
+	Controller OneController `yaml:"controller"`
 	// Where accounting is stored.
 	ClickHouse ClickHouse `yaml:"clickhouse"`
 	// Identity between machines.
 	TLS TLS `yaml:"tls"`
+	// Tokens with which programs act as users over REST.
+	Tokens Tokens `yaml:"tokens"`
 	// The durable record of everything that happened.
 	Ledger Ledger `yaml:"ledger"`
 	// What the agents measure and export.
@@ -63,6 +67,10 @@ type Listen struct {
 	GRPC Addr `yaml:"grpc"`
 	// Controller: REST, JSON over HTTPS; off switches rest_socket off too.
 	REST Addr `yaml:"rest"`
+	// Controller: the web console. On a loopback address it is plain HTTP, for a
+	// lab, an SSH tunnel or a reverse proxy with the site's certificate; elsewhere
+	// it is HTTPS with this host's certificate.
+	Web Addr `yaml:"web"`
 	// Controller: /metrics and the other dialects' paths.
 	Metrics Addr `yaml:"metrics"`
 	// Agent: input and output of job steps, for the agents of other machines, on
@@ -74,6 +82,17 @@ type Listen struct {
 	AccountingAPI Addr `yaml:"accounting_api"`
 	// Accounting, where it runs apart: /metrics with the KPIs.
 	AccountingMetrics Addr `yaml:"accounting_metrics"`
+}
+
+// OneController is this controller among those that slurm.conf names.
+type OneController struct {
+	// Its name in slurm.conf (SlurmctldHost) and in its certificate. Empty: the one
+	// that is this host's name.
+	Name string `yaml:"name" example:"ctl2"`
+	// Time without a word from the leader after which the others elect one. A
+	// take-over takes about twice this. Shorter than the pauses of the network or
+	// of a busy disk, it makes the lead change for no reason.
+	ElectionTimeout spec.Span `yaml:"election_timeout"`
 }
 
 // ClickHouse is the accounting store: a server by DSN, or the embedded engine.
@@ -105,6 +124,26 @@ type Embedded struct {
 	MaxMemory Size `yaml:"max_memory"`
 	// Memory that one query may take.
 	MaxQueryMemory Size `yaml:"max_query_memory"`
+}
+
+// Tokens are the JSON Web Tokens of users.
+type Tokens struct {
+	// Longest life of a token of scontrol token, as Slurm's max_token_lifespan;
+	// infinite leaves 31 days for users and a year for administrators.
+	MaxLifespan spec.Span `yaml:"max_lifespan"`
+	// Make no tokens, as Slurm's disable_token_creation: those of tokens.jwks are
+	// still accepted.
+	DisableCreation bool `yaml:"disable_creation"`
+	// File with the public keys (JSON Web Key Set, RS256 to ES512) of an issuer
+	// whose tokens are accepted too, such as the site's identity provider; as
+	// Slurm's jwks. It is read again when it changes. Empty accepts no others.
+	JWKS string `yaml:"jwks" kind:"path" example:"/etc/muster/jwks.json"`
+	// Claim of the issuer's tokens that holds the user's name on this host, as
+	// Slurm's userclaimfield. Empty means sun.
+	UserClaim string `yaml:"user_claim" example:"preferred_username"`
+	// What aud of the issuer's tokens must hold. Empty accepts every audience:
+	// then a token that the issuer made for another program is accepted too.
+	Audience string `yaml:"audience" example:"muster"`
 }
 
 // TLS is what proves identity between machines.
@@ -329,6 +368,7 @@ func Defaults() *Config {
 			GRPC: ":6817", REST: ":6820", Metrics: ":8080",
 			AgentGRPC: ":6818", AgentMetrics: ":9400", AccountingAPI: ":6819", AccountingMetrics: ":8081",
 		},
+		Controller: OneController{ElectionTimeout: 500 * spec.Millisecond},
 		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB}},
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
@@ -336,6 +376,7 @@ func Defaults() *Config {
 			ReasonsKeep: spec.Infinite, EventsKeep: spec.Infinite, StoreScripts: "auto"},
 		GPU:     GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
 		Observe: Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
+		Tokens:  Tokens{MaxLifespan: spec.Infinite},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 }

@@ -1,6 +1,7 @@
 package conffile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,14 +31,21 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %s: %w", path, err)
 	}
-	return Parse(Source{Name: path, Data: data, Mode: info.Mode().Perm()})
+	// What is read later, by programs that may have changed their folder or that
+	// look from the root, needs the whole path.
+	folder, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %s: %w", path, err)
+	}
+	return Parse(Source{Name: path, Folder: folder, Data: data, Mode: info.Mode().Perm()})
 }
 
 // Source is a file that was read.
 type Source struct {
-	Name string // for messages; relative paths start from its folder
-	Data []byte
-	Mode fs.FileMode // permissions: a file that others can read holds no secret
+	Name   string // for messages
+	Folder string // where relative paths start; "" means the folder of Name
+	Data   []byte
+	Mode   fs.FileMode // permissions: a file that others can read holds no secret
 }
 
 // Parse reads, completes and checks a file's content; it touches no other file.
@@ -55,7 +63,7 @@ func Parse(src Source) (*Config, error) {
 }
 
 func (c *Config) inContext(src Source, lines map[string]int) Problems {
-	c.absolute(filepath.Dir(src.Name))
+	c.absolute(cmp.Or(src.Folder, filepath.Dir(src.Name)))
 	given := c.ClickHouse
 	c.Fill()
 	v := validator{file: src.Name, lines: lines}

@@ -68,7 +68,7 @@ func parseReportMail(line string) (m ReportMail, err error) {
 	text := next()
 	at, err := time.Parse("15:04", text)
 	if err != nil {
-		return m, fmt.Errorf("%q is no time of the day, such as 07:00", text)
+		return m, fmt.Errorf("invalid time of day %q: expected for example 07:00", text)
 	}
 	m.Hour, m.Minute = at.Hour(), at.Minute()
 	what := next()

@@ -86,6 +86,7 @@ func (c *Config) check(v *validator) {
 	number := func(n int64) string { return fmt.Sprint(n) }
 	between(v, "ledger.reserve_bytes", c.Ledger.ReserveBytes, 16*MiB, 1*TiB, Size.String)
 	between(v, "ledger.snapshot_every", c.Ledger.SnapshotEvery, 1_000, 100_000_000, number)
+	between(v, "controller.election_timeout", c.Controller.ElectionTimeout, 100*spec.Millisecond, spec.Minute, formatSpan)
 	between(v, "ledger.retention", c.Ledger.Retention, spec.Day, spec.Infinite, formatSpan)
 	between(v, "gpu.idle_after", c.GPU.IdleAfter, 10*spec.Second, spec.Infinite, formatSpan)
 	between(v, "gpu.idle_grace", c.GPU.IdleGrace, 0, spec.Infinite, formatSpan)
@@ -94,6 +95,7 @@ func (c *Config) check(v *validator) {
 	between(v, "observe.history", c.Observe.History, spec.Day, 10*366*spec.Day, formatSpan)
 	between(v, "observe.timeout", c.Observe.Timeout, 1*spec.Second, 10*spec.Minute, formatSpan)
 	c.checkREST(v)
+	between(v, "tokens.max_lifespan", c.Tokens.MaxLifespan, spec.Second, spec.Infinite, formatSpan)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
 	between(v, "telemetry.samples_interval", c.Telemetry.SamplesInterval, spec.Second, spec.Infinite, formatSpan)
 	if every := c.Telemetry.SamplesInterval; every != spec.Infinite && (every%spec.Second != 0 || every > 12*spec.Hour) {

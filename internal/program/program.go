@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Run runs a program with nothing but its environment, as somebody else if as
-// is not nil. It ends, with what it has started, when ctx does. Of what it
-// prints the last line is part of the error.
-func Run(ctx context.Context, file string, env []string, as *syscall.Credential) error {
+// Run runs a program with nothing but its environment and arguments, as somebody
+// else if as is not nil. It ends, with what it has started, when ctx does. Of what
+// it prints the last line is part of the error.
+func Run(ctx context.Context, file string, env []string, as *syscall.Credential, args ...string) error {
 	out := &tail{most: 300}
-	cmd := exec.CommandContext(ctx, file)
+	cmd := exec.CommandContext(ctx, file, args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -173,3 +173,17 @@ func (c *checker) check(p *Package) {
 		p.broken = errs[0]
 	}
 }
+
+// CheckStandard type-checks as far as the tree itself and the standard library
+// reach. Modules from outside are left out, so that a tree can be read whose
+// modules are not on this machine; what needs them stays without a type.
+func (t *Tree) CheckStandard(root string) error {
+	imports := t.outsideImports()
+	imports = slices.DeleteFunc(imports, func(importPath string) bool { return !standard(importPath) })
+	exports, err := FindExports(root, imports)
+	if err != nil {
+		return err
+	}
+	t.CheckWith(exports)
+	return nil
+}

@@ -57,11 +57,6 @@ func ToUsage(u *apiv1.Usage) spec.Usage {
 	return out
 }
 
-// StepResult writes how a batch script ended.
-func StepResult(r *event.StepResult) *apiv1.RunEnded {
-	return &apiv1.RunEnded{Started: int64(r.Started), Ended: int64(r.Ended), ExitCode: r.Exit.Code, ExitSignal: r.Exit.Signal, Unknown: r.Unknown, Detail: r.Detail}
-}
-
 // ToStepResult reads how a batch script ended; nil stays nil.
 func ToStepResult(r *apiv1.RunEnded) *event.StepResult {
 	if r == nil {
@@ -74,7 +69,7 @@ func ToStepResult(r *apiv1.RunEnded) *event.StepResult {
 // GPUFault writes what happened to a GPU.
 func GPUFault(f *spec.GPUFault) *apiv1.GpuFault {
 	return &apiv1.GpuFault{Uuid: f.UUID, Kind: uint32(f.Kind), Xid: f.XID, Class: f.Class, Text: f.Text, At: int64(f.At), Count: f.Count,
-		JobUid: uint64(f.Job), Attempt: f.Attempt, Idle: int64(f.Idle), Warned: f.Warned, Cancel: int64(f.Cancel)}
+		JobUid: uint64(f.Job), JobId: uint64(f.JobID), Attempt: f.Attempt, Idle: int64(f.Idle), Warned: f.Warned, Cancel: int64(f.Cancel)}
 }
 
 // maxFaultText bounds what an agent can put into the ledger with a fault.

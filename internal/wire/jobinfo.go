@@ -45,6 +45,10 @@ func (s *Shower) Job(j *state.Job) *apiv1.JobInfo {
 		NumTasks: s.tasks(j), LastSchedEval: int64(s.v.Pass.LastAt),
 	}
 	out.Spec = JobSpec(js)
+	out.Stopped = j.Stopped
+	if j.Batch != nil {
+		out.Failure = j.Batch.Detail
+	}
 	if a := s.v.State.ArrayOf(j); a != nil {
 		out.ArrayJobId, out.ArrayThrottle = uint32(a.ID), js.Queue.Array.Throttle
 	}

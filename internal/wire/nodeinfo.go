@@ -55,7 +55,7 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		TmpDisk: ns.TmpDisk, Weight: max(ns.Weight, 1), Features: ns.Features, Gres: GRESText(ns.GRES), GresUsed: gresUsed(n),
 		AvailableFeatures: ns.Available, Comment: n.Comment, Extra: n.Extra,
 		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: capacity(ns), AllocTres: TRES(n.InUse()),
-		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), Planned: planned,
+		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), ResumeAt: int64(n.ResumeAt), Planned: planned,
 	}
 	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(n.Power), int64(n.PowerAt), ns.State == "CLOUD", ns.Dynamic, Future(n)
 	if r := n.Reboot; r != nil {
@@ -100,10 +100,13 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		}
 		out.Gpus = append(out.Gpus, g)
 	}
+	for i := range n.Holds {
+		out.Holds = append(out.Holds, ForeignHold(&n.Holds[i]))
+	}
 	for i := range n.Faults {
 		f := GPUFault(&n.Faults[i])
-		if j := st.Job(n.Faults[i].Job); j != nil {
-			f.JobId = uint64(j.ID)
+		if j := st.Job(n.Faults[i].Job); j != nil && f.GetJobId() == 0 {
+			f.JobId = uint64(j.ID) // recorded by a release that did not write the number down
 		}
 		out.GpuFaults = append(out.GpuFaults, f)
 	}
@@ -207,9 +210,9 @@ func NodeState(n *apiv1.NodeInfo) string {
 		base = "DOWN"
 	case !n.GetRegistered() && !asleep:
 		base = "UNKNOWN"
-	case n.GetJobsRunning() > 0 && n.GetCpusAlloc() >= n.GetCpus():
+	case (n.GetJobsRunning() > 0 || len(n.GetHolds()) > 0) && n.GetCpusAlloc() >= n.GetCpus():
 		base = "ALLOCATED"
-	case n.GetJobsRunning() > 0:
+	case n.GetJobsRunning() > 0 || len(n.GetHolds()) > 0:
 		base = "MIXED"
 	}
 	idle := base == "IDLE"

@@ -108,16 +108,3 @@ func Error(e *spec.Error) *apiv1.Error {
 	}
 	return out
 }
-
-// ToError reads a refusal.
-func ToError(e *apiv1.Error) *spec.Error {
-	if e == nil {
-		return nil
-	}
-	out := &spec.Error{Kind: spec.Code(e.GetCode()), Prefix: e.GetPrefix(), Detail: e.GetDetail()}
-	if e.GetReason() != nil {
-		r := ToReason(e.GetReason())
-		out.Reason = &r
-	}
-	return out
-}

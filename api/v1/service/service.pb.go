@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xc9\x13\n" +
+	"step.proto\x1a\x10accounting.proto2\xec\x17\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -59,7 +59,9 @@ const file_service_proto_rawDesc = "" +
 	"\vCreateToken\x12\x1d.muster.v1.CreateTokenRequest\x1a\x1b.muster.v1.CreateTokenReply\x12H\n" +
 	"\tListHosts\x12\x1b.muster.v1.ListHostsRequest\x1a\x19.muster.v1.ListHostsReply\"\x03\x90\x02\x01\x12F\n" +
 	"\n" +
-	"RevokeHost\x12\x1c.muster.v1.RevokeHostRequest\x1a\x1a.muster.v1.RevokeHostReply\x12U\n" +
+	"RevokeHost\x12\x1c.muster.v1.RevokeHostRequest\x1a\x1a.muster.v1.RevokeHostReply\x12N\n" +
+	"\vListOrphans\x12\x1d.muster.v1.ListOrphansRequest\x1a\x1b.muster.v1.ListOrphansReply\"\x03\x90\x02\x01\x12I\n" +
+	"\vKillOrphans\x12\x1d.muster.v1.KillOrphansRequest\x1a\x1b.muster.v1.KillOrphansReply\x12U\n" +
 	"\x0fCreateUserToken\x12!.muster.v1.CreateUserTokenRequest\x1a\x1f.muster.v1.CreateUserTokenReply\x12@\n" +
 	"\bShutdown\x12\x1a.muster.v1.ShutdownRequest\x1a\x18.muster.v1.ShutdownReply\x12H\n" +
 	"\tStepUsage\x12\x1b.muster.v1.StepUsageRequest\x1a\x19.muster.v1.StepUsageReply\"\x03\x90\x02\x01\x12U\n" +
@@ -71,7 +73,12 @@ const file_service_proto_rawDesc = "" +
 	"AttachStep\x12\x1c.muster.v1.AttachStepRequest\x1a\x16.muster.v1.StepCreated\x12:\n" +
 	"\x06EndJob\x12\x18.muster.v1.EndJobRequest\x1a\x16.muster.v1.EndJobReply\x12@\n" +
 	"\vChangeNodes\x12\x15.muster.v1.NodeChange\x1a\x1a.muster.v1.NodeChangeReply\x12N\n" +
-	"\x0fChangePartition\x12\x1a.muster.v1.PartitionChange\x1a\x1f.muster.v1.PartitionChangeReply2B\n" +
+	"\x0fChangePartition\x12\x1a.muster.v1.PartitionChange\x1a\x1f.muster.v1.PartitionChangeReply\x12R\n" +
+	"\x0fListControllers\x12\x1d.muster.v1.ControllersRequest\x1a\x1b.muster.v1.ControllersReply\"\x03\x90\x02\x01\x12[\n" +
+	"\x11ChangeControllers\x12#.muster.v1.ChangeControllersRequest\x1a!.muster.v1.ChangeControllersReply\x12@\n" +
+	"\bHoldNode\x12\x1a.muster.v1.HoldNodeRequest\x1a\x18.muster.v1.HoldNodeReply\x12I\n" +
+	"\vReleaseHold\x12\x1d.muster.v1.ReleaseHoldRequest\x1a\x1b.muster.v1.ReleaseHoldReply\x12H\n" +
+	"\tListHolds\x12\x1b.muster.v1.ListHoldsRequest\x1a\x19.muster.v1.ListHoldsReply\"\x03\x90\x02\x012B\n" +
 	"\x05Shell\x129\n" +
 	"\x06Sbatch\x12\x17.muster.v1.TypedCommand\x1a\x16.muster.v1.TypedAnswer2\x96\x02\n" +
 	"\x06Agents\x127\n" +
@@ -100,108 +107,122 @@ const file_service_proto_rawDesc = "" +
 	"\x06Status\x12\".muster.v1.AccountingStatusRequest\x1a .muster.v1.AccountingStatusReply\"\x03\x90\x02\x01B4Z2github.com/musterhpc/muster/api/v1/service;serviceb\x06proto3"
 
 var file_service_proto_goTypes = []any{
-	(*v1.SubmitRequest)(nil),           // 0: muster.v1.SubmitRequest
-	(*v1.ListJobsRequest)(nil),         // 1: muster.v1.ListJobsRequest
-	(*v1.WatchJobRequest)(nil),         // 2: muster.v1.WatchJobRequest
-	(*v1.CancelRequest)(nil),           // 3: muster.v1.CancelRequest
-	(*v1.ControlJobsRequest)(nil),      // 4: muster.v1.ControlJobsRequest
-	(*v1.WhyRequest)(nil),              // 5: muster.v1.WhyRequest
-	(*v1.ListNodesRequest)(nil),        // 6: muster.v1.ListNodesRequest
-	(*v1.UpdateNodeRequest)(nil),       // 7: muster.v1.UpdateNodeRequest
-	(*v1.ListPartitionsRequest)(nil),   // 8: muster.v1.ListPartitionsRequest
-	(*v1.GetConfigRequest)(nil),        // 9: muster.v1.GetConfigRequest
-	(*v1.ReconfigureRequest)(nil),      // 10: muster.v1.ReconfigureRequest
-	(*v1.PolicyChangeRequest)(nil),     // 11: muster.v1.PolicyChangeRequest
-	(*v1.PolicyRequest)(nil),           // 12: muster.v1.PolicyRequest
-	(*v1.TransactionsRequest)(nil),     // 13: muster.v1.TransactionsRequest
-	(*v1.SharesRequest)(nil),           // 14: muster.v1.SharesRequest
-	(*v1.LimitUsageRequest)(nil),       // 15: muster.v1.LimitUsageRequest
-	(*v1.PrioritiesRequest)(nil),       // 16: muster.v1.PrioritiesRequest
-	(*v1.DiagRequest)(nil),             // 17: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),             // 18: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),      // 19: muster.v1.CreateTokenRequest
-	(*v1.ListHostsRequest)(nil),        // 20: muster.v1.ListHostsRequest
-	(*v1.RevokeHostRequest)(nil),       // 21: muster.v1.RevokeHostRequest
-	(*v1.CreateUserTokenRequest)(nil),  // 22: muster.v1.CreateUserTokenRequest
-	(*v1.ShutdownRequest)(nil),         // 23: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),        // 24: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),     // 25: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),       // 26: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),          // 27: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),          // 28: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),       // 29: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),           // 30: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),              // 31: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),         // 32: muster.v1.PartitionChange
-	(*v1.TypedCommand)(nil),            // 33: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),            // 34: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),            // 35: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),    // 36: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),            // 37: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),        // 38: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),          // 39: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),          // 40: muster.v1.ConfirmRequest
-	(*v1.AcctQuery)(nil),               // 41: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),         // 42: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                // 43: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),         // 44: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),             // 45: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),            // 46: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),          // 47: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),    // 48: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),         // 49: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),             // 50: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil), // 51: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),             // 52: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),           // 53: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                 // 54: muster.v1.JobInfo
-	(*v1.JobResults)(nil),              // 55: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                // 56: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),          // 57: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),         // 58: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),     // 59: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),          // 60: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),        // 61: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),       // 62: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),             // 63: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),       // 64: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),             // 65: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),         // 66: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),         // 67: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),               // 68: muster.v1.DiagReply
-	(*v1.PingReply)(nil),               // 69: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),        // 70: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),          // 71: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),         // 72: muster.v1.RevokeHostReply
-	(*v1.CreateUserTokenReply)(nil),    // 73: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),           // 74: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),          // 75: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),       // 76: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),  // 77: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                // 78: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),            // 79: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),             // 80: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),             // 81: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),         // 82: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),    // 83: muster.v1.PartitionChangeReply
-	(*v1.TypedAnswer)(nil),             // 84: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),              // 85: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),      // 86: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),       // 87: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),             // 88: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),            // 89: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),            // 90: muster.v1.ConfirmReply
-	(*v1.AcctReply)(nil),               // 91: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),         // 92: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                // 93: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),           // 94: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),             // 95: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),            // 96: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),          // 97: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),      // 98: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),         // 99: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),             // 100: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),   // 101: muster.v1.AccountingStatusReply
+	(*v1.SubmitRequest)(nil),            // 0: muster.v1.SubmitRequest
+	(*v1.ListJobsRequest)(nil),          // 1: muster.v1.ListJobsRequest
+	(*v1.WatchJobRequest)(nil),          // 2: muster.v1.WatchJobRequest
+	(*v1.CancelRequest)(nil),            // 3: muster.v1.CancelRequest
+	(*v1.ControlJobsRequest)(nil),       // 4: muster.v1.ControlJobsRequest
+	(*v1.WhyRequest)(nil),               // 5: muster.v1.WhyRequest
+	(*v1.ListNodesRequest)(nil),         // 6: muster.v1.ListNodesRequest
+	(*v1.UpdateNodeRequest)(nil),        // 7: muster.v1.UpdateNodeRequest
+	(*v1.ListPartitionsRequest)(nil),    // 8: muster.v1.ListPartitionsRequest
+	(*v1.GetConfigRequest)(nil),         // 9: muster.v1.GetConfigRequest
+	(*v1.ReconfigureRequest)(nil),       // 10: muster.v1.ReconfigureRequest
+	(*v1.PolicyChangeRequest)(nil),      // 11: muster.v1.PolicyChangeRequest
+	(*v1.PolicyRequest)(nil),            // 12: muster.v1.PolicyRequest
+	(*v1.TransactionsRequest)(nil),      // 13: muster.v1.TransactionsRequest
+	(*v1.SharesRequest)(nil),            // 14: muster.v1.SharesRequest
+	(*v1.LimitUsageRequest)(nil),        // 15: muster.v1.LimitUsageRequest
+	(*v1.PrioritiesRequest)(nil),        // 16: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),              // 17: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),              // 18: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),       // 19: muster.v1.CreateTokenRequest
+	(*v1.ListHostsRequest)(nil),         // 20: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),        // 21: muster.v1.RevokeHostRequest
+	(*v1.ListOrphansRequest)(nil),       // 22: muster.v1.ListOrphansRequest
+	(*v1.KillOrphansRequest)(nil),       // 23: muster.v1.KillOrphansRequest
+	(*v1.CreateUserTokenRequest)(nil),   // 24: muster.v1.CreateUserTokenRequest
+	(*v1.ShutdownRequest)(nil),          // 25: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),         // 26: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),      // 27: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),        // 28: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),           // 29: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),           // 30: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),        // 31: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),            // 32: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),               // 33: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),          // 34: muster.v1.PartitionChange
+	(*v1.ControllersRequest)(nil),       // 35: muster.v1.ControllersRequest
+	(*v1.ChangeControllersRequest)(nil), // 36: muster.v1.ChangeControllersRequest
+	(*v1.HoldNodeRequest)(nil),          // 37: muster.v1.HoldNodeRequest
+	(*v1.ReleaseHoldRequest)(nil),       // 38: muster.v1.ReleaseHoldRequest
+	(*v1.ListHoldsRequest)(nil),         // 39: muster.v1.ListHoldsRequest
+	(*v1.TypedCommand)(nil),             // 40: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 41: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 42: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 43: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 44: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),         // 45: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 46: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 47: muster.v1.ConfirmRequest
+	(*v1.AcctQuery)(nil),                // 48: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 49: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 50: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 51: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 52: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 53: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 54: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 55: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 56: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 57: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 58: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 59: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 60: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 61: muster.v1.JobInfo
+	(*v1.JobResults)(nil),               // 62: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                 // 63: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),           // 64: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 65: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 66: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 67: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 68: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 69: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 70: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 71: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 72: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 73: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 74: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 75: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 76: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 77: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 78: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 79: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 80: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 81: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 82: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),            // 83: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 84: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 85: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 86: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 87: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 88: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 89: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 90: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 91: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 92: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 93: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 94: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 95: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 96: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 97: muster.v1.ListHoldsReply
+	(*v1.TypedAnswer)(nil),              // 98: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 99: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 100: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 101: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),              // 102: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 103: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 104: muster.v1.ConfirmReply
+	(*v1.AcctReply)(nil),                // 105: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 106: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 107: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 108: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 109: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 110: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 111: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 112: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 113: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 114: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 115: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -228,94 +249,108 @@ var file_service_proto_depIdxs = []int32{
 	19,  // 21: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
 	20,  // 22: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
 	21,  // 23: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
-	22,  // 24: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	23,  // 25: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	24,  // 26: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	25,  // 27: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	26,  // 28: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	27,  // 29: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	28,  // 30: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	29,  // 31: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	30,  // 32: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	31,  // 33: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	32,  // 34: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	33,  // 35: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	34,  // 36: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	35,  // 37: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	36,  // 38: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	37,  // 39: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	38,  // 40: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	39,  // 41: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	40,  // 42: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	41,  // 43: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	41,  // 44: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	42,  // 45: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	43,  // 46: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	44,  // 47: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	45,  // 48: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	46,  // 49: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	47,  // 50: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	48,  // 51: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	49,  // 52: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	50,  // 53: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	51,  // 54: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	52,  // 55: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	52,  // 56: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	53,  // 57: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	53,  // 58: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	54,  // 59: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	55,  // 60: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	55,  // 61: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	56,  // 62: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	57,  // 63: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	58,  // 64: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	59,  // 65: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	60,  // 66: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	61,  // 67: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	62,  // 68: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	63,  // 69: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	64,  // 70: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	65,  // 71: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	66,  // 72: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	67,  // 73: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	68,  // 74: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	69,  // 75: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	70,  // 76: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	71,  // 77: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	72,  // 78: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	73,  // 79: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	74,  // 80: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	75,  // 81: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	76,  // 82: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	77,  // 83: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	78,  // 84: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	79,  // 85: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	80,  // 86: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	81,  // 87: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	82,  // 88: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	83,  // 89: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	84,  // 90: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	85,  // 91: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	85,  // 92: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	86,  // 93: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	87,  // 94: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	88,  // 95: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	89,  // 96: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	90,  // 97: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	91,  // 98: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	91,  // 99: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	92,  // 100: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	93,  // 101: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	94,  // 102: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	95,  // 103: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	96,  // 104: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	97,  // 105: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	98,  // 106: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	99,  // 107: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	100, // 108: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	101, // 109: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	55,  // [55:110] is the sub-list for method output_type
-	0,   // [0:55] is the sub-list for method input_type
+	22,  // 24: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
+	23,  // 25: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
+	24,  // 26: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	25,  // 27: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	26,  // 28: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	27,  // 29: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	28,  // 30: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	29,  // 31: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	30,  // 32: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	31,  // 33: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	32,  // 34: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	33,  // 35: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	34,  // 36: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	35,  // 37: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
+	36,  // 38: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
+	37,  // 39: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
+	38,  // 40: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
+	39,  // 41: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
+	40,  // 42: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	41,  // 43: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	42,  // 44: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	43,  // 45: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	44,  // 46: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	45,  // 47: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	46,  // 48: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	47,  // 49: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	48,  // 50: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	48,  // 51: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	49,  // 52: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	50,  // 53: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	51,  // 54: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	52,  // 55: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	53,  // 56: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	54,  // 57: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	55,  // 58: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	56,  // 59: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	57,  // 60: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	58,  // 61: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	59,  // 62: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	59,  // 63: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	60,  // 64: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	60,  // 65: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	61,  // 66: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	62,  // 67: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	62,  // 68: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	63,  // 69: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	64,  // 70: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	65,  // 71: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	66,  // 72: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	67,  // 73: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	68,  // 74: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	69,  // 75: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	70,  // 76: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	71,  // 77: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	72,  // 78: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	73,  // 79: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	74,  // 80: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	75,  // 81: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	76,  // 82: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	77,  // 83: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	78,  // 84: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	79,  // 85: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	80,  // 86: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	81,  // 87: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	82,  // 88: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	83,  // 89: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	84,  // 90: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	85,  // 91: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	86,  // 92: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	87,  // 93: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	88,  // 94: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	89,  // 95: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	90,  // 96: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	91,  // 97: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	92,  // 98: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	93,  // 99: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	94,  // 100: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	95,  // 101: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	96,  // 102: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	97,  // 103: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	98,  // 104: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	99,  // 105: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	99,  // 106: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	100, // 107: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	101, // 108: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	102, // 109: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	103, // 110: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	104, // 111: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	105, // 112: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	105, // 113: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	106, // 114: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	107, // 115: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	108, // 116: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	109, // 117: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	110, // 118: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	111, // 119: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	112, // 120: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	113, // 121: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	114, // 122: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	115, // 123: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	62,  // [62:124] is the sub-list for method output_type
+	0,   // [0:62] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

@@ -47,6 +47,8 @@ const (
 	Cluster_CreateToken_FullMethodName       = "/muster.v1.Cluster/CreateToken"
 	Cluster_ListHosts_FullMethodName         = "/muster.v1.Cluster/ListHosts"
 	Cluster_RevokeHost_FullMethodName        = "/muster.v1.Cluster/RevokeHost"
+	Cluster_ListOrphans_FullMethodName       = "/muster.v1.Cluster/ListOrphans"
+	Cluster_KillOrphans_FullMethodName       = "/muster.v1.Cluster/KillOrphans"
 	Cluster_CreateUserToken_FullMethodName   = "/muster.v1.Cluster/CreateUserToken"
 	Cluster_Shutdown_FullMethodName          = "/muster.v1.Cluster/Shutdown"
 	Cluster_StepUsage_FullMethodName         = "/muster.v1.Cluster/StepUsage"
@@ -58,6 +60,11 @@ const (
 	Cluster_EndJob_FullMethodName            = "/muster.v1.Cluster/EndJob"
 	Cluster_ChangeNodes_FullMethodName       = "/muster.v1.Cluster/ChangeNodes"
 	Cluster_ChangePartition_FullMethodName   = "/muster.v1.Cluster/ChangePartition"
+	Cluster_ListControllers_FullMethodName   = "/muster.v1.Cluster/ListControllers"
+	Cluster_ChangeControllers_FullMethodName = "/muster.v1.Cluster/ChangeControllers"
+	Cluster_HoldNode_FullMethodName          = "/muster.v1.Cluster/HoldNode"
+	Cluster_ReleaseHold_FullMethodName       = "/muster.v1.Cluster/ReleaseHold"
+	Cluster_ListHolds_FullMethodName         = "/muster.v1.Cluster/ListHolds"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -96,6 +103,10 @@ type ClusterClient interface {
 	ListHosts(ctx context.Context, in *v1.ListHostsRequest, opts ...grpc.CallOption) (*v1.ListHostsReply, error)
 	// RevokeHost ends the certificates of a machine.
 	RevokeHost(ctx context.Context, in *v1.RevokeHostRequest, opts ...grpc.CallOption) (*v1.RevokeHostReply, error)
+	// ListOrphans tells which runs the nodes have that the ledger does not know.
+	ListOrphans(ctx context.Context, in *v1.ListOrphansRequest, opts ...grpc.CallOption) (*v1.ListOrphansReply, error)
+	// KillOrphans ends such runs; nothing else does.
+	KillOrphans(ctx context.Context, in *v1.KillOrphansRequest, opts ...grpc.CallOption) (*v1.KillOrphansReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error)
 	Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error)
@@ -112,6 +123,17 @@ type ClusterClient interface {
 	EndJob(ctx context.Context, in *v1.EndJobRequest, opts ...grpc.CallOption) (*v1.EndJobReply, error)
 	ChangeNodes(ctx context.Context, in *v1.NodeChange, opts ...grpc.CallOption) (*v1.NodeChangeReply, error)
 	ChangePartition(ctx context.Context, in *v1.PartitionChange, opts ...grpc.CallOption) (*v1.PartitionChangeReply, error)
+	// ListControllers tells who the controllers are, who leads, and how far the others are.
+	ListControllers(ctx context.Context, in *v1.ControllersRequest, opts ...grpc.CallOption) (*v1.ControllersReply, error)
+	// ChangeControllers adds or removes a controller, or hands the lead over.
+	ChangeControllers(ctx context.Context, in *v1.ChangeControllersRequest, opts ...grpc.CallOption) (*v1.ChangeControllersReply, error)
+	// HoldNode asks for a part of a node for another scheduler, before its program may
+	// start there. To ask again changes nothing.
+	HoldNode(ctx context.Context, in *v1.HoldNodeRequest, opts ...grpc.CallOption) (*v1.HoldNodeReply, error)
+	// ReleaseHold gives such a part back.
+	ReleaseHold(ctx context.Context, in *v1.ReleaseHoldRequest, opts ...grpc.CallOption) (*v1.ReleaseHoldReply, error)
+	// ListHolds tells what other schedulers hold, and what is free for them.
+	ListHolds(ctx context.Context, in *v1.ListHoldsRequest, opts ...grpc.CallOption) (*v1.ListHoldsReply, error)
 }
 
 type clusterClient struct {
@@ -383,6 +405,26 @@ func (c *clusterClient) RevokeHost(ctx context.Context, in *v1.RevokeHostRequest
 	return out, nil
 }
 
+func (c *clusterClient) ListOrphans(ctx context.Context, in *v1.ListOrphansRequest, opts ...grpc.CallOption) (*v1.ListOrphansReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListOrphansReply)
+	err := c.cc.Invoke(ctx, Cluster_ListOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) KillOrphans(ctx context.Context, in *v1.KillOrphansRequest, opts ...grpc.CallOption) (*v1.KillOrphansReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.KillOrphansReply)
+	err := c.cc.Invoke(ctx, Cluster_KillOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.CreateUserTokenReply)
@@ -502,6 +544,56 @@ func (c *clusterClient) ChangePartition(ctx context.Context, in *v1.PartitionCha
 	return out, nil
 }
 
+func (c *clusterClient) ListControllers(ctx context.Context, in *v1.ControllersRequest, opts ...grpc.CallOption) (*v1.ControllersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ControllersReply)
+	err := c.cc.Invoke(ctx, Cluster_ListControllers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ChangeControllers(ctx context.Context, in *v1.ChangeControllersRequest, opts ...grpc.CallOption) (*v1.ChangeControllersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ChangeControllersReply)
+	err := c.cc.Invoke(ctx, Cluster_ChangeControllers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) HoldNode(ctx context.Context, in *v1.HoldNodeRequest, opts ...grpc.CallOption) (*v1.HoldNodeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.HoldNodeReply)
+	err := c.cc.Invoke(ctx, Cluster_HoldNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ReleaseHold(ctx context.Context, in *v1.ReleaseHoldRequest, opts ...grpc.CallOption) (*v1.ReleaseHoldReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReleaseHoldReply)
+	err := c.cc.Invoke(ctx, Cluster_ReleaseHold_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ListHolds(ctx context.Context, in *v1.ListHoldsRequest, opts ...grpc.CallOption) (*v1.ListHoldsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListHoldsReply)
+	err := c.cc.Invoke(ctx, Cluster_ListHolds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
@@ -538,6 +630,10 @@ type ClusterServer interface {
 	ListHosts(context.Context, *v1.ListHostsRequest) (*v1.ListHostsReply, error)
 	// RevokeHost ends the certificates of a machine.
 	RevokeHost(context.Context, *v1.RevokeHostRequest) (*v1.RevokeHostReply, error)
+	// ListOrphans tells which runs the nodes have that the ledger does not know.
+	ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansReply, error)
+	// KillOrphans ends such runs; nothing else does.
+	KillOrphans(context.Context, *v1.KillOrphansRequest) (*v1.KillOrphansReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error)
 	Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error)
@@ -554,6 +650,17 @@ type ClusterServer interface {
 	EndJob(context.Context, *v1.EndJobRequest) (*v1.EndJobReply, error)
 	ChangeNodes(context.Context, *v1.NodeChange) (*v1.NodeChangeReply, error)
 	ChangePartition(context.Context, *v1.PartitionChange) (*v1.PartitionChangeReply, error)
+	// ListControllers tells who the controllers are, who leads, and how far the others are.
+	ListControllers(context.Context, *v1.ControllersRequest) (*v1.ControllersReply, error)
+	// ChangeControllers adds or removes a controller, or hands the lead over.
+	ChangeControllers(context.Context, *v1.ChangeControllersRequest) (*v1.ChangeControllersReply, error)
+	// HoldNode asks for a part of a node for another scheduler, before its program may
+	// start there. To ask again changes nothing.
+	HoldNode(context.Context, *v1.HoldNodeRequest) (*v1.HoldNodeReply, error)
+	// ReleaseHold gives such a part back.
+	ReleaseHold(context.Context, *v1.ReleaseHoldRequest) (*v1.ReleaseHoldReply, error)
+	// ListHolds tells what other schedulers hold, and what is free for them.
+	ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsReply, error)
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -636,6 +743,12 @@ func (UnimplementedClusterServer) ListHosts(context.Context, *v1.ListHostsReques
 func (UnimplementedClusterServer) RevokeHost(context.Context, *v1.RevokeHostRequest) (*v1.RevokeHostReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeHost not implemented")
 }
+func (UnimplementedClusterServer) ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOrphans not implemented")
+}
+func (UnimplementedClusterServer) KillOrphans(context.Context, *v1.KillOrphansRequest) (*v1.KillOrphansReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method KillOrphans not implemented")
+}
 func (UnimplementedClusterServer) CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateUserToken not implemented")
 }
@@ -668,6 +781,21 @@ func (UnimplementedClusterServer) ChangeNodes(context.Context, *v1.NodeChange) (
 }
 func (UnimplementedClusterServer) ChangePartition(context.Context, *v1.PartitionChange) (*v1.PartitionChangeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangePartition not implemented")
+}
+func (UnimplementedClusterServer) ListControllers(context.Context, *v1.ControllersRequest) (*v1.ControllersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListControllers not implemented")
+}
+func (UnimplementedClusterServer) ChangeControllers(context.Context, *v1.ChangeControllersRequest) (*v1.ChangeControllersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeControllers not implemented")
+}
+func (UnimplementedClusterServer) HoldNode(context.Context, *v1.HoldNodeRequest) (*v1.HoldNodeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method HoldNode not implemented")
+}
+func (UnimplementedClusterServer) ReleaseHold(context.Context, *v1.ReleaseHoldRequest) (*v1.ReleaseHoldReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseHold not implemented")
+}
+func (UnimplementedClusterServer) ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListHolds not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -1097,6 +1225,42 @@ func _Cluster_RevokeHost_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ListOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListOrphans(ctx, req.(*v1.ListOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_KillOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.KillOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).KillOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_KillOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).KillOrphans(ctx, req.(*v1.KillOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_CreateUserToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.CreateUserTokenRequest)
 	if err := dec(in); err != nil {
@@ -1288,6 +1452,96 @@ func _Cluster_ChangePartition_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ListControllers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ControllersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListControllers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListControllers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListControllers(ctx, req.(*v1.ControllersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ChangeControllers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ChangeControllersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ChangeControllers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ChangeControllers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ChangeControllers(ctx, req.(*v1.ChangeControllersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_HoldNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.HoldNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).HoldNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_HoldNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).HoldNode(ctx, req.(*v1.HoldNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ReleaseHold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ReleaseHoldRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ReleaseHold(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ReleaseHold_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ReleaseHold(ctx, req.(*v1.ReleaseHoldRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ListHolds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListHoldsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListHolds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListHolds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListHolds(ctx, req.(*v1.ListHoldsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1380,6 +1634,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Cluster_RevokeHost_Handler,
 		},
 		{
+			MethodName: "ListOrphans",
+			Handler:    _Cluster_ListOrphans_Handler,
+		},
+		{
+			MethodName: "KillOrphans",
+			Handler:    _Cluster_KillOrphans_Handler,
+		},
+		{
 			MethodName: "CreateUserToken",
 			Handler:    _Cluster_CreateUserToken_Handler,
 		},
@@ -1418,6 +1680,26 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangePartition",
 			Handler:    _Cluster_ChangePartition_Handler,
+		},
+		{
+			MethodName: "ListControllers",
+			Handler:    _Cluster_ListControllers_Handler,
+		},
+		{
+			MethodName: "ChangeControllers",
+			Handler:    _Cluster_ChangeControllers_Handler,
+		},
+		{
+			MethodName: "HoldNode",
+			Handler:    _Cluster_HoldNode_Handler,
+		},
+		{
+			MethodName: "ReleaseHold",
+			Handler:    _Cluster_ReleaseHold_Handler,
+		},
+		{
+			MethodName: "ListHolds",
+			Handler:    _Cluster_ListHolds_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

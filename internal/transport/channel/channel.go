@@ -27,6 +27,14 @@ const (
 // ALPNGRPC is the name of gRPC's protocol in TLS.
 const ALPNGRPC = "h2"
 
+// IsStandby tells that a controller was reached that serves no agents and tools: it does not lead. TLS says so, since a
+// standby offers none of their protocols.
+func IsStandby(err error) bool {
+	const noProtocol = "tls: no application protocol"
+	var refused *net.OpError
+	return errors.As(err, &refused) && refused.Op == "remote error" && refused.Err.Error() == noProtocol
+}
+
 // Server authenticates accepted connections.
 type Server struct {
 	TLS     *tls.Config       // see mtls.Source.Server; nil = unix sockets only
@@ -124,6 +132,9 @@ func (c *Conn) Protocol() (Protocol, error) {
 	}
 	return GRPC, nil // which tells HTTP/2's preface from anything else by itself
 }
+
+// ALPN is the protocol that TLS agreed on; empty on a unix socket.
+func (c *Conn) ALPN() string { return c.alpn }
 
 // Detach returns the connection and the bytes read ahead apart, for a reader that has its own use for the buffer.
 func (c *Conn) Detach() (net.Conn, *bufio.Reader) {

@@ -20,8 +20,12 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// Version is the version of the encoding written by this release.
-const Version = 1
+// Version is the version of the encoding written by this release. Claims without an epoch, which are about attempts that an
+// older release started, are written as version 1.
+const (
+	Version      = 2
+	versionPlain = 1
+)
 
 // MaxSize bounds an encoded credential, MaxLife how long one may live, MaxGroups the groups in it (the kernel's own limit).
 const (
@@ -57,6 +61,17 @@ type Claims struct {
 	Issued  spec.Instant `cbor:"9,keyasint"`
 	Expires spec.Instant `cbor:"10,keyasint"`
 	Launch  [32]byte     `cbor:"11,keyasint"`
+	// Epoch is that of the attempt's runs, Run the hash of script, environment, user and allocation (version 2).
+	Epoch uint64 `cbor:"12,keyasint,omitempty"`
+	Run   []byte `cbor:"13,keyasint,omitempty"`
+}
+
+// version is the version of the encoding that can hold the claims.
+func (c Claims) version() uint8 {
+	if c.Epoch == 0 && len(c.Run) == 0 {
+		return versionPlain
+	}
+	return Version
 }
 
 // envelope is the outer array.
@@ -125,14 +140,17 @@ func (c codec) decode(raw []byte) (envelope, Claims, error) {
 	if err := c.dec.Unmarshal(raw, &e); err != nil {
 		return e, claims, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if e.Version != Version {
-		return e, claims, fmt.Errorf("%w: version %d, this release reads %d", ErrMalformed, e.Version, Version)
+	if e.Version < versionPlain || e.Version > Version {
+		return e, claims, fmt.Errorf("%w: version %d, this release reads %d to %d", ErrMalformed, e.Version, versionPlain, Version)
 	}
 	if len(e.Signature) != ed25519.SignatureSize {
 		return e, claims, fmt.Errorf("%w: signature of %d bytes", ErrMalformed, len(e.Signature))
 	}
 	if err := c.dec.Unmarshal(e.Claims, &claims); err != nil {
 		return e, claims, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if e.Version != claims.version() {
+		return e, claims, fmt.Errorf("%w: version %d with claims of version %d", ErrMalformed, e.Version, claims.version())
 	}
 	return e, claims, c.canonical(raw, e, claims)
 }

@@ -127,7 +127,8 @@ func (r Ring) Sign(claims Claims) ([]byte, error) {
 		return nil, fmt.Errorf("sign a credential: %w", err)
 	}
 	id := idOf(key.private.Public().(ed25519.PublicKey))
-	e := envelope{Version: Version, Key: id, Claims: inner, Signature: ed25519.Sign(key.private, signedBytes(Version, id, inner))}
+	version := claims.version()
+	e := envelope{Version: version, Key: id, Claims: inner, Signature: ed25519.Sign(key.private, signedBytes(version, id, inner))}
 	raw, err := r.codec.enc.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("sign a credential: %w", err)

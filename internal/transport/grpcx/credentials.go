@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
 )
 
@@ -56,7 +57,7 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { raw.Close() }) // whatever the handshake waits for
 	defer stop()
-	c, err := s.channel.Handshake(ctx, raw)
+	c, err := s.handshake(ctx, raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,6 +79,19 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	}
 	level := credentials.PrivacyAndIntegrity // a unix socket never leaves the machine
 	return kept, AuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: level}, Peer: c.Peer}, nil
+}
+
+// handshake counts a connection over TCP against its address until the peer has
+// proved who he is, so that one address cannot take all handshakes.
+func (s *serverCredentials) handshake(ctx context.Context, raw net.Conn) (*channel.Conn, error) {
+	if _, local := raw.(*net.UnixConn); !local {
+		address := s.table.limits.HandshakeOf(raw.RemoteAddr())
+		if !s.table.limits.Connect(address) {
+			return nil, fmt.Errorf("%w from %s", serve.ErrFull, raw.RemoteAddr())
+		}
+		defer s.table.limits.Disconnect(address)
+	}
+	return s.channel.Handshake(ctx, raw)
 }
 
 func (s *serverCredentials) dispatch(c *channel.Conn) error {
@@ -143,6 +157,9 @@ func (c clientCredentials) ClientHandshake(ctx context.Context, _ string, raw ne
 	secure := tls.Client(raw, c.config())
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
+		if channel.IsStandby(err) {
+			err = errors.New("this controller is a standby")
+		}
 		return nil, nil, err
 	}
 	if p := secure.ConnectionState().NegotiatedProtocol; p != channel.ALPNGRPC {

@@ -17,13 +17,14 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/framed/server"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/status"
 )
 
 // Bounds and times of gRPC connections.
 const (
 	MaxMessage       = framed.MaxFrame
-	maxStreams       = 1024 // calls at a time on one connection
+	maxStreams       = 256 // calls at a time on one connection
 	maxHeaderList    = 64 << 10
 	pingEvery        = 30 * time.Second
 	pingPatience     = 15 * time.Second
@@ -37,7 +38,8 @@ type EndpointConfig struct {
 	Channel *channel.Server // required: how peers are authenticated
 	Admit   Admit           // who is asking, per call
 	Errors  status.Table    // how handlers' errors are classified; see status.Numbers
-	Limits  serve.Limits    // of the framed protocol; ConnsPerPeer holds for each protocol
+	Limits  serve.Limits    // of the framed protocol
+	Table   *limit.Table    // what each party may hold, over both protocols; nil = limit.Defaults
 	Unary   []grpc.UnaryServerInterceptor
 	Stream  []grpc.StreamServerInterceptor // run inside identity and recovery, for both protocols
 	Options []grpc.ServerOption            // further options of the gRPC server
@@ -63,19 +65,18 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Table == nil {
+		cfg.Table = limit.New(limit.Config{UserConnections: cfg.Limits.ConnsPerPeer, MachineConnections: cfg.Limits.ConnsPerPeer}, time.Now)
+	}
 	registry := server.NewRegistry(cfg.Unary, cfg.Stream)
 	fs, err := serve.New(serve.Config{Handler: registry.Handle, Authenticate: cfg.Channel.Authenticate, Admit: cfg.Admit,
-		Errors: cfg.Errors, Limits: cfg.Limits, Log: cfg.Log})
+		Errors: cfg.Errors, Limits: cfg.Limits, Table: cfg.Table, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
-	perPeer := cfg.Limits.ConnsPerPeer
-	if perPeer <= 0 {
-		perPeer = serve.DefaultLimits().ConnsPerPeer
-	}
-	conns := newTable(perPeer)
+	conns := newTable(cfg.Table)
 	creds := newServerCredentials(cfg.Channel, fs.ServeConn, handshakeTimeout, conns)
-	g := guard{admit: cfg.Admit, table: cfg.Errors, log: cfg.Log}
+	g := guard{admit: cfg.Admit, table: cfg.Errors, limits: cfg.Table, log: cfg.Log}
 	options := append([]grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{g.unary}, cfg.Unary...)...),
@@ -87,6 +88,7 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingPatience}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fastestPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		grpc.InTapHandle(g.tap),
 	}, cfg.Options...)
 	return &Endpoint{grpc: grpc.NewServer(options...), framed: fs, registry: registry, conns: conns}, nil
 }

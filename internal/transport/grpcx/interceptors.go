@@ -3,14 +3,19 @@ package grpcx
 import (
 	"context"
 	"log/slog"
+	"net"
 	"runtime/debug"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"github.com/musterhpc/muster/internal/transport/grpcerr"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Admit decides for each call who is asking; see channel.Admission.Admit. nil = the channel's identity as it is.
@@ -19,9 +24,10 @@ type Admit func(ctx context.Context, channel identity.Identity, header func(key 
 // guard is what surrounds every gRPC call: it finds out who is asking, recovers from panics, and makes errors ready for the wire.
 // The framed server does the same in package serve.
 type guard struct {
-	admit Admit
-	table status.Table
-	log   *slog.Logger
+	admit  Admit
+	table  status.Table
+	limits *limit.Table
+	log    *slog.Logger
 }
 
 func (g guard) enter(ctx context.Context) (context.Context, error) {
@@ -35,15 +41,41 @@ func (g guard) enter(ctx context.Context) (context.Context, error) {
 	return identity.With(ctx, id), nil
 }
 
+// tap refuses a call before its body is read, when the caller has made too many.
+// Who may call at all is decided later, by the interceptors.
+func (g guard) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	id := channelPeer(ctx)
+	if g.admit != nil {
+		header := func(key string) (string, bool) {
+			values := info.Header.Get(key)
+			return first(values)
+		}
+		var err error
+		if id, err = g.admit(ctx, id, header); err != nil {
+			return ctx, nil // the interceptor says it with all that belongs to it
+		}
+	}
+	var from net.Addr
+	if p, ok := peer.FromContext(ctx); ok {
+		from = p.Addr
+	}
+	if !g.limits.Call(g.limits.PartyOf(id, from)) {
+		return nil, grpcerr.To(spec.Refuse(spec.CodeBackoff, ""), g.table)
+	}
+	return ctx, nil
+}
+
+// first is the first value of a header.
+func first(values []string) (string, bool) {
+	if len(values) == 0 {
+		return "", false
+	}
+	return values[0], true
+}
+
 func headerOf(ctx context.Context) func(string) (string, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return func(key string) (string, bool) {
-		values := md.Get(key)
-		if len(values) == 0 {
-			return "", false
-		}
-		return values[0], true
-	}
+	return func(key string) (string, bool) { return first(md.Get(key)) }
 }
 
 func (g guard) recovered(ctx context.Context, method string, p any) error {

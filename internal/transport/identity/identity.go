@@ -128,6 +128,16 @@ var ErrMayNotAttest = errors.New("may not attest this user")
 // job rather than with any that the node might think of.
 type JobThere func(node string, a Attestation) (gid uint32, ok bool)
 
+// AttestLocal returns the identity of a user of a controller's own host whose call that controller passes on, because another one
+// leads: he is what he would be on the leader's host. The caller has made sure that the controller belongs to the group: another
+// holder of such a certificate, as accounting on a host of its own is, vouches for nobody.
+func (id Identity) AttestLocal(a Attestation) (Identity, error) {
+	if id.Kind != Controller || a.UID == NoID || a.GID == NoID {
+		return Nameless(), fmt.Errorf("%s: uid %d: %w", id, a.UID, ErrMayNotAttest)
+	}
+	return Identity{Kind: LocalUser, UID: a.UID, GID: a.GID, Node: id.Node, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}, nil
+}
+
 // Attest returns the identity of the user for whom the channel id vouches. A login host may vouch for any user, a node only for
 // users with a job there; others for nobody. Root of another machine is Nobody here, who may look and change nothing. Group
 // membership is not attested: the controller looks it up itself. User is left empty for the caller to fill in.

@@ -7,6 +7,7 @@ package known
 
 import (
 	"bytes"
+	"fmt"
 	"hash/maphash"
 	"sync/atomic"
 
@@ -18,6 +19,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/transport/weight"
 )
 
 const (
@@ -40,13 +42,19 @@ func New() *Codec {
 
 // Unmarshal reads a message.
 func (c *Codec) Unmarshal(data mem.BufferSlice, v any) error {
-	m, ok := v.(*apiv1.SubmitRequest)
+	m, ok := v.(protobuf.Message)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
-	return c.submission(buf.ReadOnlyData(), m)
+	if weight.Exceeds(buf.ReadOnlyData(), m, weight.MaxValues) {
+		return fmt.Errorf("the request has more than %d values: send several", weight.MaxValues)
+	}
+	if submission, ok := m.(*apiv1.SubmitRequest); ok {
+		return c.submission(buf.ReadOnlyData(), submission)
+	}
+	return protobuf.Unmarshal(buf.ReadOnlyData(), m)
 }
 
 // Fields of a SubmitRequest and of a Blob.

@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -24,7 +26,9 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/framed/server"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
 )
 
 // maxBody bounds a request, as the other protocols bound theirs.
@@ -37,7 +41,8 @@ type Config struct {
 	Errors   status.Table // how handlers' errors are classified
 	Unary    []grpc.UnaryServerInterceptor
 	Stream   []grpc.StreamServerInterceptor
-	Version  string // of the interface, for the description
+	Table    *limit.Table // what each party may hold; nil = limit.Defaults
+	Version  string       // of the interface, for the description
 	Log      *slog.Logger
 }
 
@@ -47,6 +52,8 @@ type Gateway struct {
 	unary   grpc.UnaryServerInterceptor
 	stream  grpc.StreamServerInterceptor
 	methods map[string]*method // by path
+	byName  map[string]*method // by full name
+	mounts  []mount
 }
 
 var (
@@ -69,7 +76,10 @@ func New(cfg Config) *Gateway {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Gateway{cfg: cfg, unary: server.ChainUnary(cfg.Unary), stream: server.ChainStream(cfg.Stream), methods: map[string]*method{}}
+	if cfg.Table == nil {
+		cfg.Table = limit.New(limit.Config{}, time.Now)
+	}
+	return &Gateway{cfg: cfg, unary: server.ChainUnary(cfg.Unary), stream: server.ChainStream(cfg.Stream), methods: map[string]*method{}, byName: map[string]*method{}}
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Methods that take a stream
@@ -87,6 +97,7 @@ func (g *Gateway) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			m.safe = o.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 		}
 		g.methods["/v1/"+short+"/"+name] = &m
+		g.byName["/"+desc.ServiceName+"/"+name] = &m
 	}
 	for i := range desc.Methods {
 		add(desc.Methods[i].MethodName, method{unary: desc.Methods[i].Handler})
@@ -107,6 +118,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			out.fail(status.New(status.Internal, "internal error; the server's log has the details"))
 		}
 	}()
+	if m := g.mounted(r.URL.Path); m != nil {
+		g.serveMounted(m, w, r)
+		return
+	}
 	if r.URL.Path == "/v1/openapi.json" && r.Method == http.MethodGet {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(g.OpenAPI())
@@ -128,7 +143,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.fail(err)
 		return
 	}
-	decode := func(into any) error { return m.request(w, r, into) }
+	party := g.cfg.Table.PartyOf(id, nil)
+	size, err := g.admit(party, r)
+	if err != nil {
+		w.Header().Set("Retry-After", "1")
+		out.fail(err)
+		return
+	}
+	defer g.cfg.Table.Give(party, size)
+	decode := func(into any) error { return g.request(m, w, r, into) }
 	full := "/" + string(m.desc.Parent().FullName()) + "/" + string(m.desc.Name())
 	ctx := identity.With(r.Context(), id)
 	if m.stream != nil {
@@ -141,6 +164,28 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.message(reply, "application/json")
+}
+
+// serveMounted hands a request to another API, once it is known who asks.
+func (g *Gateway) serveMounted(m *mount, w http.ResponseWriter, r *http.Request) {
+	if m.open {
+		m.api.ServeHTTP(w, r)
+		return
+	}
+	id, err := g.cfg.Identify(r)
+	if err != nil {
+		g.failMounted(m, w, r, err)
+		return
+	}
+	party := g.cfg.Table.PartyOf(id, nil)
+	size, err := g.admit(party, r)
+	if err != nil {
+		w.Header().Set("Retry-After", "1")
+		g.failMounted(m, w, r, err)
+		return
+	}
+	defer g.cfg.Table.Give(party, size)
+	m.api.ServeHTTP(w, r.WithContext(identity.With(r.Context(), id)))
 }
 
 func (m *method) verbs() []string {
@@ -157,8 +202,49 @@ func (m *method) allows(r *http.Request) error {
 	return nil
 }
 
+// admit refuses a request before its body is read: when the caller has made too
+// many, or has sent too much that is not handled yet. size is what is counted,
+// which for a body of unknown size is the largest that is read.
+func (g *Gateway) admit(party limit.Party, r *http.Request) (size int64, err error) {
+	if !g.cfg.Table.Call(party) {
+		return 0, spec.Refuse(spec.CodeBackoff, "")
+	}
+	size = r.ContentLength
+	if size < 0 || size > maxBody {
+		size = maxBody
+	}
+	if !g.cfg.Table.Take(party, size) {
+		return 0, spec.Refuse(spec.CodeBackoff, fmt.Sprintf("no room for a request of %d bytes beside those that are not handled yet", size))
+	}
+	return size, nil
+}
+
+// bodyTime is how long a client may take to send a body.
+const bodyTime = 30 * time.Second
+
+// readBody reads a body within its time and its size.
+func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// Not every connection has deadlines: those of tests have none.
+	control := http.NewResponseController(w)
+	bounded := control.SetReadDeadline(time.Now().Add(bodyTime)) == nil
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		g.cfg.Table.Refuse(limit.Body)
+		return nil, status.New(status.DeadlineExceeded, "the body of the request did not come within %s", bodyTime)
+	case err != nil:
+		return nil, status.New(status.InvalidArgument, "the request's body: %v", err)
+	case bounded:
+		// The answer may take longer than the request.
+		if err := control.SetReadDeadline(time.Time{}); err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
 // request reads the query or the body into a message.
-func (m *method) request(w http.ResponseWriter, r *http.Request, into any) error {
+func (g *Gateway) request(m *method, w http.ResponseWriter, r *http.Request, into any) error {
 	msg, ok := into.(proto.Message)
 	if !ok {
 		return status.New(status.Internal, "%T is not a protobuf message", into)
@@ -171,9 +257,12 @@ func (m *method) request(w http.ResponseWriter, r *http.Request, into any) error
 			return status.New(status.InvalidArgument, "Content-Type %q: send application/json", ct)
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := g.readBody(w, r)
 	if err != nil {
-		return status.New(status.InvalidArgument, "the request's body: %v", err)
+		return err
+	}
+	if err := g.checkValues(body); err != nil {
+		return err
 	}
 	if len(strings.TrimSpace(string(body))) == 0 {
 		return nil // a request without fields
@@ -269,4 +358,34 @@ func (a *answer) message(v any, kind string) error {
 		f.Flush()
 	}
 	return nil
+}
+
+// maxValues bounds the values of a request. A script or an environment is one
+// value, whatever its size; decoding costs by the number of values.
+const maxValues = 100_000
+
+// checkValues refuses a body that would cost too much to decode.
+func (g *Gateway) checkValues(body []byte) error {
+	if values := countValues(body); values > maxValues {
+		g.cfg.Table.Refuse(limit.Complexity)
+		return status.New(status.ResourceExhausted, "the request has %d values, more than %d: send several", values, maxValues)
+	}
+	return nil
+}
+
+// countValues is an upper bound of the values in JSON: each stands behind a comma
+// or opens an object or a list.
+func countValues(body []byte) int {
+	values, quoted := 1, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == '{' || c == '['):
+			values++
+		}
+	}
+	return values
 }

@@ -54,9 +54,11 @@ func Numbers() Table {
 		one(spec.CodeDatabaseUnreachable, Unavailable),
 		one(spec.CodeNotLeader, Unavailable),
 		one(spec.CodeStopping, Unavailable),
+		one(spec.CodeOutcomeUnknown, Unavailable),
 		one(spec.CodeSocketTimeout, DeadlineExceeded),
 		one(spec.CodeDiskReserve, ResourceExhausted),
 		one(spec.CodeTooManyJobs, ResourceExhausted),
+		one(spec.CodeBackoff, ResourceExhausted),
 		one(spec.CodeStale, Aborted),
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -36,13 +35,14 @@ const (
 var ErrToken = errors.New("the token is not valid")
 
 // Claims is what a token says. Sun is the user's name where Slurm's clients
-// look for it.
+// look for it. The ids are pointers because a token without them, such as one
+// that another program signed with our key, must not be one of uid 0.
 type Claims struct {
 	jwt.RegisteredClaims
-	Sun string `json:"sun"`
-	UID uint32 `json:"uid"`
-	GID uint32 `json:"gid"`
-	Via string `json:"via,omitempty"` // serial number of the certificate that vouched for who asked for it
+	Sun string  `json:"sun"`
+	UID *uint32 `json:"uid"`
+	GID *uint32 `json:"gid"`
+	Via string  `json:"via,omitempty"` // serial number of the certificate that vouched for who asked for it
 }
 
 // Keys signs and checks tokens. It is safe for several goroutines.
@@ -50,7 +50,12 @@ type Keys struct {
 	cluster string
 	key     []byte
 	parser  *jwt.Parser
+	issuer  *Issuer // nil: no token of anybody else is accepted
+	now     func() time.Time
 }
+
+// Trust accepts the tokens of another issuer too. Call it before Verify.
+func (k *Keys) Trust(issuer *Issuer) { k.issuer = issuer }
 
 // Open reads the key from a file that only its owner can read, and makes it
 // the first time.
@@ -68,7 +73,7 @@ func Open(path, cluster string, now func() time.Time) (*Keys, error) {
 	if len(key) < keySize {
 		return nil, fmt.Errorf("the key of user tokens: %s holds %d bytes, %d at least are needed: remove it to have a new one made", path, len(key), keySize)
 	}
-	return &Keys{cluster: cluster, key: key, parser: jwt.NewParser(
+	return &Keys{cluster: cluster, key: key, now: now, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(audience), jwt.WithIssuer(cluster),
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())}, nil
 }
@@ -82,7 +87,7 @@ func (k *Keys) Issue(user string, uid, gid uint32, via string, from, until time.
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, Claims{
 		RegisteredClaims: jwt.RegisteredClaims{Issuer: k.cluster, Subject: user, Audience: jwt.ClaimStrings{audience},
 			IssuedAt: jwt.NewNumericDate(from), ExpiresAt: jwt.NewNumericDate(until)},
-		Sun: user, UID: uid, GID: gid, Via: via,
+		Sun: user, UID: &uid, GID: &gid, Via: via,
 	}).SignedString(k.key)
 }
 
@@ -90,15 +95,31 @@ func (k *Keys) Issue(user string, uid, gid uint32, via string, from, until time.
 // the certificate that vouched for it. root, who got his token on the
 // controller's own host, is an administrator.
 func (k *Keys) Verify(text string) (identity.Identity, error) {
+	if k.issuer != nil && foreign(text) {
+		return k.issuer.verify(text, k.cluster, k.now)
+	}
 	var c Claims
-	if _, err := k.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return k.key, nil }); err != nil {
+	if _, err := k.parser.ParseWithClaims(text, &c, k.keyOf); err != nil {
 		return identity.Nameless(), fmt.Errorf("%w: %w", ErrToken, err)
 	}
-	if c.Sun == "" || c.Sun != c.Subject || c.UID == math.MaxUint32 || c.GID == math.MaxUint32 {
+	if c.Sun == "" || c.Sun != c.Subject {
 		return identity.Nameless(), fmt.Errorf("%w: it names no user", ErrToken)
 	}
-	if c.UID == 0 {
+	if c.UID == nil || c.GID == nil || *c.UID == identity.NoID || *c.GID == identity.NoID {
+		return identity.Nameless(), fmt.Errorf("%w: it has no uid and gid of user %s", ErrToken, c.Sun)
+	}
+	if *c.UID == 0 {
 		return identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: c.Sun, Cluster: k.cluster, Serial: c.Via}, nil
 	}
-	return identity.Identity{Kind: identity.AttestedUser, UID: c.UID, GID: c.GID, User: c.Sun, Node: "REST", Cluster: k.cluster, Serial: c.Via}, nil
+	return identity.Identity{Kind: identity.AttestedUser, UID: *c.UID, GID: *c.GID, User: c.Sun, Node: "REST", Cluster: k.cluster, Serial: c.Via}, nil
+}
+
+// keyOf gives the key for a token. The parser does not look at crit, the header
+// that names extensions without which a token must not be accepted (RFC 7515,
+// section 4.1.11). No extension is understood here, so each of them refuses.
+func (k *Keys) keyOf(token *jwt.Token) (any, error) {
+	if critical, given := token.Header["crit"]; given {
+		return nil, fmt.Errorf("it has critical extensions that are not supported: %v", critical)
+	}
+	return k.key, nil
 }

@@ -103,3 +103,41 @@ func TestKeyThatOthersCanReadIsRefused(t *testing.T) {
 		t.Error("a key of one byte was accepted")
 	}
 }
+
+// TestTokenMustNameItsIDs: a token that our key has signed, but that does not
+// give the ids or names an extension that must be understood, is nobody's; above
+// all it is not root's.
+func TestTokenMustNameItsIDs(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	k := open(t, filepath.Join(t.TempDir(), "key"), "lab", &now)
+	sign := func(claims jwt.MapClaims, header map[string]any) string {
+		for key, value := range map[string]any{"iss": "lab", "sub": "ada", "aud": audience, "exp": now.Add(time.Hour).Unix(), "sun": "ada"} {
+			claims[key] = value
+		}
+		token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims)
+		for key, value := range header {
+			token.Header[key] = value
+		}
+		text, err := token.SignedString(k.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if id, err := k.Verify(sign(jwt.MapClaims{"uid": 1000, "gid": 1000}, nil)); err != nil || id.UID != 1000 {
+		t.Fatalf("a whole token: %+v, %v", id, err)
+	}
+	for name, text := range map[string]string{
+		"no ids":     sign(jwt.MapClaims{}, nil),
+		"no uid":     sign(jwt.MapClaims{"gid": 1000}, nil),
+		"no gid":     sign(jwt.MapClaims{"uid": 1000}, nil),
+		"null":       sign(jwt.MapClaims{"uid": nil, "gid": nil}, nil),
+		"impossible": sign(jwt.MapClaims{"uid": identity.NoID, "gid": 1000}, nil),
+		"crit":       sign(jwt.MapClaims{"uid": 1000, "gid": 1000}, map[string]any{"crit": []string{"b64"}, "b64": false}),
+		"crit text":  sign(jwt.MapClaims{"uid": 1000, "gid": 1000}, map[string]any{"crit": "exp"}),
+	} {
+		if id, err := k.Verify(text); !errors.Is(err, ErrToken) || id.Kind != identity.Anonymous {
+			t.Errorf("%s: %+v, %v", name, id, err)
+		}
+	}
+}

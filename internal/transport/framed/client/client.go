@@ -86,23 +86,6 @@ func (c *Client) Call(ctx context.Context, method string, req, resp proto.Messag
 	return pending.Wait(resp)
 }
 
-// CallBytes is Call for whoever writes and reads the messages' bytes without the protobuf runtime: encode appends the request,
-// decode reads the answer and must not keep its argument.
-func (c *Client) CallBytes(ctx context.Context, method string, encode func([]byte) ([]byte, error), decode func([]byte) error) error {
-	call, err := c.conn.StartFrame(ctx, &framed.Frame{Method: method, Header: c.header, Encode: encode})
-	if err != nil {
-		return err
-	}
-	payload, err := call.Wait()
-	if err != nil {
-		return err
-	}
-	if err := decode(payload); err != nil {
-		return unreadable(method, err)
-	}
-	return nil
-}
-
 // Start sends a request and returns at once, so that one goroutine can have many on their way. Wait must be called.
 func (c *Client) Start(ctx context.Context, method string, req proto.Message) (*Pending, error) {
 	call, err := c.start(ctx, method, req)
@@ -112,20 +95,20 @@ func (c *Client) Start(ctx context.Context, method string, req proto.Message) (*
 	return &Pending{call: call, method: method}, nil
 }
 
-func (c *Client) start(ctx context.Context, method string, req proto.Message) (*framed.Call, error) {
+func (c *Client) start(ctx context.Context, method string, req proto.Message) (*watchedCall, error) {
 	encode := func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, req) }
-	return c.conn.StartFrame(ctx, &framed.Frame{Method: method, Header: c.header, Encode: encode})
+	return c.begin(ctx, &framed.Frame{Method: method, Header: c.header, Encode: encode})
 }
 
 // Pending is a call whose answer has not been read.
 type Pending struct {
-	call   *framed.Call
+	call   *watchedCall
 	method string
 }
 
 // Wait reads the answer into resp.
 func (p *Pending) Wait(resp proto.Message) error {
-	payload, err := p.call.Wait()
+	payload, err := p.call.wait()
 	if err != nil {
 		return err
 	}
@@ -143,25 +126,25 @@ func (c *Client) Stream(ctx context.Context, method string, req proto.Message) (
 
 // Receiver receives the messages of one call, in one goroutine.
 type Receiver struct {
-	call   *framed.Call
+	call   *watchedCall
 	method string
 }
 
 // Recv reads the next message into resp; io.EOF says that the stream ended with success.
 func (r *Receiver) Recv(resp proto.Message) error {
-	payload, err := r.call.Recv()
+	payload, err := r.call.recv()
 	if err != nil {
 		return err
 	}
 	if err := decode(r.method, payload, resp); err != nil {
-		r.call.Cancel()
+		r.call.cancel()
 		return err
 	}
 	return nil
 }
 
 // Close gives the stream up. After the end it does nothing.
-func (r *Receiver) Close() { r.call.Cancel() }
+func (r *Receiver) Close() { r.call.cancel() }
 
 func decode(method string, payload []byte, into proto.Message) error {
 	if err := proto.Unmarshal(payload, into); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
 )
 
 // crowd is how many calls may be under way on a connection before another is opened: the controller handles so many of one
@@ -25,7 +26,7 @@ const crowd = 128
 // Relay is a serve.Handler over connections to the controller, which it opens when they are first needed, and again when they broke
 // or are crowded.
 type Relay struct {
-	dial func(ctx context.Context) (net.Conn, error)
+	opts Options
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -40,7 +41,8 @@ type Relay struct {
 // upstream is a connection to the controller.
 type upstream struct {
 	*framed.Conn
-	calls int // under way; guarded by Relay.mu
+	calls   int  // under way; guarded by Relay.mu
+	dropped bool // closed when the last call has ended; guarded by Relay.mu
 }
 
 // attempt is one attempt to reach the controller, shared by everybody who waits for it.
@@ -52,10 +54,27 @@ type attempt struct {
 
 const dialPatience = 10 * time.Second
 
-// New makes a relay. dial opens a secure connection to the controller, with the ALPN protocol framed.ALPN.
-func New(dial func(ctx context.Context) (net.Conn, error)) *Relay {
+// Options are what a relay needs. Dial is required.
+type Options struct {
+	// Dial opens a secure connection to the controller that leads, with the ALPN protocol framed.ALPN.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Patience is how long a call is tried anew while no controller takes it; 0 = not at all.
+	Patience time.Duration
+	// Again gives the request with which a call may be repeated of which nobody knows whether it was carried out, and
+	// false for one that must not be. nil = none may.
+	Again func(method string, payload []byte) ([]byte, bool)
+}
+
+// The pauses between two attempts of a call, doubled from the first to the longest.
+const (
+	firstPause   = 20 * time.Millisecond
+	longestPause = 200 * time.Millisecond
+)
+
+// New makes a relay.
+func New(opts Options) *Relay {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Relay{dial: dial, ctx: ctx, cancel: cancel}
+	return &Relay{opts: opts, ctx: ctx, cancel: cancel}
 }
 
 // Handle implements serve.Handler.
@@ -66,27 +85,97 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 	if _, ok := call.Header(framed.HeaderAttest); ok {
 		return status.New(status.PermissionDenied, "%s may not speak for others", call.Peer)
 	}
-	up, err := r.upstream(ctx)
+	payload := call.Payload
+	pause := firstPause
+	var until time.Time
+	for {
+		up, answered, err := r.once(ctx, call, payload)
+		if err == nil || answered || r.opts.Patience == 0 {
+			return err
+		}
+		again, repeat := r.again(call.Method, payload, err)
+		if !repeat {
+			return err
+		}
+		payload = again
+		if up != nil {
+			r.drop(up) // its controller leads no longer, or is gone
+		}
+		now := time.Now()
+		if until.IsZero() {
+			until = now.Add(r.opts.Patience)
+		}
+		if now.After(until) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		case <-r.ctx.Done():
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// once passes a call on. answered tells that the caller has been given a part of the answer, after which it cannot be repeated.
+func (r *Relay) once(ctx context.Context, call *serve.Call, payload []byte) (up *upstream, answered bool, err error) {
+	up, err = r.upstream(ctx)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	defer r.leave(up)
-	out, err := up.Start(ctx, call.Method, call.Payload, framed.Attest(call.Peer.UID, call.Peer.GID))
+	out, err := up.Start(ctx, call.Method, payload, framed.Attest(call.Peer.UID, call.Peer.GID))
 	if err != nil {
-		return err
+		return up, false, err
 	}
 	defer out.Cancel()
 	for {
 		message, err := out.Recv()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return up, true, nil
 		}
 		if err != nil {
-			return err
+			return up, answered, err
 		}
+		answered = true
 		if err := call.Send(message); err != nil {
-			return err
+			return up, true, err
 		}
+	}
+}
+
+// again gives the request for another attempt after an error. A call that no controller has looked at may always be repeated.
+func (r *Relay) again(method string, payload []byte, err error) ([]byte, bool) {
+	var st *status.Error
+	if !errors.As(err, &st) {
+		return nil, false
+	}
+	outcome, _ := st.Detail(framed.DetailOutcome)
+	refusal := st.Refusal()
+	switch {
+	case outcome == framed.OutcomeNotSent:
+		return payload, true
+	case refusal != nil && (refusal.Kind == spec.CodeNotLeader || refusal.Kind == spec.CodeStopping):
+		return payload, true
+	case outcome == framed.OutcomeUnknown, refusal != nil && refusal.Kind == spec.CodeOutcomeUnknown:
+		if r.opts.Again != nil {
+			return r.opts.Again(method, payload)
+		}
+	}
+	return nil, false
+}
+
+// drop keeps further calls off a connection. Those under way end as they will.
+func (r *Relay) drop(c *upstream) {
+	r.mu.Lock()
+	r.conns = slices.DeleteFunc(r.conns, func(other *upstream) bool { return other == c })
+	idle := c.calls == 0
+	c.dropped = true
+	r.mu.Unlock()
+	if idle {
+		_ = c.Close()
 	}
 }
 
@@ -133,8 +222,12 @@ func (r *Relay) upstream(ctx context.Context) (*upstream, error) {
 
 func (r *Relay) leave(c *upstream) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	c.calls--
+	over := c.dropped && c.calls == 0
+	r.mu.Unlock()
+	if over {
+		_ = c.Close()
+	}
 }
 
 // open dials, under the relay's own time: the caller that began it may go away.
@@ -142,7 +235,7 @@ func (r *Relay) open(a *attempt) {
 	ctx, cancel := context.WithTimeout(r.ctx, dialPatience)
 	defer cancel()
 	defer close(a.done)
-	nc, err := r.dial(ctx)
+	nc, err := r.opts.Dial(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.opening = nil
@@ -171,6 +264,21 @@ func unavailable(format string, args ...any) *status.Error {
 	e := status.New(status.Unavailable, format, args...)
 	e.Details = []status.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeNotSent}}
 	return e
+}
+
+// Reset ends the connections to the controller and opens new ones when they are needed. What became of the calls under way is
+// not known.
+func (r *Relay) Reset() {
+	r.mu.Lock()
+	conns := r.conns
+	r.conns = nil
+	for _, c := range conns {
+		c.dropped = true
+	}
+	r.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
 }
 
 // Close ends the connections to the controller. Stop the server in front of the relay first.

@@ -76,14 +76,14 @@ func TestLoginHost(t *testing.T) {
 	controller, address := serveOn(t, serve.Config{Handler: registry.Handle, Authenticate: ch.Authenticate, Admit: admit.Admit, Errors: status.Numbers()}, "tcp", "127.0.0.1:0")
 
 	secure := loginSource.Secure("localhost", identity.Controller, framed.ALPN)
-	r := relay.New(func(ctx context.Context) (net.Conn, error) {
+	r := relay.New(relay.Options{Dial: func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		plain, err := d.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return nil, err
 		}
 		return secure(ctx, plain)
-	})
+	}})
 	_, socket := serveOn(t, serve.Config{Handler: r.Handle, Authenticate: (&channel.Server{}).Authenticate}, "unix", filepath.Join(t.TempDir(), "s"))
 	defer r.Close()
 
@@ -180,11 +180,11 @@ func TestCrowd(t *testing.T) {
 		}},
 		"unix", filepath.Join(t.TempDir(), "controller"))
 	reachable, came := make(chan struct{}), make(chan struct{}, callers)
-	r := relay.New(func(ctx context.Context) (net.Conn, error) {
+	r := relay.New(relay.Options{Dial: func(ctx context.Context) (net.Conn, error) {
 		<-reachable
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", address)
-	})
+	}})
 	defer r.Close()
 	front := func(ctx context.Context, call *serve.Call) error {
 		came <- struct{}{}

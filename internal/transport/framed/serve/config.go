@@ -15,6 +15,7 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/status"
 )
 
@@ -25,11 +26,11 @@ type Handler func(ctx context.Context, call *Call) error
 // Limits bounds what clients can make the server hold. A zero field takes the value of DefaultLimits.
 type Limits struct {
 	Conns        int           // connections
-	ConnsPerPeer int           // connections of one party (identity.Key)
+	ConnsPerPeer int           // connections of one party; without Config.Table
 	ActiveCalls  int           // calls of one connection that are being handled
 	QueuedCalls  int           // calls of one connection that wait to be handled
-	SmallFrame   int           // bytes; larger frames count against Buffered
-	Buffered     int64         // bytes of large requests, all connections together
+	SmallFrame   int           // bytes up to which buffers are kept for reuse
+	Buffered     int64         // bytes of requests, all connections together; without Config.Table
 	Unsent       int           // bytes of answers that wait for one client to read
 	Handshake    time.Duration // from accepting a connection to the end of authentication and preface
 	Frame        time.Duration // from a frame's first byte to its last
@@ -76,7 +77,17 @@ type Config struct {
 	Admit  func(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error)
 	Errors status.Table // how handlers' errors are classified
 	Limits Limits
-	Log    *slog.Logger // nil = slog.Default()
+	// Table counts what each party holds, together with the other protocols of
+	// the process. nil = a table of this server's own, made of Limits.
+	Table *limit.Table
+	Log   *slog.Logger // nil = slog.Default()
+}
+
+// tableOf makes the table of a server that shares none: every party may have as
+// much as the whole server.
+func tableOf(l Limits) *limit.Table {
+	return limit.New(limit.Config{UserConnections: l.ConnsPerPeer, MachineConnections: l.ConnsPerPeer, AddressConnections: l.ConnsPerPeer,
+		UserBytes: l.Buffered, MachineBytes: l.Buffered, AllBytes: l.Buffered}, time.Now)
 }
 
 // New makes a server.
@@ -88,11 +99,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Table == nil {
+		cfg.Table = tableOf(cfg.Limits)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{
 		cfg: cfg, ctx: ctx, cancel: cancel,
-		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}), perPeer: make(map[string]int),
-		budget: newBudget(cfg.Limits.Buffered),
+		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
 	}, nil
 }
 
@@ -106,7 +119,7 @@ type Call struct {
 	id     uint64
 	window uint64
 	header []framed.Pair
-	size   int64  // bytes taken from the budget
+	size   int64  // bytes counted against the connection's party
 	raw    []byte // what Payload lies in
 
 	ctx     context.Context

@@ -11,7 +11,9 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
 )
 
 // conn is one connection.
@@ -21,6 +23,7 @@ type conn struct {
 	in     *framed.Reader
 	out    *framed.Writer
 	peer   identity.Identity
+	party  limit.Party     // whom the connection and its requests count against
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // its workers
@@ -36,10 +39,10 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn, buf *bufio.Reader, id identity.Identity) *conn {
 	l := s.cfg.Limits
-	c := &conn{server: s, net: nc, peer: id, calls: make(map[uint64]*Call)}
+	c := &conn{server: s, net: nc, peer: id, party: s.cfg.Table.PartyOf(id, nc.RemoteAddr()), calls: make(map[uint64]*Call)}
 	c.in = framed.NewReader(nc, buf)
 	c.in.Idle, c.in.Frame, c.in.StayIdle = l.Idle, l.Frame, c.busy
-	c.in.Admit = func(n int) bool { return n <= l.SmallFrame || s.budget.take(int64(n)) }
+	c.in.Admit = func(n int) bool { return n <= uncountedFrame || s.cfg.Table.Take(c.party, int64(n)) }
 	c.in.Buffer = s.buffer
 	c.out = framed.NewWriter(nc, "", l.Unsent, l.Write)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
@@ -76,10 +79,14 @@ func (c *conn) read() error {
 	}
 }
 
+// uncountedFrame is the size up to which a request is not counted: most requests
+// are smaller, and the bounds on connections and calls hold them.
+const uncountedFrame = 4 << 10
+
 // release gives back what Admit took for a frame of n bytes.
 func (c *conn) release(n int) {
-	if n > c.server.cfg.Limits.SmallFrame {
-		c.server.budget.give(int64(n))
+	if n > uncountedFrame {
+		c.server.cfg.Table.Give(c.party, int64(n))
 	}
 }
 
@@ -119,7 +126,7 @@ func wake(c chan struct{}) {
 // request takes a call and gives it to a worker.
 func (c *conn) request(f *framed.Frame, n int) error {
 	call := &Call{Method: f.Method, Payload: f.Payload, conn: c, id: f.ID, window: f.Window, header: f.Header, raw: f.Raw, credit: make(chan struct{}, 1)}
-	if n > c.server.cfg.Limits.SmallFrame {
+	if n > uncountedFrame {
 		call.size = int64(n)
 	}
 	if f.Timeout > 0 {
@@ -163,7 +170,9 @@ func (k *Call) drop() {
 
 // release gives back the room of a large request; before the answer, so that the client finds it when it sends the next.
 func (k *Call) release() {
-	k.conn.server.budget.give(k.size)
+	if k.size > 0 {
+		k.conn.server.cfg.Table.Give(k.conn.party, k.size)
+	}
 	k.size = 0
 }
 
@@ -215,6 +224,10 @@ func (c *conn) invoke(call *Call) (err error) {
 		if call.Peer, err = admit(call.ctx, c.peer, call.Header); err != nil {
 			return err
 		}
+	}
+	// An attested user has a bucket of his own, beside that of his login host.
+	if table := c.server.cfg.Table; !table.Call(table.PartyOf(call.Peer, c.net.RemoteAddr())) {
+		return spec.Refuse(spec.CodeBackoff, "")
 	}
 	return c.server.cfg.Handler(identity.With(call.ctx, call.Peer), call)
 }

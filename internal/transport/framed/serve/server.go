@@ -24,7 +24,6 @@ var ErrFull = errors.New("serve: too many connections")
 // Server serves connections until it is shut down.
 type Server struct {
 	cfg    Config
-	budget *budget
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines of connections, handshakes and calls
@@ -34,7 +33,6 @@ type Server struct {
 	stopping  bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	perPeer   map[string]int
 	pending   int // handshakes under way
 }
 
@@ -161,33 +159,29 @@ func (s *Server) ServeConn(nc net.Conn, buf *bufio.Reader, id identity.Identity)
 	c := newConn(s, nc, buf, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := id.Key()
 	switch {
 	case s.stopping:
 		return ErrStopped
 	case len(s.conns) >= s.cfg.Limits.Conns:
 		return fmt.Errorf("%w: %d", ErrFull, len(s.conns))
-	case s.perPeer[key] >= s.cfg.Limits.ConnsPerPeer:
-		return fmt.Errorf("%w of %s: %d", ErrFull, id, s.perPeer[key])
+	case !s.cfg.Table.Connect(c.party):
+		return fmt.Errorf("%w of %s", ErrFull, id)
 	}
 	s.conns[c] = struct{}{}
-	s.perPeer[key]++
 	s.wg.Add(1)
 	go func() {
 		defer s.wg.Done()
 		c.run()
-		s.forget(c, key)
+		s.forget(c)
 	}()
 	return nil
 }
 
-func (s *Server) forget(c *conn, key string) {
+func (s *Server) forget(c *conn) {
+	s.cfg.Table.Disconnect(c.party)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if s.perPeer[key]--; s.perPeer[key] == 0 {
-		delete(s.perPeer, key)
-	}
 }
 
 // Disconnect closes every connection whose channel identity matches, for instance after a revocation, and returns how many.

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/grpcerr"
 	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/weight"
 )
 
 // Registry holds the services of a framed server. It implements grpc.ServiceRegistrar, so generated RegisterXServer functions fill
@@ -115,6 +116,9 @@ func decode(call *serve.Call, into any) error {
 	m, ok := into.(proto.Message)
 	if !ok {
 		return status.New(status.Internal, "%s: %T is not a protobuf message", call.Method, into)
+	}
+	if weight.Exceeds(call.Payload, m, weight.MaxValues) {
+		return status.New(status.ResourceExhausted, "%s: the request has more than %d values: send several", call.Method, weight.MaxValues)
 	}
 	if err := proto.Unmarshal(call.Payload, m); err != nil {
 		return status.New(status.InvalidArgument, "%s: the request is not a valid %s: %v", call.Method, m.ProtoReflect().Descriptor().FullName(), err)

@@ -1,0 +1,390 @@
+// Package console serves the web console of a controller: pages about the
+// queue, jobs, nodes and the state of the cluster, which update themselves.
+//
+// A page is a template filled with answers of the API. The console asks for
+// them through the same limits and guards as every other client, as the user
+// who is signed in, so that it shows him exactly what the commands would show,
+// and does for him only what they would do. It reads no state of its own.
+//
+// console.go routes requests and writes answers, session.go knows who asks,
+// live.go tells open pages that the cluster has changed, listing.go keeps lists
+// that many pages ask for, and each page has a file: page_now.go, page_queue.go,
+// page_job.go, page_nodes.go. actions.go changes jobs and nodes.
+//
+// Nothing is built: the templates, the style sheet and the script are embedded
+// as they are. Every page works without the script, except that it does not
+// update itself. Decision 140 says why.
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhpc/muster/internal/transport/authz"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
+)
+
+// API makes calls of the API for a caller. The answer must not be changed.
+type API interface {
+	Call(ctx context.Context, id identity.Identity, method string, req proto.Message) (proto.Message, error)
+}
+
+// Config is what a Console needs.
+type Config struct {
+	API API
+	// Verify finds out for whom a token stands, or refuses it.
+	Verify func(token string) (identity.Identity, error)
+	// Door decides who may call which method. Calls meet it again; the console asks
+	// it what to offer, and before it shares an answer.
+	Door authz.Door
+	// Private are the words of PrivateData that hold for the caller of a context.
+	Private func(ctx context.Context) []string
+	// Changed is the position of the published view, and a channel that closes
+	// when there is a newer one.
+	Changed func() (seq uint64, changed <-chan struct{})
+	Cluster string
+	Version string
+	Log     *slog.Logger
+}
+
+// Console serves the pages. Run must be called for them to update themselves.
+type Console struct {
+	cfg    Config
+	mux    *http.ServeMux
+	pages  map[string]*template.Template
+	assets map[string]asset
+	secret []byte // of the tokens that forms carry
+	live   *live
+	lists  *lists
+}
+
+var _ http.Handler = (*Console)(nil)
+
+//go:embed pages
+var pageFiles embed.FS
+
+//go:embed static
+var staticFiles embed.FS
+
+// asset is an embedded file with the name under which it may be cached for ever.
+type asset struct {
+	kind string
+	data []byte
+	hash string
+}
+
+// New makes a console. It fails only if an embedded file is broken.
+func New(cfg Config) (*Console, error) {
+	c := &Console{cfg: cfg, mux: http.NewServeMux(), pages: map[string]*template.Template{}, assets: map[string]asset{}, secret: make([]byte, 32),
+		live: newLive(), lists: newLists()}
+	if _, err := rand.Read(c.secret); err != nil {
+		return nil, err
+	}
+	if err := c.readAssets(); err != nil {
+		return nil, err
+	}
+	if err := c.readPages(); err != nil {
+		return nil, err
+	}
+	c.routes()
+	return c, nil
+}
+
+func (c *Console) readAssets() error {
+	return fs.WalkDir(staticFiles, "static", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := staticFiles.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		kinds := map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+		name := strings.TrimPrefix(path, "static/")
+		sum := sha256.Sum256(data)
+		c.assets[name] = asset{kind: kinds[name[strings.LastIndex(name, ".")+1:]], data: data, hash: hex.EncodeToString(sum[:6])}
+		return nil
+	})
+}
+
+// readPages parses each page together with the frame around it and the parts
+// that several pages have.
+func (c *Console) readPages() error {
+	frame := template.New("frame.html").Funcs(c.functions())
+	frame, err := frame.ParseFS(pageFiles, "pages/frame.html", "pages/parts.html")
+	if err != nil {
+		return err
+	}
+	names, err := fs.Glob(pageFiles, "pages/*.html")
+	if err != nil {
+		return err
+	}
+	for _, path := range names {
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "pages/"), ".html")
+		if name == "frame" || name == "parts" {
+			continue
+		}
+		own, err := frame.Clone()
+		if err != nil {
+			return err
+		}
+		if c.pages[name], err = own.ParseFS(pageFiles, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Console) routes() {
+	c.mux.HandleFunc("GET /static/{name}", c.serveAsset)
+	c.mux.HandleFunc("GET /sign-in", c.showSignIn)
+	c.mux.HandleFunc("POST /sign-in", c.signIn)
+	c.mux.HandleFunc("POST /sign-out", c.signOut)
+	c.mux.HandleFunc("GET /live", c.serveLive)
+	c.mux.Handle("GET /{$}", c.overview(c.nowPage))
+	c.mux.Handle("GET /queue", c.overview(c.queuePage))
+	c.mux.Handle("GET /job/{id}", c.page(c.jobPage))
+	c.mux.Handle("GET /job/{id}/past", c.page(c.pastPart))
+	c.mux.Handle("POST /job/{id}/{verb}", c.page(c.changeJob))
+	c.mux.Handle("GET /nodes", c.overview(c.nodesPage))
+	c.mux.Handle("GET /node/{name}", c.page(c.nodePage))
+	c.mux.Handle("POST /node/{name}/{verb}", c.page(c.changeNode))
+}
+
+// policy is the Content-Security-Policy of every answer: no inline script or
+// style, nothing from elsewhere, no frame around it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// formTime is how long a form may take to arrive. A deadline of the server would
+// end the streams of open pages too.
+const formTime = 30 * time.Second
+
+// ServeHTTP implements http.Handler.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if p := recover(); p != nil && !errors.Is(asError(p), http.ErrAbortHandler) {
+			c.cfg.Log.Error("console handler panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			http.Error(w, "internal error; the controller's log has the details", http.StatusInternalServerError)
+		}
+	}()
+	if r.Method == http.MethodPost {
+		// Connections of tests have no deadlines.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formTime))
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	http.NewCrossOriginProtection().Handler(c.mux).ServeHTTP(w, r)
+}
+
+func asError(p any) error {
+	if err, ok := p.(error); ok {
+		return err
+	}
+	return nil
+}
+
+func (c *Console) serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, ok := c.assets[r.PathValue("name")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.kind)
+	if r.URL.RawQuery == a.hash {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	writeCompressed(w, r, http.StatusOK, a.data)
+}
+
+// visit is one request of somebody who is signed in.
+type visit struct {
+	*http.Request
+	console *Console
+	id      identity.Identity
+	secret  string // what a form must carry
+	fresh   bool   // it follows a change: lists that are a moment old will not do
+}
+
+// answer is what a page has to show.
+type answer struct {
+	page   string // the template
+	title  string
+	data   any
+	status int
+	bare   bool   // a part of a page, without the frame
+	to     string // set: the reader is sent there
+}
+
+// frame is what the templates see.
+type frame struct {
+	Title   string
+	Page    string
+	Cluster string
+	Version string
+	User    string
+	Role    string
+	Secret  string
+	Now     time.Time
+	Data    any
+}
+
+// page serves what f answers to those who are signed in.
+func (c *Console) page(f func(v *visit) (answer, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, err := c.visitor(r)
+		if err != nil {
+			c.sendToSignIn(w, r)
+			return
+		}
+		if r.Method == http.MethodPost && !v.formIsOurs(w) {
+			err = errForm
+		}
+		var out answer
+		if err == nil {
+			out, err = f(v)
+		}
+		if err != nil {
+			out = failure(err)
+		}
+		if out.to != "" {
+			http.Redirect(w, r, out.to, http.StatusSeeOther)
+			return
+		}
+		c.write(w, v, out)
+	})
+}
+
+// problem is what the page about an error shows.
+type problem struct {
+	Text string
+	Back string
+}
+
+var errForm = &spec.Error{Kind: spec.CodeAccessDenied, Detail: "the form was made before the controller started, or by another page: go back, reload and try again"}
+
+// failure is the page about an error. What refuses says so in words for the
+// person who asked.
+func failure(err error) answer {
+	code := http.StatusInternalServerError
+	var refused *spec.Error
+	var state *status.Error
+	text := err.Error()
+	switch {
+	case errors.As(err, &refused) && refused.Kind == spec.CodeInvalidJobID, errors.As(err, &refused) && refused.Kind == spec.CodeInvalidNodeName:
+		code = http.StatusNotFound
+	case errors.As(err, &refused) && refused.Kind == spec.CodeBackoff:
+		code = http.StatusTooManyRequests
+	case errors.As(err, &refused):
+		code = http.StatusForbidden
+	case errors.As(err, &state) && state.Wire == status.Unavailable:
+		code = http.StatusServiceUnavailable
+	}
+	return answer{page: "problem", title: "Not possible", data: problem{Text: text}, status: code}
+}
+
+func (c *Console) write(w http.ResponseWriter, v *visit, out answer) {
+	name := "frame.html"
+	if out.bare {
+		name = "bare"
+	}
+	var b bytes.Buffer
+	if err := c.pages[out.page].ExecuteTemplate(&b, name, c.frame(v, out)); err != nil {
+		c.cfg.Log.Error("console page failed", "page", out.page, "error", err)
+		http.Error(w, "internal error; the controller's log has the details", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	code := out.status
+	if code == 0 {
+		code = http.StatusOK
+	}
+	writeCompressed(w, v.Request, code, b.Bytes())
+}
+
+func (c *Console) frame(v *visit, out answer) frame {
+	data := frame{Title: out.title, Page: out.page, Cluster: c.cfg.Cluster, Version: c.cfg.Version, Now: time.Now(), Data: out.data}
+	if v.id.Kind != identity.Anonymous {
+		data.User, data.Secret = userName(v.id), v.secret
+	}
+	return data
+}
+
+// overview serves a page that has nothing of the visitor's own in it, so that
+// open pages share it.
+func (c *Console) overview(f func(v *visit) (answer, error)) http.Handler {
+	whole := c.page(f)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, err := c.visitor(r)
+		if err != nil || r.Header.Get("X-Console") == "" || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			whole.ServeHTTP(w, r)
+			return
+		}
+		page, err := c.sharedPage(v, f)
+		if err != nil {
+			c.write(w, v, failure(err))
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(page)
+	})
+}
+
+// minCompressed is the size below which compressing costs more than it saves.
+const minCompressed = 1 << 10
+
+// writeCompressed writes a body, compressed where the client takes that.
+func writeCompressed(w http.ResponseWriter, r *http.Request, code int, body []byte) {
+	w.Header().Add("Vary", "Accept-Encoding")
+	if len(body) < minCompressed || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(code)
+		_, _ = w.Write(body)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(code)
+	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if err != nil {
+		return
+	}
+	if _, err := z.Write(body); err == nil {
+		_ = z.Close()
+	}
+}
+
+// ask makes a call of the API as the visitor.
+func ask[R proto.Message](v *visit, method string, req proto.Message) (reply R, err error) {
+	msg, err := v.console.cfg.API.Call(v.Context(), v.id, method, req)
+	if err != nil {
+		return reply, err
+	}
+	reply, ok := msg.(R)
+	if !ok {
+		return reply, fmt.Errorf("BUG: %s answered with %T", method, msg)
+	}
+	return reply, nil
+}

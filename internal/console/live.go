@@ -1,0 +1,146 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// pulse is the least time between two messages to open pages. A page that is
+// told reads itself again, so this bounds what pages cost, however fast the
+// ledger grows.
+const pulse = time.Second
+
+// beat is how often a page that is told nothing gets a comment, so that a
+// proxy does not end its stream.
+const beat = 20 * time.Second
+
+// maxStreams bounds the open pages of one user.
+const maxStreams = 64
+
+// live tells open pages that the cluster has changed.
+type live struct {
+	mu      sync.Mutex
+	seq     uint64
+	changed chan struct{}
+	open    map[string]int // streams by user
+	ended   bool
+}
+
+func newLive() *live { return &live{changed: make(chan struct{}), open: map[string]int{}} }
+
+// Run follows the published view until the context ends. What happens after a
+// while of nothing is told at once.
+func (c *Console) Run(ctx context.Context) error {
+	defer c.live.end()
+	for {
+		seq, changed := c.cfg.Changed()
+		c.live.tell(seq)
+		told := time.Now()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(pulse - time.Since(told)):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (l *live) tell(seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if seq == l.seq || l.ended {
+		return
+	}
+	l.seq = seq
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *live) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	close(l.changed)
+}
+
+// now is the newest position and what closes when there is a newer one.
+func (l *live) now() (seq uint64, changed <-chan struct{}, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seq, l.changed, l.ended
+}
+
+// enter counts a stream of a user in, or refuses it.
+func (l *live) enter(user string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[user] >= maxStreams {
+		return false
+	}
+	l.open[user]++
+	return true
+}
+
+func (l *live) leave(user string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[user]--; l.open[user] == 0 {
+		delete(l.open, user)
+	}
+}
+
+// serveLive sends the position of the ledger each time it has grown, as
+// server-sent events. It carries nothing else: what a visitor may see of the
+// change he finds out by reading his page again. The stream ends when his
+// token does.
+func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
+	v, err := c.visitor(r)
+	if err != nil {
+		http.Error(w, "sign in first", http.StatusUnauthorized)
+		return
+	}
+	key := v.id.Key()
+	if !c.live.enter(key) {
+		http.Error(w, fmt.Sprintf("you have %d pages open already", maxStreams), http.StatusTooManyRequests)
+		return
+	}
+	defer c.live.leave(key)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	control := http.NewResponseController(w)
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		seq, changed, ended := c.live.now()
+		if ended {
+			return
+		}
+		if _, err := fmt.Fprintf(w, "data: %d\n\n", seq); err != nil || control.Flush() != nil {
+			return
+		}
+		waiting := true
+		for waiting {
+			select {
+			case <-changed:
+				waiting = false
+			case <-ticker.C:
+				if _, err := c.visitor(r); err != nil {
+					return
+				}
+				if _, err := fmt.Fprint(w, ": open\n\n"); err != nil || control.Flush() != nil {
+					return
+				}
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}

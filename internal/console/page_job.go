@@ -1,0 +1,272 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/internal/transport/authz"
+	"github.com/musterhpc/muster/spec"
+)
+
+// jobData is what the page of a job shows.
+type jobData struct {
+	ID, Number, Name, User, Account string
+	State, Class                    string
+	Verdict                         string // the state in a sentence
+	Life                            []stage
+	Why                             []whyPart
+	Facts                           []fact
+	Nodes                           []jobNode
+	Steps                           []jobStep
+	Again                           string // the line that submits the same
+	Actions                         []action
+	Faults                          []string
+	Done                            string // what has just been done
+	Past                            string // where the part about the past is
+	Over                            bool   // it does not change any more
+	Tasks                           string // link to the tasks of its array
+	Remembered                      bool   // only accounting knows it
+}
+
+// stage is a point in the life of a job.
+type stage struct {
+	Name  string
+	At    moment
+	After string // how long the stage before lasted
+	Class string
+}
+
+// whyPart is an answer of muster why.
+type whyPart struct {
+	Title string
+	Lead  string
+	Lines []string
+	Rows  string // of a table, laid out as the command does
+}
+
+// fact is a word about the job with its value.
+type fact struct {
+	Name, Value, Link string
+}
+
+// jobNode is what a job holds on a node.
+type jobNode struct {
+	Name, Link, CPUs, Memory string
+	GPUs                     []jobGPU
+	Done                     bool
+}
+
+type jobGPU struct {
+	Index, UUID, Type, Part string
+}
+
+// jobStep is a step as a row.
+type jobStep struct {
+	ID, Name, State, Class, Nodes, Tasks, Time string
+	Start                                      moment
+}
+
+// jobPage is the page of the job that the address names.
+func (c *Console) jobPage(v *visit) (answer, error) {
+	id := v.PathValue("id")
+	if !tool.ValidTarget(id) {
+		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	reply, err := ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true})
+	if err != nil {
+		return answer{}, err
+	}
+	if len(reply.GetJobs()) == 0 {
+		// The controller has forgotten it, or it is not the visitor's to see; the
+		// accounting decides that by itself.
+		return answer{page: "job", title: "Job " + id, data: jobData{ID: id, Number: id, Remembered: true, Over: true, Past: "/job/" + id + "/past"}}, nil
+	}
+	job := reply.GetJobs()[0]
+	text := jobText(reply.GetNow())
+	data := v.describe(job, text)
+	if id != data.Number {
+		data.ID = render.Clean(id)
+	}
+	data.Past = "/job/" + id + "/past"
+	data.Over = spec.JobState(job.GetState()).Terminal()
+	data.Done = doneText(v.URL.Query().Get("did"))
+	if why, err := ask[*apiv1.WhyReply](v, tool.MethodWhy, &apiv1.WhyRequest{Job: id}); err == nil {
+		data.explain(why, text)
+	}
+	data.Actions = v.jobActions(job, id)
+	return answer{page: "job", title: "Job " + data.ID + " " + data.Name, data: data}, nil
+}
+
+// describe is what the record of a job says.
+func (v *visit) describe(j *apiv1.JobInfo, text *render.JobView) jobData {
+	state, _ := render.StateNames(j)
+	s := j.GetSpec()
+	d := jobData{ID: text.ID(render.JobRow{JobInfo: j, Task: -1}), Number: strconv.FormatUint(uint64(j.GetJobId()), 10), Name: render.Clean(s.GetName()), User: render.Clean(j.GetUser()),
+		Account: render.Clean(s.GetAccount()), State: strings.ToLower(state), Class: stateClass(j), Again: render.Clean(s.GetSubmitLine())}
+	if j.GetArrayJobId() != 0 {
+		d.Tasks = "/queue?q=" + strconv.FormatUint(uint64(j.GetArrayJobId()), 10) + "_"
+	}
+	d.Life = life(j, text.Now)
+	d.Facts = v.facts(j, text)
+	for _, n := range j.GetAllocation() {
+		d.Nodes = append(d.Nodes, nodeOf(n))
+	}
+	for _, st := range j.GetSteps() {
+		d.Steps = append(d.Steps, stepOf(st, text.Now))
+	}
+	return d
+}
+
+// life are the points in the life of a job that the controller knows.
+func life(j *apiv1.JobInfo, now int64) []stage {
+	state := spec.JobState(j.GetState())
+	out := []stage{{Name: "submitted", At: when(j.GetSubmit()), Class: "past"}}
+	add := func(name, class string, at, since int64) {
+		st := stage{Name: name, At: when(at), Class: class}
+		if since > 0 && at >= since {
+			st.After = render.ShortSpan(at - since)
+		}
+		out = append(out, st)
+	}
+	if e := j.GetEligible(); e > j.GetSubmit() && e <= now {
+		add("eligible", "past", e, j.GetSubmit())
+	}
+	switch {
+	case state == spec.Pending && j.GetPlannedStart() > 0:
+		add("planned start", "ahead", j.GetPlannedStart(), now)
+	case state != spec.Pending && j.GetStart() > 0:
+		add("started", "past", j.GetStart(), max(j.GetEligible(), j.GetSubmit()))
+	}
+	switch {
+	case state.Terminal():
+		add("ended", stateClass(j), j.GetEnd(), j.GetStart())
+	case state != spec.Pending && j.GetEnd() > 0:
+		add("ends at the latest", "ahead", j.GetEnd(), now)
+	}
+	return out
+}
+
+func (v *visit) facts(j *apiv1.JobInfo, text *render.JobView) []fact {
+	s := j.GetSpec()
+	var out []fact
+	add := func(name, value string) {
+		if value != "" {
+			out = append(out, fact{Name: name, Value: render.Clean(value)})
+		}
+	}
+	add("partition", strings.ReplaceAll(j.GetPartition(), ",", ", "))
+	add("QOS", render.QOSOf(j))
+	add("priority", number(j.GetPriority()))
+	add("asked for", spaced(render.TRESText(j.GetReqTres())))
+	if a := j.GetAllocTres(); a != nil && spec.JobState(j.GetState()) != spec.Pending {
+		add("holds", spaced(render.TRESText(a)))
+	}
+	limit := "none"
+	if j.GetTimeLimit() >= 0 {
+		limit = render.Span(j.GetTimeLimit())
+	}
+	add("time limit", limit)
+	if spec.JobState(j.GetState()) != spec.Pending && j.GetStart() > 0 {
+		add("ran", render.Span(render.Elapsed(j, text.Now)))
+	}
+	if n := j.GetRestarts(); n > 0 {
+		add("restarts", number(n))
+	}
+	if spec.JobState(j.GetState()).Terminal() {
+		exit := "code " + strconv.Itoa(int(j.GetExitCode()))
+		if sig := j.GetExitSignal(); sig != 0 {
+			exit = "signal " + strconv.Itoa(int(sig))
+		}
+		add("exit", exit)
+	}
+	add("dependency", j.GetDependency())
+	add("constraint", s.GetConstraint())
+	add("reservation", s.GetReservation())
+	add("licences", render.LicencesText(s))
+	add("working folder", s.GetWorkDir())
+	add("command", render.CommandLine(j))
+	add("output", cmp.Or(j.GetStdout(), text.Stdout(j)))
+	add("comment", s.GetComment())
+	add("submitted on", s.GetSubmitHost())
+	return out
+}
+
+// spaced lets a list break between its parts.
+func spaced(list string) string { return strings.ReplaceAll(list, ",", ", ") }
+
+func nodeOf(n *apiv1.NodeAlloc) jobNode {
+	cpus := 0
+	for _, word := range n.GetCpus() {
+		for ; word != 0; word &= word - 1 {
+			cpus++
+		}
+	}
+	out := jobNode{Name: render.Clean(n.GetName()), Link: "/node/" + n.GetName(), CPUs: number(cpus), Memory: memory(n.GetMem()), Done: n.GetDone()}
+	for _, g := range n.GetGpus() {
+		out.GPUs = append(out.GPUs, jobGPU{Index: number(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType())})
+	}
+	for _, g := range n.GetShares() {
+		out.GPUs = append(out.GPUs, jobGPU{Index: number(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType()),
+			Part: fmt.Sprintf("%s %d of %d", render.Clean(g.GetName()), g.GetN(), g.GetOf())})
+	}
+	return out
+}
+
+func stepOf(s *apiv1.StepInfo, now int64) jobStep {
+	state := spec.JobState(s.GetState())
+	end := s.GetEnd()
+	if end == 0 {
+		end = now
+	}
+	class := "failed"
+	switch state {
+	case spec.Running, spec.Completed, spec.Cancelled, spec.Suspended:
+		class = strings.ToLower(state.String())
+	}
+	return jobStep{ID: spec.StepID(s.GetStepId()).String(), Name: render.Clean(s.GetName()), State: strings.ToLower(state.String()), Class: class,
+		Nodes: render.Clean(strings.Join(s.GetNodes(), ",")), Tasks: number(s.GetTasks()), Start: when(s.GetStart()), Time: render.ShortSpan(end - s.GetStart())}
+}
+
+// explain adds what muster why says, in its own sentences.
+func (d *jobData) explain(reply *apiv1.WhyReply, text *render.JobView) {
+	view := &render.WhyView{JobView: *text, Asked: d.ID}
+	view.Now = reply.GetNow()
+	for _, f := range reply.GetGpuFaults() {
+		d.Faults = append(d.Faults, render.Clean(render.FaultText(f)))
+	}
+	if spec.JobState(reply.GetJob().GetState()) != spec.Pending {
+		d.Verdict = render.Clean(strings.TrimSpace(strings.SplitN(view.Text(reply), "\n", 2)[0]))
+		return
+	}
+	for _, part := range view.Parts(reply) {
+		out := whyPart{Title: part.Title}
+		var rows []string
+		for i, text := range part.Lines {
+			row, isRow := strings.CutPrefix(text, "  ")
+			switch {
+			case isRow:
+				rows = append(rows, render.Clean(row))
+			case i == 0 && part.Title == "Why":
+				out.Lead = render.Clean(text)
+			default:
+				out.Lines = append(out.Lines, render.Clean(text))
+			}
+		}
+		out.Rows = strings.Join(rows, "\n")
+		d.Why = append(d.Why, out)
+	}
+}
+
+// mayChange tells whether the visitor would be allowed to change a job, as far
+// as the console can tell: the service decides when he does.
+func (v *visit) mayChange(j *apiv1.JobInfo) bool {
+	if v.console.cfg.Door.Admit(v.id, tool.MethodCancel) != nil {
+		return false
+	}
+	return j.GetUserId() == v.id.UID || v.operates() || v.console.cfg.Door.Role(v.id) == authz.Coordinator
+}

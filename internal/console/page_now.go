@@ -1,0 +1,285 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+// nowData is what the first page shows: what is wrong, what is full, what waits
+// and what moves.
+type nowData struct {
+	Figures  []figure
+	Wrong    []wrong
+	More     int // things that are wrong and not listed
+	Parts    []partLine
+	Reasons  []weight
+	Holders  []weight
+	Longest  []jobLine
+	Started  []jobLine
+	Ended    []jobLine
+	Next     []jobLine
+	Services []fact
+}
+
+// wrong is something that somebody should look at.
+type wrong struct {
+	Class, What, Link, Text string
+}
+
+// partLine is a partition with what is given out of it.
+type partLine struct {
+	Name, Link, State                string
+	Nodes, GPUs, CPUs                string
+	GPUBar, CPUBar                   int
+	Running, Pending, GPUsAsked      int64
+	gpus, gpusUsed, cpus, cpusUsed   int64
+	nodesAll, nodesOut, firstPending int64
+}
+
+// weight is a name with a number, drawn as a bar.
+type weight struct {
+	Name, Link, Value string
+	Bar               int
+	n                 int64
+}
+
+const (
+	maxWrong    = 12
+	maxWeights  = 8
+	maxMoves    = 8
+	movesWithin = int64(30 * time.Minute)
+)
+
+func (c *Console) nowPage(v *visit) (answer, error) {
+	jobs, err := v.jobs(true)
+	if err != nil {
+		return answer{}, err
+	}
+	nodes, err := v.nodes()
+	if err != nil {
+		return answer{}, err
+	}
+	parts, err := ask[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{})
+	if err != nil {
+		return answer{}, err
+	}
+	text := jobText(jobs.GetNow())
+	d := nowData{Figures: append(queueFigures(jobs.GetJobs())[:3:3], nodeFigures(nodes.GetNodes(), nodes.GetNow())...)}
+	d.findWrong(nodes.GetNodes(), jobs.GetJobs(), text)
+	d.fillParts(parts.GetPartitions(), nodes.GetNodes(), jobs.GetJobs())
+	d.Reasons, d.Holders = weighReasons(jobs.GetJobs()), weighHolders(jobs.GetJobs())
+	d.findMoves(jobs.GetJobs(), text)
+	d.services(v)
+	return answer{page: "now", title: "Now", data: d}, nil
+}
+
+// findWrong lists nodes that are out, GPUs with faults and GPUs that are held
+// without a process.
+func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text *render.JobView) {
+	for _, n := range nodes {
+		class := nodeClass(n)
+		link := "/node/" + n.GetName()
+		if class == "bad" || class == "warn" {
+			why := render.Clean(n.GetReason())
+			if at := n.GetReasonTime(); at > 0 && why != "" {
+				why += ", since " + render.Span(text.Now-at)
+			}
+			d.Wrong = append(d.Wrong, wrong{class, render.Clean(n.GetName()) + " is " + nodeState(n), link, why})
+		}
+		for _, g := range n.GetGpus() {
+			fault, idle := trouble(n, g.GetUuid(), text.Now)
+			name := render.Clean(n.GetName()) + " GPU " + number(g.GetIndex())
+			switch {
+			case fault != "":
+				d.Wrong = append(d.Wrong, wrong{"bad", name, link, render.Clean(fault)})
+			case idle && g.GetAllocated():
+				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" + strconv.FormatUint(uint64(g.GetJobId()), 10),
+					"held without a process by job " + strconv.FormatUint(uint64(g.GetJobId()), 10)})
+			}
+		}
+	}
+	for _, j := range jobs {
+		switch code := spec.ReasonCode(j.GetReason().GetCode()); {
+		case spec.JobState(j.GetState()) != spec.Pending:
+		case code == spec.ReasonDependencyNever, code == spec.ReasonBadConstraints, code == spec.ReasonPartitionConfig:
+			l := line(j, text)
+			d.Wrong = append(d.Wrong, wrong{"warn", "job " + l.ID + " of " + l.User + " can never start", l.Link, l.Reason})
+		}
+	}
+	slices.SortStableFunc(d.Wrong, func(a, b wrong) int { return cmp.Compare(a.Class, b.Class) })
+	d.More = max(len(d.Wrong)-maxWrong, 0)
+	d.Wrong = d.Wrong[:min(len(d.Wrong), maxWrong)]
+}
+
+// fillParts sums up what is given out of each partition.
+func (d *nowData) fillParts(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo) {
+	byName := map[string]*partLine{}
+	order := make([]*partLine, 0, len(parts))
+	for _, p := range parts {
+		l := &partLine{Name: render.Clean(p.GetName()), Link: "/queue?q=partition%3A" + p.GetName()}
+		byName[p.GetName()] = l
+		order = append(order, l)
+	}
+	for _, n := range nodes {
+		for _, name := range n.GetPartitions() {
+			if l := byName[name]; l != nil {
+				l.addNode(n)
+			}
+		}
+	}
+	for _, j := range jobs {
+		for name := range strings.SplitSeq(j.GetPartition(), ",") {
+			l := byName[name]
+			switch state := spec.JobState(j.GetState()); {
+			case l == nil:
+			case state == spec.Pending:
+				l.Pending += tasks(j)
+				l.GPUsAsked += render.GPUs(j) * tasks(j)
+			case state.Active():
+				l.Running++
+			}
+		}
+	}
+	for _, l := range order {
+		l.Nodes = number(l.nodesAll)
+		if l.nodesOut > 0 {
+			l.Nodes += " (" + number(l.nodesOut) + " out)"
+		}
+		if l.gpus > 0 {
+			l.GPUs, l.GPUBar = number(l.gpusUsed)+" / "+number(l.gpus), thousandths(l.gpusUsed, l.gpus)
+		}
+		l.CPUs, l.CPUBar = number(l.cpusUsed)+" / "+number(l.cpus), thousandths(l.cpusUsed, l.cpus)
+		d.Parts = append(d.Parts, *l)
+	}
+}
+
+func (l *partLine) addNode(n *apiv1.NodeInfo) {
+	l.nodesAll++
+	if class := nodeClass(n); class == "bad" || class == "warn" {
+		l.nodesOut++
+	}
+	l.cpus += n.GetCpus()
+	l.cpusUsed += n.GetCpusAlloc()
+	for _, g := range n.GetGpus() {
+		l.gpus++
+		if g.GetAllocated() {
+			l.gpusUsed++
+		}
+	}
+}
+
+// weights makes bars of sums, the largest first.
+func weights(sums map[string]int64, link func(name string) string) []weight {
+	var out []weight
+	for name, n := range sums {
+		if n > 0 {
+			out = append(out, weight{Name: render.Clean(name), Link: link(name), Value: number(n), n: n})
+		}
+	}
+	slices.SortFunc(out, func(a, b weight) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.Name, b.Name)) })
+	out = out[:min(len(out), maxWeights)]
+	for i := range out {
+		out[i].Bar = thousandths(out[i].n, out[0].n)
+	}
+	return out
+}
+
+func weighReasons(jobs []*apiv1.JobInfo) []weight {
+	sums := map[string]int64{}
+	for _, j := range jobs {
+		if spec.JobState(j.GetState()) == spec.Pending {
+			sums[cmp.Or(j.GetReason().GetCode(), "None")] += tasks(j)
+		}
+	}
+	return weights(sums, func(name string) string { return queueChoice{Query: "reason:" + strings.ToLower(name)}.link() })
+}
+
+// weighHolders sums GPUs up by user, or CPUs where there are no GPUs.
+func weighHolders(jobs []*apiv1.JobInfo) []weight {
+	byGPU, byCPU := map[string]int64{}, map[string]int64{}
+	for _, j := range jobs {
+		if spec.JobState(j.GetState()).Active() {
+			byGPU[j.GetUser()] += render.GPUs(j)
+			byCPU[j.GetUser()] += int64(j.GetNumCpus())
+		}
+	}
+	link := func(name string) string {
+		return queueChoice{Query: "state:running user:" + render.QuotedTerm(strings.ToLower(name))}.link()
+	}
+	if out := weights(byGPU, link); len(out) > 0 {
+		return out
+	}
+	return weights(byCPU, link)
+}
+
+// findMoves lists what has started and ended of late, what is planned next, and
+// what waits the longest.
+func (d *nowData) findMoves(jobs []*apiv1.JobInfo, text *render.JobView) {
+	pick := func(fits func(j *apiv1.JobInfo) bool, before func(a, b *apiv1.JobInfo) int) []jobLine {
+		var found []*apiv1.JobInfo
+		for _, j := range jobs {
+			if fits(j) {
+				found = append(found, j)
+			}
+		}
+		slices.SortFunc(found, func(a, b *apiv1.JobInfo) int { return cmp.Or(before(a, b), cmp.Compare(a.GetUid(), b.GetUid())) })
+		var out []jobLine
+		for _, j := range found[:min(len(found), maxMoves)] {
+			out = append(out, line(j, text))
+		}
+		return out
+	}
+	pending := func(j *apiv1.JobInfo) bool { return spec.JobState(j.GetState()) == spec.Pending }
+	d.Started = pick(func(j *apiv1.JobInfo) bool {
+		return spec.JobState(j.GetState()).Active() && text.Now-j.GetStart() < movesWithin
+	}, func(a, b *apiv1.JobInfo) int { return cmp.Compare(b.GetStart(), a.GetStart()) })
+	d.Ended = pick(func(j *apiv1.JobInfo) bool {
+		return spec.JobState(j.GetState()).Terminal() && text.Now-j.GetEnd() < movesWithin
+	}, func(a, b *apiv1.JobInfo) int { return cmp.Compare(b.GetEnd(), a.GetEnd()) })
+	for i := range d.Ended {
+		d.Ended[i].TimeTitle = "ran"
+	}
+	d.Next = pick(func(j *apiv1.JobInfo) bool { return pending(j) && j.GetPlannedStart() != 0 },
+		func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetPlannedStart(), b.GetPlannedStart()) })
+	d.Longest = pick(func(j *apiv1.JobInfo) bool {
+		return pending(j) && j.GetHold() == 0 && j.GetEligible() > 0 && j.GetEligible() <= text.Now
+	},
+		func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetSubmit(), b.GetSubmit()) })
+}
+
+// services tells how the controller and accounting do. What does not answer is
+// wrong, and no reason to show nothing.
+func (d *nowData) services(v *visit) {
+	add := func(name, value string) {
+		d.Services = append(d.Services, fact{Name: name, Value: render.Clean(value)})
+	}
+	if diag, err := ask[*apiv1.DiagReply](v, tool.MethodDiag, &apiv1.DiagRequest{}); err == nil {
+		add("controller up for", render.Span(diag.GetNow()-diag.GetStartedAt()))
+		add("agents connected", number(diag.GetAgents()))
+		add("last pass", strconv.FormatFloat(float64(diag.GetPassLast())/1e6, 'f', 1, 64)+" ms, "+number(diag.GetPassDepth())+" jobs")
+		add("last write to the ledger", strconv.FormatFloat(float64(diag.GetAppendLast())/1e6, 'f', 1, 64)+" ms")
+		add("events", number(diag.GetSeq()))
+	}
+	status, err := ask[*apiv1.AccountingStatusReply](v, tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{})
+	switch {
+	case err != nil:
+		add("accounting", "no answer: "+tool.ExplainError(err).Text)
+	case !status.GetUp():
+		d.Wrong = append([]wrong{{"bad", "accounting is not up", "", render.Clean(status.GetError()) + " Nothing is lost: the ledger is the buffer."}}, d.Wrong...)
+	default:
+		behind := status.GetHeadSeq() - min(status.GetSeq(), status.GetHeadSeq())
+		text := "up to date"
+		if behind > 0 {
+			text = number(behind) + " events behind"
+		}
+		add("accounting", text)
+	}
+}

@@ -1,0 +1,111 @@
+package console
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/musterhpc/muster/internal/transport/authz"
+	"github.com/musterhpc/muster/internal/transport/identity"
+)
+
+// cookieName is the cookie that holds the visitor's token. The token is that of
+// scontrol token: it names its user, is signed, expires, and is checked with
+// every request, so that the console keeps no sessions.
+const cookieName = "muster_token"
+
+// userName is how the visitor is called.
+func userName(id identity.Identity) string { return authz.UserName(id) }
+
+// visitor finds out who asks.
+func (c *Console) visitor(r *http.Request) (*visit, error) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return nil, err
+	}
+	id, err := c.cfg.Verify(cookie.Value)
+	if err != nil {
+		return nil, err
+	}
+	return &visit{Request: r, console: c, id: id, secret: c.formSecret(cookie.Value), fresh: r.URL.Query().Has("did")}, nil
+}
+
+// formSecret is what the forms of a visitor carry. Another site can neither
+// read it from a page nor compute it, so a form that carries it is ours.
+func (c *Console) formSecret(token string) string {
+	mac := hmac.New(sha256.New, c.secret)
+	mac.Write([]byte(token))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// maxForm bounds what a form may send.
+const maxForm = 64 << 10
+
+// formIsOurs tells whether a form was made by a page of this console for this
+// visitor.
+func (v *visit) formIsOurs(w http.ResponseWriter) bool {
+	v.Body = http.MaxBytesReader(w, v.Body, maxForm)
+	return hmac.Equal([]byte(v.PostFormValue("secret")), []byte(v.secret))
+}
+
+// signInPage is what the page for signing in shows.
+type signInPage struct {
+	Next  string
+	Wrong string
+}
+
+// sendToSignIn sends a reader to the sign-in page, and tells a script no more
+// than that it has to.
+func (c *Console) sendToSignIn(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || r.Header.Get("X-Console") != "" {
+		http.Error(w, "sign in first", http.StatusUnauthorized)
+		return
+	}
+	http.Redirect(w, r, "/sign-in?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+}
+
+func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
+	c.writeSignIn(w, r, signInPage{Next: ownPath(r.URL.Query().Get("next"))}, http.StatusOK)
+}
+
+func (c *Console) writeSignIn(w http.ResponseWriter, r *http.Request, data signInPage, code int) {
+	c.write(w, &visit{Request: r, id: identity.Nameless()}, answer{page: "sign-in", title: "Sign in", data: data, status: code})
+}
+
+// signIn checks a token and keeps it in the browser.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	token = strings.TrimPrefix(token, "SLURM_JWT=") // as scontrol token prints it
+	next := ownPath(r.PostFormValue("next"))
+	if _, err := c.cfg.Verify(token); err != nil {
+		c.writeSignIn(w, r, signInPage{Next: next, Wrong: err.Error()}, http.StatusForbidden)
+		return
+	}
+	http.SetCookie(w, c.cookie(r, token, 0))
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, c.cookie(r, "", -1))
+	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+}
+
+// cookie is out of reach of scripts, and of requests that other sites make,
+// except for following a link.
+func (c *Console) cookie(r *http.Request, token string, age int) *http.Cookie {
+	return &http.Cookie{Name: cookieName, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: age,
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"}
+}
+
+// ownPath is a path of this console, so that a link to the sign-in page cannot
+// lead elsewhere.
+func ownPath(path string) string {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {
+		return "/"
+	}
+	return path
+}

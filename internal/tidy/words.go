@@ -1,0 +1,73 @@
+package tidy
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// phrase is wording that readers stumble over, with what to write instead.
+// docs/style.md has the rules behind the list.
+type phrase struct {
+	pattern *regexp.Regexp
+	instead string
+}
+
+// awkward lists phrases that were edited out once. The brackets keep the
+// patterns from finding themselves.
+var awkward = [...]phrase{
+	{regexp.MustCompile(`\bw[i]shed for\b`), `"requested", "desired" or "preferred"`},
+	{regexp.MustCompile(`\bevery so m[a]ny\b`), `"interval in seconds", or "every N seconds"`},
+	{regexp.MustCompile(`\bas (few|many|little|near|far|soon) as m[a]y be\b`), `"as few as possible"`},
+	{regexp.MustCompile(`\bc[a]nnot be so\b`), `"invalid ..." and what is expected`},
+	{regexp.MustCompile(`\bcould not be [a]sked\b`), `"queries failed for ..."`},
+	{regexp.MustCompile(`\b(come|comes|came) to r[e]st\b`), `"becomes idle"`},
+	{regexp.MustCompile(`\bso without the [o]ption\b`), `"(default)"`},
+	{regexp.MustCompile(`\bn[o]body comes in\b`), `"access is revoked"`},
+	{regexp.MustCompile(`\bsignal %d is n[o]ne\b`), `"invalid signal %d"`},
+	{regexp.MustCompile(`\bof a time that is not y[e]t\b`), `"in the future"`},
+}
+
+// Words reports awkward phrases in the tracked text files of a tree. The style
+// guide quotes them and is left out.
+func Words(root string) ([]Breach, error) {
+	files, err := trackedFiles(root)
+	if err != nil {
+		return nil, err
+	}
+	var out []Breach
+	for _, name := range files {
+		slashed := filepath.ToSlash(name)
+		if slashed == "docs/style.md" {
+			continue
+		}
+		switch filepath.Ext(name) {
+		case ".go", ".md", ".proto", ".c", ".h", ".yaml", ".yml", ".sh", ".txt":
+		default:
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if os.IsNotExist(err) {
+			continue // tracked but deleted
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading for awkward phrases: %w", err)
+		}
+		out = append(out, wordBreaches(slashed, content)...)
+	}
+	return out, nil
+}
+
+func wordBreaches(name string, content []byte) []Breach {
+	var out []Breach
+	for i, line := range bytes.Split(content, []byte("\n")) {
+		for _, p := range awkward {
+			if found := p.pattern.Find(line); found != nil {
+				out = append(out, Breach{"words", name, i + 1, fmt.Sprintf("%q: write %s (docs/style.md)", found, p.instead)})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+// How long a server may send nothing at all. A server that is stopped accepts
+// connections and requests (the kernel does it) and never answers. A call that
+// takes long by right must not be mistaken for that: after quietPeriod the client
+// asks beside it for a ping, which a server that works answers at once.
+const (
+	quietPeriod = 5 * time.Second
+	pingPeriod  = 5 * time.Second
+	methodPing  = "/muster.v1.Cluster/Ping"
+)
+
+// errSilent ends a call whose server does not even answer a ping.
+var errSilent = errors.New("the server is silent")
+
+// watchedCall is a call that ends with an error if the server is silent before
+// its first message.
+type watchedCall struct {
+	call    *framed.Call
+	ctx     context.Context
+	abandon context.CancelCauseFunc
+	quiet   *time.Timer
+}
+
+// begin starts a call and watches for its first byte.
+func (c *Client) begin(parent context.Context, frame *framed.Frame) (*watchedCall, error) {
+	ctx, abandon := context.WithCancelCause(parent)
+	call, err := c.conn.StartFrame(ctx, frame)
+	if err != nil {
+		abandon(nil)
+		return nil, err
+	}
+	watched := &watchedCall{call: call, ctx: ctx, abandon: abandon}
+	watched.quiet = time.AfterFunc(quietPeriod, func() {
+		if !c.answersPing(ctx) {
+			abandon(errSilent)
+		}
+	})
+	return watched, nil
+}
+
+// answersPing tells whether the server answers anything. A refusal is an answer:
+// accounting, for example, knows no Ping.
+func (c *Client) answersPing(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingPeriod)
+	defer cancel()
+	_, err := c.conn.Invoke(ctx, methodPing, nil, c.header...)
+	return err == nil || ctx.Err() == nil
+}
+
+// recv gives the next message; the first one ends the watch.
+func (w *watchedCall) recv() ([]byte, error) {
+	payload, err := w.call.Recv()
+	w.quiet.Stop()
+	if err != nil {
+		return nil, w.end(err)
+	}
+	return payload, nil
+}
+
+// wait gives the only message of a call.
+func (w *watchedCall) wait() ([]byte, error) {
+	payload, err := w.call.Wait()
+	w.quiet.Stop()
+	return payload, w.end(err)
+}
+
+// end frees what the watch holds and says why the call ended.
+func (w *watchedCall) end(err error) error {
+	silent := errors.Is(context.Cause(w.ctx), errSilent)
+	w.abandon(nil)
+	if err == nil || !silent {
+		return err
+	}
+	e := status.New(status.Unavailable, "the controller accepts connections but has not answered for %s: its process may be stopped", quietPeriod+pingPeriod)
+	e.Details = []status.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeUnknown}}
+	return e
+}
+
+// cancel gives the call up.
+func (w *watchedCall) cancel() {
+	w.quiet.Stop()
+	w.call.Cancel()
+	w.abandon(nil)
+}
