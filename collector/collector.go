@@ -35,6 +35,11 @@ type Source struct {
 	Raft func() Raft
 	// Calls counts the API's calls; may be nil.
 	Calls *Calls
+	// Refused tells how often each limit of the API was exceeded, by its name; may
+	// be nil.
+	Refused func() map[string]uint64
+	// Private leaves out what names users and their jobs.
+	Private bool
 }
 
 // Live is what a node's heartbeat says.
@@ -162,6 +167,14 @@ func Mount(mux *http.ServeMux, src Source) {
 	mux.HandleFunc("GET "+discoveryPath, func(w http.ResponseWriter, _ *http.Request) { discover(w, draw()) })
 }
 
+// StandbyHandler serves what a controller that does not lead knows: its part of the
+// replicated log. What is summed over controllers only the leader serves.
+func StandbyHandler(src Source) http.Handler {
+	return serve(newPage(append(raftFamilies(), buildFamilies()...), process(), func() *scrape {
+		return &scrape{src: &src, now: src.Now()}
+	}))
+}
+
 // AccountingHandler serves what accounting knows where it runs in a process of
 // its own: the KPIs. How far it is behind the controller serves.
 func AccountingHandler(src Source) http.Handler {
@@ -181,13 +194,6 @@ func mountDialects(mux *http.ServeMux, draw func() *scrape) {
 		_, url, _ := strings.Cut(path, " ")
 		mux.Handle("GET "+url, serve(newPage(list, nil, draw)))
 	}
-}
-
-// Handler serves every path of the exporter.
-func Handler(src Source) http.Handler {
-	mux := http.NewServeMux()
-	Mount(mux, src)
-	return mux
 }
 
 // process gathers what every Go program says about itself.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/catalogue"
@@ -47,7 +50,8 @@ func lab(t *testing.T) *view.View {
 	do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "lab", Version: 1}}})
 	do(scheduler.Configure{Config: cfg})
 	six := int64(6)
-	do(scheduler.Policy{Events: []event.Event{&event.QOSPut{QOS: spec.QOS{ID: 9, Name: "normal", GrpJobs: &six, GrpTRES: spec.Limits{{Name: "gres/gpu", N: 12}}}}}})
+	do(scheduler.Policy{Events: []event.Event{&event.QOSPut{QOS: spec.QOS{ID: 9, Name: "normal", GrpJobs: &six, GrpTRES: spec.Limits{{Name: "gres/gpu", N: 12}},
+		MaxTRESPerUser: spec.Limits{{Name: "gres/gpu", N: 10}}}}}})
 	for _, name := range []string{"n1", "n2", "n3"} {
 		inv := spec.Inventory{BootID: "b", CPUs: 8, Mem: 16000}
 		for i := range uint32(8) {
@@ -55,7 +59,7 @@ func lab(t *testing.T) *view.View {
 		}
 		do(scheduler.RegisterNode{Node: name, Inventory: inv})
 	}
-	do(scheduler.UpdateNode{Node: "n2", State: event.NodeDrain, Reason: "fan"})
+	do(scheduler.UpdateNodes{Nodes: []string{"n2"}, State: event.NodeDrain, Reason: new("fan")})
 	do(scheduler.Policy{Events: []event.Event{&event.NodeLost{Node: "n3", LastSeen: tr.Now}}})
 	do(scheduler.Policy{Events: []event.Event{
 		&event.AccountPut{Account: spec.Account{Name: "root"}}, &event.AccountPut{Account: spec.Account{Name: "ml", Parent: "root"}},
@@ -74,7 +78,7 @@ func lab(t *testing.T) *view.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	do(scheduler.Starts{Outcome: out})
+	do(scheduler.Starts{Proposal: &out.Proposal})
 	tr.Now = tr.Now.Add(90 * spec.Second)
 	do(scheduler.GPUReport{Node: tr.Job(1).Alloc.Nodes[0].Name, Policy: scheduler.GPUPolicy{WarnIdle: true},
 		Fault: spec.GPUFault{UUID: "n10", Kind: spec.GPUIdle, Job: 1, Attempt: 1, Idle: 30 * spec.Minute, At: tr.Now}})
@@ -91,7 +95,7 @@ func source(v *view.View) Source {
 	calls := &Calls{}
 	calls.Observe("Cluster/Submit", "alice", 3*time.Millisecond, false)
 	calls.Observe("Cluster/Submit", "alice", time.Minute, true)
-	return Source{Calls: calls, Raft: func() Raft {
+	return Source{Calls: calls, Refused: func() map[string]uint64 { return map[string]uint64{"rate": 4} }, Raft: func() Raft {
 		return Raft{Leader: true, LeaderKnown: true, Batches: 7, LastIndex: 9, FirstIndex: 2, SnapshotIndex: 4, FreeBytes: 1 << 30}
 	},
 		Live: func() map[string]Live { return map[string]Live{"n1": {MemFree: 15000}} },
@@ -104,10 +108,17 @@ func source(v *view.View) Source {
 		KPIs: func() []kpi.Value { return kpis }}
 }
 
+// handler serves every path of the exporter.
+func handler(src Source) http.Handler {
+	mux := http.NewServeMux()
+	Mount(mux, src)
+	return mux
+}
+
 func scrapeText(t *testing.T, v *view.View) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
-	Handler(source(v)).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	handler(source(v)).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	body, err := io.ReadAll(rec.Body)
 	if err != nil || rec.Code != 200 {
 		t.Fatalf("status %d, %v: %s", rec.Code, err, body)
@@ -297,7 +308,7 @@ func TestAReservationBegins(t *testing.T) {
 	now := tr.Now
 	src := source(&view.View{State: tr.State.Freeze()})
 	src.Now = func() spec.Instant { return now }
-	h := Handler(src)
+	h := handler(src)
 	for _, step := range []struct {
 		later spec.Span
 		state string
@@ -332,11 +343,100 @@ func TestWarningsEnd(t *testing.T) {
 func TestSharedGPUsAreNotIdle(t *testing.T) {
 	n := &state.Node{GPUs: []spec.GPU{{Type: "h100"}, {Type: "h100"}, {Type: "a100"}, {Type: "h100"}}, UsedGPU: spec.Bitset{1}, UsedShare: []int64{0, 3, 0, 0}}
 	got := gresOf(n)
-	if want := []gresRow{{"gpu", "h100", 3, 1, 1}, {"gpu", "a100", 1, 0, 0}}; !slices.Equal(got, want) {
+	if want := []gresRow{{"gpu", "h100", 3, 1, 1, 0}, {"gpu", "a100", 1, 0, 0, 0}}; !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	types, shared := gpuStates([]nodeRow{{GRES: got}, {GRES: got, Flags: nodeDown}})
-	if h, want := *types["h100"], (capacity{allocated: 2, idle: 1, out: 1, total: 4}); h != want || shared["h100"] != 2 {
-		t.Errorf("%+v and %d shared, want %+v and 2", h, shared["h100"], want)
+	types := gpuStates([]nodeRow{{GRES: got}, {GRES: got, Flags: nodeDown}})
+	want := gpuCounts{capacity: capacity{allocated: 2, idle: 1, out: 1, total: 4}, shared: 2}
+	if h := *types["h100"]; h != want {
+		t.Errorf("%+v, want %+v", h, want)
 	}
+}
+
+// TestLostGPUsStayInTheCount: the states of the GPUs add up to what was bought,
+// also where a node registered with fewer than its configuration names.
+func TestLostGPUsStayInTheCount(t *testing.T) {
+	gpus := func(types ...string) []spec.GPU {
+		out := make([]spec.GPU, len(types))
+		for i, typ := range types {
+			out[i].Type = typ
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		declared []spec.GRESSpec
+		present  []spec.GPU
+		want     map[string]int64 // lost by type
+	}{
+		"none":     {[]spec.GRESSpec{{Name: "gpu", Type: "h100", N: 2}}, gpus("h100", "h100"), map[string]int64{"h100": 0}},
+		"one":      {[]spec.GRESSpec{{Name: "gpu", Type: "h100", N: 2}}, gpus("h100"), map[string]int64{"h100": 1}},
+		"all":      {[]spec.GRESSpec{{Name: "gpu", Type: "h100", N: 2}}, nil, map[string]int64{"h100": 2}},
+		"untyped":  {[]spec.GRESSpec{{Name: "gpu", N: 3}}, gpus("a100"), map[string]int64{"a100": 2}},
+		"of types": {[]spec.GRESSpec{{Name: "gpu", Type: "h100", N: 2}, {Name: "gpu", Type: "a100", N: 2}}, gpus("h100", "h100", "a100"), map[string]int64{"h100": 0, "a100": 1}},
+	} {
+		n := &state.Node{Spec: &spec.NodeSpec{Name: "n1", GRES: tc.declared}, Inv: &spec.Inventory{}, GPUs: tc.present}
+		types := gpuStates([]nodeRow{{GRES: gresOf(n)}})
+		bought := int64(0)
+		for typ, lost := range tc.want {
+			if types[typ] == nil {
+				t.Errorf("%s: %s is not counted", name, typ)
+				continue
+			}
+			if types[typ].lost != lost {
+				t.Errorf("%s: %s: %+v, want %d lost", name, typ, types[typ], lost)
+			}
+			bought += types[typ].total + types[typ].shared + types[typ].lost
+		}
+		if want := n.Spec.NodeTRES().Get("gres/gpu"); bought != want {
+			t.Errorf("%s: the states add up to %d GPUs of %d", name, bought, want)
+		}
+	}
+}
+
+// TestLimitsOfUsers: a limit on each user or account is a metric for those with
+// live jobs, so that a job which waits for it finds it on the board.
+func TestLimitsOfUsers(t *testing.T) {
+	text := scrapeText(t, lab(t))
+	for _, line := range []string{
+		`muster_limit{cluster="lab",scope="qos_user",name="normal/alice",limit="gres/gpu"} 10`,
+		`muster_limit_used{cluster="lab",scope="qos_user",name="normal/alice",limit="gres/gpu"} 2`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("%s is missing", line)
+		}
+	}
+}
+
+// TestQuantilesOfWaits: a quantile that is read from the classic buckets, as
+// Prometheus does it, is off by less than a bucket, which is the root of two wide.
+func TestQuantilesOfWaits(t *testing.T) {
+	bounds, index := classicBuckets()
+	if bounds[0] != 1 || index[0] != -state.FineFirst {
+		t.Fatalf("the first bucket ends at %v s", bounds[0])
+	}
+	for wait := 2.0; wait < 900_000; wait *= 1.37 {
+		var times state.Times
+		// All waits are alike, so every quantile is that wait.
+		fine := int(math.Ceil(math.Log2(wait)*4)) - state.FineFirst
+		times.Fine[fine] = 1000
+		times.Histogram.Count = 1000
+		got := quantile(timesHistogram(&times), 0.95)
+		if got < wait/1.5 || got > wait*1.5 {
+			t.Errorf("a wait of %.0f s reads as %.0f s", wait, got)
+		}
+	}
+}
+
+// quantile reads a quantile as histogram_quantile does: evenly within a bucket.
+func quantile(h *dto.Histogram, level float64) float64 {
+	rank := level * float64(h.GetSampleCount())
+	below, lower := 0.0, 0.0
+	for _, b := range h.GetBucket() {
+		count := float64(b.GetCumulativeCount())
+		if count >= rank {
+			return lower + (b.GetUpperBound()-lower)*(rank-below)/(count-below)
+		}
+		below, lower = count, b.GetUpperBound()
+	}
+	return math.Inf(1)
 }

@@ -29,7 +29,7 @@ func full() *picture {
 	p.addJob(&jobRow{Base: spec.Cancelled, Completing: true, Partition: "gpu", Account: "ml", User: "alice", Count: 1, CPUs: 1})
 	p.nodes = []nodeRow{
 		{Name: "n1", Flags: nodeMixed, Busy: true, CPUs: 16, CPUsForJobs: 14, CPUAlloc: 4, Mem: 1000, MemForJobs: 900, MemAlloc: 100, MemFree: 500, GPUs: 8, GPUAlloc: 2,
-			GRES: []gresRow{{"gpu", "h100", 8, 2, 0}}},
+			GRES: []gresRow{{"gpu", "h100", 8, 2, 0, 0}}},
 		{Name: "n2", Flags: nodeIdle | nodeDrain, Reason: "fan", ReasonAt: spec.AtUnix(5), CPUs: 16, CPUsForJobs: 16, Mem: 1000, MemForJobs: 1000, MemFree: -1},
 	}
 	p.parts = []partRow{{Name: "gpu", nodes: []int32{0, 1}}}

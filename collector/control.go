@@ -1,6 +1,9 @@
 package collector
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -47,8 +50,16 @@ func ledgerFamilies() []family {
 		one(counter("muster_controller_commands_total", "Commands the writer has decided.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.Commands) }),
 		one(counter("muster_controller_refusals_total", "Commands the writer has refused.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.Refused) }),
 		one(counter("muster_controller_stale_reports_total", "Reports about attempts that were no longer current.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.StaleReports) }),
+		one(gauge("muster_ledger_orphan_runs", "Runs that nodes have and the ledger does not know, because it was restored from an older copy; see muster runs.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Orphans) }),
+		one(counter("muster_ledger_history_lost_total", "Times that somebody had seen more of the ledger than it holds: it was restored from an older copy.", catalogue.None, src, "1"), func(s *scrape) float64 {
+			if s.v.State.Lost == nil {
+				return 0
+			}
+			return float64(s.v.State.Lost.Times)
+		}),
 		one(counter("muster_controller_invariant_failures_total", "Sampled checks of the state's invariants that failed: always 0 unless there is a bug.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.InvariantFailures) }),
 		one(gauge("muster_controller_command_queue", "Commands waiting for the writer.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.QueueLen) }),
+		{counter("muster_api_refused_total", "Connections and calls refused because a user, a machine or an address exceeded a limit, by the limit.", catalogue.None, "the controller's connections", "6", "reason"), refused},
 		one(gauge("muster_agents_connected", "Node agents with a stream to this controller.", catalogue.None, "the controller's connections", "1"), func(s *scrape) float64 { return float64(s.src.Agents()) }),
 		{gauge("muster_agents", "Nodes by what the controller hears of their agents: in touch, silent, never registered, or not expected because the node is powered down or on the way there or back (asleep).", catalogue.None, "node records", "4", "state"), agents},
 	}
@@ -151,7 +162,7 @@ func accountingFamilies() []family {
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesStored) })},
 		{counter("muster_accounting_gpu_samples_refused_total", "Readings of GPUs and jobs that the store did not take, or for which there was no room: the agents keep them and try again, and count what they lose.",
 			catalogue.None, samples, "1"), lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesRefused) })},
-		{counter("muster_accounting_samples_left_out_total", "Readings of GPUs and jobs that were not stored, because they are older than accounting.samples_keep or of a time that is not yet.",
+		{counter("muster_accounting_samples_left_out_total", "Readings of GPUs and jobs that were not stored, because they are older than accounting.samples_keep or their time is in the future.",
 			catalogue.None, samples, "1"), lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesLeftOut) })},
 		{gauge("muster_accounting_gpu_samples_waiting", "Readings of GPUs and jobs that wait for the next insert.", catalogue.None, samples, "1"),
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.SamplesWaiting) })},
@@ -159,5 +170,16 @@ func accountingFamilies() []family {
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.ReportsMailed) })},
 		{counter("muster_accounting_report_mail_failures_total", "Tries to mail a report of reports.mail that failed: each is tried again, with pauses up to an hour.", catalogue.None, mails, "1"),
 			lag(func(l AccountingLag, _ *scrape) float64 { return float64(l.ReportsFailed) })},
+	}
+}
+
+// refused are the refusals of the API by the limit that was exceeded.
+func refused(s *scrape) {
+	if s.src.Refused == nil {
+		return
+	}
+	counts := s.src.Refused()
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		s.send(float64(counts[reason]), reason)
 	}
 }

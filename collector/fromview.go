@@ -2,13 +2,14 @@ package collector
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
-	"github.com/musterhpc/muster/scheduler/fair"
+	"github.com/musterhpc/muster/scheduler/fairshare"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/fixed"
 )
@@ -68,6 +69,9 @@ func (b *viewBuilder) jobs() {
 
 // fill turns a record into a row.
 func (b *viewBuilder) fill(j *state.Job) {
+	if _, ok := b.p.userNames[j.Spec.UID]; !ok {
+		b.p.userNames[j.Spec.UID] = j.Spec.User
+	}
 	r := &b.row
 	*r = jobRow{Base: j.State, Held: j.Hold != spec.NotHeld && j.State == spec.Pending, Partition: j.Partition(), Account: j.Spec.Account, User: j.Spec.User,
 		QOS: j.QOS(), Reason: string(j.Reason.Code), Count: j.Count(), Eligible: j.Eligible}
@@ -165,6 +169,8 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 			row.MemFree = l.MemFree
 		}
 		row.GRES, row.Faults, row.Warned = gresOf(n), faultsOf(n), warnedOf(b.st, n)
+		row.XIDs = xidsOf(n)
+		row.GPUsLost = lostGPUs(n)
 		b.p.nodes = append(b.p.nodes, row)
 		return true
 	})
@@ -240,6 +246,7 @@ func gresOf(n *state.Node) []gresRow {
 			out[at].Shared++
 		}
 	}
+	out = addLost(out, n)
 	for _, c := range n.GRES {
 		out = addGRES(out, c.Name, c.Type, c.N, 0)
 	}
@@ -247,6 +254,49 @@ func gresOf(n *state.Node) []gresRow {
 		out = addGRES(out, c.Name, c.Type, 0, c.N)
 	}
 	return out
+}
+
+// lostGPUs is how many GPUs a node lacks of those that its configuration names.
+// They were bought: a count of GPUs that leaves them out hides the loss.
+func lostGPUs(n *state.Node) int64 {
+	if n.Inv == nil {
+		return 0 // nobody knows yet: the configured ones are expected
+	}
+	return max(n.Spec.NodeTRES().Get("gres/gpu")-int64(len(n.GPUs)), 0)
+}
+
+// addLost adds the lost GPUs of a node under the type that they were configured
+// with.
+func addLost(list []gresRow, n *state.Node) []gresRow {
+	left := lostGPUs(n)
+	if left == 0 {
+		return list
+	}
+	for i := range n.Spec.GRES {
+		g := &n.Spec.GRES[i]
+		if g.Name != "gpu" {
+			continue
+		}
+		typ := g.Type
+		present := int64(0)
+		for k := range list {
+			if list[k].Name != "gpu" {
+				continue
+			}
+			if typ == "" {
+				typ = list[k].Type // configured without a type: as the others of the node
+			}
+			if list[k].Type == typ {
+				present = list[k].Total
+			}
+		}
+		lost := min(max(g.N-present, 0), left)
+		left -= lost
+		list = addGRES(list, "gpu", typ, 0, 0)
+		at := slices.IndexFunc(list, func(r gresRow) bool { return r.Name == "gpu" && r.Type == typ })
+		list[at].Lost += lost
+	}
+	return list
 }
 
 // warnedOf lists the GPUs of a node whose job's user was warned. The agent says
@@ -268,6 +318,28 @@ func warnedOf(st *state.State, n *state.Node) []warnedRow {
 
 // current tells whether a warning still holds.
 func (w *warnedRow) current(now spec.Instant) bool { return now.Sub(w.At) <= w.Idle+2*spec.Minute }
+
+// xidsOf lists the driver errors of a node's GPUs.
+func xidsOf(n *state.Node) []xidRow {
+	var out []xidRow
+	for i := range n.Faults {
+		f := &n.Faults[i]
+		if f.Kind != spec.GPUXID {
+			continue
+		}
+		row := xidRow{UUID: f.UUID, XID: f.XID, Class: f.Class, Count: f.Times(), At: f.At, User: f.User}
+		if f.JobID != 0 {
+			row.Job = strconv.FormatUint(uint64(f.JobID), 10)
+		}
+		for k := range n.GPUs {
+			if n.GPUs[k].UUID == f.UUID {
+				row.Index = strconv.FormatUint(uint64(n.GPUs[k].Index), 10)
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}
 
 // faultsOf sums what is remembered of a node's GPUs.
 func faultsOf(n *state.Node) []state.FaultTotals {
@@ -330,7 +402,7 @@ func schedOf(v *view.View) schedRow {
 // sharesOf lists the associations with what they are entitled to and what they
 // have used, as sshare shows them: one row for each account and user.
 func sharesOf(st *state.State) []shareRow {
-	tree := fair.Of(st)
+	tree := fairshare.Of(st)
 	part := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
 	out := make([]shareRow, 0, len(tree.Shares))
 	for i := range tree.Shares {

@@ -74,7 +74,9 @@ func (p *page) Gather() ([]*dto.MetricFamily, func(), error) {
 			f := mem.families[i]
 			f.Metric = f.Metric[:0]
 			s.family, s.def = f, &p.families[i]
-			p.families[i].read(s)
+			if !s.hides(s.def) {
+				p.families[i].read(s)
+			}
 			if len(f.Metric) > 0 {
 				mem.out = append(mem.out, f)
 			}

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"math"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -139,6 +140,14 @@ func ledgerJobFamilies() []family {
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Backfilled)) }},
 		{counter("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Requeued)) }},
+		{counter("muster_attempts_requeued_total", "Attempts that ended with the job back in the queue, by the state that the attempt ended in: node_fail for those lost with a node.", catalogue.None, totals, "partitions x 9 states", "partition", "state"),
+			func(s *scrape) {
+				eachPart(s, func(p *state.PartTotals) {
+					for st := spec.Completed; st <= spec.OutOfMemory; st++ {
+						s.send(float64(p.Requeued[st]), p.Name, strings.ToLower(st.String()))
+					}
+				})
+			}},
 		{counter("muster_node_power_total", "Nodes that SuspendProgram (down) and ResumeProgram (up) were run for since the cluster was created, and those that did not come up in time (failed).", catalogue.None, totals, "3", "step"), func(s *scrape) {
 			t := &s.v.State.Totals
 			s.send(float64(t.PoweredDown), "down")
@@ -175,7 +184,7 @@ func eachPart(s *scrape, f func(p *state.PartTotals)) {
 // histogram shows times with classic buckets, which every reader understands,
 // and with native ones for a scraper that asks for them (the protobuf format).
 func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) family {
-	m := gauge(name, help, catalogue.Seconds, "totals folded from the ledger", "partitions x size classes that occur (at most 8) x 18", "partition", "size")
+	m := gauge(name, help, catalogue.Seconds, "totals folded from the ledger", "partitions x size classes that occur (at most 8) x 44", "partition", "size")
 	m.Type = catalogue.Histogram
 	return family{m, func(s *scrape) {
 		eachPart(s, func(p *state.PartTotals) {
@@ -188,18 +197,35 @@ func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) fam
 	}}
 }
 
+// classicBuckets are the upper bounds, in seconds, of the classic buckets of
+// times: from a second to twelve days, two for each doubling. A quantile that is
+// read from them is off by less than the root of two; with buckets of 60 and
+// 300 s it was off by a factor. They are bounds of the fine buckets too, by index.
+func classicBuckets() (bounds []float64, index []int) {
+	const first, last = -state.FineFirst, -state.FineFirst + 4*20
+	for i := first; i <= last; i += 2 {
+		exact := math.Exp2(float64(state.FineFirst+i) / 4)
+		bounds = append(bounds, math.Round(exact*1000)/1000)
+		index = append(index, i)
+	}
+	return bounds, index
+}
+
 // timesHistogram writes the counts as the exposition wants them.
 func timesHistogram(t *state.Times) *dto.Histogram {
 	sum := secs(t.Histogram.Sum)
 	h := &dto.Histogram{SampleCount: &t.Histogram.Count, SampleSum: &sum}
-	bounds := state.HistogramBounds()
+	bounds, index := classicBuckets()
 	rows := make([]dto.Bucket, len(bounds))
-	uppers, counts := make([]float64, len(bounds)), make([]uint64, len(bounds))
-	total := uint64(0)
-	for i, bound := range bounds {
-		total += t.Histogram.Buckets[i]
-		uppers[i], counts[i] = float64(bound), total
-		rows[i].UpperBound, rows[i].CumulativeCount = &uppers[i], &counts[i]
+	counts := make([]uint64, len(bounds))
+	total := t.Tiny
+	next := 0
+	for i := range bounds {
+		for ; next <= index[i]; next++ {
+			total += t.Fine[next]
+		}
+		counts[i] = total
+		rows[i].UpperBound, rows[i].CumulativeCount = &bounds[i], &counts[i]
 		h.Bucket = append(h.Bucket, &rows[i])
 	}
 	schema, threshold := int32(2), 1.0/128

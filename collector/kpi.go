@@ -52,7 +52,7 @@ func kpiFamily(metric string) family {
 		if s.src.KPIs == nil {
 			return
 		}
-		for _, v := range s.src.KPIs() {
+		for _, v := range s.kpis() {
 			k, ok := members[v.KPI]
 			if !ok || v.Null {
 				continue

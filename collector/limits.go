@@ -9,7 +9,7 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// limit is one limit of a QOS or account with what counts against it.
+// limit is one limit with what counts against it.
 type limit struct {
 	scope, name, limit string
 	most, used         int64
@@ -19,10 +19,10 @@ type limit struct {
 //
 //muster:table one entry for each metric
 func policyFamilies() []family {
-	const src = "limits of QOS and accounts, and the counters they are compared with"
-	const card = "limits that are set on QOS and accounts"
+	const src = "limits of QOS, accounts and users, and the counters they are compared with"
+	const card = "limits that are set on QOS and accounts, and those on one user or account x those with live jobs"
 	return []family{
-		{gauge("muster_limit", "A limit on everything that runs in a QOS or account, in Slurm's units (memory in MiB).", catalogue.None, src, card, "scope", "name", "limit"),
+		{gauge("muster_limit", "A limit on everything of a QOS, an account, a user in a QOS (qos_user), an account in a QOS (qos_account) or a user of an account (user), in Slurm's units (memory in MiB).", catalogue.None, src, card, "scope", "name", "limit"),
 			func(s *scrape) { eachLimit(s, func(l limit) { s.send(float64(l.most), l.scope, l.name, l.limit) }) }},
 		{gauge("muster_limit_used", "What counts against a limit now, in the limit's unit.", catalogue.None, src, card, "scope", "name", "limit"),
 			func(s *scrape) { eachLimit(s, func(l limit) { s.send(float64(l.used), l.scope, l.name, l.limit) }) }},
@@ -91,11 +91,17 @@ func (p *picture) cpusOf(nodes []int32) (used, all int64) {
 	return used, all
 }
 
+// eachLimit calls f for every limit that is set: of a QOS or account as a whole,
+// and of each user and account in a QOS, and each user of an account, that has
+// live jobs. Without the latter a job that waits for QOSMaxGRESPerUser would
+// show under no limit at all.
 func eachLimit(s *scrape, f func(l limit)) {
 	st := s.v.State
 	var sizes limits.Sizes
+	byID := map[uint32]*spec.QOS{}
 	for i := range st.Policy.QOS {
 		q := sizes.Amounts(st, &st.Policy.QOS[i])
+		byID[q.ID] = q
 		used := st.UsageOf(state.UsageQOS, q.ID, 0)
 		group(&used, limit{scope: "qos", name: q.Name}, q.GrpTRES, q.GrpJobs, q.GrpSubmitJobs, f)
 	}
@@ -107,6 +113,63 @@ func eachLimit(s *scrape, f func(l limit)) {
 		used := st.UsageOf(state.UsageAssoc, 0, a.ID)
 		group(&used, limit{scope: "account", name: a.Account}, a.GrpTRES, a.GrpJobs, a.GrpSubmitJobs, f)
 	}
+	st.Usage.Range(func(key uint64, used *state.Usage) bool {
+		if used.Submitted == 0 {
+			return true
+		}
+		kind, qos, subject := state.ParseUsageKey(key)
+		if s.hidesLimit(kind, st.Policy.Assoc(subject)) {
+			return true
+		}
+		switch kind {
+		case state.UsageQOSUser:
+			user := s.pic.userNames[subject]
+			if q := byID[qos]; q != nil && user != "" {
+				group(used, limit{scope: "qos_user", name: q.Name + "/" + user}, q.MaxTRESPerUser, q.MaxJobsPerUser, q.MaxSubmitPerUser, f)
+			}
+		case state.UsageQOSAccount:
+			a := st.Policy.Assoc(subject)
+			if q := byID[qos]; q != nil && a != nil {
+				group(used, limit{scope: "qos_account", name: q.Name + "/" + a.Account}, q.MaxTRESPerAcct, q.MaxJobsPerAcct, q.MaxSubmitPerAcct, f)
+			}
+		case state.UsageAssoc:
+			if a := st.Policy.Assoc(subject); a != nil && a.User != "" {
+				ofUser(st, a, used, f)
+			}
+		case state.UsageQOS: // above, also without any use
+		}
+		return true
+	})
+}
+
+// ofUser gives the limits of a user's association. Its counts of jobs are
+// inherited: the nearest association above it that sets one rules.
+func ofUser(st *state.State, a *spec.Association, used *state.Usage, f func(l limit)) {
+	jobs := nearest(st, a, func(a *spec.Association) *int64 { return a.MaxJobs })
+	submits := nearest(st, a, func(a *spec.Association) *int64 { return a.MaxSubmitJobs })
+	l := limit{scope: "user", name: a.Account + "/" + a.User}
+	if a.GrpJobs != nil && (jobs == nil || *a.GrpJobs < *jobs) {
+		jobs = a.GrpJobs
+	}
+	if a.GrpSubmitJobs != nil && (submits == nil || *a.GrpSubmitJobs < *submits) {
+		submits = a.GrpSubmitJobs
+	}
+	group(used, l, a.GrpTRES, jobs, submits, f)
+}
+
+// nearest finds an inherited limit, from an association upwards.
+func nearest(st *state.State, a *spec.Association, of func(a *spec.Association) *int64) *int64 {
+	const deepest = 64 // a tree of accounts is never that deep; a circle would have no end
+	for depth := 0; a != nil && depth < deepest; depth++ {
+		if n := of(a); n != nil {
+			return n
+		}
+		if a.Parent == 0 {
+			return nil
+		}
+		a = st.Policy.Assoc(a.Parent)
+	}
+	return nil
 }
 
 // group gives the limits of one subject in a fixed order.

@@ -89,6 +89,7 @@ func nodeFamilies() []family {
 					}
 				}
 			}},
+		{info(gauge("muster_node_state_info", "Always 1, for each node that takes no jobs, with its state and the reason that was given.", catalogue.None, src, "nodes out of service", "node", "state", "reason")), nodesOut},
 		{gauge("muster_node_lost_since_timestamp_seconds", "When a silent node was given up, for each node that is silent.", catalogue.Seconds, src, "silent nodes", "node"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {
@@ -101,9 +102,10 @@ func nodeFamilies() []family {
 			func(s *scrape) { sum(s, 1, nodeCPUs) }},
 		{gauge("muster_partition_memory_bytes", "Memory of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.Bytes, src, "partitions x 3", "partition", "state"),
 			func(s *scrape) { sum(s, 1<<20, nodeMem) }},
-		{gauge("muster_partition_gpus", "GPUs of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.None, src, "partitions x 3", "partition", "state"),
-			func(s *scrape) { sum(s, 1, nodeGPUs) }},
-		{gauge("muster_gpus", "GPUs of the cluster by type: allocated to jobs, shared by jobs that have parts of them, idle, or of nodes out of service.", catalogue.None, src, "GPU types x 4", "type", "state"), gpusByType},
+		{gauge("muster_partition_gpus", "GPUs of a partition's nodes: allocated to jobs, idle, of nodes out of service (unavailable), or configured and not there any more (lost). Their sum is what was bought.",
+			catalogue.None, src, "partitions x 4", "partition", "state"), partitionGPUs},
+		{gauge("muster_gpus", "GPUs of the cluster by type: allocated to jobs, shared by jobs that have parts of them, idle, of nodes out of service (unavailable), or configured and not there any more (lost). Their sum is what was bought.",
+			catalogue.None, src, "GPU types x 5", "type", "state"), gpusByType},
 		{gauge("muster_partition_largest_idle_gpus", "GPUs that the partition's emptiest node could give one job now: large total, small largest means fragmentation.", catalogue.None, src, "partitions", "partition"),
 			func(s *scrape) { largest(s, 1, nodeGPUs) }},
 		{gauge("muster_partition_largest_idle_cpus", "CPUs that the partition's emptiest node could give one job now.", catalogue.None, src, "partitions", "partition"),
@@ -119,6 +121,8 @@ func nodeFamilies() []family {
 				}
 			}
 		}},
+		xidEvents(),
+		xidLast(),
 		{gauge("muster_job_gpu_idle_seconds", "How long a job has held a GPU without a process, where gpu.on_idle has its user warned of it (warn, cancel): as last said by the node, which says it again when it has doubled.",
 			catalogue.Seconds, src, "GPUs of warned jobs", "slurm_job_id", "user", "account", "partition", "node", "gpu_uuid"), func(s *scrape) {
 			for i := range s.pic.nodes {
@@ -138,6 +142,19 @@ func nodeFamilies() []family {
 				s.send(float64(max(l.Total-l.Used-l.Kept, 0)), l.Name, "free")
 			}
 		}},
+	}
+}
+
+// nodesOut names the nodes that take no jobs, for alerts and tables: a count of
+// them does not say where to look.
+func nodesOut(s *scrape) {
+	for i := range s.pic.nodes {
+		n := &s.pic.nodes[i]
+		switch st := n.state(); st {
+		case "allocated", "mixed", "idle", "powered_down":
+		default:
+			s.send(1, n.Name, st, n.Reason)
+		}
 	}
 }
 
@@ -192,26 +209,85 @@ func startable(s *scrape) {
 	})
 }
 
+func partitionGPUs(s *scrape) {
+	sum(s, 1, nodeGPUs)
+	eachPartition(s, func(name string, nodes []int32) {
+		lost := int64(0)
+		for _, k := range nodes {
+			lost += s.pic.nodes[k].GPUsLost
+		}
+		s.send(float64(lost), name, "lost")
+	})
+}
+
 func gpusByType(s *scrape) {
-	types, shared := gpuStates(s.pic.nodes)
-	for _, t := range sortedKeys(types) {
-		types[t].send(s, 1, t)
-		s.send(float64(shared[t]), t, "shared")
+	types := gpuStates(s.pic.nodes)
+	for _, name := range sortedKeys(types) {
+		t := types[name]
+		t.send(s, 1, name)
+		s.send(float64(t.shared), name, "shared")
+		s.send(float64(t.lost), name, "lost")
 	}
 }
 
-// gpuStates counts GPUs by type; one of which jobs have parts is shared, and
-// neither allocated nor idle.
-func gpuStates(nodes []nodeRow) (types map[string]*capacity, shared map[string]int64) {
-	types, shared = map[string]*capacity{}, map[string]int64{}
+// gpuCounts are the GPUs of one type. One of which jobs have parts is shared,
+// and neither allocated nor idle.
+type gpuCounts struct {
+	capacity
+	shared, lost int64
+}
+
+// gpuStates counts GPUs by type.
+func gpuStates(nodes []nodeRow) map[string]*gpuCounts {
+	types := map[string]*gpuCounts{}
 	for i := range nodes {
 		n := &nodes[i]
 		for _, g := range n.GRES {
-			if g.Name == "gpu" {
-				entry(types, g.Type).add(n.usable(), g.Used, g.Total-g.Shared)
-				shared[g.Type] += g.Shared
+			if g.Name != "gpu" {
+				continue
 			}
+			t := entry(types, g.Type)
+			t.add(n.usable(), g.Used, g.Total-g.Shared)
+			t.shared += g.Shared
+			t.lost += g.Lost
 		}
 	}
-	return types, shared
+	return types
+}
+
+const xidSource = "GPU faults that the nodes reported, from the ledger"
+
+// eachXID calls f for every driver error that is remembered.
+func eachXID(s *scrape, f func(node string, x *xidRow)) {
+	for i := range s.pic.nodes {
+		n := &s.pic.nodes[i]
+		for k := range n.XIDs {
+			f(n.Name, &n.XIDs[k])
+		}
+	}
+}
+
+// xidEvents counts driver errors. It has no label for the job: a counter whose
+// first sample is already 1 shows no increase, so alerts use xidLast instead.
+func xidEvents() family {
+	m := counter("muster_gpu_xid_events_total", "Driver errors (XID) of a GPU, counted by the ledger. A node's oldest errors are forgotten beyond 64 kinds.",
+		catalogue.None, xidSource, "GPUs with errors x XIDs", "node", "gpu", "gpu_uuid", "xid", "class")
+	return family{m, func(s *scrape) {
+		eachXID(s, func(node string, x *xidRow) {
+			s.send(float64(x.Count), node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class)
+		})
+	}}
+}
+
+// xidLast says when each driver error happened last and whom it struck then.
+// Unlike DCGM's gauge of the last XID it does not pass to the GPU's next holder.
+func xidLast() family {
+	m := gauge("muster_gpu_xid_last_timestamp_seconds", "When a GPU had a driver error (XID) last, and the job that held the GPU at that moment.",
+		catalogue.Seconds, xidSource, "GPUs with errors x XIDs", "node", "gpu", "gpu_uuid", "xid", "class", "slurm_job_id", "user")
+	return family{m, func(s *scrape) {
+		eachXID(s, func(node string, x *xidRow) {
+			at := float64(x.At) / float64(spec.Second)
+			s.send(at, node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class, x.Job, x.User)
+		})
+	}}
 }

@@ -34,6 +34,9 @@ type picture struct {
 	resvs    []reservationRow
 	shares   []shareRow
 	made     making
+	// userNames are those of the users with live jobs, by number: counters of
+	// limits know numbers only.
+	userNames map[uint32]string
 }
 
 // making is how the picture came about.
@@ -226,7 +229,8 @@ func entry[K comparable, V any](m map[K]*V, key K) *V {
 }
 
 func newPicture(cluster string, at spec.Instant) *picture {
-	return &picture{cluster: cluster, at: at, pairs: map[pair]*cores{}, reason: map[string]int64{}, why: map[pair]int64{}, byType: map[string]int64{}, done: map[pair]*efficiency{}}
+	return &picture{cluster: cluster, at: at, pairs: map[pair]*cores{}, reason: map[string]int64{}, why: map[pair]int64{}, byType: map[string]int64{}, done: map[pair]*efficiency{},
+		userNames: map[uint32]string{}}
 }
 
 // addJob counts a job under everything it belongs to.
@@ -323,11 +327,25 @@ type nodeRow struct {
 	MemFree     int64 // MiB the operating system calls free; -1 when it is not known
 	GPUs        int64
 	GPUAlloc    int64
+	GPUsLost    int64 // configured, but not in the inventory that the node registered with
 	GRES        []gresRow
 	Features    string
 	Parts       []string
 	Faults      []state.FaultTotals // of its GPUs, by kind and class
 	Warned      []warnedRow         // GPUs that its jobs hold without a process
+	XIDs        []xidRow            // errors of the driver
+}
+
+// xidRow is an error number of the driver on one device: how often the node
+// reported it, and the last time, with the job that was struck then.
+type xidRow struct {
+	Index, UUID string // Index is empty while the node does not list the device
+	XID         int64
+	Class       string
+	Count       uint64
+	At          spec.Instant
+	Job         string // empty if no job held the device alone
+	User        string
 }
 
 // warnedRow is a GPU whose holder was warned that nobody uses it.
@@ -343,6 +361,7 @@ type gresRow struct {
 	Name, Type  string
 	Total, Used int64
 	Shared      int64 // GPUs of which jobs have parts
+	Lost        int64 // GPUs that are configured and that the node does not list any more
 }
 
 // usable tells whether new jobs may start on the node.

@@ -215,7 +215,7 @@ func storedNames(table string) string {
 			continue
 		}
 		for _, c := range t.columns {
-			if !c.follows() {
+			if !c.isDerived() {
 				out = append(out, quoteName(c.name))
 			}
 		}

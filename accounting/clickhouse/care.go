@@ -149,7 +149,7 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	case have > SchemaVersion:
 		add(true, "schema", "version %d, this release knows %d: run the release that migrated it, or restore a backup from before", have, SchemaVersion)
 	case have < SchemaVersion:
-		add(true, "schema", "version %d, this release knows %d: the accounting migrates it when it starts; if it runs, its log says why it has not", have, SchemaVersion)
+		add(true, "schema", "version %d, this release knows %d: the accounting brings it up to date when it starts; if it runs, its log says why it has not", have, SchemaVersion)
 	default:
 		add(false, "schema", "version %d, this release knows %d", have, SchemaVersion)
 	}
@@ -223,11 +223,6 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 		add(true, "columns", "%d differ from the schema: %s: somebody altered the tables; restore a backup (muster accounting restore NAME)", len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
 	} else if len(gone) == 0 {
 		add(false, "columns", "%d tables as this release makes them", len(schema()))
-	}
-	for t := range tables {
-		if strings.HasSuffix(t, rebuiltSuffix) {
-			add(true, "migration", "%s is left over from one that was broken off: the next start of the accounting ends it", t)
-		}
 	}
 	return nil
 }

@@ -62,10 +62,11 @@ func nullTime[R any](name string, get func(*R) tally.Micros) column[R] {
 type source struct {
 	ledger  uuid.UUID
 	cluster string
+	shift   uint64 // what positions have more than the numbers of events
 }
 
 func identityOf[R any](s source, seq func(*R) uint64) []column[R] {
-	return []column[R]{col("ledger", func(*R) uuid.UUID { return s.ledger }), col("cluster", func(*R) string { return s.cluster }), col("seq", seq)}
+	return []column[R]{col("ledger", func(*R) uuid.UUID { return s.ledger }), col("cluster", func(*R) string { return s.cluster }), col("seq", func(r *R) uint64 { return seq(r) + s.shift })}
 }
 
 func amountsOf[R any](prefix string, get func(*R) *tally.Amounts) []column[R] {
@@ -175,7 +176,12 @@ func eventColumns(s source) []column[tally.EventRow] {
 		timeCol("at", func(r *R) int64 { return r.At }), col("kind", func(r *R) string { return r.Kind }),
 		col("actor_kind", func(r *R) string { return r.ActorKind }), col("actor_uid", func(r *R) uint32 { return r.ActorUID }),
 		col("actor", func(r *R) string { return r.Actor }), col("host", func(r *R) string { return r.Host }),
-		col("command", func(r *R) string { return r.Command }), col("cause_seq", func(r *R) uint64 { return r.CauseSeq }),
+		col("command", func(r *R) string { return r.Command }), col("cause_seq", func(r *R) uint64 {
+			if r.CauseSeq == 0 {
+				return 0
+			}
+			return r.CauseSeq + s.shift
+		}),
 		col("uid", func(r *R) uint64 { return r.UID }), col("attempt", func(r *R) uint32 { return r.Attempt }),
 		col("node", func(r *R) string { return r.Node }), col("body", func(r *R) string { return r.Body }))
 }
@@ -208,17 +214,20 @@ func jobColumns(s source) []column[tally.JobRow] {
 	}
 	num := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 	whole := runOf(s, func(r *R) *tally.JobRow { return r }, timeCol("end", func(r *R) int64 { return r.End }))
-	return append(storedOnly("jobs", whole),
+	return append(storedOnly(jobsTable(), whole),
 		col("owner", func(r *R) string {
 			return packed(r.User, r.Group, r.Account, num(r.UserID), num(r.GroupID), num(r.Assoc))
 		}),
 		gap("eligible_gap_us", func(r *R) tally.Micros { return r.Eligible }), gap("start_gap_us", func(r *R) tally.Micros { return r.Start }))
 }
 
-// storedOnly leaves out the columns of a table that follow from others.
-func storedOnly[R any](table string, cols []column[R]) []column[R] {
-	changes := recasts()[table].changes
-	return slices.DeleteFunc(cols, func(c column[R]) bool { return changes[c.name].alias != "" })
+// storedOnly leaves out the columns of a table that are computed from others.
+func storedOnly[R any](table tableDef, cols []column[R]) []column[R] {
+	derived := map[string]bool{}
+	for _, c := range table.columns {
+		derived[c.name] = c.isDerived()
+	}
+	return slices.DeleteFunc(cols, func(c column[R]) bool { return derived[c.name] })
 }
 
 func liveColumns(s source, gen uint32) []column[tally.LiveRow] {

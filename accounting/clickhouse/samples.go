@@ -18,19 +18,18 @@ import (
 
 const samplesTable = "gpu_samples"
 
-// samplesDef is the table of GPU readings, since version 3. It is sorted by
+// samplesDef is the table of GPU readings. It is sorted by
 // device and time: neighbours are readings ten seconds apart, whose differences
 // are small, and the devices of one job are a few stretches of it. A day is a
 // partition, so that what is too old goes as whole parts. A reading that was
 // sent twice is one row after the next merge.
 func samplesDef() tableDef {
-	const bloom = " TYPE bloom_filter(0.01) GRANULARITY 1"
 	t := tableDef{name: samplesTable, comment: "readings of GPUs, with the job that held the device alone", engine: replacing, settings: "ttl_only_drop_parts = 1, ",
-		columns: join([]columnDef{{"ledger", "UUID", cText}, {"cluster", tWord, ""}}, words("node", "gpu_uuid"),
-			[]columnDef{{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"}, {"gpu_index", "UInt32", cText}}, words("profile"),
-			[]columnDef{{"uid", "UInt64", cText}, {"attempt", "UInt32", cText}, {"job_id", "UInt32", cText}}, words("user", "account", "partition"),
-			[]columnDef{{"seconds", "UInt16", cText}}),
-		order: "(ledger, node, gpu_uuid, at)", partition: "toYYYYMMDD(at)", shard: "cityHash64(node)", indexes: []string{"ix_uid uid" + bloom}}
+		columns: join([]columnDef{{"ledger", "UUID", codecText}, {"cluster", tWord, ""}}, words("node", "gpu_uuid"),
+			[]columnDef{{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"}, {"gpu_index", "UInt32", codecText}}, words("profile"),
+			[]columnDef{{"uid", "UInt64", codecText}, {"attempt", "UInt32", codecText}, {"job_id", "UInt32", codecText}}, words("user", "account", "partition"),
+			[]columnDef{{"seconds", "UInt16", codecText}}),
+		order: "(ledger, node, gpu_uuid, at)", partition: "toYYYYMMDD(at)", shard: "cityHash64(node)", indexes: []string{"ix_uid uid" + bloomIndex}}
 	for _, f := range tally.SampleColumns() {
 		t.columns = append(t.columns, columnDef{f.Name, fmt.Sprintf("Nullable(UInt%d)", f.Bits), sampleCodec(f)})
 	}

@@ -179,11 +179,12 @@ type phaseRow struct {
 	gen         uint32
 	written     time.Time
 	rolled      tally.Rolled
+	shift       uint64
 	now         time.Time // the server's clock when it was read
 }
 
 func (r *phaseRow) position() tally.Position {
-	return tally.Position{Seq: r.last, At: spec.Instant(r.at.UnixNano()), Gen: r.gen, Rolled: r.rolled}
+	return tally.Position{Seq: r.last, Shift: r.shift, At: spec.Instant(r.at.UnixNano()), Gen: r.gen, Rolled: r.rolled}
 }
 
 const (
@@ -193,7 +194,7 @@ const (
 
 // phases reads the newest position and intent; nil where there is none.
 func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phaseRow, err error) {
-	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, now64(6) FROM "+s.table("ingest")+
+	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, shift, now64(6) FROM "+s.table("ingest")+
 		" FINAL WHERE ledger = {ledger:UUID}", ch.Named("ledger", uuid.UUID(ledger).String()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
@@ -202,7 +203,7 @@ func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phas
 	for rows.Next() {
 		var phase string
 		r := new(phaseRow)
-		if err := rows.Scan(&phase, &r.n, &r.writer, &r.first, &r.last, &r.at, &r.gen, &r.written, &r.rolled.Build, &r.rolled.Until, &r.rolled.Seq, &r.now); err != nil {
+		if err := rows.Scan(&phase, &r.n, &r.writer, &r.first, &r.last, &r.at, &r.gen, &r.written, &r.rolled.Build, &r.rolled.Until, &r.rolled.Seq, &r.shift, &r.now); err != nil {
 			return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
 		}
 		switch phase {
@@ -220,11 +221,11 @@ func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phas
 
 // setPhase writes a row of ingest.
 func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, r phaseRow) error {
-	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq) "+
-		"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}",
+	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
+		"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}, {shift:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("phase", phase), ch.Named("n", r.n), ch.Named("writer", r.writer.String()),
 		ch.Named("first", r.first), ch.Named("last", r.last), ch.Named("at", r.at.UnixMicro()), ch.Named("gen", r.gen),
-		ch.Named("build", r.rolled.Build), ch.Named("until", r.rolled.Until), ch.Named("rolled", r.rolled.Seq))
+		ch.Named("build", r.rolled.Build), ch.Named("until", r.rolled.Until), ch.Named("rolled", r.rolled.Seq), ch.Named("shift", r.shift))
 	if err != nil {
 		return fmt.Errorf("write the %s of accounting: %w", phase, err)
 	}

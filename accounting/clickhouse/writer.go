@@ -55,6 +55,7 @@ func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) 
 	w.n = max(done.n, intent.n)
 	if done.n > 0 {
 		w.pos = done.position()
+		w.from.shift = w.pos.Shift
 	}
 	if err := w.setPosition(ctx, w.pos.Seq, w.pos.At, w.pos.Gen); err != nil {
 		return nil, tally.Resume{}, err
@@ -64,7 +65,10 @@ func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) 
 	}
 	res := tally.Resume{Position: w.pos}
 	if intent.last > done.last {
-		res.Redo, w.doubt = intent.last, true
+		res.Redo, w.doubt = intent.last-w.pos.Shift, true
+	}
+	if res.History, err = s.History(ctx, ledger, w.pos.Seq); err != nil {
+		return nil, tally.Resume{}, err
 	}
 	return w, res, nil
 }
@@ -86,10 +90,10 @@ func (w *Writer) setPosition(ctx context.Context, seq uint64, at spec.Instant, g
 		return err
 	}
 	n := w.n + 1
-	if err := w.s.setPhase(ctx, w.from.ledger, phaseDone, phaseRow{n: n, writer: w.id, last: seq, at: cutTime(at), gen: gen, rolled: w.pos.Rolled}); err != nil {
+	if err := w.s.setPhase(ctx, w.from.ledger, phaseDone, phaseRow{n: n, writer: w.id, last: seq, at: cutTime(at), gen: gen, rolled: w.pos.Rolled, shift: w.from.shift}); err != nil {
 		return err
 	}
-	w.pos, w.n = tally.Position{Seq: seq, At: at, Gen: gen, Rolled: w.pos.Rolled}, n
+	w.pos, w.n = tally.Position{Seq: seq, Shift: w.from.shift, At: at, Gen: gen, Rolled: w.pos.Rolled}, n
 	w.spoke = time.Now()
 	return w.step("after position")
 }
@@ -132,24 +136,25 @@ func (w *Writer) check(ctx context.Context) error {
 // Write stores a batch. It may be called again with the same batch after an
 // error, any number of times; nothing else may be written before it succeeds.
 func (w *Writer) Write(ctx context.Context, b *tally.Batch) error {
-	if b.First != w.pos.Seq+1 || b.Last < b.First {
-		return fmt.Errorf("the batch of events %d to %d does not follow event %d: %w", b.First, b.Last, w.pos.Seq, tally.ErrOrder)
+	if b.First != w.pos.Event()+1 || b.Last < b.First {
+		return fmt.Errorf("the batch of events %d to %d does not follow event %d: %w", b.First, b.Last, w.pos.Event(), tally.ErrOrder)
 	}
 	if !w.fresh {
 		return errors.New("a writer must begin a generation of the live table before its first batch")
 	}
-	if w.intent.last > w.pos.Seq && (w.intent.first != b.First || w.intent.last != b.Last) {
-		return fmt.Errorf("events %d to %d are to be written, but the batch that was begun is %d to %d: %w", b.First, b.Last,
-			w.intent.first, w.intent.last, tally.ErrCut)
+	first, last := w.place(b)
+	if w.intent.last > w.pos.Seq && (w.intent.first != first || w.intent.last != last) {
+		return fmt.Errorf("events %d to %d are to be written at %d to %d, but the batch that was begun is at %d to %d: %w", b.First, b.Last,
+			first, last, w.intent.first, w.intent.last, tally.ErrCut)
 	}
 	if err := w.check(ctx); err != nil {
 		return err
 	}
-	if w.intent.first != b.First || w.intent.last != b.Last || w.intent.writer != w.id {
+	if w.intent.first != first || w.intent.last != last || w.intent.writer != w.id {
 		if err := w.step("intent"); err != nil {
 			return err
 		}
-		in := phaseRow{n: w.n + 1, writer: w.id, first: b.First, last: b.Last, at: cutTime(b.At), gen: w.pos.Gen}
+		in := phaseRow{n: w.n + 1, writer: w.id, first: first, last: last, at: cutTime(b.At), gen: w.pos.Gen}
 		if err := w.s.setPhase(ctx, w.from.ledger, phaseIntent, in); err != nil {
 			return err
 		}
@@ -166,11 +171,21 @@ func (w *Writer) Write(ctx context.Context, b *tally.Batch) error {
 	if err := send(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, w.pos.Gen), b.Live); err != nil {
 		return err
 	}
-	if err := w.setPosition(ctx, b.Last, b.At, w.pos.Gen); err != nil {
+	for _, e := range b.Epochs {
+		if err := w.putSegment(ctx, tally.Segment{At: e.Seq + w.from.shift, Epoch: e.Epoch, Seq: e.Seq}); err != nil {
+			return err
+		}
+	}
+	if err := w.setPosition(ctx, last, b.At, w.pos.Gen); err != nil {
 		return err
 	}
 	w.doubt = false
 	return nil
+}
+
+// place is where a batch stands in the store.
+func (w *Writer) place(b *tally.Batch) (first, last uint64) {
+	return b.First + w.from.shift, b.Last + w.from.shift
 }
 
 // part is one table's rows of a batch.
@@ -247,7 +262,8 @@ func (w *Writer) insert(ctx context.Context, b *tally.Batch, p part, verify bool
 	if err := w.step(p.table); err != nil {
 		return err
 	}
-	token := fmt.Sprintf("%s:%s:%d-%d", p.table, w.from.ledger, b.First, b.Last)
+	first, last := w.place(b)
+	token := fmt.Sprintf("%s:%s:%d-%d", p.table, w.from.ledger, first, last)
 	if err := p.send(ctx, token); err != nil {
 		return err
 	}
@@ -272,7 +288,8 @@ func (w *Writer) insert(ctx context.Context, b *tally.Batch, p part, verify bool
 }
 
 func (w *Writer) stretch(b *tally.Batch) []any {
-	return []any{ch.Named("ledger", w.from.ledger.String()), ch.Named("first", b.First), ch.Named("last", b.Last)}
+	first, last := w.place(b)
+	return []any{ch.Named("ledger", w.from.ledger.String()), ch.Named("first", first), ch.Named("last", last)}
 }
 
 const inStretch = " WHERE ledger = {ledger:UUID} AND seq >= {first:UInt64} AND seq <= {last:UInt64}"

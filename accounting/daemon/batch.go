@@ -253,7 +253,7 @@ func (s *session) relaxed(w *work) bool { return w.batch.Largest() < s.d.cfg.Bat
 // rollUp adds up days that are over, and tells whether there are more. Reports
 // are right without it, only slower, so that an error is no reason to stop.
 func (s *session) rollUp(ctx context.Context) bool {
-	if s.behind(s.writer.Position().Seq) > s.d.cfg.BatchRows {
+	if s.behind(s.writer.Position().Event()) > s.d.cfg.BatchRows {
 		return true // the rows first
 	}
 	before := s.writer.Position().Rolled
@@ -325,13 +325,14 @@ func (s *session) keepSnapshot(ctx context.Context) {
 	default:
 		return
 	}
-	if err := d.cfg.Store.PutSnapshot(ctx, d.ledger, snap); err != nil {
+	label := tally.Snapshot{Seq: snap.Seq + s.writer.Position().Shift, Data: snap.Data}
+	if err := d.cfg.Store.PutSnapshot(ctx, d.ledger, label); err != nil {
 		d.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", d.cfg.Store.Explain(err))
 		return
 	}
 	s.snapped = snap.Seq
 	d.figures.snapshots.Add(1)
-	s.confirm(s.writer.Position().Seq)
+	s.confirm(s.writer.Position().Event())
 }
 
 // storeInTime gives a write up that takes for ever: the store may hang while it
@@ -360,7 +361,7 @@ var errSlow = errors.New("the store does not answer in time: the write was given
 
 // store writes the batch, unless that is done, and then the new generation.
 func (s *session) store(ctx context.Context, w *work) error {
-	if s.writer.Position().Seq < w.batch.Last {
+	if s.writer.Position().Event() < w.batch.Last {
 		s.d.opening(w.batch.Live)
 		if err := s.writer.Write(ctx, w.batch); err != nil {
 			return err

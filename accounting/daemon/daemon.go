@@ -23,6 +23,7 @@ type Daemon struct {
 	known   bool // ledger and cluster are
 	pos     tally.Position
 	stored  bool         // pos is the store's
+	gaps    []query.Gap  // positions of a history that was lost
 	open    openRuns     // at pos
 	counted spec.Instant // the oldest event of the batch being made; 0 = none
 	flying  spec.Instant // and of the one being stored
@@ -107,14 +108,14 @@ func (d *Daemon) Status() Status {
 	now := d.cfg.Clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Seq, Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
+	s := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Event(), Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
 		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
 		LastWrite: spec.Span(d.figures.lastWrite.Load()), SamplesStored: d.figures.samplesStored.Load(), SamplesRefused: d.figures.samplesRefused.Load(),
 		SamplesLeftOut: d.figures.samplesLeftOut.Load(), SamplesWaiting: d.samples.waiting()}
 	if d.writing != 0 && s.Up && now.Sub(d.writing) > slowWrite {
 		s.Up, s.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
 	}
-	if head > d.pos.Seq && d.began != 0 {
+	if head > d.pos.Event() && d.began != 0 {
 		since := d.pos.At
 		switch {
 		case !d.stored:
@@ -231,19 +232,26 @@ func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind u
 		if err != nil {
 			return s, 0, err
 		}
-		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.name(), Seq: pos.Seq, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Now: d.cfg.Clock.Now()}
-		if pos.Seq >= seq {
+		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.name(), Seq: pos.Seq, Shift: pos.Shift, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Lost: d.lost(), Now: d.cfg.Clock.Now()}
+		if pos.Event() >= seq {
 			return s, 0, nil
 		}
 		d.hasten()
 		select {
 		case <-changed:
 		case <-late:
-			return s, seq - pos.Seq, nil
+			return s, seq - pos.Event(), nil
 		case <-ctx.Done():
 			return s, 0, ctx.Err()
 		}
 	}
+}
+
+// lost gives the positions of a history that was lost.
+func (d *Daemon) lost() []query.Gap {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gaps
 }
 
 // hasten tells the ingester that somebody waits for what is not stored yet.

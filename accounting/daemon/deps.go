@@ -9,6 +9,7 @@ import (
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -25,6 +26,9 @@ type Source interface {
 	Open(ctx context.Context, seq uint64) (Cursor, error)
 	// Head is the newest durable event.
 	Head() (seq uint64, at spec.Instant)
+	// Epochs are those of the ledger, with its newest event: they tell its history
+	// from one that was lost.
+	Epochs(ctx context.Context) (epochs []state.Epoch, head uint64, err error)
 }
 
 // Cursor walks the ledger. Next waits for the next entry.
@@ -40,6 +44,8 @@ type Writer interface {
 	// RollUp adds up days that are over; more tells that there are others.
 	RollUp(ctx context.Context) (more bool, err error)
 	Position() tally.Position
+	// Branch goes on with a history that parts from what the store has.
+	Branch(ctx context.Context, b tally.Branch) error
 }
 
 // Store is the accounting store.
@@ -48,6 +54,10 @@ type Store interface {
 	Position(ctx context.Context, ledger [16]byte) (tally.Position, error)
 	LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (tally.Snapshot, bool, error)
 	PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Snapshot) error
+	// LastRuns gives the last run of each job between two positions; Numbers are the
+	// greatest job numbers that the store has seen.
+	LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) (map[spec.JobUID]uint32, error)
+	Numbers(ctx context.Context, ledger [16]byte) (spec.JobUID, spec.JobID, error)
 	Query(ctx context.Context, q query.Query, each func(scan func(dest ...any) error) error) error
 	// Raw asks a question read-only and within limits, and gives the answer in
 	// one of the engine's formats.
@@ -115,6 +125,9 @@ type Config struct {
 	Identity func() (ledger [16]byte, cluster string)
 	// Confirm is called after every stored batch; nil = nobody asks.
 	Confirm func(Progress)
+	// Lost tells the controller of a position that the store has seen and that the
+	// ledger does not hold: its history was lost. Nil = nobody is told.
+	Lost func(ctx context.Context, seen event.Position) error
 	// Content gives a script or an environment by its hash, from the
 	// controller's content; nil = it cannot be had here.
 	Content func(ctx context.Context, hash spec.Hash) ([]byte, error)

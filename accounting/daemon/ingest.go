@@ -71,6 +71,7 @@ type session struct {
 	d      *Daemon
 	tally  *tally.Tally
 	writer Writer
+	parted parted
 	redo   uint64 // the next batch must end with this event; 0 = anywhere
 
 	entries chan decoded
@@ -170,28 +171,47 @@ func (s *session) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if head, _ := d.cfg.Source.Head(); head < res.Seq {
-		return fmt.Errorf("the store has accounting up to event %d of this ledger, the ledger ends at %d: "+
-			"a backup of the ledger was restored, or its history is still being read: %w", res.Seq, head, tally.ErrOrder)
-	}
 	s.writer, s.redo = w, res.Redo
-	snap, ok, err := d.cfg.Store.LastSnapshot(ctx, d.ledger, res.Seq)
+	if err := s.compare(ctx, res); err != nil {
+		return err
+	}
+	label, t, err := s.lastSnapshot(ctx)
 	if err != nil {
 		return err
 	}
 	s.tally = tally.New()
-	if ok {
+	if t != nil {
+		s.tally, s.snapped, s.wanted = t, t.Seq(), t.Seq()
+	}
+	s.parted.begin(label)
+	return nil
+}
+
+// lastSnapshot gives the newest counting state of the ledger's own history, with
+// its position; nil = there is none.
+func (s *session) lastSnapshot(ctx context.Context) (label uint64, t *tally.Tally, err error) {
+	d := s.d
+	for at := s.parted.end(); ; at = label - 1 {
+		snap, ok, err := d.cfg.Store.LastSnapshot(ctx, d.ledger, at)
+		if err != nil || !ok {
+			return 0, nil, err
+		}
+		label = snap.Seq
+		want, ours := s.parted.event(label)
+		if !ours {
+			continue // of a history that was lost
+		}
 		t, err := tally.Restore(snap.Data)
 		switch {
 		case err != nil:
 			d.cfg.Log.Error("the snapshot of the tally cannot be read; the ledger is counted from its beginning", "error", err)
-		case t.Seq() != snap.Seq || t.UUID() != d.ledger:
-			d.cfg.Log.Error("the snapshot of the tally is not what its label says; the ledger is counted from its beginning", "label", snap.Seq, "event", t.Seq())
+		case t.Seq() != want || t.UUID() != d.ledger:
+			d.cfg.Log.Error("the snapshot of the tally is not what its label says; the ledger is counted from its beginning", "label", want, "event", t.Seq())
 		default:
-			s.tally, s.snapped, s.wanted = t, snap.Seq, snap.Seq
+			return label, t, nil
 		}
+		return 0, nil, nil
 	}
-	return nil
 }
 
 // read decodes the ledger, entry by entry.
@@ -251,20 +271,30 @@ func (s *session) apply(events []event.Envelope) error {
 // catchUp folds what the store has already, without making rows, and then
 // begins a generation of the live table.
 func (s *session) catchUp(ctx context.Context) error {
-	pos := s.writer.Position()
 	s.tally.Quiet(true)
-	for s.tally.Seq() < pos.Seq {
-		events, err := s.next(ctx)
+	for _, at := range s.parted.ahead {
+		if err := s.foldTo(ctx, at.event); err != nil {
+			return err
+		}
+		used, err := s.d.cfg.Store.LastRuns(ctx, s.d.ledger, at.gap.From, at.gap.To)
 		if err != nil {
 			return err
 		}
-		if err := s.apply(events); err != nil {
+		s.tally.Renumber(used)
+	}
+	if err := s.foldTo(ctx, s.parted.last()); err != nil {
+		return err
+	}
+	if s.parted.now {
+		if err := s.branch(ctx); err != nil {
 			return err
 		}
 	}
-	if s.tally.Seq() != pos.Seq {
-		return fmt.Errorf("the store ends at event %d, in the middle of an entry of the ledger that ends at %d: %w", pos.Seq, s.tally.Seq(), tally.ErrOrder)
+	pos := s.writer.Position()
+	if s.tally.Seq() != pos.Event() {
+		return fmt.Errorf("the store ends at event %d, in the middle of an entry of the ledger that ends at %d: %w", pos.Event(), s.tally.Seq(), tally.ErrOrder)
 	}
+	s.d.setGaps(s.parted.gaps)
 	s.tally.Take()
 	s.tally.Quiet(false)
 	rows := s.tally.AllLive()
@@ -273,7 +303,21 @@ func (s *session) catchUp(ctx context.Context) error {
 		return err
 	}
 	s.d.publishOpen(s.writer.Position(), rows)
-	s.confirm(pos.Seq)
+	s.confirm(pos.Event())
+	return nil
+}
+
+// foldTo folds entries up to the one with an event.
+func (s *session) foldTo(ctx context.Context, seq uint64) error {
+	for s.tally.Seq() < seq {
+		events, err := s.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.apply(events); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -304,6 +305,10 @@ type archiveSource struct {
 }
 
 func (s archiveSource) Head() (uint64, spec.Instant) { return s.a.Stats().LastSeq, s.at }
+
+func (s archiveSource) Epochs(context.Context) ([]state.Epoch, uint64, error) {
+	return nil, s.a.Stats().LastSeq, nil
+}
 
 func (s archiveSource) Open(_ context.Context, seq uint64) (daemon.Cursor, error) {
 	it, err := s.a.Reader(seq)

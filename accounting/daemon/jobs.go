@@ -179,7 +179,7 @@ func (a *answer) flush(last bool) error {
 			return err
 		}
 	}
-	reply := &apiv1.AcctReply{Seq: a.scope.Seq, Behind: a.behind, Cluster: a.scope.Cluster, Now: int64(a.scope.Now)}
+	reply := &apiv1.AcctReply{Seq: a.scope.Event(), Behind: a.behind, Cluster: a.scope.Cluster, Now: int64(a.scope.Now)}
 	a.assemble(reply)
 	a.runs, a.steps = a.runs[:0], nil
 	return a.send(reply)

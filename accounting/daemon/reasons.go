@@ -33,7 +33,7 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	if err := s.eachRun(ctx, scope, ask, wanted(nil), func(run acctRun) error { a.runs = append(a.runs, run); return nil }); err != nil {
 		return nil, s.D.away(err)
 	}
-	out := &apiv1.ReasonsReply{Seq: scope.Seq, Behind: behind, Cluster: scope.Cluster, Now: int64(scope.Now)}
+	out := &apiv1.ReasonsReply{Seq: scope.Event(), Behind: behind, Cluster: scope.Cluster, Now: int64(scope.Now)}
 	w := waits{ref: ref}
 	w.pick(a)
 	if w.last() == nil {

@@ -166,7 +166,7 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 		ask.Nodes = append(ask.Nodes, hosts...)
 	}
 	return &report{s: s, q: q, scope: scope, tres: tres, ask: ask,
-		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Seq, Cluster: scope.Cluster}}, nil
+		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Event(), Cluster: scope.Cluster}}, nil
 }
 
 // allTRES stands for every TRES that the nodes had.

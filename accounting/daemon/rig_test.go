@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -39,6 +40,7 @@ type memLedger struct {
 
 	mu      sync.Mutex
 	entries []daemon.Entry
+	epochs  []state.Epoch
 	at      spec.Instant
 	grown   chan struct{}
 }

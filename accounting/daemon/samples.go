@@ -139,7 +139,7 @@ func (d *Daemon) leaveOut(node string, rows *SampleRows) {
 	rows.Usage = slices.DeleteFunc(rows.Usage, func(r tally.UsageSample) bool { return no(r.At) })
 	d.figures.samplesLeftOut.Add(uint64(bad))
 	if d.samples.strange(node, bad > 0) {
-		d.cfg.Log.Warn("readings are left out: they are older than accounting.samples_keep, or of a time that is not yet; is the node's clock right?",
+		d.cfg.Log.Warn("readings are left out: they are older than accounting.samples_keep, or their time is in the future; is the node's clock right?",
 			"node", node, "readings", bad, "one_at_unix_second", example)
 	}
 }

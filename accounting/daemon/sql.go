@@ -147,6 +147,9 @@ func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, e
 	if v.Admin {
 		return v, nil
 	}
+	if d.cfg.Private != nil {
+		v.Private = d.cfg.Private(ctx)
+	}
 	if v.User == "" {
 		return v, spec.Refuse(spec.CodeAccessDenied, "only users may ask")
 	}

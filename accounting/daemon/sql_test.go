@@ -45,6 +45,10 @@ func crowd(t tallytest.TB) []event.Envelope {
 	h.Put(&event.UserPut{User: spec.User{Name: "dora", AdminLevel: "Operator"}})
 	h.Put(&event.UserPut{User: spec.User{Name: "eve", AdminLevel: "Operator"}})
 	h.Put(&event.UserPut{User: spec.User{Name: "eve"}}) // no more
+	for i, a := range []spec.Association{{Account: "vision", User: "alice"}, {Account: "physics", User: "bob"}} {
+		a.ID = uint32(901 + i)
+		h.Put(&event.AssociationPut{Association: a})
+	}
 	for i, who := range []struct{ user, account string }{{"alice", "vision"}, {"bob", "physics"}, {"carol", "ml"}, {"bob", "physics"}} {
 		uid := h.Submit(tallytest.Ask{Name: "secret-of-" + who.user, User: who.user, UID: uint32(1001 + i), Account: who.account, QOS: "normal", CPUs: 4, Mem: 4000, GPUs: 1})
 		h.Wait(spec.Second)
@@ -87,6 +91,35 @@ func (s *sqlRig) askIn(user, sql, format string) (string, error) {
 	return out.out.String(), err
 }
 
+// TestSQLPrivateData: the views that are no rows of jobs keep what PrivateData
+// hides elsewhere.
+func TestSQLPrivateData(t *testing.T) {
+	s := newSQLRig(t)
+	const users = "SELECT DISTINCT user FROM associations WHERE user != '' ORDER BY user"
+	public, err := s.ask("alice", users)
+	if err != nil || !strings.Contains(public, "bob") {
+		t.Fatalf("without PrivateData alice sees the associations %q, %v", public, err)
+	}
+	var private []string
+	s.cfg.Private = func(context.Context) []string { return private }
+	s.start()
+	private = []string{"usage"}
+	if got, err := s.ask("alice", users); err != nil || strings.Contains(got, "bob") || !strings.Contains(got, "alice") {
+		t.Errorf("with PrivateData=usage alice sees the associations of %q, %v", got, err)
+	}
+	if got, err := s.ask("alice", "SELECT count() > 0 FROM node_states"); err != nil {
+		t.Errorf("with PrivateData=usage alice does not see nodes: %q, %v", got, err)
+	}
+	private = []string{"nodes"}
+	if got, err := s.ask("alice", "SELECT * FROM node_states"); err == nil {
+		t.Errorf("with PrivateData=nodes alice sees %q", got)
+	}
+	private = nil // as for an operator
+	if got, err := s.ask("root", users); err != nil || got != public {
+		t.Errorf("root sees %q, %v", got, err)
+	}
+}
+
 // TestSQLWhoSeesWhat: the filter is forced in every view and in every place of
 // a question where a view can stand.
 func TestSQLWhoSeesWhat(t *testing.T) {
@@ -123,7 +156,7 @@ func TestSQLWhoSeesWhat(t *testing.T) {
 	for _, v := range query.Views() {
 		for _, format := range []string{"table", "csv", "json", "parquet"} {
 			got, err := s.askIn("root", "SELECT * FROM "+v.Name, format)
-			nothing := []string{"associations", "gpu_samples", "usage_samples", "qos_history", "reservations", "fairshare"} // in this history
+			nothing := []string{"associations", "gpu_samples", "usage_samples", "qos_history", "reservations", "fairshare", "holds"} // in this history
 			if empty := slices.Contains(nothing, v.Name) && format == "json"; err != nil || (got == "" && !empty) || (format == "parquet") != strings.HasPrefix(got, "PAR1") {
 				t.Errorf("%s as %s: %v, %d bytes", v.Name, format, err, len(got))
 			}

@@ -46,7 +46,7 @@ func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found 
 		}
 	}
 	counted := sums{}
-	if err := d.recount(ctx, scope.Seq, counted, tell); err != nil {
+	if err := d.recount(ctx, scope.Event(), counted, tell); err != nil {
 		return nil, err
 	}
 	for _, t := range query.SumTables() {
@@ -141,6 +141,9 @@ func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []p
 
 // recount folds the ledger from its first event to one.
 func (d *Daemon) recount(ctx context.Context, last uint64, into sums, tell func(done, of uint64)) error {
+	if head, _ := d.cfg.Source.Head(); head < last {
+		return fmt.Errorf("the store is compared with the ledger first, which ends at event %d, before event %d: %w", head, last, tally.ErrOrder)
+	}
 	cursor, err := d.cfg.Source.Open(ctx, 1)
 	if err != nil {
 		return fmt.Errorf("read the ledger from its beginning: %w", err)

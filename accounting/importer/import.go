@@ -426,12 +426,12 @@ func (r *run) reject(n int, line []byte, why string) {
 	r.Rejected(Reject{n, why, strings.ToValidUTF8(text, "\ufffd")})
 }
 
-// future refuses a run of a time that is not yet, by more than clocks differ: it
+// future refuses a run whose time is in the future, by more than clocks differ: it
 // would count as waiting, or running, until then.
 func (r *run) future(row *tally.JobRow) error {
 	late := tally.Cut(max(r.Now, r.Present).Add(spec.Day))
 	if row.Submit > late || row.Start > late || row.End > late {
-		return reject("it is of a time that is not yet")
+		return reject("its time is in the future")
 	}
 	return nil
 }

@@ -353,8 +353,8 @@ func TestBadLines(t *testing.T) {
 10 it has 3 columns, there must be 16
 11 it is a step whose job does not stand before it
 18 End "9999999999999" cannot be read
-19 it is of a time that is not yet
-20 it is of a time that is not yet
+19 its time is in the future
+20 its time is in the future
 21 it has a character NUL: the dump is damaged there
 `
 	if got != want {

@@ -21,10 +21,10 @@ const Slowdown = 10
 
 // Where the rows come from.
 const (
-	fromNodes = "the agents' usage summary at the end of a run, node by node"
-	fromGPUs  = "the agents' GPU counters at the end of a run, device by device"
+	fromNodes = "the agents' usage summary at the end of a run, node by node; their samples until then"
+	fromGPUs  = "the agents' GPU counters at the end of a run, device by device; their samples until then, and for runs that the window cuts"
 	fromRuns  = "the ledger: submission, start and end of each run"
-	running   = "A run that still runs is not in it: what it used is known when it ends."
+	running   = "A run that still runs counts up to now, as far as it was sampled (accounting.samples_keep)."
 )
 
 // All lists every definition, in the order in which they are shown.

@@ -52,17 +52,19 @@ const (
 	// if that is in the window, to its end if it ended in it unstarted, to the
 	// window's end if it waits then.
 	Runs Source = "runs"
-	// Nodes: each node's part of each run that is over and was measured there.
+	// Nodes: each node's part of each run, as far as it was measured there: in
+	// whole once it is over, by samples until then.
 	// Columns: overlap_s, share (overlap_s by its whole length), cpus, cpu_s
 	// (CPU time used), mem_bytes, peak_rss (bytes, NULL = not measured).
 	Nodes Source = "nodes"
-	// GPUs: each device of each run that is over, where it was measured.
+	// GPUs: each device of each run, where it was measured: in whole once it is
+	// over, by samples until then and where the window cuts it.
 	// Columns: overlap_s, share, util_s (integral of utilisation), held_idle_s
 	// (no process, or a process without work), busy_s, sm_s (integral of SM
 	// activity; NULL = not measured).
 	GPUs Source = "gpus"
 	// Energy: what each node (without its GPUs) and each device measured for a
-	// run that is over. Columns: energy_j, share, carbon_g (of the part within
+	// run; of one that is not over, its devices only. Columns: energy_j, share, carbon_g (of the part within
 	// the window; NULL without a carbon intensity).
 	Energy Source = "energy"
 	// Associations: what each association used, and its share. These figures

@@ -109,6 +109,9 @@ type RunPart struct {
 const owner = "concat(replaceAll(toString(user), '\\x1f', '?'), '\\x1f', replaceAll(toString(`group`), '\\x1f', '?'), '\\x1f', replaceAll(toString(account), '\\x1f', '?'), " +
 	"'\\x1f', toString(user_id), '\\x1f', toString(group_id), '\\x1f', toString(assoc)) AS owner"
 
+// OwnerSQL is the column owner of jobs as an expression over the columns of live.
+func OwnerSQL() string { return strings.TrimSuffix(owner, " AS owner") }
+
 // Who is whose a run is.
 type Who struct {
 	User, Group, Account   string

@@ -203,15 +203,15 @@ const shareWithin = " AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND
 
 // kpiNodes are the rows of kpi.Nodes.
 func (b *builder) kpiNodes() string {
-	return "(\n    SELECT partition, account, user, qos, cpus, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_s, mem_mib * 1048576 AS mem_bytes, peak_rss, " + share +
-		"\n    FROM " + b.table("job_nodes") + "\n    WHERE " + stored + " AND measured" + shareWithin + "\n  )"
+	const columns = "partition, account, user, qos, cpus, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_s, mem_mib * 1048576 AS mem_bytes, peak_rss, " + share
+	return "(\n    " + b.nodeRows(columns, " AND measured"+shareWithin, true) + "\n  )"
 }
 
 // kpiGPUs are the rows of kpi.GPUs.
 func (b *builder) kpiGPUs() string {
-	return "(\n    SELECT partition, account, user, qos, util_us / 1e6 AS util_s, (no_process_us + idle_us) / 1e6 AS held_idle_s, busy_us / 1e6 AS busy_s, " +
-		"if(sm_us = 0 AND util_us > 0, NULL, sm_us / 1e6) AS sm_s, " + share +
-		"\n    FROM " + b.table("job_gpus") + "\n    WHERE " + stored + " AND measured" + shareWithin + "\n  )"
+	const columns = "partition, account, user, qos, util_us / 1e6 AS util_s, (no_process_us + idle_us) / 1e6 AS held_idle_s, busy_us / 1e6 AS busy_s, " +
+		"if(sm_us = 0 AND util_us > 0, NULL, sm_us / 1e6) AS sm_s, " + share
+	return "(\n    " + b.deviceRows(columns, " AND measured"+shareWithin, true) + "\n  )"
 }
 
 // kpiEnergy are the rows of kpi.Energy.
@@ -235,13 +235,13 @@ func (b *builder) kpiEnergy(r *Report, rates *kpi.Rates) string {
 		}
 		carbon = "toNullable(energy_j / 3.6e6 * (" + strings.Join(parts, " + ") + "))"
 	}
-	from := func(table, energy, measured string) string {
-		return "SELECT partition, account, user, qos, " + energy + " / 1000 AS energy_j, " + share +
-			", toUnixTimestamp64Micro(from) AS from_us, toUnixTimestamp64Micro(least(to, end)) AS to_us, " + carbon + " AS carbon_g" +
-			"\n    FROM " + b.table(table) + "\n    WHERE " + stored + " AND " + measured + shareWithin
+	columns := func(energy, part string) string {
+		return "partition, account, user, qos, " + energy + " / 1000 AS energy_j, " + part +
+			", toUnixTimestamp64Micro(from) AS from_us, toUnixTimestamp64Micro(least(to, end)) AS to_us, " + carbon + " AS carbon_g"
 	}
-	return "(\n    " + from("job_nodes", "assumeNotNull(energy_mj)", "isNotNull(energy_mj)") +
-		"\n    UNION ALL\n    " + from("job_gpus", "energy_mj", "measured AND energy_mj > 0") + "\n  )"
+	nodes := b.nodeRows(columns("assumeNotNull(energy_mj)", share), " AND isNotNull(energy_mj)"+shareWithin, true)
+	devices := b.deviceRows(columns("energy_mj", share), " AND measured AND energy_mj > 0"+shareWithin, true)
+	return "(\n    " + nodes + "\n    UNION ALL\n    " + devices + "\n  )"
 }
 
 // Demand asks who wanted and used how much in each of n equal parts of the
@@ -270,7 +270,7 @@ func Demand(s Scope, window spec.Span, n int) Query {
 func Shares(s Scope) Query {
 	b := begin(s)
 	return b.query("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
-		"\nFROM " + b.table("associations") + "\nWHERE " + stored + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+		"\nFROM " + b.table("associations") + "\nWHERE " + b.known() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
 // capacity is a subquery over what the cluster (part = ”) and each partition

@@ -82,10 +82,18 @@ type Scope struct {
 	Ledger   [16]byte // its UUID
 	Cluster  string   // its name
 	Seq      uint64   // the store's position
+	Shift    uint64   // what that has more than the number of the event there
 	Gen      uint32   // and its generation of live runs
 	Now      spec.Instant
 	Rolled   Rolled // what is added up by day and quarter of an hour
+	Lost     []Gap  // positions whose events the ledger has lost
 }
+
+// Event is the number of the last event that the store has.
+func (s Scope) Event() uint64 { return s.Seq - s.Shift }
+
+// Gap is a range of positions, both included.
+type Gap struct{ From, To uint64 }
 
 // Rolled is what the rollups have: every run that ended before Until and whose
 // row came with event Seq or before, each once, in the builds up to Build. The
@@ -128,6 +136,16 @@ func (b *builder) table(name string) string {
 
 // stored is the condition on tables of rows that never change.
 const stored = "ledger = {ledger:UUID} AND seq <= {seq:UInt64}"
+
+// known is stored without what the ledger has lost: what is so now follows from
+// the ledger's own events. Runs of a lost history did run, so stored has them.
+func (b *builder) known() string {
+	text := stored
+	for _, g := range b.scope.Lost {
+		text += fmt.Sprintf(" AND NOT (seq >= %d AND seq <= %d)", g.From, g.To)
+	}
+	return text
+}
 
 // open is the condition on live runs: those that are over count until the
 // position covers them, for only then are they in jobs.

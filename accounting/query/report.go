@@ -175,7 +175,7 @@ func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
 func (r *Report) Tree(s Scope) Query {
 	b := begin(s)
 	return b.query("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
-		b.table("associations") + "\nWHERE " + stored + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+		b.table("associations") + "\nWHERE " + b.known() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
 // Reservations asks for everything that happened to reservations, in order: the event's instant in microseconds, whether it
@@ -206,7 +206,7 @@ func (r *Report) Fairshares(s Scope) Query {
 	return b.query("SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
 		"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.table("events") +
 		" WHERE " + stored + " AND kind = 'SharesNoted' AND at >= " + windowFrom + " AND at < " + windowTo + ") AS s\n" +
-		"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + stored + " GROUP BY id) AS a ON n.1 = a.id\n" +
+		"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + b.known() + " GROUP BY id) AS a ON n.1 = a.id\n" +
 		"WHERE a.user != ''" + only + "\nGROUP BY day, n.1, account, user\nORDER BY account, user, n.1, day")
 }
 

@@ -61,43 +61,15 @@ func GPUHistory(s Scope, uid uint64, attempt uint32, from, to spec.Instant, seco
 
 // Idle asks who held GPUs longest without using them in the window: user,
 // idle_s, no_process_s (its part without a process), held_s. Idle is a GPU
-// without a process, or one that was not used.
-//
-// What a run did in all is in the ledger, counted where it ran. Only of runs
-// that the window cuts, and of those that are not over, the samples tell how
-// much falls into it; of these, no more is read than can be theirs.
+// without a process, or one that was not used. The rows are those of the KPI
+// gpu_idle, so that both give the same figure.
 func (r *Report) Idle(s Scope, limit int) Query {
 	b := begin(s)
 	r.bounds(b)
-	filters := r.filters(b)
-	gpus, live := b.table("job_gpus"), b.table("live")+" FINAL"
-	const within = "from >= " + windowFrom + " AND to <= " + windowTo
-	const first = "(from < " + windowFrom + " AND to > " + windowFrom + ")"
-	const last = "(from < " + windowTo + " AND to > " + windowTo + ")"
-	const running = open + " AND alloc_gpus > 0 AND isNotNull(start) AND assumeNotNull(start) < " + windowTo
-	over := "SELECT user, sum(no_process_us + idle_us) / 1e6 AS idle, sum(no_process_us) / 1e6 AS absent, sum(no_process_us + idle_us + busy_us) / 1e6 AS held\n  FROM " +
-		gpus + "\n  WHERE " + stored + " AND measured AND " + within + filters + "\n  GROUP BY user"
-	begun := "(SELECT toDateTime(max(to), 'UTC') FROM " + gpus + " WHERE " + stored + " AND " + first + ")"
-	left := "(SELECT if(count() = 0, toDateTime('2106-01-01', 'UTC'), toDateTime(min(since), 'UTC')) FROM (SELECT from AS since FROM " + gpus + " WHERE " + stored + " AND " + last +
-		" UNION ALL SELECT assumeNotNull(start) AS since FROM " + live + " WHERE " + running + "))"
-	cut := "SELECT user, toFloat64(sumIf(seconds, ifNull(util, engine) = 0 OR processes = 0)) AS idle, toFloat64(sumIf(seconds, processes = 0)) AS absent, toFloat64(sum(seconds)) AS held\n  FROM " +
-		b.table("gpu_samples") + "\n  WHERE " + readings + " AND at >= " + windowFrom + " AND at < " + windowTo + " AND (at <= " + begun + " OR at >= " + left + ") AND uid != 0\n    AND ((uid, attempt, gpu_uuid) IN (" +
-		"SELECT uid, toUInt32(restarts + 1), gpu_uuid FROM " + gpus + " WHERE " + stored + " AND (" + first + " OR " + last + "))\n      OR (uid, attempt) IN (SELECT uid, toUInt32(restarts + 1) FROM " +
-		live + " WHERE " + running + "))" + r.sampled() + "\n  GROUP BY user"
-	return b.query("SELECT toString(user) AS who, sum(idle) AS idle_s, sum(absent) AS no_process_s, sum(held) AS held_s\nFROM (\n  " + over + "\n  UNION ALL\n  " + cut +
+	// The column share of job_gpus is the part of the device that the run had,
+	// which is in the times already.
+	columns := "user, (no_process_us + idle_us) / 1e6 AS idle, no_process_us / 1e6 AS absent, (no_process_us + idle_us + busy_us) / 1e6 AS held, " + share
+	rows := b.deviceRows(columns, " AND measured"+shareWithin+r.filters(b), true)
+	return b.query("SELECT toString(user) AS who, sum(idle * share) AS idle_s, sum(absent * share) AS no_process_s, sum(held * share) AS held_s\nFROM (\n    " + rows +
 		fmt.Sprintf("\n)\nGROUP BY who\nHAVING idle_s > 0\nORDER BY idle_s DESC, who\nLIMIT %d", limit))
-}
-
-// sampled are the filters that samples know, with what filters bound.
-func (r *Report) sampled() string {
-	out := ""
-	for _, f := range [...]struct {
-		column, name string
-		some         bool
-	}{{"account", "accounts", len(r.Accounts) > 0}, {"user", "users", len(r.Users) > 0}, {"partition", "partitions", len(r.Partitions) > 0}} {
-		if f.some {
-			out += " AND " + f.column + " IN {" + f.name + ":Array(String)}"
-		}
-	}
-	return out
 }

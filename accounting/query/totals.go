@@ -50,7 +50,7 @@ func Totals(s Scope, t SumTable) Query {
 	for i, sum := range t.Sums {
 		list[i] = sum.SQL
 	}
-	from, where := b.table(t.Name), stored
+	from, where := b.table(t.Name), b.known()
 	if t.Name == "live" {
 		from, where = from+" FINAL", open
 	}

@@ -17,6 +17,11 @@ type View struct {
 	where   string   // besides what every view asks
 	who     string   // condition on rows that a user may see; "" = everyone sees all
 	admin   bool     // only administrators and operators see any
+	hides   string   // word of PrivateData that takes the view from users
+	// private is the word of PrivateData that restricts users to the rows that
+	// privateWho tells.
+	private    string
+	privateWho string
 
 	// rows makes the view where it is not rows of tables; who is the condition
 	// on rows that the viewer may see, with AND before it.
@@ -112,17 +117,25 @@ alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres: C
 cpu_khz: mean frequency of the CPUs it ran on, weighted by CPU time; 0 = not known
 `)},
 		{Name: "job_nodes", Example: "SELECT node, sum(cpus * dateDiff('second', job_nodes.from, job_nodes.to)) / 3600 AS cpu_hours FROM job_nodes GROUP BY node ORDER BY node",
-			About: "what each run that is over held and used on each of its nodes", tables: []string{"job_nodes"}, who: mine, Columns: viewColumns(key + owner +
+			About:  "what each run held and used on each of its nodes; of one that is not over, up to now, as far as it was sampled",
+			tables: []string{"job_nodes", "live", "usage_samples"}, who: mine,
+			rows: func(b *builder, who string) string {
+				return "  " + b.nodeRows(b.viewed("job_nodes"), who, false)
+			}, Columns: viewColumns(key + owner +
 				`node: name of the node
 from, to: since when it was held / when it was given back
-end: when the run was over
+end: when the run was over; of one that is not, as to
 cpus, mem_mib, gpus, tasks: CPUs held there / memory held there, in MiB / GPUs held there / tasks that ran there
 lost: the node was lost, so nothing was measured
 ` + usedBy)},
 		{Name: "job_gpus", Example: "SELECT user, round(sum(no_process_us + idle_us) / 3600e6, 2) AS idle_gpu_hours FROM job_gpus GROUP BY user ORDER BY idle_gpu_hours DESC",
-			About: "which run held which device", tables: []string{"job_gpus"}, who: mine, Columns: viewColumns(key + owner +
+			About:  "which run held which device and what it did with it; of one that is not over, up to now, as far as it was sampled",
+			tables: []string{"job_gpus", "live", "gpu_samples"}, who: mine,
+			rows: func(b *builder, who string) string {
+				return "  " + b.deviceRows(b.viewed("job_gpus"), who, false)
+			}, Columns: viewColumns(key + owner +
 				`node: name of the node
-from, to, end: since when it was held / when it was given back / when the run was over
+from, to, end: since when it was held / when it was given back, or until when it was sampled / when the run was over; of one that is not, as to
 gpu_uuid, gpu_index, gpu_type: the device / its number on the node / its type in Gres
 measured: whether anything was measured
 no_process_us, idle_us, busy_us: time without a process, with one that did nothing, with one that worked, in microseconds; of a run that had a part of the device, as all that follows, times that part
@@ -132,7 +145,7 @@ mem_mib_s: memory over time, MiB times seconds
 energy_mj: energy in millijoules
 throttled_us: time throttled, in microseconds
 xids: errors of the driver
-method: how that became the run's: counted (it had the device alone), by slices (a MIG instance: counted, but for the energy, which is its device's by compute slices of seven), by share (it had a part); '' = nothing was measured, or it was stored by an older version
+method: how that became the run's: counted (it had the device alone), by slices (a MIG instance: counted, but for the energy, which is its device's by compute slices of seven), by share (it had a part), sampled (the run is not over: from the samples); '' = nothing was measured, or it was stored by an older version
 share: the part of the device that the run had, in thousandths: 1000 = all; 0 = as above
 `)},
 		{Name: "gpu_samples", Example: "SELECT node, gpu_index, max(temp_c) AS hottest, round(avg(power_w)) AS watts FROM gpu_samples WHERE at >= now() - INTERVAL 1 HOUR GROUP BY node, gpu_index ORDER BY node, gpu_index",
@@ -178,7 +191,7 @@ blocker: uid of the job that is in the way
 detail: the rest in words
 `)},
 		{Name: "node_states", Example: "SELECT node, at, state, reason FROM node_states WHERE class = 'down' AND NOT restated ORDER BY at DESC LIMIT 20",
-			About: "what holds for a node from an instant on; said again at each midnight UTC (restated)", tables: []string{"node_states"}, Columns: viewColumns(
+			About: "what holds for a node from an instant on; said again at each midnight UTC (restated)", tables: []string{"node_states"}, hides: "nodes", Columns: viewColumns(
 				`at: since when
 node: its name
 state, class: its state, as sinfo has it / whether that is up, down, planned or gone
@@ -187,8 +200,19 @@ cpus, mem_mib, gpus, tres: CPUs it offers / memory it offers, in MiB / GPUs it o
 partitions: in which it is
 reason, by: why it is so / who said so
 `)},
+		{Name: "holds", Example: "SELECT namespace, count() AS pods, round(sum(gpus * dateDiff('second', started, ifNull(ended, now64(6, 'UTC')))) / 3600, 1) AS gpu_hours FROM holds GROUP BY namespace ORDER BY gpu_hours DESC",
+			About: "what other schedulers, Kubernetes, have had on nodes (administrators and operators only)", tables: []string{"events"}, admin: true,
+			rows: func(b *builder, _ string) string { return holdRows(b) }, Columns: viewColumns(
+				`started, ended: when it was taken / when it was given back; NULL = it is there
+node: the node that it is on
+id, namespace, pod: the other scheduler's own name for it, the UID of a pod / whom it is accounted to / as people know it
+milli_cpu, mem_mib, gpus: thousandths of CPUs / memory in MiB / GPUs
+gpu_uuids: those devices
+priority: the other scheduler's
+`)},
 		{Name: "associations", Example: "SELECT id, argMax(account, at) AS account, argMax(user, at) AS user, argMax(shares, at) AS shares FROM associations GROUP BY id HAVING NOT argMax(removed, at) ORDER BY id",
-			About: "associations as they were made and changed; the newest row of an id holds", tables: []string{"associations"}, Columns: viewColumns(
+			About: "associations as they were made and changed; the newest row of an id holds", tables: []string{"associations"},
+			private: "usage", privateWho: "(user = '' OR user = {me:String} OR account IN {mine:Array(String)})", Columns: viewColumns(
 				`at: when that was said
 id: its number
 account, user, partition, parent: its account / its user; empty = the account itself / its partition; empty = any / number of the association above it
@@ -252,7 +276,7 @@ why: what ended it
 			About: "use and shares of every association, as the controller notes them", tables: []string{"events", "associations"}, rows: func(b *builder, _ string) string {
 				return "  SELECT at, n.1 AS id, a.account AS account, a.user AS user, n.2 / 1e6 AS shares, n.3 / 1e6 AS used, n.4 / 1e6 AS factor, n.5 AS raw\n  FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', " +
 					"'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.table("events") + " WHERE " + stored + " AND kind = 'SharesNoted') AS s" +
-					"\n  LEFT JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + stored + " GROUP BY id) AS a ON s.n.1 = a.id"
+					"\n  LEFT JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + b.known() + " GROUP BY id) AS a ON s.n.1 = a.id"
 			}, Columns: viewColumns(`at: when
 id, account, user: the association; user is empty for an account's own
 shares, used: its part of all shares, from 0 to 1 / its part of all use, from 0 to 1
@@ -276,13 +300,14 @@ type Viewer struct {
 	User     string
 	Accounts []string // that he coordinates, with those below them
 	Admin    bool
+	Private  []string // words of PrivateData that hold for him
 }
 
 // Sees are the views that are there for a viewer.
 func (v Viewer) Sees() []string {
 	var out []string
 	for _, view := range Views() {
-		if v.Admin || !view.admin {
+		if v.Admin || !view.admin && !slices.Contains(v.Private, view.hides) {
 			out = append(out, view.Name)
 		}
 	}
@@ -338,11 +363,16 @@ func (w View) sql(b *builder, v Viewer) string {
 		switch table {
 		case "live":
 			rows, final = open, " FINAL"
+		case "associations":
+			rows = b.known()
 		case "gpu_samples", "usage_samples":
 			rows = readings
 		}
 		if !v.Admin && w.who != "" {
 			rows += " AND " + w.who
+		}
+		if !v.Admin && slices.Contains(v.Private, w.private) {
+			rows += " AND " + w.privateWho
 		}
 		cols := slices.Clone(names)
 		for i, c := range w.Columns {
@@ -354,6 +384,21 @@ func (w View) sql(b *builder, v Viewer) string {
 		parts = append(parts, "  SELECT "+strings.Join(cols, ", ")+"\n  FROM "+b.table(table)+final+"\n  WHERE "+rows)
 	}
 	return strings.Join(parts, "\n  UNION ALL\n")
+}
+
+// viewed lists the columns of a view, as they stand in a query.
+func (b *builder) viewed(name string) string {
+	for _, view := range Views() {
+		if view.Name != name {
+			continue
+		}
+		quoted := make([]string, len(view.Columns))
+		for i, c := range view.Columns {
+			quoted[i] = "`" + c.Name + "`"
+		}
+		return strings.Join(quoted, ", ")
+	}
+	return ""
 }
 
 // fromEvents is a view over events of some kinds that are about one thing by
@@ -388,13 +433,13 @@ func ViewsMarkdown() string {
 func Standing(s Scope, user string) (level, accounts Query) {
 	b := begin(s)
 	p := b.bind("me", "String", user)
-	level = b.query("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.table("events") + "\nWHERE " + stored +
+	level = b.query("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.table("events") + "\nWHERE " + b.known() +
 		" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p + ") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
 		"\nORDER BY seq DESC\nLIMIT 1")
 	b = begin(s)
 	accounts = b.query("SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
 		"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
-		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.table("events") + "\nWHERE " + stored +
+		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.table("events") + "\nWHERE " + b.known() +
 		" AND kind IN ('AccountPut', 'AccountRemoved')\nGROUP BY name\nORDER BY name")
 	return level, accounts
 }

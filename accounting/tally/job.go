@@ -121,7 +121,7 @@ func (t *Tally) submitted(env *event.Envelope, e *event.JobSubmitted) error {
 		return contradiction("job uid %d is known or has no spec", e.UID)
 	}
 	j := &job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Req: e.Req, Assoc: e.Assoc, Submit: env.At, Eligible: e.Eligible,
-		State: spec.Pending, Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, Het: e.Het, spec: e.Spec}
+		State: spec.Pending, Restarts: t.firstRun(e.UID), Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, Het: e.Het, spec: e.Spec}
 	if a := e.Spec.Queue.Array; a != nil {
 		j.Array, j.ArrayID, j.TaskSet = e.UID, e.ID, a.Tasks
 	}
@@ -229,6 +229,7 @@ func (t *Tally) split(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	task := *rec
 	task.UID, task.ID, task.Task, task.TaskSet = e.UID, e.ID, e.Task, nil
 	task.touched, task.written = false, false
+	task.Restarts = max(task.Restarts, t.firstRun(e.UID))
 	t.jobs[e.UID] = &task
 	t.open++
 	t.touch(&task, env)

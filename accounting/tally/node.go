@@ -2,6 +2,7 @@ package tally
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
@@ -266,18 +267,16 @@ func (n *node) show() (name, class string) {
 	return "UP", ClassUp
 }
 
-// capacity is what the node is for: the configuration, but only the devices
-// that it really has once it has registered.
+// capacity is what the node is for: the configuration. A device that it lost was
+// bought like the others, so it stays in every denominator. Where the
+// configuration names no types, those of the devices that registered count.
 func (n *node) capacity() spec.TRES {
 	c := n.TRES
-	if !n.Known {
+	typed := slices.ContainsFunc(c.Other, func(t spec.TRESCount) bool { return strings.HasPrefix(t.Name, "gres/gpu:") })
+	if !n.Known || typed {
 		return c
 	}
-	c.Other = slices.DeleteFunc(slices.Clone(c.Other), func(t spec.TRESCount) bool {
-		return t.Name == "gres/gpu" || len(t.Name) > len("gres/gpu:") && t.Name[:len("gres/gpu:")] == "gres/gpu:"
-	})
 	for _, typ := range n.GPUs {
-		c = c.With("gres/gpu", c.Get("gres/gpu")+1)
 		if typ != "" {
 			c = c.With("gres/gpu:"+typ, c.Get("gres/gpu:"+typ)+1)
 		}

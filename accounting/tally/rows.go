@@ -37,6 +37,7 @@ type Batch struct {
 	NodeStates   []NodeStateRow
 	Reasons      []ReasonRow
 	Associations []AssociationRow
+	Epochs       []Segment // that began in it; At is not set
 }
 
 // Rows is the number of rows of all tables.
@@ -64,7 +65,7 @@ func (b *Batch) next(spare *Batch) *Batch {
 // empty drops the rows and keeps their room.
 func (b *Batch) empty() {
 	*b = Batch{Events: none(b.Events), Jobs: none(b.Jobs), Live: none(b.Live), Steps: none(b.Steps), Nodes: none(b.Nodes), GPUs: none(b.GPUs),
-		NodeStates: none(b.NodeStates), Reasons: none(b.Reasons), Associations: none(b.Associations)}
+		NodeStates: none(b.NodeStates), Reasons: none(b.Reasons), Associations: none(b.Associations), Epochs: none(b.Epochs)}
 }
 
 // none lets go of what rows point at, and of room that was much too large.

@@ -28,6 +28,10 @@ type Tally struct {
 	parts  map[string][]string
 	assocs map[uint32]spec.Association
 
+	// used is which of its runs a job had last in a history that was lost. Runs of
+	// these jobs are numbered above.
+	used map[spec.JobUID]uint32
+
 	touched []*job // changed since the last cut, each once
 	out     *Batch
 	bodies  *bodies
@@ -53,14 +57,8 @@ func Past(uuid [16]byte, cluster string, seq uint64, at spec.Instant) *Tally {
 // Seq is the last event that was folded.
 func (t *Tally) Seq() uint64 { return t.seq }
 
-// At is the instant of the last event.
-func (t *Tally) At() spec.Instant { return t.at }
-
 // UUID is the identity of the ledger; zero before its first event.
 func (t *Tally) UUID() [16]byte { return t.uuid }
-
-// Cluster is the name of the cluster.
-func (t *Tally) Cluster() string { return t.cluster }
 
 // Open is the number of runs that are not over.
 func (t *Tally) Open() int { return t.open }
@@ -170,15 +168,60 @@ func (t *Tally) fold(env *event.Envelope) error {
 		t.powered(env, e)
 	case *event.NodeReboot:
 		t.reboot(env, e)
+	case *event.EpochBegan:
+		t.out.Epochs = append(t.out.Epochs, Segment{Epoch: e.Value, Seq: env.Seq})
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked, *event.CertificatesDropped,
+		*event.HistoryLost,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
 		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobReady, *event.GPUFaulted,
-		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled:
+		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.RunFenced, *event.FenceTried, *event.ForeignHoldTaken, *event.ForeignHoldReleased:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer
 	}
 	return nil
+}
+
+// Renumber numbers runs above those that a store has from a history which was
+// lost: of each job, the last one there. A job that goes on has a further run
+// then, as if it had been requeued, and no row of one history replaces one of the
+// other.
+func (t *Tally) Renumber(used map[spec.JobUID]uint32) {
+	t.used = used
+	for _, uid := range t.uids() {
+		j := t.jobs[uid]
+		last, known := used[uid]
+		if known && j.Over {
+			j.Restarts = max(j.Restarts, last) // the next one is numbered by it
+		} else if known {
+			j.Restarts = max(j.Restarts, last+1)
+		}
+	}
+}
+
+// firstRun is the number of the first run of a job.
+func (t *Tally) firstRun(uid spec.JobUID) uint32 {
+	if last, known := t.used[uid]; known {
+		return last + 1
+	}
+	return 0
+}
+
+// Goes gives the runs that are not over: those that wait, and the attempts that
+// run.
+func (t *Tally) Goes() (waiting []spec.JobUID, running []Attempt) {
+	for _, uid := range t.uids() {
+		j := t.jobs[uid]
+		if j.Over {
+			continue
+		}
+		if j.Start == 0 {
+			waiting = append(waiting, uid)
+		} else {
+			running = append(running, Attempt{uid, j.Attempt})
+		}
+	}
+	return waiting, running
 }
 
 // Take ends the batch being made: it returns everything since the last Take,
@@ -305,6 +348,10 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 		return 0, 0, e.Node
 	case *event.NodeReturned:
 		return 0, 0, e.Node
+	case *event.RunFenced:
+		return e.UID, e.Attempt, e.Node
+	case *event.FenceTried:
+		return 0, 0, e.Node
 	case *event.NodePowered:
 		return 0, 0, hostlist.Fold(e.Nodes)
 	case *event.NodeReboot:
@@ -314,6 +361,10 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.NodeDeleted:
 		return 0, 0, e.Node
 	case *event.NodeChanged:
+		return 0, 0, e.Node
+	case *event.ForeignHoldTaken:
+		return 0, 0, e.Node
+	case *event.ForeignHoldReleased:
 		return 0, 0, e.Node
 	case *event.GPUFaulted:
 		return e.Fault.Job, e.Fault.Attempt, e.Node

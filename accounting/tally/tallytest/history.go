@@ -244,3 +244,13 @@ func (h *History) Requeue(uid spec.JobUID, as spec.JobState) {
 	h.t.Helper()
 	h.Put(&event.JobRequeued{UID: uid, Attempt: h.State.Job(uid).Attempt, State: as, Reason: spec.Reason{Code: spec.ReasonBeginTime}})
 }
+
+// Copy is the ledger as it is now: what a backup has. Both can be written on.
+func (h *History) Copy() *History {
+	c := *h
+	h.State = h.State.Freeze()
+	c.State = h.State.Fork()
+	h.State = h.State.Fork()
+	c.Log = append([]event.Envelope(nil), h.Log...)
+	return &c
+}

@@ -1,0 +1,191 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/google/uuid"
+
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/spec"
+)
+
+// History reads which events of a ledger stand where, up to a position.
+func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally.History, error) {
+	h := tally.History{End: end}
+	// The segment right behind the end tells where the next event comes from.
+	rows, err := s.conn.Query(ctx, "SELECT at, epoch, event FROM "+s.table("histories")+" FINAL WHERE ledger = {ledger:UUID} AND at <= {end:UInt64} + 1 ORDER BY at",
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("end", end))
+	if err != nil {
+		return h, fmt.Errorf("read the histories of accounting: %w", err)
+	}
+	for rows.Next() {
+		var seg tally.Segment
+		if err = rows.Scan(&seg.At, &seg.Epoch, &seg.Seq); err != nil {
+			break
+		}
+		h.Segments = append(h.Segments, seg)
+	}
+	return h, wrap("read the histories of accounting", errors.Join(err, rows.Err(), rows.Close()))
+}
+
+// putSegment notes what stands from a position on.
+func (w *Writer) putSegment(ctx context.Context, seg tally.Segment) error {
+	err := w.s.conn.Exec(ctx, "INSERT INTO "+w.s.table("histories")+" (ledger, at, epoch, event) SELECT {ledger:UUID}, {at:UInt64}, {epoch:UInt64}, {event:UInt64}",
+		ch.Named("ledger", w.from.ledger.String()), ch.Named("at", seg.At), ch.Named("epoch", seg.Epoch), ch.Named("event", seg.Seq))
+	return wrap("note a history of accounting", err)
+}
+
+// Branch goes on with a history that parts from what the store has: what comes
+// is stored behind it. Runs that were not over there and are unknown to the
+// ledger are closed as what they are, runs whose end nobody saw. It may be
+// repeated after an error or a crash.
+func (w *Writer) Branch(ctx context.Context, b tally.Branch) error {
+	if err := w.check(ctx); err != nil {
+		return err
+	}
+	end := w.pos.Seq
+	unfinished := max(end, w.intent.last)
+	closing := unfinished + 1 // where the runs stand that are closed
+	if err := w.eraseBehind(ctx, end); err != nil {
+		return err
+	}
+	if err := w.step("branch"); err != nil {
+		return err
+	}
+	if err := w.closeLost(ctx, closing, b); err != nil {
+		return err
+	}
+	if err := w.step("closed"); err != nil {
+		return err
+	}
+	next := tally.Segment{At: closing + 1, Epoch: b.Epoch, Seq: b.Event + 1}
+	for _, seg := range [...]tally.Segment{{At: end + 1}, next} {
+		if err := w.putSegment(ctx, seg); err != nil {
+			return err
+		}
+	}
+	w.from.shift = next.At - next.Seq
+	if err := w.setPosition(ctx, closing, w.pos.At, w.pos.Gen); err != nil {
+		w.from.shift = w.pos.Shift
+		return err
+	}
+	w.intent, w.doubt = phaseRow{}, false
+	return nil
+}
+
+// eraseBehind deletes what a batch that was interrupted left behind a position,
+// and what a branch that was interrupted noted there.
+func (w *Writer) eraseBehind(ctx context.Context, end uint64) error {
+	rest := &tally.Batch{First: end + 1 - w.from.shift, Last: math.MaxInt64}
+	for _, p := range w.parts(rest) {
+		n, err := w.count(ctx, p.table, rest)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			continue
+		}
+		if err := w.erase(ctx, p.table, rest); err != nil {
+			return err
+		}
+	}
+	on := ""
+	if c := w.s.opts.Layout.Cluster; c != "" {
+		on = " ON CLUSTER " + quoteName(c)
+	}
+	ctx = ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
+	err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.table("histories")+on+" DELETE WHERE ledger = {ledger:UUID} AND at > {end:UInt64}",
+		ch.Named("ledger", w.from.ledger.String()), ch.Named("end", end))
+	return wrap("delete the notes of an interrupted branch", err)
+}
+
+// How runs are closed whose history was lost: as a run whose end nobody saw, and
+// as a job that is gone before it started.
+const (
+	lostReason = "HistoryLost"
+	lostRan    = "NODE_FAIL"
+	lostWaited = "CANCELLED"
+)
+
+// closeLost makes rows of jobs from the open runs that the ledger does not know.
+// Their end is the last instant that the store knows of.
+func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error {
+	sub := func(column string) string {
+		return "toUnixTimestamp64Micro(" + column + ") - toUnixTimestamp64Micro(submit)"
+	}
+	as := map[string]string{
+		"seq": "{at:UInt64}", "owner": query.OwnerSQL(), "state": "if(isNull(start), '" + lostWaited + "', '" + lostRan + "')",
+		"end_reason": "'" + lostReason + "'", "end": "greatest(fromUnixTimestamp64Micro({end:Int64}, 'UTC'), ifNull(start, submit))",
+		"eligible_gap_us": sub("eligible"), "start_gap_us": sub("start"),
+	}
+	live := liveTable()
+	var names, values []string
+	for _, c := range jobsTable().columns {
+		value := as[c.name]
+		known := slices.ContainsFunc(live.columns, func(l columnDef) bool { return l.name == c.name })
+		switch {
+		case c.isDerived():
+			continue
+		case value == "" && !known:
+			return fmt.Errorf("table jobs has a column %s that open runs do not have", c.name)
+		case value == "":
+			value = quoteName(c.name)
+		}
+		names, values = append(names, quoteName(c.name)), append(values, value)
+	}
+	waiting := make([]uint64, len(b.Waiting))
+	for i, uid := range b.Waiting {
+		waiting[i] = uint64(uid)
+	}
+	running, attempts := make([]uint64, len(b.Running)), make([]uint32, len(b.Running))
+	for i, a := range b.Running {
+		running[i], attempts[i] = uint64(a.UID), a.Attempt
+	}
+	sql := "INSERT INTO " + w.s.table("jobs") + " (" + strings.Join(names, ", ") + ")\nSELECT " + strings.Join(values, ", ") + "\nFROM (SELECT * FROM " + w.s.table("live") + " FINAL" +
+		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND (NOT final OR seq > {seq:UInt64})) AS open" +
+		"\nWHERE if(isNull(start), NOT has({waiting:Array(UInt64)}, uid), NOT has(arrayZip({running:Array(UInt64)}, {attempts:Array(UInt32)}), (uid, attempt)))"
+	set := askSettings()
+	set["insert_deduplicate"], set["distributed_foreground_insert"] = 0, 1
+	err := w.s.conn.Exec(ch.Context(ctx, ch.WithSettings(set)), sql, ch.Named("ledger", w.from.ledger.String()), ch.Named("gen", w.pos.Gen), ch.Named("seq", w.pos.Seq),
+		ch.Named("at", at), ch.Named("end", cutTime(w.pos.At).UnixMicro()), ch.Named("waiting", waiting), ch.Named("running", running), ch.Named("attempts", attempts))
+	return wrap("close the runs of a lost history", err)
+}
+
+// LastRuns gives the last run of each job that the store has between two
+// positions, both included.
+func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) (map[spec.JobUID]uint32, error) {
+	out := map[spec.JobUID]uint32{}
+	rows, err := s.conn.Query(ctx, "SELECT uid, max(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND seq >= {from:UInt64} AND seq <= {to:UInt64} GROUP BY uid",
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("from", from), ch.Named("to", to))
+	if err != nil {
+		return nil, fmt.Errorf("look for runs of a lost history: %w", err)
+	}
+	for rows.Next() {
+		var uid uint64
+		var last uint32
+		if err = rows.Scan(&uid, &last); err != nil {
+			break
+		}
+		out[spec.JobUID(uid)] = last
+	}
+	return out, wrap("look for runs of a lost history", errors.Join(err, rows.Err(), rows.Close()))
+}
+
+// Numbers gives the greatest job numbers that the store has seen.
+func (s *Store) Numbers(ctx context.Context, ledger [16]byte) (spec.JobUID, spec.JobID, error) {
+	var uid uint64
+	var id uint32
+	of := func(table string) string {
+		return "SELECT max(uid) AS u, max(greatest(job_id, array_job_id, het_job_id)) AS n FROM " + s.table(table) + " WHERE ledger = {ledger:UUID}"
+	}
+	sql := "SELECT max(u), max(n) FROM (" + of("jobs") + " UNION ALL " + of("live") + ")"
+	err := s.conn.QueryRow(ctx, sql, ch.Named("ledger", uuid.UUID(ledger).String())).Scan(&uid, &id)
+	return spec.JobUID(uid), spec.JobID(id), wrap("look for the last job numbers", err)
+}

@@ -1,0 +1,30 @@
+package clickhouse
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestReleasedSchema compares version 1 of the schema with the one that was
+// released. MUSTER_WRITE_SCHEMA=1 writes the file, which is right only until
+// the first release.
+func TestReleasedSchema(t *testing.T) {
+	got := ""
+	for _, l := range []Layout{{}, {Cluster: "c"}} {
+		got += strings.Join(migrations(1, "muster", l), ";\n\n") + ";\n\n"
+	}
+	const file = "testdata/schema-1.sql"
+	if os.Getenv("MUSTER_WRITE_SCHEMA") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("version 1 of the schema has changed: existing stores have what %s says, so make the change a version of its own", file)
+	}
+}

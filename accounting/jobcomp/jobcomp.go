@@ -1,0 +1,218 @@
+package jobcomp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Writer writes JobCompType=jobcomp/filetxt: one line for each job that
+// ended, once. A file beside the ledger says how far it has come: what a crash
+// left unwritten is read from the archive at the next start, and what was
+// written and not noted is cut off and written again.
+type Writer struct {
+	path   string
+	mark   string // the file that says how far it has come
+	lines  chan compLine
+	missed []compLine // since the last life
+	log    *slog.Logger
+}
+
+// compLine is the line of one JobEnded.
+type compLine struct {
+	seq  uint64
+	text string
+}
+
+// compMark is how far the file has come. A file of another number, or a
+// shorter one, was rotated away: it is not cut.
+type compMark struct {
+	Seq   uint64 `json:"seq"`
+	Size  int64  `json:"size"`
+	Inode uint64 `json:"inode"`
+}
+
+func Open(path, mark string, l *slog.Logger) *Writer {
+	return &Writer{path: path, mark: mark, lines: make(chan compLine, 65536), log: l}
+}
+
+// Committed formats the jobs that ended in a batch.
+func (c *Writer) Committed(st *state.State, events []event.Envelope) {
+	for i := range events {
+		e, ok := events[i].Event.(*event.JobEnded)
+		if !ok {
+			continue
+		}
+		j := st.Job(e.UID)
+		if j == nil {
+			continue
+		}
+		select {
+		case c.lines <- compLine{events[i].Seq, jobCompLine(st, j)}:
+		default:
+			c.log.Warn("the job completion file is too slow: a line is dropped", "job", j.ID, "file", c.path)
+		}
+	}
+}
+
+// CatchUp finds the lines that the last life did not write: those of the
+// events between the mark and the state with which this life begins.
+func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State) error {
+	data, err := os.ReadFile(c.mark)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the file begins now
+	}
+	var m compMark
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	if err != nil {
+		return fmt.Errorf("how far the job completion file has come: %w", err)
+	}
+	if info, err := os.Stat(c.path); err == nil && inodeOf(info) == m.Inode && info.Size() > m.Size {
+		if err := os.Truncate(c.path, m.Size); err != nil {
+			return fmt.Errorf("JobCompLoc: %w", err)
+		}
+	}
+	if m.Seq >= st.Seq {
+		return nil
+	}
+	it, err := a.Reader(m.Seq + 1)
+	if errors.Is(err, archive.ErrDropped) {
+		c.log.Warn("lines of the job completion file cannot be written any more: the history was dropped; sacct has the jobs", "from_event", m.Seq+1)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		r, err := it.Next()
+		if errors.Is(err, io.EOF) || err == nil && r.FirstSeq > st.Seq {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		events, err := codec.Decode(r.Batch)
+		if err != nil {
+			return err
+		}
+		for i := range events {
+			e, ok := events[i].Event.(*event.JobEnded)
+			if !ok || events[i].Seq <= m.Seq || events[i].Seq > st.Seq {
+				continue
+			}
+			if j := st.Job(e.UID); j != nil && j.State.Terminal() {
+				c.missed = append(c.missed, compLine{events[i].Seq, jobCompLine(st, j)})
+			} else {
+				c.log.Warn("a line of the job completion file cannot be written any more: the job was forgotten or runs again; sacct has it", "uid", e.UID)
+			}
+		}
+	}
+}
+
+// Run writes until the context ends, and then what is still waiting.
+func (c *Writer) Run(ctx context.Context) error {
+	f, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("JobCompLoc: %w", err)
+	}
+	defer f.Close()
+	c.write(f, c.missed)
+	c.missed = nil
+	for {
+		var batch []compLine
+		select {
+		case <-ctx.Done():
+			c.write(f, c.waiting(nil))
+			return nil
+		case line := <-c.lines:
+			batch = c.waiting([]compLine{line})
+		}
+		c.write(f, batch)
+	}
+}
+
+// waiting adds what else is there.
+func (c *Writer) waiting(batch []compLine) []compLine {
+	for {
+		select {
+		case line := <-c.lines:
+			batch = append(batch, line)
+		default:
+			return batch
+		}
+	}
+}
+
+// write appends lines and then notes how far it has come.
+func (c *Writer) write(f *os.File, batch []compLine) {
+	if len(batch) == 0 {
+		return
+	}
+	var b strings.Builder
+	for _, line := range batch {
+		b.WriteString(line.text)
+	}
+	_, err := f.WriteString(b.String())
+	if err == nil {
+		err = f.Sync()
+	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = f.Stat()
+	}
+	if err == nil {
+		m := compMark{Seq: batch[len(batch)-1].seq, Size: info.Size(), Inode: inodeOf(info)}
+		var data []byte
+		if data, err = json.Marshal(m); err == nil {
+			err = keyfile.Write(c.mark, data, 0o600)
+		}
+	}
+	if err != nil {
+		c.log.Error("the job completion file cannot be written", "error", err)
+	}
+}
+
+func inodeOf(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
+func jobCompLine(st *state.State, j *state.Job) string {
+	js := j.Spec
+	nodes, count, cpus, tres := "(null)", 0, j.Req.CPU, j.Req
+	if j.Alloc != nil {
+		nodes, count, cpus, tres = hostlist.Fold(j.Alloc.NodeNames()), len(j.Alloc.Nodes), j.Alloc.TRES.CPU, j.Alloc.TRES
+	}
+	limit := "UNLIMITED"
+	if j.Limit != spec.Infinite {
+		limit = fmt.Sprint(j.Limit.Seconds() / 60)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "JobId=%d UserId=%s(%d) GroupId=%s(%d) Name=%s JobState=%s Partition=%s TimeLimit=%s StartTime=%s EndTime=%s NodeList=%s NodeCnt=%d ProcCnt=%d WorkDir=%s ReservationName= Tres=%s Account=%s QOS=%s WcKey=%s Cluster=%s SubmitTime=%s EligibleTime=%s DerivedExitCode=%d:%d ExitCode=%d:%d \n",
+		j.ID, js.User, js.UID, js.Group, js.GID, js.Name, j.State, j.Partition(), limit, clockTime(j.Started), clockTime(j.Ended), nodes, count, cpus,
+		js.IO.WorkDir, tres, js.Account, j.QOS(), js.WCKey, st.ClusterName, clockTime(j.Submitted), clockTime(j.Eligible),
+		j.Derived.Code, j.Derived.Signal, j.Exit.Code, j.Exit.Signal)
+	return b.String()
+}
+
+func clockTime(t spec.Instant) string { return format.Time(t.Unix(), time.Local) }
